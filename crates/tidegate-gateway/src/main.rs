@@ -1,0 +1,3 @@
+//! The `tidegate` binary.
+#![forbid(unsafe_code)]
+fn main() {}

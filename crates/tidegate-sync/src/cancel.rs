@@ -1,0 +1,235 @@
+//! Cancellation tokens: how running work is told that nobody wants its result any more.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Tells work that it should stop. Clones are handles to the same token.
+///
+/// Rust has no interrupt: the token is asked, or calls back. Every wait of this library that
+/// takes a token ends when it is tripped.
+///
+/// ```
+/// use tidegate_sync::CancelToken;
+///
+/// let token = CancelToken::new();
+/// let (tx, rx) = std::sync::mpsc::channel();
+/// let _hook = token.on_cancel(move || tx.send("stop").unwrap());
+/// assert!(token.cancel());
+/// assert!(token.is_cancelled());
+/// assert_eq!(rx.recv(), Ok("stop"));
+/// assert!(!token.cancel(), "only the first call trips it");
+/// ```
+#[derive(Clone, Default)]
+pub struct CancelToken {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    cancelled: AtomicBool,
+    deadline: Option<Instant>,
+    hooks: Mutex<Hooks>,
+}
+
+#[derive(Default)]
+struct Hooks {
+    next: u64,
+    waiting: Vec<(u64, Hook)>,
+}
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+impl CancelToken {
+    /// A token that nobody has tripped.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A token whose work is expected to end by `deadline`. Whoever set the deadline trips the
+    /// token; the work may look at the deadline to plan its own timeouts.
+    pub fn with_deadline(deadline: Instant) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                deadline: Some(deadline),
+                ..Shared::default()
+            }),
+        }
+    }
+
+    /// Trips the token and calls its hooks on this thread, oldest first. Returns whether this
+    /// call tripped it. A panicking hook does not keep the others from running.
+    pub fn cancel(&self) -> bool {
+        // ORDERING: AcqRel. Release publishes what the canceller did to whoever then sees the
+        // token tripped; Acquire for the second caller.
+        if self.shared.cancelled.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let hooks = std::mem::take(&mut self.lock().waiting);
+        for (_, hook) in hooks {
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(hook));
+        }
+        true
+    }
+
+    /// Whether the token was tripped.
+    pub fn is_cancelled(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release of the swap in `cancel`.
+        self.shared.cancelled.load(Ordering::Acquire)
+    }
+
+    /// When the work is expected to be done, if that was said.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.shared.deadline
+    }
+
+    /// Calls `hook` when the token is tripped, on the thread that trips it; at once, on this
+    /// thread, when it already is. Dropping the answer takes the hook back.
+    #[must_use = "dropping the hook takes it back"]
+    pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) -> CancelHook {
+        let mut hooks = self.lock();
+        // The flag is set before the hooks are taken under this lock, so a hook added after
+        // that sees the flag here.
+        if self.is_cancelled() {
+            drop(hooks);
+            hook();
+            return CancelHook { of: None };
+        }
+        let id = hooks.next;
+        hooks.next += 1;
+        hooks.waiting.push((id, Box::new(hook)));
+        CancelHook {
+            of: Some((Arc::clone(&self.shared), id)),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Hooks> {
+        self.shared.lock()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Hooks> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for CancelToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelToken")
+            .field("cancelled", &self.is_cancelled())
+            .field("deadline", &self.deadline())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A hook on a [`CancelToken`]; dropping it takes the hook back.
+pub struct CancelHook {
+    of: Option<(Arc<Shared>, u64)>,
+}
+
+impl CancelHook {
+    /// Leaves the hook in place for the token's life.
+    pub fn forget(mut self) {
+        self.of = None;
+    }
+}
+
+impl Drop for CancelHook {
+    fn drop(&mut self) {
+        if let Some((shared, id)) = &self.of {
+            let mut hooks = shared.lock();
+            let at = hooks.waiting.iter().position(|(one, _)| one == id);
+            let hook = at.map(|at| hooks.waiting.remove(at));
+            drop(hooks);
+            // Whatever the hook captured is dropped outside the lock.
+            drop(hook);
+        }
+    }
+}
+
+impl fmt::Debug for CancelHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelHook")
+            .field("in_place", &self.of.is_some())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A token trips once, and every hook that is in place runs once.
+
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn hooks_run_once_in_order_and_late_ones_at_once() {
+        let token = CancelToken::new();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let push = |n: u32| {
+            let seen = Arc::clone(&seen);
+            move || seen.lock().unwrap().push(n)
+        };
+        token.on_cancel(push(1)).forget();
+        drop(token.on_cancel(push(2)));
+        let _third = token.on_cancel(push(3));
+        assert!(token.cancel());
+        assert!(!token.cancel());
+        let _late = token.on_cancel(push(4));
+        assert_eq!(*seen.lock().unwrap(), [1, 3, 4]);
+    }
+
+    #[test]
+    fn a_panicking_hook_does_not_stop_the_others() {
+        let token = CancelToken::new();
+        let ran = Arc::new(AtomicUsize::new(0));
+        token.on_cancel(|| panic!("on purpose")).forget();
+        let count = Arc::clone(&ran);
+        token
+            .on_cancel(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            })
+            .forget();
+        assert!(token.cancel());
+        assert_eq!(ran.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_hook_may_add_a_hook() {
+        let token = CancelToken::new();
+        let (tx, rx) = std::sync::mpsc::channel();
+        let inner = token.clone();
+        token
+            .on_cancel(move || inner.on_cancel(move || tx.send(1).unwrap()).forget())
+            .forget();
+        token.cancel();
+        assert_eq!(rx.try_recv(), Ok(1));
+    }
+
+    #[test]
+    fn a_racing_hook_runs_exactly_once() {
+        for _ in 0..200 {
+            let token = CancelToken::new();
+            let ran = Arc::new(AtomicUsize::new(0));
+            std::thread::scope(|scope| {
+                scope.spawn(|| token.cancel());
+                let count = Arc::clone(&ran);
+                token
+                    .on_cancel(move || {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    })
+                    .forget();
+            });
+            assert_eq!(ran.load(Ordering::Relaxed), 1);
+        }
+    }
+
+    #[test]
+    fn tells_its_deadline() {
+        let now = crate::Clock::system().now();
+        assert_eq!(CancelToken::with_deadline(now).deadline(), Some(now));
+        assert_eq!(CancelToken::new().deadline(), None);
+    }
+}

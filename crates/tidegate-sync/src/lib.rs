@@ -1,0 +1,54 @@
+//! The ground floor of Tidegate: everything that threads use to meet.
+//!
+//! * Time: [`Clock`], [`ManualClock`], [`Ticker`]; sleeping: [`Parker`].
+//! * Work: [`Task`] (a closure in four words), [`Executor`] (where it runs), [`Rejected`] (what
+//!   comes back when it does not), [`CancelToken`].
+//! * The way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`].
+//! * Ownership and bounds: [`OwnerCell`], [`Permits`].
+//! * Threads: [`ThreadBuilder`], [`ThreadInfo`], the mark of the executor they run for and the
+//!   record of who waits for whom.
+//!
+//! This crate holds all unsafe code below the network. Every unsafe block is argued where it
+//! stands, every atomic operation that orders something names its partner, and the word-level
+//! protocols are model-checked (`cargo xtask loom`).
+
+mod cancel;
+mod clock;
+mod executor;
+mod lane;
+mod mark;
+mod owner;
+mod parker;
+mod permits;
+mod prim;
+mod running;
+mod signal;
+mod sys;
+mod task;
+mod thread;
+mod wait;
+
+pub use self::cancel::{CancelHook, CancelToken};
+pub use self::clock::{
+    Clock, ClockMember, ManualClock, ManualTicker, Sleeper, Ticker, TickerStop, as_nanos,
+};
+pub use self::executor::{Executor, ExecutorId, Refusal, Rejected, Unhandled, panic_message};
+pub use self::lane::doorbell::Doorbell;
+pub use self::lane::signal::{SignalBatch, SignalLane};
+pub use self::lane::task::{TaskLane, TaskLaneEnd};
+pub use self::mark::{
+    MarkGuard, Stance, begin_turn, blocking_allowed, current, enter, is_current, non_blocking,
+    stance, turn,
+};
+pub use self::owner::OwnerCell;
+pub use self::parker::Parker;
+pub use self::permits::{Permit, Permits};
+pub use self::running::{Running, RunningGuard, RunningTask};
+pub use self::signal::{Deliver, Delivery, Signal, SignalBlock};
+pub use self::sys::thread::{thread_id, usable_cpus};
+pub use self::task::{Blocking, Task};
+pub use self::thread::{
+    BadPriority, JoinPolicy, ThreadBuilder, ThreadHandle, ThreadInfo, ThreadJob, ThreadPerTask,
+    ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
+};
+pub use self::wait::{WaitGuard, WaitRefused, check_wait};

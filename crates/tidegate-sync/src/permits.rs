@@ -1,0 +1,148 @@
+//! Permits: a bound on how much may happen at the same time, with a live limit.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A number of permits that can be held at the same time. Clones are handles to the same set.
+///
+/// ```
+/// use tidegate_sync::Permits;
+///
+/// let permits = Permits::new(1);
+/// let held = permits.try_acquire().expect("one is free");
+/// assert!(permits.try_acquire().is_none());
+/// drop(held);
+/// assert!(permits.try_acquire().is_some());
+/// ```
+#[derive(Clone)]
+pub struct Permits {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    held: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+impl Permits {
+    /// At most `limit` permits at a time.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                held: AtomicUsize::new(0),
+                limit: AtomicUsize::new(limit),
+            }),
+        }
+    }
+
+    /// As many permits as are asked for; still counted.
+    pub fn unlimited() -> Self {
+        Self::new(usize::MAX)
+    }
+
+    /// Takes a permit if one is free; dropping it gives it back.
+    pub fn try_acquire(&self) -> Option<Permit> {
+        let limit = self.shared.limit.load(Ordering::Relaxed);
+        // ORDERING: Acquire pairs with the Release in `Permit::drop`: what the last holder did
+        // is visible to the next.
+        self.shared
+            .held
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |held| {
+                (held < limit).then(|| held + 1)
+            })
+            .ok()
+            .map(|_| Permit {
+                of: Arc::clone(&self.shared),
+            })
+    }
+
+    /// Permits held now. After the limit was lowered this may exceed it until enough are back.
+    pub fn held(&self) -> usize {
+        self.shared.held.load(Ordering::Relaxed)
+    }
+
+    /// The most permits that can be held.
+    pub fn limit(&self) -> usize {
+        self.shared.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit; holders keep what they hold.
+    pub fn set_limit(&self, limit: usize) {
+        self.shared.limit.store(limit, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Permits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permits")
+            .field("held", &self.held())
+            .field("limit", &self.limit())
+            .finish()
+    }
+}
+
+/// One permit; dropping it gives it back.
+#[must_use = "dropping a permit gives it back"]
+pub struct Permit {
+    of: Arc<Shared>,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        // ORDERING: Release pairs with the Acquire in `Permits::try_acquire`.
+        self.of.held.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Permit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Permit")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Never more holders than the limit, and no permit is lost.
+
+    use super::*;
+
+    #[test]
+    fn never_exceeds_the_limit_under_contention() {
+        let permits = Permits::new(3);
+        let now = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..5_000 {
+                        if let Some(_held) = permits.try_acquire() {
+                            assert!(now.fetch_add(1, Ordering::Relaxed) < 3);
+                            now.fetch_sub(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(permits.held(), 0);
+    }
+
+    #[test]
+    fn a_lowered_limit_waits_for_the_holders() {
+        let permits = Permits::new(2);
+        let both = (permits.try_acquire(), permits.try_acquire());
+        permits.set_limit(1);
+        assert_eq!((permits.held(), permits.limit()), (2, 1));
+        drop(both.0);
+        assert!(permits.try_acquire().is_none());
+        drop(both.1);
+        assert!(permits.try_acquire().is_some());
+    }
+
+    #[test]
+    fn unlimited_still_counts() {
+        let permits = Permits::unlimited();
+        let held: Vec<_> = (0..100).map(|_| permits.try_acquire()).collect();
+        assert!(held.iter().all(Option::is_some));
+        assert_eq!(permits.held(), 100);
+    }
+}

@@ -1,0 +1,105 @@
+//! Sleeping on a word: a futex on Linux, a condition variable elsewhere and under loom.
+
+#[cfg(all(target_os = "linux", not(tidegate_loom)))]
+pub(crate) use self::linux::Futex;
+#[cfg(not(all(target_os = "linux", not(tidegate_loom))))]
+pub(crate) use self::portable::Futex;
+
+#[cfg(all(target_os = "linux", not(tidegate_loom)))]
+mod linux {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    use rustix::thread::futex::{Flags, Timespec, wait, wake};
+
+    /// Nothing: the kernel keys the sleepers by the word's address.
+    #[derive(Debug)]
+    pub(crate) struct Futex;
+
+    impl Futex {
+        pub(crate) fn new() -> Self {
+            Self
+        }
+
+        /// Sleeps while `word` holds `value`, at most for `timeout`.
+        pub(crate) fn wait_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
+            let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+            loop {
+                // ORDERING: Acquire pairs with the Release store of whoever changed the word.
+                if word.load(Ordering::Acquire) != value {
+                    return;
+                }
+                match wait(word, Flags::PRIVATE, value, timeout.as_ref()) {
+                    Err(rustix::io::Errno::TIMEDOUT) => return,
+                    // Woken, changed before sleeping, or interrupted by a signal. With a
+                    // timeout the caller looks at its clock and decides; without one, look on.
+                    _ if timeout.is_some() => return,
+                    _ => {}
+                }
+            }
+        }
+
+        /// Wakes one sleeper of `word`.
+        pub(crate) fn wake(&self, word: &AtomicU32) {
+            // A failure would mean a bad address, and the word is borrowed.
+            let _ = wake(word, Flags::PRIVATE, 1);
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(tidegate_loom))))]
+mod portable {
+    use std::time::Duration;
+
+    #[cfg(tidegate_loom)]
+    use loom::sync::{Condvar, Mutex};
+    #[cfg(not(tidegate_loom))]
+    use std::sync::{Condvar, Mutex};
+
+    use crate::prim::{AtomicU32, Ordering};
+
+    /// A condition variable beside the word.
+    #[derive(Debug)]
+    pub(crate) struct Futex {
+        lock: Mutex<()>,
+        changed: Condvar,
+    }
+
+    impl Futex {
+        pub(crate) fn new() -> Self {
+            Self {
+                lock: Mutex::new(()),
+                changed: Condvar::new(),
+            }
+        }
+
+        /// Sleeps while `word` holds `value`, at most for `timeout`.
+        pub(crate) fn wait_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
+            let mut held = self.lock.lock().expect("no code panics under this lock");
+            // ORDERING: Acquire pairs with the Release store of whoever changed the word.
+            while word.load(Ordering::Acquire) == value {
+                match timeout {
+                    Some(timeout) => {
+                        let _ = self
+                            .changed
+                            .wait_timeout(held, timeout)
+                            .expect("no code panics under this lock");
+                        return;
+                    }
+                    None => {
+                        held = self
+                            .changed
+                            .wait(held)
+                            .expect("no code panics under this lock");
+                    }
+                }
+            }
+        }
+
+        /// Wakes one sleeper.
+        pub(crate) fn wake(&self, _word: &AtomicU32) {
+            drop(self.lock.lock().expect("no code panics under this lock"));
+            self.changed.notify_one();
+        }
+    }
+}

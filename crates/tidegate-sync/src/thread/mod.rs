@@ -1,0 +1,382 @@
+//! Threads with a name, an owner and an end.
+//!
+//! A [`ThreadBuilder`] describes the threads of one pool or group: how they are called, what
+//! priority and CPUs they ask for, what runs when they start and stop. Asking for a priority or
+//! a CPU that the system refuses is not an error; [`ThreadInfo`] tells what was granted.
+
+use std::cell::RefCell;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::sys;
+
+mod info;
+mod per_task;
+
+pub use self::info::{ThreadInfo, ThreadState};
+pub use self::per_task::ThreadPerTask;
+
+/// A callback of a thread's life.
+type Hook = Arc<dyn Fn() + Send + Sync>;
+/// A user's way of starting threads.
+type Spawner = Arc<dyn Fn(ThreadJob) -> io::Result<()> + Send + Sync>;
+
+/// Describes and starts the threads of one pool.
+///
+/// The first thread of the first builder called `io` is named `io-1-1`, the next one `io-1-2`;
+/// the first of the next builder in the process is `…-2-1`.
+///
+/// ```
+/// use tidegate_sync::ThreadBuilder;
+///
+/// let builder = ThreadBuilder::new("io").stack_size(256 * 1024);
+/// let thread = builder.spawn(|| ())?;
+/// assert!(thread.info().name().starts_with("io-"));
+/// thread.join();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct ThreadBuilder {
+    pool: String,
+    pool_number: u64,
+    threads: Arc<AtomicU64>,
+    priority: u8,
+    cpus: Vec<usize>,
+    stack_size: Option<usize>,
+    policy: JoinPolicy,
+    on_start: Vec<Hook>,
+    on_stop: Vec<Hook>,
+    spawner: Option<Spawner>,
+}
+
+/// Whether somebody waits for a thread's end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JoinPolicy {
+    /// Its owner can join it.
+    #[default]
+    Joined,
+    /// It runs on its own (a daemon, elsewhere): its handle cannot be joined.
+    Detached,
+}
+
+impl ThreadBuilder {
+    /// The priority that a thread has when nothing is said.
+    pub const NORMAL_PRIORITY: u8 = 5;
+    /// The highest priority that can be asked for.
+    pub const MAX_PRIORITY: u8 = 10;
+
+    /// Threads of a pool called `name`.
+    pub fn new(name: impl Into<String>) -> Self {
+        static POOLS: AtomicU64 = AtomicU64::new(1);
+        Self {
+            pool: name.into(),
+            pool_number: POOLS.fetch_add(1, Ordering::Relaxed),
+            threads: Arc::new(AtomicU64::new(1)),
+            priority: Self::NORMAL_PRIORITY,
+            cpus: Vec::new(),
+            stack_size: None,
+            policy: JoinPolicy::Joined,
+            on_start: Vec::new(),
+            on_stop: Vec::new(),
+            spawner: None,
+        }
+    }
+
+    /// Threads of a pool named after the type `T`: its simple name, with a lower-case first
+    /// letter unless it begins like an abbreviation.
+    ///
+    /// ```
+    /// # use tidegate_sync::ThreadBuilder;
+    /// struct EventLoops;
+    /// assert_eq!(ThreadBuilder::for_type::<EventLoops>().pool(), "eventLoops");
+    /// ```
+    pub fn for_type<T: ?Sized>() -> Self {
+        Self::new(pool_name(std::any::type_name::<T>()))
+    }
+
+    /// Asks for a priority from 1 (lowest) to 10.
+    ///
+    /// # Errors
+    ///
+    /// [`BadPriority`] for any other number.
+    pub fn priority(mut self, priority: u8) -> Result<Self, BadPriority> {
+        if !(1..=Self::MAX_PRIORITY).contains(&priority) {
+            return Err(BadPriority { asked: priority });
+        }
+        self.priority = priority;
+        Ok(self)
+    }
+
+    /// Asks for the CPUs that the threads may run on.
+    pub fn cpus(mut self, cpus: impl Into<Vec<usize>>) -> Self {
+        self.cpus = cpus.into();
+        self
+    }
+
+    /// Sets the size of the threads' stacks in bytes.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Says whether the threads can be joined.
+    pub fn join_policy(mut self, policy: JoinPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Runs `hook` on each thread before its job.
+    pub fn on_start(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_start.push(Arc::new(hook));
+        self
+    }
+
+    /// Runs `hook` on each thread after its job, also when the job panicked.
+    pub fn on_stop(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_stop.push(Arc::new(hook));
+        self
+    }
+
+    /// Starts threads through `spawner`, which must run the job's [`ThreadJob::run`] on a
+    /// thread of its own and not on the calling one.
+    pub fn spawner(
+        mut self,
+        spawner: impl Fn(ThreadJob) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.spawner = Some(Arc::new(spawner));
+        self
+    }
+
+    /// The pool's name.
+    pub fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    /// Starts a thread that runs `job`.
+    ///
+    /// # Errors
+    ///
+    /// What the system or the user's spawner says when no thread can be started; `job` is then
+    /// dropped without having run.
+    pub fn spawn(&self, job: impl FnOnce() + Send + 'static) -> io::Result<ThreadHandle> {
+        let number = self.threads.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}-{}-{}", self.pool, self.pool_number, number);
+        let life = Arc::new(info::Life::new(name, self.priority, self.policy));
+        let job = ThreadJob {
+            builder: self.clone(),
+            life: Arc::clone(&life),
+            job: Box::new(job),
+        };
+        let joined = match &self.spawner {
+            Some(spawner) => {
+                spawner(job)?;
+                None
+            }
+            None => Some(start(job)?),
+        };
+        let joined = joined.filter(|_| self.policy == JoinPolicy::Joined);
+        Ok(ThreadHandle { life, joined })
+    }
+}
+
+impl fmt::Debug for ThreadBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadBuilder")
+            .field("pool", &self.pool)
+            .field("priority", &self.priority)
+            .field("cpus", &self.cpus)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a started thread has to run. A user-supplied spawner gets one and calls
+/// [`ThreadJob::run`] on a new thread.
+#[must_use = "a job that is dropped never runs"]
+pub struct ThreadJob {
+    builder: ThreadBuilder,
+    life: Arc<info::Life>,
+    job: Box<dyn FnOnce() + Send>,
+}
+
+impl ThreadJob {
+    /// The name that the thread should have.
+    pub fn name(&self) -> &str {
+        self.life.name()
+    }
+
+    /// The stack size that was asked for.
+    pub fn stack_size(&self) -> Option<usize> {
+        self.builder.stack_size
+    }
+
+    /// Runs the job on the calling thread: sets the thread up, runs the start hooks, the job,
+    /// the stop hooks and what was left with [`at_thread_exit`]. A panic of the job or of a
+    /// hook is contained.
+    pub fn run(self) {
+        let Self { builder, life, job } = self;
+        let granted = builder.priority != ThreadBuilder::NORMAL_PRIORITY
+            && sys::thread::set_priority(builder.priority);
+        if !builder.cpus.is_empty() {
+            sys::thread::set_affinity(&builder.cpus);
+        }
+        life.begin(granted);
+        let ended = End(&life);
+        for hook in &builder.on_start {
+            contain(|| hook());
+        }
+        contain(job);
+        for hook in &builder.on_stop {
+            contain(|| hook());
+        }
+        run_exit_hooks();
+        drop(ended);
+    }
+}
+
+impl fmt::Debug for ThreadJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadJob")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}
+
+struct End<'a>(&'a info::Life);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+fn contain(run: impl FnOnce()) {
+    // The panic hook has reported it; a thread's owner hears of its end.
+    let _ = catch_unwind(AssertUnwindSafe(run));
+}
+
+fn start(job: ThreadJob) -> io::Result<std::thread::JoinHandle<()>> {
+    let mut thread = std::thread::Builder::new().name(job.name().to_owned());
+    if let Some(bytes) = job.stack_size() {
+        thread = thread.stack_size(bytes);
+    }
+    thread.spawn(move || job.run())
+}
+
+/// A started thread.
+#[derive(Debug)]
+pub struct ThreadHandle {
+    life: Arc<info::Life>,
+    joined: Option<std::thread::JoinHandle<()>>,
+}
+
+impl ThreadHandle {
+    /// What is known of the thread now.
+    pub fn info(&self) -> ThreadInfo {
+        self.life.info()
+    }
+
+    /// A handle that asks after the thread without owning it.
+    pub fn watch(&self) -> ThreadWatch {
+        ThreadWatch {
+            life: Arc::clone(&self.life),
+        }
+    }
+
+    /// Waits for the thread's end. Returns false at once for a thread that cannot be joined:
+    /// a detached one, or one from a user's spawner.
+    pub fn join(self) -> bool {
+        self.joined.is_some_and(|thread| thread.join().is_ok())
+    }
+}
+
+/// Asks after a thread that somebody else owns.
+#[derive(Clone, Debug)]
+pub struct ThreadWatch {
+    life: Arc<info::Life>,
+}
+
+impl ThreadWatch {
+    /// What is known of the thread now.
+    pub fn info(&self) -> ThreadInfo {
+        self.life.info()
+    }
+
+    /// Asks the thread's work to stop; what it runs sees it in [`ThreadInfo`].
+    pub fn request_cancel(&self) {
+        self.life.request_cancel();
+    }
+
+    /// Notes whether the thread sleeps, for [`ThreadInfo::state`]. Called by whoever drives it.
+    pub fn set_waiting(&self, waiting: bool) {
+        self.life.set_waiting(waiting);
+    }
+}
+
+/// A priority outside 1 to 10.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadPriority {
+    asked: u8,
+}
+
+impl fmt::Display for BadPriority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} is not a thread priority; use 1 (lowest) to 10",
+            self.asked
+        )
+    }
+}
+
+impl Error for BadPriority {}
+
+thread_local! {
+    static AT_EXIT: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `clean_up` when the calling thread's job ends, also by a panic, before anybody is told
+/// that the thread has ended. Only for threads of a [`ThreadBuilder`]; on others `clean_up` is
+/// never called.
+///
+/// ```
+/// use tidegate_sync::{ThreadBuilder, at_thread_exit};
+///
+/// let (tx, rx) = std::sync::mpsc::channel();
+/// ThreadBuilder::new("job").spawn(move || at_thread_exit(move || tx.send("clean").unwrap()))?;
+/// assert_eq!(rx.recv(), Ok("clean"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn at_thread_exit(clean_up: impl FnOnce() + 'static) {
+    AT_EXIT.with_borrow_mut(|hooks| hooks.push(Box::new(clean_up)));
+}
+
+/// Runs what was left with [`at_thread_exit`] on this thread, newest first, until nothing is
+/// left. A panicking one does not keep the others from running.
+pub fn run_exit_hooks() {
+    while let Some(clean_up) = AT_EXIT.with_borrow_mut(Vec::pop) {
+        contain(clean_up);
+    }
+}
+
+/// The pool name that a type's name gives.
+fn pool_name(type_name: &str) -> String {
+    let path = type_name.split('<').next().unwrap_or_default();
+    let simple = path.rsplit("::").next().unwrap_or_default();
+    let mut letters = simple.chars();
+    match (letters.next(), letters.next()) {
+        (None, _) => "unknown".to_owned(),
+        (Some(only), None) => only.to_lowercase().collect(),
+        (Some(first), Some(second)) if first.is_uppercase() && second.is_lowercase() => {
+            first.to_lowercase().chain(simple.chars().skip(1)).collect()
+        }
+        _ => simple.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

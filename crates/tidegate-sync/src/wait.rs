@@ -1,0 +1,234 @@
+//! The wait record: which executor's threads wait for which other executor.
+//!
+//! A blocking wait is checked before it sleeps. On a thread that must not block it is refused
+//! at once. Elsewhere it leaves an edge from the executor it runs for to the home of what it
+//! waits for, and is refused if all threads of every executor on some path back to itself
+//! would then wait: a circle that nobody could leave.
+//!
+//! Edges go by home, not by who really completes the promise, so a wait whose promise a third
+//! party completes may be refused for nothing; such a wait says so and skips the check.
+//!
+//! The record is one short lock, taken only by a thread that is about to sleep anyway.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use crate::executor::{Executor, ExecutorId};
+use crate::mark::{self, Stance};
+
+/// Why a blocking wait was refused, naming who would have waited for whom.
+///
+/// ```
+/// use tidegate_sync::{check_wait, non_blocking};
+///
+/// let refused = non_blocking(|| check_wait(None)).unwrap_err();
+/// assert!(refused.to_string().contains("must not block"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitRefused {
+    why: Why,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Why {
+    /// The thread must not block at all.
+    Stance {
+        waiting: String,
+        home: Option<String>,
+        tagged: bool,
+    },
+    /// Names of the executors around the circle, the first one being the waiting one.
+    Circle { names: Vec<String> },
+}
+
+impl WaitRefused {
+    /// Whether the wait would have closed a circle of waiting executors.
+    pub fn is_circle(&self) -> bool {
+        matches!(self.why, Why::Circle { .. })
+    }
+
+    /// Names of the executors involved: who waits, and for whom.
+    pub fn names(&self) -> Vec<&str> {
+        match &self.why {
+            Why::Stance { waiting, home, .. } => std::iter::once(waiting.as_str())
+                .chain(home.as_deref())
+                .collect(),
+            Why::Circle { names } => names.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
+impl fmt::Display for WaitRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why {
+            Why::Stance {
+                waiting,
+                home,
+                tagged,
+            } => {
+                let what = if *tagged {
+                    "a thread tagged non-blocking"
+                } else {
+                    "an event loop"
+                };
+                write!(f, "{waiting}, {what}, must not block")?;
+                if let Some(home) = home {
+                    write!(f, " to wait for a promise of {home}")?;
+                }
+                write!(f, "; listen to the completion or await it instead")
+            }
+            Why::Circle { names } => {
+                write!(f, "waiting would close a circle: ")?;
+                for name in names {
+                    write!(f, "{name} waits for ")?;
+                }
+                write!(f, "{}", names.first().map_or("itself", String::as_str))
+            }
+        }
+    }
+}
+
+impl Error for WaitRefused {}
+
+/// Checks a blocking wait of the calling thread for something whose home is `home`.
+/// Hold the answer while waiting.
+///
+/// # Errors
+///
+/// A [`WaitRefused`] when the thread must not block, or when a circle would close.
+pub fn check_wait(home: Option<&dyn Executor>) -> Result<WaitGuard, WaitRefused> {
+    let waiting = mark::current();
+    let stance = mark::stance();
+    if stance != Stance::Free {
+        let tagged = stance == Stance::Tagged;
+        let waiting = waiting.map_or_else(thread_name, |executor| executor.name().to_owned());
+        let home = home.map(|home| home.name().to_owned());
+        return Err(WaitRefused {
+            why: Why::Stance {
+                waiting,
+                home,
+                tagged,
+            },
+        });
+    }
+    match (waiting, home) {
+        (Some(waiting), Some(home)) => record(&*waiting, home),
+        _ => Ok(WaitGuard { edge: None }),
+    }
+}
+
+fn thread_name() -> String {
+    let thread = std::thread::current();
+    thread
+        .name()
+        .unwrap_or("a thread without a name")
+        .to_owned()
+}
+
+/// Waiting threads by executor, and for whom each of them waits.
+#[derive(Default)]
+struct Record {
+    waiting: HashMap<ExecutorId, Node>,
+}
+
+struct Node {
+    name: String,
+    /// Threads it could run tasks on when it was last seen.
+    width: usize,
+    /// Homes that its threads wait for, one entry per waiting thread.
+    homes: Vec<ExecutorId>,
+}
+
+static RECORD: LazyLock<Mutex<Record>> = LazyLock::new(Mutex::default);
+
+fn lock() -> MutexGuard<'static, Record> {
+    RECORD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn record(waiting: &dyn Executor, home: &dyn Executor) -> Result<WaitGuard, WaitRefused> {
+    let (from, to) = (waiting.id(), home.id());
+    let mut record = lock();
+    let node = record.waiting.entry(from).or_insert_with(|| Node {
+        name: waiting.name().to_owned(),
+        width: 1,
+        homes: Vec::new(),
+    });
+    node.width = waiting.width();
+    node.homes.push(to);
+    let guard = WaitGuard {
+        edge: Some((from, to)),
+    };
+    let mut path = Vec::new();
+    if record.leads_back(from, to, &mut path) {
+        let mut names = vec![waiting.name().to_owned()];
+        names.extend(
+            path.iter()
+                .filter_map(|id| Some(record.waiting.get(id)?.name.clone())),
+        );
+        drop(record);
+        drop(guard);
+        return Err(WaitRefused {
+            why: Why::Circle { names },
+        });
+    }
+    drop(record);
+    Ok(guard)
+}
+
+impl Record {
+    /// Whether every thread of `at`, and of whomever they wait for, is waiting, on a path that
+    /// ends at `start`. `path` is that path without `start`.
+    fn leads_back(&self, start: ExecutorId, at: ExecutorId, path: &mut Vec<ExecutorId>) -> bool {
+        let Some(start_node) = self.waiting.get(&start) else {
+            return false;
+        };
+        if start_node.homes.len() < start_node.width {
+            return false;
+        }
+        if at == start {
+            return true;
+        }
+        let Some(node) = self.waiting.get(&at) else {
+            return false;
+        };
+        if node.homes.len() < node.width || path.contains(&at) {
+            return false;
+        }
+        path.push(at);
+        if node
+            .homes
+            .iter()
+            .any(|&next| self.leads_back(start, next, path))
+        {
+            return true;
+        }
+        path.pop();
+        false
+    }
+}
+
+/// One recorded wait; dropping it takes the edge out of the record.
+#[derive(Debug)]
+#[must_use = "the record holds the wait only while the guard lives"]
+pub struct WaitGuard {
+    edge: Option<(ExecutorId, ExecutorId)>,
+}
+
+impl Drop for WaitGuard {
+    fn drop(&mut self) {
+        let Some((from, to)) = self.edge else {
+            return;
+        };
+        let mut record = lock();
+        if let Some(node) = record.waiting.get_mut(&from) {
+            if let Some(at) = node.homes.iter().position(|&home| home == to) {
+                node.homes.swap_remove(at);
+            }
+            if node.homes.is_empty() {
+                record.waiting.remove(&from);
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! `cargo xtask loom`: the model checks of every crate that has `tests/loom.rs`.
+//!
+//! Loom runs a small concurrent program under every interleaving that the memory model allows,
+//! up to a number of preemptions. The cfg is our own, so that dependencies are not switched.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::root;
+use crate::step::{self, Outcome};
+
+/// Preemptions per execution: two find nearly every known bug, three take an evening.
+const PREEMPTIONS: &str = "2";
+const PREEMPTIONS_LONG: &str = "3";
+
+/// Runs the models, each crate by itself; `args` go to the test program.
+///
+/// A bound that is already in the environment (`LOOM_MAX_PREEMPTIONS`) wins.
+///
+/// # Errors
+///
+/// When a model fails. Loom prints how to replay the interleaving.
+pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
+    let crates = with_models(root)?;
+    if crates.is_empty() {
+        return Ok(Outcome::Skipped("no crate has tests/loom.rs".to_string()));
+    }
+    for name in crates {
+        step::run(&mut command(root, &name, long, args))?;
+    }
+    Ok(Outcome::Passed)
+}
+
+fn command(root: &Path, name: &str, long: bool, args: &[String]) -> Command {
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root)
+        .args(["test", "--release", "--package", name, "--test", "loom"])
+        .env("CARGO_TARGET_DIR", root::target_dir(root, "loom"))
+        .env(
+            "RUSTFLAGS",
+            step::appended("RUSTFLAGS", " ", "--cfg tidegate_loom"),
+        );
+    if std::env::var_os("LOOM_MAX_PREEMPTIONS").is_none() {
+        let bound = if long { PREEMPTIONS_LONG } else { PREEMPTIONS };
+        command.env("LOOM_MAX_PREEMPTIONS", bound);
+    }
+    if long {
+        command.env("TIDEGATE_LONG", "1");
+    }
+    if !args.is_empty() {
+        command.arg("--").args(args);
+    }
+    command
+}
+
+/// Names the crates with models, in alphabetical order.
+fn with_models(root: &Path) -> Result<Vec<String>, String> {
+    let entries =
+        std::fs::read_dir(root.join("crates")).map_err(|e| format!("cannot list crates: {e}"))?;
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok())
+        .filter(|entry| entry.path().join("tests/loom.rs").is_file())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,58 @@
+//! `cargo xtask <task>`: reads the arguments and calls the task.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use xtask::step::{self, Outcome};
+use xtask::{ci, loom, miri, root, sanitize, tidy};
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+  ci                             everything CI runs, in order, until the first failure
+  tidy [--bless]                 the rules of the house; --bless accepts present sizes
+  loom [--long] [-- <args>]      model checks: every interleaving within a bound
+  sanitize [--long] [-- <args>]  tests under AddressSanitizer and LeakSanitizer (nightly)
+  miri [-- <args>]               tests under Miri, where the toolchain has it
+
+<args> go to the test program, for example the name of one test.
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
+        Ok(Outcome::Passed) => ExitCode::SUCCESS,
+        Ok(Outcome::Skipped(why)) => {
+            println!("skipped: {why}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &[String]) -> step::Result {
+    let (own, rest) = match args.iter().position(|arg| arg == "--") {
+        Some(at) => (&args[..at], &args[at + 1..]),
+        None => (args, &[][..]),
+    };
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let root = root::find()?;
+    match own.as_slice() {
+        ["ci"] => ci::run(&root),
+        ["tidy"] => tidy::run(&root),
+        ["tidy", "--bless"] => tidy::bless(&root),
+        ["loom"] => loom::run(&root, false, rest),
+        ["loom", "--long"] => loom::run(&root, true, rest),
+        ["sanitize"] => sanitize::run(&root, false, rest),
+        ["sanitize", "--long"] => sanitize::run(&root, true, rest),
+        ["miri"] => miri::run(&root, rest),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{USAGE}");
+            Ok(Outcome::Passed)
+        }
+        other => Err(format!("no task `{}`\n\n{USAGE}", other.join(" "))),
+    }
+}

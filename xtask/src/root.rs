@@ -1,0 +1,27 @@
+//! Where the workspace is, and where its builds go.
+
+use std::path::{Path, PathBuf};
+
+/// Finds the workspace root: the nearest folder at or above the current one that holds `xtask`.
+///
+/// # Errors
+///
+/// When no such folder exists, which means the task was started outside the workspace.
+pub fn find() -> Result<PathBuf, String> {
+    let here = std::env::current_dir().map_err(|e| format!("no current folder: {e}"))?;
+    here.ancestors()
+        .find(|dir| dir.join("xtask/Cargo.toml").is_file())
+        .map(Path::to_path_buf)
+        .ok_or_else(|| format!("{} is not inside the workspace", here.display()))
+}
+
+/// Returns a build folder of its own for builds with other compiler flags.
+///
+/// Sharing one would rebuild everything each time the flags change.
+#[must_use]
+pub fn target_dir(root: &Path, name: &str) -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root.join(dir).join(name),
+        None => root.join("target").join(name),
+    }
+}

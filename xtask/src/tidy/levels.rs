@@ -1,0 +1,136 @@
+//! Level order: a crate names only crates of a lower level.
+//!
+//! A manifest states the level as `[package.metadata.tidegate] level = N`, or `"dev"` for what
+//! only tests may use. What a dev-dependency names is not restricted: a test may look upward.
+
+use std::collections::HashMap;
+
+use super::manifest::{self, Entry};
+use super::tree::File;
+use super::{Finding, Tree};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Number(u32),
+    /// For tests only.
+    Dev,
+}
+
+/// Every crate has a level, and its dependencies have smaller ones.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut levels = HashMap::new();
+    for (name, file) in tree.manifests() {
+        match level(&manifest::entries(&file.text)) {
+            Some(level) => {
+                levels.insert(name, level);
+            }
+            None => findings.push(Finding::new(
+                &file.path,
+                0,
+                "no level: add `[package.metadata.tidegate]` with `level = N` or `level = \"dev\"`",
+            )),
+        }
+    }
+    for (name, file) in tree.manifests() {
+        if let Some(Level::Number(own)) = levels.get(name) {
+            findings.extend(upward(name, *own, file, &levels));
+        }
+    }
+    findings
+}
+
+fn level(entries: &[Entry<'_>]) -> Option<Level> {
+    let entry = entries
+        .iter()
+        .find(|e| e.section == "package.metadata.tidegate" && e.key == "level")?;
+    match entry.value {
+        "\"dev\"" => Some(Level::Dev),
+        number => number.parse().ok().map(Level::Number),
+    }
+}
+
+fn upward(name: &str, own: u32, file: &File, levels: &HashMap<&str, Level>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for entry in manifest::entries(&file.text) {
+        if !entry.is_any_dependency() || entry.section.ends_with("dev-dependencies") {
+            continue;
+        }
+        let package = entry.package();
+        let message = match levels.get(package) {
+            Some(Level::Number(below)) if *below < own => continue,
+            Some(Level::Number(other)) => {
+                format!("{name} has level {own} and may not depend on {package}, level {other}")
+            }
+            Some(Level::Dev) => format!("{package} is for tests: only a dev-dependency"),
+            None => continue,
+        };
+        findings.push(Finding::new(&file.path, entry.line, message));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crate_of(level: &str, rest: &str) -> String {
+        format!("[package.metadata.tidegate]\nlevel = {level}\n{rest}")
+    }
+
+    fn findings(upper: &str) -> Vec<Finding> {
+        check(&Tree::of(&[
+            ("crates/low/Cargo.toml", &crate_of("0", "")),
+            (
+                "crates/kit/Cargo.toml",
+                &crate_of("\"dev\"", "[dependencies]\nmid.workspace = true\n"),
+            ),
+            ("crates/mid/Cargo.toml", &crate_of("1", upper)),
+            ("crates/side/Cargo.toml", &crate_of("1", "")),
+        ]))
+    }
+
+    #[test]
+    fn downward_is_fine() {
+        let manifest = "[dependencies]\nlow.workspace = true\n[dev-dependencies]\nkit.workspace = true\nside.workspace = true\n";
+        assert_eq!(findings(manifest), []);
+    }
+
+    #[test]
+    fn the_same_level_is_refused_also_when_renamed() {
+        assert_eq!(findings("[dependencies]\nside.workspace = true\n").len(), 1);
+        assert_eq!(
+            findings("[dependencies]\nx = { path = \"../side\", package = \"side\" }\n").len(),
+            1
+        );
+        assert_eq!(
+            findings("[target.'cfg(unix)'.dependencies]\nside.workspace = true\n").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn the_test_kit_is_only_a_dev_dependency() {
+        assert_eq!(findings("[dependencies]\nkit.workspace = true\n").len(), 1);
+        assert_eq!(
+            findings("[build-dependencies]\nkit.workspace = true\n").len(),
+            1
+        );
+    }
+
+    #[test]
+    fn a_crate_without_a_level_is_refused() {
+        assert_eq!(
+            check(&Tree::of(&[("crates/low/Cargo.toml", "[package]\n")])).len(),
+            1
+        );
+        assert_eq!(
+            check(&Tree::of(&[(
+                "crates/low/Cargo.toml",
+                &crate_of("high", "")
+            )]))
+            .len(),
+            1
+        );
+    }
+}

@@ -1,0 +1,126 @@
+//! The little TOML that the checks read from manifests, and one rule about them:
+//! a dependency arrives with a sentence that says why.
+
+use super::{Finding, Tree};
+
+/// A line `key = value` of a manifest.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Entry<'a> {
+    /// The header above it without brackets, for example `dev-dependencies`.
+    pub(super) section: &'a str,
+    /// Up to the first dot or equals sign, without quotes.
+    pub(super) key: &'a str,
+    pub(super) value: &'a str,
+    /// Counted from one.
+    pub(super) line: usize,
+    /// Whether the line above is a comment.
+    pub(super) commented: bool,
+}
+
+impl Entry<'_> {
+    /// Says whether this is a dependency that the built crate needs, on any platform.
+    pub(super) fn is_dependency(&self) -> bool {
+        self.section == "dependencies" || self.section.ends_with(".dependencies")
+    }
+
+    /// Says whether this is a dependency of any kind, tests and build scripts included.
+    pub(super) fn is_any_dependency(&self) -> bool {
+        self.section.ends_with("dependencies")
+    }
+
+    /// The package a dependency names; differs from the key when it is renamed.
+    pub(super) fn package(&self) -> &str {
+        let renamed = self
+            .value
+            .split_once("package")
+            .and_then(|(_, rest)| rest.split('"').nth(1));
+        renamed.unwrap_or(self.key)
+    }
+}
+
+/// Lists the entries of a manifest in order.
+///
+/// A section for a single dependency (`[dependencies.rustix]`) counts as an entry of its parent.
+pub(super) fn entries(text: &str) -> Vec<Entry<'_>> {
+    let mut section = "";
+    let mut above = "";
+    let mut found = Vec::new();
+    for (i, line) in text.lines().map(str::trim).enumerate() {
+        let commented = above.starts_with('#');
+        above = line;
+        let header = line.strip_prefix('[').and_then(|l| l.strip_suffix(']'));
+        if let Some(header) = header.filter(|h| !h.contains('"')) {
+            section = header;
+            if let Some((parent, key)) = header.rsplit_once("dependencies.") {
+                let parent = &header[..parent.len() + "dependencies".len()];
+                found.push(Entry {
+                    section: parent,
+                    key,
+                    value: "",
+                    line: i + 1,
+                    commented,
+                });
+            }
+        } else if let Some((key, value)) = line.split_once('=').filter(|_| !line.starts_with('#')) {
+            let key = key
+                .split('.')
+                .next()
+                .unwrap_or(key)
+                .trim()
+                .trim_matches('"');
+            let value = value.trim();
+            found.push(Entry {
+                section,
+                key,
+                value,
+                line: i + 1,
+                commented,
+            });
+        }
+    }
+    found
+}
+
+/// Every dependency of a crate on somebody else's code has a comment directly above it.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (_, file) in tree.manifests() {
+        for entry in entries(&file.text) {
+            if entry.is_dependency() && !entry.key.starts_with("tidegate") && !entry.commented {
+                let message = format!("say in a comment above it why `{}` is needed", entry.key);
+                findings.push(Finding::new(&file.path, entry.line, message));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_know_their_section_and_package() {
+        let found = entries(
+            "[dependencies]\na.workspace = true\nb = { package = \"c\" }\n[target.'cfg(x)'.dependencies.d]\nversion = \"1\"\n",
+        );
+        let names: Vec<_> = found.iter().map(|e| (e.section, e.package())).collect();
+        assert_eq!(
+            names,
+            [
+                ("dependencies", "a"),
+                ("dependencies", "c"),
+                ("target.'cfg(x)'.dependencies", "d"),
+                ("target.'cfg(x)'.dependencies.d", "version"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_dependency_needs_a_reason() {
+        let manifest = "[dependencies]\ntidegate-sync.workspace = true\n# Sockets.\nmio = \"1\"\nrand = \"0.9\"\n[dev-dependencies]\nproptest = \"1\"\n";
+        let tree = Tree::of(&[("crates/tidegate-net/Cargo.toml", manifest)]);
+        let lines: Vec<usize> = check(&tree).iter().map(|f| f.line).collect();
+        assert_eq!(lines, [5]);
+    }
+}

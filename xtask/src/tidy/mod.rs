@@ -1,0 +1,115 @@
+//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//!
+//! Each rule is a small function from the files of the workspace to findings, in a file of its
+//! own. The same set runs as a test (`xtask/tests/tidy.rs`), so `cargo test` runs it too.
+//!
+//! # Invariants
+//!
+//! * A check reads the [`Tree`] and nothing else: no clock, no network, no process.
+//! * A check does not stop at the first finding.
+
+mod architecture;
+mod changelog;
+mod conformance;
+mod levels;
+mod lexer;
+mod manifest;
+mod markdown;
+mod ordering;
+mod paths;
+mod size;
+mod syntax;
+mod tree;
+mod unsafe_code;
+mod words;
+
+use std::fmt;
+use std::path::Path;
+
+use crate::step::{self, Outcome};
+pub use tree::Tree;
+
+/// Where the accepted sizes are kept.
+const RATCHET: &str = "xtask/tidy-ratchet.txt";
+
+/// The rules, in no particular order.
+const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
+    levels::check,
+    manifest::check,
+    unsafe_code::check,
+    ordering::check,
+    words::check,
+    paths::check,
+    size::check,
+    conformance::check,
+    architecture::check,
+    changelog::check,
+];
+
+/// Something that breaks a rule: where, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    path: String,
+    /// Counted from one; zero means the file as a whole.
+    line: usize,
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Finding {
+        Finding {
+            path: path.to_string(),
+            line,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.message),
+            line => write!(f, "{}:{line}: {}", self.path, self.message),
+        }
+    }
+}
+
+/// Runs every check over `tree` and returns the findings in order of place.
+#[must_use]
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = CHECKS.iter().flat_map(|check| check(tree)).collect();
+    findings.sort();
+    findings.dedup();
+    findings
+}
+
+/// Checks the workspace at `root` and prints what it finds.
+///
+/// # Errors
+///
+/// When anything is found or a file cannot be read.
+pub fn run(root: &Path) -> step::Result {
+    let tree = Tree::read(root).map_err(|e| format!("tidy cannot read the workspace: {e}"))?;
+    let findings = check(&tree);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    match findings.len() {
+        0 => Ok(Outcome::Passed),
+        1 => Err("tidy found one thing".to_string()),
+        n => Err(format!("tidy found {n} things")),
+    }
+}
+
+/// Rewrites the list of accepted sizes from what the workspace is now.
+///
+/// # Errors
+///
+/// When a file cannot be read or the list cannot be written.
+pub fn bless(root: &Path) -> step::Result {
+    let tree = Tree::read(root).map_err(|e| format!("tidy cannot read the workspace: {e}"))?;
+    let list = size::ratchet(&tree);
+    std::fs::write(root.join(RATCHET), list).map_err(|e| format!("cannot write {RATCHET}: {e}"))?;
+    println!("wrote {RATCHET}");
+    Ok(Outcome::Passed)
+}

@@ -1,0 +1,112 @@
+//! Every atomic operation stronger than relaxed names its partner in an `ORDERING:` comment.
+
+use super::lexer::{Kind, Token};
+use super::{Finding, Tree, syntax};
+
+const SCOPE: &str = "crates/tidegate-sync/src/";
+const STRONG: [&str; 4] = ["Acquire", "Release", "AcqRel", "SeqCst"];
+/// How far above the operation its comment may end.
+const REACH: usize = 12;
+
+/// Looks for orderings without a comment in the code that is not a test.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.rust_below(SCOPE).filter(|file| !file.is_test()) {
+        let comments = comment_ends(&file.tokens);
+        let tests = syntax::test_lines(&file.tokens);
+        let mut lines = strong_lines(&file.tokens);
+        lines.dedup();
+        for line in lines {
+            let argued = comments
+                .iter()
+                .any(|end| (line.saturating_sub(REACH)..=line).contains(end));
+            if !argued && !tests.iter().any(|test| test.contains(&line)) {
+                let message = "say in an `// ORDERING:` comment above what this pairs with";
+                findings.push(Finding::new(&file.path, line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// The lines that name a strong ordering, imports left out.
+fn strong_lines(tokens: &[Token]) -> Vec<usize> {
+    let mut importing = false;
+    let mut lines = Vec::new();
+    let mut code = tokens.iter().filter(|t| t.kind != Kind::Comment).peekable();
+    while let Some(token) = code.next() {
+        if token.is_word("use") {
+            // `use<'a>` in a signature names lifetimes and imports nothing.
+            importing = !code.peek().is_some_and(|t| t.is_mark('<'));
+        } else if token.is_mark(';') {
+            importing = false;
+        }
+        let strong = token.kind == Kind::Word && STRONG.contains(&token.text.as_str());
+        if strong && !importing {
+            lines.push(token.line);
+        }
+    }
+    lines
+}
+
+/// The last line of each comment that argues an ordering; line comments in a row are one.
+fn comment_ends(tokens: &[Token]) -> Vec<usize> {
+    let mut ends: Vec<usize> = Vec::new();
+    let mut arguing = false;
+    for token in tokens {
+        if token.kind != Kind::Comment {
+            arguing = false;
+            continue;
+        }
+        let last = token.lines().last().map_or(token.line, |(line, _)| line);
+        if token.text.contains("ORDERING:") {
+            arguing = true;
+            ends.push(last);
+        } else if let Some(end) = ends.last_mut().filter(|_| arguing) {
+            *end = last;
+        }
+    }
+    ends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(source: &str) -> Vec<usize> {
+        let tree = Tree::of(&[("crates/tidegate-sync/src/lane.rs", source)]);
+        check(&tree).iter().map(|f| f.line).collect()
+    }
+
+    #[test]
+    fn an_argued_ordering_is_fine() {
+        let source = "// ORDERING: pairs with the load in `pop`,\n// which sees the value.\nx.store(1, Release);\n";
+        assert_eq!(findings(source), []);
+    }
+
+    #[test]
+    fn a_bare_ordering_is_found_once_per_line() {
+        assert_eq!(
+            findings("x.store(1, Relaxed);\nx.compare_exchange(0, 1, AcqRel, Acquire);\n"),
+            [2]
+        );
+    }
+
+    #[test]
+    fn a_signature_that_names_lifetimes_is_no_import() {
+        let source = "fn f() -> impl Sized + use<'a> { x.load(Acquire) }\n";
+        assert_eq!(findings(source), [1]);
+    }
+
+    #[test]
+    fn a_comment_far_above_does_not_count() {
+        let source = format!("// ORDERING: x\n{}x.load(Acquire);\n", "y();\n".repeat(12));
+        assert_eq!(findings(&source), [14]);
+    }
+
+    #[test]
+    fn imports_tests_and_strings_do_not_count() {
+        let source = "use std::sync::atomic::Ordering::{Acquire,\n Release};\nconst S: &str = \"SeqCst\";\n#[cfg(test)]\nmod tests {\n fn f() { x.load(Acquire) }\n}\n";
+        assert_eq!(findings(source), []);
+    }
+}

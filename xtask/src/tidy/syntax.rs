@@ -1,0 +1,270 @@
+//! What the checks want to know about Rust source: functions, tests, definitions.
+//!
+//! Read off the tokens, without a parser: good for code that compiles and is formatted.
+
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+
+use super::lexer::{Kind, Token};
+
+/// A function with a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Function {
+    pub(super) name: String,
+    /// The line of `fn`.
+    pub(super) line: usize,
+    /// Lines from `fn` to the closing brace.
+    pub(super) lines: usize,
+}
+
+/// Lists the functions that have a body, in order; nested ones too.
+pub(super) fn functions(tokens: &[Token]) -> Vec<Function> {
+    let code = code(tokens);
+    let mut found = Vec::new();
+    for (i, pair) in code.windows(2).enumerate() {
+        if !pair[0].is_word("fn") || pair[1].kind != Kind::Word {
+            continue;
+        }
+        if let Some(last) = body_end(&code[i..]) {
+            let line = pair[0].line;
+            let lines = last - line + 1;
+            found.push(Function {
+                name: pair[1].text.clone(),
+                line,
+                lines,
+            });
+        }
+    }
+    found
+}
+
+/// Names the functions marked as tests: `#[test]`, also inside a macro's braces.
+pub(super) fn test_functions(tokens: &[Token]) -> HashSet<String> {
+    let code = code(tokens);
+    attributes(&code)
+        .into_iter()
+        .filter(|attribute| attribute.marks_test_function())
+        .filter_map(|attribute| {
+            let item = &code[attribute.end..];
+            let at = item.iter().position(|t| t.is_word("fn"))?;
+            let in_between = item[..at].iter().any(|t| t.is_mark('{') || t.is_mark(';'));
+            let name = item.get(at + 1).filter(|_| !in_between)?;
+            (name.kind == Kind::Word).then(|| name.text.clone())
+        })
+        .collect()
+}
+
+/// The lines that are test code inside a file: items under `#[cfg(test)]` and test functions.
+pub(super) fn test_lines(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
+    let code = code(tokens);
+    attributes(&code)
+        .into_iter()
+        .filter(|attribute| attribute.marks_test_function() || attribute.is_cfg_test())
+        .filter_map(|attribute| {
+            let item = skip_attributes(&code[attribute.end..]);
+            Some(attribute.line..=body_end(item)?)
+        })
+        .collect()
+}
+
+/// Names everything that is defined: items, macros and the variants of enums.
+pub(super) fn definitions(tokens: &[Token]) -> HashSet<String> {
+    const KEYWORDS: [&str; 9] = [
+        "struct", "enum", "union", "trait", "fn", "type", "mod", "const", "static",
+    ];
+    let code = code(tokens);
+    let mut found = HashSet::new();
+    for (i, pair) in code.windows(2).enumerate() {
+        let (keyword, name) = (pair[0], pair[1]);
+        let is_pointer = i > 0 && code[i - 1].is_mark('*');
+        if keyword.kind == Kind::Word
+            && KEYWORDS.contains(&keyword.text.as_str())
+            && name.kind == Kind::Word
+            && !is_pointer
+        {
+            found.insert(name.text.clone());
+            if keyword.text == "enum" {
+                found.extend(variants(&code[i..]));
+            }
+        }
+        if keyword.is_word("macro_rules") && name.is_mark('!') {
+            found.extend(code.get(i + 2).map(|t| t.text.clone()));
+        }
+    }
+    found
+}
+
+/// Tokens without comments.
+fn code(tokens: &[Token]) -> Vec<&Token> {
+    tokens.iter().filter(|t| t.kind != Kind::Comment).collect()
+}
+
+/// An outer attribute: its words, and where the next thing begins.
+struct Attribute<'a> {
+    line: usize,
+    words: Vec<&'a str>,
+    /// Index of the token after its bracket.
+    end: usize,
+}
+
+impl Attribute<'_> {
+    /// `#[test]` or `#[path::to::test]`.
+    fn marks_test_function(&self) -> bool {
+        self.words.last() == Some(&"test") && !self.words.contains(&"cfg")
+    }
+
+    /// `#[cfg(test)]`, alone or in an `all` or `any`.
+    fn is_cfg_test(&self) -> bool {
+        self.words.first() == Some(&"cfg")
+            && self.words.contains(&"test")
+            && !self.words.contains(&"not")
+    }
+}
+
+fn attributes<'a>(code: &[&'a Token]) -> Vec<Attribute<'a>> {
+    let starts = (1..code.len()).filter(|&i| code[i - 1].is_mark('#') && code[i].is_mark('['));
+    starts
+        .filter_map(|open| {
+            let length = matching(&code[open..], '[', ']')?;
+            let inside = &code[open..open + length];
+            let words = inside.iter().filter(|t| t.kind == Kind::Word);
+            Some(Attribute {
+                line: code[open].line,
+                words: words.map(|t| t.text.as_str()).collect(),
+                end: open + length + 1,
+            })
+        })
+        .collect()
+}
+
+fn skip_attributes<'a, 'b>(mut code: &'b [&'a Token]) -> &'b [&'a Token] {
+    while code.len() > 1 && code[0].is_mark('#') && code[1].is_mark('[') {
+        match matching(&code[1..], '[', ']') {
+            Some(length) => code = &code[length + 2..],
+            None => break,
+        }
+    }
+    code
+}
+
+/// The line on which the braces of the item at the start of `code` close; none if it has none.
+fn body_end(code: &[&Token]) -> Option<usize> {
+    let mut depth = 0;
+    for (i, token) in code.iter().enumerate() {
+        if token.is_mark('(') || token.is_mark('[') {
+            depth += 1;
+        } else if token.is_mark(')') || token.is_mark(']') {
+            depth -= 1;
+        } else if depth == 0 && token.is_mark(';') {
+            return None;
+        } else if depth == 0 && token.is_mark('{') {
+            let length = matching(&code[i..], '{', '}')?;
+            return Some(code[i + length].line);
+        }
+    }
+    None
+}
+
+/// The distance from the first token, an opening mark, to the one that closes it.
+fn matching(code: &[&Token], open: char, close: char) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (i, token) in code.iter().enumerate() {
+        if token.is_mark(open) {
+            depth += 1;
+        } else if token.is_mark(close) {
+            depth = depth.checked_sub(1)?;
+            if depth == 0 {
+                return Some(i);
+            }
+        }
+    }
+    None
+}
+
+/// The variants of the enum at the start of `code`: the words that begin an entry of its braces.
+fn variants(code: &[&Token]) -> Vec<String> {
+    let Some(open) = code.iter().position(|t| t.is_mark('{')) else {
+        return Vec::new();
+    };
+    let Some(length) = matching(&code[open..], '{', '}') else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    let mut depth = 0;
+    let mut begins = true;
+    for token in &code[open + 1..open + length] {
+        if depth == 0 && begins && token.kind == Kind::Word {
+            found.push(token.text.clone());
+            begins = false;
+        }
+        if ['(', '[', '{'].iter().any(|&m| token.is_mark(m)) {
+            depth += 1;
+        } else if [')', ']', '}'].iter().any(|&m| token.is_mark(m)) {
+            depth -= 1;
+        } else if depth == 0 && token.is_mark(',') {
+            begins = true;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lexer::lex;
+    use super::*;
+
+    fn sorted(found: HashSet<String>) -> Vec<String> {
+        let mut names: Vec<String> = found.into_iter().collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn functions_are_measured_from_fn_to_brace() {
+        let found = functions(&lex(
+            "fn a() {\n  if x { y }\n}\ntrait T { fn b(x: [u8; 2]); }\n",
+        ));
+        assert_eq!(
+            found,
+            [Function {
+                name: "a".into(),
+                line: 1,
+                lines: 3
+            }]
+        );
+    }
+
+    #[test]
+    fn function_pointers_are_not_functions() {
+        assert_eq!(functions(&lex("struct S { f: fn(u8) -> u8 }")), []);
+    }
+
+    #[test]
+    fn test_functions_are_found_behind_other_attributes_and_in_macros() {
+        let source = "#[test] #[should_panic(expected = \"x\")] fn a() {}
+            proptest! { #[test] fn b(x in 0..9) {} }
+            #[cfg(test)] mod tests { fn helper() {} }
+            fn c() {}";
+        assert_eq!(sorted(test_functions(&lex(source))), ["a", "b"]);
+    }
+
+    #[test]
+    fn test_lines_cover_the_test_module() {
+        let source =
+            "fn a() {}\n#[cfg(test)]\n#[allow(x)]\nmod tests {\n}\n#[cfg(not(test))]\nfn b() {}\n";
+        assert_eq!(test_lines(&lex(source)), [2..=5]);
+    }
+
+    #[test]
+    fn definitions_include_variants_and_macros() {
+        let source = "pub enum Blocking { Never, May(u8), #[doc(hidden)] Adapts { x: Y } }
+            macro_rules! ready { () => {} }
+            pub(crate) const fn make(p: *const Other) {}";
+        let found = sorted(definitions(&lex(source)));
+        for name in ["Blocking", "Never", "May", "Adapts", "ready", "make"] {
+            assert!(found.contains(&name.to_string()), "{name} in {found:?}");
+        }
+        assert!(!found.contains(&"Other".to_string()));
+        assert!(!found.contains(&"Y".to_string()));
+    }
+}

@@ -1,0 +1,18 @@
+//! The rules of the house hold for the workspace as it is.
+
+use xtask::tidy::{self, Tree};
+
+#[test]
+fn the_workspace_is_tidy() {
+    let root = xtask::root::find().expect("tests run inside the workspace");
+    let tree = Tree::read(&root).expect("the workspace can be read");
+    let findings = tidy::check(&tree);
+    let report: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert!(report.is_empty(), "tidy found:\n{}", report.join("\n"));
+}
+
+#[test]
+fn the_readme_has_a_test_command() {
+    let root = xtask::root::find().expect("tests run inside the workspace");
+    xtask::readme::test_command(&root).expect("CI can run what the README promises");
+}
