@@ -12,6 +12,7 @@
 //! stands, every atomic operation that orders something names its partner, and the word-level
 //! protocols are model-checked (`cargo xtask loom`).
 
+mod block;
 mod cancel;
 mod clock;
 mod executor;
@@ -28,6 +29,7 @@ mod task;
 mod thread;
 mod wait;
 
+pub use self::block::{ListenerToken, Outcome, Reader, SharedReader, SharedWriter, Writer, block};
 pub use self::cancel::{CancelHook, CancelToken};
 pub use self::clock::{
     Clock, ClockMember, ManualClock, ManualTicker, Sleeper, Ticker, TickerStop, as_nanos,
@@ -51,4 +53,4 @@ pub use self::thread::{
     BadPriority, JoinPolicy, ThreadBuilder, ThreadHandle, ThreadInfo, ThreadJob, ThreadPerTask,
     ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
 };
-pub use self::wait::{WaitGuard, WaitRefused, check_wait};
+pub use self::wait::{WaitGuard, WaitRefused, check_stance, check_wait};

@@ -65,12 +65,13 @@ impl Parker {
         {
             return true;
         }
-        // ORDERING: Acquire, as above: `unpark` may come in between.
         if state
-            .compare_exchange(EMPTY, PARKED, Ordering::Acquire, Ordering::Acquire)
+            .compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Relaxed)
             .is_err()
         {
-            state.store(EMPTY, Ordering::Relaxed);
+            // ORDERING: Acquire, as above: `unpark` came in between. Read again, not only
+            // written: a second `unpark` may have come since, and this consumes it too.
+            state.swap(EMPTY, Ordering::Acquire);
             return true;
         }
         self.shared.futex.wait_while(state, PARKED, timeout);

@@ -11,7 +11,9 @@ pub(crate) use self::real::*;
 #[cfg(not(tidegate_loom))]
 mod real {
     pub(crate) use std::hint::spin_loop;
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
+    };
     pub(crate) use std::thread::yield_now;
 
     /// `std::cell::UnsafeCell` with the access methods of loom's.
@@ -50,7 +52,9 @@ mod real {
 mod model {
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::hint::spin_loop;
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+    pub(crate) use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
+    };
     pub(crate) use loom::thread::yield_now;
 
     /// See the real one: loom treats `SeqCst` accesses as `AcqRel` and models only the fence.

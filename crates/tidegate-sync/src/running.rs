@@ -123,7 +123,17 @@ impl Drop for RunningGuard {
 impl Given {
     fn set(&self, name: Option<&'static str>) {
         let version = self.version.load(Ordering::Relaxed);
-        self.version.store(version + 1, Ordering::Relaxed);
+        // Nothing keeps two threads from entering one record; the second then shows no name.
+        // ORDERING: Acquire pairs with the Release store of the last writer, below: its words
+        // come before this writer's.
+        let alone = version.is_multiple_of(2)
+            && self
+                .version
+                .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if !alone {
+            return;
+        }
         // ORDERING: Release fence keeps the odd version before the words; pairs with the
         // Acquire fence in `get`.
         fence(Ordering::Release);

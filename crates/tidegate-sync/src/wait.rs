@@ -99,24 +99,33 @@ impl Error for WaitRefused {}
 ///
 /// A [`WaitRefused`] when the thread must not block, or when a circle would close.
 pub fn check_wait(home: Option<&dyn Executor>) -> Result<WaitGuard, WaitRefused> {
-    let waiting = mark::current();
-    let stance = mark::stance();
-    if stance != Stance::Free {
-        let tagged = stance == Stance::Tagged;
-        let waiting = waiting.map_or_else(thread_name, |executor| executor.name().to_owned());
-        let home = home.map(|home| home.name().to_owned());
-        return Err(WaitRefused {
-            why: Why::Stance {
-                waiting,
-                home,
-                tagged,
-            },
-        });
-    }
-    match (waiting, home) {
+    check_stance(home)?;
+    match (mark::current(), home) {
         (Some(waiting), Some(home)) => record(&*waiting, home),
         _ => Ok(WaitGuard { edge: None }),
     }
+}
+
+/// Checks only that the calling thread may block at all, for a wait that is known not to be
+/// part of a circle.
+///
+/// # Errors
+///
+/// A [`WaitRefused`] when the thread must not block.
+pub fn check_stance(home: Option<&dyn Executor>) -> Result<(), WaitRefused> {
+    let tagged = match mark::stance() {
+        Stance::Free => return Ok(()),
+        Stance::Loop => false,
+        Stance::Tagged => true,
+    };
+    let waiting = mark::current();
+    Err(WaitRefused {
+        why: Why::Stance {
+            waiting: waiting.map_or_else(thread_name, |executor| executor.name().to_owned()),
+            home: home.map(|home| home.name().to_owned()),
+            tagged,
+        },
+    })
 }
 
 fn thread_name() -> String {

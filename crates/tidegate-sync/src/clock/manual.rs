@@ -14,13 +14,15 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Sleeper, as_nanos};
 
 thread_local! {
-    /// Ids of the members that this thread is, innermost last.
+    /// Ids of the members that this thread is, innermost last. An id is unique in the process,
+    /// since a thread may be a member of several clocks.
     static MEMBER_OF: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -112,7 +114,7 @@ impl ManualClock {
                 .sleepers
                 .values()
                 .filter_map(|sleeper| sleeper.deadline)
-                .filter(|deadline| (state.now + 1..=target).contains(deadline))
+                .filter(|&deadline| deadline > state.now && deadline <= target)
                 .min();
             state.now = next.unwrap_or(target);
             wake_due(&mut state);
@@ -172,11 +174,11 @@ impl ManualClock {
         wait: impl FnOnce(),
     ) {
         let deadline = deadline.filter(|&deadline| deadline != u64::MAX);
-        let member = MEMBER_OF.with_borrow(|ids| ids.last().copied());
         let mut state = self.lock();
         if deadline.is_some_and(|deadline| deadline <= state.now) {
             return;
         }
+        let member = state.member_here();
         let id = state.take_id();
         let registered = Registered {
             sleeper: Arc::clone(sleeper),
@@ -197,9 +199,9 @@ impl ManualClock {
     }
 
     pub(super) fn join(&self) -> ClockMember {
-        let mut state = self.lock();
-        let id = state.take_id();
-        state.members.insert(id, None);
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.lock().members.insert(id, None);
         ClockMember {
             of: Some((self.clone(), id)),
             entered: false,
@@ -247,6 +249,12 @@ impl State {
     fn take_id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id
+    }
+
+    /// The member of this clock that the calling thread is.
+    fn member_here(&self) -> Option<u64> {
+        let is_mine = |id: &&u64| self.members.contains_key(id);
+        MEMBER_OF.with_borrow(|ids| ids.iter().rev().find(is_mine).copied())
     }
 
     /// Notes under which registration a member's thread sleeps; answers what it was before.

@@ -1,6 +1,6 @@
 //! The signal lane: an intrusive stack that producers push and the loop takes whole.
 //!
-//! One compare-and-swap pushes, one swap takes everything, so there is no window in which a
+//! One compare-and-swap pushes, one takes everything, so there is no window in which a
 //! stalled producer hides the others, and no block is ever read after it was handed on: the
 //! loop owns what it took. Order is restored by reversing, which keeps each producer's order.
 //! Its length is bounded by the number of live blocks, since a block hangs in it at most once.
@@ -71,8 +71,7 @@ impl SignalLane {
             // SAFETY: this thread owns the signal's reference, so the block is alive.
             let header = unsafe { block.as_ref() };
             header.next.store(newest, Ordering::Relaxed);
-            // ORDERING: SeqCst. Release publishes `next` and the block to the swap in `take`
-            // and `close`; the total order with `Doorbell::arm` is argued at `Doorbell`.
+            // ORDERING: SeqCst. Release publishes `next` and the block to `take` and `close`; the total order with `Doorbell::arm` is argued at `Doorbell`.
             match self.newest.compare_exchange_weak(
                 newest,
                 block.as_ptr(),
@@ -90,13 +89,23 @@ impl SignalLane {
     /// Takes everything that hangs in the lane, in the order in which it was pushed.
     /// Called by the loop only.
     pub fn take(&self) -> SignalBatch {
-        let newest = self.newest.load(Ordering::Relaxed);
-        if newest.is_null() || newest == closed() {
-            return SignalBatch { oldest: None };
+        let mut newest = self.newest.load(Ordering::Relaxed);
+        // Not a swap: that could take the mark of a lane that somebody closes meanwhile.
+        loop {
+            if newest.is_null() || newest == closed() {
+                return SignalBatch { oldest: None };
+            }
+            // ORDERING: Acquire pairs with the compare-and-swap of every push in the chain.
+            match self.newest.compare_exchange_weak(
+                newest,
+                ptr::null_mut(),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return SignalBatch::reversed(newest),
+                Err(now) => newest = now,
+            }
         }
-        // ORDERING: Acquire pairs with the compare-and-swap of every push in the chain.
-        let newest = self.newest.swap(ptr::null_mut(), Ordering::Acquire);
-        SignalBatch::reversed(newest)
     }
 
     /// Closes the lane for good and takes what still hangs in it. Called by the loop only.
@@ -183,6 +192,17 @@ impl Iterator for SignalBatch {
 
 impl Drop for SignalBatch {
     fn drop(&mut self) {
-        while self.next().is_some() {}
+        /// Goes on with the rest when a receiver panics.
+        struct Rest<'a>(&'a mut SignalBatch);
+        impl Drop for Rest<'_> {
+            fn drop(&mut self) {
+                while self.0.next().is_some() {}
+            }
+        }
+        while let Some(signal) = self.next() {
+            let rest = Rest(self);
+            drop(signal);
+            std::mem::forget(rest);
+        }
     }
 }

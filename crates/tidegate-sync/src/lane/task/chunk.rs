@@ -20,8 +20,14 @@ const TAGS: [usize; 2] = [1, 2];
 pub(super) struct Chunk {
     slots: [Slot; CHUNK],
     /// Which of [`TAGS`] marks a slot as written in this use; changed only between uses.
-    tag: UnsafeCell<usize>,
+    tag: UnsafeCell<Tag>,
 }
+
+/// Fills its cache line, so that every byte of a chunk lies in a cell. The loop may free a chunk
+/// while the last producer is still on its way out of [`Chunk::write`], whose `&self` must then
+/// promise nothing about any byte of it.
+#[repr(align(64))]
+struct Tag(usize);
 
 /// Room for one task: 32 bytes, two to a cache line.
 #[repr(C)]
@@ -40,7 +46,7 @@ impl Chunk {
         });
         Box::new(Self {
             slots,
-            tag: UnsafeCell::new(TAGS[0]),
+            tag: UnsafeCell::new(Tag(TAGS[0])),
         })
     }
 
@@ -52,7 +58,7 @@ impl Chunk {
     #[inline(always)]
     pub(super) unsafe fn tag(&self) -> usize {
         // SAFETY: only `turn` writes the tag, and it does not run now.
-        self.tag.with(|tag| unsafe { *tag })
+        self.tag.with(|tag| unsafe { (*tag).0 })
     }
 
     /// Makes every slot unwritten again.
@@ -63,7 +69,7 @@ impl Chunk {
     pub(super) unsafe fn turn(&self) {
         // SAFETY: the caller alone holds the chunk.
         let tag = self.tag.with_mut(|tag| unsafe { &mut *tag });
-        *tag = TAGS[0] + TAGS[1] - *tag;
+        tag.0 = TAGS[0] + TAGS[1] - tag.0;
     }
 
     /// Writes `task` into the slot of `index`.

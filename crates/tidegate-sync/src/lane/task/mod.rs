@@ -421,5 +421,5 @@ fn local_of(claim: u64) -> u32 {
     ((claim & !CLOSED) >> 32) as u32
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(tidegate_loom)))]
 mod tests;

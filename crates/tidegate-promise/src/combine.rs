@@ -1,0 +1,265 @@
+//! Several completions as one: all of them, the first of them, the first that succeeds.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_sync::Outcome;
+
+use crate::{Abandoned, Completion, Failure, Promise, promise_of};
+
+/// Completes when every one of `parts` has: with all values, or with the first failure that
+/// was seen (a cancelled part counts as a failure). Waits for all of them; does not fail fast.
+/// With nothing to wait for it completes at once.
+///
+/// Cancelling the answer cancels every part.
+///
+/// ```
+/// use tidegate_promise::{all, promise};
+///
+/// let (a, first) = promise::<u32>();
+/// let (b, second) = promise::<u32>();
+/// let both = all([first, second]);
+/// b.succeed(2)?;
+/// a.succeed(1)?;
+/// assert_eq!(both.wait()?, [1, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn all<T>(parts: impl IntoIterator<Item = Completion<T>>) -> Completion<Vec<T>>
+where
+    T: Clone + Send + Sync + 'static,
+{
+    let mut combine = Combine::new();
+    for part in parts {
+        combine.add(part);
+    }
+    combine.finish()
+}
+
+/// Collects completions one by one, then waits for all of them: [`all`], step by step.
+///
+/// ```
+/// use tidegate_promise::{Combine, promise};
+///
+/// let (a, first) = promise::<u32>();
+/// let mut combine = Combine::new();
+/// combine.add(first);
+/// let every = combine.finish();
+/// a.succeed(1)?;
+/// assert_eq!(every.wait()?, [1]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Combine<T: Clone + Send + Sync + 'static> {
+    parts: Vec<Completion<T>>,
+}
+
+impl<T: Clone + Send + Sync + 'static> Combine<T> {
+    /// With nothing in it.
+    pub fn new() -> Self {
+        Self { parts: Vec::new() }
+    }
+
+    /// Adds a completion to wait for.
+    pub fn add(&mut self, part: Completion<T>) -> &mut Self {
+        self.parts.push(part);
+        self
+    }
+
+    /// The completion of them all. Consumes the collector: adding afterwards, or finishing
+    /// twice, does not compile.
+    pub fn finish(self) -> Completion<Vec<T>> {
+        let (promise, every) = promise_of();
+        if self.parts.is_empty() {
+            let _ = promise.succeed(Vec::new());
+            return every;
+        }
+        let count = self.parts.len();
+        let gather = Gather::new(promise, count);
+        let cancels = self.parts.into_iter().enumerate().filter_map(|(at, part)| {
+            let part = part.share().ok()?;
+            let gather = Arc::clone(&gather);
+            part.on_complete(move |outcome| gather.put(at, outcome));
+            Some(part)
+        });
+        let cancels: Vec<_> = cancels.collect();
+        if cancels.len() < count {
+            gather.put_taken(count - cancels.len());
+        }
+        gather.on_cancel(move || {
+            for part in &cancels {
+                part.cancel();
+            }
+        });
+        every
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> Default for Combine<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Outcomes on their way together.
+struct Gather<T: Send + 'static> {
+    state: Mutex<Gathered<T>>,
+}
+
+struct Gathered<T: Send + 'static> {
+    promise: Option<Promise<Vec<T>>>,
+    values: Vec<Option<T>>,
+    missing: usize,
+    failure: Option<Failure>,
+}
+
+impl<T: Clone + Send + Sync + 'static> Gather<T> {
+    fn new(promise: Promise<Vec<T>>, count: usize) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(Gathered {
+                promise: Some(promise),
+                values: vec![None; count],
+                missing: count,
+                failure: None,
+            }),
+        })
+    }
+
+    fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) {
+        // The hook may run here and now, so not under the lock.
+        let promise = self.lock().promise.take();
+        let Some(promise) = promise else { return };
+        promise.on_cancel(hook);
+        let mut state = self.lock();
+        state.promise = Some(promise);
+        Self::complete_if_whole(state);
+    }
+
+    fn put(&self, at: usize, outcome: Outcome<&T, &Failure>) {
+        let mut state = self.lock();
+        state.missing -= 1;
+        match outcome {
+            Outcome::Success(value) => state.values[at] = Some(value.clone()),
+            Outcome::Failure(cause) => {
+                state.failure.get_or_insert_with(|| cause.clone());
+            }
+            Outcome::Cancelled => {
+                state.failure.get_or_insert_with(Failure::cancelled);
+            }
+        }
+        Self::complete_if_whole(state);
+    }
+
+    /// Parts whose outcome was taken elsewhere: they will never be seen here.
+    fn put_taken(&self, count: usize) {
+        let mut state = self.lock();
+        state.missing -= count;
+        state.failure.get_or_insert_with(|| Abandoned.into());
+        Self::complete_if_whole(state);
+    }
+
+    fn complete_if_whole(mut state: std::sync::MutexGuard<'_, Gathered<T>>) {
+        if state.missing > 0 {
+            return;
+        }
+        let Some(promise) = state.promise.take() else {
+            return;
+        };
+        let values = std::mem::take(&mut state.values);
+        let failure = state.failure.take();
+        // Listeners of the answer run in here: not under the lock.
+        drop(state);
+        let _ = match failure {
+            Some(cause) => promise.complete(Err(cause)),
+            None => promise.complete(Ok(values.into_iter().flatten().collect())),
+        };
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Gathered<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Completes as the first of `parts` does, in whichever way, and cancels the others. With no
+/// parts it fails as abandoned.
+///
+/// ```
+/// use tidegate_promise::{any, promise};
+///
+/// let (a, first) = promise::<u32>();
+/// let (b, second) = promise::<u32>();
+/// let fastest = any([first, second]);
+/// b.succeed(2)?;
+/// assert!(a.is_cancelled());
+/// assert_eq!(fastest.wait()?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn any<T>(parts: impl IntoIterator<Item = Completion<T>>) -> Completion<T>
+where
+    T: Clone + Send + Sync + 'static,
+{
+    race(parts, |_| true)
+}
+
+/// Completes with the first of `parts` that succeeds, and cancels the others; fails with the
+/// last failure when none does. With no parts it fails as abandoned.
+///
+/// ```
+/// use tidegate_promise::{Failure, first_success, promise};
+///
+/// let (a, first) = promise::<u32>();
+/// let (b, second) = promise::<u32>();
+/// let good = first_success([first, second]);
+/// a.fail(Failure::new("no luck"))?;
+/// b.succeed(2)?;
+/// assert_eq!(good.wait()?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn first_success<T>(parts: impl IntoIterator<Item = Completion<T>>) -> Completion<T>
+where
+    T: Clone + Send + Sync + 'static,
+{
+    race(parts, |outcome| outcome.is_success())
+}
+
+fn race<T>(
+    parts: impl IntoIterator<Item = Completion<T>>,
+    wins: fn(&Outcome<&T, &Failure>) -> bool,
+) -> Completion<T>
+where
+    T: Clone + Send + Sync + 'static,
+{
+    let (promise, winner) = promise_of();
+    let promise = promise.share();
+    let parts: Arc<[_]> = parts
+        .into_iter()
+        .filter_map(|part| part.share().ok())
+        .collect();
+    let left = Arc::new(std::sync::atomic::AtomicUsize::new(parts.len()));
+    for part in parts.iter() {
+        let (promise, others, left) = (promise.clone(), Arc::downgrade(&parts), Arc::clone(&left));
+        part.on_complete(move |outcome| {
+            // ORDERING: AcqRel, so that the last one comes after all the others.
+            let last = left.fetch_sub(1, std::sync::atomic::Ordering::AcqRel) == 1;
+            if !wins(&outcome) && !last {
+                return;
+            }
+            let won = match outcome.cloned() {
+                Outcome::Success(value) => promise.try_succeed(value).is_ok(),
+                Outcome::Failure(cause) => promise.try_fail(cause).is_ok(),
+                Outcome::Cancelled => promise.try_fail(Failure::cancelled()).is_ok(),
+            };
+            if won && let Some(others) = others.upgrade() {
+                for other in others.iter() {
+                    other.cancel();
+                }
+            }
+        });
+    }
+    // The hook keeps the parts, and with them the way to cancel them, as long as the answer
+    // is undecided.
+    promise.on_cancel(move || {
+        for part in parts.iter() {
+            part.cancel();
+        }
+    });
+    winner
+}

@@ -1,0 +1,156 @@
+//! Why something failed: a cause that is cheap to clone and can be shown to any number of
+//! listeners.
+
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_sync::panic_message;
+
+/// The default failure of a promise.
+///
+/// ```
+/// use tidegate_promise::Failure;
+///
+/// let failure = Failure::new(std::io::Error::other("the disk is full"));
+/// assert_eq!(failure.to_string(), "the disk is full");
+/// assert!(failure.downcast_ref::<std::io::Error>().is_some());
+/// let same = failure.clone(); // shares the cause
+/// assert!(!same.is_panic());
+/// ```
+#[derive(Clone)]
+pub struct Failure {
+    cause: Arc<Cause>,
+}
+
+enum Cause {
+    Error(Box<dyn Error + Send + Sync>),
+    Panicked { message: String },
+    Abandoned,
+    Cancelled,
+}
+
+/// What kind of failure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// An error of the user's.
+    Error,
+    /// The code that should have completed the promise panicked.
+    Panicked,
+    /// The promise was dropped without being completed.
+    Abandoned,
+    /// Something that this one depended on was cancelled.
+    Cancelled,
+}
+
+impl Failure {
+    /// A failure caused by `error`.
+    pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self::from_cause(Cause::Error(error.into()))
+    }
+
+    /// A failure caused by a panic, from what `catch_unwind` answered.
+    pub fn from_panic(payload: Box<dyn Any + Send>) -> Self {
+        let message = panic_message(&*payload).to_owned();
+        Self::from_cause(Cause::Panicked { message })
+    }
+
+    /// The failure of what depends on something that was cancelled.
+    pub fn cancelled() -> Self {
+        Self::from_cause(Cause::Cancelled)
+    }
+
+    /// What kind of failure this is.
+    pub fn kind(&self) -> FailureKind {
+        match *self.cause {
+            Cause::Error(_) => FailureKind::Error,
+            Cause::Panicked { .. } => FailureKind::Panicked,
+            Cause::Abandoned => FailureKind::Abandoned,
+            Cause::Cancelled => FailureKind::Cancelled,
+        }
+    }
+
+    /// Whether a panic caused it.
+    pub fn is_panic(&self) -> bool {
+        self.kind() == FailureKind::Panicked
+    }
+
+    /// Whether the promise was dropped without being completed.
+    pub fn is_abandoned(&self) -> bool {
+        self.kind() == FailureKind::Abandoned
+    }
+
+    /// The user's error, if that is the cause and it is an `E`.
+    pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
+        match &*self.cause {
+            Cause::Error(error) => error.downcast_ref(),
+            _ => None,
+        }
+    }
+
+    fn from_cause(cause: Cause) -> Self {
+        Self {
+            cause: Arc::new(cause),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.cause {
+            Cause::Error(error) => error.fmt(f),
+            Cause::Panicked { message } => write!(f, "panicked: {message}"),
+            Cause::Abandoned => f.write_str("the promise was dropped without being completed"),
+            Cause::Cancelled => f.write_str("something it depends on was cancelled"),
+        }
+    }
+}
+
+impl fmt::Debug for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Failure({:?}: {self})", self.kind())
+    }
+}
+
+impl Error for Failure {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match &*self.cause {
+            Cause::Error(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+/// The promise was dropped without being completed: what a failure type must be able to say.
+///
+/// ```
+/// use tidegate_promise::{Abandoned, promise_of};
+///
+/// #[derive(Debug, PartialEq)]
+/// enum MyError { Gone }
+/// impl From<Abandoned> for MyError {
+///     fn from(_: Abandoned) -> Self { Self::Gone }
+/// }
+///
+/// let (promise, answer) = promise_of::<u32, MyError>();
+/// drop(promise);
+/// assert_eq!(answer.wait().unwrap_err().failure(), Some(MyError::Gone));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abandoned;
+
+impl fmt::Display for Abandoned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the promise was dropped without being completed")
+    }
+}
+
+impl Error for Abandoned {}
+
+impl From<Abandoned> for Failure {
+    fn from(_: Abandoned) -> Self {
+        Self::from_cause(Cause::Abandoned)
+    }
+}

@@ -1,0 +1,271 @@
+//! Progress: news on the way to an outcome.
+//!
+//! Progress travels like everything else of a promise: to its home, without being refused. It
+//! tells the latest: where several reports arrive at the home before it runs, its listeners
+//! see the last of them.
+
+use std::error::Error;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+use tidegate_sync::{
+    Deliver, Delivery, Executor, OwnerCell, SignalBlock, Unhandled, panic_message,
+};
+
+use crate::{AlreadyCancelled, Completion, Failure, Promise};
+
+/// How far something has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is done.
+    pub done: u64,
+    /// What there is to do, if that is known.
+    pub total: Option<u64>,
+}
+
+impl Progress {
+    /// Checks and makes a report; `total` may be a number or `None`.
+    ///
+    /// # Errors
+    ///
+    /// [`BadProgress`] when more is done than there is to do.
+    pub fn new(done: u64, total: impl Into<Option<u64>>) -> Result<Self, BadProgress> {
+        let total = total.into();
+        if total.is_some_and(|total| done > total) {
+            return Err(BadProgress::TooMuch { done, total });
+        }
+        Ok(Self { done, total })
+    }
+}
+
+/// Why a report of progress was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadProgress {
+    /// More is done than there is to do.
+    TooMuch {
+        /// What was said to be done.
+        done: u64,
+        /// What was said to be there to do.
+        total: Option<u64>,
+    },
+    /// The reader has cancelled; nobody listens.
+    Cancelled,
+}
+
+impl fmt::Display for BadProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMuch { done, total } => {
+                let total = total.unwrap_or(u64::MAX);
+                write!(f, "progress of {done} is more than the total of {total}")
+            }
+            Self::Cancelled => f.write_str("the reader has cancelled; nobody listens"),
+        }
+    }
+}
+
+impl Error for BadProgress {}
+
+/// A promise that can report progress. Completing goes through [`ProgressPromise::into_inner`]
+/// or the methods below.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use tidegate_promise::{ProgressPromise, promise};
+///
+/// let (promise, answer) = ProgressPromise::with_progress(promise::<u32>());
+/// let (tx, rx) = mpsc::channel();
+/// answer.on_progress(move |progress| tx.send(progress.done).unwrap());
+/// promise.progress(1, 3)?;
+/// promise.progress(2, 3)?;
+/// promise.succeed(3)?;
+/// assert_eq!(rx.try_iter().collect::<Vec<_>>(), [1, 2]);
+/// assert_eq!(answer.into_inner().wait()?, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ProgressPromise<T: Send + 'static, E: Send + 'static = Failure> {
+    promise: Promise<T, E>,
+    hub: Arc<SignalBlock<Hub>>,
+}
+
+/// The read end of a promise with progress.
+#[derive(Debug)]
+pub struct Progressive<T: Send + 'static, E: Send + 'static = Failure> {
+    completion: Completion<T, E>,
+    hub: Arc<SignalBlock<Hub>>,
+}
+
+impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
+    /// Adds progress to a promise: pass what `promise` or a loop's `promise` method answered.
+    pub fn with_progress(
+        (promise, completion): (Promise<T, E>, Completion<T, E>),
+    ) -> (Self, Progressive<T, E>) {
+        let hub = SignalBlock::new(Hub {
+            home: promise.home().cloned(),
+            latest: OwnerCell::empty(),
+            first: OnceLock::new(),
+        });
+        let promise = Self {
+            promise,
+            hub: Arc::clone(&hub),
+        };
+        (promise, Progressive { completion, hub })
+    }
+
+    /// Tells how far the work has come.
+    ///
+    /// # Errors
+    ///
+    /// [`BadProgress`] when the numbers make no sense or the reader has cancelled.
+    ///
+    /// # Threads
+    ///
+    /// Listeners run before this returns if the promise has no home or this is its home's
+    /// thread; else on the home.
+    pub fn progress(&self, done: u64, total: impl Into<Option<u64>>) -> Result<(), BadProgress> {
+        let progress = Progress::new(done, total)?;
+        if self.promise.is_cancelled() {
+            return Err(BadProgress::Cancelled);
+        }
+        let Some(home) = &self.hub.home else {
+            self.hub.tell(progress);
+            return Ok(());
+        };
+        if home.is_current() {
+            self.hub.tell(progress);
+            return Ok(());
+        }
+        self.hub.post(progress);
+        if let Some(signal) = self.hub.raise() {
+            // Refused means that the home has terminated; dropping the signal delivers it.
+            drop(home.signal(signal));
+        }
+        Ok(())
+    }
+
+    /// Completes with a value; see [`Promise::succeed`].
+    ///
+    /// # Errors
+    ///
+    /// The value, when the reader has cancelled.
+    pub fn succeed(self, value: T) -> Result<(), AlreadyCancelled<T>> {
+        self.promise.succeed(value)
+    }
+
+    /// Completes with a failure; see [`Promise::fail`].
+    ///
+    /// # Errors
+    ///
+    /// The cause, when the reader has cancelled.
+    pub fn fail(self, cause: impl Into<E>) -> Result<(), AlreadyCancelled<E>> {
+        self.promise.fail(cause)
+    }
+
+    /// The promise without progress.
+    pub fn into_inner(self) -> Promise<T, E> {
+        self.promise
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Progressive<T, E> {
+    /// Calls `listen` with each report from now on.
+    ///
+    /// # Threads
+    ///
+    /// On the promise's home, or, if it has none, on the thread that reports. A panic in it is
+    /// reported to the home.
+    pub fn on_progress(&self, listen: impl Fn(Progress) + Send + Sync + 'static) {
+        let mut place = &self.hub.first;
+        let mut node = Box::new(Node {
+            listen: Box::new(listen),
+            next: OnceLock::new(),
+        });
+        loop {
+            match place.set(node) {
+                Ok(()) => return,
+                Err(back) => node = back,
+            }
+            // Somebody's listener is there; go behind it.
+            match place.get() {
+                Some(taken) => place = &taken.next,
+                None => continue,
+            }
+        }
+    }
+
+    /// The completion without progress.
+    pub fn into_inner(self) -> Completion<T, E> {
+        self.completion
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Deref for Progressive<T, E> {
+    type Target = Completion<T, E>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.completion
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> DerefMut for Progressive<T, E> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.completion
+    }
+}
+
+/// What both ends share: who listens, and the latest report on its way to the home.
+struct Hub {
+    home: Option<Arc<dyn Executor>>,
+    latest: OwnerCell<Progress>,
+    /// Listeners in the order in which they came; only ever added to.
+    first: OnceLock<Box<Node>>,
+}
+
+struct Node {
+    listen: Box<dyn Fn(Progress) + Send + Sync>,
+    next: OnceLock<Box<Node>>,
+}
+
+impl Hub {
+    /// Leaves a report for the home, in place of an earlier one.
+    fn post(&self, progress: Progress) {
+        let mut report = Box::new(progress);
+        loop {
+            drop(self.latest.take());
+            match self.latest.put(report) {
+                Ok(()) => return,
+                Err(back) => report = back,
+            }
+        }
+    }
+
+    fn tell(&self, progress: Progress) {
+        let mut place = &self.first;
+        while let Some(node) = place.get() {
+            let told = catch_unwind(AssertUnwindSafe(|| (node.listen)(progress)));
+            if let (Err(payload), Some(home)) = (told, &self.home) {
+                let message = panic_message(&*payload);
+                home.unhandled(&Unhandled::ListenerPanic { message });
+            }
+            place = &node.next;
+        }
+    }
+}
+
+impl Deliver for Hub {
+    fn deliver(block: Arc<SignalBlock<Self>>, _how: Delivery) {
+        if let Some(progress) = block.latest.take() {
+            block.tell(*progress);
+        }
+    }
+}
+
+impl fmt::Debug for Hub {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,252 @@
+//! The read end that many can hold.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tidegate_sync::{CancelToken, Executor, ListenerToken, Outcome, SharedReader};
+
+use crate::wait::{Limit, Waitable, wait};
+use crate::{Failure, WaitError};
+
+/// A read end that can be cloned: everybody sees the outcome, nobody takes it. Waiting and
+/// `.await` answer with a clone.
+///
+/// ```
+/// let (promise, answer) = tidegate_promise::promise::<u32>();
+/// let shared = answer.share().expect("nobody took the outcome");
+/// let other = shared.clone();
+/// promise.succeed(7)?;
+/// assert_eq!((shared.wait()?, other.wait()?), (7, 7));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SharedCompletion<T: Send + Sync + 'static, E: Send + Sync + 'static = Failure> {
+    reader: SharedReader<T, E>,
+    /// The waker of the last poll through this handle.
+    polled: Option<(Waker, ListenerToken<T, E>)>,
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> {
+    pub(crate) fn new(reader: SharedReader<T, E>) -> Self {
+        Self {
+            reader,
+            polled: None,
+        }
+    }
+
+    /// Calls `listen` with the outcome when it is decided.
+    ///
+    /// # Threads
+    ///
+    /// As for [`Completion::on_complete`](crate::Completion::on_complete).
+    pub fn on_complete<F>(&self, listen: F)
+    where
+        F: FnOnce(Outcome<&T, &E>) + Send + 'static,
+    {
+        drop(self.reader.listen(listen));
+    }
+
+    /// Like [`SharedCompletion::on_complete`]; dropping the answer removes the listener. For
+    /// the many short-lived listeners of a long-lived completion: what they leave behind is
+    /// swept.
+    pub fn listen<F>(&self, listen: F) -> ListenerGuard<T, E>
+    where
+        F: FnOnce(Outcome<&T, &E>) + Send + 'static,
+    {
+        ListenerGuard {
+            token: Some(self.reader.listen(listen)),
+            reader: self.reader.clone(),
+        }
+    }
+
+    /// The outcome, if it is decided. Never blocks.
+    pub fn peek(&self) -> Option<Outcome<&T, &E>> {
+        self.reader.peek()
+    }
+
+    /// Waits for the outcome.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Completion::wait`](crate::Completion::wait).
+    pub fn wait(&self) -> Result<T, WaitError<E>>
+    where
+        T: Clone,
+        E: Clone,
+    {
+        wait(&mut self.clone(), Limit::None, None, true)
+    }
+
+    /// Waits for the outcome at most for `timeout`, by the clock of the promise's home.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Completion::wait_timeout`](crate::Completion::wait_timeout).
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<T, WaitError<E>>
+    where
+        T: Clone,
+        E: Clone,
+    {
+        wait(&mut self.clone(), Limit::For(timeout), None, true)
+    }
+
+    /// Waits for the outcome until `deadline`, by the clock of the promise's home.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Completion::wait_timeout`](crate::Completion::wait_timeout).
+    pub fn wait_until(&self, deadline: Instant) -> Result<T, WaitError<E>>
+    where
+        T: Clone,
+        E: Clone,
+    {
+        wait(&mut self.clone(), Limit::Until(deadline), None, true)
+    }
+
+    /// Waits for the outcome until `token` is tripped.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Completion::wait_with`](crate::Completion::wait_with).
+    pub fn wait_with(&self, token: &CancelToken) -> Result<T, WaitError<E>>
+    where
+        T: Clone,
+        E: Clone,
+    {
+        wait(&mut self.clone(), Limit::None, Some(token), true)
+    }
+
+    /// Waits although the wait record would refuse; see
+    /// [`Completion::wait_unchecked`](crate::Completion::wait_unchecked).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Completion::wait`](crate::Completion::wait).
+    pub fn wait_unchecked(&self) -> Result<T, WaitError<E>>
+    where
+        T: Clone,
+        E: Clone,
+    {
+        wait(&mut self.clone(), Limit::None, None, false)
+    }
+
+    /// Cancels; false if it was decided before or cannot be cancelled.
+    pub fn cancel(&self) -> bool {
+        self.reader.cancel()
+    }
+
+    /// Whether the outcome is decided.
+    pub fn is_done(&self) -> bool {
+        self.reader.is_done()
+    }
+
+    /// Whether it can still be cancelled.
+    pub fn is_cancellable(&self) -> bool {
+        self.reader.is_cancellable()
+    }
+
+    /// Where the listeners run.
+    pub fn home(&self) -> Option<&Arc<dyn Executor>> {
+        self.reader.home()
+    }
+
+    fn forget_polled(&mut self) {
+        if let Some((_, token)) = self.polled.take() {
+            self.reader.remove(&token);
+        }
+    }
+}
+
+impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitable
+    for SharedCompletion<T, E>
+{
+    type Answer = Option<Outcome<T, E>>;
+
+    fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer> {
+        if let Some(outcome) = self.reader.peek() {
+            return Poll::Ready(Some(outcome.cloned()));
+        }
+        let same = |(last, _): &(Waker, _)| last.will_wake(waker);
+        if !self.polled.as_ref().is_some_and(same) {
+            self.forget_polled();
+            let token = self.reader.listen_waker(waker.clone());
+            self.polled = Some((waker.clone(), token));
+        }
+        // Decided between the look and the registration: the waker was called on the spot.
+        match self.reader.peek() {
+            Some(outcome) => Poll::Ready(Some(outcome.cloned())),
+            None => Poll::Pending,
+        }
+    }
+
+    fn forget(&mut self) {
+        self.forget_polled();
+    }
+
+    fn home(&self) -> Option<&Arc<dyn Executor>> {
+        self.reader.home()
+    }
+}
+
+impl<T, E> Future for SharedCompletion<T, E>
+where
+    T: Send + Sync + Clone + 'static,
+    E: Send + Sync + Clone + 'static,
+{
+    type Output = Result<T, WaitError<E>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Waitable::poll(&mut *self, cx.waker()).map(WaitError::from_taken)
+    }
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Clone for SharedCompletion<T, E> {
+    fn clone(&self) -> Self {
+        Self::new(self.reader.clone())
+    }
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Drop for SharedCompletion<T, E> {
+    fn drop(&mut self) {
+        self.forget_polled();
+    }
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> fmt::Debug for SharedCompletion<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedCompletion")
+            .field("done", &self.is_done())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A listener of a [`SharedCompletion`]; dropping it removes the listener.
+#[must_use = "dropping the guard removes the listener"]
+pub struct ListenerGuard<T: Send + Sync + 'static, E: Send + Sync + 'static> {
+    reader: SharedReader<T, E>,
+    token: Option<ListenerToken<T, E>>,
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> ListenerGuard<T, E> {
+    /// Leaves the listener in place for good.
+    pub fn forget(mut self) {
+        self.token = None;
+    }
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Drop for ListenerGuard<T, E> {
+    fn drop(&mut self) {
+        if let Some(token) = self.token.take() {
+            self.reader.remove(&token);
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> fmt::Debug for ListenerGuard<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListenerGuard").finish_non_exhaustive()
+    }
+}

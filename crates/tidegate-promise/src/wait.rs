@@ -1,0 +1,216 @@
+//! Waiting: how a thread sleeps until an outcome can be taken, and why it may not.
+
+use std::error::Error;
+use std::fmt;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tidegate_sync::{
+    CancelToken, Clock, Outcome, Parker, Reader, WaitRefused, check_stance, check_wait,
+};
+
+/// Why a wait, or an `.await`, did not answer with a value.
+///
+/// ```
+/// use tidegate_promise::{WaitError, promise};
+///
+/// let (promise, answer) = promise::<u32>();
+/// promise.fail(tidegate_promise::Failure::new("no luck"))?;
+/// match answer.wait() {
+///     Err(WaitError::Failed(cause)) => assert_eq!(cause.to_string(), "no luck"),
+///     other => panic!("unexpected: {other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitError<E> {
+    /// The promise failed.
+    Failed(E),
+    /// The promise was cancelled.
+    Cancelled,
+    /// The time was over before the outcome was decided.
+    TimedOut {
+        /// How long the wait was allowed to take.
+        after: Duration,
+    },
+    /// The caller's token was tripped before the outcome was decided.
+    Interrupted,
+    /// This thread may not wait for that promise; says who would have waited for whom.
+    Refused(WaitRefused),
+    /// The outcome was taken before.
+    Taken,
+}
+
+impl<E> WaitError<E> {
+    /// The cause, if the promise failed.
+    pub fn failure(self) -> Option<E> {
+        match self {
+            Self::Failed(cause) => Some(cause),
+            _ => None,
+        }
+    }
+
+    /// Whether this thread was not allowed to wait.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+
+    /// Whether the time was over first.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::TimedOut { .. })
+    }
+
+    /// Whether the promise was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Cancelled)
+    }
+
+    /// What a taken outcome means to whoever waited; `None` is one that was taken before.
+    pub(crate) fn from_taken<T>(taken: Option<Outcome<T, E>>) -> Result<T, Self> {
+        match taken {
+            Some(Outcome::Success(value)) => Ok(value),
+            Some(Outcome::Failure(cause)) => Err(Self::Failed(cause)),
+            Some(Outcome::Cancelled) => Err(Self::Cancelled),
+            None => Err(Self::Taken),
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for WaitError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(cause) => cause.fmt(f),
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::TimedOut { after } => write!(f, "not completed within {after:?}"),
+            Self::Interrupted => f.write_str("the wait was interrupted by its cancel token"),
+            Self::Refused(why) => why.fmt(f),
+            Self::Taken => f.write_str("the outcome was taken before"),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for WaitError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Failed(cause) => cause.source(),
+            _ => None,
+        }
+    }
+}
+
+/// How long a wait may take.
+#[derive(Clone, Copy)]
+pub(crate) enum Limit {
+    None,
+    For(Duration),
+    Until(Instant),
+}
+
+thread_local! {
+    /// Where this thread sleeps when it waits for a promise.
+    static PARKER: (Parker, Waker) = {
+        let parker = Parker::new();
+        let waker = Waker::from(&parker);
+        (parker, waker)
+    };
+}
+
+/// Something that can be waited for: polled with a waker until it is ready.
+pub(crate) trait Waitable {
+    type Answer;
+    fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer>;
+    fn forget(&mut self);
+    fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>>;
+}
+
+impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
+    type Answer = Option<Outcome<T, E>>;
+
+    fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer> {
+        Reader::poll(self, waker)
+    }
+
+    fn forget(&mut self) {
+        self.forget_waker();
+    }
+
+    fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>> {
+        Reader::home(self)
+    }
+}
+
+/// Waits for `what`. `checked`: the wait record may refuse.
+pub(crate) fn wait<W, T, E>(
+    what: &mut W,
+    limit: Limit,
+    token: Option<&CancelToken>,
+    checked: bool,
+) -> Result<T, WaitError<E>>
+where
+    W: Waitable<Answer = Option<Outcome<T, E>>>,
+{
+    if token.is_some_and(CancelToken::is_cancelled) {
+        return Err(WaitError::Interrupted);
+    }
+    // A decided outcome is never refused, and a wait of no time only looks.
+    if let Poll::Ready(outcome) = what.poll(Waker::noop()) {
+        return WaitError::from_taken(outcome);
+    }
+    if matches!(limit, Limit::For(Duration::ZERO)) {
+        what.forget();
+        return Err(WaitError::TimedOut {
+            after: Duration::ZERO,
+        });
+    }
+    let answer = sleep(what, limit, token, checked);
+    if answer.is_err() {
+        what.forget();
+    }
+    answer
+}
+
+fn sleep<W, T, E>(
+    what: &mut W,
+    limit: Limit,
+    token: Option<&CancelToken>,
+    checked: bool,
+) -> Result<T, WaitError<E>>
+where
+    W: Waitable<Answer = Option<Outcome<T, E>>>,
+{
+    let home = what.home().cloned();
+    let _recorded = if checked {
+        Some(check_wait(home.as_deref()).map_err(WaitError::Refused)?)
+    } else {
+        check_stance(home.as_deref()).map_err(WaitError::Refused)?;
+        None
+    };
+    let system = Clock::system();
+    let clock = home.as_ref().map_or(&system, |home| home.clock());
+    let (deadline, after) = match limit {
+        Limit::None => (None, Duration::ZERO),
+        Limit::For(timeout) => (Some(clock.deadline(timeout)), timeout),
+        Limit::Until(at) => {
+            let left = at.saturating_duration_since(clock.now());
+            (Some(clock.nanos_at(at)), left)
+        }
+    };
+    let (parker, waker) = PARKER.with(Clone::clone);
+    let _hook = token.map(|token| {
+        let parker = parker.clone();
+        token.on_cancel(move || parker.unpark())
+    });
+    loop {
+        if let Poll::Ready(outcome) = what.poll(&waker) {
+            return WaitError::from_taken(outcome);
+        }
+        if token.is_some_and(CancelToken::is_cancelled) {
+            return Err(WaitError::Interrupted);
+        }
+        if deadline.is_some_and(|deadline| clock.nanos() >= deadline) {
+            return Err(WaitError::TimedOut { after });
+        }
+        clock.park_until(&parker, deadline);
+    }
+}

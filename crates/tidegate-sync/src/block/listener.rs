@@ -1,0 +1,247 @@
+//! Listeners: closures that are told an outcome once, type-erased in four words.
+//!
+//! The same idea as a `Task`, with an argument. A waker is a listener of its own kind: it needs
+//! no outcome and may be called on any thread, so a waiting thread is woken without a detour
+//! over the promise's home.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::ptr;
+use std::task::Waker;
+
+use super::Outcome;
+use crate::prim::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
+
+const WORDS: usize = 3;
+type Data = [MaybeUninit<*mut ()>; WORDS];
+
+struct Vtable<T, E> {
+    /// Calls and consumes the closure in `Data`.
+    call: unsafe fn(*mut Data, Outcome<&T, &E>),
+    /// Drops the closure in `Data`.
+    drop: unsafe fn(*mut Data),
+    /// Takes the waker out of `Data`, where it is one.
+    waker: Option<unsafe fn(*mut Data) -> Waker>,
+}
+
+/// One listener. Dropping it drops the closure uncalled.
+pub(super) struct Listener<T: 'static, E: 'static> {
+    vtable: &'static Vtable<T, E>,
+    data: Data,
+}
+
+impl<T: 'static, E: 'static> Listener<T, E> {
+    #[inline]
+    pub(super) fn new<F>(listen: F) -> Self
+    where
+        F: FnOnce(Outcome<&T, &E>) + Send + 'static,
+    {
+        let mut data: Data = [MaybeUninit::uninit(); WORDS];
+        let vtable = if mem::size_of::<F>() <= mem::size_of::<Data>()
+            && mem::align_of::<F>() <= mem::align_of::<Data>()
+        {
+            // SAFETY: size and alignment of `data` suffice for an `F`, checked above.
+            unsafe { (&raw mut data).cast::<F>().write(listen) };
+            Inline::<F, T, E>::VTABLE
+        } else {
+            data[0].write(Box::into_raw(Box::new(listen)).cast::<()>());
+            Boxed::<F, T, E>::VTABLE
+        };
+        Self { vtable, data }
+    }
+
+    pub(super) fn waker(waker: Waker) -> Self {
+        const { assert!(mem::size_of::<Waker>() <= mem::size_of::<Data>()) };
+        let mut data: Data = [MaybeUninit::uninit(); WORDS];
+        // SAFETY: size and alignment of `data` suffice for a waker: two pointers.
+        unsafe { (&raw mut data).cast::<Waker>().write(waker) };
+        Self {
+            vtable: Wake::<T, E>::VTABLE,
+            data,
+        }
+    }
+
+    /// Whether this is a waker, which may be called anywhere.
+    pub(super) fn is_waker(&self) -> bool {
+        self.vtable.waker.is_some()
+    }
+
+    /// The waker, where this is one.
+    pub(super) fn into_waker(self) -> Option<Waker> {
+        let take = self.vtable.waker?;
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: the vtable has this function, so `data` holds a waker; `ManuallyDrop` keeps it
+        // from being dropped again.
+        Some(unsafe { take(&raw mut this.data) })
+    }
+
+    #[inline]
+    pub(super) fn call(self, outcome: Outcome<&T, &E>) {
+        let mut this = ManuallyDrop::new(self);
+        let call = this.vtable.call;
+        // SAFETY: `data` holds the closure that this vtable was made for, and `ManuallyDrop`
+        // keeps it from being dropped again after `call` has consumed it.
+        unsafe { call(&raw mut this.data, outcome) };
+    }
+}
+
+impl<T: 'static, E: 'static> Drop for Listener<T, E> {
+    fn drop(&mut self) {
+        // SAFETY: a listener that is dropped was not called (`call` forgets it), so `data` still
+        // holds its closure.
+        unsafe { (self.vtable.drop)(&raw mut self.data) };
+    }
+}
+
+// SAFETY: listeners are only made of `Send` closures and of wakers, which are `Send`.
+unsafe impl<T: 'static, E: 'static> Send for Listener<T, E> {}
+
+/// Vtable of a closure in the listener's own words.
+struct Inline<F, T, E>(PhantomData<(F, T, E)>);
+
+impl<F, T: 'static, E: 'static> Inline<F, T, E>
+where
+    F: FnOnce(Outcome<&T, &E>) + Send + 'static,
+{
+    const VTABLE: &'static Vtable<T, E> = &Vtable {
+        call: Self::call,
+        drop: Self::drop,
+        waker: None,
+    };
+
+    unsafe fn call(data: *mut Data, outcome: Outcome<&T, &E>) {
+        // SAFETY: the caller passes data that holds a live `F` and does not use it afterwards.
+        let listen = unsafe { data.cast::<F>().read() };
+        listen(outcome);
+    }
+
+    unsafe fn drop(data: *mut Data) {
+        // SAFETY: the caller passes data that holds a live `F` and does not use it afterwards.
+        unsafe { data.cast::<F>().drop_in_place() };
+    }
+}
+
+/// Vtable of a closure in a box; the first word is the box.
+struct Boxed<F, T, E>(PhantomData<(F, T, E)>);
+
+impl<F, T: 'static, E: 'static> Boxed<F, T, E>
+where
+    F: FnOnce(Outcome<&T, &E>) + Send + 'static,
+{
+    const VTABLE: &'static Vtable<T, E> = &Vtable {
+        call: Self::call,
+        drop: Self::drop,
+        waker: None,
+    };
+
+    unsafe fn unbox(data: *mut Data) -> Box<F> {
+        // SAFETY: the caller passes data made for a boxed `F`: word 0 is the box.
+        let word = unsafe { data.cast::<*mut F>().read() };
+        // SAFETY: that word came from `Box::into_raw`, and the caller gives it up.
+        unsafe { Box::from_raw(word) }
+    }
+
+    unsafe fn call(data: *mut Data, outcome: Outcome<&T, &E>) {
+        // SAFETY: as this function's caller promises.
+        let listen = unsafe { Self::unbox(data) };
+        listen(outcome);
+    }
+
+    unsafe fn drop(data: *mut Data) {
+        // SAFETY: as this function's caller promises.
+        drop(unsafe { Self::unbox(data) });
+    }
+}
+
+/// Vtable of a waker.
+struct Wake<T, E>(PhantomData<(T, E)>);
+
+impl<T: 'static, E: 'static> Wake<T, E> {
+    const VTABLE: &'static Vtable<T, E> = &Vtable {
+        call: Self::call,
+        drop: Self::drop,
+        waker: Some(Self::take),
+    };
+
+    unsafe fn take(data: *mut Data) -> Waker {
+        // SAFETY: the caller passes data that holds a live waker and does not use it afterwards.
+        unsafe { data.cast::<Waker>().read() }
+    }
+
+    unsafe fn call(data: *mut Data, _outcome: Outcome<&T, &E>) {
+        // SAFETY: as this function's caller promises.
+        unsafe { Self::take(data) }.wake();
+    }
+
+    unsafe fn drop(data: *mut Data) {
+        // SAFETY: as this function's caller promises.
+        drop(unsafe { Self::take(data) });
+    }
+}
+
+/// A listener beyond the first: a node of its own in the block's inbox.
+pub(super) struct Node<T: 'static, E: 'static> {
+    /// The next older node in the inbox, the next newer one in the queue.
+    pub(super) next: AtomicPtr<Node<T, E>>,
+    /// [`WAITING`], then exactly once [`GONE`].
+    state: AtomicU32,
+    is_waker: bool,
+    listener: UnsafeCell<MaybeUninit<Listener<T, E>>>,
+}
+
+/// The node holds its listener.
+const WAITING: u32 = 0;
+/// The listener was taken out, to be called or dropped.
+const GONE: u32 = 1;
+
+// SAFETY: the listener is `Send` and only ever taken out whole, by whoever wins `state`.
+unsafe impl<T: 'static, E: 'static> Send for Node<T, E> {}
+// SAFETY: as above; no reference to the listener is handed out.
+unsafe impl<T: 'static, E: 'static> Sync for Node<T, E> {}
+
+impl<T: 'static, E: 'static> Node<T, E> {
+    pub(super) fn new(listener: Listener<T, E>) -> Self {
+        Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            state: AtomicU32::new(WAITING),
+            is_waker: listener.is_waker(),
+            listener: UnsafeCell::new(MaybeUninit::new(listener)),
+        }
+    }
+
+    pub(super) fn is_waker(&self) -> bool {
+        self.is_waker
+    }
+
+    /// Whether the listener was taken out.
+    pub(super) fn is_gone(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == GONE
+    }
+
+    /// Takes the listener out, once: to call it, or to remove it.
+    pub(super) fn take(&self) -> Option<Listener<T, E>> {
+        // ORDERING: AcqRel between whoever calls and whoever removes: one of them wins.
+        if self.state.swap(GONE, Ordering::AcqRel) == GONE {
+            return None;
+        }
+        // SAFETY: the swap gave the right to the listener to this thread alone.
+        let listener = self.listener.with_mut(|place| unsafe { place.read() });
+        // SAFETY: it was there since `new`.
+        Some(unsafe { listener.assume_init() })
+    }
+}
+
+impl<T: 'static, E: 'static> Drop for Node<T, E> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+impl<T: 'static, E: 'static> fmt::Debug for Node<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node")
+            .field("gone", &self.is_gone())
+            .finish()
+    }
+}

@@ -1,0 +1,91 @@
+//! Memory of promise blocks: recycled per thread, up to a bound.
+//!
+//! Most promises live shortly and die on the thread that made them, so a small stack of free
+//! blocks per thread spares malloc in the steady state. Blocks of other sizes, and all of them
+//! under loom and sanitizers (which want to see each one come and go), use the allocator.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::RefCell;
+use std::ptr::NonNull;
+
+/// The one size that is recycled: what a promise of a word or two takes.
+const SIZE: usize = 128;
+const ALIGN: usize = 16;
+/// The most free blocks that a thread keeps (128 KiB).
+const KEPT: usize = 1024;
+
+const RECYCLES: bool = cfg!(not(any(tidegate_loom, tidegate_sanitize, miri)));
+
+/// Whether blocks of this layout come from the pool.
+const fn is_pooled(layout: Layout) -> bool {
+    RECYCLES && layout.size() <= SIZE && layout.size() > SIZE / 2 && layout.align() <= ALIGN
+}
+
+const fn pooled() -> Layout {
+    match Layout::from_size_align(SIZE, ALIGN) {
+        Ok(layout) => layout,
+        Err(_) => panic!("the pool's size and alignment are a layout"),
+    }
+}
+
+thread_local! {
+    static FREE: RefCell<Free> = const { RefCell::new(Free { blocks: Vec::new() }) };
+}
+
+struct Free {
+    blocks: Vec<NonNull<u8>>,
+}
+
+impl Drop for Free {
+    fn drop(&mut self) {
+        for block in self.blocks.drain(..) {
+            // SAFETY: pooled blocks were allocated with this layout, in `take`.
+            unsafe { dealloc(block.as_ptr(), pooled()) };
+        }
+    }
+}
+
+/// Memory for a value of `layout`, uninitialised.
+#[inline]
+pub(super) fn take(layout: Layout) -> NonNull<u8> {
+    if !is_pooled(layout) {
+        return fresh(layout);
+    }
+    FREE.try_with(|free| free.borrow_mut().blocks.pop())
+        .ok()
+        .flatten()
+        .unwrap_or_else(|| fresh(pooled()))
+}
+
+#[cold]
+fn fresh(layout: Layout) -> NonNull<u8> {
+    // SAFETY: a block is never zero-sized: it begins with its header.
+    let memory = unsafe { alloc(layout) };
+    NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// Gives memory back.
+///
+/// # Safety
+///
+/// `memory` came from [`take`] with the same `layout` and is used no more.
+#[inline]
+pub(super) unsafe fn give(memory: NonNull<u8>, layout: Layout) {
+    if !is_pooled(layout) {
+        // SAFETY: as the caller promises, and `take` used this layout.
+        unsafe { dealloc(memory.as_ptr(), layout) };
+        return;
+    }
+    let kept = FREE.try_with(|free| {
+        let blocks = &mut free.borrow_mut().blocks;
+        let room = blocks.len() < KEPT;
+        if room {
+            blocks.push(memory);
+        }
+        room
+    });
+    if !kept.unwrap_or(false) {
+        // SAFETY: as the caller promises, and `take` used the pool's layout.
+        unsafe { dealloc(memory.as_ptr(), pooled()) };
+    }
+}

@@ -1,0 +1,458 @@
+//! The read ends of a block: the unique one, which may take the outcome, and the shared ones.
+
+use std::cell::Cell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use super::listener::{Listener, Node};
+use super::state::{
+    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, READER, UNCANCELLABLE, is_settled,
+};
+use super::{Block, BlockPtr, Outcome, notify};
+use crate::executor::Executor;
+use crate::prim::Ordering;
+
+/// The unique read end. Dropping it detaches: the outcome is then nobody's to take.
+pub struct Reader<T: Send + 'static, E: Send + 'static> {
+    block: BlockPtr<T, E>,
+    /// How far the inline slot was used.
+    slot: Cell<Slot>,
+    /// The waker registered by the last poll, and where it lies.
+    waker: Option<Registered<T, E>>,
+    /// The outcome was moved out through this end.
+    taken: bool,
+    /// Listeners are added without a lock because one thread at a time holds this end.
+    _not_sync: PhantomData<Cell<()>>,
+}
+
+/// What the inline slot was used for so far.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    /// Nothing, or a waker that was taken back.
+    Free,
+    /// A listener, or nothing while others have gone past it: not to be used again.
+    Used,
+}
+
+struct Registered<T: 'static, E: 'static> {
+    /// Its data and vtable, to tell whether the next poll brings the same one.
+    same: (*const (), *const ()),
+    /// Its node; `None` if it lies in the inline slot.
+    node: Option<Arc<Node<T, E>>>,
+}
+
+// SAFETY: the read end passes the outcome to the thread that holds it; its own fields are used
+// by that thread alone, and the pointers in `same` are only compared.
+unsafe impl<T: Send, E: Send> Send for Reader<T, E> {}
+
+impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
+    pub(super) fn new(block: BlockPtr<T, E>) -> Self {
+        Self {
+            block,
+            slot: Cell::new(Slot::Free),
+            waker: None,
+            taken: false,
+            _not_sync: PhantomData,
+        }
+    }
+
+    /// Calls `listen` with the outcome, at the block's home. `None` if the outcome was taken:
+    /// there is nothing left to show, and `listen` was dropped.
+    #[inline]
+    pub fn listen<F>(&self, listen: F) -> Option<ListenerToken<T, E>>
+    where
+        F: FnOnce(Outcome<&T, &E>) + Send + 'static,
+    {
+        if self.taken {
+            return None;
+        }
+        let listener = Listener::new(listen);
+        if self.slot.replace(Slot::Used) == Slot::Free {
+            self.fill_inline(listener, READER);
+            return Some(ListenerToken { node: None });
+        }
+        let node = push_node(self.block, listener);
+        Some(ListenerToken { node: Some(node) })
+    }
+
+    /// Calls `listen` with the outcome, at the block's home, and gives the read end up: one
+    /// atomic operation less than listening and dropping.
+    #[inline]
+    pub fn finish<F>(self, listen: F)
+    where
+        F: FnOnce(Outcome<&T, &E>) + Send + 'static,
+    {
+        if self.slot.get() == Slot::Used || self.taken || self.waker.is_some() {
+            let _ = self.listen(listen);
+            return;
+        }
+        let this = std::mem::ManuallyDrop::new(self);
+        this.fill_inline(Listener::new(listen), 0);
+    }
+
+    /// Takes a listener back before it was told; true if it will not be told.
+    pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
+        match &token.node {
+            Some(node) => take_back(self.block, node),
+            None => self.empty_inline().is_some(),
+        }
+    }
+
+    /// The outcome, if it is decided and was not taken.
+    pub fn peek(&self) -> Option<Outcome<&T, &E>>
+    where
+        T: Sync,
+        E: Sync,
+    {
+        if self.taken {
+            return None;
+        }
+        self.block.get().outcome()
+    }
+
+    /// Takes the outcome if it is decided and every listener was told.
+    pub fn try_take(&mut self) -> Option<Outcome<T, E>> {
+        let block = self.block.get();
+        // ORDERING: Acquire pairs with the Release by which the outcome was decided, and with
+        // that of the last notifier.
+        let state = block.state.load(Ordering::Acquire);
+        if self.taken || !is_settled(state) {
+            return None;
+        }
+        self.taken = true;
+        if state & CANCELLED != 0 {
+            return Some(Outcome::Cancelled);
+        }
+        // SAFETY: `taken` belongs to the unique reader until the block is freed.
+        block.taken.with_mut(|taken| unsafe { *taken = true });
+        // SAFETY: the outcome is stored and settled: no notifier is left, none can come, since
+        // only this end adds listeners, and it was not taken before.
+        Some(match unsafe { block.take_outcome() } {
+            Ok(value) => Outcome::Success(value),
+            Err(cause) => Outcome::Failure(cause),
+        })
+    }
+
+    /// Takes the outcome, or sees to it that `waker` is woken when it can be taken. `None` when
+    /// ready: it was taken before.
+    pub fn poll(&mut self, waker: &Waker) -> Poll<Option<Outcome<T, E>>> {
+        loop {
+            if self.taken {
+                return Poll::Ready(None);
+            }
+            if let Some(outcome) = self.try_take() {
+                return Poll::Ready(Some(outcome));
+            }
+            let same = identity(waker);
+            let ptr = self.block;
+            if !ptr.get().has(DONE) && self.waker.as_ref().is_some_and(|one| one.same == same) {
+                return Poll::Pending;
+            }
+            self.forget_waker();
+            self.waker = Some(Registered {
+                same,
+                node: self.add_waker(waker.clone()),
+            });
+            // Added while a notifier was busy: it will wake. Added after: it was woken on the
+            // spot and the block is settled, or a new notifier is at work elsewhere.
+            if !is_settled(ptr.get().load()) {
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Takes the registered waker back.
+    pub fn forget_waker(&mut self) {
+        let Some(registered) = self.waker.take() else {
+            return;
+        };
+        match registered.node {
+            Some(node) => {
+                take_back(self.block, &node);
+            }
+            None => {
+                if self.empty_inline().is_some() {
+                    self.slot.set(Slot::Free);
+                }
+            }
+        }
+    }
+
+    /// Cancels the block; false if it was decided before or cannot be cancelled.
+    pub fn cancel(&self) -> bool {
+        self.block.cancel()
+    }
+
+    /// Whether the outcome is decided.
+    pub fn is_done(&self) -> bool {
+        self.block.get().has(DONE)
+    }
+
+    /// Whether the block was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.block.get().has(CANCELLED)
+    }
+
+    /// Whether it can still be cancelled.
+    pub fn is_cancellable(&self) -> bool {
+        !self.block.get().has(DONE | CLAIMED | UNCANCELLABLE)
+    }
+
+    /// Whether the outcome was taken through this end.
+    pub fn is_taken(&self) -> bool {
+        self.taken
+    }
+
+    /// Where the listeners run.
+    pub fn home(&self) -> Option<&Arc<dyn Executor>> {
+        self.block.get().home.as_ref()
+    }
+
+    /// Turns the unique end into one that can be cloned, unless the outcome was taken.
+    pub fn share(self) -> Result<SharedReader<T, E>, Self>
+    where
+        T: Sync,
+        E: Sync,
+    {
+        if self.taken {
+            return Err(self);
+        }
+        let mut this = self;
+        this.forget_waker();
+        let block = this.block;
+        std::mem::forget(this);
+        Ok(SharedReader { block })
+    }
+
+    fn add_waker(&self, waker: Waker) -> Option<Arc<Node<T, E>>> {
+        let listener = Listener::waker(waker);
+        if self.slot.replace(Slot::Used) == Slot::Free {
+            self.fill_inline(listener, READER);
+            return None;
+        }
+        Some(push_node(self.block, listener))
+    }
+
+    /// Puts the first listener into the inline slot; `keep` is `READER`, or 0 to give the read
+    /// end up in the same step.
+    #[inline]
+    fn fill_inline(&self, listener: Listener<T, E>, keep: u32) {
+        let block = self.block.get();
+        // SAFETY: the slot is free, and only this end fills it; a notifier looks at it only
+        // after it has seen `INLINE`, which is set below.
+        block
+            .inline
+            .with_mut(|slot| unsafe { slot.write(MaybeUninit::new(listener)) });
+        announce(self.block, LISTENER | INLINE, READER & !keep);
+    }
+
+    /// Takes the inline listener back, if no notifier has seen it.
+    fn empty_inline(&self) -> Option<Listener<T, E>> {
+        let block = self.block.get();
+        let mut state = block.state.load(Ordering::Relaxed);
+        loop {
+            if state & INLINE == 0 || state & NOTIFYING != 0 {
+                return None;
+            }
+            // ORDERING: Acquire: the slot was filled by this end, maybe on another thread; the
+            // notifier that loses this race never looks at the slot.
+            match block.state.compare_exchange_weak(
+                state,
+                state & !INLINE,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
+        }
+        // SAFETY: `INLINE` was set, so the slot is full; it is clear now and no notifier has
+        // seen it, so it belongs to this end again.
+        let listener = block.inline.with_mut(|slot| unsafe { slot.read() });
+        // SAFETY: as above.
+        Some(unsafe { listener.assume_init() })
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Drop for Reader<T, E> {
+    fn drop(&mut self) {
+        self.forget_waker();
+        self.block.give_up(READER);
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Reader<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("done", &self.is_done())
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A read end that can be cloned. The outcome stays in the block.
+pub struct SharedReader<T: Send + Sync + 'static, E: Send + Sync + 'static> {
+    block: BlockPtr<T, E>,
+}
+
+// SAFETY: shared readers only hand out `&T` and `&E`, which `Sync` allows, and the last one may
+// drop the outcome, which `Send` allows.
+unsafe impl<T: Send + Sync, E: Send + Sync> Send for SharedReader<T, E> {}
+// SAFETY: as above; adding listeners is a compare-and-swap on the inbox.
+unsafe impl<T: Send + Sync, E: Send + Sync> Sync for SharedReader<T, E> {}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
+    /// Calls `listen` with the outcome, at the block's home.
+    pub fn listen<F>(&self, listen: F) -> ListenerToken<T, E>
+    where
+        F: FnOnce(Outcome<&T, &E>) + Send + 'static,
+    {
+        let node = push_node(self.block, Listener::new(listen));
+        ListenerToken { node: Some(node) }
+    }
+
+    /// Wakes `waker` when the outcome is decided and earlier listeners were told.
+    pub fn listen_waker(&self, waker: Waker) -> ListenerToken<T, E> {
+        let node = push_node(self.block, Listener::waker(waker));
+        ListenerToken { node: Some(node) }
+    }
+
+    /// Takes a listener back before it was told; true if it will not be told.
+    pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
+        let node = token.node.as_ref();
+        node.is_some_and(|node| take_back(self.block, node))
+    }
+
+    /// The outcome, if it is decided.
+    pub fn peek(&self) -> Option<Outcome<&T, &E>> {
+        self.block.get().outcome()
+    }
+
+    /// See [`Reader::cancel`].
+    pub fn cancel(&self) -> bool {
+        self.block.cancel()
+    }
+
+    /// Whether the outcome is decided.
+    pub fn is_done(&self) -> bool {
+        self.block.get().has(DONE)
+    }
+
+    /// Whether it can still be cancelled.
+    pub fn is_cancellable(&self) -> bool {
+        !self.block.get().has(DONE | CLAIMED | UNCANCELLABLE)
+    }
+
+    /// Where the listeners run.
+    pub fn home(&self) -> Option<&Arc<dyn Executor>> {
+        self.block.get().home.as_ref()
+    }
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Clone for SharedReader<T, E> {
+    fn clone(&self) -> Self {
+        // Relaxed: a new reference made from a live one, as in `Arc`.
+        self.block.get().readers.fetch_add(1, Ordering::Relaxed);
+        Self { block: self.block }
+    }
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Drop for SharedReader<T, E> {
+    fn drop(&mut self) {
+        // ORDERING: AcqRel, as in `Arc`: the last reader sees what the others did.
+        if self.block.get().readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.block.give_up(READER);
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> fmt::Debug for SharedReader<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReader")
+            .field("done", &self.is_done())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Names one listener, to take it back.
+pub struct ListenerToken<T: 'static, E: 'static> {
+    /// `None`: the listener in the inline slot.
+    node: Option<Arc<Node<T, E>>>,
+}
+
+impl<T, E> fmt::Debug for ListenerToken<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListenerToken").finish_non_exhaustive()
+    }
+}
+
+/// Adds a listener as a node of its own.
+fn push_node<T: Send + 'static, E: Send + 'static>(
+    ptr: BlockPtr<T, E>,
+    listener: Listener<T, E>,
+) -> Arc<Node<T, E>> {
+    let node = Arc::new(Node::new(listener));
+    let raw = Arc::into_raw(Arc::clone(&node)).cast_mut();
+    let inbox = &ptr.get().inbox;
+    let mut newest = inbox.load(Ordering::Relaxed);
+    loop {
+        node.next.store(newest, Ordering::Relaxed);
+        // ORDERING: Release publishes the node; pairs with the Acquire swap in `take_inbox`.
+        match inbox.compare_exchange_weak(newest, raw, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(now) => newest = now,
+        }
+    }
+    announce(ptr, LISTENER, 0);
+    node
+}
+
+/// Takes a node's listener back; true if it had not been told. Sweeps now and then, so that
+/// what is left of removed nodes stays below what is live.
+fn take_back<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, node: &Node<T, E>) -> bool {
+    let removed = node.take().is_some();
+    if removed && ptr.get().sweep_in.fetch_sub(1, Ordering::Relaxed) == 1 {
+        notify::sweep(ptr);
+    }
+    removed
+}
+
+/// Says that a listener was added, and starts a notification if the outcome is decided and
+/// nobody is at it. Clears `give_up` in the same step.
+#[inline]
+fn announce<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, added: u32, give_up: u32) {
+    let block = ptr.get();
+    let mut state = block.state.load(Ordering::Relaxed);
+    loop {
+        let start = state & DONE != 0 && state & NOTIFYING == 0;
+        let next = if start {
+            (state | NOTIFYING) & !(LISTENER | INLINE | give_up)
+        } else {
+            (state | added) & !give_up
+        };
+        // ORDERING: AcqRel. Release publishes the listener to whoever then notifies; Acquire
+        // pairs with the Release by which the outcome was decided, for a late listener.
+        match block
+            .state
+            .compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed)
+        {
+            Ok(_) if start => return notify::start(ptr, (state | added) & INLINE != 0),
+            Ok(_) => return,
+            Err(now) => state = now,
+        }
+    }
+}
+
+fn identity(waker: &Waker) -> (*const (), *const ()) {
+    (waker.data(), std::ptr::from_ref(waker.vtable()).cast())
+}
+
+impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
+    fn load(&self) -> u32 {
+        // ORDERING: Acquire, as in `Block::has`.
+        self.state.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,134 @@
+//! Models of the word-level protocols: every interleaving within a bound (`cargo xtask loom`).
+//!
+//! Bounds: at most three threads (the model's own is the loop), chunks of two slots, lanes of one
+//! to four tasks, at most `LOOM_MAX_PREEMPTIONS` preemptions per execution (two by default in
+//! `xtask`, three with `--long`). Each model says its own sizes.
+//!
+//! Loom knows the C11 memory model without a total order of `SeqCst` accesses: it treats those
+//! as `AcqRel` and honours `SeqCst` fences. `claim_fence` in `prim.rs` is such a fence here and
+//! nothing in a program.
+//!
+//! What loom itself watches in every model: two threads in one cell without an order between them
+//! (a slot's data, a chunk's tag, [`Log`]), a loom `Arc` dropped too often or never (each
+//! task holds one), and threads that all sleep.
+#![cfg(tidegate_loom)]
+
+use std::sync::Arc as StdArc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use loom::thread;
+use tidegate_sync::{
+    Deliver, Delivery, Doorbell, OwnerCell, Parker, SignalBlock, SignalLane, Task, TaskLane,
+    TaskLaneEnd,
+};
+
+/// What ran, in order. Written without a lock, so loom reports any two writers without order.
+#[derive(Debug, Default)]
+struct Log(UnsafeCell<Vec<u32>>);
+
+// SAFETY: loom checks every access and fails the model on a race.
+unsafe impl Sync for Log {}
+// SAFETY: as above.
+unsafe impl Send for Log {}
+
+impl Log {
+    fn note(&self, what: u32) {
+        // SAFETY: loom fails the model before two threads are in here.
+        self.0.with_mut(|log| unsafe { (*log).push(what) });
+    }
+
+    fn get(&self) -> Vec<u32> {
+        // SAFETY: loom fails the model before a reader meets a writer.
+        self.0.with(|log| unsafe { (*log).clone() })
+    }
+}
+
+/// A task that notes `what`.
+fn note(log: &Arc<Log>, what: u32) -> Task {
+    let log = Arc::clone(log);
+    Task::new(move || log.note(what))
+}
+
+/// Pops and runs until `count` tasks have run, publishing after each if `publish`.
+fn run(end: &mut TaskLaneEnd, count: usize, publish: bool) {
+    let mut ran = 0;
+    while ran < count {
+        match end.pop() {
+            Some(task) => {
+                task.run();
+                ran += 1;
+                if publish {
+                    end.publish();
+                }
+            }
+            None => thread::yield_now(),
+        }
+    }
+}
+
+#[path = "models/task_lane.rs"]
+mod task_lane;
+
+#[path = "models/sleep.rs"]
+mod sleep;
+
+/// A block that tells the latest news when it is delivered.
+struct News {
+    latest: AtomicUsize,
+    heard: AtomicUsize,
+    told: AtomicUsize,
+}
+
+impl Default for News {
+    fn default() -> Self {
+        Self {
+            latest: AtomicUsize::new(0),
+            heard: AtomicUsize::new(0),
+            told: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Deliver for News {
+    fn deliver(block: StdArc<SignalBlock<Self>>, _how: Delivery) {
+        block.heard.store(block.latest.load(Relaxed), Relaxed);
+        block.told.fetch_add(1, Relaxed);
+    }
+}
+
+#[path = "models/signals.rs"]
+mod signals;
+
+/// Three threads, one value: whoever takes it is alone with it and sees what the last owner did.
+/// Fails when: `put` is not Release or `take` is not Acquire.
+#[test]
+fn an_owner_is_alone_and_sees_what_the_last_one_did() {
+    loom::model(|| {
+        let cell = StdArc::new(OwnerCell::new(Box::new(Log::default())));
+        let owners: Vec<_> = (0..2)
+            .map(|what| {
+                let cell = StdArc::clone(&cell);
+                thread::spawn(move || {
+                    let Some(log) = cell.take() else { return 0 };
+                    log.note(what);
+                    cell.put(log).expect("only the owner puts it back");
+                    1
+                })
+            })
+            .collect();
+        let mine = cell.take().map(|log| {
+            let seen = log.get().len();
+            cell.put(log).expect("only the owner puts it back");
+            seen
+        });
+        assert!(mine.is_none_or(|seen| seen <= 2));
+        let owned: usize = owners
+            .into_iter()
+            .map(|owner| owner.join().expect("it does not panic"))
+            .sum();
+        let log = cell.take().expect("everybody put it back");
+        assert_eq!(log.get().len(), owned);
+    });
+}

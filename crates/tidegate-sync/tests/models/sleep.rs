@@ -1,0 +1,181 @@
+//! Going to sleep without missing a push: doorbell, lanes and parker together.
+
+use super::*;
+
+/// Everything a loop sleeps by.
+struct Door {
+    bell: Doorbell,
+    signals: SignalLane,
+    parker: Parker,
+}
+
+impl Door {
+    fn new() -> StdArc<Self> {
+        StdArc::new(Self {
+            bell: Doorbell::new(),
+            signals: SignalLane::new(),
+            parker: Parker::new(),
+        })
+    }
+
+    fn ring(&self) {
+        if self.bell.ring() {
+            self.parker.unpark();
+        }
+    }
+
+    /// Arms, looks once more, sleeps, disarms: what a loop does when it found nothing.
+    fn sleep(&self, end: &TaskLaneEnd) {
+        self.bell.arm(u64::MAX);
+        if end.is_empty() && self.signals.is_empty() {
+            self.parker.park(None);
+        } else {
+            thread::yield_now();
+        }
+        self.bell.disarm();
+    }
+}
+
+/// Three threads, one task each from two. A lost wakeup is a deadlock, which loom reports.
+/// Fails when: `arm` has no fence; `push` has none; `is_empty` counts written slots only.
+#[test]
+fn a_task_is_never_slept_over() {
+    loom::model(|| {
+        let (lane, mut end) = TaskLane::new(2);
+        let (door, log) = (Door::new(), Arc::new(Log::default()));
+        let producers: Vec<_> = (0..2)
+            .map(|what| {
+                let (lane, door) = (StdArc::clone(&lane), StdArc::clone(&door));
+                let log = Arc::clone(&log);
+                thread::spawn(move || {
+                    lane.push(note(&log, what)).expect("there is room");
+                    door.ring();
+                })
+            })
+            .collect();
+        let mut ran = 0;
+        while ran < 2 {
+            match end.pop() {
+                Some(task) => {
+                    task.run();
+                    ran += 1;
+                }
+                None => door.sleep(&end),
+            }
+        }
+        for producer in producers {
+            producer.join().expect("it does not panic");
+        }
+        assert_eq!(log.get().len(), 2);
+    });
+}
+
+/// Three threads, one task and one signal, each from its own thread.
+/// Fails when: `arm` or `SignalLane::push` has no fence.
+#[test]
+fn neither_lane_is_slept_over() {
+    loom::model(|| {
+        let (lane, mut end) = TaskLane::new(1);
+        let (door, log) = (Door::new(), Arc::new(Log::default()));
+        let block = SignalBlock::new(News::default());
+        let tasks = {
+            let (door, log) = (StdArc::clone(&door), Arc::clone(&log));
+            thread::spawn(move || {
+                lane.push(note(&log, 1)).expect("there is room");
+                door.ring();
+            })
+        };
+        let signals = {
+            let (door, block) = (StdArc::clone(&door), StdArc::clone(&block));
+            thread::spawn(move || {
+                let signal = block.raise().expect("not raised yet");
+                door.signals.push(signal).expect("the lane is open");
+                door.ring();
+            })
+        };
+        let (mut ran, mut told) = (false, false);
+        while !ran || !told {
+            let task = end.pop();
+            let mut idle = task.is_none();
+            ran |= task.map(Task::run).is_some();
+            for signal in door.signals.take() {
+                signal.deliver();
+                (told, idle) = (true, false);
+            }
+            if idle {
+                door.sleep(&end);
+            }
+        }
+        tasks.join().expect("it does not panic");
+        signals.join().expect("it does not panic");
+        assert_eq!((log.get(), block.told.load(Relaxed)), (vec![1], 1));
+    });
+}
+
+/// Three threads: of two that ring at a sleeping loop, one wakes it.
+#[test]
+fn one_ringer_of_two_wakes() {
+    loom::model(|| {
+        let bell = StdArc::new(Doorbell::new());
+        bell.arm(u64::MAX);
+        let ringers: Vec<_> = (0..2)
+            .map(|_| {
+                let bell = StdArc::clone(&bell);
+                thread::spawn(move || u32::from(bell.ring()))
+            })
+            .collect();
+        let own = u32::from(bell.disarm());
+        let rung: u32 = ringers
+            .into_iter()
+            .map(|ringer| ringer.join().expect("it does not panic"))
+            .sum();
+        assert_eq!(own + rung, 1);
+        assert!(!bell.is_armed());
+    });
+}
+
+/// Three threads: each of two wakers says something first; whoever was woken has heard it.
+/// Fails when: `park` consumes a pending wakeup without acquiring it.
+#[test]
+fn a_wakeup_carries_what_was_said_before_it() {
+    loom::model(|| {
+        let (parker, said) = (Parker::new(), Arc::new(AtomicUsize::new(0)));
+        let wakers: Vec<_> = (0..2)
+            .map(|_| {
+                let (parker, said) = (parker.clone(), Arc::clone(&said));
+                thread::spawn(move || {
+                    said.fetch_add(1, Relaxed);
+                    parker.unpark();
+                })
+            })
+            .collect();
+        while said.load(Relaxed) < 2 {
+            parker.park(None);
+        }
+        for waker in wakers {
+            waker.join().expect("it does not panic");
+        }
+        assert_eq!(parker.wakes(), 2);
+    });
+}
+
+/// Two threads: a wakeup before, during or after going to sleep ends that sleep, and what
+/// the waker wrote without a lock can be read.
+/// Fails when: `unpark` or `park` is relaxed.
+#[test]
+fn one_wakeup_ends_one_sleep() {
+    loom::model(|| {
+        let (parker, log) = (Parker::new(), Arc::new(Log::default()));
+        let waker = {
+            let (parker, log) = (parker.clone(), Arc::clone(&log));
+            thread::spawn(move || {
+                log.note(1);
+                parker.unpark();
+            })
+        };
+        assert!(parker.park(None));
+        assert_eq!(log.get(), [1]);
+        waker.join().expect("it does not panic");
+        assert!(!parker.is_notified());
+    });
+}

@@ -1,0 +1,67 @@
+//! A count that threads share and can wait for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::watched::{WATCHDOG, Watched};
+
+/// Counts what happened, on any thread. Clones are the same counter.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate_testkit::Counter;
+///
+/// let runs = Counter::new();
+/// for _ in 0..3 {
+///     let runs = runs.clone();
+///     std::thread::spawn(move || runs.hit());
+/// }
+/// runs.wait_for(3);
+/// assert_eq!(runs.count(), 3);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Counter {
+    count: Arc<Watched<u64>>,
+}
+
+impl Counter {
+    /// Makes a counter at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts one more and returns the new count, which no other call returns.
+    pub fn hit(&self) -> u64 {
+        self.count.update(|count| {
+            *count += 1;
+            *count
+        })
+    }
+
+    /// Blocks until the count is at least `count`.
+    ///
+    /// # Panics
+    ///
+    /// When it is still lower after [`WATCHDOG`]; the panic says how far it came.
+    #[track_caller]
+    pub fn wait_for(&self, count: u64) {
+        self.wait_at_most(WATCHDOG, count);
+    }
+
+    /// The count so far.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count.read(|&count| count)
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_at_most(&self, limit: Duration, wanted: u64) {
+        self.count.wait_until(
+            limit,
+            |&count| count >= wanted,
+            |count| format!("the counter stopped at {count} of {wanted}"),
+        );
+    }
+}

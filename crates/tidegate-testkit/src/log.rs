@@ -1,0 +1,129 @@
+//! A record of events from many threads, in the order in which they were pushed.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::watched::{WATCHDOG, Watched};
+
+/// Records events, on any thread, in one order. Clones are the same log.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate_testkit::Log;
+///
+/// let log = Log::new();
+/// log.push("open");
+/// log.push("read");
+/// log.push("close");
+/// log.assert_order(&["open", "close"]);
+/// assert_eq!(log.take(), ["open", "read", "close"]);
+/// assert!(log.is_empty());
+/// ```
+#[derive(Debug)]
+pub struct Log<E> {
+    events: Arc<Watched<Vec<E>>>,
+}
+
+impl<E> Log<E> {
+    /// Makes an empty log.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            events: Arc::new(Watched::new(Vec::new())),
+        }
+    }
+
+    /// Records an event after all that were pushed before.
+    pub fn push(&self, event: E) {
+        self.events.update(|events| events.push(event));
+    }
+
+    /// Takes all events out, oldest first, and leaves the log empty.
+    #[must_use]
+    pub fn take(&self) -> Vec<E> {
+        self.events.update(std::mem::take)
+    }
+
+    /// Blocks until the log holds at least `len` events.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// let log = tidegate_testkit::Log::new();
+    /// let worker = log.clone();
+    /// std::thread::spawn(move || worker.push("done"));
+    /// log.wait_for(1);
+    /// assert_eq!(log.take(), ["done"]);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When there are still fewer after [`WATCHDOG`].
+    #[track_caller]
+    pub fn wait_for(&self, len: usize) {
+        self.wait_at_most(WATCHDOG, len);
+    }
+
+    /// How many events it holds.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.events.read(Vec::len)
+    }
+
+    /// Whether it holds no event.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_at_most(&self, limit: Duration, len: usize) {
+        self.events.wait_until(
+            limit,
+            |events| events.len() >= len,
+            |events| format!("the log stopped at {} of {len} events", events.len()),
+        );
+    }
+}
+
+impl<E: PartialEq + Debug> Log<E> {
+    /// Asserts that these events were recorded in this order; others may lie between them.
+    ///
+    /// For "these and nothing else", compare with [`take`](Self::take).
+    ///
+    /// # Panics
+    ///
+    /// When one of them is missing after those before it. The panic names it and shows the log.
+    #[track_caller]
+    pub fn assert_order(&self, expected: &[E]) {
+        let complaint = self.events.read(|events| {
+            let mut rest = events.iter();
+            let missing = expected
+                .iter()
+                .position(|wanted| !rest.any(|event| event == wanted))?;
+            let (before, wanted) = (&expected[..missing], &expected[missing]);
+            Some(format!(
+                "no {wanted:?} after {before:?} in the log {events:?}"
+            ))
+        });
+        if let Some(sentence) = complaint {
+            panic!("{sentence}");
+        }
+    }
+}
+
+impl<E> Clone for Log<E> {
+    fn clone(&self) -> Self {
+        Self {
+            events: Arc::clone(&self.events),
+        }
+    }
+}
+
+impl<E> Default for Log<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,120 @@
+//! What cannot be seen from outside without waiting a minute or changing the environment.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::time::Duration;
+
+use crate::{Counter, Gate, Log, Rng, model, rng};
+
+/// Long enough to have been a wait, too short to be noticed.
+const SHORT: Duration = Duration::from_millis(1);
+
+fn panic_message(test: impl FnOnce()) -> String {
+    let payload = panic::catch_unwind(AssertUnwindSafe(test)).expect_err("it should panic");
+    *payload.downcast().expect("the message is formatted")
+}
+
+#[test]
+fn a_gate_that_nobody_opens_fails_with_a_sentence() {
+    let message = panic_message(|| Gate::new().wait_at_most(SHORT));
+    assert_eq!(message, "nobody opened the gate (gave up after 1ms)");
+}
+
+#[test]
+fn a_counter_that_stops_says_how_far_it_came() {
+    let counter = Counter::new();
+    counter.hit();
+    let message = panic_message(|| counter.wait_at_most(SHORT, 3));
+    assert_eq!(message, "the counter stopped at 1 of 3 (gave up after 1ms)");
+    assert_eq!(counter.hit(), 2, "it is still usable");
+}
+
+#[test]
+fn a_log_that_stops_says_how_far_it_came() {
+    let log = Log::new();
+    log.push('a');
+    let message = panic_message(|| log.wait_at_most(SHORT, 2));
+    assert_eq!(
+        message,
+        "the log stopped at 1 of 2 events (gave up after 1ms)"
+    );
+}
+
+#[test]
+fn what_is_already_there_is_not_waited_for() {
+    let gate = Gate::new();
+    gate.open();
+    gate.wait_at_most(Duration::ZERO);
+    Counter::new().wait_at_most(Duration::ZERO, 0);
+    Log::<()>::new().wait_at_most(Duration::ZERO, 0);
+}
+
+#[test]
+fn a_model_runs_every_seed_once_and_in_order() {
+    let mut ran = Vec::new();
+    model::run(5..8, |rng| ran.push(rng.seed()));
+    assert_eq!(ran, [5, 6, 7]);
+}
+
+#[test]
+fn a_model_stops_at_the_failing_seed_and_reports_it() {
+    let mut ran = 0;
+    let message = panic_message(|| {
+        model::run(0..100, |rng| {
+            ran += 1;
+            assert!(rng.seed() != 17, "seventeen");
+        });
+    });
+    assert_eq!(ran, 18);
+    assert_eq!(
+        message,
+        "seed 17 fails: seventeen\nto repeat this: TIDEGATE_SEED=17"
+    );
+}
+
+#[test]
+fn a_model_keeps_a_formatted_message_and_survives_none() {
+    let formatted = panic_message(|| model::run([1], |rng| panic!("below {}", rng.below(1))));
+    assert!(formatted.starts_with("seed 1 fails: below 0\n"));
+    let bare = panic_message(|| model::run([1], |_| panic::panic_any(1)));
+    assert!(bare.starts_with("seed 1 fails: a panic without a message\n"));
+}
+
+#[test]
+#[should_panic(expected = "a model without seeds tests nothing")]
+fn a_model_without_seeds_fails() {
+    model::run([], |_| {});
+}
+
+#[test]
+fn a_seed_is_decimal_or_hexadecimal() {
+    assert_eq!(rng::parse_seed("17"), 17);
+    assert_eq!(rng::parse_seed("0x11"), 17);
+    assert_eq!(rng::parse_seed("18446744073709551615"), u64::MAX);
+}
+
+#[test]
+#[should_panic(expected = "TIDEGATE_SEED must be a number, and is \"yes\"")]
+fn a_seed_that_is_not_a_number_is_refused() {
+    rng::parse_seed("yes");
+}
+
+#[test]
+fn the_sequence_is_that_of_the_published_algorithms() {
+    // State from splitmix64 of 0, whose first outputs are published with it.
+    let mut rng = Rng::silent(0);
+    assert_eq!(rng.state[0], 0xE220_A839_7B1D_CDAF);
+    assert_eq!(rng.state[1], 0x6E78_9E6A_A1B9_65F4);
+    // xoshiro256** from the state 1, 2, 3, 4: the vector used by other implementations.
+    rng.state = [1, 2, 3, 4];
+    let drawn = [0; 5].map(|_| rng.next_u64());
+    assert_eq!(
+        drawn,
+        [
+            11520,
+            0,
+            1509978240,
+            1215971899390074240,
+            1216172134540287360
+        ]
+    );
+}

@@ -1,0 +1,212 @@
+//! Values in numbered slots, each slot under a generation that tells old keys from new ones.
+//!
+//! # Invariants
+//!
+//! * A slot is live (it has a value), vacant (on the free list) or retired (neither, for ever).
+//! * A pair (slot, generation) is given to one value only. A slot's generation goes up each time
+//!   its value leaves; a slot made after others were given back starts at `floor`, which is
+//!   not below the generation of any slot given back.
+//! * `live` is the number of live slots.
+
+use std::num::NonZeroU32;
+
+use super::Key;
+
+/// Tells the values apart that were in one slot. Never zero, which keeps `Option<Key>` small.
+pub(super) type Generation = NonZeroU32;
+
+/// Arrays of up to this many entries are never given back.
+pub(super) const KEPT: usize = 64;
+
+/// Slots are given back only up to this generation, so that `floor` leaves every new slot at
+/// least half of the range.
+pub(super) const OLD: Generation = Generation::new(1 << 31).expect("it is not zero");
+
+/// Given to no value: a slot that reaches it has used up its generations.
+pub(super) const RETIRED: Generation = Generation::MAX;
+
+/// The end of the free list. It is also why there are at most 2³² - 1 slots.
+const NONE: u32 = u32::MAX;
+
+/// The capacity an array of `len` entries is left with when memory is given back.
+pub(super) fn roomy(len: usize) -> usize {
+    (len * 2).max(KEPT)
+}
+
+/// Slots for values, the vacant ones chained.
+#[derive(Debug)]
+pub(super) struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    /// First vacant slot, or `NONE`. Last in, first out; rising order after a trim, so that new
+    /// values gather at the front and the tail can empty.
+    free: u32,
+    live: usize,
+    /// The generation of a slot that did not exist before.
+    floor: Generation,
+    /// Values taken since the last trim: what pays for the next one.
+    taken: usize,
+    /// How many were live at the last trim; the maximum when slots were made since then.
+    trimmed_at: usize,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    /// Of the value in it, or of the next value while vacant.
+    generation: Generation,
+    /// Live: the position of its item in the heap. Vacant: the next vacant slot, or `NONE`.
+    link: u32,
+    value: Option<T>,
+}
+
+impl<T> Slab<T> {
+    pub(super) const fn new() -> Self {
+        Self {
+            slots: Vec::new(),
+            free: NONE,
+            live: 0,
+            floor: Generation::MIN,
+            taken: 0,
+            trimmed_at: usize::MAX,
+        }
+    }
+
+    /// Stores a value whose item is at `position`.
+    pub(super) fn insert(&mut self, value: T, position: usize) -> Key {
+        if self.free == NONE {
+            self.grow();
+        }
+        let index = self.free;
+        let slot = &mut self.slots[index as usize];
+        self.free = slot.link;
+        slot.link = position as u32;
+        slot.value = Some(value);
+        self.live += 1;
+        Key {
+            slot: index,
+            generation: slot.generation,
+        }
+    }
+
+    /// Takes the value out of a live slot; its key is stale from now on.
+    pub(super) fn take(&mut self, index: u32) -> T {
+        let slot = &mut self.slots[index as usize];
+        let value = slot.value.take().expect("an item names a live slot");
+        self.live -= 1;
+        self.taken += 1;
+        slot.generation = slot.generation.saturating_add(1);
+        if slot.is_vacant() {
+            slot.link = self.free;
+            self.free = index;
+        }
+        value
+    }
+
+    /// Moves the item of a live slot.
+    pub(super) fn set_position(&mut self, index: u32, position: usize) {
+        self.slots[index as usize].link = position as u32;
+    }
+
+    pub(super) fn position(&self, key: Key) -> Option<usize> {
+        self.live_slot(key).map(|slot| slot.link as usize)
+    }
+
+    pub(super) fn get(&self, key: Key) -> Option<&T> {
+        self.live_slot(key)?.value.as_ref()
+    }
+
+    /// The value of a live slot.
+    pub(super) fn value(&self, index: u32) -> &T {
+        let value = self.slots[index as usize].value.as_ref();
+        value.expect("an item names a live slot")
+    }
+
+    /// Whether most of the memory is idle and the last attempt is far enough behind.
+    pub(super) fn is_worth_trimming(&self) -> bool {
+        self.slots.capacity() > KEPT
+            && self.live <= self.slots.capacity() / 4
+            && (self.live < self.trimmed_at.div_ceil(4) || self.taken >= self.slots.len())
+    }
+
+    /// Gives back the slots behind the last live one, and chains the vacant rest in rising order.
+    pub(super) fn trim(&mut self) {
+        while let Some(last) = self.slots.pop_if(|slot| slot.can_be_given_back()) {
+            self.floor = self.floor.max(last.generation);
+        }
+        self.slots.shrink_to(roomy(self.slots.len()));
+        self.free = NONE;
+        for (index, slot) in self.slots.iter_mut().enumerate().rev() {
+            if slot.is_vacant() {
+                slot.link = self.free;
+                self.free = index as u32;
+            }
+        }
+        self.taken = 0;
+        self.trimmed_at = self.live;
+    }
+
+    /// Sets the generation of a slot, as if that many values had been in it.
+    #[cfg(test)]
+    pub(super) fn age(&mut self, index: u32, generation: Generation) {
+        self.slots[index as usize].generation = generation;
+    }
+
+    /// How many slots there are and for how many there is memory.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.slots.len(), self.slots.capacity())
+    }
+
+    #[cfg(test)]
+    pub(super) fn position_of(&self, index: u32) -> Option<usize> {
+        let slot = &self.slots[index as usize];
+        slot.value.as_ref().map(|_| slot.link as usize)
+    }
+
+    /// Checks the invariants of the header against the number of items.
+    #[cfg(test)]
+    pub(super) fn check(&self, items: usize) {
+        let live = self.slots.iter().filter(|slot| slot.value.is_some());
+        assert_eq!((self.live, live.count()), (items, items));
+        let mut chained = 0;
+        let mut next = self.free;
+        while next != NONE {
+            let slot = &self.slots[next as usize];
+            assert!(slot.is_vacant(), "the free list names a vacant slot");
+            chained += 1;
+            assert!(chained <= self.slots.len(), "the free list has an end");
+            next = slot.link;
+        }
+        let vacant = self.slots.iter().filter(|slot| slot.is_vacant());
+        assert_eq!(vacant.count(), chained, "every vacant slot is on the list");
+    }
+
+    fn live_slot(&self, key: Key) -> Option<&Slot<T>> {
+        let slot = self.slots.get(key.slot as usize)?;
+        (slot.generation == key.generation && slot.value.is_some()).then_some(slot)
+    }
+
+    /// Makes one vacant slot more, when there is none.
+    fn grow(&mut self) {
+        let index = u32::try_from(self.slots.len()).unwrap_or(NONE);
+        assert!(index != NONE, "a heap holds at most 2^32 - 1 entries");
+        self.slots.push(Slot {
+            generation: self.floor,
+            link: NONE,
+            value: None,
+        });
+        self.free = index;
+        self.trimmed_at = usize::MAX;
+    }
+}
+
+impl<T> Slot<T> {
+    /// Whether it can take a value: it has none, and a generation for it.
+    fn is_vacant(&self) -> bool {
+        self.value.is_none() && self.generation != RETIRED
+    }
+
+    /// Whether `floor` can remember its generation without running short.
+    fn can_be_given_back(&self) -> bool {
+        self.value.is_none() && self.generation <= OLD
+    }
+}

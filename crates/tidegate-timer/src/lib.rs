@@ -1,0 +1,31 @@
+//! Timer structures as pure data: deadlines in, due entries out.
+//!
+//! Nothing here owns a thread, takes a lock or reads a clock. The caller says what time it is,
+//! so a loop asks once per turn and a test can turn a year in a millisecond.
+//!
+//! [`Heap`] is the *precise* class of an event loop: exact order by deadline, O(log n) to add,
+//! to take and to cancel. It holds what the loop was asked to run at a certain time.
+//!
+//! # Examples
+//!
+//! ```
+//! use tidegate_timer::Heap;
+//!
+//! let mut timers = Heap::new();
+//! timers.insert(300, "later");
+//! let key = timers.insert(100, "cancelled");
+//! timers.insert(200, "soon");
+//!
+//! assert_eq!(timers.remove(key), Some("cancelled"));
+//! assert_eq!(timers.next_deadline(), Some(200));
+//!
+//! let due = timers.pop_due(250).expect("200 is not after 250");
+//! assert_eq!((due.deadline, due.value), (200, "soon"));
+//! assert!(timers.pop_due(250).is_none());
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod heap;
+
+pub use heap::{Drain, Due, Heap, Key};

@@ -1,0 +1,3 @@
+//! Integration tests of `tidegate-timer`, with the help of `tidegate-testkit`.
+
+mod heap_model;
