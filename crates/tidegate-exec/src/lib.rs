@@ -1,2 +1,46 @@
-//! Placeholder.
+//! Event loops, groups, scheduling and shutdown.
+//!
+//! An [`EventLoop`] is one thread that runs tasks one at a time, in order, with a bound on how
+//! many may wait. It takes closures, futures and schedules; its promises tell their listeners
+//! on it; it ends gracefully and reports what it left. An [`EventLoopGroup`] is several of
+//! them and a way to choose.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tidegate_exec::{EventLoop, Quiet};
+//!
+//! let home = EventLoop::builder("home").build()?;
+//! let sum = home.submit(|| 20 + 22)?;
+//! assert_eq!(sum.wait()?, 42);
+//! let report = home.shutdown_gracefully(Quiet::none(Duration::from_secs(1))).wait()?;
+//! println!("{report}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
+
+mod answer;
+mod builder;
+mod core;
+mod driver;
+mod errors;
+mod event_loop;
+mod lifecycle;
+mod local;
+mod metrics;
+mod placement;
+mod reject;
+mod schedule;
+mod shared;
+mod spawn;
+mod winding;
+
+pub use self::builder::{BOUND_VARIABLE, DEFAULT_BOUND, EventLoopBuilder, HandLoop};
+pub use self::driver::{Driver, ParkDriver};
+pub use self::errors::{BadPeriod, BuildError, DuplicateHook, NotOnLoop};
+pub use self::event_loop::EventLoop;
+pub use self::lifecycle::{HandedBack, Lifecycle, Quiet, ShutdownError, ShutdownReport};
+pub use self::metrics::LoopMetrics;
+pub use self::placement::{Pinned, Placement, Roaming};
+pub use self::reject::{RejectPolicy, RejectWith};
+pub use self::schedule::Missed;
+pub use self::shared::Terminated;

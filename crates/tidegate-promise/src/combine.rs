@@ -1,10 +1,11 @@
 //! Several completions as one: all of them, the first of them, the first that succeeds.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_sync::Outcome;
 
-use crate::{Abandoned, Completion, Failure, Promise, promise_of};
+use crate::{Abandoned, Completion, Failure, Promise, SharedCompletion, promise_of};
 
 /// Completes when every one of `parts` has: with all values, or with the first failure that
 /// was seen (a cancelled part counts as a failure). Waits for all of them; does not fail fast.
@@ -84,11 +85,7 @@ impl<T: Clone + Send + Sync + 'static> Combine<T> {
         if cancels.len() < count {
             gather.put_taken(count - cancels.len());
         }
-        gather.on_cancel(move || {
-            for part in &cancels {
-                part.cancel();
-            }
-        });
+        gather.on_cancel(move || cancel_all(Some(&cancels)));
         every
     }
 }
@@ -134,12 +131,15 @@ impl<T: Clone + Send + Sync + 'static> Gather<T> {
     }
 
     fn put(&self, at: usize, outcome: Outcome<&T, &Failure>) {
+        // Cloned before anything is counted, and not under the lock: if it panics, this part
+        // stays missing and the answer is abandoned.
+        let outcome = outcome.cloned();
         let mut state = self.lock();
         state.missing -= 1;
         match outcome {
-            Outcome::Success(value) => state.values[at] = Some(value.clone()),
+            Outcome::Success(value) => state.values[at] = Some(value),
             Outcome::Failure(cause) => {
-                state.failure.get_or_insert_with(|| cause.clone());
+                state.failure.get_or_insert(cause);
             }
             Outcome::Cancelled => {
                 state.failure.get_or_insert_with(Failure::cancelled);
@@ -233,33 +233,42 @@ where
         .into_iter()
         .filter_map(|part| part.share().ok())
         .collect();
-    let left = Arc::new(std::sync::atomic::AtomicUsize::new(parts.len()));
+    let left = Arc::new(AtomicUsize::new(parts.len()));
     for part in parts.iter() {
         let (promise, others, left) = (promise.clone(), Arc::downgrade(&parts), Arc::clone(&left));
         part.on_complete(move |outcome| {
-            // ORDERING: AcqRel, so that the last one comes after all the others.
-            let last = left.fetch_sub(1, std::sync::atomic::Ordering::AcqRel) == 1;
-            if !wins(&outcome) && !last {
-                return;
-            }
-            let won = match outcome.cloned() {
-                Outcome::Success(value) => promise.try_succeed(value).is_ok(),
-                Outcome::Failure(cause) => promise.try_fail(cause).is_ok(),
-                Outcome::Cancelled => promise.try_fail(Failure::cancelled()).is_ok(),
+            // Before completing, which lets go of the hook that keeps the others.
+            let others = others.upgrade();
+            let wins = wins(&outcome);
+            let result = match outcome.cloned() {
+                Outcome::Success(value) => Ok(value),
+                Outcome::Failure(cause) => Err(cause),
+                Outcome::Cancelled => Err(Failure::cancelled()),
             };
-            if won && let Some(others) = others.upgrade() {
-                for other in others.iter() {
-                    other.cancel();
-                }
+            // A winner completes before it counts itself out, so that the last loser finds the
+            // answer decided if there was any winner.
+            let result = if wins {
+                promise.try_complete(result)
+            } else {
+                Err(result)
+            };
+            // ORDERING: AcqRel, so that the last one comes after what all the others did.
+            let last = left.fetch_sub(1, Ordering::AcqRel) == 1;
+            match result {
+                Ok(()) => cancel_all(others.as_deref()),
+                Err(result) if last => drop(promise.try_complete(result)),
+                Err(_) => {}
             }
         });
     }
     // The hook keeps the parts, and with them the way to cancel them, as long as the answer
     // is undecided.
-    promise.on_cancel(move || {
-        for part in parts.iter() {
-            part.cancel();
-        }
-    });
+    promise.on_cancel(move || cancel_all(Some(&parts)));
     winner
+}
+
+fn cancel_all<T: Send + Sync + 'static>(parts: Option<&[SharedCompletion<T>]>) {
+    for part in parts.into_iter().flatten() {
+        part.cancel();
+    }
 }

@@ -256,6 +256,16 @@ impl Hub {
     }
 }
 
+impl Drop for Hub {
+    /// One by one: left to itself, each listener would drop the next inside its own drop.
+    fn drop(&mut self) {
+        let mut next = self.first.take();
+        while let Some(mut node) = next {
+            next = node.next.take();
+        }
+    }
+}
+
 impl Deliver for Hub {
     fn deliver(block: Arc<SignalBlock<Self>>, _how: Delivery) {
         if let Some(progress) = block.latest.take() {

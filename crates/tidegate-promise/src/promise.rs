@@ -111,6 +111,12 @@ impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
         self.writer.complete(result).map_err(AlreadyCancelled)
     }
 
+    /// Gives up: the reader sees a cancellation; an abandoned promise where the work had begun
+    /// and could not be cancelled any more.
+    pub fn cancel(self) {
+        self.writer.cancel();
+    }
+
     /// From now on the reader cannot cancel: the work has begun. False only if it has already.
     pub fn set_uncancellable(&self) -> bool {
         self.writer.set_uncancellable()

@@ -165,9 +165,13 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
 {
     type Answer = Option<Outcome<T, E>>;
 
+    fn look(&mut self) -> Option<Self::Answer> {
+        self.reader.peek().map(|outcome| Some(outcome.cloned()))
+    }
+
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer> {
-        if let Some(outcome) = self.reader.peek() {
-            return Poll::Ready(Some(outcome.cloned()));
+        if let Some(answer) = self.look() {
+            return Poll::Ready(answer);
         }
         let same = |(last, _): &(Waker, _)| last.will_wake(waker);
         if !self.polled.as_ref().is_some_and(same) {
@@ -176,10 +180,7 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
             self.polled = Some((waker.clone(), token));
         }
         // Decided between the look and the registration: the waker was called on the spot.
-        match self.reader.peek() {
-            Some(outcome) => Poll::Ready(Some(outcome.cloned())),
-            None => Poll::Pending,
-        }
+        self.look().map_or(Poll::Pending, Poll::Ready)
     }
 
     fn forget(&mut self) {

@@ -109,16 +109,20 @@ pub(crate) enum Limit {
 
 thread_local! {
     /// Where this thread sleeps when it waits for a promise.
-    static PARKER: (Parker, Waker) = {
-        let parker = Parker::new();
-        let waker = Waker::from(&parker);
-        (parker, waker)
-    };
+    static PARKER: (Parker, Waker) = new_parker();
+}
+
+fn new_parker() -> (Parker, Waker) {
+    let parker = Parker::new();
+    let waker = Waker::from(&parker);
+    (parker, waker)
 }
 
 /// Something that can be waited for: polled with a waker until it is ready.
 pub(crate) trait Waitable {
     type Answer;
+    /// What it has come to, if it has; registers nothing.
+    fn look(&mut self) -> Option<Self::Answer>;
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer>;
     fn forget(&mut self);
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>>;
@@ -126,6 +130,13 @@ pub(crate) trait Waitable {
 
 impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
     type Answer = Option<Outcome<T, E>>;
+
+    fn look(&mut self) -> Option<Self::Answer> {
+        if self.is_taken() {
+            return Some(None);
+        }
+        self.try_take().map(Some)
+    }
 
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer> {
         Reader::poll(self, waker)
@@ -153,15 +164,9 @@ where
     if token.is_some_and(CancelToken::is_cancelled) {
         return Err(WaitError::Interrupted);
     }
-    // A decided outcome is never refused, and a wait of no time only looks.
-    if let Poll::Ready(outcome) = what.poll(Waker::noop()) {
+    // A decided outcome is never refused.
+    if let Some(outcome) = what.look() {
         return WaitError::from_taken(outcome);
-    }
-    if matches!(limit, Limit::For(Duration::ZERO)) {
-        what.forget();
-        return Err(WaitError::TimedOut {
-            after: Duration::ZERO,
-        });
     }
     let answer = sleep(what, limit, token, checked);
     if answer.is_err() {
@@ -180,12 +185,6 @@ where
     W: Waitable<Answer = Option<Outcome<T, E>>>,
 {
     let home = what.home().cloned();
-    let _recorded = if checked {
-        Some(check_wait(home.as_deref()).map_err(WaitError::Refused)?)
-    } else {
-        check_stance(home.as_deref()).map_err(WaitError::Refused)?;
-        None
-    };
     let system = Clock::system();
     let clock = home.as_ref().map_or(&system, |home| home.clock());
     let (deadline, after) = match limit {
@@ -196,7 +195,20 @@ where
             (Some(clock.nanos_at(at)), left)
         }
     };
-    let (parker, waker) = PARKER.with(Clone::clone);
+    // A wait of no time only looks, wherever it is.
+    if deadline.is_some() && after.is_zero() {
+        return Err(WaitError::TimedOut { after });
+    }
+    let _recorded = if checked {
+        Some(check_wait(home.as_deref()).map_err(WaitError::Refused)?)
+    } else {
+        check_stance(home.as_deref()).map_err(WaitError::Refused)?;
+        None
+    };
+    // A thread that is ending may have lost its own parker already.
+    let (parker, waker) = PARKER
+        .try_with(Clone::clone)
+        .unwrap_or_else(|_| new_parker());
     let _hook = token.map(|token| {
         let parker = parker.clone();
         token.on_cancel(move || parker.unpark())

@@ -26,6 +26,8 @@ mod running;
 mod signal;
 mod sys;
 mod task;
+#[cfg(all(test, not(tidegate_loom)))]
+mod testing;
 mod thread;
 mod wait;
 

@@ -8,7 +8,6 @@
 //! operations when its read end is given up with the listener, three otherwise, and no lock.
 
 use std::alloc::Layout;
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -22,10 +21,16 @@ use crate::prim::{AtomicPtr, AtomicU16, AtomicU32, Ordering, UnsafeCell, fence};
 use crate::signal::SignalHeader;
 use crate::task::Task;
 
+mod depth;
 mod listener;
 mod notify;
 mod pool;
+mod reader;
 mod state;
+mod writer;
+
+pub use self::reader::{ListenerToken, Reader, SharedReader};
+pub use self::writer::{SharedWriter, Writer};
 
 /// How something ended: exactly one of three ways.
 ///
@@ -168,6 +173,11 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         unsafe { self.0.as_ref() }
     }
 
+    /// Where the block lies, to tell it from others.
+    fn addr(&self) -> usize {
+        self.0.addr().get()
+    }
+
     /// Frees the block.
     ///
     /// # Safety
@@ -182,9 +192,12 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         if state & DONE != 0 && state & CANCELLED == 0 && !taken {
             // SAFETY: nobody else is left, and `DONE` without `CANCELLED` says that the outcome
             // was stored; it was not taken.
-            drop(unsafe { block.take_outcome() });
+            let outcome = unsafe { block.take_outcome() };
+            if std::mem::needs_drop::<Result<T, E>>() {
+                depth::contain(block.home.as_deref(), || drop(outcome));
+            }
         }
-        drop(block.take_hook());
+        block.drop_hook();
         // SAFETY: what is left in the block is dropped here and not used again. The listener
         // slot and the outcome are `MaybeUninit` and have been dealt with.
         unsafe { ptr::drop_in_place(self.0.as_ptr()) };
@@ -234,7 +247,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         fence(Ordering::SeqCst);
         let block = self.get();
         if let Some(hook) = block.take_hook() {
-            notify::contain(block.home.as_deref(), || hook.run());
+            depth::run_hook(block.home.as_ref(), hook);
         }
         if decided.notify {
             notify::start(self, decided.inline);
@@ -284,6 +297,19 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
         (!hook.is_null()).then(|| unsafe { Box::from_raw(hook) })
     }
 
+    /// Drops the hook, which will never be needed.
+    fn drop_hook(&self) {
+        if let Some(hook) = self.take_hook() {
+            depth::contain(self.home.as_deref(), || drop(hook));
+        }
+    }
+
+    fn has(&self, bits: u32) -> bool {
+        // ORDERING: Acquire pairs with the Release by which `DONE` was set, so that who sees the
+        // block done sees what happened before.
+        self.state.load(Ordering::Acquire) & bits != 0
+    }
+
     fn outcome(&self) -> Option<Outcome<&T, &E>> {
         // ORDERING: Acquire pairs with the Release by which `DONE` was set.
         let state = self.state.load(Ordering::Acquire);
@@ -315,6 +341,15 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
     }
 }
 
+/// Counts one more handle. Ends the process, as `Arc` does, before a program that forgets handles
+/// by the billion makes the count wrap and frees what is in use.
+fn count_one(handles: &AtomicU32) {
+    // Relaxed: a new reference made from a live one, as in `Arc`.
+    if handles.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
+        std::process::abort();
+    }
+}
+
 /// What a thread that decided an outcome has to see to.
 struct Decided {
     /// It got the right to notify.
@@ -332,264 +367,8 @@ pub fn block<T: Send + 'static, E: Send + 'static>(
     abandoned: fn() -> E,
 ) -> (Writer<T, E>, Reader<T, E>) {
     let block = BlockPtr::allocate(home, abandoned);
-    (Writer { block }, Reader::new(block))
+    (Writer::new(block), Reader::new(block))
 }
-
-/// The unique write end. Dropping it fails the block as abandoned.
-pub struct Writer<T: Send + 'static, E: Send + 'static> {
-    block: BlockPtr<T, E>,
-}
-
-// SAFETY: a writer is the right to store one `T` or `E` that others read or take elsewhere.
-unsafe impl<T: Send, E: Send> Send for Writer<T, E> {}
-// SAFETY: a shared reference only asks for the state and the home, and cancels.
-unsafe impl<T: Send, E: Send> Sync for Writer<T, E> {}
-
-impl<T: Send + 'static, E: Send + 'static> Writer<T, E> {
-    /// Stores the outcome and tells the listeners.
-    ///
-    /// # Errors
-    ///
-    /// The outcome, when the block was cancelled.
-    #[inline]
-    pub fn complete(self, outcome: Result<T, E>) -> Result<(), Result<T, E>> {
-        let ptr = self.block;
-        std::mem::forget(self);
-        let block = ptr.get();
-        // SAFETY: the write end is unique and has not decided yet, so nobody else touches the
-        // outcome before `DONE` is set below.
-        block
-            .outcome
-            .with_mut(|place| unsafe { place.write(MaybeUninit::new(outcome)) });
-        let Some(decided) =
-            ptr.decide(|state| (state & DONE == 0).then_some((state | DONE) & !WRITER))
-        else {
-            // SAFETY: it was cancelled, so nobody looks at the outcome that was stored above.
-            let outcome = unsafe { block.take_outcome() };
-            ptr.give_up(WRITER);
-            return Err(outcome);
-        };
-        if !decided.notify && decided.state & OWNERS == 0 {
-            // SAFETY: no owner is left; the compare-and-swap was an Acquire.
-            unsafe { ptr.free() };
-            return Ok(());
-        }
-        // The hook will never be needed: what it captured goes at once. The right to notify or
-        // the reader's bit keeps the block alive; where neither is this thread's, the hook is
-        // freed with the block.
-        if decided.notify {
-            drop(block.take_hook());
-            notify::start(ptr, decided.inline);
-        }
-        Ok(())
-    }
-
-    /// Marks the block as no longer cancellable; false only if it was cancelled already.
-    pub fn set_uncancellable(&self) -> bool {
-        self.block.get().set_uncancellable()
-    }
-
-    /// Runs `hook` on the thread that cancels the block; at once, on this thread, if it is
-    /// cancelled already. A later hook replaces an earlier one.
-    pub fn on_cancel(&self, hook: Task) {
-        self.block.get().on_cancel(hook);
-    }
-
-    /// Whether the block was cancelled: nobody waits for the outcome.
-    pub fn is_cancelled(&self) -> bool {
-        self.block.get().has(CANCELLED)
-    }
-
-    /// Whether anybody can still see the outcome: a read end, or a listener.
-    pub fn is_observed(&self) -> bool {
-        self.block.get().has(READER | LISTENER | NOTIFYING)
-    }
-
-    /// Where the listeners run.
-    pub fn home(&self) -> Option<&Arc<dyn Executor>> {
-        self.block.get().home.as_ref()
-    }
-
-    /// Turns the unique end into one that can be cloned.
-    pub fn share(self) -> SharedWriter<T, E> {
-        let block = self.block;
-        std::mem::forget(self);
-        SharedWriter { block }
-    }
-}
-
-impl<T: Send + 'static, E: Send + 'static> Drop for Writer<T, E> {
-    fn drop(&mut self) {
-        let block = self.block.get();
-        if block.has(DONE) {
-            // It was cancelled; nobody else could have decided.
-            self.block.give_up(WRITER);
-            return;
-        }
-        let outcome = Err((block.abandoned)());
-        let writer = Self { block: self.block };
-        // A cancellation may still win; then nothing was abandoned.
-        drop(writer.complete(outcome));
-    }
-}
-
-impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Writer<T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer")
-            .field("cancelled", &self.is_cancelled())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
-    fn has(&self, bits: u32) -> bool {
-        // ORDERING: Acquire pairs with the Release by which `DONE` was set, so that who sees the
-        // block done sees what happened before.
-        self.state.load(Ordering::Acquire) & bits != 0
-    }
-
-    fn set_uncancellable(&self) -> bool {
-        let mut state = self.state.load(Ordering::Relaxed);
-        while state & (DONE | UNCANCELLABLE) == 0 {
-            // Relaxed: says nothing about data, only that no cancellation can follow.
-            match self.state.compare_exchange_weak(
-                state,
-                state | UNCANCELLABLE,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return true,
-                Err(now) => state = now,
-            }
-        }
-        state & CANCELLED == 0
-    }
-
-    fn on_cancel(&self, hook: Task) {
-        let hook = Box::into_raw(Box::new(hook));
-        // ORDERING: AcqRel: Release publishes the hook to `take_hook`, Acquire takes over an
-        // earlier one.
-        let before = self.hook.swap(hook, Ordering::AcqRel);
-        if !before.is_null() {
-            // SAFETY: non-null hooks come from `Box::into_raw`; the swap gave this one away.
-            drop(unsafe { Box::from_raw(before) });
-        }
-        // ORDERING: SeqCst fence between storing the hook and looking at the state; pairs with
-        // the fence in `BlockPtr::cancel`: the canceller finds the hook, or this thread finds
-        // `CANCELLED`, or both, and then `take_hook` gives it to one of them.
-        fence(Ordering::SeqCst);
-        if self.state.load(Ordering::Relaxed) & CANCELLED != 0
-            && let Some(hook) = self.take_hook()
-        {
-            hook.run();
-        }
-    }
-}
-
-/// A write end that can be cloned. The first to complete wins; when the last one is dropped
-/// undecided, the block fails as abandoned.
-pub struct SharedWriter<T: Send + 'static, E: Send + 'static> {
-    block: BlockPtr<T, E>,
-}
-
-// SAFETY: as for `Writer`.
-unsafe impl<T: Send, E: Send> Send for SharedWriter<T, E> {}
-// SAFETY: completing through a shared reference claims the outcome by compare-and-swap first.
-unsafe impl<T: Send, E: Send> Sync for SharedWriter<T, E> {}
-
-impl<T: Send + 'static, E: Send + 'static> SharedWriter<T, E> {
-    /// Stores the outcome and tells the listeners, if nobody was faster.
-    ///
-    /// # Errors
-    ///
-    /// The outcome, when another writer or a cancellation was faster.
-    pub fn try_complete(&self, outcome: Result<T, E>) -> Result<(), Result<T, E>> {
-        let block = self.block.get();
-        let mut state = block.state.load(Ordering::Relaxed);
-        loop {
-            if state & (DONE | CLAIMED) != 0 {
-                return Err(outcome);
-            }
-            // Relaxed: a claim among writers; `DONE` below publishes.
-            match block.state.compare_exchange_weak(
-                state,
-                state | CLAIMED,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => break,
-                Err(now) => state = now,
-            }
-        }
-        // SAFETY: `CLAIMED` gives the outcome to this thread alone until `DONE` is set.
-        block
-            .outcome
-            .with_mut(|place| unsafe { place.write(MaybeUninit::new(outcome)) });
-        let decided = self.block.decide(|state| Some(state | DONE));
-        drop(block.take_hook());
-        if let Some(decided) = decided
-            && decided.notify
-        {
-            notify::start(self.block, decided.inline);
-        }
-        Ok(())
-    }
-
-    /// See [`Writer::set_uncancellable`].
-    pub fn set_uncancellable(&self) -> bool {
-        self.block.get().set_uncancellable()
-    }
-
-    /// See [`Writer::on_cancel`].
-    pub fn on_cancel(&self, hook: Task) {
-        self.block.get().on_cancel(hook);
-    }
-
-    /// Whether the outcome is decided.
-    pub fn is_done(&self) -> bool {
-        self.block.get().has(DONE)
-    }
-
-    /// Whether the block was cancelled.
-    pub fn is_cancelled(&self) -> bool {
-        self.block.get().has(CANCELLED)
-    }
-
-    /// Cancels the block from the writers' side.
-    pub fn cancel(&self) -> bool {
-        self.block.cancel()
-    }
-}
-
-impl<T: Send + 'static, E: Send + 'static> Clone for SharedWriter<T, E> {
-    fn clone(&self) -> Self {
-        // Relaxed: a new reference made from a live one, as in `Arc`.
-        self.block.get().writers.fetch_add(1, Ordering::Relaxed);
-        Self { block: self.block }
-    }
-}
-
-impl<T: Send + 'static, E: Send + 'static> Drop for SharedWriter<T, E> {
-    fn drop(&mut self) {
-        let block = self.block.get();
-        // ORDERING: AcqRel, as in `Arc`: the last writer sees what the others did.
-        if block.writers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            drop(Writer { block: self.block });
-        }
-    }
-}
-
-impl<T: Send + 'static, E: Send + 'static> fmt::Debug for SharedWriter<T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedWriter")
-            .field("done", &self.is_done())
-            .finish_non_exhaustive()
-    }
-}
-
-mod reader;
-
-pub use self::reader::{ListenerToken, Reader, SharedReader};
 
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests;

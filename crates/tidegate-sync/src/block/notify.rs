@@ -5,43 +5,20 @@
 //! block itself to its home, as a signal, and the right travels with it. Wakers are called on
 //! the spot. No lock is held while anything of the user's runs.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Waker;
 
+use super::depth::{self, contain};
 use super::listener::{Listener, Node};
 use super::state::{DONE, INLINE, LISTENER, NOTIFYING, READER, WRITER};
 use super::{Block, BlockPtr};
-use crate::executor::{Executor, Unhandled, panic_message};
+use crate::executor::Unhandled;
 use crate::prim::Ordering;
 use crate::signal::{Delivery, Signal, SignalHeader};
 
-/// The most listeners inside listeners that one thread runs before it queues the rest.
-const MAX_DEPTH: u32 = 8;
 /// The fewest removals between two sweeps.
 pub(super) const SWEEP_AFTER: u16 = if cfg!(tidegate_loom) { 1 } else { 64 };
-/// Lowers [`MAX_DEPTH`].
-const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
-
-thread_local! {
-    /// Listeners inside listeners on this thread.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    /// Blocks without a home whose turn comes when the outermost listener has returned.
-    static DEFERRED: RefCell<VecDeque<Signal>> = const { RefCell::new(VecDeque::new()) };
-}
-
-fn max_depth() -> u32 {
-    static DEPTH: OnceLock<u32> = OnceLock::new();
-    *DEPTH.get_or_init(|| {
-        let asked = std::env::var(DEPTH_VARIABLE).ok();
-        let asked = asked.and_then(|depth| depth.parse().ok());
-        asked.map_or(MAX_DEPTH, |depth: u32| depth.clamp(1, MAX_DEPTH))
-    })
-}
-
 /// Begins a notification: the caller has just set `NOTIFYING`, and saw `INLINE` if `inline`.
 #[inline]
 pub(super) fn start<T: Send, E: Send>(ptr: BlockPtr<T, E>, inline: bool) {
@@ -65,12 +42,12 @@ pub(super) unsafe fn deliver<T: Send + 'static, E: Send + 'static>(
 ) {
     let ptr = BlockPtr(header.cast::<Block<T, E>>());
     if how == Delivery::Orphaned {
-        if let Some(home) = &ptr.get().home {
-            home.unhandled(&Unhandled::ListenerFellBack);
-        }
-        if DEPTH.get() >= max_depth() {
-            return defer(ptr);
-        }
+        depth::tell_home(ptr.get().home.as_deref(), &Unhandled::ListenerFellBack);
+    }
+    // An orphan runs inside whatever the completing thread is in, and so does a signal of an
+    // executor that delivers on the spot.
+    if depth::is_full() {
+        return depth::defer(signal_of(ptr));
     }
     go_on(ptr, true);
 }
@@ -89,7 +66,7 @@ fn go_on<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, arrived: boo
             Next::Waker => {
                 let waker = take(block).and_then(Listener::into_waker);
                 if let Some(before) = std::mem::replace(&mut last, waker) {
-                    before.wake();
+                    contain(block.home.as_deref(), || before.wake());
                 }
             }
             Next::Listener if arrived || is_here(block) => tell(block),
@@ -100,15 +77,16 @@ fn go_on<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, arrived: boo
         }
     }
     // Woken only now, so that a reader which comes back at once finds the block settled.
+    // The block may be gone, and with it the home that would hear of a panic.
     if let Some(waker) = last {
-        waker.wake();
+        contain(None, || waker.wake());
     }
 }
 
 /// Whether listeners may run on this thread, now.
 #[inline]
 fn is_here<T: Send, E: Send>(block: &Block<T, E>) -> bool {
-    block.home.as_ref().is_none_or(|home| home.is_current()) && DEPTH.get() < max_depth()
+    block.home.as_ref().is_none_or(|home| home.is_current()) && !depth::is_full()
 }
 
 /// Sends the block to its home, or, if it has none, queues it behind the outermost listener.
@@ -118,13 +96,8 @@ fn send_home<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
     match ptr.get().home.clone() {
         // A refused signal is dropped, and so delivered as orphaned: its listeners run here.
         Some(home) => drop(home.signal(signal_of(ptr))),
-        None => defer(ptr),
+        None => depth::defer(signal_of(ptr)),
     }
-}
-
-/// Queues the block behind the outermost listener that this thread is in.
-fn defer<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
-    DEFERRED.with_borrow_mut(|blocks| blocks.push_back(signal_of(ptr)));
 }
 
 /// A signal that carries the right to notify.
@@ -140,33 +113,11 @@ fn tell<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) {
     let Some(listener) = take(block) else {
         return;
     };
-    let depth = DEPTH.get();
-    DEPTH.set(depth + 1);
-    contain(block.home.as_deref(), || {
+    depth::deeper(block.home.as_deref(), || {
         if let Some(outcome) = block.outcome() {
             listener.call(outcome);
         }
     });
-    DEPTH.set(depth);
-    if depth == 0 {
-        run_deferred();
-    }
-}
-
-fn run_deferred() {
-    while let Some(signal) = DEFERRED.with_borrow_mut(VecDeque::pop_front) {
-        signal.deliver();
-    }
-}
-
-/// Runs code of the user's; a panic in it is reported to `home` and goes no further.
-pub(super) fn contain(home: Option<&dyn Executor>, run: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(run))
-        && let Some(home) = home
-    {
-        let message = panic_message(&*payload);
-        home.unhandled(&Unhandled::ListenerPanic { message });
-    }
 }
 
 /// What comes next.

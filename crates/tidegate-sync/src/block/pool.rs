@@ -29,16 +29,52 @@ const fn pooled() -> Layout {
 }
 
 thread_local! {
-    static FREE: RefCell<Free> = const { RefCell::new(Free { blocks: Vec::new() }) };
+    static FREE: RefCell<Free> = const {
+        RefCell::new(Free {
+            newest: None,
+            count: 0,
+        })
+    };
 }
 
+/// The free blocks of a thread: a list whose links lie in the blocks themselves.
 struct Free {
-    blocks: Vec<NonNull<u8>>,
+    newest: Option<NonNull<Link>>,
+    count: usize,
+}
+
+/// What a free block holds: the one that was freed before it.
+struct Link(Option<NonNull<Link>>);
+
+const _: () = assert!(size_of::<Link>() <= SIZE && align_of::<Link>() <= ALIGN);
+
+impl Free {
+    fn pop(&mut self) -> Option<NonNull<u8>> {
+        let block = self.newest?;
+        // SAFETY: blocks in the list hold a link, and nobody else knows them.
+        let Link(before) = unsafe { block.read() };
+        self.newest = before;
+        self.count -= 1;
+        Some(block.cast())
+    }
+
+    /// Keeps `memory`, a whole unused block, unless there are enough; answers whether it did.
+    fn push(&mut self, memory: NonNull<u8>) -> bool {
+        if self.count == KEPT {
+            return false;
+        }
+        let block = memory.cast::<Link>();
+        // SAFETY: the block is unused, and large and aligned enough for a link, as asserted.
+        unsafe { block.write(Link(self.newest)) };
+        self.newest = Some(block);
+        self.count += 1;
+        true
+    }
 }
 
 impl Drop for Free {
     fn drop(&mut self) {
-        for block in self.blocks.drain(..) {
+        while let Some(block) = self.pop() {
             // SAFETY: pooled blocks were allocated with this layout, in `take`.
             unsafe { dealloc(block.as_ptr(), pooled()) };
         }
@@ -51,7 +87,7 @@ pub(super) fn take(layout: Layout) -> NonNull<u8> {
     if !is_pooled(layout) {
         return fresh(layout);
     }
-    FREE.try_with(|free| free.borrow_mut().blocks.pop())
+    FREE.try_with(|free| free.borrow_mut().pop())
         .ok()
         .flatten()
         .unwrap_or_else(|| fresh(pooled()))
@@ -76,14 +112,7 @@ pub(super) unsafe fn give(memory: NonNull<u8>, layout: Layout) {
         unsafe { dealloc(memory.as_ptr(), layout) };
         return;
     }
-    let kept = FREE.try_with(|free| {
-        let blocks = &mut free.borrow_mut().blocks;
-        let room = blocks.len() < KEPT;
-        if room {
-            blocks.push(memory);
-        }
-        room
-    });
+    let kept = FREE.try_with(|free| free.borrow_mut().push(memory));
     if !kept.unwrap_or(false) {
         // SAFETY: as the caller promises, and `take` used the pool's layout.
         unsafe { dealloc(memory.as_ptr(), pooled()) };

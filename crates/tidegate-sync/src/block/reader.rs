@@ -11,7 +11,7 @@ use super::listener::{Listener, Node};
 use super::state::{
     CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, READER, UNCANCELLABLE, is_settled,
 };
-use super::{Block, BlockPtr, Outcome, notify};
+use super::{Block, BlockPtr, Outcome, count_one, notify};
 use crate::executor::Executor;
 use crate::prim::Ordering;
 
@@ -31,10 +31,15 @@ pub struct Reader<T: Send + 'static, E: Send + 'static> {
 /// What the inline slot was used for so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Slot {
-    /// Nothing, or a waker that was taken back.
+    /// Nothing, or a waker that was taken back; there is no other listener.
     Free,
-    /// A listener, or nothing while others have gone past it: not to be used again.
-    Used,
+    /// A waker, and there is no other listener.
+    Waker,
+    /// A listener, and there is no other.
+    Listener,
+    /// Others came after the one that is or was in it: not to be used again, or the order of
+    /// the listeners would be lost.
+    Passed,
 }
 
 struct Registered<T: 'static, E: 'static> {
@@ -70,12 +75,19 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
             return None;
         }
         let listener = Listener::new(listen);
-        if self.slot.replace(Slot::Used) == Slot::Free {
+        if self.slot.get() == Slot::Free {
+            self.slot.set(Slot::Listener);
             self.fill_inline(listener, READER);
-            return Some(ListenerToken { node: None });
+            let block = self.block.addr();
+            return Some(ListenerToken {
+                place: Place::Inline { block },
+            });
         }
+        self.slot.set(Slot::Passed);
         let node = push_node(self.block, listener);
-        Some(ListenerToken { node: Some(node) })
+        Some(ListenerToken {
+            place: Place::Node(node),
+        })
     }
 
     /// Calls `listen` with the outcome, at the block's home, and gives the read end up: one
@@ -85,7 +97,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
-        if self.slot.get() == Slot::Used || self.taken || self.waker.is_some() {
+        if self.slot.get() != Slot::Free || self.taken {
             let _ = self.listen(listen);
             return;
         }
@@ -95,9 +107,17 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
 
     /// Takes a listener back before it was told; true if it will not be told.
     pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
-        match &token.node {
-            Some(node) => take_back(self.block, node),
-            None => self.empty_inline().is_some(),
+        match &token.place {
+            Place::Node(node) => take_back(self.block, node),
+            // A waker in the slot is not the caller's to remove, however it came by the token.
+            Place::Inline { block } => {
+                let mine = *block == self.block.addr() && !self.is_waker_inline();
+                let removed = mine && self.empty_inline().is_some();
+                if removed {
+                    self.slot.set(Slot::Passed);
+                }
+                removed
+            }
         }
     }
 
@@ -174,7 +194,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
                 take_back(self.block, &node);
             }
             None => {
-                if self.empty_inline().is_some() {
+                if self.empty_inline().is_some() && self.slot.get() == Slot::Waker {
                     self.slot.set(Slot::Free);
                 }
             }
@@ -229,11 +249,18 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
 
     fn add_waker(&self, waker: Waker) -> Option<Arc<Node<T, E>>> {
         let listener = Listener::waker(waker);
-        if self.slot.replace(Slot::Used) == Slot::Free {
+        if self.slot.get() == Slot::Free {
+            self.slot.set(Slot::Waker);
             self.fill_inline(listener, READER);
             return None;
         }
+        self.slot.set(Slot::Passed);
         Some(push_node(self.block, listener))
+    }
+
+    fn is_waker_inline(&self) -> bool {
+        let registered = self.waker.as_ref();
+        registered.is_some_and(|registered| registered.node.is_none())
     }
 
     /// Puts the first listener into the inline slot; `keep` is `READER`, or 0 to give the read
@@ -252,6 +279,8 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     /// Takes the inline listener back, if no notifier has seen it.
     fn empty_inline(&self) -> Option<Listener<T, E>> {
         let block = self.block.get();
+        let alone = self.slot.get() != Slot::Passed;
+        let emptied = if alone { INLINE | LISTENER } else { INLINE };
         let mut state = block.state.load(Ordering::Relaxed);
         loop {
             if state & INLINE == 0 || state & NOTIFYING != 0 {
@@ -261,7 +290,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
             // notifier that loses this race never looks at the slot.
             match block.state.compare_exchange_weak(
                 state,
-                state & !INLINE,
+                state & !emptied,
                 Ordering::Acquire,
                 Ordering::Relaxed,
             ) {
@@ -311,19 +340,25 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
         let node = push_node(self.block, Listener::new(listen));
-        ListenerToken { node: Some(node) }
+        ListenerToken {
+            place: Place::Node(node),
+        }
     }
 
     /// Wakes `waker` when the outcome is decided and earlier listeners were told.
     pub fn listen_waker(&self, waker: Waker) -> ListenerToken<T, E> {
         let node = push_node(self.block, Listener::waker(waker));
-        ListenerToken { node: Some(node) }
+        ListenerToken {
+            place: Place::Node(node),
+        }
     }
 
     /// Takes a listener back before it was told; true if it will not be told.
     pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
-        let node = token.node.as_ref();
-        node.is_some_and(|node| take_back(self.block, node))
+        match &token.place {
+            Place::Node(node) => take_back(self.block, node),
+            Place::Inline { .. } => false,
+        }
     }
 
     /// The outcome, if it is decided.
@@ -354,8 +389,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
 
 impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Clone for SharedReader<T, E> {
     fn clone(&self) -> Self {
-        // Relaxed: a new reference made from a live one, as in `Arc`.
-        self.block.get().readers.fetch_add(1, Ordering::Relaxed);
+        count_one(&self.block.get().readers);
         Self { block: self.block }
     }
 }
@@ -379,8 +413,14 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> fmt::Debug for SharedRe
 
 /// Names one listener, to take it back.
 pub struct ListenerToken<T: 'static, E: 'static> {
-    /// `None`: the listener in the inline slot.
-    node: Option<Arc<Node<T, E>>>,
+    place: Place<T, E>,
+}
+
+enum Place<T: 'static, E: 'static> {
+    /// In the inline slot of the block at this address.
+    Inline { block: usize },
+    /// In a node of its own.
+    Node(Arc<Node<T, E>>),
 }
 
 impl<T, E> fmt::Debug for ListenerToken<T, E> {

@@ -208,6 +208,11 @@ impl ManualClock {
         }
     }
 
+    #[cfg(all(test, not(tidegate_loom)))]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.lock().is_quiet()
+    }
+
     fn settled<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         while !state.is_quiet() {
             state = self.wait(state);

@@ -213,3 +213,6 @@ fn origin() -> Instant {
 fn system_now() -> Instant {
     Instant::now()
 }
+
+#[cfg(all(test, not(tidegate_loom)))]
+mod tests;

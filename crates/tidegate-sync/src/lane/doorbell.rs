@@ -109,3 +109,78 @@ impl fmt::Debug for Doorbell {
             .finish()
     }
 }
+
+#[cfg(all(test, not(tidegate_loom)))]
+mod tests {
+    //! One wakeup per sleep, and none for a loop that wakes early enough by itself.
+
+    use std::thread;
+
+    use super::*;
+    use crate::testing::rounds;
+    use crate::{Parker, Task, TaskLane};
+
+    #[test]
+    fn only_the_first_ring_of_a_sleep_wakes() {
+        let bell = Doorbell::new();
+        assert!(!bell.ring() && !bell.is_armed());
+        for _ in 0..2 {
+            bell.arm(u64::MAX);
+            assert!(bell.is_armed());
+            assert!(bell.ring());
+            assert!(!bell.ring() && !bell.is_armed());
+            assert!(!bell.disarm(), "somebody had rung");
+        }
+        bell.arm(7);
+        assert!(bell.disarm(), "nobody had rung");
+        assert!(!bell.ring());
+    }
+
+    #[test]
+    fn a_later_deadline_does_not_wake() {
+        let bell = Doorbell::new();
+        assert!(!bell.ring_before(1), "awake");
+        bell.arm(100);
+        assert!(!bell.ring_before(101) && !bell.ring_before(100));
+        assert!(bell.ring_before(99));
+        assert!(!bell.ring_before(1), "awake");
+        bell.arm(0);
+        assert!(bell.is_armed(), "a deadline of 0 is not taken for awake");
+        assert!(bell.ring_before(0));
+    }
+
+    #[test]
+    fn no_push_is_slept_over() {
+        let (lane, mut end) = TaskLane::new(64);
+        let (bell, parker) = (Doorbell::new(), Parker::new());
+        let each = rounds(20_000);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                let (lane, bell, parker) = (&lane, &bell, &parker);
+                scope.spawn(move || {
+                    for _ in 0..each {
+                        while lane.push(Task::new(|| ())).is_err() {
+                            thread::yield_now();
+                        }
+                        if bell.ring() {
+                            parker.unpark();
+                        }
+                    }
+                });
+            }
+            let mut ran = 0;
+            while ran < 2 * each {
+                if end.pop().map(Task::run).is_some() {
+                    ran += 1;
+                    continue;
+                }
+                end.publish();
+                bell.arm(u64::MAX);
+                if end.is_empty() {
+                    parker.park(None);
+                }
+                bell.disarm();
+            }
+        });
+    }
+}

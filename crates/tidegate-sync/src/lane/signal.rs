@@ -206,3 +206,151 @@ impl Drop for SignalBatch {
         }
     }
 }
+
+#[cfg(all(test, not(tidegate_loom)))]
+mod tests {
+    //! Signals come out in their producers' order, once, and none is lost.
+
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+    use std::sync::{Arc, Mutex};
+    use std::thread;
+
+    use super::*;
+    use crate::signal::{Deliver, Delivery, SignalBlock};
+    use crate::testing::rounds;
+
+    type Seen = Arc<Mutex<Vec<(u32, Delivery)>>>;
+
+    struct Numbered(u32, Seen);
+
+    impl Deliver for Numbered {
+        fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
+            let mut seen = block.1.lock().expect("nobody panics with the lock");
+            seen.push((block.0, how));
+            drop(seen);
+            assert_ne!(block.0, 99, "on purpose");
+        }
+    }
+
+    fn numbered(number: u32, seen: &Seen) -> Signal {
+        let block = SignalBlock::new(Numbered(number, Arc::clone(seen)));
+        block.raise().expect("not raised yet")
+    }
+
+    #[test]
+    fn takes_everything_in_order() {
+        let (lane, seen) = (SignalLane::new(), Seen::default());
+        assert!(lane.is_empty() && lane.take().next().is_none());
+        for number in 0..5 {
+            lane.push(numbered(number, &seen)).expect("open");
+        }
+        assert!(!lane.is_empty());
+        lane.take().for_each(Signal::deliver);
+        assert!(lane.is_empty());
+        let expected: Vec<_> = (0..5).map(|number| (number, Delivery::Home)).collect();
+        assert_eq!(*seen.lock().unwrap(), expected);
+    }
+
+    #[test]
+    fn a_closed_lane_gives_the_signal_back() {
+        let (lane, seen) = (SignalLane::new(), Seen::default());
+        lane.push(numbered(1, &seen)).expect("open");
+        assert_eq!(lane.close().count(), 1);
+        assert_eq!((lane.close().count(), lane.take().count()), (0, 0));
+        assert!(lane.is_empty());
+        let refused = lane.push(numbered(2, &seen)).unwrap_err();
+        assert_eq!(refused.why(), Refusal::Closed);
+        refused.into_inner().deliver();
+        assert_eq!(seen.lock().unwrap()[1], (2, Delivery::Home));
+    }
+
+    #[test]
+    fn what_is_left_is_told_as_orphaned() {
+        let (lane, seen) = (SignalLane::new(), Seen::default());
+        for number in 0..4 {
+            lane.push(numbered(number, &seen)).expect("open");
+        }
+        let mut batch = lane.take();
+        batch.next().expect("four hang there").deliver();
+        drop(batch);
+        lane.push(numbered(4, &seen)).expect("open");
+        drop(lane);
+        let orphans = (1..5).map(|number| (number, Delivery::Orphaned));
+        assert!(seen.lock().unwrap().iter().copied().skip(1).eq(orphans));
+    }
+
+    #[test]
+    fn a_receiver_that_panics_does_not_keep_the_others() {
+        let (lane, seen) = (SignalLane::new(), Seen::default());
+        for number in [1, 99, 2, 3] {
+            lane.push(numbered(number, &seen)).expect("open");
+        }
+        let batch = lane.take();
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(batch)));
+        assert!(caught.is_err());
+        let told = seen.lock().unwrap().len();
+        assert_eq!(told, 4);
+        assert_eq!(Arc::strong_count(&seen), 1, "every block is gone");
+    }
+
+    #[test]
+    fn each_producers_order_is_kept_and_nothing_is_lost() {
+        let (lane, seen) = (SignalLane::new(), Seen::default());
+        let each = rounds(5_000) as u32;
+        thread::scope(|scope| {
+            for producer in 0..3 {
+                let (lane, seen) = (&lane, &seen);
+                scope.spawn(move || {
+                    for number in 0..each {
+                        let signal = numbered(1_000_000 * (producer + 1) + number, seen);
+                        lane.push(signal).expect("open");
+                    }
+                });
+            }
+            let mut told = 0;
+            while told < 3 * each {
+                for signal in lane.take() {
+                    signal.deliver();
+                    told += 1;
+                }
+                thread::yield_now();
+            }
+        });
+        let seen = seen.lock().unwrap();
+        for producer in 1..4 {
+            let of_one = seen
+                .iter()
+                .filter(|(number, _)| number / 1_000_000 == producer);
+            assert!(of_one.map(|(number, _)| number % 1_000_000).eq(0..each));
+        }
+    }
+
+    #[test]
+    fn a_close_against_pushes_loses_nothing() {
+        for _ in 0..rounds(300) {
+            let (lane, seen) = (SignalLane::new(), Seen::default());
+            let (accepted, go) = (AtomicUsize::new(0), AtomicBool::new(false));
+            thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        while !go.load(Relaxed) {
+                            thread::yield_now();
+                        }
+                        for number in 0..20 {
+                            // One that comes back is dropped here, which tells it as orphaned.
+                            let pushed = lane.push(numbered(number, &seen)).is_ok();
+                            accepted.fetch_add(usize::from(pushed), Relaxed);
+                        }
+                    });
+                }
+                go.store(true, Relaxed);
+                lane.take().for_each(Signal::deliver);
+                thread::yield_now();
+                lane.close().for_each(Signal::deliver);
+            });
+            let seen = seen.lock().unwrap();
+            let home = seen.iter().filter(|(_, how)| *how == Delivery::Home);
+            assert_eq!((home.count(), seen.len()), (accepted.into_inner(), 40));
+        }
+    }
+}

@@ -115,6 +115,19 @@ impl Task {
         Self::erase::<Named<F>, May>(Named { name, run })
     }
 
+    /// Makes a task that is called by the type `L` instead of that of its closure: for code that
+    /// wraps a closure of the user's and wants the user's to show.
+    #[inline]
+    pub fn labelled<L: 'static, F>(run: F) -> Self
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        Self::erase::<Labelled<L, F>, May>(Labelled {
+            run,
+            label: PhantomData,
+        })
+    }
+
     /// Runs the task on this thread. A panic of the closure passes through.
     #[inline]
     pub fn run(self) {
@@ -216,6 +229,27 @@ impl<F: FnOnce() + Send + 'static> Body for Named<F> {
 
     fn type_name() -> &'static str {
         type_name::<F>()
+    }
+}
+
+/// A closure that goes by the name of another type.
+struct Labelled<L, F> {
+    run: F,
+    label: PhantomData<fn() -> L>,
+}
+
+impl<L: 'static, F: FnOnce() + Send + 'static> Body for Labelled<L, F> {
+    #[inline(always)]
+    fn call(self) {
+        (self.run)();
+    }
+
+    fn name(&self) -> &'static str {
+        type_name::<L>()
+    }
+
+    fn type_name() -> &'static str {
+        type_name::<L>()
     }
 }
 

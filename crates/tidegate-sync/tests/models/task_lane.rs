@@ -3,7 +3,7 @@
 use super::*;
 
 /// Three threads, three tasks, bound 4 (three places of two slots).
-/// Fails when: the tag is stored or read relaxed; a chunk is hung up relaxed.
+/// Fails when: the tag is stored or read relaxed.
 #[test]
 fn two_producers_each_task_once_and_each_producer_in_order() {
     loom::model(|| {
@@ -85,8 +85,7 @@ fn a_dropped_end_drops_what_was_accepted() {
 }
 
 /// Two threads, five tasks through bound 2: places and chunks are used up to three times.
-/// Fails when: `head` is published or read relaxed; `retire` clears the place after
-/// publishing, or does not turn the tag.
+/// Fails when: `head` is published relaxed; `retire` does not clear the place or turn the tag.
 #[test]
 fn chunks_are_recycled_under_a_running_producer() {
     loom::model(|| {
@@ -160,7 +159,7 @@ fn a_producer_that_comes_late_finds_the_recycled_chunk() {
 }
 
 /// Three threads, bound 2: two pushes against one reservation; exactly two get in.
-/// Fails when: a claim is counted after it is made.
+/// Fails when: a reservation is not counted, or counted after the look.
 #[test]
 fn reservations_and_pushes_share_one_exact_bound() {
     loom::model(|| {

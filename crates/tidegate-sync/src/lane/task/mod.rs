@@ -87,11 +87,15 @@ impl TaskLane {
     /// A lane that holds at most `bound` tasks (raised to [`TaskLane::MIN_BOUND`] where it is
     /// less, lowered to 2^30 where it is more), and its other end.
     pub fn new(bound: usize) -> (Arc<Self>, TaskLaneEnd) {
+        Self::starting_at(bound, 0)
+    }
+
+    fn starting_at(bound: usize, index: u32) -> (Arc<Self>, TaskLaneEnd) {
         let bound = bound.clamp(Self::MIN_BOUND, MAX_BOUND);
         let places = (bound.div_ceil(CHUNK) + 1).next_power_of_two();
         let lane = Arc::new(Self {
-            claim: CachePadded::new(AtomicU64::new(0)),
-            head: CachePadded::new(AtomicU32::new(0)),
+            claim: CachePadded::new(AtomicU64::new(u64::from(index))),
+            head: CachePadded::new(AtomicU32::new(index)),
             wanted: CachePadded::new(AtomicBool::new(false)),
             directory: (0..places)
                 .map(|_| AtomicPtr::new(ptr::null_mut()))
@@ -100,7 +104,7 @@ impl TaskLane {
         });
         let end = TaskLaneEnd {
             lane: Arc::clone(&lane),
-            head: 0,
+            head: index,
             chunk: ptr::null_mut(),
             tag: 0,
         };
@@ -137,13 +141,13 @@ impl TaskLane {
                 Err(now) => claim = now,
             }
         };
+        claim_fence();
         // SAFETY: a chunk that hangs in its place is alive, and the loop takes it down only after
         // it has read every slot of it, this thread's included.
         let chunk = unsafe { &*self.chunk_at(index) };
         // SAFETY: the claim gave this index to this thread alone, so its slot is unwritten in
         // this use of the chunk and nobody else writes it.
         unsafe { chunk.write(index, task) };
-        claim_fence();
         Ok(waiting as usize + 1)
     }
 
@@ -174,6 +178,40 @@ impl TaskLane {
         self.bound as usize
     }
 
+    /// Counts up to `most` tasks of the loop's own queue against the bound; answers how many.
+    /// Called by the loop only.
+    pub fn reserve(&self, most: u32) -> u32 {
+        let mut claim = self.claim.load(Ordering::Relaxed);
+        loop {
+            let room = self.bound.saturating_sub(self.waiting(claim));
+            let granted = most.min(room);
+            if granted == 0 || claim & CLOSED != 0 {
+                return 0;
+            }
+            let next = claim + u64::from(granted) * LOCAL_ONE;
+            // Relaxed: a count; the tasks it stands for never leave the loop's thread.
+            match self.claim.compare_exchange_weak(
+                claim,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return granted,
+                Err(now) => claim = now,
+            }
+        }
+    }
+
+    /// Gives `count` reserved tasks back: they were started, or are no longer needed.
+    pub fn release(&self, count: u32) {
+        if count > 0 {
+            let before = self
+                .claim
+                .fetch_sub(u64::from(count) * LOCAL_ONE, Ordering::Relaxed);
+            debug_assert!(local_of(before) >= count, "released more than was reserved");
+        }
+    }
+
     #[inline(always)]
     fn waiting(&self, claim: u64) -> u32 {
         // ORDERING: Acquire pairs with the Release store in `publish`: who sees that a chunk's
@@ -189,7 +227,7 @@ impl TaskLane {
     fn chunk_at(&self, index: u32) -> *mut Chunk {
         let place = self.place(index);
         // ORDERING: Acquire pairs with the Release of whoever hung the chunk up, below or in
-        // `TaskLaneEnd::recycle`: its tag and its old slots are visible.
+        // `TaskLaneEnd::retire`: its tag and its old slots are visible.
         let chunk = place.load(Ordering::Acquire);
         if chunk.is_null() {
             return Self::hang(place);
@@ -209,6 +247,13 @@ impl TaskLane {
                 theirs
             }
         }
+    }
+
+    /// How many chunks hang in the directory.
+    #[cfg(test)]
+    fn chunks(&self) -> usize {
+        let hangs = |place: &&AtomicPtr<Chunk>| !place.load(Ordering::Relaxed).is_null();
+        self.directory.iter().filter(hangs).count()
     }
 
     #[inline(always)]
@@ -276,38 +321,14 @@ impl TaskLaneEnd {
         self.lane.wanted.load(Ordering::Relaxed) && self.lane.wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// Counts up to `most` tasks of the loop's own queue against the bound; answers how many.
+    /// See [`TaskLane::reserve`].
     pub fn reserve(&self, most: u32) -> u32 {
-        let mut claim = self.lane.claim.load(Ordering::Relaxed);
-        loop {
-            let room = self.lane.bound.saturating_sub(self.lane.waiting(claim));
-            let granted = most.min(room);
-            if granted == 0 || claim & CLOSED != 0 {
-                return 0;
-            }
-            let next = claim + u64::from(granted) * LOCAL_ONE;
-            // Relaxed: a count; the tasks it stands for never leave the loop's thread.
-            match self.lane.claim.compare_exchange_weak(
-                claim,
-                next,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return granted,
-                Err(now) => claim = now,
-            }
-        }
+        self.lane.reserve(most)
     }
 
-    /// Gives `count` reserved tasks back: they were started, or are no longer needed.
+    /// See [`TaskLane::release`].
     pub fn release(&self, count: u32) {
-        if count > 0 {
-            let before = self
-                .lane
-                .claim
-                .fetch_sub(u64::from(count) * LOCAL_ONE, Ordering::Relaxed);
-            debug_assert!(local_of(before) >= count, "released more than was reserved");
-        }
+        self.lane.release(count);
     }
 
     /// Whether no task was claimed beyond those taken. The loop asks this after arming its
@@ -352,7 +373,7 @@ impl TaskLaneEnd {
 
     #[cold]
     fn find_chunk(&mut self) -> Option<()> {
-        // ORDERING: Acquire pairs with the Release in `TaskLane::hang` and `recycle`.
+        // ORDERING: Acquire pairs with the Release in `TaskLane::hang` and `retire`.
         let chunk = self.lane.place(self.head).load(Ordering::Acquire);
         if chunk.is_null() {
             return None;

@@ -241,3 +241,6 @@ impl Drop for WaitGuard {
         }
     }
 }
+
+#[cfg(all(test, not(tidegate_loom)))]
+mod tests;

@@ -1,0 +1,170 @@
+//! The command line: suites and options, parsed by hand.
+
+use crate::pingpong::Case;
+use crate::rounds::Settings;
+
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
+usage: tidegate-bench SUITE [--quick] [--rounds N] [--only a,b]
+
+suites
+  handoff    1, 2 and 4 producers into one loop, million tasks a second
+  pingpong   two loops, ns per hop, on two CPUs and on one
+  promise    create + listen + complete, 100,000 outstanding, blocking wait
+  all        the three of them
+
+options
+  --quick         only what the RATIO lines need, under two minutes a suite
+  --rounds N      measured rounds (at least 5 with --quick)
+  --only a,b      only contestants whose name contains one of these
+  --as-ours NAME  let this contestant stand in for ours (to try the RATIO lines)
+  --help          this text
+
+output: tables (median, low and high quartile), then lines
+  RATIO <name> <median> <low> <high> [noisy]
+by what factor ours is better than the peer with the best median, round by round.";
+
+/// One of the suites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suite {
+    /// Throughput of submitting tasks.
+    Handoff,
+    /// Latency of a hop between two loops.
+    Pingpong,
+    /// Cost of a promise.
+    Promise,
+}
+
+impl Suite {
+    /// The suite's name on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Suite::Handoff => "handoff",
+            Suite::Pingpong => "pingpong",
+            Suite::Promise => "promise",
+        }
+    }
+
+    const ALL: [Suite; 3] = [Suite::Handoff, Suite::Pingpong, Suite::Promise];
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Print the help text.
+    Help,
+    /// Run these suites.
+    Run(Vec<Suite>, Settings),
+    /// Run one case of the ping-pong in this process (the parent started it so).
+    Case(Case, Settings),
+}
+
+/// Reads the arguments, without the program's name.
+pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, String> {
+    let mut settings = Settings::default();
+    let mut suites = Vec::new();
+    let mut case = None;
+    let mut args = args;
+    while let Some(arg) = args.next() {
+        let mut value = |what: &str| args.next().ok_or(format!("{arg} needs {what} after it"));
+        match arg.as_str() {
+            "--help" | "-h" | "help" => return Ok(Command::Help),
+            "--quick" => settings.quick = true,
+            "--rounds" => settings.rounds = Some(parse_rounds(&value("a number")?)?),
+            "--only" => {
+                let names = value("names, separated by commas")?;
+                settings.only = names.split(',').map(str::to_owned).collect();
+            }
+            "--as-ours" => settings.as_ours = Some(value("the name of a contestant")?),
+            "--case" => {
+                let name = value("2cpu or 1cpu")?;
+                case = Some(Case::parse(&name).ok_or(format!("there is no case {name:?}"))?);
+            }
+            "all" => suites.extend(Suite::ALL),
+            name => match Suite::ALL.into_iter().find(|suite| suite.name() == name) {
+                Some(suite) => suites.push(suite),
+                None => return Err(format!("{name:?} is neither a suite nor an option")),
+            },
+        }
+    }
+    match case {
+        Some(case) => Ok(Command::Case(case, settings)),
+        None if suites.is_empty() => Err("name a suite".to_owned()),
+        None => Ok(Command::Run(suites, settings)),
+    }
+}
+
+/// The options again, for a child process.
+pub(crate) fn arguments(settings: &Settings) -> Vec<String> {
+    let mut arguments = Vec::new();
+    if settings.quick {
+        arguments.push("--quick".to_owned());
+    }
+    if let Some(rounds) = settings.rounds {
+        arguments.extend(["--rounds".to_owned(), rounds.to_string()]);
+    }
+    if !settings.only.is_empty() {
+        arguments.extend(["--only".to_owned(), settings.only.join(",")]);
+    }
+    if let Some(name) = &settings.as_ours {
+        arguments.extend(["--as-ours".to_owned(), name.clone()]);
+    }
+    arguments
+}
+
+fn parse_rounds(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(rounds @ 1..=10_000) => Ok(rounds),
+        _ => Err(format!(
+            "--rounds takes a number from 1 to 10000, not {text:?}"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Result<Command, String> {
+        parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn reads_a_suite_with_options() {
+        let Ok(Command::Run(suites, settings)) =
+            words("handoff --quick --rounds 7 --only kanal,std")
+        else {
+            panic!("this is a valid command line");
+        };
+        assert_eq!(suites, [Suite::Handoff]);
+        assert!(settings.quick);
+        assert_eq!(settings.rounds, Some(7));
+        assert_eq!(settings.only, ["kanal", "std"]);
+    }
+
+    #[test]
+    fn a_child_gets_the_same_options() {
+        let settings = Settings {
+            quick: true,
+            rounds: Some(6),
+            only: vec!["a".to_owned(), "b c".to_owned()],
+            as_ours: Some("b c".to_owned()),
+        };
+        let case = ["--case".to_owned(), "1cpu".to_owned()];
+        let parsed = parse(case.into_iter().chain(arguments(&settings)));
+        let Ok(Command::Case(case, read)) = parsed else {
+            panic!("this is a valid command line");
+        };
+        assert_eq!(case, Case::Pinned);
+        assert_eq!(read, settings);
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_know() {
+        assert!(words("").is_err());
+        assert!(words("handof").is_err());
+        assert!(words("handoff --rounds").is_err());
+        assert!(words("handoff --rounds 0").is_err());
+        assert!(words("pingpong --case 3cpu").is_err());
+    }
+}

@@ -1,0 +1,83 @@
+//! The benchmark program of Tidegate: our loops and promises beside their peers, in the same process and the same rounds.
+//!
+//! `cargo run --release -p tidegate-bench -- SUITE [--quick] [--rounds N] [--only a,b]`
+//!
+//! Progress goes to stderr. Stdout gets one table per comparison and then, for each comparison that has one of our own
+//! contestants, a line `RATIO <name> <median> <low> <high>`: by what factor ours is better than the best peer.
+//! How our own contestants are plugged in: see `ours.rs`. What a contestant is: see `contest.rs`.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a benchmark reads the clock and starts threads by hand"
+)]
+
+mod cli;
+mod contest;
+mod gate;
+mod handoff;
+mod machine;
+mod ours;
+mod peers;
+mod pingpong;
+mod promise;
+mod report;
+mod rounds;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use cli::{Command, Suite};
+use report::Table;
+use rounds::Settings;
+
+fn main() -> ExitCode {
+    let command = match cli::parse(std::env::args().skip(1)) {
+        Ok(command) => command,
+        Err(complaint) => {
+            eprintln!("{complaint}\n\n{}", cli::HELP);
+            return ExitCode::from(2);
+        }
+    };
+    match command {
+        Command::Help => {
+            println!("{}", cli::HELP);
+            ExitCode::SUCCESS
+        }
+        Command::Case(case, settings) => pingpong::child(case, &settings),
+        Command::Run(suites, settings) => suites
+            .into_iter()
+            .map(|suite| run(suite, &settings))
+            .find(|code| *code != ExitCode::SUCCESS)
+            .unwrap_or(ExitCode::SUCCESS),
+    }
+}
+
+/// Runs one suite and prints its tables, then its RATIO lines.
+fn run(suite: Suite, settings: &Settings) -> ExitCode {
+    let began = Instant::now();
+    eprintln!("suite {}", suite.name());
+    let tables = match suite {
+        Suite::Handoff => Ok(handoff::run(settings)),
+        Suite::Pingpong => pingpong::run(settings),
+        Suite::Promise => Ok(promise::run(settings)),
+    };
+    let tables = match tables {
+        Ok(tables) => tables,
+        Err(complaint) => {
+            eprintln!("suite {} failed: {complaint}", suite.name());
+            return ExitCode::FAILURE;
+        }
+    };
+    for table in &tables {
+        println!("{}", table.render());
+    }
+    for line in tables.iter().flat_map(Table::ratio_lines) {
+        println!("{line}");
+    }
+    eprintln!(
+        "suite {} took {:.0} s",
+        suite.name(),
+        began.elapsed().as_secs_f64()
+    );
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,11 @@
+//! The peers: what other people built, each behind the traits of `contest.rs` in its best set-up.
+
+pub(crate) mod async_executor;
+pub(crate) mod channel;
+pub(crate) mod condvar;
+pub(crate) mod crossbeam;
+pub(crate) mod kanal;
+pub(crate) mod oneshots;
+pub(crate) mod std_mpsc;
+pub(crate) mod tokio_mpsc;
+pub(crate) mod tokio_spawn;

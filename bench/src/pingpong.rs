@@ -1,0 +1,293 @@
+//! Suite `pingpong`: two loops throw a task to and fro; ns per hop, and CPU time per hop.
+//!
+//! Two cases: on all CPUs, and with the whole process on one. Affinity is inherited by threads and some contestants look
+//! at the number of CPUs when they start, so each case runs in a process of its own: this program again, with the hidden
+//! option `--case`. The child runs all contestants round by round and prints one line per sample; the parent collects them.
+
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::cli;
+use crate::contest::{Limit, LoopContestant};
+use crate::gate::Gate;
+use crate::machine::cpu_time;
+use crate::ours;
+use crate::peers::async_executor::AsyncExecutor;
+use crate::peers::channel::BoxedLoop;
+use crate::peers::crossbeam::{Crossbeam, Segments};
+use crate::peers::kanal::Kanal;
+use crate::peers::std_mpsc::{StdChannel, StdSyncChannel};
+use crate::peers::tokio_mpsc::{TokioBounded, TokioUnbounded};
+use crate::peers::tokio_spawn::{CurrentThread, MultiThread};
+use crate::report::{Better, Heading, Ratio, Role, Row, Sample, Table};
+use crate::rounds::{self, Entry, Outcome, Settings, Work};
+
+const WORK: Work = Work {
+    first: 1_000,
+    most: 10_000_000,
+};
+
+/// Opens when the last hop has run, and when both loops have come to rest.
+static FINISH: Gate = Gate::new();
+
+/// Where the process may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Case {
+    /// On every CPU the process was given.
+    Free,
+    /// On CPU 0 only.
+    Pinned,
+}
+
+impl Case {
+    fn name(self) -> &'static str {
+        match self {
+            Case::Free => "2cpu",
+            Case::Pinned => "1cpu",
+        }
+    }
+
+    /// The case with that name.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        [Case::Free, Case::Pinned]
+            .into_iter()
+            .find(|case| case.name() == name)
+    }
+
+    fn heading(self) -> Heading {
+        Heading {
+            title: format!("pingpong, {}", self.name()),
+            unit: "ns/hop",
+            better: Better::Less,
+            side: Some("CPU ns/hop"),
+            ratios: vec![Ratio {
+                name: format!("pingpong_{}", self.name()),
+                against: Role::Peer,
+            }],
+        }
+    }
+}
+
+/// Runs the suite: a child process for each case.
+pub(crate) fn run(settings: &Settings) -> Result<Vec<Table>, String> {
+    [Case::Free, Case::Pinned]
+        .into_iter()
+        .map(|case| parent(case, settings))
+        .collect()
+}
+
+fn parent(case: Case, settings: &Settings) -> Result<Table, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let child = Command::new(program)
+        .args(["--case", case.name()])
+        .args(cli::arguments(settings))
+        .stderr(Stdio::inherit())
+        .output();
+    let child = child.map_err(|error| format!("cannot start the case {}: {error}", case.name()))?;
+    if !child.status.success() {
+        return Err(format!(
+            "the case {} ended with {}",
+            case.name(),
+            child.status
+        ));
+    }
+    let text = String::from_utf8(child.stdout).map_err(|error| error.to_string())?;
+    collect(case.heading(), &text)
+}
+
+/// The child: runs one case and prints what it measured.
+pub(crate) fn child(case: Case, settings: &Settings) -> ExitCode {
+    if case == Case::Pinned {
+        let mut first = CpuSet::new();
+        first.set(0);
+        if let Err(error) = sched_setaffinity(None, &first) {
+            eprintln!("cannot pin the process to CPU 0: {error}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let table = rounds::race(case.heading(), WORK, lineup(), settings);
+    print!("{}", lines(&table));
+    ExitCode::SUCCESS
+}
+
+/// What the child prints: a line per sample, fields separated by tabs.
+fn lines(table: &Table) -> String {
+    let left_out = table.left_out.iter().map(|name| format!("out\t{name}\n"));
+    let samples = table.rows.iter().flat_map(|row| {
+        row.samples.iter().map(|sample| {
+            let role = row.role.name();
+            let side = sample.side.map_or(String::new(), |side| side.to_string());
+            format!("{role}\t{}\t{}\t{side}\n", row.name, sample.value)
+        })
+    });
+    let others = table.others.map(|cpus| format!("others\t{cpus}\n"));
+    left_out.chain(others).chain(samples).collect()
+}
+
+/// The table out of the child's lines. Samples of a contestant stand in the order of the rounds.
+fn collect(heading: Heading, text: &str) -> Result<Table, String> {
+    let mut table = Table {
+        heading,
+        rows: Vec::new(),
+        left_out: Vec::new(),
+        others: None,
+    };
+    for line in text.lines() {
+        let broken = || format!("a case printed a line that is no sample: {line:?}");
+        let fields: Vec<&str> = line.split('\t').collect();
+        let (role, name, value, side) = match fields[..] {
+            ["out", name] => {
+                table.left_out.push(name.to_owned());
+                continue;
+            }
+            ["others", cpus] => {
+                table.others = cpus.parse().ok();
+                continue;
+            }
+            [role, name, value, side] => (role, name, value, side),
+            _ => return Err(broken()),
+        };
+        let role = Role::parse(role).ok_or_else(broken)?;
+        let sample = Sample {
+            value: value.parse().map_err(|_| broken())?,
+            side: side.parse().ok(),
+        };
+        match table.rows.iter_mut().find(|row| row.name == name) {
+            Some(row) => row.samples.push(sample),
+            None => table.rows.push(Row {
+                name: name.to_owned(),
+                role,
+                samples: vec![sample],
+            }),
+        }
+    }
+    Ok(table)
+}
+
+fn lineup() -> Vec<Entry> {
+    let mut lineup = Vec::new();
+    ours::pingpong(&mut lineup);
+    let free = Limit::Unbounded;
+    let bound = Limit::Own(1024);
+    let peer = Role::Peer;
+    lineup.extend([
+        entry::<BoxedLoop<Crossbeam>>("crossbeam-channel", peer, free, true),
+        entry::<BoxedLoop<Crossbeam>>("crossbeam-channel bounded", peer, bound, false),
+        entry::<BoxedLoop<StdChannel>>("std channel", peer, free, false),
+        entry::<BoxedLoop<StdSyncChannel>>("std sync_channel", peer, bound, false),
+        entry::<BoxedLoop<Kanal>>("kanal", peer, free, true),
+        entry::<BoxedLoop<Kanal>>("kanal bounded", peer, bound, true),
+        entry::<BoxedLoop<Segments<false>>>("segqueue+park", peer, free, true),
+        entry::<BoxedLoop<Segments<true>>>("segqueue+spin+park", peer, free, true),
+        entry::<BoxedLoop<TokioUnbounded<false>>>("tokio mpsc", peer, free, false),
+        entry::<BoxedLoop<TokioBounded<false>>>("tokio mpsc bounded", peer, bound, true),
+        entry::<CurrentThread<false>>("tokio current_thread", peer, free, false),
+        entry::<CurrentThread<true>>("tokio current_thread+io", peer, free, false),
+        entry::<MultiThread<false>>("tokio multi_thread(1)", peer, free, false),
+        entry::<MultiThread<true>>("tokio multi_thread(1)+io", peer, free, false),
+        entry::<AsyncExecutor>("async-executor", peer, free, false),
+    ]);
+    lineup
+}
+
+/// A contestant: starts two loops, plays, stops them.
+pub(crate) fn entry<L: LoopContestant>(name: &str, role: Role, limit: Limit, quick: bool) -> Entry {
+    let contestant = name.to_owned();
+    Entry {
+        name: contestant.clone(),
+        role,
+        quick,
+        run: Box::new(move |hops| play::<L>(&contestant, limit, hops)),
+    }
+}
+
+/// The two loops of a game.
+struct Game<L> {
+    even: L,
+    odd: L,
+}
+
+/// A pointer to the game. A hop must not count references: that would move one more cache line per hop than the
+/// contestant itself does.
+struct Court<L>(*const Game<L>);
+
+impl<L> Clone for Court<L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L> Copy for Court<L> {}
+
+// SAFETY: a court gives shared access to the two loops, which are `Sync`; `play` keeps the game alive while hops run.
+unsafe impl<L: Sync> Send for Court<L> {}
+
+fn play<L: LoopContestant>(contestant: &str, limit: Limit, hops: u64) -> Outcome {
+    let game = Box::new(Game {
+        even: L::start("bench-even", limit),
+        odd: L::start("bench-odd", limit),
+    });
+    rest(contestant, &game);
+    FINISH.arm(1);
+    let (cpu, began) = (cpu_time(), Instant::now());
+    hop(Court(&raw const *game), hops);
+    FINISH.wait(contestant);
+    let (elapsed, cpu) = (began.elapsed(), cpu_time().saturating_sub(cpu));
+    // The last hop has run, but the loop that sent it may still be inside `submit`: only when both loops have run one
+    // more task does nobody look at the game any longer.
+    rest(contestant, &game);
+    let Game { even, odd } = *game;
+    even.stop();
+    odd.stop();
+    Outcome {
+        elapsed,
+        sample: Sample {
+            value: elapsed.as_nanos() as f64 / hops as f64,
+            side: Some(cpu.as_nanos() as f64 / hops as f64),
+        },
+    }
+}
+
+/// Waits until both loops run and have done what they had.
+fn rest<L: LoopContestant>(contestant: &str, game: &Game<L>) {
+    FINISH.arm(2);
+    game.even.submit(|| FINISH.pass());
+    game.odd.submit(|| FINISH.pass());
+    FINISH.wait(contestant);
+}
+
+/// Throws the task on; two captured words.
+fn hop<L: LoopContestant>(court: Court<L>, left: u64) {
+    if left == 0 {
+        FINISH.pass();
+        return;
+    }
+    // SAFETY: `play` owns the game, and moves out of it only when `rest` has shown that no hop runs any longer.
+    let game = unsafe { &*court.0 };
+    let next = if left.is_multiple_of(2) {
+        &game.even
+    } else {
+        &game.odd
+    };
+    next.submit(move || hop(court, left - 1));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_child_prints_the_parent_reads() {
+        let text = "out\tslow one\nothers\t0.5\npeer\ta b\t700.5\t1400\nours\tx\t200\t\npeer\ta b\t710.5\t1500\n";
+        let table = collect(Case::Free.heading(), text).expect("these lines are samples");
+        assert_eq!(table.left_out, ["slow one"]);
+        assert_eq!(table.others, Some(0.5));
+        assert_eq!(table.rows.len(), 2);
+        assert_eq!(table.rows[0].samples[1].side, Some(1500.0));
+        let again = collect(Case::Free.heading(), &lines(&table)).expect("these are its own lines");
+        assert_eq!(again.render(), table.render());
+        assert!(collect(Case::Free.heading(), "peer\ta\n").is_err());
+    }
+}

@@ -1,0 +1,249 @@
+//! Rounds: every contestant of a comparison runs once per round, one after the other, so that noise hits all alike.
+//!
+//! The first pass is the warm-up: it finds for each contestant how much work fills [`SPAN`], and its figures are thrown
+//! away. Odd rounds run the line-up backwards, so that nobody always runs in the wake of the same neighbour.
+
+use std::io::{self, IsTerminal as _};
+use std::time::Duration;
+
+use crate::machine::Watch;
+use crate::report::{Heading, Role, Row, Sample, Table};
+
+/// How long one contestant should run in one round.
+const SPAN: Duration = Duration::from_millis(150);
+
+/// Rounds when `--rounds` does not say: with and without `--quick`.
+const ROUNDS: (usize, usize) = (9, 15);
+
+/// Fewer rounds than this make no quartiles.
+const FEWEST_QUICK: usize = 5;
+
+/// What the command line chose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Only what the RATIO lines need.
+    pub(crate) quick: bool,
+    /// Measured rounds.
+    pub(crate) rounds: Option<usize>,
+    /// Parts of the names of the contestants to run; empty means all.
+    pub(crate) only: Vec<String>,
+    /// The contestant that stands in for ours.
+    pub(crate) as_ours: Option<String>,
+}
+
+impl Settings {
+    /// How many rounds to measure.
+    pub(crate) fn rounds(&self) -> usize {
+        match (self.quick, self.rounds) {
+            (true, rounds) => rounds.unwrap_or(ROUNDS.0).max(FEWEST_QUICK),
+            (false, rounds) => rounds.unwrap_or(ROUNDS.1),
+        }
+    }
+
+    fn wants(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
+    }
+
+    fn role(&self, entry: &Entry) -> Role {
+        match &self.as_ours {
+            Some(name) if *name == entry.name => Role::Ours,
+            Some(_) if entry.role == Role::Ours => Role::Floor,
+            _ => entry.role,
+        }
+    }
+}
+
+/// What one run of one contestant gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    /// How long the timed part took: the warm-up goes by it.
+    pub(crate) elapsed: Duration,
+    /// Its figures.
+    pub(crate) sample: Sample,
+}
+
+/// How much work a run may be given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    /// Where the warm-up starts.
+    pub(crate) first: u64,
+    /// Never more than this.
+    pub(crate) most: u64,
+}
+
+/// One contestant of a comparison.
+pub(crate) struct Entry {
+    /// Its name in the table.
+    pub(crate) name: String,
+    /// What it is.
+    pub(crate) role: Role,
+    /// Whether `--quick` runs it.
+    pub(crate) quick: bool,
+    /// Runs it once with that much work. Starting and stopping stays outside of what is timed.
+    pub(crate) run: Box<dyn FnMut(u64) -> Outcome>,
+}
+
+/// Runs a comparison: the warm-up, then the rounds.
+pub(crate) fn race(heading: Heading, work: Work, lineup: Vec<Entry>, settings: &Settings) -> Table {
+    let wanted = lineup
+        .into_iter()
+        .filter(|entry| settings.wants(&entry.name));
+    let (mut lineup, out): (Vec<Entry>, Vec<Entry>) =
+        wanted.partition(|entry| !settings.quick || entry.quick);
+    let left_out = out.into_iter().map(|entry| entry.name).collect();
+    eprintln!("  {}", heading.title);
+    let amounts: Vec<u64> = lineup
+        .iter_mut()
+        .map(|entry| warm_up(entry, work))
+        .collect();
+    let row = |entry: &Entry| Row {
+        name: entry.name.clone(),
+        role: settings.role(entry),
+        samples: Vec::new(),
+    };
+    let mut rows: Vec<Row> = lineup.iter().map(row).collect();
+    let watch = Watch::new();
+    for round in 0..settings.rounds() {
+        for place in order(lineup.len(), round) {
+            let outcome = (lineup[place].run)(amounts[place]);
+            rows[place].samples.push(outcome.sample);
+        }
+        if io::stderr().is_terminal() {
+            eprint!("\r    round {} of {}", round + 1, settings.rounds());
+        }
+    }
+    eprintln!("\r    {} rounds done    ", settings.rounds());
+    Table {
+        heading,
+        rows,
+        left_out,
+        others: watch.others(),
+    }
+}
+
+/// Who runs when: forwards in even rounds, backwards in odd ones.
+fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
+    (0..count).map(move |place| {
+        if round.is_multiple_of(2) {
+            place
+        } else {
+            count - 1 - place
+        }
+    })
+}
+
+/// Runs a contestant with growing work until the time tells how much fills the span.
+fn warm_up(entry: &mut Entry, work: Work) -> u64 {
+    let mut amount = work.first.min(work.most);
+    loop {
+        let elapsed = (entry.run)(amount).elapsed;
+        let next = scaled(amount, elapsed).clamp(1, work.most);
+        if elapsed * 3 >= SPAN || amount == work.most {
+            eprintln!("    {:34} {next} a round", entry.name);
+            return next;
+        }
+        // A first, cold run misleads: grow at most tenfold.
+        amount = next.clamp(amount + 1, amount.saturating_mul(10).max(amount + 1));
+        amount = amount.min(work.most);
+    }
+}
+
+/// How much work fills the span when `amount` took `elapsed`.
+fn scaled(amount: u64, elapsed: Duration) -> u64 {
+    (amount as f64 * SPAN.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::report::Better;
+
+    fn entry(name: &str, ns_each: u64, log: &Rc<RefCell<Vec<(String, u64)>>>) -> Entry {
+        let (label, log) = (name.to_owned(), Rc::clone(log));
+        Entry {
+            name: name.to_owned(),
+            role: Role::Peer,
+            quick: name != "slow",
+            run: Box::new(move |amount| {
+                log.borrow_mut().push((label.clone(), amount));
+                let sample = Sample {
+                    value: ns_each as f64,
+                    side: None,
+                };
+                Outcome {
+                    elapsed: Duration::from_nanos(ns_each * amount),
+                    sample,
+                }
+            }),
+        }
+    }
+
+    fn heading() -> Heading {
+        Heading {
+            title: "test".to_owned(),
+            unit: "ns",
+            better: Better::Less,
+            side: None,
+            ratios: Vec::new(),
+        }
+    }
+
+    const WORK: Work = Work {
+        first: 1000,
+        most: 1_000_000_000,
+    };
+
+    #[test]
+    fn each_contestant_gets_the_work_that_fills_the_span_and_rounds_alternate() {
+        let log = Rc::default();
+        let lineup = vec![entry("a", 10, &log), entry("b", 1000, &log)];
+        let settings = Settings {
+            rounds: Some(2),
+            ..Settings::default()
+        };
+        let table = race(heading(), WORK, lineup, &settings);
+        let log = log.borrow();
+        let measured: Vec<(&str, u64)> = log[log.len() - 4..]
+            .iter()
+            .map(|(name, amount)| (name.as_str(), *amount))
+            .collect();
+        let (a, b) = (("a", 15_000_000), ("b", 150_000));
+        assert_eq!(measured, [a, b, b, a]);
+        assert_eq!(table.rows[1].samples.len(), 2);
+    }
+
+    #[test]
+    fn quick_leaves_out_and_says_so() {
+        let log = Rc::default();
+        let lineup = vec![entry("fast", 10, &log), entry("slow", 1000, &log)];
+        let settings = Settings {
+            quick: true,
+            rounds: Some(1),
+            as_ours: Some("fast".to_owned()),
+            ..Settings::default()
+        };
+        let table = race(heading(), WORK, lineup, &settings);
+        assert_eq!(table.left_out, ["slow"]);
+        assert_eq!(table.rows.len(), 1);
+        assert_eq!(table.rows[0].role, Role::Ours);
+        assert_eq!(table.rows[0].samples.len(), FEWEST_QUICK);
+    }
+
+    #[test]
+    fn the_work_never_exceeds_its_limit() {
+        let log = Rc::default();
+        let work = Work {
+            first: 1000,
+            most: 50_000,
+        };
+        let settings = Settings {
+            rounds: Some(1),
+            ..Settings::default()
+        };
+        race(heading(), work, vec![entry("a", 10, &log)], &settings);
+        assert!(log.borrow().iter().all(|(_, amount)| *amount <= 50_000));
+    }
+}

@@ -1,0 +1,72 @@
+//! The promise behind a submitted closure: completed by its result, failed by its panic,
+//! cancelled when the closure is dropped without having run.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tidegate_promise::{Completion, Failure, Promise, promise_on};
+
+use crate::shared::Shared;
+
+/// The write end that travels with a closure.
+pub(crate) struct Answer<T: Send + 'static> {
+    promise: Option<Promise<T>>,
+}
+
+impl<T: Send + 'static> Answer<T> {
+    /// An answer whose listeners run on the loop.
+    #[inline]
+    pub(crate) fn of(shared: &Arc<Shared>) -> (Self, Completion<T>) {
+        let (promise, completion) = promise_on(Arc::<Shared>::clone(shared));
+        let answer = Self {
+            promise: Some(promise),
+        };
+        (answer, completion)
+    }
+
+    /// Runs `run` unless the reader has cancelled, and answers with what it returns.
+    #[inline]
+    pub(crate) fn run(mut self, run: impl FnOnce() -> T) {
+        let Some(promise) = self.promise.take() else {
+            return;
+        };
+        if !promise.set_uncancellable() {
+            return;
+        }
+        // Nobody can cancel any more, so nothing is refused.
+        let _ = match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(value) => promise.complete(Ok(value)),
+            Err(panic) => promise.complete(Err(Failure::from_panic(panic))),
+        };
+    }
+
+    pub(crate) fn succeed(mut self, value: T) {
+        if let Some(promise) = self.promise.take() {
+            let _ = promise.succeed(value);
+        }
+    }
+
+    pub(crate) fn fail(mut self, cause: Failure) {
+        if let Some(promise) = self.promise.take() {
+            let _ = promise.fail(cause);
+        }
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.promise.as_ref().is_some_and(Promise::is_cancelled)
+    }
+
+    pub(crate) fn on_cancelled(&self, hook: impl FnOnce() + Send + 'static) {
+        if let Some(promise) = &self.promise {
+            promise.on_cancel(hook);
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for Answer<T> {
+    fn drop(&mut self) {
+        if let Some(promise) = self.promise.take() {
+            promise.cancel();
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Describing a loop before it exists.
+
+use std::sync::Arc;
+
+use tidegate_sync::{Clock, TaskLane, ThreadBuilder, Unhandled};
+
+use crate::core::{Core, Drive};
+use crate::driver::{Driver, ParkDriver};
+use crate::errors::BuildError;
+use crate::event_loop::EventLoop;
+use crate::placement::{Pinned, Placement};
+use crate::reject::RejectPolicy;
+use crate::shared::{OnUnhandled, Parts, Settings, Shared};
+
+/// The most tasks that wait for a loop when nothing else is said.
+pub const DEFAULT_BOUND: usize = 65_536;
+/// The environment variable that changes [`DEFAULT_BOUND`].
+pub const BOUND_VARIABLE: &str = "TIDEGATE_MAX_PENDING_TASKS";
+
+/// Describes an [`EventLoop`].
+///
+/// ```
+/// use tidegate_exec::{EventLoop, RejectPolicy};
+///
+/// let home = EventLoop::builder("home").bound(1024).reject(RejectPolicy::Fail).build()?;
+/// assert_eq!(home.name(), "home");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct EventLoopBuilder {
+    pub(crate) name: String,
+    clock: Clock,
+    bound: usize,
+    reject: RejectPolicy,
+    threads: Option<ThreadBuilder>,
+    on_unhandled: Option<OnUnhandled>,
+    time_tasks: bool,
+    pub(crate) idle_stop: u64,
+}
+
+impl EventLoopBuilder {
+    pub(crate) fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            clock: Clock::system(),
+            bound: default_bound(),
+            reject: RejectPolicy::default(),
+            threads: None,
+            on_unhandled: None,
+            time_tasks: false,
+            idle_stop: 0,
+        }
+    }
+
+    /// The clock by which the loop waits.
+    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
+        self.clock = clock.into();
+        self
+    }
+
+    /// The most tasks that may wait; at least 16.
+    pub fn bound(mut self, tasks: usize) -> Self {
+        self.bound = tasks;
+        self
+    }
+
+    /// What happens to a task for which there is no room.
+    pub fn reject(mut self, policy: RejectPolicy) -> Self {
+        self.reject = policy;
+        self
+    }
+
+    /// How the loop's thread is started.
+    pub fn threads(mut self, threads: ThreadBuilder) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Hears of panics of tasks, listeners and hooks, and of listeners that ran elsewhere
+    /// because the loop was over. Called with the loop's name, on the thread where it happened.
+    pub fn on_unhandled(
+        mut self,
+        hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_unhandled = Some(Arc::new(hear));
+        self
+    }
+
+    /// Times every task, at the price of two looks at the clock for each.
+    pub fn time_tasks(mut self, yes: bool) -> Self {
+        self.time_tasks = yes;
+        self
+    }
+
+    /// Makes the loop. Its thread starts with the first task.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when the description contradicts itself.
+    pub fn build(self) -> Result<EventLoop, BuildError> {
+        self.build_with(ParkDriver::new())
+    }
+
+    /// Makes a loop that waits on `driver`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopBuilder::build`].
+    pub fn build_with<D: Driver>(self, driver: D) -> Result<EventLoop, BuildError> {
+        self.assemble::<Pinned, D>(driver)
+    }
+
+    /// Makes a loop that no thread of its own drives: whoever holds the second half runs its
+    /// turns, on whichever thread. For tests, and for programs that own their threads.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopBuilder::build`].
+    pub fn build_by_hand(self) -> Result<(EventLoop, HandLoop), BuildError> {
+        let (shared, core) = self.parts::<Pinned, _>(ParkDriver::new())?;
+        shared.drop_thread();
+        let hand = HandLoop {
+            shared: Arc::clone(&shared),
+            core,
+        };
+        Ok((EventLoop::from_shared(shared), hand))
+    }
+
+    pub(crate) fn assemble<P: Placement, D: Driver>(
+        self,
+        driver: D,
+    ) -> Result<EventLoop<P>, BuildError> {
+        let (shared, core) = self.parts::<P, D>(driver)?;
+        drop(shared.core.put(Box::new(core)));
+        Ok(EventLoop::from_shared(shared))
+    }
+
+    fn parts<P: Placement, D: Driver>(
+        self,
+        driver: D,
+    ) -> Result<(Arc<Shared>, Box<dyn Drive>), BuildError> {
+        if matches!(self.reject, RejectPolicy::Backoff { attempts: 0, .. }) {
+            return Err(BuildError::NoAttempts);
+        }
+        let (lane, end) = TaskLane::new(self.bound);
+        let threads = self
+            .threads
+            .unwrap_or_else(|| ThreadBuilder::new(&*self.name));
+        let shared = Shared::new(Parts {
+            settings: Settings {
+                time_tasks: self.time_tasks,
+                spin: !self.clock.is_manual(),
+                pinned: P::PINNED,
+                idle_stop: self.idle_stop,
+            },
+            name: self.name,
+            clock: self.clock,
+            lane,
+            waker: driver.waker(),
+            reject: self.reject,
+            on_unhandled: self.on_unhandled,
+            threads: Some(threads),
+        });
+        Ok((shared, Box::new(Core::new(driver, end))))
+    }
+}
+
+impl std::fmt::Debug for EventLoopBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventLoopBuilder")
+            .field("name", &self.name)
+            .field("bound", &self.bound)
+            .field("reject", &self.reject)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The right to drive a loop by hand.
+///
+/// ```
+/// use tidegate_exec::EventLoop;
+///
+/// let (home, mut hand) = EventLoop::builder("home").build_by_hand()?;
+/// let answer = home.submit(|| 7)?;
+/// assert!(!answer.is_done());
+/// hand.run_until_idle();
+/// assert_eq!(answer.wait()?, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct HandLoop {
+    shared: Arc<Shared>,
+    core: Box<dyn Drive>,
+}
+
+impl HandLoop {
+    /// Runs one turn on the calling thread, which is the loop's meanwhile; true if anything
+    /// ran. A loop that was asked to end moves on towards its end, without sleeping.
+    pub fn turn(&mut self) -> bool {
+        if self.shared.state.get() == crate::Lifecycle::Terminated {
+            return false;
+        }
+        let ran = self.core.turn_by_hand(&self.shared);
+        if self.shared.is_wound_down() {
+            crate::winding::announce(&self.shared);
+        }
+        ran
+    }
+
+    /// Runs turns until there is nothing to run.
+    pub fn run_until_idle(&mut self) {
+        while self.turn() {}
+    }
+}
+
+impl std::fmt::Debug for HandLoop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HandLoop")
+            .field("name", &self.shared.name)
+            .finish_non_exhaustive()
+    }
+}
+
+fn default_bound() -> usize {
+    let asked = std::env::var(BOUND_VARIABLE).ok();
+    asked
+        .and_then(|bound| bound.parse().ok())
+        .unwrap_or(DEFAULT_BOUND)
+}

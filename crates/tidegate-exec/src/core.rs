@@ -1,0 +1,484 @@
+//! What a loop owns, and one turn of it.
+//!
+//! [`Core`] is one value; a thread only drives it. A turn looks once at everything: signals,
+//! timers that are due, the loop's own tasks, the lane, the driver's tasks; each with a budget,
+//! so that none starves the others. The clock is read once a turn and every [`LOOK`] tasks.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tidegate_sync::{
+    ClockMember, Executor, MarkGuard, RunningGuard, Stance, Task, TaskLaneEnd, ThreadWatch,
+    Unhandled, begin_turn, enter, panic_message, run_exit_hooks, usable_cpus,
+};
+
+use crate::driver::Driver;
+use crate::lifecycle::{Lifecycle, ShutdownError};
+use crate::local::{self, Kept, Local};
+use crate::schedule;
+use crate::shared::{Shared, lock};
+use crate::winding::Winding;
+
+/// Tasks between two looks at the clock.
+const LOOK: usize = 64;
+/// Tasks of one kind in one turn.
+const BUDGET: usize = 256;
+/// Looks at the lanes before an idle loop sleeps, at most.
+const SPINS: u32 = 2048;
+/// Times that an idle loop on a single CPU lets others run before it sleeps.
+const YIELDS: u32 = 3;
+
+/// Something that can be driven by a thread: a [`Core`] of whichever driver.
+pub(crate) trait Drive: Send {
+    /// Drives until the loop ends, or gives its thread back; then answers itself.
+    fn drive(self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>>;
+    /// Takes out the tasks of a loop that ends without ever running again.
+    fn dissolve(self: Box<Self>) -> Vec<Task>;
+    /// Runs what is there to run now, without waiting; true if anything ran.
+    fn turn_by_hand(&mut self, shared: &Arc<Shared>) -> bool;
+}
+
+/// What a loop owns.
+pub(crate) struct Core<D: Driver> {
+    driver: D,
+    end: TaskLaneEnd,
+    /// On the loop's thread this lies in a thread-local; here between two threads.
+    kept: Option<Box<Kept>>,
+    winding: Winding,
+    /// The state that the last turn saw; a change of it keeps the loop from falling asleep.
+    seen: Lifecycle,
+    thread: Option<ThreadWatch>,
+    /// How long the next idle moment may be spent looking; adapts to what looking brought.
+    patience: u32,
+    alone: bool,
+    /// When this thread woke up or began.
+    awake_since: u64,
+    /// The last moment at which something ran.
+    last_work: u64,
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Something ran; look again.
+    Busy,
+    /// Nothing was there.
+    Idle,
+}
+
+impl<D: Driver> Core<D> {
+    pub(crate) fn new(driver: D, end: TaskLaneEnd) -> Self {
+        Self {
+            driver,
+            end,
+            kept: Some(Box::default()),
+            winding: Winding::default(),
+            seen: Lifecycle::Started,
+            thread: None,
+            patience: SPINS,
+            alone: usable_cpus() == 1,
+            awake_since: 0,
+            last_work: 0,
+        }
+    }
+
+    /// One look at everything.
+    fn turn(&mut self, shared: &Arc<Shared>) -> Turn {
+        let now = self.begin(shared);
+        let mut ran = self.run_signals(shared);
+        ran |= self.run_timers(shared, now);
+        ran |= self.run_own(shared);
+        ran |= self.run_lane(shared);
+        ran |= self.run_driver(shared);
+        if ran {
+            shared.running.idle();
+            self.last_work = now;
+            Turn::Busy
+        } else {
+            Turn::Idle
+        }
+    }
+
+    fn begin(&mut self, shared: &Shared) -> u64 {
+        let now = shared.clock.nanos().max(1);
+        begin_turn(now);
+        let counters = &shared.counters;
+        counters.turns.add(1);
+        counters.heartbeat.set(now);
+        counters.high_water.raise_to(shared.lane.len() as u64);
+        local::with(|local| {
+            counters.timers.set(local.kept.timers.len() as u64);
+            let futures = local.kept.futures.len() + local.pinned.len();
+            counters.futures.set(futures as u64);
+        });
+        now
+    }
+
+    fn run_signals(&mut self, shared: &Shared) -> bool {
+        let mut any = false;
+        for signal in shared.signals.take() {
+            any = true;
+            // Listeners and futures contain their own panics; this is the last resort.
+            let delivered = catch_unwind(AssertUnwindSafe(|| signal.deliver()));
+            if let Err(panic) = delivered {
+                report_panic(shared, "a signal", &*panic);
+            }
+        }
+        any
+    }
+
+    fn run_timers(&mut self, shared: &Shared, now: u64) -> bool {
+        let mut runs = 0;
+        while runs < BUDGET {
+            let Some(due) = local::with(|local| local.kept.timers.pop_due(now)).flatten() else {
+                break;
+            };
+            runs += 1;
+            let late = now.saturating_sub(due.deadline);
+            shared.counters.timers_run.add(1);
+            shared.counters.lateness_sum.add(late);
+            shared.counters.lateness_max.raise_to(late);
+            schedule::fire(shared, due, &mut |task| run_task(shared, task));
+        }
+        runs > 0
+    }
+
+    fn run_own(&mut self, shared: &Shared) -> bool {
+        let mut runs = 0;
+        while runs < BUDGET {
+            let Some(task) = local::pop() else { break };
+            run_task(shared, task);
+            runs += 1;
+            if runs.is_multiple_of(LOOK) && self.look(shared) {
+                break;
+            }
+        }
+        runs > 0
+    }
+
+    fn run_lane(&mut self, shared: &Shared) -> bool {
+        let mut runs = 0;
+        while runs < BUDGET {
+            let Some(task) = self.end.pop() else { break };
+            run_task(shared, task);
+            runs += 1;
+            if self.end.is_wanted() {
+                local::give_back_spare();
+                self.end.publish();
+            }
+            if runs.is_multiple_of(LOOK) && self.look(shared) {
+                break;
+            }
+        }
+        if runs > 0 {
+            self.end.publish();
+        }
+        runs > 0
+    }
+
+    fn run_driver(&mut self, shared: &Shared) -> bool {
+        let mut runs = 0;
+        while runs < BUDGET {
+            let Some(task) = self.driver.next_task() else {
+                break;
+            };
+            run_task(shared, task);
+            runs += 1;
+        }
+        runs > 0
+    }
+
+    /// Looks at the clock in the middle of a turn; true if a timer is due or somebody wants to
+    /// tell the loop something.
+    fn look(&mut self, shared: &Shared) -> bool {
+        let due = local::with(|local| local.kept.timers.next_deadline()).flatten();
+        let now = shared.clock.nanos();
+        note_longest(shared, now);
+        begin_turn(now.max(1));
+        shared.counters.heartbeat.set(now);
+        due.is_some_and(|due| due <= now) || !shared.signals.is_empty()
+    }
+
+    /// Whether something came while nobody looked.
+    fn has_work(&self, shared: &Shared) -> bool {
+        !self.end.is_empty() || !shared.signals.is_empty()
+    }
+
+    /// Looks on for a while, then sleeps until `deadline` or until woken.
+    fn sleep(&mut self, shared: &Shared, deadline: Option<u64>) {
+        local::give_back_spare();
+        self.end.publish();
+        if self.look_on(shared) {
+            return;
+        }
+        shared.bell.arm(deadline.unwrap_or(u64::MAX));
+        if self.has_work(shared) || shared.state.get() != self.seen {
+            shared.bell.disarm();
+            return;
+        }
+        let counters = &shared.counters;
+        counters.sleeps.add(1);
+        let now = shared.clock.nanos();
+        counters.busy.add(now.saturating_sub(self.awake_since));
+        if let Some(thread) = &self.thread {
+            thread.set_waiting(true);
+        }
+        self.driver.wait(&shared.clock, deadline);
+        shared.bell.disarm();
+        if let Some(thread) = &self.thread {
+            thread.set_waiting(false);
+        }
+        self.awake_since = shared.clock.nanos();
+    }
+
+    /// Spins while that has paid lately; true if something came.
+    fn look_on(&mut self, shared: &Shared) -> bool {
+        if !shared.settings.spin {
+            return false;
+        }
+        if self.alone {
+            for _ in 0..YIELDS {
+                std::thread::yield_now();
+                if self.has_work(shared) {
+                    return true;
+                }
+            }
+            return false;
+        }
+        for _ in 0..self.patience {
+            std::hint::spin_loop();
+            if self.has_work(shared) {
+                self.patience = (self.patience * 2).min(SPINS);
+                return true;
+            }
+        }
+        self.patience = (self.patience / 2).max(SPINS / 64);
+        false
+    }
+
+    /// One turn, then whatever the loop's life asks for; true when the thread is done.
+    fn step(&mut self, shared: &Arc<Shared>) -> bool {
+        let turn = self.turn(shared);
+        let state = shared.state.get();
+        self.seen = state;
+        if state >= Lifecycle::ShuttingDown {
+            return self.wind_down(shared, turn);
+        }
+        if turn == Turn::Busy || !self.end.is_empty() {
+            return false;
+        }
+        if self.may_leave(shared, state) {
+            return true;
+        }
+        let deadline = local::with(|local| local.kept.timers.next_deadline()).flatten();
+        let deadline = self.idle_deadline(shared, deadline);
+        self.sleep(shared, deadline);
+        false
+    }
+
+    /// When an idle loop that gives its thread back has to look again.
+    fn idle_deadline(&self, shared: &Shared, deadline: Option<u64>) -> Option<u64> {
+        match shared.settings.idle_stop {
+            0 => deadline,
+            idle => {
+                let leave = self.last_work.saturating_add(idle);
+                Some(deadline.map_or(leave, |deadline| deadline.min(leave)))
+            }
+        }
+    }
+
+    /// Gives the thread back if the loop was asked to, or has been idle for long, and nothing
+    /// is left to do.
+    fn may_leave(&mut self, shared: &Shared, state: Lifecycle) -> bool {
+        let idle = shared.settings.idle_stop;
+        let asked = state == Lifecycle::Suspending;
+        let bored = idle > 0 && shared.clock.nanos() >= self.last_work.saturating_add(idle);
+        if !asked && !bored {
+            return false;
+        }
+        let free = local::with(|local| local.kept.is_idle() && local.pinned.is_empty());
+        if free != Some(true) || self.has_work(shared) {
+            return false;
+        }
+        local::give_back_spare();
+        self.end.publish();
+        true
+    }
+}
+
+impl<D: Driver> Core<D> {
+    pub(crate) fn wind_down(&mut self, shared: &Arc<Shared>, turn: Turn) -> bool {
+        let mut winding = std::mem::take(&mut self.winding);
+        let done = winding.step(self, shared, turn);
+        self.winding = winding;
+        done
+    }
+
+    pub(crate) fn end(&mut self) -> &mut TaskLaneEnd {
+        &mut self.end
+    }
+
+    /// Runs everything that is there, once: for a loop on its way out.
+    pub(crate) fn turn_again(&mut self, shared: &Arc<Shared>) -> Turn {
+        self.turn(shared)
+    }
+
+    pub(crate) fn sleep_until(&mut self, shared: &Shared, deadline: u64) {
+        self.sleep(shared, Some(deadline));
+    }
+}
+
+impl<D: Driver> Drive for Core<D> {
+    fn drive(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>> {
+        let entered = Entered::new(shared, &mut self.kept);
+        shared.bell.disarm();
+        self.thread = shared.thread();
+        self.awake_since = shared.clock.nanos();
+        self.last_work = self.awake_since;
+        shared.counters.since.set(self.awake_since.max(1));
+        while !self.step(shared) {}
+        let busy = shared.clock.nanos().saturating_sub(self.awake_since);
+        shared.counters.busy.add(busy);
+        self.kept = entered.leave();
+        if shared.state.get() >= Lifecycle::ShuttingDown && self.winding.is_over() {
+            self.winding.finish(shared);
+            return None;
+        }
+        Some(self)
+    }
+
+    fn dissolve(mut self: Box<Self>) -> Vec<Task> {
+        self.end.drain()
+    }
+
+    fn turn_by_hand(&mut self, shared: &Arc<Shared>) -> bool {
+        let entered = Entered::new(shared, &mut self.kept);
+        let turn = self.turn(shared);
+        let over = shared.state.get() >= Lifecycle::ShuttingDown && self.wind_down(shared, turn);
+        local::give_back_spare();
+        self.end.publish();
+        self.kept = entered.leave();
+        if over {
+            self.winding.finish(shared);
+        }
+        turn == Turn::Busy
+    }
+}
+
+/// The thread's marks while it drives a loop.
+struct Entered {
+    _mark: MarkGuard,
+    _running: RunningGuard,
+    outer: Option<Local>,
+}
+
+impl Entered {
+    fn new(shared: &Arc<Shared>, kept: &mut Option<Box<Kept>>) -> Self {
+        let stance = if shared.settings.pinned {
+            Stance::Loop
+        } else {
+            Stance::Free
+        };
+        let home: Arc<dyn Executor> = Arc::<Shared>::clone(shared);
+        let local = Local {
+            shared: Arc::clone(shared),
+            kept: kept.take().unwrap_or_default(),
+            pinned: Default::default(),
+        };
+        Self {
+            _mark: enter(home, stance),
+            _running: shared.running.enter(),
+            outer: local::enter(Some(local)),
+        }
+    }
+
+    /// Leaves the loop; what it owns comes back.
+    fn leave(mut self) -> Option<Box<Kept>> {
+        let local = local::enter(self.outer.take());
+        local.map(|local| local.kept)
+    }
+}
+
+/// Runs one task; the one place where its panic is caught.
+#[inline(always)]
+pub(crate) fn run_task(shared: &Shared, task: Task) {
+    shared.running.begin(&task);
+    if shared.settings.time_tasks {
+        return run_timed(shared, task);
+    }
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
+        report_panic(shared, "", &*panic);
+    }
+}
+
+fn run_timed(shared: &Shared, task: Task) {
+    let name = task.name();
+    let before = shared.clock.nanos();
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
+        report_panic(shared, name, &*panic);
+    }
+    note_run(shared, name, shared.clock.nanos().saturating_sub(before));
+}
+
+fn note_longest(shared: &Shared, now: u64) {
+    let run = now.saturating_sub(shared.counters.heartbeat.get());
+    if run > shared.counters.longest.get() {
+        let name = shared.running.now().map_or("", |task| task.name);
+        note_run(shared, name, run);
+    }
+}
+
+fn note_run(shared: &Shared, name: &'static str, nanos: u64) {
+    if nanos > shared.counters.longest.get() {
+        shared.counters.longest.set(nanos);
+        *lock(&shared.longest_task) = Some(name);
+    }
+}
+
+#[cold]
+pub(crate) fn report_panic(shared: &Shared, task: &str, panic: &(dyn std::any::Any + Send)) {
+    shared.counters.panics.add(1);
+    let running = shared.running.now();
+    let task = if task.is_empty() {
+        running.map_or("a task", |running| running.name)
+    } else {
+        task
+    };
+    shared.unhandled(&Unhandled::TaskPanic {
+        task,
+        message: panic_message(panic),
+    });
+}
+
+/// The job of a loop's thread: takes the core, drives it, puts it back or ends the loop.
+pub(crate) fn run_thread(shared: &Arc<Shared>, mut member: ClockMember) {
+    member.enter();
+    loop {
+        let Some(core) = shared.core.take() else {
+            // Another thread drives it: the one before is still on its way out and will find
+            // the loop started again.
+            return;
+        };
+        let driven = catch_unwind(AssertUnwindSafe(|| core.drive(shared)));
+        match driven {
+            Ok(Some(core)) => {
+                drop(shared.core.put(Box::new(core)));
+            }
+            Ok(None) => {
+                run_exit_hooks();
+                crate::winding::announce(shared);
+                return;
+            }
+            Err(panic) => {
+                let message = panic_message(&*panic).to_owned();
+                shared.lane.close();
+                drop(shared.signals.close());
+                shared.terminate(Err(ShutdownError::Panicked { message }));
+                return;
+            }
+        }
+        if !shared.suspend_or_drive_on() {
+            return;
+        }
+    }
+}

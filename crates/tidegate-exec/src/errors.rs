@@ -1,0 +1,108 @@
+//! What can be wrong with what a loop is asked for.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+/// A periodic task that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadPeriod {
+    /// A period of zero would run without end.
+    Zero,
+    /// The loop is shutting down.
+    Closed,
+}
+
+impl fmt::Display for BadPeriod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Zero => "a period of zero would run without end; give it at least 1 ns",
+            Self::Closed => "the loop is shutting down; schedule on another one",
+        })
+    }
+}
+
+impl Error for BadPeriod {}
+
+/// A shutdown hook whose name is taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DuplicateHook {
+    pub(crate) name: String,
+}
+
+impl fmt::Display for DuplicateHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.name;
+        write!(
+            f,
+            "there is a shutdown hook called `{name}` already; remove it first or choose another name"
+        )
+    }
+}
+
+impl Error for DuplicateHook {}
+
+/// A future that cannot leave its thread was given to a loop from another thread, or to one
+/// that takes no more work; gives the future back.
+pub struct NotOnLoop<F>(pub F);
+
+impl<F> fmt::Debug for NotOnLoop<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NotOnLoop")
+    }
+}
+
+impl<F> fmt::Display for NotOnLoop<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "`spawn_local` works on the loop's own running thread only; use `spawn` elsewhere",
+        )
+    }
+}
+
+impl<F> Error for NotOnLoop<F> {}
+
+/// Why a loop or a group could not be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// More loops than a process can sensibly have.
+    TooManyLoops {
+        /// How many were asked for.
+        asked: usize,
+        /// The most there can be.
+        most: usize,
+    },
+    /// A back-off that never tries again.
+    NoAttempts,
+    /// The bounds of a scaling group contradict each other; says how.
+    BadScaling(&'static str),
+    /// A driver could not be made.
+    Driver(io::Error),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyLoops { asked, most } => write!(
+                f,
+                "{asked} loops are too many; use at most {most}, or 0 for twice the processors"
+            ),
+            Self::NoAttempts => f.write_str(
+                "a back-off needs at least one attempt; use `RejectPolicy::Fail` for none",
+            ),
+            Self::BadScaling(what) => f.write_str(what),
+            Self::Driver(_) => f.write_str("the loop's driver could not be made"),
+        }
+    }
+}
+
+impl Error for BuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Driver(error) => Some(error),
+            _ => None,
+        }
+    }
+}

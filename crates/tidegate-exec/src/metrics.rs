@@ -1,0 +1,120 @@
+//! What a loop shows of itself: plain counters, written by one thread, read by any.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_sync::RunningTask;
+
+/// A counter that one thread writes and any thread reads: a load and a store, no locked
+/// instruction.
+#[derive(Debug, Default)]
+pub(crate) struct Cell(AtomicU64);
+
+impl Cell {
+    #[inline(always)]
+    pub(crate) fn add(&self, by: u64) {
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(by),
+            Ordering::Relaxed,
+        );
+    }
+
+    pub(crate) fn raise_to(&self, value: u64) {
+        if value > self.get() {
+            self.set(value);
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters of one loop. All but the last group are written by the loop's thread only.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) turns: Cell,
+    /// When the current turn began, on the loop's clock.
+    pub(crate) heartbeat: Cell,
+    pub(crate) high_water: Cell,
+    pub(crate) panics: Cell,
+    pub(crate) timers_run: Cell,
+    pub(crate) lateness_max: Cell,
+    pub(crate) lateness_sum: Cell,
+    pub(crate) busy: Cell,
+    /// When the loop's thread first ran.
+    pub(crate) since: Cell,
+    pub(crate) sleeps: Cell,
+    pub(crate) longest: Cell,
+    pub(crate) timers: Cell,
+    pub(crate) futures: Cell,
+    pub(crate) fell_back: AtomicU64,
+    pub(crate) listener_panics: AtomicU64,
+    pub(crate) wakeups: AtomicU64,
+    pub(crate) refused: AtomicU64,
+}
+
+/// A look at a loop. Taken without stopping it, so the figures belong to nearly the same moment.
+///
+/// ```
+/// use tidegate_exec::EventLoop;
+///
+/// let home = EventLoop::builder("home").build()?;
+/// home.submit(|| ())?.wait()?;
+/// let metrics = home.metrics();
+/// assert!(metrics.tasks_run >= 1);
+/// assert_eq!(metrics.tasks_pending, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct LoopMetrics {
+    /// Tasks started so far, timers and futures' first polls included.
+    pub tasks_run: u64,
+    /// Tasks accepted and not started.
+    pub tasks_pending: usize,
+    /// The most tasks that were ever seen waiting at the begin of a turn.
+    pub high_water: u64,
+    /// Tasks refused because the lane was full or closed.
+    pub refused: u64,
+    /// Tasks that panicked.
+    pub panics: u64,
+    /// Listeners that panicked.
+    pub listener_panics: u64,
+    /// Notifications that ran elsewhere because this loop had terminated.
+    pub fell_back: u64,
+    /// Scheduled tasks waiting for their time.
+    pub timers_pending: u64,
+    /// Scheduled runs so far.
+    pub timers_run: u64,
+    /// The most that a scheduled task was late.
+    pub lateness_max: Duration,
+    /// The mean of how late scheduled tasks were.
+    pub lateness_mean: Duration,
+    /// Live spawned futures.
+    pub futures: u64,
+    /// Share of the time in which the loop was not asleep, from 0 to 1.
+    pub busy_ratio: f64,
+    /// Time in which it was not asleep.
+    pub busy: Duration,
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Times it went to sleep.
+    pub sleeps: u64,
+    /// Wakeups that others sent it.
+    pub wakeups: u64,
+    /// How long ago its current or last turn began; a sleeping loop's grows without harm.
+    pub heartbeat_age: Duration,
+    /// The longest run of tasks between two looks at the clock (a single task where every task
+    /// is timed), and its name.
+    pub longest: Duration,
+    /// The task that ended the longest run, if any was noted.
+    pub longest_task: Option<&'static str>,
+    /// What it runs right now.
+    pub running: Option<RunningTask>,
+}

@@ -1,0 +1,327 @@
+//! Scheduled tasks: once, at a fixed rate, with a fixed delay.
+//!
+//! A scheduled task is one block. It travels to its loop in the signal lane as itself, waits
+//! there in the loop's heap, and travels once more if it is cancelled from elsewhere, so that
+//! its place in the heap is freed. Cancelling drops the closure at once, on the caller.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tidegate_promise::{Completion, Failure};
+use tidegate_sync::{Deliver, Delivery, SignalBlock, Task, as_nanos, is_current};
+use tidegate_timer::{Due, Heap, Key};
+
+use crate::answer::Answer;
+use crate::lifecycle::Lifecycle;
+use crate::local;
+use crate::shared::{Shared, lock};
+
+/// What a fixed-rate task does about the runs that it missed while its loop was busy.
+///
+/// ```
+/// use tidegate_exec::Missed;
+///
+/// assert_eq!(Missed::default(), Missed::Burst);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Missed {
+    /// Makes up for them, back to back.
+    #[default]
+    Burst,
+    /// Leaves them out and keeps to the original times.
+    Skip,
+    /// Starts counting anew from the late run.
+    Delay,
+}
+
+/// Waiting scheduled tasks of one loop, earliest first.
+#[derive(Default)]
+pub(crate) struct Timers {
+    heap: Heap<Arc<SignalBlock<Timer>>>,
+}
+
+/// One scheduled task.
+pub(crate) struct Timer {
+    home: Weak<Shared>,
+    state: Mutex<TimerState>,
+}
+
+struct TimerState {
+    /// What to run; gone once it ran for the last time or was cancelled.
+    body: Option<Body>,
+    deadline: u64,
+    /// Its place in the heap, while it waits there.
+    key: Option<Key>,
+}
+
+pub(crate) enum Body {
+    Once(Task),
+    Repeat(Repeat),
+}
+
+pub(crate) struct Repeat {
+    run: Box<dyn FnMut() + Send>,
+    answer: Answer<()>,
+    every: Every,
+    name: &'static str,
+}
+
+/// When a periodic task runs again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Every {
+    Rate { period: u64, missed: Missed },
+    Delay { pause: u64 },
+}
+
+impl Timers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        self.heap.next_deadline()
+    }
+
+    pub(crate) fn pop_due(&mut self, now: u64) -> Option<Due<Arc<SignalBlock<Timer>>>> {
+        self.heap.pop_due(now)
+    }
+
+    /// Takes everything out, earliest first.
+    pub(crate) fn drain(&mut self) -> Vec<Arc<SignalBlock<Timer>>> {
+        self.heap.drain().map(|due| due.value).collect()
+    }
+
+    fn insert(&mut self, timer: &Arc<SignalBlock<Timer>>) {
+        let mut state = lock(&timer.state);
+        if state.key.is_none() {
+            state.key = Some(self.heap.insert(state.deadline, Arc::clone(timer)));
+        }
+    }
+}
+
+/// Schedules `run` once, `after` from now.
+pub(crate) fn once<T, F>(shared: &Arc<Shared>, after: Duration, run: F) -> Completion<T>
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let (answer, completion) = Answer::of(shared);
+    let timer = make(shared, after);
+    answer.on_cancel(&timer);
+    let task = Task::labelled::<F, _>(move || answer.run(run));
+    lock(&timer.state).body = Some(Body::Once(task));
+    submit(shared, &timer);
+    completion
+}
+
+/// Schedules `run` again and again; answers the completion that never succeeds.
+pub(crate) fn repeat<F>(
+    shared: &Arc<Shared>,
+    first: Duration,
+    every: Every,
+    run: F,
+) -> Completion<()>
+where
+    F: FnMut() + Send + 'static,
+{
+    let (answer, completion) = Answer::of(shared);
+    let timer = make(shared, first);
+    answer.on_cancel(&timer);
+    lock(&timer.state).body = Some(Body::Repeat(Repeat {
+        run: Box::new(run),
+        answer,
+        every,
+        name: std::any::type_name::<F>(),
+    }));
+    submit(shared, &timer);
+    completion
+}
+
+fn make(shared: &Arc<Shared>, after: Duration) -> Arc<SignalBlock<Timer>> {
+    SignalBlock::new(Timer {
+        home: Arc::downgrade(shared),
+        state: Mutex::new(TimerState {
+            body: None,
+            deadline: shared.clock.deadline(after),
+            key: None,
+        }),
+    })
+}
+
+/// Brings the timer to its loop: at once on the loop's own thread, by signal from elsewhere.
+fn submit(shared: &Arc<Shared>, timer: &Arc<SignalBlock<Timer>>) {
+    if is_current(shared.id) {
+        local::with(|local| local.kept.timers.insert(timer));
+        return;
+    }
+    let deadline = lock(&timer.state).deadline;
+    let Some(signal) = timer.raise() else { return };
+    // Refused means that the loop has terminated: dropping the signal cancels the timer.
+    if shared.signals.push(signal).is_ok() {
+        shared.ensure_thread();
+        if shared.bell.ring_before(deadline) {
+            shared.wake();
+        }
+    }
+}
+
+impl<T: Send + 'static> Answer<T> {
+    /// Makes a cancellation of the answer take the timer down.
+    fn on_cancel(&self, timer: &Arc<SignalBlock<Timer>>) {
+        let timer = Arc::downgrade(timer);
+        self.on_cancelled(move || {
+            if let Some(timer) = timer.upgrade() {
+                cancel(&timer);
+            }
+        });
+    }
+}
+
+/// Drops the closure now, on this thread, and sees to it that the heap's entry goes.
+fn cancel(timer: &Arc<SignalBlock<Timer>>) {
+    let mut state = lock(&timer.state);
+    let body = state.body.take();
+    let waits = state.key.is_some();
+    drop(state);
+    drop(body);
+    let Some(shared) = timer.home.upgrade().filter(|_| waits) else {
+        return;
+    };
+    if is_current(shared.id) {
+        unlink(timer);
+    } else if let Some(signal) = timer.raise() {
+        // Without waking the loop: the entry is small and goes at its next turn.
+        drop(shared.signals.push(signal));
+    }
+}
+
+fn unlink(timer: &Arc<SignalBlock<Timer>>) {
+    if let Some(key) = lock(&timer.state).key.take() {
+        local::with(|local| local.kept.timers.heap.remove(key));
+    }
+}
+
+impl Deliver for Timer {
+    fn deliver(timer: Arc<SignalBlock<Self>>, how: Delivery) {
+        if how == Delivery::Orphaned {
+            expire(&timer);
+            return;
+        }
+        let cancelled = lock(&timer.state).body.is_none();
+        if cancelled {
+            unlink(&timer);
+        } else {
+            local::with(|local| local.kept.timers.insert(&timer));
+        }
+    }
+}
+
+/// Ends a timer that will never run: its completion is cancelled.
+pub(crate) fn expire(timer: &Arc<SignalBlock<Timer>>) {
+    let mut state = lock(&timer.state);
+    state.key = None;
+    let body = state.body.take();
+    drop(state);
+    drop(body);
+}
+
+/// Runs a timer whose time has come, through `run_task`, and puts a periodic one back.
+pub(crate) fn fire(
+    shared: &Shared,
+    due: Due<Arc<SignalBlock<Timer>>>,
+    run_task: &mut dyn FnMut(Task),
+) {
+    let timer = due.value;
+    let mut state = lock(&timer.state);
+    state.key = None;
+    match &state.body {
+        None => {}
+        Some(Body::Once(_)) => {
+            let body = state.body.take();
+            drop(state);
+            if let Some(Body::Once(task)) = body {
+                run_task(task);
+            }
+        }
+        Some(Body::Repeat(repeat)) => {
+            let name = repeat.name;
+            drop(state);
+            let block = Arc::clone(&timer);
+            run_task(Task::named(name, move || run_repeat(&block)));
+            again(shared, &timer, due.deadline, due.sequence);
+        }
+    }
+}
+
+/// One run of a periodic task. Its body is out of the block meanwhile, so that a cancellation
+/// from elsewhere does not wait for it.
+fn run_repeat(timer: &SignalBlock<Timer>) {
+    let body = lock(&timer.state).body.take();
+    let Some(Body::Repeat(mut repeat)) = body else {
+        return;
+    };
+    match catch_unwind(AssertUnwindSafe(&mut repeat.run)) {
+        Ok(()) if repeat.answer.is_cancelled() => {}
+        Ok(()) => lock(&timer.state).body = Some(Body::Repeat(repeat)),
+        Err(panic) => repeat.answer.fail(Failure::from_panic(panic)),
+    }
+}
+
+/// Puts a periodic task back for its next run, unless it ended or the loop is closing.
+fn again(shared: &Shared, timer: &Arc<SignalBlock<Timer>>, deadline: u64, sequence: u64) {
+    let mut state = lock(&timer.state);
+    let Some(Body::Repeat(repeat)) = &state.body else {
+        return;
+    };
+    if shared.state.get() >= Lifecycle::ShuttingDown {
+        let body = state.body.take();
+        drop(state);
+        drop(body);
+        return;
+    }
+    let next = repeat.every.next(deadline, shared.clock.nanos());
+    state.deadline = next;
+    state.key = local::with(|local| {
+        let heap = &mut local.kept.timers.heap;
+        heap.reinsert(next, sequence, Arc::clone(timer))
+    });
+}
+
+impl Every {
+    /// The next time, after a run that was due at `deadline` and ended at `now`.
+    fn next(self, deadline: u64, now: u64) -> u64 {
+        match self {
+            Self::Delay { pause } => now.saturating_add(pause),
+            Self::Rate { period, missed } => {
+                let next = deadline.saturating_add(period);
+                match missed {
+                    Missed::Burst => next,
+                    _ if next > now => next,
+                    Missed::Skip => {
+                        let missed = (now - deadline) / period;
+                        deadline.saturating_add(period.saturating_mul(missed + 1))
+                    }
+                    Missed::Delay => now.saturating_add(period),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn rate(period: Duration, missed: Missed) -> Self {
+        Self::Rate {
+            period: as_nanos(period),
+            missed,
+        }
+    }
+
+    pub(crate) fn delay(pause: Duration) -> Self {
+        Self::Delay {
+            pause: as_nanos(pause),
+        }
+    }
+}

@@ -1,0 +1,473 @@
+//! What the handles of a loop and its thread share.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use std::time::Duration;
+
+use tidegate_promise::{Promise, SharedCompletion, WaitError};
+use tidegate_sync::{
+    Clock, Doorbell, Executor, ExecutorId, OwnerCell, Parker, Refusal, Rejected, Running, Signal,
+    SignalLane, Sleeper, Task, TaskLane, ThreadBuilder, ThreadWatch, Unhandled, check_wait,
+    is_current,
+};
+
+use crate::core::Drive;
+use crate::lifecycle::{HandedBack, Lifecycle, Plan, ShutdownError, ShutdownReport, State};
+use crate::local;
+use crate::metrics::{Counters, LoopMetrics};
+use crate::reject::RejectPolicy;
+
+/// Hears of what nobody else handles.
+pub(crate) type OnUnhandled = Arc<dyn Fn(&str, &Unhandled<'_>) + Send + Sync>;
+
+/// The shared side of one loop.
+pub(crate) struct Shared {
+    /// This value in its `Arc`, for what has to keep it alive.
+    me: Weak<Self>,
+    pub(crate) id: ExecutorId,
+    pub(crate) name: String,
+    pub(crate) clock: Clock,
+    pub(crate) state: State,
+    pub(crate) lane: Arc<TaskLane>,
+    pub(crate) signals: SignalLane,
+    pub(crate) bell: Doorbell,
+    /// Wakes the driver; called by whoever the doorbell says has to.
+    pub(crate) waker: Arc<dyn Sleeper>,
+    pub(crate) running: Arc<Running>,
+    pub(crate) counters: Counters,
+    pub(crate) longest_task: Mutex<Option<&'static str>>,
+    pub(crate) reject: RejectPolicy,
+    pub(crate) on_unhandled: Option<OnUnhandled>,
+    pub(crate) settings: Settings,
+    /// What the loop's thread drives, while no thread does.
+    pub(crate) core: OwnerCell<Box<dyn Drive>>,
+    /// Handles alive; the last one to go asks for shutdown.
+    pub(crate) handles: AtomicUsize,
+    /// Starting a thread, and what is known of the one that runs.
+    thread: Mutex<ThreadSlot>,
+    /// What was asked of the loop at its end.
+    pub(crate) plan: Mutex<Option<Plan>>,
+    pub(crate) hooks: Mutex<Vec<Hook>>,
+    pub(crate) handed_back: HandedBack,
+    pub(crate) last_report: Mutex<Option<ShutdownReport>>,
+    /// Where the thread that watches the loop's end sleeps.
+    pub(crate) reaper: Mutex<Option<Parker>>,
+    termination: Mutex<Option<Promise<ShutdownReport, ShutdownError>>>,
+    pub(crate) terminated: Terminated,
+}
+
+/// The end of a loop, for whoever wants to know.
+pub type Terminated = SharedCompletion<ShutdownReport, ShutdownError>;
+
+/// What a loop was built with and its thread needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// Whether each task is timed.
+    pub(crate) time_tasks: bool,
+    /// Whether an idle thread may look a while before it sleeps.
+    pub(crate) spin: bool,
+    /// The loop's thread must not block.
+    pub(crate) pinned: bool,
+    /// Nanoseconds of idleness after which the loop gives its thread back; 0 means never.
+    pub(crate) idle_stop: u64,
+}
+
+/// A named shutdown hook.
+pub(crate) struct Hook {
+    pub(crate) name: String,
+    pub(crate) run: Box<dyn FnOnce() + Send>,
+}
+
+struct ThreadSlot {
+    builder: Option<ThreadBuilder>,
+    watch: Option<ThreadWatch>,
+}
+
+/// What a new loop is made of.
+pub(crate) struct Parts {
+    pub(crate) name: String,
+    pub(crate) clock: Clock,
+    pub(crate) lane: Arc<TaskLane>,
+    pub(crate) waker: Arc<dyn Sleeper>,
+    pub(crate) reject: RejectPolicy,
+    pub(crate) on_unhandled: Option<OnUnhandled>,
+    pub(crate) settings: Settings,
+    /// `None`: driven by hand, never by a thread of its own.
+    pub(crate) threads: Option<ThreadBuilder>,
+}
+
+impl Shared {
+    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+        let (promise, completion) = tidegate_promise::promise_of();
+        let terminated = completion
+            .share()
+            .unwrap_or_else(|_| unreachable!("a new completion was not taken"));
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            id: ExecutorId::next(),
+            name: parts.name,
+            clock: parts.clock,
+            state: State::new(),
+            lane: parts.lane,
+            signals: SignalLane::new(),
+            bell: Doorbell::new(),
+            waker: parts.waker,
+            running: Arc::default(),
+            counters: Counters::default(),
+            longest_task: Mutex::default(),
+            reject: parts.reject,
+            on_unhandled: parts.on_unhandled,
+            settings: parts.settings,
+            core: OwnerCell::empty(),
+            handles: AtomicUsize::new(1),
+            thread: Mutex::new(ThreadSlot {
+                builder: parts.threads,
+                watch: None,
+            }),
+            plan: Mutex::default(),
+            hooks: Mutex::default(),
+            handed_back: HandedBack::default(),
+            last_report: Mutex::default(),
+            reaper: Mutex::default(),
+            termination: Mutex::new(Some(promise)),
+            terminated,
+        })
+    }
+
+    pub(crate) fn arc(&self) -> Arc<Self> {
+        self.me.upgrade().expect("a borrowed value is alive")
+    }
+
+    /// Accepts a task from wherever it comes, or answers with the refusal.
+    #[inline]
+    pub(crate) fn submit(&self, task: Task) -> Result<(), Rejected<Task>> {
+        if is_current(self.id) {
+            return local::push(task).or_else(|refused| self.refuse(refused));
+        }
+        if self.state.needs_thread()
+            && let Err(refusal) = self.start()
+        {
+            return Err(Rejected::new(task, refusal));
+        }
+        match self.lane.push(task) {
+            Ok(_) => {
+                self.ring();
+                Ok(())
+            }
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
+    /// Like [`Shared::submit`], without waking a sleeping loop unless the lane is half full.
+    pub(crate) fn submit_lazy(&self, task: Task) -> Result<(), Rejected<Task>> {
+        if is_current(self.id) {
+            return local::push(task).or_else(|refused| self.refuse(refused));
+        }
+        match self.lane.push(task) {
+            Ok(waiting) => {
+                if waiting * 2 >= self.lane.bound() {
+                    self.ensure_thread();
+                    self.ring();
+                }
+                Ok(())
+            }
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
+    /// Says that something was pushed.
+    #[inline]
+    pub(crate) fn ring(&self) {
+        if self.bell.ring() {
+            self.wake();
+        }
+    }
+
+    /// Wakes the loop's driver, or, if it has given its thread back, starts a new one.
+    #[cold]
+    pub(crate) fn wake(&self) {
+        if self.state.needs_thread() {
+            return self.ensure_thread();
+        }
+        self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
+        self.waker.wake();
+    }
+
+    #[cold]
+    fn refuse(&self, refused: Rejected<Task>) -> Result<(), Rejected<Task>> {
+        let outcome = match (&self.reject, refused.why()) {
+            (RejectPolicy::Backoff { attempts, pause }, Refusal::Full) if !is_current(self.id) => {
+                self.back_off(refused, (*attempts).max(1), *pause)
+            }
+            (RejectPolicy::With(ask), Refusal::Full) => ask(refused),
+            _ => Err(refused),
+        };
+        if outcome.is_err() {
+            self.counters.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    fn back_off(
+        &self,
+        mut refused: Rejected<Task>,
+        attempts: u32,
+        pause: Duration,
+    ) -> Result<(), Rejected<Task>> {
+        let parker = Parker::new();
+        for _ in 0..attempts {
+            self.ring();
+            let until = self.clock.deadline(pause);
+            while self.clock.nanos() < until {
+                self.clock.park_until(&parker, Some(until));
+            }
+            match self.lane.push(refused.into_inner()) {
+                Ok(_) => {
+                    self.ring();
+                    return Ok(());
+                }
+                Err(again) => refused = again,
+            }
+            if refused.why() == Refusal::Closed {
+                break;
+            }
+        }
+        Err(refused)
+    }
+
+    /// Starts a thread for the loop if it has none. Concurrent callers wait for the outcome,
+    /// so that a failed start refuses all of them and strands nobody's task.
+    #[cold]
+    pub(crate) fn start(&self) -> Result<(), Refusal> {
+        let mut slot = self.thread_slot();
+        let before = self.state.get();
+        if before > Lifecycle::Suspended {
+            return Ok(());
+        }
+        let Some(builder) = &slot.builder else {
+            // Driven by hand: whoever drives it comes by.
+            return Ok(());
+        };
+        let member = self.clock.join();
+        let shared = self.arc();
+        // The loop counts as started before its thread runs, so that the thread's own first
+        // look finds it so.
+        self.state.advance(before, Lifecycle::Started);
+        match builder.spawn(move || crate::core::run_thread(&shared, member)) {
+            Ok(thread) => {
+                slot.watch = Some(thread.watch());
+                Ok(())
+            }
+            Err(_) => {
+                self.state.advance(Lifecycle::Started, before);
+                Err(Refusal::NoThread)
+            }
+        }
+    }
+
+    /// Starts a thread if there is none, where a failure has nobody to be told: what waits in
+    /// the lanes runs with the next start.
+    pub(crate) fn ensure_thread(&self) {
+        if self.state.needs_thread() {
+            let _ = self.start();
+        }
+    }
+
+    /// Called by a leaving thread that has put the core back: makes the loop suspended, or, if
+    /// work came or the loop was asked for something else, answers true: drive on.
+    ///
+    /// The bell is armed first, so that a submitter either finds it armed, and starts a thread,
+    /// or has pushed before this looks at the lanes.
+    pub(crate) fn suspend_or_drive_on(&self) -> bool {
+        self.bell.arm(u64::MAX);
+        let before = self.state.get();
+        let leaves = matches!(before, Lifecycle::Started | Lifecycle::Suspending)
+            && self.state.advance(before, Lifecycle::Suspended);
+        if leaves && self.lane.is_empty() && self.signals.is_empty() {
+            return false;
+        }
+        // Somebody may have started another thread meanwhile: then that one drives.
+        if leaves && !self.state.advance(Lifecycle::Suspended, Lifecycle::Started) {
+            return false;
+        }
+        self.bell.disarm();
+        true
+    }
+
+    /// Asks the loop to give its thread back when it is idle.
+    pub(crate) fn try_suspend(&self) -> bool {
+        loop {
+            match self.state.get() {
+                Lifecycle::Suspending | Lifecycle::Suspended => return true,
+                Lifecycle::NotStarted => {
+                    if self
+                        .state
+                        .advance(Lifecycle::NotStarted, Lifecycle::Suspended)
+                    {
+                        return true;
+                    }
+                }
+                Lifecycle::Started => {
+                    if self
+                        .state
+                        .advance(Lifecycle::Started, Lifecycle::Suspending)
+                    {
+                        let _ = self.bell.ring();
+                        self.waker.wake();
+                        return true;
+                    }
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    pub(crate) fn is_wound_down(&self) -> bool {
+        lock(&self.last_report).is_some()
+    }
+
+    /// Waits for the end, by the loop's own clock.
+    pub(crate) fn await_termination(
+        &self,
+        timeout: Duration,
+    ) -> Result<bool, WaitError<ShutdownError>> {
+        let done = self.terminated.clone();
+        if done.is_done() {
+            return Ok(true);
+        }
+        let _recorded = check_wait(None).map_err(WaitError::Refused)?;
+        let parker = Parker::new();
+        let woken = parker.clone();
+        let _listening = done.listen(move |_| woken.unpark());
+        let deadline = self.clock.deadline(timeout);
+        while !done.is_done() && self.clock.nanos() < deadline {
+            self.clock.park_until(&parker, Some(deadline));
+        }
+        Ok(done.is_done())
+    }
+
+    pub(crate) fn metrics(&self) -> LoopMetrics {
+        let counters = &self.counters;
+        let now = self.clock.nanos();
+        let since = counters.since.get();
+        let alive = if since == 0 {
+            0
+        } else {
+            now.saturating_sub(since)
+        };
+        let busy = counters.busy.get();
+        let timers_run = counters.timers_run.get();
+        let lateness = counters.lateness_sum.get().checked_div(timers_run);
+        LoopMetrics {
+            tasks_run: self.running.started(),
+            tasks_pending: self.lane.len(),
+            high_water: counters.high_water.get(),
+            refused: counters.refused.load(Ordering::Relaxed),
+            panics: counters.panics.get(),
+            listener_panics: counters.listener_panics.load(Ordering::Relaxed),
+            fell_back: counters.fell_back.load(Ordering::Relaxed),
+            timers_pending: counters.timers.get(),
+            timers_run,
+            lateness_max: Duration::from_nanos(counters.lateness_max.get()),
+            lateness_mean: Duration::from_nanos(lateness.unwrap_or(0)),
+            futures: counters.futures.get(),
+            busy_ratio: if alive == 0 {
+                0.0
+            } else {
+                (busy as f64 / alive as f64).min(1.0)
+            },
+            busy: Duration::from_nanos(busy),
+            turns: counters.turns.get(),
+            sleeps: counters.sleeps.get(),
+            wakeups: counters.wakeups.load(Ordering::Relaxed),
+            heartbeat_age: Duration::from_nanos(now.saturating_sub(counters.heartbeat.get())),
+            longest: Duration::from_nanos(counters.longest.get()),
+            longest_task: *lock(&self.longest_task),
+            running: self.running.now(),
+        }
+    }
+
+    pub(crate) fn thread(&self) -> Option<ThreadWatch> {
+        self.thread_slot().watch.clone()
+    }
+
+    pub(crate) fn drop_thread(&self) {
+        self.thread_slot().builder = None;
+    }
+
+    fn thread_slot(&self) -> MutexGuard<'_, ThreadSlot> {
+        lock(&self.thread)
+    }
+
+    /// Ends the loop's life: the state says so, then whoever waits hears.
+    pub(crate) fn terminate(&self, how: Result<ShutdownReport, ShutdownError>) {
+        self.state.raise(Lifecycle::Terminated);
+        self.report(how);
+    }
+
+    /// Tells whoever waits for the end how it came; only the first report counts.
+    pub(crate) fn report(&self, how: Result<ShutdownReport, ShutdownError>) {
+        let promise = lock(&self.termination).take();
+        if let Some(promise) = promise {
+            // Nobody can cancel a termination.
+            let _ = promise.complete(how);
+        }
+    }
+}
+
+/// Locks a mutex whose content is whole even if a holder panicked.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A loop as an executor: what promises and other crates know of it. Holding one does not keep
+/// the loop running.
+impl Executor for Shared {
+    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.submit(task)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
+        self.signals.push(signal)?;
+        self.ensure_thread();
+        self.ring();
+        Ok(())
+    }
+
+    fn is_current(&self) -> bool {
+        is_current(self.id)
+    }
+
+    fn id(&self) -> ExecutorId {
+        self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn unhandled(&self, what: &Unhandled<'_>) {
+        match what {
+            Unhandled::ListenerPanic { .. } => {
+                self.counters
+                    .listener_panics
+                    .fetch_add(1, Ordering::Relaxed);
+            }
+            Unhandled::ListenerFellBack => {
+                self.counters.fell_back.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        if let Some(hear) = &self.on_unhandled {
+            // A hook that panics has nobody left to tell.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                hear(&self.name, what);
+            }));
+        }
+    }
+}

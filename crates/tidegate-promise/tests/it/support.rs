@@ -1,0 +1,255 @@
+//! An executor to test with: one queue, one thread or a few, and an end that can be asked for.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::task::{Wake, Waker};
+use std::thread::{self, JoinHandle};
+
+use tidegate_promise::{Completion, Promise, promise_on};
+use tidegate_sync::{
+    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Stance, Task, Unhandled, enter,
+    is_current,
+};
+use tidegate_testkit::{Counter, Gate, Log};
+
+/// A loop of one thread that must not block, or a pool of several that may.
+pub(crate) struct Loop {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    id: ExecutorId,
+    name: String,
+    clock: Clock,
+    width: usize,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    /// Calls of `execute` and `signal`, accepted or not.
+    touches: AtomicU64,
+    unhandled: Log<String>,
+}
+
+#[derive(Default)]
+struct Queue {
+    work: VecDeque<Work>,
+    closed: bool,
+}
+
+enum Work {
+    Task(Task),
+    Signal(Signal),
+}
+
+impl Loop {
+    /// A loop on the system's clock.
+    pub(crate) fn new(name: &str) -> Self {
+        Self::start(name, Clock::system(), 1, Stance::Loop)
+    }
+
+    /// A loop on a clock of the test's.
+    pub(crate) fn with_clock(name: &str, clock: impl Into<Clock>) -> Self {
+        Self::start(name, clock.into(), 1, Stance::Loop)
+    }
+
+    /// A pool whose threads may block.
+    pub(crate) fn pool(name: &str, width: usize) -> Self {
+        Self::start(name, Clock::system(), width, Stance::Free)
+    }
+
+    fn start(name: &str, clock: Clock, width: usize, stance: Stance) -> Self {
+        let shared = Arc::new(Shared {
+            id: ExecutorId::next(),
+            name: name.to_owned(),
+            clock,
+            width,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            touches: AtomicU64::new(0),
+            unhandled: Log::new(),
+        });
+        let threads = (0..width).map(|_| {
+            let shared = Arc::clone(&shared);
+            let builder = thread::Builder::new().name(name.to_owned());
+            builder.spawn(move || shared.drive(stance)).unwrap()
+        });
+        let threads = Mutex::new(threads.collect());
+        Self { shared, threads }
+    }
+
+    pub(crate) fn executor(&self) -> Arc<dyn Executor> {
+        Arc::clone(&self.shared) as _
+    }
+
+    /// A promise at home here.
+    pub(crate) fn promise<T: Send + 'static>(&self) -> (Promise<T>, Completion<T>) {
+        promise_on(self.executor())
+    }
+
+    /// Runs `work` on the loop and answers what it answers.
+    pub(crate) fn run<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> R {
+        let (tx, rx) = mpsc::channel();
+        self.spawn(move || tx.send(work()).unwrap());
+        rx.recv().expect("the task does not panic")
+    }
+
+    /// Gives the loop a task.
+    pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
+        self.shared.execute(Task::new(work)).unwrap();
+    }
+
+    /// Returns when everything that was given to the loop so far has run.
+    pub(crate) fn settle(&self) {
+        // Listeners that were queued on the loop's own thread may queue others in turn.
+        while !self.run({
+            let shared = Arc::clone(&self.shared);
+            move || shared.queue.lock().unwrap().work.is_empty()
+        }) {}
+    }
+
+    /// Keeps the loop busy until the gate is opened.
+    pub(crate) fn hold(&self) -> Gate {
+        let (arrived, go_on) = (Gate::new(), Gate::new());
+        let (here, gate) = (arrived.clone(), go_on.clone());
+        self.spawn(move || {
+            here.open();
+            gate.wait();
+        });
+        arrived.wait();
+        go_on
+    }
+
+    /// Runs what is left, then refuses everything.
+    pub(crate) fn terminate(&self) {
+        self.shared.queue.lock().unwrap().closed = true;
+        self.shared.changed.notify_all();
+        for thread in self.threads.lock().unwrap().drain(..) {
+            if thread.thread().id() != thread::current().id() {
+                thread.join().expect("no task brought the loop down");
+            }
+        }
+    }
+
+    /// How often the executor was asked to take something.
+    pub(crate) fn touches(&self) -> u64 {
+        self.shared.touches.load(Ordering::SeqCst)
+    }
+
+    /// What was reported and not yet looked at.
+    pub(crate) fn unhandled(&self) -> Vec<String> {
+        self.shared.unhandled.take()
+    }
+
+    pub(crate) fn is_current(&self) -> bool {
+        self.shared.is_current()
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        self.terminate();
+    }
+}
+
+impl fmt::Debug for Loop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shared.name)
+    }
+}
+
+impl Shared {
+    fn drive(self: Arc<Self>, stance: Stance) {
+        let _mark = enter(Arc::clone(&self) as _, stance);
+        while let Some(work) = self.next() {
+            match work {
+                Work::Task(task) => task.run(),
+                Work::Signal(signal) => signal.deliver(),
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Work> {
+        let mut queue = self.queue.lock().unwrap();
+        loop {
+            if let Some(work) = queue.work.pop_front() {
+                return Some(work);
+            }
+            if queue.closed {
+                return None;
+            }
+            queue = self.changed.wait(queue).unwrap();
+        }
+    }
+
+    fn push(&self, work: Work) -> Result<(), Work> {
+        self.touches.fetch_add(1, Ordering::SeqCst);
+        let mut queue = self.queue.lock().unwrap();
+        if queue.closed {
+            return Err(work);
+        }
+        queue.work.push_back(work);
+        self.changed.notify_one();
+        Ok(())
+    }
+}
+
+impl Executor for Shared {
+    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        match self.push(Work::Task(task)) {
+            Err(Work::Task(task)) => Err(Rejected::new(task, Refusal::Closed)),
+            _ => Ok(()),
+        }
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
+        match self.push(Work::Signal(signal)) {
+            Err(Work::Signal(signal)) => Err(Rejected::new(signal, Refusal::Closed)),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_current(&self) -> bool {
+        is_current(self.id)
+    }
+
+    fn id(&self) -> ExecutorId {
+        self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn unhandled(&self, what: &Unhandled<'_>) {
+        self.unhandled.push(what.to_string());
+    }
+}
+
+/// Runs `work` on a thread of its own.
+pub(crate) fn thread<R: Send + 'static>(
+    work: impl FnOnce() -> R + Send + 'static,
+) -> JoinHandle<R> {
+    thread::Builder::new().spawn(work).unwrap()
+}
+
+/// A waker that counts, and the count.
+pub(crate) fn counting_waker() -> (Waker, Counter) {
+    struct Count(Counter);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.hit();
+        }
+    }
+    let counter = Counter::new();
+    (Waker::from(Arc::new(Count(counter.clone()))), counter)
+}

@@ -1,0 +1,136 @@
+//! How deep this thread is in code of the user's, and what waits until the outermost returns.
+//!
+//! A listener may complete another promise, whose listener may complete a third: inline, that
+//! is one stack frame more each time. Beyond a limit the next one is queued instead, and runs
+//! when the outermost has returned. The limit and the queue are the thread's, shared by all
+//! promises, and hooks count like listeners.
+//!
+//! While the queue is being emptied the thread still counts as one level deep, so whatever runs
+//! from the queue adds to the same queue and the stack does not grow with its length.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+#[cfg(tidegate_loom)]
+use loom::thread_local;
+
+use crate::executor::{Executor, Unhandled, panic_message};
+use crate::signal::Signal;
+use crate::task::Task;
+
+/// The most listeners inside listeners that one thread runs before it queues the rest.
+const MAX_DEPTH: u32 = 8;
+/// Lowers [`MAX_DEPTH`].
+const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
+
+thread_local! {
+    /// Listeners and hooks inside each other on this thread.
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    /// What runs when the outermost of them has returned.
+    static DEFERRED: RefCell<VecDeque<Deferred>> = const { RefCell::new(VecDeque::new()) };
+}
+
+enum Deferred {
+    /// A block whose listeners are to be told here.
+    Block(Signal),
+    /// A hook of a cancelled block, and who hears of its panic.
+    Hook(Box<Task>, Option<Arc<dyn Executor>>),
+}
+
+impl Deferred {
+    fn run(self) {
+        match self {
+            Self::Block(signal) => signal.deliver(),
+            Self::Hook(hook, home) => deeper(home.as_deref(), || hook.run()),
+        }
+    }
+}
+
+/// Whether no further listener or hook may run inside the present one.
+#[inline]
+pub(super) fn is_full() -> bool {
+    DEPTH.with(Cell::get) >= max_depth()
+}
+
+/// Runs code of the user's, contained, one level deeper; the outermost then empties the queue.
+#[inline]
+pub(super) fn deeper(home: Option<&dyn Executor>, run: impl FnOnce()) {
+    let depth = DEPTH.with(Cell::get);
+    DEPTH.with(|now| now.set(depth + 1));
+    contain(home, run);
+    if depth == 0 {
+        run_deferred();
+    }
+    DEPTH.with(|now| now.set(depth));
+}
+
+/// Tells a block's listeners when the outermost listener has returned.
+pub(super) fn defer(block: Signal) {
+    put_off(Deferred::Block(block));
+}
+
+/// Runs the hook of a cancelled block: now, or when the outermost listener has returned.
+pub(super) fn run_hook(home: Option<&Arc<dyn Executor>>, hook: Box<Task>) {
+    if is_full() {
+        put_off(Deferred::Hook(hook, home.cloned()));
+    } else {
+        deeper(home.map(|home| &**home), || hook.run());
+    }
+}
+
+/// Runs code of the user's; a panic in it is reported to `home` and goes no further.
+pub(super) fn contain(home: Option<&dyn Executor>, run: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
+        report(home, payload);
+    }
+}
+
+#[cold]
+fn report(home: Option<&dyn Executor>, payload: Box<dyn std::any::Any + Send>) {
+    tell_home(
+        home,
+        &Unhandled::ListenerPanic {
+            message: panic_message(&*payload),
+        },
+    );
+    if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        mem::forget(worse);
+    }
+}
+
+/// Reports to `home`; a panic in its hook must not cost other listeners their turn.
+#[cold]
+pub(super) fn tell_home(home: Option<&dyn Executor>, what: &Unhandled<'_>) {
+    let Some(home) = home else { return };
+    if let Err(worse) = catch_unwind(AssertUnwindSafe(|| home.unhandled(what))) {
+        mem::forget(worse);
+    }
+}
+
+fn put_off(what: Deferred) {
+    let mut what = Some(what);
+    let queued = DEFERRED.try_with(|queue| queue.borrow_mut().extend(what.take()));
+    // The thread is ending and its queue is gone: now or never.
+    if let (Err(_), Some(what)) = (queued, what) {
+        what.run();
+    }
+}
+
+fn run_deferred() {
+    let next = || DEFERRED.try_with(|queue| queue.borrow_mut().pop_front());
+    while let Ok(Some(what)) = next() {
+        what.run();
+    }
+}
+
+fn max_depth() -> u32 {
+    static DEPTH: OnceLock<u32> = OnceLock::new();
+    *DEPTH.get_or_init(|| {
+        let asked = std::env::var(DEPTH_VARIABLE).ok();
+        let asked = asked.and_then(|depth| depth.parse().ok());
+        asked.map_or(MAX_DEPTH, |depth: u32| depth.clamp(1, MAX_DEPTH))
+    })
+}

@@ -1,0 +1,132 @@
+//! A wait that could never end is refused, and the refusal names who waits for whom.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::mark::{blocking_allowed, enter, non_blocking};
+use crate::testing::Nameplate;
+
+/// A wait of one of `from`'s threads for `to`. All waits of a test are made on its own thread:
+/// the record goes by executor.
+fn wait(from: &Arc<Nameplate>, to: &Arc<Nameplate>) -> Result<WaitGuard, WaitRefused> {
+    let _mark = enter(Arc::clone(from) as _, Stance::Loop);
+    blocking_allowed(|| check_wait(Some(&**to)))
+}
+
+#[test]
+fn two_executors_in_a_circle_are_refused_by_name() {
+    let (a, b) = (Nameplate::new("a", 1), Nameplate::new("b", 1));
+    let _first = wait(&a, &b).expect("b is free");
+    let refused = wait(&b, &a).unwrap_err();
+    assert!(refused.is_circle());
+    assert_eq!(refused.names(), ["b", "a"]);
+    let text = "waiting would close a circle: b waits for a waits for b";
+    assert_eq!(refused.to_string(), text);
+}
+
+#[test]
+fn three_executors_in_a_circle_are_refused_by_name() {
+    let [a, b, c] = ["a", "b", "c"].map(|name| Nameplate::new(name, 1));
+    let _first = wait(&a, &b).expect("b is free");
+    let _second = wait(&b, &c).expect("c is free");
+    let refused = wait(&c, &a).unwrap_err();
+    assert!(refused.is_circle());
+    assert_eq!(refused.names(), ["c", "a", "b"]);
+}
+
+#[test]
+fn a_chain_without_a_circle_is_allowed() {
+    let [a, b, c] = ["a", "b", "c"].map(|name| Nameplate::new(name, 1));
+    let _held = [
+        wait(&a, &b).expect("no circle"),
+        wait(&b, &c).expect("no circle"),
+    ];
+    let other = Nameplate::new("d", 1);
+    drop(wait(&other, &a).expect("nobody waits for d"));
+}
+
+#[test]
+fn an_executor_of_one_thread_cannot_wait_for_itself() {
+    let a = Nameplate::new("a", 1);
+    let refused = wait(&a, &a).unwrap_err();
+    assert!(refused.is_circle());
+    assert_eq!(refused.names(), ["a"]);
+    let text = "waiting would close a circle: a waits for a";
+    assert_eq!(refused.to_string(), text);
+}
+
+#[test]
+fn a_pool_of_two_may_wait_for_itself_once() {
+    let pool = Nameplate::new("pool", 2);
+    let first = wait(&pool, &pool).expect("the other thread is free");
+    assert!(wait(&pool, &pool).unwrap_err().is_circle());
+    drop(first);
+    drop(wait(&pool, &pool).expect("both are free again"));
+}
+
+#[test]
+fn a_free_thread_on_the_way_opens_the_circle() {
+    let (a, pool) = (Nameplate::new("a", 1), Nameplate::new("pool", 2));
+    let _one = wait(&pool, &a).expect("a is free");
+    let held = wait(&a, &pool).expect("the pool has a free thread");
+    let refused = wait(&pool, &a).unwrap_err();
+    assert_eq!(refused.names(), ["pool", "a"]);
+    drop(held);
+    drop(wait(&pool, &a).expect("a does not wait any more"));
+}
+
+#[test]
+fn a_dropped_guard_takes_its_edge_out() {
+    let (a, b) = (Nameplate::new("a", 1), Nameplate::new("b", 1));
+    for _ in 0..3 {
+        drop(wait(&a, &b).expect("b is free"));
+        drop(wait(&b, &a).expect("a is free"));
+    }
+    let record = lock();
+    assert!(!record.waiting.contains_key(&a.id()) && !record.waiting.contains_key(&b.id()));
+}
+
+#[test]
+fn a_refused_wait_leaves_no_edge() {
+    let (a, b) = (Nameplate::new("a", 1), Nameplate::new("b", 1));
+    let first = wait(&a, &b).expect("b is free");
+    drop(wait(&b, &a).unwrap_err());
+    drop(first);
+    drop(wait(&a, &b).expect("the refused wait is forgotten"));
+    assert!(!lock().waiting.contains_key(&b.id()));
+}
+
+#[test]
+fn a_loop_must_not_wait_at_all() {
+    let (a, b) = (Nameplate::new("a", 1), Nameplate::new("b", 1));
+    let _mark = enter(Arc::clone(&a) as _, Stance::Loop);
+    let refused = check_wait(Some(&*b)).unwrap_err();
+    assert!(!refused.is_circle());
+    assert_eq!(refused.names(), ["a", "b"]);
+    let text = refused.to_string();
+    assert!(text.starts_with("a, an event loop, must not block to wait for a promise of b"));
+    assert!(blocking_allowed(|| check_wait(Some(&*b)).is_ok()));
+    assert!(check_wait(Some(&*b)).is_err(), "only inside the escape");
+}
+
+#[test]
+fn a_tagged_thread_must_not_wait_at_all() {
+    let home = Nameplate::new("home", 1);
+    non_blocking(|| {
+        let refused = check_wait(Some(&*home)).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("a thread tagged non-blocking, must not block"));
+        assert!(text.contains("a promise of home"));
+        assert_eq!(refused.names()[1], "home");
+        assert!(blocking_allowed(|| check_wait(Some(&*home)).is_ok()));
+    });
+    assert!(check_wait(Some(&*home)).is_ok());
+}
+
+#[test]
+fn a_plain_thread_may_wait_for_anything() {
+    let home = Nameplate::new("home", 1);
+    let _twice = [check_wait(Some(&*home)), check_wait(Some(&*home))];
+    assert!(check_wait(None).is_ok());
+    assert!(lock().waiting.keys().all(|id| *id != home.id()));
+}
