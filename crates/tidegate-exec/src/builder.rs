@@ -126,6 +126,20 @@ impl EventLoopBuilder {
         Ok((EventLoop::from_shared(shared), hand))
     }
 
+    /// The same description for one loop of a group.
+    pub(crate) fn numbered(&self, at: usize) -> Self {
+        let mut one = self.clone();
+        one.name = format!("{}-{at}", self.name);
+        one
+    }
+
+    /// The same description with its threads decided, so that clones share their numbering.
+    pub(crate) fn with_threads(mut self) -> Self {
+        let threads = self.threads.take();
+        self.threads = Some(threads.unwrap_or_else(|| ThreadBuilder::new(&*self.name)));
+        self
+    }
+
     pub(crate) fn assemble<P: Placement, D: Driver>(
         self,
         driver: D,
@@ -143,23 +157,21 @@ impl EventLoopBuilder {
             return Err(BuildError::NoAttempts);
         }
         let (lane, end) = TaskLane::new(self.bound);
-        let threads = self
-            .threads
-            .unwrap_or_else(|| ThreadBuilder::new(&*self.name));
+        let this = self.with_threads();
         let shared = Shared::new(Parts {
             settings: Settings {
-                time_tasks: self.time_tasks,
-                spin: !self.clock.is_manual(),
+                time_tasks: this.time_tasks,
+                spin: !this.clock.is_manual(),
                 pinned: P::PINNED,
-                idle_stop: self.idle_stop,
+                idle_stop: this.idle_stop,
             },
-            name: self.name,
-            clock: self.clock,
+            name: this.name,
+            clock: this.clock,
             lane,
             waker: driver.waker(),
-            reject: self.reject,
-            on_unhandled: self.on_unhandled,
-            threads: Some(threads),
+            reject: this.reject,
+            on_unhandled: this.on_unhandled,
+            threads: this.threads,
         });
         Ok((shared, Box::new(Core::new(driver, end))))
     }

@@ -219,6 +219,7 @@ impl<D: Driver> Core<D> {
         let counters = &shared.counters;
         counters.sleeps.add(1);
         let now = shared.clock.nanos();
+        counters.awake_since.set(0);
         counters.busy.add(now.saturating_sub(self.awake_since));
         if let Some(thread) = &self.thread {
             thread.set_waiting(true);
@@ -229,6 +230,7 @@ impl<D: Driver> Core<D> {
             thread.set_waiting(false);
         }
         self.awake_since = shared.clock.nanos();
+        shared.counters.awake_since.set(self.awake_since.max(1));
     }
 
     /// Spins while that has paid lately; true if something came.
@@ -336,8 +338,10 @@ impl<D: Driver> Drive for Core<D> {
         self.awake_since = shared.clock.nanos();
         self.last_work = self.awake_since;
         shared.counters.since.set(self.awake_since.max(1));
+        shared.counters.awake_since.set(self.awake_since.max(1));
         while !self.step(shared) {}
         let busy = shared.clock.nanos().saturating_sub(self.awake_since);
+        shared.counters.awake_since.set(0);
         shared.counters.busy.add(busy);
         self.kept = entered.leave();
         if shared.state.get() >= Lifecycle::ShuttingDown && self.winding.is_over() {

@@ -20,27 +20,33 @@
 
 mod answer;
 mod builder;
+mod chooser;
 mod core;
 mod driver;
 mod errors;
 mod event_loop;
+mod group;
 mod lifecycle;
 mod local;
 mod metrics;
 mod placement;
 mod reject;
+mod scale;
 mod schedule;
 mod shared;
 mod spawn;
 mod winding;
 
 pub use self::builder::{BOUND_VARIABLE, DEFAULT_BOUND, EventLoopBuilder, HandLoop};
+pub use self::chooser::Choose;
 pub use self::driver::{Driver, ParkDriver};
 pub use self::errors::{BadPeriod, BuildError, DuplicateHook, NotOnLoop};
 pub use self::event_loop::EventLoop;
+pub use self::group::{EventLoopGroup, EventLoopGroupBuilder, MAX_LOOPS};
 pub use self::lifecycle::{HandedBack, Lifecycle, Quiet, ShutdownError, ShutdownReport};
 pub use self::metrics::LoopMetrics;
 pub use self::placement::{Pinned, Placement, Roaming};
 pub use self::reject::{RejectPolicy, RejectWith};
+pub use self::scale::Scaling;
 pub use self::schedule::Missed;
 pub use self::shared::Terminated;

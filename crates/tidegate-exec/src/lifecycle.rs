@@ -137,6 +137,17 @@ pub struct ShutdownReport {
     pub handed_back: HandedBack,
 }
 
+impl ShutdownReport {
+    /// Adds another loop's report to this one.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.ran += other.ran;
+        self.cancelled += other.cancelled;
+        self.dropped += other.dropped;
+        self.hooks += other.hooks;
+        self.handed_back.add(other.handed_back.take());
+    }
+}
+
 impl fmt::Display for ShutdownReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

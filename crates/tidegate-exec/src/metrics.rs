@@ -47,6 +47,8 @@ pub(crate) struct Counters {
     pub(crate) lateness_max: Cell,
     pub(crate) lateness_sum: Cell,
     pub(crate) busy: Cell,
+    /// When the loop last woke up; 0 while it sleeps.
+    pub(crate) awake_since: Cell,
     /// When the loop's thread first ran.
     pub(crate) since: Cell,
     pub(crate) sleeps: Cell,

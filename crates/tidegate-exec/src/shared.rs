@@ -1,6 +1,6 @@
 //! What the handles of a loop and its thread share.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use std::time::Duration;
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) core: OwnerCell<Box<dyn Drive>>,
     /// Handles alive; the last one to go asks for shutdown.
     pub(crate) handles: AtomicUsize,
+    /// A watchdog has found the loop stuck.
+    pub(crate) stalled: AtomicBool,
     /// Starting a thread, and what is known of the one that runs.
     thread: Mutex<ThreadSlot>,
     /// What was asked of the loop at its end.
@@ -121,6 +123,7 @@ impl Shared {
             settings: parts.settings,
             core: OwnerCell::empty(),
             handles: AtomicUsize::new(1),
+            stalled: AtomicBool::new(false),
             thread: Mutex::new(ThreadSlot {
                 builder: parts.threads,
                 watch: None,
@@ -347,6 +350,22 @@ impl Shared {
         Ok(done.is_done())
     }
 
+    /// Whether a watchdog has found the loop stuck.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Relaxed)
+    }
+
+    /// Nanoseconds that the loop was awake, this moment included.
+    pub(crate) fn busy_nanos(&self) -> u64 {
+        let awake_since = self.counters.awake_since.get();
+        let now = if awake_since == 0 {
+            0
+        } else {
+            self.clock.nanos().saturating_sub(awake_since)
+        };
+        self.counters.busy.get() + now
+    }
+
     pub(crate) fn metrics(&self) -> LoopMetrics {
         let counters = &self.counters;
         let now = self.clock.nanos();
@@ -356,7 +375,7 @@ impl Shared {
         } else {
             now.saturating_sub(since)
         };
-        let busy = counters.busy.get();
+        let busy = self.busy_nanos();
         let timers_run = counters.timers_run.get();
         let lateness = counters.lateness_sum.get().checked_div(timers_run);
         LoopMetrics {

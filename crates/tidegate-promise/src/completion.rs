@@ -23,7 +23,6 @@ use crate::{Abandoned, Failure, Promise, SharedCompletion, WaitError, promise_of
 ///
 /// Dropping a completion detaches: the work goes on, its outcome is nobody's.
 /// [`Completion::cancel_on_drop`] makes it a guard.
-#[must_use = "a completion that is dropped detaches from its promise"]
 pub struct Completion<T: Send + 'static, E: Send + 'static = Failure> {
     reader: Reader<T, E>,
 }

@@ -228,6 +228,19 @@ mod tests {
     }
 
     #[test]
+    fn a_second_writer_keeps_out_of_a_half_written_name() {
+        let given = Given::default();
+        given.set(Some("first"));
+        // What another thread leaves behind that is in the middle of writing.
+        let version = given.version.fetch_add(1, Ordering::Relaxed);
+        given.set(Some("a longer second"));
+        assert_eq!(given.len.load(Ordering::Relaxed), "first".len());
+        assert_eq!(given.get(), None, "being changed");
+        given.version.store(version + 2, Ordering::Relaxed);
+        assert_eq!(given.get(), Some("first"));
+    }
+
+    #[test]
     fn a_nested_driver_restores_the_outer_record() {
         let (outer, inner) = (Arc::new(Running::default()), Arc::new(Running::default()));
         let _outer = outer.enter();

@@ -1,2 +1,68 @@
-//! Placeholder.
+//! A runtime for services that must not fall over.
+//!
+//! Tidegate unites what three systems do apart on the JVM: Netty's event loops, promises,
+//! timers and channels; Jetty's execution strategies, which decide which thread runs a task;
+//! Hystrix's isolation, which gives every dependency its own bounded resource.
+//!
+//! This crate only gathers the others under one name; most programs begin with the
+//! [`prelude`].
+//!
+//! ```
+//! use tidegate::prelude::*;
+//!
+//! fn main() -> tidegate::Result<()> {
+//!     let home = EventLoop::builder("home").build()?;
+//!
+//!     let (promise, answer) = home.promise::<u32>(); // listeners run on `home`
+//!     answer.on_complete(|outcome| match outcome {
+//!         Outcome::Success(n) => println!("finished: {n}"),
+//!         Outcome::Failure(cause) => println!("failed: {cause}"),
+//!         Outcome::Cancelled => println!("cancelled"),
+//!     });
+//!     home.schedule(Duration::from_millis(5), move || promise.succeed(123_456))?;
+//!
+//!     println!("and here it is: {}", answer.wait()?); // an error value on a loop thread
+//!     home.shutdown_gracefully(Quiet::none(Duration::from_secs(1))).wait()?;
+//!     Ok(())
+//! }
+//! ```
 #![forbid(unsafe_code)]
+
+#[doc(inline)]
+pub use tidegate_exec as exec;
+#[doc(inline)]
+pub use tidegate_promise as promise;
+#[doc(inline)]
+pub use tidegate_sync as sync;
+#[doc(inline)]
+pub use tidegate_timer as timer;
+
+/// What a program's `main` answers with: any error will do.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// What most programs need.
+///
+/// ```
+/// use tidegate::prelude::*;
+///
+/// let group = EventLoopGroup::builder("io").loops(2).build()?;
+/// assert_eq!(group.submit(|| 6 * 7)?.wait()?, 42);
+/// # tidegate::Result::Ok(())
+/// ```
+pub mod prelude {
+    pub use std::time::Duration;
+
+    pub use tidegate_exec::{
+        Choose, EventLoop, EventLoopGroup, Missed, Pinned, Quiet, RejectPolicy, Roaming,
+    };
+    pub use tidegate_promise::{
+        Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
+    };
+    pub use tidegate_sync::{
+        Blocking, CancelToken, Clock, Executor, ManualClock, Rejected, Task, ThreadBuilder,
+    };
+}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

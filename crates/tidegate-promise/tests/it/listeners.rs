@@ -332,8 +332,14 @@ fn a_removed_one_is_not_told() {
             answer.on_complete(move |_| log.push(n))
         })
         .collect();
-    assert!(answer.remove_listener(&listeners[0]), "the first, in the block");
-    assert!(answer.remove_listener(&listeners[2]), "a later one, in its own node");
+    assert!(
+        answer.remove_listener(&listeners[0]),
+        "the first, in the block"
+    );
+    assert!(
+        answer.remove_listener(&listeners[2]),
+        "a later one, in its own node"
+    );
     assert!(!answer.remove_listener(&listeners[0]), "gone already");
     assert!(!answer.remove_listener(&listeners[2]), "gone already");
     promise.succeed(1).unwrap();
@@ -406,13 +412,21 @@ fn keep_their_order_when_a_waker_came_first_and_was_taken_back() {
     let (promise, mut answer) = promise::<u32>();
     let (waker, _woken) = counting_waker();
     let mut context = std::task::Context::from_waker(&waker);
-    assert!(std::pin::Pin::new(&mut answer).poll(&mut context).is_pending());
+    assert!(
+        std::pin::Pin::new(&mut answer)
+            .poll(&mut context)
+            .is_pending()
+    );
     let log = Log::new();
     let first = log.clone();
     answer.on_complete(move |_| first.push("first"));
     let (other, woken) = counting_waker();
     let mut context = std::task::Context::from_waker(&other);
-    assert!(std::pin::Pin::new(&mut answer).poll(&mut context).is_pending());
+    assert!(
+        std::pin::Pin::new(&mut answer)
+            .poll(&mut context)
+            .is_pending()
+    );
     let second = log.clone();
     answer.on_complete(move |_| second.push("second"));
     promise.succeed(1).unwrap();
@@ -463,7 +477,9 @@ fn can_be_large() {
     let payload = [7_u64; 32];
     let log = Log::new();
     let heard = log.clone();
-    answer.on_complete(move |outcome| heard.push(outcome.success().copied().zip(payload.last().copied())));
+    answer.on_complete(move |outcome| {
+        heard.push(outcome.success().copied().zip(payload.last().copied()))
+    });
     promise.succeed(1).unwrap();
     assert_eq!(log.take(), [Some((1, 7))]);
     let (promise, answer) = tidegate_promise::promise::<u32>();

@@ -68,7 +68,10 @@ fn cancelling_succeeds_only_once_and_only_while_undecided() {
     assert!(answer.cancel());
     assert!(!answer.cancel(), "it was cancelled before");
     drop(promise);
-    assert!(answer.is_cancelled(), "an abandoned promise stays cancelled");
+    assert!(
+        answer.is_cancelled(),
+        "an abandoned promise stays cancelled"
+    );
 
     let (promise, answer) = tidegate_promise::promise::<u32>();
     promise.succeed(1).unwrap();
@@ -262,7 +265,11 @@ fn the_writer_learns_whether_anybody_looks() {
 
     let (promise, mut answer) = tidegate_promise::promise::<u32>();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(std::pin::Pin::new(&mut answer).poll(&mut context).is_pending());
+    assert!(
+        std::pin::Pin::new(&mut answer)
+            .poll(&mut context)
+            .is_pending()
+    );
     drop(answer);
     assert!(!promise.is_observed(), "nobody polls it any more");
 }

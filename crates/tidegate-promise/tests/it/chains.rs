@@ -1,0 +1,234 @@
+//! Long chains: each promise completes the next in its listener, and the stack stays flat.
+
+use std::sync::Arc;
+
+use tidegate_promise::{Completion, Promise, promise};
+use tidegate_sync::Executor;
+use tidegate_testkit::{Counter, Log};
+
+use crate::support::Loop;
+
+const LENGTH: u64 = 100_000;
+
+/// Links `LENGTH` promises, each completing the next; answers the first, and counts at each.
+fn chain(make: impl Fn() -> (Promise<u64>, Completion<u64>), told: &Counter) -> Promise<u64> {
+    let (first, mut answer) = make();
+    for _ in 1..LENGTH {
+        let (promise, next) = make();
+        let told = told.clone();
+        answer.finally(move |outcome| {
+            told.hit();
+            promise.succeed(outcome.success().unwrap() + 1).unwrap();
+        });
+        answer = next;
+    }
+    let told = told.clone();
+    answer.finally(move |outcome| {
+        assert_eq!(outcome.success(), Some(&LENGTH));
+        told.hit();
+    });
+    first
+}
+
+#[test]
+fn without_a_home_it_is_told_before_the_call_returns() {
+    let told = Counter::new();
+    chain(promise, &told).succeed(1).unwrap();
+    assert_eq!(told.count(), LENGTH);
+}
+
+#[test]
+fn on_the_home_it_is_told() {
+    let home = Loop::new("home");
+    let told = Counter::new();
+    let first = chain(|| home.promise(), &told);
+    home.run(move || first.succeed(1).unwrap());
+    told.wait_for(LENGTH);
+    home.settle();
+    assert_eq!(told.count(), LENGTH);
+}
+
+#[test]
+fn from_another_thread_it_is_told_on_the_home() {
+    let home = Loop::new("home");
+    let told = Counter::new();
+    chain(|| home.promise(), &told).succeed(1).unwrap();
+    told.wait_for(LENGTH);
+    home.settle();
+    assert_eq!(told.count(), LENGTH);
+}
+
+#[test]
+fn with_a_terminated_home_it_is_told_by_the_completer() {
+    let home = Loop::new("home");
+    let told = Counter::new();
+    let first = chain(|| home.promise(), &told);
+    home.terminate();
+    first.succeed(1).unwrap();
+    assert_eq!(told.count(), LENGTH);
+}
+
+#[test]
+fn an_abandoned_chain_is_told() {
+    let told = Counter::new();
+    let (first, mut answer) = promise::<u64>();
+    for _ in 0..LENGTH {
+        let (promise, next) = tidegate_promise::promise::<u64>();
+        let told = told.clone();
+        // The listener drops the next promise, which abandons it.
+        answer.finally(move |_| {
+            told.hit();
+            drop(promise);
+        });
+        answer = next;
+    }
+    drop(first);
+    assert_eq!(told.count(), LENGTH);
+    assert!(answer.wait().unwrap_err().failure().unwrap().is_abandoned());
+}
+
+#[test]
+fn a_value_passes_through_a_long_row_of_maps() {
+    let (first, mut answer) = promise::<u64>();
+    for _ in 0..LENGTH {
+        answer = answer.map(|n| n + 1);
+    }
+    first.succeed(0).unwrap();
+    assert_eq!(answer.wait().unwrap(), LENGTH);
+}
+
+#[test]
+fn a_cancellation_passes_back_through_a_long_row_of_maps() {
+    let (first, mut answer) = promise::<u64>();
+    let cancelled = Counter::new();
+    let count = cancelled.clone();
+    first.on_cancel(move || drop(count.hit()));
+    for _ in 0..LENGTH {
+        answer = answer.map(|n| n + 1);
+    }
+    assert!(answer.cancel());
+    assert!(first.is_cancelled());
+    assert_eq!(cancelled.count(), 1);
+}
+
+/// How deep inside each other the listeners of a chain run: by the order of enter and leave.
+fn depths(make: impl Fn() -> (Promise<u64>, Completion<u64>)) -> (Promise<u64>, Log<i64>) {
+    let log = Log::new();
+    let (first, mut answer) = make();
+    for _ in 0..30 {
+        let (promise, next) = make();
+        let log = log.clone();
+        answer.finally(move |_| {
+            log.push(1);
+            promise.succeed(0).unwrap();
+            log.push(-1);
+        });
+        answer = next;
+    }
+    (first, log)
+}
+
+fn deepest(log: &Log<i64>) -> i64 {
+    let mut depth = 0;
+    let depths = log.take().into_iter().map(|step| {
+        depth += step;
+        depth
+    });
+    depths.max().unwrap()
+}
+
+#[test]
+fn nesting_is_inline_to_a_depth_of_eight_and_then_queued() {
+    let (first, log) = depths(promise);
+    first.succeed(0).unwrap();
+    assert_eq!(log.len(), 60);
+    assert_eq!(deepest(&log), 8);
+
+    let home = Loop::new("home");
+    let (first, log) = depths(|| home.promise());
+    home.run(move || first.succeed(0).unwrap());
+    home.settle();
+    assert_eq!(log.len(), 60);
+    assert_eq!(deepest(&log), 8);
+}
+
+#[test]
+fn the_depth_is_the_threads_and_shared_by_all_promises() {
+    // Eight levels of promises without a home leave none for one at home on this very loop.
+    let home = Loop::new("home");
+    let executor: Arc<dyn Executor> = home.executor();
+    let log = home.run(move || {
+        let log = Log::new();
+        let (first, mut answer) = promise::<u64>();
+        for _ in 0..7 {
+            let (promise, next) = tidegate_promise::promise::<u64>();
+            answer.finally(move |_| promise.succeed(0).unwrap());
+            answer = next;
+        }
+        let (last, at_home) =
+            tidegate_promise::promise_on::<u64, tidegate_promise::Failure>(executor);
+        let inner = log.clone();
+        at_home.finally(move |_| inner.push("told"));
+        let outer = log.clone();
+        answer.finally(move |_| {
+            last.succeed(0).unwrap();
+            outer.push("left");
+        });
+        first.succeed(0).unwrap();
+        log
+    });
+    log.wait_for(2);
+    assert_eq!(log.take(), ["left", "told"]);
+}
+
+#[test]
+fn a_panic_at_any_depth_leaves_the_count_as_it_was() {
+    for _ in 0..20 {
+        let (first, mut answer) = promise::<u64>();
+        for _ in 0..20 {
+            let (promise, next) = tidegate_promise::promise::<u64>();
+            answer.finally(move |_| {
+                promise.succeed(0).unwrap();
+                panic!("on purpose");
+            });
+            answer = next;
+        }
+        first.succeed(0).unwrap();
+        assert_eq!(answer.wait().unwrap(), 0);
+    }
+    let (first, log) = depths(promise);
+    first.succeed(0).unwrap();
+    assert_eq!(deepest(&log), 8);
+}
+
+#[test]
+fn a_promise_that_dies_with_its_thread_still_tells() {
+    thread_local! {
+        static KEPT: std::cell::RefCell<Vec<Promise<u64>>> = const { std::cell::RefCell::new(Vec::new()) };
+    }
+    let told = Counter::new();
+    // Whether the thread used listeners before or after it kept a promise decides which of the
+    // thread's own values goes first.
+    for before in [false, true] {
+        let told = told.clone();
+        let worker = crate::support::thread(move || {
+            let warm_up = || Completion::<u64>::succeeded(1).finally(|_| ());
+            if before {
+                warm_up();
+            }
+            let (first, answer) = promise::<u64>();
+            let (second, last) = tidegate_promise::promise::<u64>();
+            answer.finally(move |_| drop(second));
+            last.finally(move |outcome| {
+                assert!(outcome.failure().unwrap().is_abandoned());
+                told.hit();
+            });
+            KEPT.with_borrow_mut(|kept| kept.push(first));
+            if !before {
+                warm_up();
+            }
+        });
+        worker.join().unwrap();
+    }
+    assert_eq!(told.count(), 2);
+}

@@ -1,0 +1,225 @@
+//! Progress: what is accepted, who hears of it, where and when.
+
+use tidegate_promise::{BadProgress, Progress, ProgressPromise, Progressive, promise};
+use tidegate_testkit::{Counter, DropCount, Log};
+
+use crate::support::{Loop, thread};
+
+fn pair(home: Option<&Loop>) -> (ProgressPromise<u32>, Progressive<u32>) {
+    ProgressPromise::with_progress(home.map_or_else(promise, Loop::promise))
+}
+
+#[test]
+fn more_than_the_total_is_refused() {
+    let (promise, answer) = pair(None);
+    let log = Log::new();
+    let heard = log.clone();
+    answer.on_progress(move |progress| heard.push(progress));
+    let refused = promise.progress(4, 3).unwrap_err();
+    assert_eq!(
+        refused,
+        BadProgress::TooMuch {
+            done: 4,
+            total: Some(3)
+        }
+    );
+    assert_eq!(
+        refused.to_string(),
+        "progress of 4 is more than the total of 3"
+    );
+    assert!(log.is_empty());
+    promise.progress(3, 3).unwrap();
+    promise.progress(0, 0).unwrap();
+    promise.progress(u64::MAX, None).unwrap();
+    let totals: Vec<_> = log.take().iter().map(|progress| progress.total).collect();
+    assert_eq!(totals, [Some(3), Some(0), None]);
+    assert_eq!(Progress::new(1, 2).unwrap().done, 1);
+}
+
+#[test]
+fn is_refused_after_a_cancellation() {
+    let (promise, answer) = pair(None);
+    answer.on_progress(|_| panic!("nobody listens"));
+    assert!(answer.cancel());
+    assert_eq!(promise.progress(1, 2), Err(BadProgress::Cancelled));
+    assert!(promise.succeed(1).is_err());
+}
+
+#[test]
+fn only_progress_listeners_hear_it_and_all_hear_the_outcome() {
+    let (promise, answer) = pair(None);
+    let log = Log::new();
+    let heard = log.clone();
+    answer.on_progress(move |progress| heard.push(format!("progress {}", progress.done)));
+    let heard = log.clone();
+    answer.on_complete(move |outcome| heard.push(format!("done {}", outcome.success().unwrap())));
+    promise.progress(1, 2).unwrap();
+    promise.succeed(2).unwrap();
+    assert_eq!(log.take(), ["progress 1", "done 2"]);
+    assert_eq!(answer.into_inner().wait().unwrap(), 2);
+}
+
+#[test]
+fn a_listener_hears_what_comes_after_it_was_added_in_order() {
+    let (promise, answer) = pair(None);
+    let log = Log::new();
+    for name in ["a", "b"] {
+        let log = log.clone();
+        answer.on_progress(move |progress| log.push((name, progress.done)));
+        promise.progress(progress_of(name), 10).unwrap();
+    }
+    assert_eq!(log.take(), [("a", 1), ("a", 2), ("b", 2)]);
+}
+
+fn progress_of(name: &str) -> u64 {
+    if name == "a" { 1 } else { 2 }
+}
+
+#[test]
+fn is_delivered_on_the_home_and_before_the_outcome() {
+    let home = Loop::new("home");
+    let (promise, answer) = pair(Some(&home));
+    let log = Log::new();
+    let (heard, executor) = (log.clone(), home.executor());
+    answer.on_progress(move |progress| heard.push((progress.done, executor.is_current())));
+    let (heard, executor) = (log.clone(), home.executor());
+    answer.on_complete(move |_| heard.push((99, executor.is_current())));
+    promise.progress(1, 2).unwrap();
+    promise.succeed(1).unwrap();
+    log.wait_for(2);
+    assert_eq!(log.take(), [(1, true), (99, true)]);
+}
+
+#[test]
+fn is_delivered_at_once_on_the_home() {
+    let home = Loop::new("home");
+    let (promise, answer) = pair(Some(&home));
+    let log = Log::new();
+    let heard = log.clone();
+    answer.on_progress(move |progress| heard.push(progress.done));
+    let seen = home.run(move || {
+        promise.progress(1, 2).unwrap();
+        promise.progress(2, 2).unwrap();
+        log.take()
+    });
+    assert_eq!(seen, [1, 2]);
+}
+
+#[test]
+fn a_busy_home_hears_the_latest() {
+    let home = Loop::new("home");
+    let (promise, answer) = pair(Some(&home));
+    let log = Log::new();
+    let heard = log.clone();
+    answer.on_progress(move |progress| heard.push(progress.done));
+    let held = home.hold();
+    for done in 0..1_000 {
+        promise.progress(done, 1_000).unwrap();
+    }
+    held.open();
+    log.wait_for(1);
+    home.settle();
+    assert_eq!(log.take(), [999]);
+}
+
+#[test]
+fn a_terminated_home_does_not_swallow_it() {
+    let home = Loop::new("home");
+    let (promise, answer) = pair(Some(&home));
+    let log = Log::new();
+    let heard = log.clone();
+    answer.on_progress(move |progress| heard.push(progress.done));
+    home.terminate();
+    promise.progress(1, 2).unwrap();
+    assert_eq!(log.take(), [1]);
+}
+
+#[test]
+fn a_panicking_listener_is_reported_and_the_others_hear_it() {
+    let home = Loop::new("home");
+    let (promise, answer) = pair(Some(&home));
+    answer.on_progress(|_| panic!("on purpose"));
+    let told = Counter::new();
+    let count = told.clone();
+    answer.on_progress(move |_| drop(count.hit()));
+    promise.progress(1, 2).unwrap();
+    told.wait_for(1);
+    home.settle();
+    assert_eq!(home.unhandled(), ["a listener panicked: on purpose"]);
+    let (promise, answer) = pair(None);
+    answer.on_progress(|_| panic!("on purpose"));
+    promise.progress(1, 2).unwrap();
+}
+
+#[test]
+fn a_listener_may_add_a_listener() {
+    let (promise, answer) = pair(None);
+    let answer = std::sync::Arc::new(std::sync::Mutex::new(answer));
+    let told = Counter::new();
+    let (inside, count) = (std::sync::Arc::downgrade(&answer), told.clone());
+    answer.lock().unwrap().on_progress(move |_| {
+        let count = count.clone();
+        let answer = inside.upgrade().unwrap();
+        answer
+            .lock()
+            .unwrap()
+            .on_progress(move |_| drop(count.hit()));
+    });
+    promise.progress(1, 9).unwrap();
+    promise.progress(2, 9).unwrap();
+    assert!(told.count() >= 1);
+}
+
+#[test]
+fn the_promise_can_go_on_without_progress() {
+    let (promise, answer) = pair(None);
+    let inner = promise.into_inner();
+    inner.succeed(1).unwrap();
+    assert_eq!(answer.into_inner().wait().unwrap(), 1);
+    let (promise, mut answer) = pair(None);
+    promise
+        .fail(tidegate_promise::Failure::new("no luck"))
+        .unwrap();
+    assert!(answer.take().unwrap().failure().is_some());
+}
+
+#[test]
+fn reports_from_many_threads_reach_the_home() {
+    let home = Loop::new("home");
+    let (promise, answer) = pair(Some(&home));
+    let log = Log::new();
+    let heard = log.clone();
+    answer.on_progress(move |progress| heard.push(progress.done));
+    let promise = std::sync::Arc::new(promise);
+    let workers: Vec<_> = (0..4)
+        .map(|_| {
+            let promise = std::sync::Arc::clone(&promise);
+            thread(move || (0..500).for_each(|done| promise.progress(done, 500).unwrap()))
+        })
+        .collect();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+    promise.progress(500, 500).unwrap();
+    home.settle();
+    assert_eq!(log.take().last(), Some(&500), "the last word is heard last");
+}
+
+#[test]
+fn very_many_listeners_are_dropped_one_by_one() {
+    // Left to the compiler, each would be dropped inside the one before it.
+    let drops = Counter::new();
+    let worker = std::thread::Builder::new().stack_size(64 * 1024);
+    let count = drops.clone();
+    let worker = worker.spawn(move || {
+        let (_promise, answer) = pair(None);
+        for _ in 0..2_000 {
+            let captured = DropCount::new(&count);
+            answer.on_progress(move |_| {
+                let _captured = &captured;
+            });
+        }
+    });
+    worker.unwrap().join().unwrap();
+    assert_eq!(drops.count(), 2_000);
+}

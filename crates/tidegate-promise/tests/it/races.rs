@@ -1,0 +1,1 @@
+//! Races with real threads.
