@@ -1,65 +1,167 @@
-//! Our own contestants. There are none yet; this is how they come in.
+//! Our own contestants: the event loop, the promise, the blocking wait.
 //!
-//! 1. Add `tidegate-exec` and `tidegate-promise` to `bench/Cargo.toml`.
-//! 2. The loop: a newtype that implements [`LoopContestant`](crate::contest::LoopContestant).
-//!
-//!    ```ignore
-//!    struct Tidegate(EventLoop);
-//!    impl LoopContestant for Tidegate {
-//!        fn start(name: &str, limit: Limit) -> Self {
-//!            let builder = EventLoop::builder(name);
-//!            let builder = match limit {
-//!                Limit::Own(bound) | Limit::Window(bound) => builder.max_pending_tasks(bound),
-//!                Limit::Unbounded => builder.max_pending_tasks(4_000_000), // the burst: at most 3 million tasks
-//!            };
-//!            Tidegate(builder.build().expect("the set-up is valid"))
-//!        }
-//!        #[inline]
-//!        fn submit<F: FnOnce() + Send + 'static>(&self, task: F) {
-//!            // A refusal may come early by the running batch: take the task back, yield, try again.
-//!            let mut task = task;
-//!            while let Err(refused) = self.0.execute(task) {
-//!                task = refused.into_task();
-//!                std::thread::yield_now();
-//!            }
-//!        }
-//!        fn wakeups(&self) -> Option<u64> { Some(self.0.metrics().wakeups_sent()) }
-//!        fn stop(self) { /* shutdown_gracefully with quiet period 0, await_termination */ }
-//!    }
-//!    ```
-//! 3. The promise: a type that implements [`PromiseContestant`](crate::contest::PromiseContestant) (the listener ends in
-//!    `observe(value)`; keep an `Option` in `Pending` where listening consumes) and
-//!    [`WaitContestant`](crate::contest::WaitContestant).
-//! 4. One line in each function below:
-//!
-//!    ```ignore
-//!    let window = Limit::Window(OUTSTANDING); // or Limit::Own(OUTSTANDING): keep the better
-//!    lineup.add::<Tidegate>("tidegate", Role::Ours, window, true); // handoff
-//!    lineup.add::<Tidegate>("tidegate", Role::Ours, Limit::Unbounded, true); // burst
-//!    lineup.push(pingpong::entry::<Tidegate>("tidegate", Role::Ours, Limit::Unbounded, true));
-//!    lineup.push(promise::single::<TidegatePromise>("tidegate", Role::Ours));
-//!    ```
-//!
-//! The first row with `Role::Ours` in a table is the one its RATIO lines are about; further rows of ours (another fence,
-//! another placement) may follow it, with `Role::Ours` or `Role::Floor`.
+//! The first row with `Role::Ours` in a table is the one its RATIO lines are about; the other
+//! rows of ours are findings.
 
-use crate::handoff::Lineup;
+use std::time::{Duration, Instant};
+
+use tidegate_exec::{EventLoop, Quiet};
+use tidegate_promise::{Completion, Promise, promise};
+use tidegate_sync::Task;
+
+use crate::contest::{Limit, LoopContestant, PromiseContestant, WaitContestant, observe};
+use crate::handoff::{Lineup, OUTSTANDING};
+use crate::promise as suite;
+use crate::report::Role;
 use crate::rounds::Entry;
 
+/// An event loop with the bound that the suite asks for.
+struct Tidegate(EventLoop);
+
+impl LoopContestant for Tidegate {
+    fn start(name: &str, limit: Limit) -> Self {
+        let bound = match limit {
+            Limit::Own(bound) | Limit::Window(bound) => bound,
+            Limit::Unbounded => 4_000_000,
+        };
+        let home = EventLoop::builder(name).bound(bound).build();
+        let home = home.expect("the description is sound");
+        let started = home.submit(|| ()).expect("a new loop has room");
+        started.wait().expect("a thread can be had");
+        Self(home)
+    }
+
+    #[inline]
+    fn submit<F: FnOnce() + Send + 'static>(&self, task: F) {
+        if let Err(refused) = self.0.execute(task) {
+            again(&self.0, refused.into_inner());
+        }
+    }
+
+    fn wakeups(&self) -> Option<u64> {
+        Some(self.0.metrics().wakeups)
+    }
+
+    fn stop(self) {
+        let end = self.0.shutdown_gracefully(Quiet::none(Duration::from_secs(10)));
+        end.wait().expect("every task has run");
+    }
+}
+
+/// The lane is full: lets the loop run and tries again.
+#[cold]
+fn again(home: &EventLoop, mut task: Task) {
+    loop {
+        std::thread::yield_now();
+        match home.execute_task(task) {
+            Ok(()) => return,
+            Err(refused) => task = refused.into_inner(),
+        }
+    }
+}
+
+/// A promise that is listened to and then looked after no more: what most code does.
+struct Finally;
+
+impl PromiseContestant for Finally {
+    type Pending = (Promise<u64>, Option<Completion<u64>>);
+
+    #[inline]
+    fn create() -> Self::Pending {
+        let (promise, completion) = promise();
+        (promise, Some(completion))
+    }
+
+    #[inline]
+    fn listen(pending: &mut Self::Pending) {
+        if let Some(completion) = pending.1.take() {
+            completion.finally(|outcome| observe(outcome.success().copied().unwrap_or(0)));
+        }
+    }
+
+    #[inline]
+    fn complete(pending: Self::Pending, value: u64) {
+        let _ = pending.0.succeed(value);
+    }
+}
+
+/// A promise whose completion is kept after listening.
+struct OnComplete;
+
+impl PromiseContestant for OnComplete {
+    type Pending = (Promise<u64>, Completion<u64>);
+
+    #[inline]
+    fn create() -> Self::Pending {
+        promise()
+    }
+
+    #[inline]
+    fn listen(pending: &mut Self::Pending) {
+        pending
+            .1
+            .on_complete(|outcome| observe(outcome.success().copied().unwrap_or(0)));
+    }
+
+    #[inline]
+    fn complete(pending: Self::Pending, value: u64) {
+        let _ = pending.0.succeed(value);
+    }
+}
+
+struct Wait;
+
+impl WaitContestant for Wait {
+    type Completer = Promise<Instant>;
+    type Waiter = Completion<Instant>;
+
+    fn pair() -> (Self::Completer, Self::Waiter) {
+        promise()
+    }
+
+    fn complete(completer: Self::Completer, stamp: Instant) {
+        let _ = completer.succeed(stamp);
+    }
+
+    fn wait(waiter: Self::Waiter) -> Instant {
+        waiter.wait().expect("it is completed with a stamp")
+    }
+}
+
 /// Ours in `handoff` with at most 65,536 outstanding.
-pub(crate) fn handoff(_lineup: &mut Lineup) {}
+pub(crate) fn handoff(lineup: &mut Lineup) {
+    lineup.add::<Tidegate>("tidegate", Role::Ours, Limit::Own(OUTSTANDING), true);
+    lineup.add::<Tidegate>("tidegate (window)", Role::Ours, Limit::Window(OUTSTANDING), false);
+}
 
 /// Ours in the unbounded burst.
-pub(crate) fn burst(_lineup: &mut Lineup) {}
+pub(crate) fn burst(lineup: &mut Lineup) {
+    lineup.add::<Tidegate>("tidegate", Role::Ours, Limit::Unbounded, true);
+}
 
 /// Ours in `pingpong`.
-pub(crate) fn pingpong(_lineup: &mut Vec<Entry>) {}
+pub(crate) fn pingpong(lineup: &mut Vec<Entry>) {
+    lineup.push(crate::pingpong::entry::<Tidegate>(
+        "tidegate",
+        Role::Ours,
+        Limit::Own(OUTSTANDING),
+        true,
+    ));
+}
 
 /// Ours in `promise`: one at a time.
-pub(crate) fn promise_single(_lineup: &mut Vec<Entry>) {}
+pub(crate) fn promise_single(lineup: &mut Vec<Entry>) {
+    lineup.push(suite::single::<Finally>("tidegate", Role::Ours));
+    lineup.push(suite::single::<OnComplete>("tidegate (kept)", Role::Ours));
+}
 
 /// Ours in `promise`: 100,000 alive.
-pub(crate) fn promise_outstanding(_lineup: &mut Vec<Entry>) {}
+pub(crate) fn promise_outstanding(lineup: &mut Vec<Entry>) {
+    lineup.push(suite::outstanding::<Finally>("tidegate", Role::Ours));
+    lineup.push(suite::outstanding::<OnComplete>("tidegate (kept)", Role::Ours));
+}
 
 /// Ours in `promise`: the blocking wait.
-pub(crate) fn promise_wait(_lineup: &mut Vec<Entry>) {}
+pub(crate) fn promise_wait(lineup: &mut Vec<Entry>) {
+    lineup.push(suite::wait::<Wait>("tidegate", Role::Ours));
+}

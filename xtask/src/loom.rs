@@ -1,4 +1,4 @@
-//! `cargo xtask loom`: the model checks of every crate that has `tests/loom.rs`.
+//! `cargo xtask loom`: the model checks of every crate that has `tests/loom*.rs`.
 //!
 //! Loom runs a small concurrent program under every interleaving that the memory model allows,
 //! up to a number of preemptions. The cfg is our own, so that dependencies are not switched.
@@ -23,19 +23,20 @@ const PREEMPTIONS_LONG: &str = "3";
 pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
     let crates = with_models(root)?;
     if crates.is_empty() {
-        return Ok(Outcome::Skipped("no crate has tests/loom.rs".to_string()));
+        return Ok(Outcome::Skipped("no crate has tests/loom*.rs".to_string()));
     }
-    for name in crates {
-        step::run(&mut command(root, &name, long, args))?;
+    for (name, tests) in crates {
+        step::run(&mut command(root, &name, &tests, long, args))?;
     }
     Ok(Outcome::Passed)
 }
 
-fn command(root: &Path, name: &str, long: bool, args: &[String]) -> Command {
+fn command(root: &Path, name: &str, tests: &[String], long: bool, args: &[String]) -> Command {
     let mut command = Command::new("cargo");
     command
         .current_dir(root)
-        .args(["test", "--release", "--package", name, "--test", "loom"])
+        .args(["test", "--release", "--package", name])
+        .args(tests.iter().flat_map(|test| ["--test", test.as_str()]))
         .env("CARGO_TARGET_DIR", root::target_dir(root, "loom"))
         .env(
             "RUSTFLAGS",
@@ -54,15 +55,30 @@ fn command(root: &Path, name: &str, long: bool, args: &[String]) -> Command {
     command
 }
 
-/// Names the crates with models, in alphabetical order.
-fn with_models(root: &Path) -> Result<Vec<String>, String> {
+/// Names the crates with models and their test programs, in alphabetical order.
+fn with_models(root: &Path) -> Result<Vec<(String, Vec<String>)>, String> {
     let entries =
         std::fs::read_dir(root.join("crates")).map_err(|e| format!("cannot list crates: {e}"))?;
-    let mut names: Vec<String> = entries
+    let mut crates: Vec<_> = entries
         .filter_map(|entry| entry.ok())
-        .filter(|entry| entry.path().join("tests/loom.rs").is_file())
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .map(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            (name, models(&entry.path().join("tests")))
+        })
+        .filter(|(_, tests)| !tests.is_empty())
+        .collect();
+    crates.sort();
+    Ok(crates)
+}
+
+/// The test programs in a folder whose names begin with `loom`.
+fn models(tests: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(tests).into_iter().flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .filter_map(|name| Some(name.strip_suffix(".rs")?.to_string()))
+        .filter(|name| name.starts_with("loom"))
         .collect();
     names.sort();
-    Ok(names)
+    names
 }

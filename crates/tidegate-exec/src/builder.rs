@@ -11,6 +11,7 @@ use crate::event_loop::EventLoop;
 use crate::placement::{Pinned, Placement};
 use crate::reject::RejectPolicy;
 use crate::shared::{OnUnhandled, Parts, Settings, Shared};
+use crate::spawn::LocalFutures;
 
 /// The most tasks that wait for a loop when nothing else is said.
 pub const DEFAULT_BOUND: usize = 65_536;
@@ -111,7 +112,7 @@ impl EventLoopBuilder {
     }
 
     /// Makes a loop that no thread of its own drives: whoever holds the second half runs its
-    /// turns, on whichever thread. For tests, and for programs that own their threads.
+    /// turns, on the thread that made it. For tests, and for programs that own their threads.
     ///
     /// # Errors
     ///
@@ -119,9 +120,11 @@ impl EventLoopBuilder {
     pub fn build_by_hand(self) -> Result<(EventLoop, HandLoop), BuildError> {
         let (shared, core) = self.parts::<Pinned, _>(ParkDriver::new())?;
         shared.drop_thread();
+        shared.state.advance(crate::Lifecycle::NotStarted, crate::Lifecycle::Started);
         let hand = HandLoop {
             shared: Arc::clone(&shared),
             core,
+            pinned: LocalFutures::default(),
         };
         Ok((EventLoop::from_shared(shared), hand))
     }
@@ -199,9 +202,15 @@ impl std::fmt::Debug for EventLoopBuilder {
 /// assert_eq!(answer.wait()?, 7);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+///
+/// It stays on the thread that made it, like the futures of `spawn_local` that it keeps. Dropping
+/// it ends the loop: what had not started is handed back, and termination fails with
+/// [`ShutdownError::Lost`](crate::ShutdownError::Lost).
 pub struct HandLoop {
     shared: Arc<Shared>,
     core: Box<dyn Drive>,
+    /// Futures that cannot leave this thread, between two turns.
+    pinned: LocalFutures,
 }
 
 impl HandLoop {
@@ -211,7 +220,8 @@ impl HandLoop {
         if self.shared.state.get() == crate::Lifecycle::Terminated {
             return false;
         }
-        let ran = self.core.turn_by_hand(&self.shared);
+        self.shared.ensure_thread();
+        let ran = self.core.turn_by_hand(&self.shared, &mut self.pinned);
         if self.shared.is_wound_down() {
             crate::winding::announce(&self.shared);
         }
@@ -224,6 +234,15 @@ impl HandLoop {
     }
 }
 
+impl Drop for HandLoop {
+    fn drop(&mut self) {
+        if self.shared.state.get() < crate::Lifecycle::Terminated {
+            self.core.abandon_by_hand(&self.shared, &mut self.pinned);
+            crate::winding::announce(&self.shared);
+        }
+    }
+}
+
 impl std::fmt::Debug for HandLoop {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HandLoop")
@@ -232,7 +251,7 @@ impl std::fmt::Debug for HandLoop {
     }
 }
 
-fn default_bound() -> usize {
+pub(crate) fn default_bound() -> usize {
     let asked = std::env::var(BOUND_VARIABLE).ok();
     asked
         .and_then(|bound| bound.parse().ok())

@@ -4,7 +4,7 @@
 //! timers that are due, the loop's own tasks, the lane, the driver's tasks; each with a budget,
 //! so that none starves the others. The clock is read once a turn and every [`LOOK`] tasks.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use tidegate_sync::{
@@ -13,10 +13,11 @@ use tidegate_sync::{
 };
 
 use crate::driver::Driver;
-use crate::lifecycle::{Lifecycle, ShutdownError};
+use crate::lifecycle::{HandedBack, Lifecycle, ShutdownError};
 use crate::local::{self, Kept, Local};
 use crate::schedule;
 use crate::shared::{Shared, lock};
+use crate::spawn::LocalFutures;
 use crate::winding::Winding;
 
 /// Tasks between two looks at the clock.
@@ -34,8 +35,11 @@ pub(crate) trait Drive: Send {
     fn drive(self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>>;
     /// Takes out the tasks of a loop that ends without ever running again.
     fn dissolve(self: Box<Self>) -> Vec<Task>;
-    /// Runs what is there to run now, without waiting; true if anything ran.
-    fn turn_by_hand(&mut self, shared: &Arc<Shared>) -> bool;
+    /// Runs what is there to run now, without waiting; true if anything ran. `pinned` are the
+    /// futures that the caller keeps for the loop between two turns.
+    fn turn_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool;
+    /// Ends a loop that nobody will turn again.
+    fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures);
 }
 
 /// What a loop owns.
@@ -48,6 +52,8 @@ pub(crate) struct Core<D: Driver> {
     /// The state that the last turn saw; a change of it keeps the loop from falling asleep.
     seen: Lifecycle,
     thread: Option<ThreadWatch>,
+    /// Somebody turns it by hand: it never sleeps.
+    by_hand: bool,
     /// How long the next idle moment may be spent looking; adapts to what looking brought.
     patience: u32,
     alone: bool,
@@ -75,6 +81,7 @@ impl<D: Driver> Core<D> {
             winding: Winding::default(),
             seen: Lifecycle::Started,
             thread: None,
+            by_hand: false,
             patience: SPINS,
             alone: usable_cpus() == 1,
             awake_since: 0,
@@ -105,7 +112,7 @@ impl<D: Driver> Core<D> {
         let counters = &shared.counters;
         counters.turns.add(1);
         counters.heartbeat.set(now);
-        counters.high_water.raise_to(shared.lane.len() as u64);
+        counters.high_water.raise_to(shared.pending() as u64);
         local::with(|local| {
             counters.timers.set(local.kept.timers.len() as u64);
             let futures = local.kept.futures.len() + local.pinned.len();
@@ -158,6 +165,8 @@ impl<D: Driver> Core<D> {
 
     fn run_lane(&mut self, shared: &Shared) -> bool {
         let mut runs = 0;
+        let told_at = &shared.counters.told_at;
+        told_at.set(shared.running.started() + 1);
         while runs < BUDGET {
             let Some(task) = self.end.pop() else { break };
             run_task(shared, task);
@@ -165,6 +174,7 @@ impl<D: Driver> Core<D> {
             if self.end.is_wanted() {
                 local::give_back_spare();
                 self.end.publish();
+                told_at.set(shared.running.started() + 1);
             }
             if runs.is_multiple_of(LOOK) && self.look(shared) {
                 break;
@@ -173,6 +183,7 @@ impl<D: Driver> Core<D> {
         if runs > 0 {
             self.end.publish();
         }
+        told_at.set(0);
         runs > 0
     }
 
@@ -284,7 +295,9 @@ impl<D: Driver> Core<D> {
             0 => deadline,
             idle => {
                 let leave = self.last_work.saturating_add(idle);
-                Some(deadline.map_or(leave, |deadline| deadline.min(leave)))
+                // Past it the loop stays because of a timer or a future: work then moves it on.
+                let leave = Some(leave).filter(|&leave| leave > shared.clock.nanos());
+                leave.into_iter().chain(deadline).min()
             }
         }
     }
@@ -326,25 +339,61 @@ impl<D: Driver> Core<D> {
     }
 
     pub(crate) fn sleep_until(&mut self, shared: &Shared, deadline: u64) {
-        self.sleep(shared, Some(deadline));
+        if !self.by_hand {
+            self.sleep(shared, Some(deadline));
+        }
+    }
+
+    /// Ends the loop where it stands, because of `why`.
+    fn abandon(&mut self, shared: &Arc<Shared>, why: impl FnOnce(HandedBack) -> ShutdownError) {
+        let mut winding = std::mem::take(&mut self.winding);
+        if !winding.is_over() {
+            winding.abandon(self, shared, why);
+        }
+        self.winding = winding;
+    }
+
+    /// Does `work` with this thread being the loop's.
+    fn by_hand<R>(
+        &mut self,
+        shared: &Arc<Shared>,
+        pinned: &mut LocalFutures,
+        work: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        self.by_hand = true;
+        let entered = Entered::new(shared, &mut self.kept, std::mem::take(pinned));
+        let worked = catch_unwind(AssertUnwindSafe(|| work(self)));
+        let left = entered.leave();
+        self.kept = Some(left.kept);
+        *pinned = left.pinned;
+        worked.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
 impl<D: Driver> Drive for Core<D> {
     fn drive(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>> {
-        let entered = Entered::new(shared, &mut self.kept);
+        let entered = Entered::new(shared, &mut self.kept, LocalFutures::default());
         shared.bell.disarm();
         self.thread = shared.thread();
         self.awake_since = shared.clock.nanos();
         self.last_work = self.awake_since;
-        shared.counters.since.set(self.awake_since.max(1));
+        if shared.counters.since.get() == 0 {
+            shared.counters.since.set(self.awake_since.max(1));
+        }
         shared.counters.awake_since.set(self.awake_since.max(1));
-        while !self.step(shared) {}
+        let driven = catch_unwind(AssertUnwindSafe(|| while !self.step(shared) {}));
+        if let Err(panic) = driven {
+            let message = panic_message(&*panic).to_owned();
+            self.abandon(shared, |handed_back| ShutdownError::Panicked {
+                message,
+                handed_back,
+            });
+        }
         let busy = shared.clock.nanos().saturating_sub(self.awake_since);
         shared.counters.awake_since.set(0);
         shared.counters.busy.add(busy);
-        self.kept = entered.leave();
-        if shared.state.get() >= Lifecycle::ShuttingDown && self.winding.is_over() {
+        self.kept = Some(entered.leave().kept);
+        if self.winding.is_over() {
             self.winding.finish(shared);
             return None;
         }
@@ -355,17 +404,29 @@ impl<D: Driver> Drive for Core<D> {
         self.end.drain()
     }
 
-    fn turn_by_hand(&mut self, shared: &Arc<Shared>) -> bool {
-        let entered = Entered::new(shared, &mut self.kept);
-        let turn = self.turn(shared);
-        let over = shared.state.get() >= Lifecycle::ShuttingDown && self.wind_down(shared, turn);
-        local::give_back_spare();
-        self.end.publish();
-        self.kept = entered.leave();
-        if over {
+    fn turn_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool {
+        let hooks = self.winding.hooks();
+        let turn = self.by_hand(shared, pinned, |core| {
+            let turn = core.turn(shared);
+            if shared.state.get() >= Lifecycle::ShuttingDown {
+                core.wind_down(shared, turn);
+            }
+            local::give_back_spare();
+            core.end.publish();
+            turn
+        });
+        let moved = self.winding.hooks() > hooks || self.winding.is_over();
+        if self.winding.is_over() {
             self.winding.finish(shared);
         }
-        turn == Turn::Busy
+        turn == Turn::Busy || moved
+    }
+
+    fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) {
+        self.by_hand(shared, pinned, |core| {
+            core.abandon(shared, |_| ShutdownError::Lost);
+        });
+        self.winding.finish(shared);
     }
 }
 
@@ -377,7 +438,7 @@ struct Entered {
 }
 
 impl Entered {
-    fn new(shared: &Arc<Shared>, kept: &mut Option<Box<Kept>>) -> Self {
+    fn new(shared: &Arc<Shared>, kept: &mut Option<Box<Kept>>, pinned: LocalFutures) -> Self {
         let stance = if shared.settings.pinned {
             Stance::Loop
         } else {
@@ -387,7 +448,7 @@ impl Entered {
         let local = Local {
             shared: Arc::clone(shared),
             kept: kept.take().unwrap_or_default(),
-            pinned: Default::default(),
+            pinned,
         };
         Self {
             _mark: enter(home, stance),
@@ -397,9 +458,9 @@ impl Entered {
     }
 
     /// Leaves the loop; what it owns comes back.
-    fn leave(mut self) -> Option<Box<Kept>> {
+    fn leave(mut self) -> Local {
         let local = local::enter(self.outer.take());
-        local.map(|local| local.kept)
+        local.expect("only whoever entered leaves")
     }
 }
 
@@ -474,10 +535,15 @@ pub(crate) fn run_thread(shared: &Arc<Shared>, mut member: ClockMember) {
                 return;
             }
             Err(panic) => {
+                // Not even its end could be had in order: what it held is gone.
                 let message = panic_message(&*panic).to_owned();
                 shared.lane.close();
                 drop(shared.signals.close());
-                shared.terminate(Err(ShutdownError::Panicked { message }));
+                let handed_back = shared.handed_back();
+                shared.terminate(Err(ShutdownError::Panicked {
+                    message,
+                    handed_back,
+                }));
                 return;
             }
         }

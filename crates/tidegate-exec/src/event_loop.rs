@@ -81,7 +81,8 @@ impl EventLoop {
         F: Future + 'static,
         F::Output: Send + 'static,
     {
-        if !is_current(self.shared.id) || self.is_shutdown() {
+        let here = is_current(self.shared.id) && self.shared.settings.pinned;
+        if !here || self.is_shutdown() {
             return Err(NotOnLoop(future));
         }
         Ok(spawn::spawn_local(&self.shared, future))
@@ -311,7 +312,7 @@ impl<P: Placement> EventLoop<P> {
 
     /// Tasks accepted and not started; scheduled ones do not count. Never blocks.
     pub fn pending_tasks(&self) -> usize {
-        self.shared.lane.len()
+        self.shared.pending()
     }
 
     /// Where the loop is in its life.
@@ -403,7 +404,7 @@ impl<P: Placement> EventLoop<P> {
 
     /// Completes when the loop is over. Its listeners run on the thread that ends.
     pub fn termination(&self) -> Terminated {
-        self.shared.terminated.clone()
+        self.shared.termination()
     }
 
     /// Waits until the loop is over, at most for `timeout` of its clock; answers whether it is.
@@ -472,6 +473,7 @@ impl<P: Placement> Drop for EventLoop<P> {
         // ORDERING: AcqRel, as in `Arc`: the last handle comes after all the others.
         if self.shared.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             drop(self.shared.shut_down(Quiet::none(Quiet::default().timeout)));
+            self.shared.let_go();
         }
     }
 }

@@ -25,16 +25,20 @@ mod core;
 mod driver;
 mod errors;
 mod event_loop;
+mod global;
 mod group;
+mod immediate;
 mod lifecycle;
 mod local;
 mod metrics;
+mod ordered;
 mod placement;
 mod reject;
 mod scale;
 mod schedule;
 mod shared;
 mod spawn;
+mod watchdog;
 mod winding;
 
 pub use self::builder::{BOUND_VARIABLE, DEFAULT_BOUND, EventLoopBuilder, HandLoop};
@@ -42,11 +46,19 @@ pub use self::chooser::Choose;
 pub use self::driver::{Driver, ParkDriver};
 pub use self::errors::{BadPeriod, BuildError, DuplicateHook, NotOnLoop};
 pub use self::event_loop::EventLoop;
+pub use self::global::{
+    DEFAULT_GLOBAL_QUIET_SECONDS, GLOBAL_QUIET_VARIABLE, GlobalGuard, InactivityError,
+};
 pub use self::group::{EventLoopGroup, EventLoopGroupBuilder, MAX_LOOPS};
+pub use self::immediate::ImmediateExecutor;
 pub use self::lifecycle::{HandedBack, Lifecycle, Quiet, ShutdownError, ShutdownReport};
 pub use self::metrics::LoopMetrics;
+pub use self::ordered::{BadView, DEFAULT_TASKS_PER_TURN, OrderedView, OrderedViewBuilder};
 pub use self::placement::{Pinned, Placement, Roaming};
 pub use self::reject::{RejectPolicy, RejectWith};
 pub use self::scale::Scaling;
 pub use self::schedule::Missed;
 pub use self::shared::Terminated;
+pub use self::watchdog::{
+    DEFAULT_STALL_THRESHOLD, Recovered, Stall, Watchdog, WatchdogBuilder, WatchdogError,
+};

@@ -63,6 +63,11 @@ impl State {
             .is_ok()
     }
 
+    /// Goes to [`Lifecycle::Started`] from any earlier state.
+    pub(crate) fn begin(&self) {
+        self.raise(Lifecycle::Started);
+    }
+
     /// Goes to `to` if that is later than now; answers the state before.
     pub(crate) fn raise(&self, to: Lifecycle) -> Lifecycle {
         // ORDERING: AcqRel, as in `advance`.
@@ -193,6 +198,18 @@ impl HandedBack {
     }
 }
 
+impl Drop for HandedBack {
+    /// Tasks that nobody took are dropped one by one: a panic in one does not keep the others.
+    fn drop(&mut self) {
+        if let Some(tasks) = Arc::get_mut(&mut self.tasks) {
+            let tasks = tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
+            for task in tasks.drain(..) {
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(task)));
+            }
+        }
+    }
+}
+
 impl PartialEq for HandedBack {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.tasks, &other.tasks)
@@ -226,9 +243,14 @@ pub enum ShutdownError {
     Panicked {
         /// The panic's message.
         message: String,
+        /// Tasks that had not started.
+        handed_back: HandedBack,
     },
-    /// No thread could be started to run the shutdown hooks.
-    NoThread,
+    /// No thread could be started to run what was left and the shutdown hooks.
+    NoThread {
+        /// Tasks that had not started.
+        handed_back: HandedBack,
+    },
     /// The loop went away without reporting.
     Lost,
 }
@@ -253,8 +275,12 @@ impl fmt::Display for ShutdownError {
                 "loop {name} did not end in time: task `{task}` has been running for {age:?}, \
                  {behind} tasks wait behind it"
             ),
-            Self::Panicked { message } => write!(f, "the loop's driver panicked: {message}"),
-            Self::NoThread => f.write_str("no thread could be started to run the shutdown hooks"),
+            Self::Panicked { message, .. } => write!(f, "the loop's driver panicked: {message}"),
+            Self::NoThread { handed_back } => write!(
+                f,
+                "no thread could be started to run the shutdown hooks; {} tasks are handed back",
+                handed_back.len()
+            ),
             Self::Lost => f.write_str("the loop went away without reporting"),
         }
     }

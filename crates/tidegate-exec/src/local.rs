@@ -35,6 +35,8 @@ pub(crate) struct Kept {
     pub(crate) tasks: VecDeque<Task>,
     /// Places reserved in the lane and not used by a task in `tasks`.
     pub(crate) spare: u32,
+    /// The loop is shut down and takes nothing more, not even of itself.
+    pub(crate) closed: bool,
     pub(crate) timers: Timers,
     pub(crate) futures: Futures,
 }
@@ -46,6 +48,14 @@ impl Kept {
     }
 }
 
+impl Local {
+    /// Notes how many reserved places are spare, where other threads can read it too.
+    fn set_spare(&mut self, spare: u32) {
+        self.kept.spare = spare;
+        self.shared.counters.spare.set(u64::from(spare));
+    }
+}
+
 /// Makes `local` what this thread drives; answers what it drove before.
 pub(crate) fn enter(local: Option<Local>) -> Option<Local> {
     LOCAL.replace(local)
@@ -54,7 +64,13 @@ pub(crate) fn enter(local: Option<Local>) -> Option<Local> {
 /// Uses what this thread drives. `None` if it drives no loop.
 #[inline]
 pub(crate) fn with<R>(use_it: impl FnOnce(&mut Local) -> R) -> Option<R> {
-    LOCAL.with_borrow_mut(|local| local.as_mut().map(use_it))
+    // What is not used comes out of the borrow before it is dropped: it may hold something of
+    // the user's, whose drop may come back here.
+    let used = LOCAL.try_with(|local| match local.borrow_mut().as_mut() {
+        Some(local) => Ok(use_it(local)),
+        None => Err(use_it),
+    });
+    used.ok()?.ok()
 }
 
 /// The loop that this thread drives.
@@ -66,14 +82,15 @@ pub(crate) fn current() -> Option<Arc<Shared>> {
 #[inline]
 pub(crate) fn push(task: Task) -> Result<(), Rejected<Task>> {
     LOCAL.with_borrow_mut(|local| {
-        let Some(local) = local else {
+        let Some(local) = local.as_mut().filter(|local| !local.kept.closed) else {
             return Err(Rejected::new(task, Refusal::Closed));
         };
-        if local.kept.spare == 0 {
+        let mut spare = local.kept.spare;
+        if spare == 0 {
             let lane = &local.shared.lane;
             let ahead = u32::try_from(lane.bound() / 16).unwrap_or(RESERVE);
-            local.kept.spare = lane.reserve(ahead.clamp(1, RESERVE));
-            if local.kept.spare == 0 {
+            spare = lane.reserve(ahead.clamp(1, RESERVE));
+            if spare == 0 {
                 let why = if lane.is_closed() {
                     Refusal::Closed
                 } else {
@@ -82,7 +99,7 @@ pub(crate) fn push(task: Task) -> Result<(), Rejected<Task>> {
                 return Err(Rejected::new(task, why));
             }
         }
-        local.kept.spare -= 1;
+        local.set_spare(spare - 1);
         local.kept.tasks.push_back(task);
         Ok(())
     })
@@ -93,7 +110,7 @@ pub(crate) fn push(task: Task) -> Result<(), Rejected<Task>> {
 pub(crate) fn pop() -> Option<Task> {
     with(|local| {
         let task = local.kept.tasks.pop_front()?;
-        local.kept.spare += 1;
+        local.set_spare(local.kept.spare + 1);
         Some(task)
     })?
 }
@@ -101,7 +118,21 @@ pub(crate) fn pop() -> Option<Task> {
 /// Gives reserved places that no task uses back to the lane.
 pub(crate) fn give_back_spare() {
     with(|local| {
-        let spare = std::mem::take(&mut local.kept.spare);
+        let spare = local.kept.spare;
+        local.set_spare(0);
         local.shared.lane.release(spare);
     });
+}
+
+/// Takes what the loop still has for itself; from now on it takes nothing of itself.
+pub(crate) fn close() -> VecDeque<Task> {
+    let tasks = with(|local| {
+        local.kept.closed = true;
+        let tasks = std::mem::take(&mut local.kept.tasks);
+        // Their places are free again, wherever they are run.
+        local.set_spare(local.kept.spare + u32::try_from(tasks.len()).unwrap_or(u32::MAX));
+        tasks
+    });
+    give_back_spare();
+    tasks.unwrap_or_default()
 }

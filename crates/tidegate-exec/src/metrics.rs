@@ -55,6 +55,11 @@ pub(crate) struct Counters {
     pub(crate) longest: Cell,
     pub(crate) timers: Cell,
     pub(crate) futures: Cell,
+    /// Places in the lane that the loop reserved for itself and that no task uses.
+    pub(crate) spare: Cell,
+    /// While the loop takes tasks out of its lane: tasks started when it last said how far it
+    /// has come, plus one. Otherwise 0.
+    pub(crate) told_at: Cell,
     pub(crate) fell_back: AtomicU64,
     pub(crate) listener_panics: AtomicU64,
     pub(crate) wakeups: AtomicU64,

@@ -15,8 +15,8 @@ pub enum RejectPolicy {
     #[default]
     Fail,
     /// Wakes the loop, waits for `pause` and tries again, up to `attempts` times; then gives
-    /// the task back. On the loop's own thread it gives it back at once: waiting for oneself
-    /// would be a deadlock.
+    /// the task back. On the loop's own thread, where waiting would be a deadlock, and on any
+    /// other that must not block, it gives it back at once.
     Backoff {
         /// How often to try again; at least once.
         attempts: u32,

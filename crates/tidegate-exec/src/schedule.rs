@@ -15,7 +15,7 @@ use tidegate_timer::{Due, Heap, Key};
 use crate::answer::Answer;
 use crate::lifecycle::Lifecycle;
 use crate::local;
-use crate::shared::{Shared, lock};
+use crate::shared::{Shared, drop_contained, lock};
 
 /// What a fixed-rate task does about the runs that it missed while its loop was busy.
 ///
@@ -98,7 +98,8 @@ impl Timers {
 
     fn insert(&mut self, timer: &Arc<SignalBlock<Timer>>) {
         let mut state = lock(&timer.state);
-        if state.key.is_none() {
+        // One that was cancelled on its way has no body any more and needs no place.
+        if state.key.is_none() && state.body.is_some() {
             state.key = Some(self.heap.insert(state.deadline, Arc::clone(timer)));
         }
     }
@@ -188,10 +189,13 @@ fn cancel(timer: &Arc<SignalBlock<Timer>>) {
     let body = state.body.take();
     let waits = state.key.is_some();
     drop(state);
-    drop(body);
-    let Some(shared) = timer.home.upgrade().filter(|_| waits) else {
+    let Some(shared) = timer.home.upgrade() else {
         return;
     };
+    drop_contained(&shared, body);
+    if !waits {
+        return;
+    }
     if is_current(shared.id) {
         unlink(timer);
     } else if let Some(signal) = timer.raise() {
@@ -209,7 +213,9 @@ fn unlink(timer: &Arc<SignalBlock<Timer>>) {
 impl Deliver for Timer {
     fn deliver(timer: Arc<SignalBlock<Self>>, how: Delivery) {
         if how == Delivery::Orphaned {
-            expire(&timer);
+            if let Some(shared) = timer.home.upgrade() {
+                expire(&shared, &timer);
+            }
             return;
         }
         let cancelled = lock(&timer.state).body.is_none();
@@ -222,12 +228,12 @@ impl Deliver for Timer {
 }
 
 /// Ends a timer that will never run: its completion is cancelled.
-pub(crate) fn expire(timer: &Arc<SignalBlock<Timer>>) {
+pub(crate) fn expire(shared: &Shared, timer: &SignalBlock<Timer>) {
     let mut state = lock(&timer.state);
     state.key = None;
     let body = state.body.take();
     drop(state);
-    drop(body);
+    drop_contained(shared, body);
 }
 
 /// Runs a timer whose time has come, through `run_task`, and puts a periodic one back.
@@ -266,8 +272,13 @@ fn run_repeat(timer: &SignalBlock<Timer>) {
         return;
     };
     match catch_unwind(AssertUnwindSafe(&mut repeat.run)) {
-        Ok(()) if repeat.answer.is_cancelled() => {}
-        Ok(()) => lock(&timer.state).body = Some(Body::Repeat(repeat)),
+        Ok(()) => {
+            let mut state = lock(&timer.state);
+            // Asked under the lock: whoever cancels after this finds the body and takes it.
+            if !repeat.answer.is_cancelled() {
+                state.body = Some(Body::Repeat(repeat));
+            }
+        }
         Err(panic) => repeat.answer.fail(Failure::from_panic(panic)),
     }
 }
@@ -281,7 +292,7 @@ fn again(shared: &Shared, timer: &Arc<SignalBlock<Timer>>, deadline: u64, sequen
     if shared.state.get() >= Lifecycle::ShuttingDown {
         let body = state.body.take();
         drop(state);
-        drop(body);
+        drop_contained(shared, body);
         return;
     }
     let next = repeat.every.next(deadline, shared.clock.nanos());

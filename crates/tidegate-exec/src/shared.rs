@@ -1,6 +1,6 @@
 //! What the handles of a loop and its thread share.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use std::time::Duration;
@@ -8,11 +8,12 @@ use std::time::Duration;
 use tidegate_promise::{Promise, SharedCompletion, WaitError};
 use tidegate_sync::{
     Clock, Doorbell, Executor, ExecutorId, OwnerCell, Parker, Refusal, Rejected, Running, Signal,
-    SignalLane, Sleeper, Task, TaskLane, ThreadBuilder, ThreadWatch, Unhandled, check_wait,
-    is_current,
+    SignalLane, Sleeper, Stance, Task, TaskLane, ThreadBuilder, ThreadWatch, Unhandled, check_wait,
+    is_current, stance,
 };
 
 use crate::core::Drive;
+use crate::global::Presence;
 use crate::lifecycle::{HandedBack, Lifecycle, Plan, ShutdownError, ShutdownReport, State};
 use crate::local;
 use crate::metrics::{Counters, LoopMetrics};
@@ -46,17 +47,28 @@ pub(crate) struct Shared {
     pub(crate) handles: AtomicUsize,
     /// A watchdog has found the loop stuck.
     pub(crate) stalled: AtomicBool,
+    /// The loop cannot be shut down: the global one.
+    pub(crate) endless: AtomicBool,
+    /// Whether the loop has a thread, for whoever waits until it has none.
+    pub(crate) presence: Arc<Presence>,
     /// Starting a thread, and what is known of the one that runs.
     thread: Mutex<ThreadSlot>,
     /// What was asked of the loop at its end.
     pub(crate) plan: Mutex<Option<Plan>>,
     pub(crate) hooks: Mutex<Vec<Hook>>,
-    pub(crate) handed_back: HandedBack,
-    pub(crate) last_report: Mutex<Option<ShutdownReport>>,
+    /// How the loop ended, between its last turn and its announcement.
+    pub(crate) last_report: Mutex<Option<Result<ShutdownReport, ShutdownError>>>,
     /// Where the thread that watches the loop's end sleeps.
     pub(crate) reaper: Mutex<Option<Parker>>,
     termination: Mutex<Option<Promise<ShutdownReport, ShutdownError>>>,
-    pub(crate) terminated: Terminated,
+    /// What is left to see of the loop; gone once it is over and nobody has a handle: tasks
+    /// that were handed back hold on to their loop, and would keep it and themselves alive.
+    ending: Mutex<Option<Ending>>,
+}
+
+struct Ending {
+    terminated: Terminated,
+    handed_back: HandedBack,
 }
 
 /// The end of a loop, for whoever wants to know.
@@ -81,7 +93,7 @@ pub(crate) struct Hook {
     pub(crate) run: Box<dyn FnOnce() + Send>,
 }
 
-struct ThreadSlot {
+pub(crate) struct ThreadSlot {
     builder: Option<ThreadBuilder>,
     watch: Option<ThreadWatch>,
 }
@@ -124,17 +136,21 @@ impl Shared {
             core: OwnerCell::empty(),
             handles: AtomicUsize::new(1),
             stalled: AtomicBool::new(false),
+            endless: AtomicBool::new(false),
+            presence: Arc::default(),
             thread: Mutex::new(ThreadSlot {
                 builder: parts.threads,
                 watch: None,
             }),
             plan: Mutex::default(),
             hooks: Mutex::default(),
-            handed_back: HandedBack::default(),
             last_report: Mutex::default(),
             reaper: Mutex::default(),
             termination: Mutex::new(Some(promise)),
-            terminated,
+            ending: Mutex::new(Some(Ending {
+                terminated,
+                handed_back: HandedBack::default(),
+            })),
         })
     }
 
@@ -190,6 +206,9 @@ impl Shared {
     /// Wakes the loop's driver, or, if it has given its thread back, starts a new one.
     #[cold]
     pub(crate) fn wake(&self) {
+        // ORDERING: SeqCst fence between the caller's push and this look at the state; pairs
+        // with the fence in `suspend_or_drive_on`.
+        fence(Ordering::SeqCst);
         if self.state.needs_thread() {
             return self.ensure_thread();
         }
@@ -200,7 +219,9 @@ impl Shared {
     #[cold]
     fn refuse(&self, refused: Rejected<Task>) -> Result<(), Rejected<Task>> {
         let outcome = match (&self.reject, refused.why()) {
-            (RejectPolicy::Backoff { attempts, pause }, Refusal::Full) if !is_current(self.id) => {
+            (RejectPolicy::Backoff { attempts, pause }, Refusal::Full)
+                if !is_current(self.id) && stance() == Stance::Free =>
+            {
                 self.back_off(refused, (*attempts).max(1), *pause)
             }
             (RejectPolicy::With(ask), Refusal::Full) => ask(refused),
@@ -243,30 +264,30 @@ impl Shared {
     /// so that a failed start refuses all of them and strands nobody's task.
     #[cold]
     pub(crate) fn start(&self) -> Result<(), Refusal> {
-        let mut slot = self.thread_slot();
-        let before = self.state.get();
-        if before > Lifecycle::Suspended {
+        self.start_in(&mut self.thread_slot())
+    }
+
+    /// The same for who holds the lock. The loop counts as started only when it has its thread:
+    /// until then every submitter comes here and waits. The new thread waits for the lock too,
+    /// so that its first look finds the loop started.
+    pub(crate) fn start_in(&self, slot: &mut ThreadSlot) -> Result<(), Refusal> {
+        if !self.state.needs_thread() {
             return Ok(());
         }
-        let Some(builder) = &slot.builder else {
-            // Driven by hand: whoever drives it comes by.
-            return Ok(());
-        };
-        let member = self.clock.join();
-        let shared = self.arc();
-        // The loop counts as started before its thread runs, so that the thread's own first
-        // look finds it so.
-        self.state.advance(before, Lifecycle::Started);
-        match builder.spawn(move || crate::core::run_thread(&shared, member)) {
-            Ok(thread) => {
-                slot.watch = Some(thread.watch());
-                Ok(())
-            }
-            Err(_) => {
-                self.state.advance(Lifecycle::Started, before);
-                Err(Refusal::NoThread)
-            }
+        // Without a builder it is driven by hand: whoever drives it comes by.
+        if let Some(builder) = &slot.builder {
+            let member = self.clock.join();
+            let shared = self.arc();
+            let present = Presence::join(&self.presence);
+            let thread = builder.spawn(move || {
+                present.arrive();
+                drop(shared.thread_slot());
+                crate::core::run_thread(&shared, member);
+            });
+            slot.watch = Some(thread.map_err(|_| Refusal::NoThread)?.watch());
         }
+        self.state.begin();
+        Ok(())
     }
 
     /// Starts a thread if there is none, where a failure has nobody to be told: what waits in
@@ -281,21 +302,21 @@ impl Shared {
     /// work came or the loop was asked for something else, answers true: drive on.
     ///
     /// The bell is armed first, so that a submitter either finds it armed, and starts a thread,
-    /// or has pushed before this looks at the lanes.
+    /// or has pushed before this looks at the lanes. Nobody starts a thread before this has
+    /// decided: that needs the same lock. The bell stays armed; whoever drives disarms it.
     pub(crate) fn suspend_or_drive_on(&self) -> bool {
+        let _slot = self.thread_slot();
         self.bell.arm(u64::MAX);
         let before = self.state.get();
         let leaves = matches!(before, Lifecycle::Started | Lifecycle::Suspending)
             && self.state.advance(before, Lifecycle::Suspended);
+        // ORDERING: SeqCst fence between the new state and the look at the lanes; pairs with
+        // the fence in `wake`: a submitter whose push this misses sees the loop suspended.
+        fence(Ordering::SeqCst);
         if leaves && self.lane.is_empty() && self.signals.is_empty() {
             return false;
         }
-        // Somebody may have started another thread meanwhile: then that one drives.
-        if leaves && !self.state.advance(Lifecycle::Suspended, Lifecycle::Started) {
-            return false;
-        }
-        self.bell.disarm();
-        true
+        !leaves || self.state.advance(Lifecycle::Suspended, Lifecycle::Started)
     }
 
     /// Asks the loop to give its thread back when it is idle.
@@ -335,11 +356,11 @@ impl Shared {
         &self,
         timeout: Duration,
     ) -> Result<bool, WaitError<ShutdownError>> {
-        let done = self.terminated.clone();
+        let done = self.termination();
         if done.is_done() {
-            return Ok(true);
+            return Ok(!self.endless.load(Ordering::Relaxed));
         }
-        let _recorded = check_wait(None).map_err(WaitError::Refused)?;
+        let _recorded = check_wait(Some(self)).map_err(WaitError::Refused)?;
         let parker = Parker::new();
         let woken = parker.clone();
         let _listening = done.listen(move |_| woken.unpark());
@@ -366,6 +387,19 @@ impl Shared {
         self.counters.busy.get() + now
     }
 
+    /// Tasks accepted and not started. The lane counts what the loop has reserved or taken and
+    /// not told yet; of a loop that stands still in a task this is exact.
+    pub(crate) fn pending(&self) -> usize {
+        let started = self.running.started() + 1;
+        let taken = match self.counters.told_at.get() {
+            0 => 0,
+            told_at => started.saturating_sub(told_at),
+        };
+        let not_waiting = taken.saturating_add(self.counters.spare.get());
+        let not_waiting = usize::try_from(not_waiting).unwrap_or(usize::MAX);
+        self.lane.len().saturating_sub(not_waiting)
+    }
+
     pub(crate) fn metrics(&self) -> LoopMetrics {
         let counters = &self.counters;
         let now = self.clock.nanos();
@@ -380,7 +414,7 @@ impl Shared {
         let lateness = counters.lateness_sum.get().checked_div(timers_run);
         LoopMetrics {
             tasks_run: self.running.started(),
-            tasks_pending: self.lane.len(),
+            tasks_pending: self.pending(),
             high_water: counters.high_water.get(),
             refused: counters.refused.load(Ordering::Relaxed),
             panics: counters.panics.get(),
@@ -415,7 +449,7 @@ impl Shared {
         self.thread_slot().builder = None;
     }
 
-    fn thread_slot(&self) -> MutexGuard<'_, ThreadSlot> {
+    pub(crate) fn thread_slot(&self) -> MutexGuard<'_, ThreadSlot> {
         lock(&self.thread)
     }
 
@@ -423,6 +457,33 @@ impl Shared {
     pub(crate) fn terminate(&self, how: Result<ShutdownReport, ShutdownError>) {
         self.state.raise(Lifecycle::Terminated);
         self.report(how);
+        self.let_go();
+    }
+
+    /// Forgets what is left to see of a loop that is over and has no handle.
+    pub(crate) fn let_go(&self) {
+        let over = self.state.get() == Lifecycle::Terminated;
+        // ORDERING: Acquire pairs with the Release of the last handle's drop.
+        if over && self.handles.load(Ordering::Acquire) == 0 {
+            let ending = lock(&self.ending).take();
+            drop(ending);
+        }
+    }
+
+    /// The end of the loop, for whoever wants to know.
+    pub(crate) fn termination(&self) -> Terminated {
+        let ending = lock(&self.ending);
+        let terminated = ending.as_ref().map(|ending| ending.terminated.clone());
+        drop(ending);
+        terminated.unwrap_or_else(|| crate::winding::failed(ShutdownError::Lost))
+    }
+
+    /// Where tasks go that were accepted and will not be started.
+    pub(crate) fn handed_back(&self) -> HandedBack {
+        let ending = lock(&self.ending);
+        let handed_back = ending.as_ref().map(|ending| ending.handed_back.clone());
+        drop(ending);
+        handed_back.unwrap_or_default()
     }
 
     /// Tells whoever waits for the end how it came; only the first report counts.
@@ -438,6 +499,17 @@ impl Shared {
 /// Locks a mutex whose content is whole even if a holder panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Drops something of the user's; a panic in that is reported and goes no further.
+pub(crate) fn drop_contained<T>(shared: &Shared, what: T) {
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(what)));
+    if let Err(panic) = dropped {
+        shared.unhandled(&Unhandled::TaskPanic {
+            task: "a drop",
+            message: tidegate_sync::panic_message(&*panic),
+        });
+    }
 }
 
 /// A loop as an executor: what promises and other crates know of it. Holding one does not keep

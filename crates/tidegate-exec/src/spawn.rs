@@ -12,11 +12,11 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_promise::{Completion, Failure};
-use tidegate_sync::{Deliver, Delivery, Rejected, SignalBlock, Task};
+use tidegate_sync::{Deliver, Delivery, Rejected, SignalBlock, Task, is_current};
 
 use crate::answer::Answer;
 use crate::local::{self, Local};
-use crate::shared::Shared;
+use crate::shared::{Shared, drop_contained};
 
 type SendFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
@@ -142,9 +142,12 @@ where
     // The future stays whole and unboxed until the loop has accepted it.
     let cell = Arc::new(std::sync::Mutex::new(Some((future, answer))));
     let taken = Arc::clone(&cell);
+    let home = shared.id;
     let task = Task::labelled::<F, _>(move || {
         let parts = crate::shared::lock(&taken).take();
-        if let Some((future, answer)) = parts {
+        // Whoever was handed the task back may run it elsewhere, where nothing could wake the
+        // future: it is dropped there, which cancels its completion.
+        if let Some((future, answer)) = parts.filter(|_| is_current(home)) {
             let future: SendFuture = Box::pin(answering(future, answer));
             settle_in(&name, false, |local| local.kept.futures.insert(future));
         }
@@ -202,25 +205,29 @@ async fn answering<F: Future>(future: F, answer: Answer<F::Output>)
 where
     F::Output: Send + 'static,
 {
-    match Contained(Box::pin(future)).await {
+    match Contained(Some(Box::pin(future))).await {
         Ok(output) => answer.succeed(output),
         Err(panic) => answer.fail(Failure::from_panic(panic)),
     }
 }
 
-/// A future whose panic is a value.
-struct Contained<F>(Pin<Box<F>>);
+/// A future whose panic is a value, also the panic of dropping it when it is ready.
+struct Contained<F>(Option<Pin<Box<F>>>);
 
 impl<F: Future> Future for Contained<F> {
     type Output = std::thread::Result<F::Output>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let inner = self.0.as_mut();
-        match catch_unwind(AssertUnwindSafe(|| inner.poll(cx))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Err(panic) => Poll::Ready(Err(panic)),
-        }
+        let inner = self.0.as_mut().expect("not polled after it was ready");
+        let polled = catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll(cx)));
+        let output = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(output)) => Ok(output),
+            Err(panic) => Err(panic),
+        };
+        let inner = self.0.take();
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(inner)));
+        Poll::Ready(dropped.and(output))
     }
 }
 
@@ -310,7 +317,10 @@ fn poll_in<F>(
         local::with(|local| slots(local).put_back(place, future));
     } else {
         // What the future holds is dropped before its place is given away.
-        drop(future);
+        match block.home.upgrade() {
+            Some(shared) => drop_contained(&shared, future),
+            None => drop(future),
+        }
         local::with(|local| slots(local).free(place));
     }
 }

@@ -6,16 +6,17 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_sync::{Executor, Parker, ThreadBuilder, Unhandled, as_nanos, panic_message};
 
 use crate::core::{Core, Turn};
 use crate::driver::Driver;
-use crate::lifecycle::{Lifecycle, Plan, Quiet, ShutdownError, ShutdownReport};
+use crate::lifecycle::{HandedBack, Lifecycle, Plan, Quiet, ShutdownError, ShutdownReport};
 use crate::local;
 use crate::schedule;
-use crate::shared::{Shared, Terminated, lock};
+use crate::shared::{Shared, Terminated, drop_contained, lock};
 
 /// How long after the deadline a loop may take to notice it before it counts as stuck.
 const GRACE: Duration = Duration::from_millis(500);
@@ -24,6 +25,8 @@ const GRACE: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(crate) struct Winding {
     begun: Option<Begun>,
+    /// Why the loop ends otherwise than asked.
+    failed: Option<ShutdownError>,
     over: bool,
 }
 
@@ -40,6 +43,36 @@ impl Winding {
         self.over
     }
 
+    /// Hooks run so far.
+    pub(crate) fn hooks(&self) -> u64 {
+        self.begun.as_ref().map_or(0, |begun| begun.report.hooks)
+    }
+
+    /// Ends the loop where it stands: it can run no more turns. `why` gets what was left.
+    pub(crate) fn abandon<D: Driver>(
+        &mut self,
+        core: &mut Core<D>,
+        shared: &Arc<Shared>,
+        why: impl FnOnce(HandedBack) -> ShutdownError,
+    ) {
+        let now = shared.clock.nanos();
+        self.begin(shared, now);
+        let past = Plan {
+            quiet: 0,
+            deadline: 0,
+        };
+        self.close(core, shared, past);
+        self.failed = Some(why(shared.handed_back()));
+    }
+
+    fn begin(&mut self, shared: &Shared, now: u64) -> &mut Begun {
+        self.begun.get_or_insert_with(|| Begun {
+            started: shared.running.started(),
+            last_work: now,
+            report: ShutdownReport::default(),
+        })
+    }
+
     /// What comes after a turn of a loop that was asked to end; true when it is over.
     pub(crate) fn step<D: Driver>(
         &mut self,
@@ -53,12 +86,8 @@ impl Winding {
             quiet: 0,
             deadline: now,
         });
-        let begun = self.begun.get_or_insert_with(|| Begun {
-            started: shared.running.started(),
-            last_work: now,
-            report: ShutdownReport::default(),
-        });
-        begun.report.cancelled += cancel_timers();
+        let begun = self.begin(shared, now);
+        begun.report.cancelled += cancel_timers(shared);
         if turn == Turn::Busy {
             begun.last_work = now;
         }
@@ -66,7 +95,7 @@ impl Winding {
             if turn == Turn::Busy || !core.end().is_empty() || !shared.signals.is_empty() {
                 return false;
             }
-            if run_hooks(shared, &mut begun.report) {
+            if run_hooks(shared, &mut begun.report, plan.deadline) {
                 begun.last_work = shared.clock.nanos();
                 return false;
             }
@@ -88,72 +117,80 @@ impl Winding {
             && (core.turn_again(shared) == Turn::Busy || !core.end().is_empty())
         {}
         let Some(begun) = &mut self.begun else { return };
-        run_hooks(shared, &mut begun.report);
         let report = &mut begun.report;
-        report.cancelled += cancel_timers();
-        report.dropped += drop_futures();
+        run_hooks(shared, report, plan.deadline);
+        report.cancelled += cancel_timers(shared);
+        report.dropped += drop_futures(shared);
         for signal in shared.signals.close() {
             let _ = catch_unwind(AssertUnwindSafe(|| signal.deliver()));
         }
-        report.cancelled += cancel_timers();
-        report.dropped += drop_futures();
-        let own = local::with(|local| std::mem::take(&mut local.kept.tasks));
-        local::give_back_spare();
+        report.cancelled += cancel_timers(shared);
+        report.dropped += drop_futures(shared);
+        let own = local::close();
         let left = core.end().drain();
         report.ran = shared.running.started() - begun.started;
-        report.handed_back = shared.handed_back.clone();
-        shared.handed_back.add(own.unwrap_or_default());
-        shared.handed_back.add(left);
+        report.handed_back = shared.handed_back();
+        report.handed_back.add(own);
+        report.handed_back.add(left);
         self.over = true;
     }
 
     /// Leaves the report for [`announce`].
     pub(crate) fn finish(&mut self, shared: &Shared) {
-        if let Some(begun) = self.begun.take() {
-            *lock(&shared.last_report) = Some(begun.report);
-        }
+        let report = self.begun.take().map(|begun| begun.report);
+        let how = match self.failed.take() {
+            Some(why) => Err(why),
+            None => Ok(report.unwrap_or_default()),
+        };
+        *lock(&shared.last_report) = Some(how);
     }
 }
 
 /// Says that the loop is over. The last thing that its thread does.
 pub(crate) fn announce(shared: &Shared) {
-    let report = lock(&shared.last_report).take().unwrap_or_default();
-    shared.terminate(Ok(report));
+    let how = lock(&shared.last_report).take();
+    shared.terminate(how.unwrap_or_else(|| Ok(ShutdownReport::default())));
 }
 
-fn cancel_timers() -> u64 {
+fn cancel_timers(shared: &Shared) -> u64 {
     let timers = local::with(|local| local.kept.timers.drain()).unwrap_or_default();
     for timer in &timers {
-        schedule::expire(timer);
+        schedule::expire(shared, timer);
     }
     timers.len() as u64
 }
 
-fn drop_futures() -> u64 {
+fn drop_futures(shared: &Shared) -> u64 {
     let (sent, pinned) =
         local::with(|local| (local.kept.futures.drain(), local.pinned.drain())).unwrap_or_default();
     let count = (sent.len() + pinned.len()) as u64;
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(sent)));
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(pinned)));
+    for future in sent {
+        drop_contained(shared, future);
+    }
+    for future in pinned {
+        drop_contained(shared, future);
+    }
     count
 }
 
-/// Runs shutdown hooks, oldest first, until none is left; hooks may add hooks. True if any ran.
-fn run_hooks(shared: &Shared, report: &mut ShutdownReport) -> bool {
-    let mut any = false;
+/// Runs shutdown hooks, oldest first, until none is left; hooks may add hooks, which run too
+/// unless the deadline has passed. True if any ran.
+fn run_hooks(shared: &Shared, report: &mut ShutdownReport, deadline: u64) -> bool {
+    let before = report.hooks;
     loop {
-        let hook = {
-            let mut hooks = lock(&shared.hooks);
-            if hooks.is_empty() {
-                return any;
+        let round = std::mem::take(&mut *lock(&shared.hooks));
+        if round.is_empty() {
+            return report.hooks > before;
+        }
+        for hook in round {
+            report.hooks += 1;
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(hook.run)) {
+                let message = panic_message(&*panic);
+                shared.unhandled(&Unhandled::HookPanic { message });
             }
-            hooks.remove(0)
-        };
-        any = true;
-        report.hooks += 1;
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(hook.run)) {
-            let message = panic_message(&*panic);
-            shared.unhandled(&Unhandled::HookPanic { message });
+        }
+        if shared.clock.nanos() >= deadline {
+            return true;
         }
     }
 }
@@ -161,6 +198,9 @@ fn run_hooks(shared: &Shared, report: &mut ShutdownReport) -> bool {
 impl Shared {
     /// Asks the loop to end as `quiet` says; a second call can only make it stricter.
     pub(crate) fn shut_down(&self, quiet: Quiet) -> Terminated {
+        if self.endless.load(Ordering::Relaxed) {
+            return self.termination();
+        }
         if quiet.period > quiet.timeout {
             return failed(ShutdownError::BadQuiet(quiet));
         }
@@ -172,50 +212,59 @@ impl Shared {
             let mut plan = lock(&self.plan);
             *plan = Some(plan.map_or(asked, |plan| plan.stricter(asked)));
         }
-        if self.end_without_thread() {
-            return self.terminated.clone();
-        }
-        if self.state.raise(Lifecycle::ShuttingDown) < Lifecycle::ShuttingDown {
-            self.watch_end();
-        } else if let Some(reaper) = &*lock(&self.reaper) {
-            reaper.unpark();
+        loop {
+            let before = self.state.get();
+            if before >= Lifecycle::ShuttingDown {
+                if let Some(reaper) = &*lock(&self.reaper) {
+                    reaper.unpark();
+                }
+                break;
+            }
+            if self.state.needs_thread() {
+                if self.end_without_thread() {
+                    return self.termination();
+                }
+            } else if self.state.advance(before, Lifecycle::ShuttingDown) {
+                self.watch_end();
+                break;
+            }
         }
         // Whether it sleeps or not: it has to look at its state.
         let _ = self.bell.ring();
         self.wake();
-        self.terminated.clone()
+        self.termination()
     }
 
-    /// Ends a loop that has no thread and nothing to run, on the spot. True if it is over.
+    /// Ends a loop that has no thread and nothing to run, on the spot; true if it is over. One
+    /// that has something to run gets a thread.
     fn end_without_thread(&self) -> bool {
-        while self.state.needs_thread() {
-            let idle =
-                lock(&self.hooks).is_empty() && self.lane.is_empty() && self.signals.is_empty();
-            let before = self.state.get();
-            if !idle {
-                if self.start().is_err() {
-                    self.lane.close();
-                    drop(self.signals.close());
-                    self.terminate(Err(ShutdownError::NoThread));
-                    return true;
-                }
-                return false;
-            }
-            if before <= Lifecycle::Suspended && self.state.advance(before, Lifecycle::Shutdown) {
-                self.lane.close();
-                drop(self.signals.close());
-                // A submitter may have slipped in; its task is handed back, not lost.
-                if let Some(core) = self.core.take() {
-                    self.handed_back.add(core.dissolve());
-                }
-                self.terminate(Ok(ShutdownReport {
-                    handed_back: self.handed_back.clone(),
-                    ..ShutdownReport::default()
-                }));
-                return true;
-            }
+        let mut slot = self.thread_slot();
+        if !self.state.needs_thread() {
+            return false;
         }
-        self.state.get() == Lifecycle::Terminated
+        let idle = lock(&self.hooks).is_empty() && self.lane.is_empty() && self.signals.is_empty();
+        if !idle && self.start_in(&mut slot).is_ok() {
+            return false;
+        }
+        // While the lock is held nobody can start a thread.
+        self.state.raise(Lifecycle::Shutdown);
+        drop(slot);
+        self.lane.close();
+        drop(self.signals.close());
+        let handed_back = self.handed_back();
+        // A submitter may have slipped in; its task is handed back, not lost.
+        if let Some(core) = self.core.take() {
+            handed_back.add(core.dissolve());
+        }
+        self.terminate(if idle {
+            Ok(ShutdownReport {
+                handed_back,
+                ..ShutdownReport::default()
+            })
+        } else {
+            Err(ShutdownError::NoThread { handed_back })
+        });
+        true
     }
 
     /// Starts the thread that reports a loop which does not end in time.
@@ -224,15 +273,16 @@ impl Shared {
         *lock(&self.reaper) = Some(parker.clone());
         let shared = self.arc();
         let done = parker.clone();
-        self.terminated.on_complete(move |_| done.unpark());
+        self.termination().on_complete(move |_| done.unpark());
         // Without that thread a stuck loop is not reported; everything else works.
         let _ = ThreadBuilder::new("tidegate-end").spawn(move || reap(&shared, &parker));
     }
 }
 
 fn reap(shared: &Shared, parker: &Parker) {
+    let terminated = shared.termination();
     loop {
-        if shared.terminated.is_done() {
+        if terminated.is_done() {
             return;
         }
         let plan = *lock(&shared.plan);
@@ -255,8 +305,8 @@ fn reap(shared: &Shared, parker: &Parker) {
         name: shared.name.clone(),
         task: shared.running.now().map_or("the driver", |task| task.name),
         age: Duration::from_nanos(age),
-        behind: shared.lane.len(),
-        handed_back: shared.handed_back.clone(),
+        behind: shared.pending(),
+        handed_back: shared.handed_back(),
     }));
 }
 

@@ -1,3 +1,23 @@
-//! The `tidegate` binary.
+//! The `tidegate` binary: a guided tour of what is built, until the gateway exists.
+//!
+//! Each part is run for real and its result printed; a part that does not do what it should
+//! ends the tour with an error.
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod table;
+mod tour;
+
+fn main() -> tidegate::Result<()> {
+    println!("Tidegate: a runtime for services that must not fall over.\n");
+    let mut table = table::Table::new(["part", "what was done", "what came of it"]);
+    for (name, part) in tour::PARTS {
+        eprint!("\r{name:<24}");
+        for (done, came) in part()? {
+            table.row([name.to_string(), done, came]);
+        }
+    }
+    eprint!("\r{:24}\r", "");
+    print!("{table}");
+    println!("\nEach line is a real run. The programs behind them are in `examples/`.");
+    Ok(())
+}

@@ -23,6 +23,17 @@ use crate::{Abandoned, Failure, Promise, SharedCompletion, WaitError, promise_of
 ///
 /// Dropping a completion detaches: the work goes on, its outcome is nobody's.
 /// [`Completion::cancel_on_drop`] makes it a guard.
+///
+/// # Threads
+///
+/// It can be sent to another thread and belongs to one at a time; [`Completion::share`] makes
+/// one for several. So this does not compile:
+///
+/// ```compile_fail,E0277
+/// fn needs_sync<T: Sync>(_: &T) {}
+/// let (_promise, answer) = tidegate_promise::promise::<u32>();
+/// needs_sync(&answer);
+/// ```
 pub struct Completion<T: Send + 'static, E: Send + 'static = Failure> {
     reader: Reader<T, E>,
 }
@@ -252,7 +263,9 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
 
     /// Passes the outcome on to `target`, and a cancellation of the target back to this.
     ///
-    /// A target that was cancelled meanwhile keeps its cancellation.
+    /// A target that was cancelled meanwhile keeps its cancellation; one that cannot be
+    /// cancelled any more fails as abandoned when this is cancelled. The hook of the target,
+    /// if it had one, is replaced.
     pub fn cascade(self, target: Promise<T, E>)
     where
         T: Clone + Sync,

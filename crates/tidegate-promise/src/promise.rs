@@ -55,10 +55,16 @@ where
 ///
 /// Completing consumes it, so completing twice does not compile:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0382
 /// let (promise, _answer) = tidegate_promise::promise::<u32>();
 /// promise.succeed(1);
 /// promise.succeed(2);
+/// ```
+///
+/// The value may be stored on one thread and taken on another, so it must be `Send`:
+///
+/// ```compile_fail,E0277
+/// let (promise, _answer) = tidegate_promise::promise::<std::rc::Rc<u32>>();
 /// ```
 ///
 /// # Cancellation

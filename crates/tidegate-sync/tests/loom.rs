@@ -6,7 +6,9 @@
 //!
 //! Loom knows the C11 memory model without a total order of `SeqCst` accesses: it treats those
 //! as `AcqRel` and honours `SeqCst` fences. `claim_fence` in `prim.rs` is such a fence here and
-//! nothing in a program.
+//! nothing in a program. `TaskLane::push` has it after the write, where a program orders only
+//! the claim before the look at the doorbell: that the loop must look for claims and not for
+//! written slots is therefore seen by the models of draining, not by those of sleeping.
 //!
 //! What loom itself watches in every model: two threads in one cell without an order between them
 //! (a slot's data, a chunk's tag, [`Log`]), a loom `Arc` dropped too often or never (each
@@ -19,9 +21,9 @@
 //!
 //! * Task lane: tag stored or read relaxed; tag not turned; a fresh or a used chunk hung up
 //!   relaxed; the place read relaxed by a producer or by the loop; `head` published or read
-//!   relaxed; a used place not cleared; a directory one place short; the bound off by one; the
-//!   closed bit not looked at; `drain` not waiting for claimed slots; reservations not counted, or
-//!   counted after the look.
+//!   relaxed; a used place not cleared; a directory one place short (hangs); the bound off by
+//!   one; the closed bit not looked at; `drain` not waiting for claimed slots; reservations not
+//!   counted, or counted after the look.
 //! * Doorbell: no fence in `arm`, in `TaskLane::push` or in `SignalLane::push`; `is_empty` going by
 //!   written slots; `ring` without taking down, or without looking at what it took down.
 //! * Parker: each of its swaps relaxed; a pending wakeup overwritten instead of read.

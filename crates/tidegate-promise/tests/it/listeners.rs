@@ -26,7 +26,9 @@ fn the_same_function_added_twice_is_called_twice() {
     let told = Counter::new();
     let listen = {
         let told = told.clone();
-        move |_: Outcome<&u32, &Failure>| drop(told.hit())
+        move |_: Outcome<&u32, &Failure>| {
+            told.hit();
+        }
     };
     answer.on_complete(listen.clone());
     answer.on_complete(listen);
@@ -174,7 +176,9 @@ fn completing_on_the_home_tells_before_it_returns() {
     let (promise, answer) = home.promise::<u32>();
     let told = Counter::new();
     let count = told.clone();
-    answer.finally(move |_| drop(count.hit()));
+    answer.finally(move |_| {
+        count.hit();
+    });
     let before = home.touches();
     let seen = home.run(move || {
         promise.succeed(1).unwrap();
@@ -241,7 +245,9 @@ fn a_panicking_one_without_a_home_does_not_reach_the_completer() {
     let told = Counter::new();
     answer.on_complete(|_| panic!("on purpose"));
     let count = told.clone();
-    answer.on_complete(move |_| drop(count.hit()));
+    answer.on_complete(move |_| {
+        count.hit();
+    });
     promise.succeed(1).unwrap();
     assert_eq!(told.count(), 1);
 }
@@ -265,7 +271,9 @@ fn a_panicking_waker_does_not_cost_the_others_their_turn() {
     };
     assert!(!poll(&mut first, &bad));
     let count = told.clone();
-    first.on_complete(move |_| drop(count.hit()));
+    first.on_complete(move |_| {
+        count.hit();
+    });
     assert!(!poll(&mut second, &good));
     promise.succeed(1).unwrap();
     assert_eq!((told.count(), woken.count()), (1, 1));
@@ -287,7 +295,9 @@ fn a_panicking_drop_of_the_value_is_contained() {
     let (promise, answer) = home.promise::<Bad>();
     let told = Counter::new();
     let count = told.clone();
-    answer.finally(move |_| drop(count.hit()));
+    answer.finally(move |_| {
+        count.hit();
+    });
     promise.succeed(Bad).unwrap();
     told.wait_for(1);
     home.settle();
@@ -310,7 +320,9 @@ fn a_panicking_drop_of_what_a_hook_captured_costs_no_listener_its_turn() {
         let bad = Bad;
         promise.on_cancel(move || drop(bad));
         let count = told.clone();
-        answer.on_complete(move |_| drop(count.hit()));
+        answer.on_complete(move |_| {
+            count.hit();
+        });
         if share {
             promise.share().try_succeed(1).unwrap();
         } else {
@@ -366,7 +378,9 @@ fn an_id_of_another_completion_removes_nothing_here() {
     let foreign = other.on_complete(|_| ());
     let told = Counter::new();
     let count = told.clone();
-    answer.on_complete(move |_| drop(count.hit()));
+    answer.on_complete(move |_| {
+        count.hit();
+    });
     assert!(!answer.remove_listener(&foreign));
     promise.succeed(1).unwrap();
     assert_eq!(told.count(), 1);

@@ -116,6 +116,7 @@ fn what_a_hook_captured_is_freed_when_the_outcome_is_decided() {
 fn the_home_is_let_go_with_the_promise() {
     let home = Loop::new("home");
     let executor = home.executor();
+    home.settle();
     let before = Arc::strong_count(&executor);
     let (promise, answer) = home.promise::<u32>();
     answer.on_complete(|_| ());

@@ -288,7 +288,8 @@ fn the_hook_runs_once_on_the_thread_that_cancels() {
         assert!(answer.cancel() && !answer.cancel());
         std::thread::current().id()
     });
-    assert_eq!(ran.take(), [id.join().unwrap()]);
+    let id = id.join().unwrap();
+    assert_eq!(ran.take(), [id]);
     assert_eq!(replaced.count(), 0, "a later hook replaces an earlier one");
 }
 

@@ -141,10 +141,6 @@ impl Loop {
     pub(crate) fn unhandled(&self) -> Vec<String> {
         self.shared.unhandled.take()
     }
-
-    pub(crate) fn is_current(&self) -> bool {
-        self.shared.is_current()
-    }
 }
 
 impl Drop for Loop {

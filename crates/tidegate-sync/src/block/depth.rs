@@ -14,9 +14,6 @@ use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
-#[cfg(tidegate_loom)]
-use loom::thread_local;
-
 use crate::executor::{Executor, Unhandled, panic_message};
 use crate::signal::Signal;
 use crate::task::Task;
@@ -26,11 +23,19 @@ const MAX_DEPTH: u32 = 8;
 /// Lowers [`MAX_DEPTH`].
 const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 
+#[cfg(not(tidegate_loom))]
 thread_local! {
     /// Listeners and hooks inside each other on this thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// What runs when the outermost of them has returned.
     static DEFERRED: RefCell<VecDeque<Deferred>> = const { RefCell::new(VecDeque::new()) };
+}
+
+// Loom runs its threads on one real thread, and its macro knows no constants.
+#[cfg(tidegate_loom)]
+loom::thread_local! {
+    static DEPTH: Cell<u32> = Cell::new(0);
+    static DEFERRED: RefCell<VecDeque<Deferred>> = RefCell::new(VecDeque::new());
 }
 
 enum Deferred {

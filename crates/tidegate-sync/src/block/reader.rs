@@ -247,6 +247,11 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         Ok(SharedReader { block })
     }
 
+    #[cfg(all(test, not(tidegate_loom)))]
+    pub(super) fn block(&self) -> BlockPtr<T, E> {
+        self.block
+    }
+
     fn add_waker(&self, waker: Waker) -> Option<Arc<Node<T, E>>> {
         let listener = Listener::waker(waker);
         if self.slot.get() == Slot::Free {
@@ -343,6 +348,11 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
         ListenerToken {
             place: Place::Node(node),
         }
+    }
+
+    #[cfg(all(test, not(tidegate_loom)))]
+    pub(super) fn block(&self) -> BlockPtr<T, E> {
+        self.block
     }
 
     /// Wakes `waker` when the outcome is decided and earlier listeners were told.

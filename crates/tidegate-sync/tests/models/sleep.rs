@@ -37,7 +37,7 @@ impl Door {
 }
 
 /// Three threads, one task each from two. A lost wakeup is a deadlock, which loom reports.
-/// Fails when: `arm` has no fence; `push` has none; `is_empty` counts written slots only.
+/// Fails when: `arm` or `TaskLane::push` has no fence.
 #[test]
 fn a_task_is_never_slept_over() {
     loom::model(|| {

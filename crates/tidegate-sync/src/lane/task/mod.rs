@@ -141,13 +141,14 @@ impl TaskLane {
                 Err(now) => claim = now,
             }
         };
-        claim_fence();
         // SAFETY: a chunk that hangs in its place is alive, and the loop takes it down only after
         // it has read every slot of it, this thread's included.
         let chunk = unsafe { &*self.chunk_at(index) };
         // SAFETY: the claim gave this index to this thread alone, so its slot is unwritten in
         // this use of the chunk and nobody else writes it.
         unsafe { chunk.write(index, task) };
+        // Last, since loom's fence would otherwise stand in for the Acquire of `head`.
+        claim_fence();
         Ok(waiting as usize + 1)
     }
 

@@ -1,0 +1,302 @@
+//! The parts of the tour: what exists, run for real.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+
+use tidegate::Result;
+use tidegate::exec::{ShutdownError, Watchdog};
+use tidegate::prelude::*;
+use tidegate::promise::{all, promise};
+use tidegate::sync::{Ticker, blocking_allowed};
+
+/// What was done, and what came of it.
+type Lines = Vec<(String, String)>;
+
+/// The parts, in the order in which one would meet them.
+pub(crate) const PARTS: [(&str, fn() -> Result<Lines>); 8] = [
+    ("promise", promises),
+    ("wait", waits),
+    ("event loop", event_loop),
+    ("schedule", schedules),
+    ("future", futures),
+    ("group", group),
+    ("overload", overload),
+    ("shutdown", shutdown),
+];
+
+fn line(done: &str, came: impl std::fmt::Display) -> (String, String) {
+    (done.to_owned(), came.to_string())
+}
+
+fn promises() -> Result<Lines> {
+    let home = EventLoop::builder("home").build()?;
+    let (promise, answer) = home.promise::<u32>();
+    let (heard, told) = mpsc::channel();
+    answer.on_complete(move |outcome| {
+        let place =
+            EventLoop::current().map_or("nowhere".to_owned(), |here| here.name().to_owned());
+        let _ = heard.send(format!("{:?} on loop `{place}`", outcome.success()));
+    });
+    promise.succeed(123_456)?;
+    let listener = told.recv()?;
+
+    let (dropped, abandoned) = home.promise::<u32>();
+    drop(dropped);
+    let abandoned = abandoned.wait().expect_err("nobody completed it");
+
+    let parts = (1..=3).map(|n| home.submit(move || n * n));
+    let squares = all(parts.collect::<std::result::Result<Vec<_>, _>>()?).wait()?;
+    Ok(vec![
+        line("completed on another thread; its listener ran", listener),
+        line(
+            "dropped instead of completed",
+            format!("failed: {abandoned}"),
+        ),
+        line("three promises combined into one", format!("{squares:?}")),
+    ])
+}
+
+fn waits() -> Result<Lines> {
+    let (one, two) = (
+        EventLoop::builder("one").build()?,
+        EventLoop::builder("two").build()?,
+    );
+    let (_open, answer) = two.promise::<u32>();
+    let refused = one.submit(move || answer.wait().map_err(|why| why.to_string()))?;
+    let refused = refused.wait()?.expect_err("a loop must not block");
+
+    let (slow, answer) = promise::<u32>();
+    let mut answer = answer;
+    let late = answer.wait_timeout(Duration::from_millis(1));
+    let late = late.expect_err("nobody completes it");
+    drop(slow);
+
+    let circle = circle(&one, &two)?;
+    Ok(vec![
+        line(
+            "a loop waits for another loop's promise",
+            format!("refused: {refused}"),
+        ),
+        line(
+            "two loops, allowed to block, wait for each other",
+            format!("refused: {circle}"),
+        ),
+        line("a wait with a timeout", late),
+    ])
+}
+
+/// Lets `one` wait for `two` while `two` waits for `one`; answers why one of them was refused.
+fn circle(one: &EventLoop, two: &EventLoop) -> Result<String> {
+    let (_a, of_one) = one.promise::<()>();
+    let (_b, of_two) = two.promise::<()>();
+    let token = CancelToken::new();
+    let cross = |home: &EventLoop, mut other: Completion<()>| {
+        let token = token.clone();
+        home.submit(move || {
+            let waited = blocking_allowed(|| other.wait_with(&token));
+            // Whoever is refused lets the other one go.
+            token.cancel();
+            waited.map_err(|why| (why.is_refused(), why.to_string()))
+        })
+    };
+    let (first, second) = (cross(one, of_two)?, cross(two, of_one)?);
+    let outcomes = [first.wait()?, second.wait()?];
+    let refused = outcomes.into_iter().filter_map(std::result::Result::err);
+    let refused = refused.filter(|(refused, _)| *refused).map(|(_, why)| why);
+    refused
+        .last()
+        .ok_or_else(|| "the circle was not refused".into())
+}
+
+fn event_loop() -> Result<Lines> {
+    const TASKS: u64 = 1_000_000;
+    let reports = Arc::new(AtomicU64::new(0));
+    let heard = Arc::clone(&reports);
+    let home = EventLoop::builder("busy")
+        .on_unhandled(move |_, _| {
+            heard.fetch_add(1, Ordering::Relaxed);
+        })
+        .build()?;
+    let count = Arc::new(AtomicU64::new(0));
+    let clock = Clock::system();
+    let begin = clock.now();
+    for _ in 0..TASKS {
+        let count = Arc::clone(&count);
+        let mut task = Task::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        while let Err(full) = home.execute_task(task) {
+            std::thread::yield_now();
+            task = full.into_inner();
+        }
+    }
+    home.submit(|| ())?.wait()?;
+    let took = clock.now() - begin;
+    let rate = TASKS as f64 / took.as_secs_f64() / 1e6;
+    let metrics = home.metrics();
+
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    home.execute(|| panic!("on purpose"))?;
+    let alive = home.submit(|| "the loop lives")?.wait()?;
+    std::panic::set_hook(quiet);
+    Ok(vec![
+        line(
+            "a million tasks from another thread",
+            format!("{rate:.1} million a second"),
+        ),
+        line(
+            "what the loop says of itself",
+            format!("{} turns, {} wakeups", metrics.turns, metrics.wakeups),
+        ),
+        line(
+            "a task that panics",
+            format!("{alive}; {} report heard", reports.load(Ordering::Relaxed)),
+        ),
+    ])
+}
+
+fn schedules() -> Result<Lines> {
+    let clock = ManualClock::new();
+    let home = EventLoop::builder("home").clock(&clock).build()?;
+    let runs = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&runs);
+    let tick = home.schedule_at_fixed_rate(Duration::ZERO, Duration::from_secs(60), move || {
+        count.fetch_add(1, Ordering::Relaxed);
+    })?;
+    let began = Clock::system().now();
+    clock.advance(Duration::from_secs(24 * 3600));
+    home.settle();
+    let took = Clock::system().now() - began;
+    let ran = runs.load(Ordering::Relaxed);
+    tick.cancel();
+    Ok(vec![line(
+        "every minute for a day, on a manual clock",
+        format!("{ran} runs in {:.1} ms", took.as_secs_f64() * 1e3),
+    )])
+}
+
+fn futures() -> Result<Lines> {
+    let (one, two) = (
+        EventLoop::builder("one").build()?,
+        EventLoop::builder("two").build()?,
+    );
+    let far = two.clone();
+    let answer = one.spawn(async move {
+        let square = far.submit(|| 12 * 12).ok()?.await.ok()?;
+        Some(square + 1)
+    })?;
+    let answer = answer.wait()?.ok_or("the other loop did not answer")?;
+    Ok(vec![line(
+        "a future on one loop awaits another loop",
+        answer,
+    )])
+}
+
+fn group() -> Result<Lines> {
+    let group = EventLoopGroup::builder("io").loops(3).build()?;
+    let places: std::result::Result<Vec<_>, _> = (0..6)
+        .map(|_| group.submit(|| EventLoop::current().map(|here| here.name().to_owned())))
+        .collect();
+    let mut seen = Vec::new();
+    for place in places? {
+        seen.extend(place.wait()?);
+    }
+
+    let (ticker, hand) = Ticker::manual();
+    let (stalls, seen_stalls) = mpsc::channel();
+    let watchdog = Watchdog::builder()
+        .threshold(Duration::from_secs(1))
+        .ticker(ticker)
+        .on_stall(move |stall| {
+            let _ = stalls.send(format!("`{}` runs `{}`", stall.name, stall.task));
+        })
+        .watch(group.next())
+        .start()?;
+    let (go, gate) = mpsc::channel::<()>();
+    let (up, started) = mpsc::channel();
+    let stuck = Task::named("compact", move || {
+        let _ = up.send(());
+        let _ = gate.recv();
+    });
+    group
+        .iter()
+        .next()
+        .ok_or("a group has a loop")?
+        .execute_task(stuck)?;
+    started.recv()?;
+    hand.tick(Duration::from_secs(1));
+    hand.tick(Duration::from_secs(1));
+    let stall = seen_stalls.try_recv()?;
+    drop(go);
+    drop(watchdog);
+    Ok(vec![
+        line("six tasks over three loops", seen.join(" ")),
+        line("the watchdog looks at a stuck loop", stall),
+    ])
+}
+
+fn overload() -> Result<Lines> {
+    let home = EventLoop::builder("small").bound(16).build()?;
+    let (go, gate) = mpsc::channel::<()>();
+    let (up, started) = mpsc::channel();
+    home.execute(move || {
+        let _ = up.send(());
+        let _ = gate.recv();
+    })?;
+    started.recv()?;
+    let ran = Arc::new(AtomicU64::new(0));
+    let mut refused = Vec::new();
+    for _ in 0..20 {
+        let count = Arc::clone(&ran);
+        let one = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        if let Err(full) = home.execute(one) {
+            refused.push(full.into_inner());
+        }
+    }
+    let given_back = refused.len();
+    drop(go);
+    refused.into_iter().for_each(Task::run);
+    home.shutdown_gracefully(Quiet::none(Duration::from_secs(5)))
+        .wait()?;
+    Ok(vec![line(
+        "20 tasks into a blocked loop with room for 16",
+        format!(
+            "{given_back} given back and run here, {} run in all",
+            ran.load(Ordering::Relaxed)
+        ),
+    )])
+}
+
+fn shutdown() -> Result<Lines> {
+    let home = EventLoop::builder("ending").build()?;
+    home.schedule(Duration::from_secs(3600), || ())?;
+    home.add_shutdown_hook("say goodbye", || ())?;
+    for _ in 0..100 {
+        home.execute(|| ())?;
+    }
+    let report = home
+        .shutdown_gracefully(Quiet::none(Duration::from_secs(5)))
+        .wait()?;
+    let after = home.execute(|| ()).expect_err("it is over");
+
+    let bad = EventLoop::builder("impatient").build()?;
+    let quiet = Quiet {
+        period: Duration::from_secs(2),
+        timeout: Duration::from_secs(1),
+    };
+    let bad = match bad.shutdown_gracefully(quiet).wait() {
+        Err(WaitError::Failed(ShutdownError::BadQuiet(_))) => "refused, with a sentence",
+        _ => return Err("a quiet period longer than the timeout was accepted".into()),
+    };
+    Ok(vec![
+        line(
+            "100 tasks, a timer in an hour, a hook; then shutdown",
+            report,
+        ),
+        line("a task after the end", after),
+        line("a quiet period longer than the timeout", bad),
+    ])
+}

@@ -1,0 +1,41 @@
+//! Graceful shutdown: quiet period, hooks, and a report of what ran and what was handed back.
+
+use std::sync::mpsc;
+
+use tidegate::prelude::*;
+
+fn main() -> tidegate::Result<()> {
+    let home = EventLoop::builder("home").build()?;
+    home.add_shutdown_hook("flush", || println!("hook: flushed"))?;
+    home.schedule(Duration::from_secs(3600), || println!("never printed"))?;
+
+    // Work that is still there when the end begins runs to its end.
+    for n in 0..3 {
+        home.execute(move || println!("task {n}"))?;
+    }
+    let quiet = Quiet {
+        period: Duration::from_millis(50), // this long without a submission
+        timeout: Duration::from_secs(5),   // but no longer than this in all
+    };
+    let end = home.shutdown_gracefully(quiet);
+    home.execute(|| println!("accepted in the quiet period"))?;
+    println!("report: {}", end.wait()?);
+    println!(
+        "afterwards: {}",
+        home.execute(|| ()).expect_err("it is over")
+    );
+
+    // At the deadline, what has not started is handed back.
+    let busy = EventLoop::builder("busy").build()?;
+    let (go, gate) = mpsc::channel::<()>();
+    busy.execute(move || drop(gate.recv()))?;
+    for n in 0..3 {
+        busy.execute(move || println!("task {n}, run by whoever took it back"))?;
+    }
+    let end = busy.shutdown_gracefully(Quiet::none(Duration::ZERO));
+    drop(go);
+    for task in end.wait()?.handed_back.take() {
+        task.run();
+    }
+    Ok(())
+}
