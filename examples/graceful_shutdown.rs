@@ -28,7 +28,9 @@ fn main() -> tidegate::Result<()> {
     // At the deadline, what has not started is handed back.
     let busy = EventLoop::builder("busy").build()?;
     let (go, gate) = mpsc::channel::<()>();
-    busy.execute(move || drop(gate.recv()))?;
+    busy.execute(move || {
+        let _ = gate.recv();
+    })?;
     for n in 0..3 {
         busy.execute(move || println!("task {n}, run by whoever took it back"))?;
     }

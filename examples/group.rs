@@ -23,7 +23,9 @@ fn main() -> tidegate::Result<()> {
     // A loop has a bound; what it cannot take comes back.
     let small = EventLoop::builder("small").bound(16).build()?;
     let (go, gate) = mpsc::channel::<()>();
-    small.execute(move || drop(gate.recv()))?;
+    small.execute(move || {
+        let _ = gate.recv();
+    })?;
     let mut refused = 0;
     for _ in 0..40 {
         if let Err(full) = small.execute(|| ()) {

@@ -1,1 +1,64 @@
-mod group;
+//! Integration tests of `tidegate-exec`: what a user of event loops can rely on.
+
+mod bad_input;
+mod by_hand;
+mod execute;
+mod metrics;
+mod reject;
+mod schedule;
+mod shutdown;
+mod spawn;
+mod stress;
+mod suspend;
+
+use std::time::Duration;
+
+use tidegate_exec::{EventLoop, EventLoopBuilder, Quiet};
+use tidegate_sync::{ManualClock, Unhandled};
+use tidegate_testkit::{Gate, Log};
+
+/// A second of a manual clock: never waited for.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A loop on a manual clock, and the clock.
+fn home() -> (EventLoop, ManualClock) {
+    let clock = ManualClock::new();
+    (on(&clock, "home"), clock)
+}
+
+fn on(clock: &ManualClock, name: &str) -> EventLoop {
+    builder(clock, name).build().unwrap()
+}
+
+fn builder(clock: &ManualClock, name: &str) -> EventLoopBuilder {
+    EventLoop::builder(name).clock(clock)
+}
+
+/// A loop on a manual clock that writes down what nobody handles.
+fn watched(clock: &ManualClock) -> (EventLoop, Log<String>) {
+    let log = Log::new();
+    let heard = log.clone();
+    let hear = move |_: &str, what: &Unhandled<'_>| heard.push(what.to_string());
+    let home = builder(clock, "home").on_unhandled(hear).build().unwrap();
+    (home, log)
+}
+
+/// Keeps the loop in a task until the gate is opened.
+fn hold(home: &EventLoop) -> Gate {
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    home.execute(move || {
+        here.open();
+        gate.wait();
+    })
+    .unwrap();
+    arrived.wait();
+    go_on
+}
+
+/// Ends the loop without patience, and says what it left.
+fn end(home: &EventLoop) -> tidegate_exec::ShutdownReport {
+    home.shutdown_gracefully(Quiet::none(SECOND))
+        .wait()
+        .unwrap()
+}
