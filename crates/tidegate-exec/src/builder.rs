@@ -120,7 +120,6 @@ impl EventLoopBuilder {
     pub fn build_by_hand(self) -> Result<(EventLoop, HandLoop), BuildError> {
         let (shared, core) = self.parts::<Pinned, _>(ParkDriver::new())?;
         shared.drop_thread();
-        shared.state.advance(crate::Lifecycle::NotStarted, crate::Lifecycle::Started);
         let hand = HandLoop {
             shared: Arc::clone(&shared),
             core,

@@ -156,7 +156,7 @@ impl<D: Driver> Core<D> {
             let Some(task) = local::pop() else { break };
             run_task(shared, task);
             runs += 1;
-            if runs.is_multiple_of(LOOK) && self.look(shared) {
+            if runs.is_multiple_of(LOOK) && self.look(shared) || shared.is_out_of_time() {
                 break;
             }
         }
@@ -176,7 +176,7 @@ impl<D: Driver> Core<D> {
                 self.end.publish();
                 told_at.set(shared.running.started() + 1);
             }
-            if runs.is_multiple_of(LOOK) && self.look(shared) {
+            if runs.is_multiple_of(LOOK) && self.look(shared) || shared.is_out_of_time() {
                 break;
             }
         }

@@ -301,6 +301,8 @@ pub(crate) struct Plan {
     pub(crate) quiet: u64,
     /// The moment at which it closes at the latest.
     pub(crate) deadline: u64,
+    /// Tasks that had been started when it was asked.
+    pub(crate) started: u64,
 }
 
 impl Plan {
@@ -309,6 +311,7 @@ impl Plan {
         Self {
             quiet: self.quiet.min(other.quiet),
             deadline: self.deadline.min(other.deadline),
+            started: self.started.min(other.started),
         }
     }
 }

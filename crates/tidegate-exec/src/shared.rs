@@ -114,6 +114,8 @@ pub(crate) struct Parts {
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
         let (promise, completion) = tidegate_promise::promise_of();
+        // An end is shared by all who wait for it: none of them can cancel it.
+        promise.set_uncancellable();
         let terminated = completion
             .share()
             .unwrap_or_else(|_| unreachable!("a new completion was not taken"));

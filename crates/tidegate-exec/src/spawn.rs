@@ -137,8 +137,7 @@ where
     F::Output: Send + 'static,
 {
     let (answer, completion) = Answer::of(shared);
-    let block = new_block(shared, &answer);
-    let name = Arc::clone(&block);
+    let name = new_block(shared, &answer);
     // The future stays whole and unboxed until the loop has accepted it.
     let cell = Arc::new(std::sync::Mutex::new(Some((future, answer))));
     let taken = Arc::clone(&cell);
@@ -156,6 +155,7 @@ where
         Ok(()) => Ok(completion),
         Err(refused) => {
             let why = refused.why();
+            // With the future's name, so that giving it back sends the loop no signal.
             drop(refused);
             let parts = crate::shared::lock(&cell).take();
             match parts {

@@ -60,6 +60,7 @@ impl Winding {
         let past = Plan {
             quiet: 0,
             deadline: 0,
+            started: 0,
         };
         self.close(core, shared, past);
         self.failed = Some(why(shared.handed_back()));
@@ -67,7 +68,8 @@ impl Winding {
 
     fn begin(&mut self, shared: &Shared, now: u64) -> &mut Begun {
         self.begun.get_or_insert_with(|| Begun {
-            started: shared.running.started(),
+            started: lock(&shared.plan)
+                .map_or_else(|| shared.running.started(), |plan| plan.started),
             last_work: now,
             report: ShutdownReport::default(),
         })
@@ -85,6 +87,7 @@ impl Winding {
         let plan = lock(&shared.plan).unwrap_or(Plan {
             quiet: 0,
             deadline: now,
+            started: shared.running.started(),
         });
         let begun = self.begin(shared, now);
         begun.report.cancelled += cancel_timers(shared);
@@ -177,22 +180,23 @@ fn drop_futures(shared: &Shared) -> u64 {
 /// unless the deadline has passed. True if any ran.
 fn run_hooks(shared: &Shared, report: &mut ShutdownReport, deadline: u64) -> bool {
     let before = report.hooks;
-    loop {
-        let round = std::mem::take(&mut *lock(&shared.hooks));
-        if round.is_empty() {
-            return report.hooks > before;
-        }
-        for hook in round {
-            report.hooks += 1;
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(hook.run)) {
-                let message = panic_message(&*panic);
-                shared.unhandled(&Unhandled::HookPanic { message });
+    let mut due = lock(&shared.hooks).len();
+    while due > 0 || shared.clock.nanos() < deadline {
+        let hook = {
+            let mut hooks = lock(&shared.hooks);
+            if hooks.is_empty() {
+                break;
             }
-        }
-        if shared.clock.nanos() >= deadline {
-            return true;
+            hooks.remove(0)
+        };
+        due = due.saturating_sub(1);
+        report.hooks += 1;
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(hook.run)) {
+            let message = panic_message(&*panic);
+            shared.unhandled(&Unhandled::HookPanic { message });
         }
     }
+    report.hooks > before
 }
 
 impl Shared {
@@ -207,6 +211,7 @@ impl Shared {
         let asked = Plan {
             quiet: as_nanos(quiet.period),
             deadline: self.clock.deadline(quiet.timeout),
+            started: self.running.started(),
         };
         {
             let mut plan = lock(&self.plan);
@@ -233,6 +238,19 @@ impl Shared {
         let _ = self.bell.ring();
         self.wake();
         self.termination()
+    }
+
+    /// Whether the loop was asked to end and its deadline has passed: what has not started by
+    /// then does not start. Asked after each task, so a loop that lives on pays one look.
+    #[inline]
+    pub(crate) fn is_out_of_time(&self) -> bool {
+        self.state.get() >= Lifecycle::ShuttingDown && self.is_past_deadline()
+    }
+
+    #[cold]
+    fn is_past_deadline(&self) -> bool {
+        let plan = *lock(&self.plan);
+        plan.is_some_and(|plan| self.clock.nanos() >= plan.deadline)
     }
 
     /// Ends a loop that has no thread and nothing to run, on the spot; true if it is over. One

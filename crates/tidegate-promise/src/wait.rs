@@ -168,11 +168,7 @@ where
     if let Some(outcome) = what.look() {
         return WaitError::from_taken(outcome);
     }
-    let answer = sleep(what, limit, token, checked);
-    if answer.is_err() {
-        what.forget();
-    }
-    answer
+    sleep(what, limit, token, checked)
 }
 
 fn sleep<W, T, E>(
@@ -213,16 +209,18 @@ where
         let parker = parker.clone();
         token.on_cancel(move || parker.unpark())
     });
-    loop {
+    let why = loop {
         if let Poll::Ready(outcome) = what.poll(&waker) {
             return WaitError::from_taken(outcome);
         }
         if token.is_some_and(CancelToken::is_cancelled) {
-            return Err(WaitError::Interrupted);
+            break WaitError::Interrupted;
         }
         if deadline.is_some_and(|deadline| clock.nanos() >= deadline) {
-            return Err(WaitError::TimedOut { after });
+            break WaitError::TimedOut { after };
         }
         clock.park_until(&parker, deadline);
-    }
+    };
+    what.forget();
+    Err(why)
 }

@@ -6,12 +6,38 @@
 //!
 //! What loom itself watches in every model: two threads in one cell without an order between them
 //! (the outcome, the inline slot, the queue, a node's listener), and a loom `Arc` dropped too
-//! often or never: every value and every listener holds one.
+//! often or never: every value and every listener holds one. What it does not see is a look into
+//! a block that was freed (blocks are not loom's); the races under AddressSanitizer are for that.
+//!
+//! # Do they bite?
+//!
+//! Each of these changes, made by hand, fails the model named after it (and mostly others):
+//!
+//! | changed | fails |
+//! |---|---|
+//! | `decide`, `announce`, `release`: Release or Acquire dropped (each of six) | `a_completion_against_listeners_tells_each_once` |
+//! | `decide`, `sweep`: the right to notify taken though it is held | `a_sweep_against_an_addition_and_a_completion_loses_nothing`, `sweeps_against_each_other_lose_nothing` |
+//! | `announce`: never starts, or starts though the right is held; `release`: does not look for `LISTENER` | `a_completion_against_listeners_tells_each_once` |
+//! | `cancel`: ignores `CLAIMED`; ignores `UNCANCELLABLE` | `shared_writers_against_a_cancellation_have_one_winner`; `a_mark_against_a_cancellation_has_one_winner` |
+//! | `try_complete`: ignores `CLAIMED` | `two_shared_writers_have_one_winner` |
+//! | `cancel`, `on_cancel`: no fence; `take_hook`: relaxed | `a_hook_against_a_cancellation_runs_once` |
+//! | `try_complete`: no fence; `on_cancel`: looks for `CANCELLED` only | `a_hook_against_a_decision_is_not_kept` |
+//! | `give_up`: load or clearing relaxed | `a_completion_against_a_dropped_reader_frees_once` |
+//! | `release`: first load relaxed | `a_notifier_that_frees_comes_after_every_look` |
+//! | `try_take`: load relaxed; `DONE` suffices | `a_completion_against_a_poll_wakes_the_last_waker`; `a_waiting_thread_is_never_left_asleep` |
+//! | `poll`: content with the same waker though `DONE` | `a_waker_that_was_called_too_early_is_registered_again` |
+//! | `outcome`: load relaxed | `a_look_sees_the_whole_outcome_or_none` |
+//! | inbox: push or take relaxed | `a_completion_against_two_shared_readers_tells_each_once` |
+//! | `unsweep`: forgets what waits, does not tell when decided, Release dropped; node taken without a swap | `a_removal_against_a_notification_has_one_winner` |
+//!
+//! Not caught, and right so: waking before the right is given up (the woken task registers
+//! again, which only costs time).
 #![cfg(tidegate_loom)]
 
 use std::sync::Arc as StdArc;
 use std::task::{Poll, Wake, Waker};
 
+use loom::cell::Cell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;

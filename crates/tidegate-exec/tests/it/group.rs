@@ -42,8 +42,16 @@ fn loops_are_made_at_once_and_threads_with_the_first_work() {
     let threads = ThreadBuilder::new("g").on_start(move || {
         count.fetch_add(1, Ordering::Relaxed);
     });
-    let group = EventLoopGroup::builder("g").loops(4).threads(threads).build().unwrap();
-    assert!(group.iter().all(|one| one.lifecycle() == Lifecycle::NotStarted));
+    let group = EventLoopGroup::builder("g")
+        .loops(4)
+        .threads(threads)
+        .build()
+        .unwrap();
+    assert!(
+        group
+            .iter()
+            .all(|one| one.lifecycle() == Lifecycle::NotStarted)
+    );
     group.submit(|| ()).unwrap().wait().unwrap();
     assert_eq!(started.load(Ordering::Relaxed), 1);
 }
@@ -62,7 +70,9 @@ fn work_goes_round_robin_one_choice_per_call() {
         let places: Vec<_> = (0..2 * loops)
             .map(|_| group.submit(here).unwrap().wait().unwrap())
             .collect();
-        let expected: Vec<_> = (0..2 * loops).map(|at| format!("g-{}", at % loops)).collect();
+        let expected: Vec<_> = (0..2 * loops)
+            .map(|at| format!("g-{}", at % loops))
+            .collect();
         assert_eq!(places, expected);
     }
 }
@@ -71,7 +81,10 @@ fn work_goes_round_robin_one_choice_per_call() {
 fn every_way_to_submit_is_forwarded() {
     let group = EventLoopGroup::builder("g").loops(2).build().unwrap();
     group.execute(|| ()).unwrap();
-    assert_eq!(group.spawn(async { here() }).unwrap().wait().unwrap(), "g-1");
+    assert_eq!(
+        group.spawn(async { here() }).unwrap().wait().unwrap(),
+        "g-1"
+    );
     let later = group.schedule(Duration::ZERO, here).unwrap();
     assert_eq!(later.wait().unwrap(), "g-0");
 }
@@ -80,14 +93,23 @@ fn every_way_to_submit_is_forwarded() {
 fn asking_about_a_group_does_not_advance_the_chooser() {
     let group = EventLoopGroup::builder("g").loops(2).build().unwrap();
     assert_eq!(group.next().name(), "g-0");
-    let _ = (group.len(), group.active_count(), group.is_shutdown(), group.utilisation());
+    let _ = (
+        group.len(),
+        group.active_count(),
+        group.is_shutdown(),
+        group.utilisation(),
+    );
     assert_eq!(group.next().name(), "g-1");
 }
 
 #[test]
 fn a_dead_loop_gets_no_more_work() {
     for choose in [Choose::RoundRobin, Choose::LessBusy] {
-        let group = EventLoopGroup::builder("g").loops(3).choose(choose).build().unwrap();
+        let group = EventLoopGroup::builder("g")
+            .loops(3)
+            .choose(choose)
+            .build()
+            .unwrap();
         let dead = group.iter().nth(1).unwrap();
         dead.shutdown_gracefully(at_once()).wait().unwrap();
         for _ in 0..12 {
@@ -98,7 +120,11 @@ fn a_dead_loop_gets_no_more_work() {
 
 #[test]
 fn the_less_busy_loop_gets_the_work() {
-    let group = EventLoopGroup::builder("g").loops(2).choose(Choose::LessBusy).build().unwrap();
+    let group = EventLoopGroup::builder("g")
+        .loops(2)
+        .choose(Choose::LessBusy)
+        .build()
+        .unwrap();
     let gate = Gate::new();
     let busy = group.iter().next().unwrap();
     let wait = gate.clone();
@@ -160,14 +186,21 @@ fn a_bad_quiet_period_is_refused_for_the_group() {
         timeout: Duration::from_secs(1),
     };
     let refused = group.shutdown_gracefully(quiet).wait();
-    assert!(matches!(refused, Err(WaitError::Failed(ShutdownError::BadQuiet(_)))));
+    assert!(matches!(
+        refused,
+        Err(WaitError::Failed(ShutdownError::BadQuiet(_)))
+    ));
     assert!(!group.is_shutting_down());
 }
 
 #[test]
 fn waiting_for_the_end_spends_one_deadline_over_all_loops() {
     let clock = ManualClock::new();
-    let group = EventLoopGroup::builder("g").loops(2).clock(&clock).build().unwrap();
+    let group = EventLoopGroup::builder("g")
+        .loops(2)
+        .clock(&clock)
+        .build()
+        .unwrap();
     let waiting = group.clone();
     let thread = ThreadBuilder::new("waiter");
     let (tx, rx) = std::sync::mpsc::channel();
@@ -184,7 +217,11 @@ fn waiting_for_the_end_spends_one_deadline_over_all_loops() {
 
 #[test]
 fn a_roaming_group_lets_its_tasks_wait() {
-    let group = EventLoopGroup::builder("g").loops(2).roaming().build().unwrap();
+    let group = EventLoopGroup::builder("g")
+        .loops(2)
+        .roaming()
+        .build()
+        .unwrap();
     let other = group.iter().nth(1).unwrap().clone();
     let answer = group.submit(move || other.submit(|| 7).unwrap().wait());
     assert_eq!(answer.unwrap().wait().unwrap().unwrap(), 7);
@@ -195,7 +232,10 @@ fn an_idle_scaling_group_gives_its_threads_back_and_work_brings_them_again() {
     let (ticker, hand) = Ticker::manual();
     let clock = ManualClock::new();
     let scaling = Scaling::between(1, 3).patience(0).ticker(ticker);
-    let group = EventLoopGroup::builder("g").loops(3).clock(&clock).scaling(scaling);
+    let group = EventLoopGroup::builder("g")
+        .loops(3)
+        .clock(&clock)
+        .scaling(scaling);
     let group = group.build().unwrap();
     assert_eq!(group.active_count(), 3);
     for one in &group {
@@ -220,7 +260,10 @@ fn a_busy_scaling_group_grows_again() {
     let (ticker, hand) = Ticker::manual();
     let clock = ManualClock::new();
     let scaling = Scaling::between(1, 2).patience(0).ticker(ticker);
-    let group = EventLoopGroup::builder("g").loops(2).clock(&clock).scaling(scaling);
+    let group = EventLoopGroup::builder("g")
+        .loops(2)
+        .clock(&clock)
+        .scaling(scaling);
     let group = group.build().unwrap();
     hand.tick(Duration::from_secs(1));
     assert_eq!(group.active_count(), 1);
@@ -245,7 +288,11 @@ fn a_busy_scaling_group_grows_again() {
 fn scaling_down_to_nothing_still_takes_work() {
     let (ticker, hand) = Ticker::manual();
     let scaling = Scaling::between(0, 1).patience(0).ticker(ticker);
-    let group = EventLoopGroup::builder("g").loops(1).scaling(scaling).build().unwrap();
+    let group = EventLoopGroup::builder("g")
+        .loops(1)
+        .scaling(scaling)
+        .build()
+        .unwrap();
     hand.tick(Duration::from_secs(1));
     assert_eq!(group.active_count(), 0);
     assert_eq!(group.submit(here).unwrap().wait().unwrap(), "g-0");
@@ -255,7 +302,11 @@ fn scaling_down_to_nothing_still_takes_work() {
 fn the_monitor_ends_with_the_group() {
     let (ticker, hand) = Ticker::manual();
     let scaling = Scaling::between(0, 1).ticker(ticker);
-    let group = EventLoopGroup::builder("g").loops(1).scaling(scaling).build().unwrap();
+    let group = EventLoopGroup::builder("g")
+        .loops(1)
+        .scaling(scaling)
+        .build()
+        .unwrap();
     group.shutdown_gracefully(at_once()).wait().unwrap();
     hand.tick(Duration::from_secs(1));
     hand.tick(Duration::from_secs(1));

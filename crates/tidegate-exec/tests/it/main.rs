@@ -3,13 +3,18 @@
 mod bad_input;
 mod by_hand;
 mod execute;
+mod global;
+mod group;
+mod immediate;
 mod metrics;
+mod ordered;
 mod reject;
 mod schedule;
 mod shutdown;
 mod spawn;
 mod stress;
 mod suspend;
+mod watchdog;
 
 use std::time::Duration;
 

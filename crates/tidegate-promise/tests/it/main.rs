@@ -1,4 +1,8 @@
 //! Integration tests of `tidegate-promise`: what a user of promises can rely on.
+#![expect(
+    clippy::unwrap_used,
+    reason = "an unwrap is an assertion here; clippy knows that only inside of test functions"
+)]
 
 mod chains;
 mod combine;

@@ -114,6 +114,23 @@ fn completing_against_dropping_the_reader_frees_once() {
 }
 
 #[test]
+fn completing_with_a_hook_against_dropping_the_reader_frees_both_once() {
+    let drops = Counter::new();
+    race(
+        || {
+            let (promise, answer) = promise::<DropCount>();
+            let captured = DropCount::new(&drops);
+            promise.on_cancel(move || drop(captured));
+            (promise, answer, ())
+        },
+        |promise| drop(promise.succeed(DropCount::new(&drops))),
+        drop,
+        |(), (), ()| (),
+    );
+    assert_eq!(drops.count(), 2 * ROUNDS as u64);
+}
+
+#[test]
 fn completing_against_polling_with_changing_wakers_wakes_the_last() {
     race(
         || {

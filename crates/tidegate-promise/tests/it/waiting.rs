@@ -172,6 +172,21 @@ fn a_look_leaves_nothing_behind() {
 }
 
 #[test]
+fn neither_a_look_nor_a_refusal_loses_the_waker_of_a_poll() {
+    let (promise, mut answer) = promise::<u32>();
+    let (waker, woken) = crate::support::counting_waker();
+    let mut context = std::task::Context::from_waker(&waker);
+    let pinned = std::pin::Pin::new(&mut answer);
+    assert!(pinned.poll(&mut context).is_pending());
+    let looked = answer.wait_timeout(Duration::ZERO);
+    assert!(looked.unwrap_err().is_timeout());
+    let refused = non_blocking(|| answer.wait_timeout(SECOND));
+    assert!(refused.unwrap_err().is_refused());
+    promise.succeed(1).unwrap();
+    assert_eq!(woken.count(), 1);
+}
+
+#[test]
 fn a_token_interrupts_a_wait() {
     let (promise, mut answer) = promise::<u32>();
     let token = CancelToken::new();

@@ -5,8 +5,8 @@
 //! when the outermost has returned. The limit and the queue are the thread's, shared by all
 //! promises, and hooks count like listeners.
 //!
-//! While the queue is being emptied the thread still counts as one level deep, so whatever runs
-//! from the queue adds to the same queue and the stack does not grow with its length.
+//! Only the outermost empties the queue: what runs from the queue adds to the same queue, so the
+//! stack does not grow with its length.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,8 +25,7 @@ const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 
 #[cfg(not(tidegate_loom))]
 thread_local! {
-    /// Listeners and hooks inside each other on this thread.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static DEPTH: Cell<Depth> = const { Cell::new(Depth::OUTSIDE) };
     /// What runs when the outermost of them has returned.
     static DEFERRED: RefCell<VecDeque<Deferred>> = const { RefCell::new(VecDeque::new()) };
 }
@@ -34,8 +33,37 @@ thread_local! {
 // Loom runs its threads on one real thread, and its macro knows no constants.
 #[cfg(tidegate_loom)]
 loom::thread_local! {
-    static DEPTH: Cell<u32> = Cell::new(0);
+    static DEPTH: Cell<Depth> = Cell::new(Depth::OUTSIDE);
     static DEFERRED: RefCell<VecDeque<Deferred>> = RefCell::new(VecDeque::new());
+}
+
+/// How deep a thread is.
+#[derive(Clone, Copy)]
+struct Depth {
+    /// Listeners and hooks inside each other, counted anew for each that comes from the queue.
+    level: u32,
+    /// The queue is being emptied, further out.
+    emptying: bool,
+}
+
+impl Depth {
+    const OUTSIDE: Self = Self {
+        level: 0,
+        emptying: false,
+    };
+}
+
+/// Puts the depth back, also when something of the user's unwinds.
+struct Restore(Depth);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        set(self.0);
+    }
+}
+
+fn set(depth: Depth) {
+    DEPTH.with(|now| now.set(depth));
 }
 
 enum Deferred {
@@ -57,19 +85,26 @@ impl Deferred {
 /// Whether no further listener or hook may run inside the present one.
 #[inline]
 pub(super) fn is_full() -> bool {
-    DEPTH.with(Cell::get) >= max_depth()
+    DEPTH.with(Cell::get).level >= max_depth()
 }
 
 /// Runs code of the user's, contained, one level deeper; the outermost then empties the queue.
 #[inline]
 pub(super) fn deeper(home: Option<&dyn Executor>, run: impl FnOnce()) {
-    let depth = DEPTH.with(Cell::get);
-    DEPTH.with(|now| now.set(depth + 1));
+    let restore = Restore(DEPTH.with(Cell::get));
+    let Depth { level, emptying } = restore.0;
+    set(Depth {
+        level: level + 1,
+        emptying,
+    });
     contain(home, run);
-    if depth == 0 {
+    if level == 0 && !emptying {
+        set(Depth {
+            level,
+            emptying: true,
+        });
         run_deferred();
     }
-    DEPTH.with(|now| now.set(depth));
 }
 
 /// Tells a block's listeners when the outermost listener has returned.

@@ -288,7 +288,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         let emptied = if alone { INLINE | LISTENER } else { INLINE };
         let mut state = block.state.load(Ordering::Relaxed);
         loop {
-            if state & INLINE == 0 || state & NOTIFYING != 0 {
+            if state & INLINE == 0 {
                 return None;
             }
             // ORDERING: Acquire: the slot was filled by this end, maybe on another thread; the

@@ -20,7 +20,11 @@ fn ends() -> (Writer<u32, u32>, Reader<u32, u32>) {
 
 fn note(log: &Log, what: u32) -> impl FnOnce(Outcome<&u32, &u32>) + Send + 'static {
     let log = Arc::clone(log);
-    move |_| log.lock().unwrap().push(what)
+    move |_| held(&log).push(what)
+}
+
+fn held<T>(lock: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    lock.lock().expect("nobody panics under it")
 }
 
 fn state<T: Send, E: Send>(block: BlockPtr<T, E>) -> u32 {
@@ -84,7 +88,7 @@ impl Executor for Odd {
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
         match self.how {
             How::OnTheSpot => signal.deliver(),
-            How::Keeps => self.kept.lock().unwrap().push(signal),
+            How::Keeps => held(&self.kept).push(signal),
             How::Refuses | How::Panics => return Err(Rejected::new(signal, Refusal::Closed)),
         }
         Ok(())
@@ -107,7 +111,7 @@ impl Executor for Odd {
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {
-        self.unhandled.lock().unwrap().push(what.to_string());
+        held(&self.unhandled).push(what.to_string());
         assert!(self.how != How::Panics, "on purpose");
     }
 }

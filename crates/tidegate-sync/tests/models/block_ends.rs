@@ -119,7 +119,13 @@ fn a_hook_against_a_cancellation_runs_once() {
         let calls = Calls::new();
         let inner = calls.clone();
         let worker = thread::spawn(move || {
-            writer.on_cancel(Task::new(move || inner.hit()));
+            // Loom watches this cell: whoever runs the hook must see what its maker wrote.
+            let written = Cell::new(0);
+            written.set(7);
+            writer.on_cancel(Task::new(move || {
+                assert_eq!(written.get(), 7);
+                inner.hit();
+            }));
             writer.complete(Ok(value(1))).is_ok()
         });
         let cancelled = reader.cancel();

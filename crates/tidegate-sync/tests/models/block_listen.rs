@@ -159,6 +159,34 @@ fn a_waiting_thread_is_never_left_asleep() {
     });
 }
 
+/// Two threads: the waiting one is woken on the spot, while a listener behind its waker is still
+/// on its way home; it must register again, though it comes with the same waker.
+#[test]
+fn a_waker_that_was_called_too_early_is_registered_again() {
+    loom::model(|| {
+        let home = Home::new();
+        let (writer, mut reader) = block::<Value, u32>(Some(home.clone()), || ABANDONED);
+        let parker = Parker::new();
+        let waker = Waker::from(&parker);
+        assert!(reader.poll(&waker).is_pending());
+        reader.listen(|_| ());
+        let completer = thread::spawn(move || {
+            assert!(writer.complete(Ok(value(7))).is_ok());
+            home.drain();
+        });
+        let taken = loop {
+            match reader.poll(&waker) {
+                Poll::Ready(taken) => break taken,
+                Poll::Pending => {
+                    parker.park(None);
+                }
+            }
+        };
+        assert_eq!(taken.and_then(Outcome::success).as_deref(), Some(&7));
+        completer.join().unwrap();
+    });
+}
+
 /// Two threads: taking by value never meets a listener that still looks.
 #[test]
 fn a_take_never_meets_a_listener() {
@@ -176,14 +204,30 @@ fn a_take_never_meets_a_listener() {
     });
 }
 
+fn look(reader: &SharedReader<Value, u32>) {
+    if let Some(outcome) = reader.peek() {
+        assert_eq!(outcome.success().map(|value| **value), Some(7));
+    }
+}
+
+/// Two threads: the one that tells the listeners may be the last owner; it frees the outcome only
+/// after every look at it.
+#[test]
+fn a_notifier_that_frees_comes_after_every_look() {
+    loom::model(|| {
+        let (writer, reader) = ends();
+        let reader = reader.share().expect("nothing was taken");
+        drop(reader.listen(|_| ()));
+        let completer = thread::spawn(move || writer.complete(Ok(value(7))).is_ok());
+        look(&reader);
+        drop(reader);
+        assert!(completer.join().unwrap());
+    });
+}
+
 /// Three threads: shared readers look by reference while the third thread completes.
 #[test]
 fn a_look_sees_the_whole_outcome_or_none() {
-    fn look(reader: &SharedReader<Value, u32>) {
-        if let Some(outcome) = reader.peek() {
-            assert_eq!(outcome.success().map(|value| **value), Some(7));
-        }
-    }
     loom::model(|| {
         let (writer, reader) = ends();
         let reader = reader.share().expect("nothing was taken");

@@ -7,9 +7,7 @@
 //!
 //! Nothing is asked of the loops: the watchdog reads what they write for their metrics anyway.
 
-use std::error::Error;
 use std::fmt;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, TryLockError, Weak};
 use std::thread::{self, ThreadId};
@@ -22,6 +20,10 @@ use crate::immediate::{contain, discard};
 use crate::lifecycle::Lifecycle;
 use crate::placement::Placement;
 use crate::shared::{Shared, lock};
+
+mod report;
+
+pub use self::report::{Recovered, Stall, WatchdogError};
 
 /// How long a loop may be in one task before it counts as stuck, when nothing else is said.
 pub const DEFAULT_STALL_THRESHOLD: Duration = Duration::from_secs(1);
@@ -257,117 +259,6 @@ impl<P: Placement> EventLoop<P> {
     /// Whether a [`Watchdog`] sees the loop stuck right now. False if none watches it.
     pub fn is_stalled(&self) -> bool {
         self.shared.stalled.load(Ordering::Relaxed)
-    }
-}
-
-/// A loop that is stuck.
-///
-/// ```
-/// # use tidegate_exec::Stall;
-/// fn describe(stall: &Stall) -> String {
-///     format!("{}: `{}` for {:?}", stall.name, stall.task, stall.age)
-/// }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stall {
-    /// The loop's name.
-    pub name: String,
-    /// What it is in: the task's name, or the type of its closure.
-    pub task: &'static str,
-    /// The task's place in the order in which the loop started tasks.
-    pub sequence: u64,
-    /// How long it has been in it, at least.
-    pub age: Duration,
-    /// Where its thread is, if that was asked for and could be seen.
-    pub backtrace: Option<Vec<String>>,
-}
-
-impl fmt::Display for Stall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            task,
-            sequence,
-            age,
-            backtrace,
-        } = self;
-        write!(
-            f,
-            "loop {name} has been in task `{task}` (number {sequence}) for {age:?}"
-        )?;
-        for frame in backtrace.iter().flatten() {
-            write!(f, "\n    {frame}")?;
-        }
-        Ok(())
-    }
-}
-
-/// A loop that was stuck and goes on.
-///
-/// ```
-/// # use tidegate_exec::Recovered;
-/// fn describe(recovered: &Recovered) -> String {
-///     format!("{} lost {:?} to `{}`", recovered.name, recovered.lasted, recovered.task)
-/// }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Recovered {
-    /// The loop's name.
-    pub name: String,
-    /// What it was in.
-    pub task: &'static str,
-    /// That task's place in the order in which the loop started tasks.
-    pub sequence: u64,
-    /// How long it was seen in it; it came out of it before the next tick.
-    pub lasted: Duration,
-}
-
-impl fmt::Display for Recovered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            task,
-            sequence,
-            lasted,
-        } = self;
-        write!(
-            f,
-            "loop {name} goes on after {lasted:?} in task `{task}` (number {sequence})"
-        )
-    }
-}
-
-/// Why there can be no such watchdog.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum WatchdogError {
-    /// A threshold of zero calls every loop stuck.
-    ZeroThreshold,
-    /// No thread could be started to watch.
-    NoThread(io::Error),
-}
-
-impl fmt::Display for WatchdogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ZeroThreshold => {
-                "a threshold of zero calls every loop stuck; give it at least a millisecond"
-            }
-            Self::NoThread(_) => {
-                "no thread could be started to watch; try again when the system has room"
-            }
-        })
-    }
-}
-
-impl Error for WatchdogError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::ZeroThreshold => None,
-            Self::NoThread(error) => Some(error),
-        }
     }
 }
 
