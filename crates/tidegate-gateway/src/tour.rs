@@ -12,8 +12,11 @@ use tidegate::sync::{Ticker, blocking_allowed};
 /// What was done, and what came of it.
 type Lines = Vec<(String, String)>;
 
+/// One part of the tour.
+type Part = fn() -> Result<Lines>;
+
 /// The parts, in the order in which one would meet them.
-pub(crate) const PARTS: [(&str, fn() -> Result<Lines>); 8] = [
+pub(crate) const PARTS: [(&str, Part); 8] = [
     ("promise", promises),
     ("wait", waits),
     ("event loop", event_loop),
@@ -104,7 +107,7 @@ fn circle(one: &EventLoop, two: &EventLoop) -> Result<String> {
     let refused = outcomes.into_iter().filter_map(std::result::Result::err);
     let refused = refused.filter(|(refused, _)| *refused).map(|(_, why)| why);
     refused
-        .last()
+        .next_back()
         .ok_or_else(|| "the circle was not refused".into())
 }
 

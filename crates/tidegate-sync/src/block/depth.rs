@@ -8,6 +8,7 @@
 //! Only the outermost empties the queue: what runs from the queue adds to the same queue, so the
 //! stack does not grow with its length.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::mem;
@@ -129,16 +130,14 @@ pub(super) fn contain(home: Option<&dyn Executor>, run: impl FnOnce()) {
 }
 
 #[cold]
-fn report(home: Option<&dyn Executor>, payload: Box<dyn std::any::Any + Send>) {
+fn report(home: Option<&dyn Executor>, payload: Box<dyn Any + Send>) {
     tell_home(
         home,
         &Unhandled::ListenerPanic {
             message: panic_message(&*payload),
         },
     );
-    if let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        mem::forget(worse);
-    }
+    discard(payload);
 }
 
 /// Reports to `home`; a panic in its hook must not cost other listeners their turn.
@@ -146,7 +145,17 @@ fn report(home: Option<&dyn Executor>, payload: Box<dyn std::any::Any + Send>) {
 pub(super) fn tell_home(home: Option<&dyn Executor>, what: &Unhandled<'_>) {
     let Some(home) = home else { return };
     if let Err(worse) = catch_unwind(AssertUnwindSafe(|| home.unhandled(what))) {
-        mem::forget(worse);
+        discard(worse);
+    }
+}
+
+/// Drops what a panic carried; that is code of the user's too.
+fn discard(payload: Box<dyn Any + Send>) {
+    let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(payload))) else {
+        return;
+    };
+    if let Err(worst) = catch_unwind(AssertUnwindSafe(|| drop(worse))) {
+        mem::forget(worst);
     }
 }
 
