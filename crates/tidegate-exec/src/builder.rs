@@ -251,8 +251,35 @@ impl std::fmt::Debug for HandLoop {
 }
 
 pub(crate) fn default_bound() -> usize {
-    let asked = std::env::var(BOUND_VARIABLE).ok();
-    asked
-        .and_then(|bound| bound.parse().ok())
-        .unwrap_or(DEFAULT_BOUND)
+    bound_from(std::env::var(BOUND_VARIABLE).ok().as_deref())
+}
+
+/// The bound that the environment asks for; the default where it asks for none that is a number.
+fn bound_from(asked: Option<&str>) -> usize {
+    let asked = asked.and_then(|bound| bound.trim().parse().ok());
+    asked.unwrap_or(DEFAULT_BOUND)
+}
+
+#[cfg(test)]
+mod tests {
+    //! What the environment can say about the bound.
+
+    use super::*;
+
+    #[test]
+    fn the_environment_changes_the_default_bound() {
+        assert_eq!(bound_from(None), 65_536);
+        assert_eq!(bound_from(Some("1024")), 1024);
+        assert_eq!(bound_from(Some(" 1024\n")), 1024);
+        for nonsense in ["", "many", "-1", "1e3", "99999999999999999999"] {
+            assert_eq!(bound_from(Some(nonsense)), DEFAULT_BOUND);
+        }
+    }
+
+    #[test]
+    fn a_bound_is_never_less_than_sixteen_nor_more_than_the_lane_can_hold() {
+        for (asked, got) in [(0, 16), (15, 16), (17, 17), (usize::MAX, 1 << 30)] {
+            assert_eq!(TaskLane::new(asked).0.bound(), got);
+        }
+    }
 }

@@ -105,7 +105,7 @@ fn circle(one: &EventLoop, two: &EventLoop) -> Result<String> {
     let (first, second) = (cross(one, of_two)?, cross(two, of_one)?);
     let outcomes = [first.wait()?, second.wait()?];
     let refused = outcomes.into_iter().filter_map(std::result::Result::err);
-    let refused = refused.filter(|(refused, _)| *refused).map(|(_, why)| why);
+    let mut refused = refused.filter(|(refused, _)| *refused).map(|(_, why)| why);
     refused
         .next_back()
         .ok_or_else(|| "the circle was not refused".into())

@@ -12,7 +12,7 @@ use tidegate_sync::{
 };
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
-use crate::{SECOND, builder, end, hold, home, watched};
+use crate::{SECOND, builder, end, hits, hold, home, watched};
 
 /// Starts real threads and counts them; fails while told to.
 fn counted_threads(started: &Counter, failing: &Arc<AtomicBool>) -> ThreadBuilder {
@@ -55,7 +55,7 @@ fn one_thread_for_many_first_submitters() {
                 scope.spawn(|| {
                     let ran = ran.clone();
                     all.wait();
-                    home.execute(move || drop(ran.hit())).unwrap();
+                    home.execute(hits(ran)).unwrap();
                 });
             }
         });
@@ -76,7 +76,7 @@ fn a_failed_start_refuses_every_first_submitter_and_strands_nobody() {
                 scope.spawn(|| {
                     let ran = ran.clone();
                     all.wait();
-                    let refused = home.execute(move || drop(ran.hit())).unwrap_err();
+                    let refused = home.execute(hits(ran)).unwrap_err();
                     assert_eq!(refused.why(), Refusal::NoThread);
                 });
             }
@@ -307,7 +307,7 @@ fn lazy_tasks_wake_the_loop_when_its_lane_is_half_full() {
     let ran = Counter::new();
     for _ in 0..8 {
         let ran = ran.clone();
-        home.execute_lazy(move || drop(ran.hit())).unwrap();
+        home.execute_lazy(hits(ran)).unwrap();
     }
     ran.wait_for(8);
 }

@@ -1,4 +1,8 @@
 //! Integration tests of `tidegate-exec`: what a user of event loops can rely on.
+#![expect(
+    clippy::unwrap_used,
+    reason = "in a test an unwrap is an assertion, in its helpers too"
+)]
 
 mod bad_input;
 mod by_hand;
@@ -20,7 +24,7 @@ use std::time::Duration;
 
 use tidegate_exec::{EventLoop, EventLoopBuilder, Quiet};
 use tidegate_sync::{ManualClock, Unhandled};
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log};
 
 /// A second of a manual clock: never waited for.
 const SECOND: Duration = Duration::from_secs(1);
@@ -59,6 +63,13 @@ fn hold(home: &EventLoop) -> Gate {
     .unwrap();
     arrived.wait();
     go_on
+}
+
+/// A task that counts its run.
+fn hits(counter: Counter) -> impl FnOnce() + Send + 'static {
+    move || {
+        counter.hit();
+    }
 }
 
 /// Ends the loop without patience, and says what it left.

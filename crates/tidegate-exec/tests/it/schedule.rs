@@ -9,7 +9,7 @@ use tidegate_promise::{Completion, Failure};
 use tidegate_sync::{ManualClock, Refusal};
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
-use crate::{SECOND, builder, end, hold, home, watched};
+use crate::{SECOND, builder, end, hits, hold, home, watched};
 
 fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
@@ -27,7 +27,7 @@ fn an_hour_of_minutes_runs_sixty_one_times() {
     let counted = Counter::new();
     let count = counted.clone();
     let _tick = home
-        .schedule_at_fixed_rate(Duration::ZERO, seconds(60), move || drop(count.hit()))
+        .schedule_at_fixed_rate(Duration::ZERO, seconds(60), hits(count))
         .unwrap();
     clock.advance(seconds(3600));
     home.settle();
@@ -425,11 +425,11 @@ fn a_flood_of_due_timers_does_not_starve_tasks() {
 fn schedules_on_the_loop_need_no_signal_and_no_wakeup() {
     let (home, clock) = home();
     let (handle, log) = (home.clone(), Log::new());
-    let mut note = log_time(&clock, &log);
+    let note = log_time(&clock, &log);
     home.submit(|| ()).unwrap().wait().unwrap();
     home.settle();
     let before = home.metrics().wakeups;
-    home.execute(move || drop(handle.schedule(SECOND, move || note()).unwrap()))
+    home.execute(move || drop(handle.schedule(SECOND, note).unwrap()))
         .unwrap();
     clock.advance(seconds(2));
     assert_eq!(log.take(), [1]);

@@ -13,7 +13,7 @@ use tidegate_promise::{Outcome, WaitError};
 use tidegate_sync::{Clock, ManualClock, Refusal, Sleeper, Task, ThreadBuilder};
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
-use crate::{SECOND, builder, end, hold, home, on, watched};
+use crate::{SECOND, builder, end, hits, hold, home, on, watched};
 
 fn quiet(period: u32, timeout: u32) -> Quiet {
     Quiet {
@@ -86,7 +86,7 @@ fn without_a_thread_for_what_is_left_termination_fails_and_hands_back() {
     let home = EventLoop::builder("home").threads(threads).build().unwrap();
     let ran = Counter::new();
     let count = ran.clone();
-    home.execute_lazy(move || drop(count.hit())).unwrap();
+    home.execute_lazy(hits(count)).unwrap();
     let why = failure(&home.shutdown_gracefully(Quiet::default()));
     let ShutdownError::NoThread { handed_back } = &why else {
         panic!("{why}");
@@ -101,7 +101,7 @@ fn what_was_accepted_still_runs() {
     let (gate, ran) = (hold(&home), Counter::new());
     for _ in 0..1000 {
         let ran = ran.clone();
-        home.execute(move || drop(ran.hit())).unwrap();
+        home.execute(hits(ran)).unwrap();
     }
     let ended = home.shutdown_gracefully(Quiet::none(SECOND));
     gate.open();
@@ -148,12 +148,12 @@ fn a_quiet_period_of_zero_ends_as_soon_as_nothing_is_left() {
 
 /// Gives itself a new task without end, a millisecond of the clock each.
 fn keep_busy(home: &EventLoop, clock: &ManualClock, drops: &Counter) {
-    fn again(home: EventLoop, clock: ManualClock, held: DropCount) {
+    fn again(home: EventLoop, clock: ManualClock, held: Vec<DropCount>) {
         clock.jump(Duration::from_millis(1));
-        let next = home.clone();
+        let (next, held) = (home.clone(), held.into_iter().collect());
         let _ = home.execute(move || again(next, clock, held));
     }
-    let (next, clock, held) = (home.clone(), clock.clone(), DropCount::new(drops));
+    let (next, clock, held) = (home.clone(), clock.clone(), vec![DropCount::new(drops)]);
     home.execute(move || again(next, clock, held)).unwrap();
 }
 
@@ -216,7 +216,7 @@ fn what_the_loop_gave_itself_is_handed_back_too() {
     home.execute(move || {
         for _ in 0..3 {
             let count = count.clone();
-            handle.execute(move || drop(count.hit())).unwrap();
+            handle.execute(hits(count)).unwrap();
         }
         here.open();
         gate.wait();
@@ -306,7 +306,7 @@ fn a_stuck_task_fails_termination_and_what_was_behind_it_comes_back() {
     let ran = Counter::new();
     for _ in 0..3 {
         let ran = ran.clone();
-        home.execute(move || drop(ran.hit())).unwrap();
+        home.execute(hits(ran)).unwrap();
     }
     let ended = home.shutdown_gracefully(quiet(1, 10));
     // The thread that watches the end sleeps on the clock too.
@@ -343,7 +343,7 @@ fn dropping_the_last_handle_ends_the_loop_and_never_blocks() {
     let (home, _clock) = home();
     let (gate, ran) = (hold(&home), Counter::new());
     let count = ran.clone();
-    home.execute(move || drop(count.hit())).unwrap();
+    home.execute(hits(count)).unwrap();
     let timer = home.schedule(SECOND, || ()).unwrap();
     let future = home.spawn(std::future::pending::<()>()).unwrap();
     let (other, ended) = (home.clone(), home.termination());
@@ -560,7 +560,7 @@ fn a_thousand_ends_against_first_submissions_lose_nothing() {
         let accepted = thread::scope(|scope| {
             let submits = scope.spawn(|| {
                 let ran = ran.clone();
-                home.execute(move || drop(ran.hit())).is_ok()
+                home.execute(hits(ran)).is_ok()
             });
             if round % 2 == 0 {
                 home.try_suspend();

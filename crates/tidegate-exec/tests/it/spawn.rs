@@ -380,7 +380,7 @@ fn a_handed_back_future_that_runs_elsewhere_is_cancelled_not_lost() {
         let held = Where(home.clone(), log.clone());
         let answer = home.spawn(async move {
             let _held = held;
-            EventLoop::current().map(drop);
+            drop(EventLoop::current());
             pending::<()>().await;
         });
         answers.push(answer.unwrap());

@@ -7,7 +7,7 @@ use tidegate_exec::{EventLoop, Lifecycle, Quiet};
 use tidegate_sync::ManualClock;
 use tidegate_testkit::{Counter, Gate};
 
-use crate::{SECOND, end, hold, home};
+use crate::{SECOND, end, hits, hold, home};
 
 /// Waits until the loop's thread has left; nothing else is needed for that.
 fn await_suspended(home: &EventLoop) {
@@ -63,7 +63,7 @@ fn a_busy_loop_finishes_its_tasks_first() {
     assert!(home.try_suspend());
     for _ in 0..10 {
         let ran = ran.clone();
-        home.execute(move || drop(ran.hit())).unwrap();
+        home.execute(hits(ran)).unwrap();
     }
     assert_eq!(home.lifecycle(), Lifecycle::Suspending);
     gate.open();
@@ -141,7 +141,8 @@ fn the_handover_between_two_threads_keeps_order_and_loses_nothing() {
             all.wait();
             for expected in 1..=5 {
                 let ran = ran.clone();
-                home.execute(move || assert_eq!(ran.hit(), expected)).unwrap();
+                home.execute(move || assert_eq!(ran.hit(), expected))
+                    .unwrap();
             }
         });
         ran.wait_for(5);
