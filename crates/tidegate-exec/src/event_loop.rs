@@ -145,7 +145,8 @@ impl<P: Placement> EventLoop<P> {
     /// Runs `run` on the loop and answers with what it returns.
     ///
     /// Cancelling the completion before `run` has started keeps it from running; afterwards it
-    /// cannot be cancelled.
+    /// cannot be cancelled. If a shutdown hands the task back, the completion stays open until
+    /// the task is run or dropped; at the latest when the report and all handles are gone.
     ///
     /// # Errors
     ///

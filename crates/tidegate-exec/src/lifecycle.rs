@@ -232,7 +232,7 @@ pub enum ShutdownError {
         name: String,
         /// The task that did not return.
         task: &'static str,
-        /// How long it had been running at least.
+        /// How long it had been running at most: counted from the loop's last look at the clock.
         age: Duration,
         /// Tasks that waited behind it.
         behind: usize,

@@ -464,9 +464,11 @@ impl Shared {
 
     /// Forgets what is left to see of a loop that is over and has no handle.
     pub(crate) fn let_go(&self) {
+        // ORDERING: SeqCst fence: of the end and the last handle's drop, each of which has just
+        // written one of the two words and now reads both, at least one sees the other.
+        fence(Ordering::SeqCst);
         let over = self.state.get() == Lifecycle::Terminated;
-        // ORDERING: Acquire pairs with the Release of the last handle's drop.
-        if over && self.handles.load(Ordering::Acquire) == 0 {
+        if over && self.handles.load(Ordering::Relaxed) == 0 {
             let ending = lock(&self.ending).take();
             drop(ending);
         }

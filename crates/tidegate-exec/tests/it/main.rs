@@ -66,7 +66,7 @@ fn hold(home: &EventLoop) -> Gate {
 }
 
 /// A task that counts its run.
-fn hits(counter: Counter) -> impl FnOnce() + Send + 'static {
+fn hits(counter: Counter) -> impl FnMut() + Send + 'static {
     move || {
         counter.hit();
     }

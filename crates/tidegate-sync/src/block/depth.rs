@@ -13,7 +13,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::executor::{Executor, Unhandled, panic_message};
 use crate::signal::Signal;
@@ -27,6 +28,8 @@ const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 #[cfg(not(tidegate_loom))]
 thread_local! {
     static DEPTH: Cell<Depth> = const { Cell::new(Depth::OUTSIDE) };
+    /// Whether anything was ever put off and not run yet: spares the common case the queue.
+    static WAITING: Cell<bool> = const { Cell::new(false) };
     /// What runs when the outermost of them has returned.
     static DEFERRED: RefCell<VecDeque<Deferred>> = const { RefCell::new(VecDeque::new()) };
 }
@@ -35,6 +38,7 @@ thread_local! {
 #[cfg(tidegate_loom)]
 loom::thread_local! {
     static DEPTH: Cell<Depth> = Cell::new(Depth::OUTSIDE);
+    static WAITING: Cell<bool> = Cell::new(false);
     static DEFERRED: RefCell<VecDeque<Deferred>> = RefCell::new(VecDeque::new());
 }
 
@@ -58,11 +62,13 @@ impl Depth {
 struct Restore(Depth);
 
 impl Drop for Restore {
+    #[inline]
     fn drop(&mut self) {
         set(self.0);
     }
 }
 
+#[inline]
 fn set(depth: Depth) {
     DEPTH.with(|now| now.set(depth));
 }
@@ -99,7 +105,7 @@ pub(super) fn deeper(home: Option<&dyn Executor>, run: impl FnOnce()) {
         emptying,
     });
     contain(home, run);
-    if level == 0 && !emptying {
+    if level == 0 && !emptying && WAITING.with(Cell::get) {
         set(Depth {
             level,
             emptying: true,
@@ -123,6 +129,7 @@ pub(super) fn run_hook(home: Option<&Arc<dyn Executor>>, hook: Box<Task>) {
 }
 
 /// Runs code of the user's; a panic in it is reported to `home` and goes no further.
+#[inline]
 pub(super) fn contain(home: Option<&dyn Executor>, run: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
         report(home, payload);
@@ -161,6 +168,7 @@ fn discard(payload: Box<dyn Any + Send>) {
 
 fn put_off(what: Deferred) {
     let mut what = Some(what);
+    WAITING.with(|waiting| waiting.set(true));
     let queued = DEFERRED.try_with(|queue| queue.borrow_mut().extend(what.take()));
     // The thread is ending and its queue is gone: now or never.
     if let (Err(_), Some(what)) = (queued, what) {
@@ -168,18 +176,31 @@ fn put_off(what: Deferred) {
     }
 }
 
+#[cold]
 fn run_deferred() {
     let next = || DEFERRED.try_with(|queue| queue.borrow_mut().pop_front());
     while let Ok(Some(what)) = next() {
         what.run();
     }
+    WAITING.with(|waiting| waiting.set(false));
 }
 
+/// The limit, read from the environment once; 0 until then.
+static LIMIT: AtomicU32 = AtomicU32::new(0);
+
+#[inline]
 fn max_depth() -> u32 {
-    static DEPTH: OnceLock<u32> = OnceLock::new();
-    *DEPTH.get_or_init(|| {
-        let asked = std::env::var(DEPTH_VARIABLE).ok();
-        let asked = asked.and_then(|depth| depth.parse().ok());
-        asked.map_or(MAX_DEPTH, |depth: u32| depth.clamp(1, MAX_DEPTH))
-    })
+    match LIMIT.load(Ordering::Relaxed) {
+        0 => read_limit(),
+        limit => limit,
+    }
+}
+
+#[cold]
+fn read_limit() -> u32 {
+    let asked = std::env::var(DEPTH_VARIABLE).ok();
+    let asked = asked.and_then(|depth| depth.parse().ok());
+    let limit = asked.map_or(MAX_DEPTH, |depth: u32| depth.clamp(1, MAX_DEPTH));
+    LIMIT.store(limit, Ordering::Relaxed);
+    limit
 }

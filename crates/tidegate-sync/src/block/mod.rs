@@ -196,9 +196,9 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         if state & DONE != 0 && state & CANCELLED == 0 && !taken {
             // SAFETY: nobody else is left, and `DONE` without `CANCELLED` says that the outcome
             // was stored; it was not taken.
-            let outcome = unsafe { block.take_outcome() };
-            if std::mem::needs_drop::<Result<T, E>>() {
-                depth::contain(block.home.as_deref(), || drop(outcome));
+            match unsafe { block.take_outcome() } {
+                Ok(value) => drop_contained(block.home.as_deref(), value),
+                Err(cause) => drop_contained(block.home.as_deref(), cause),
             }
         }
         block.drop_hook();
@@ -351,6 +351,14 @@ fn count_one(handles: &AtomicU32) {
     // Relaxed: a new reference made from a live one, as in `Arc`.
     if handles.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
         std::process::abort();
+    }
+}
+
+/// Drops something of the user's; its panic goes no further.
+#[inline(always)]
+fn drop_contained<V>(home: Option<&dyn Executor>, value: V) {
+    if std::mem::needs_drop::<V>() {
+        depth::contain(home, || drop(value));
     }
 }
 

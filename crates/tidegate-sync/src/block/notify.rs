@@ -19,13 +19,47 @@ use crate::signal::{Delivery, Signal, SignalHeader};
 
 /// The fewest removals between two sweeps.
 pub(super) const SWEEP_AFTER: u16 = if cfg!(tidegate_loom) { 1 } else { 64 };
+
 /// Begins a notification: the caller has just set `NOTIFYING`, and saw `INLINE` if `inline`.
 #[inline]
 pub(super) fn start<T: Send, E: Send>(ptr: BlockPtr<T, E>, inline: bool) {
     if inline {
+        if is_here(ptr.get()) && tell_first(ptr.get()) {
+            if has_more(ptr.get()) || !release(ptr) {
+                go_on(ptr, false);
+            }
+            return;
+        }
         note_inline(ptr.get());
     }
     go_on(ptr, false);
+}
+
+/// Whether listeners beyond the inline one were there when the right to notify was taken.
+#[inline(always)]
+fn has_more<T: Send, E: Send>(block: &Block<T, E>) -> bool {
+    // SAFETY: `queue` belongs to the holder of `NOTIFYING`: this thread.
+    let queued = !block.queue.with(|queue| unsafe { *queue }).is_null();
+    queued || !block.inbox.load(Ordering::Relaxed).is_null()
+}
+
+/// Tells the inline listener without noting it first: the common case of a single listener that
+/// may run here and now. False if it is a waker, which is woken last.
+#[inline(always)]
+fn tell_first<T: Send, E: Send>(block: &Block<T, E>) -> bool {
+    // SAFETY: this thread holds `NOTIFYING` and saw `INLINE` when it took it: the slot is full
+    // and belongs to this thread.
+    let slot = block.inline.with(|slot| unsafe { &*slot });
+    // SAFETY: as above.
+    if unsafe { slot.assume_init_ref() }.is_waker() {
+        return false;
+    }
+    // SAFETY: as above; nobody looks at the slot again, since `INLINE` is clear and
+    // `inline_waits` was not set.
+    let listener = block.inline.with_mut(|slot| unsafe { slot.read() });
+    // SAFETY: as above.
+    tell(block, unsafe { listener.assume_init() });
+    true
 }
 
 fn note_inline<T: Send, E: Send>(block: &Block<T, E>) {
@@ -69,7 +103,11 @@ fn go_on<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, arrived: boo
                     contain(block.home.as_deref(), || before.wake());
                 }
             }
-            Next::Listener if arrived || is_here(block) => tell(block),
+            Next::Listener if arrived || is_here(block) => {
+                if let Some(listener) = take(block) {
+                    tell(block, listener);
+                }
+            }
             Next::Listener => {
                 send_home(ptr);
                 break;
@@ -107,12 +145,9 @@ fn signal_of<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> Signa
     unsafe { Signal::from_block(ptr.0.cast::<SignalHeader>()) }
 }
 
-/// Calls the next listener, contained, one level deeper.
+/// Calls a listener, contained, one level deeper.
 #[inline]
-fn tell<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) {
-    let Some(listener) = take(block) else {
-        return;
-    };
+fn tell<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>, listener: Listener<T, E>) {
     depth::deeper(block.home.as_deref(), || {
         if let Some(outcome) = block.outcome() {
             listener.call(outcome);
