@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use tidegate_sync::{
     ClockMember, Executor, MarkGuard, RunningGuard, Stance, Task, TaskLaneEnd, ThreadWatch,
-    Unhandled, begin_turn, enter, panic_message, run_exit_hooks, usable_cpus,
+    Unhandled, begin_turn, enter, panic_message, run_exit_hooks,
 };
 
 use crate::driver::Driver;
 use crate::lifecycle::{HandedBack, Lifecycle, ShutdownError};
 use crate::local::{self, Kept, Local};
+use crate::patience::Patience;
 use crate::schedule;
 use crate::shared::{Shared, lock};
 use crate::spawn::LocalFutures;
@@ -24,10 +25,14 @@ use crate::winding::Winding;
 const LOOK: usize = 64;
 /// Tasks of one kind in one turn.
 const BUDGET: usize = 256;
-/// Looks at the lanes before an idle loop sleeps, at most.
-const SPINS: u32 = 2048;
-/// Times that an idle loop on a single CPU lets others run before it sleeps.
-const YIELDS: u32 = 3;
+/// Tasks in a row after which producers count as dense.
+const DENSE: usize = 16;
+/// Tasks after a refusal for which producers are told more often how far the loop has come.
+const PRESSED: u32 = 1024;
+/// How often they are told then.
+const STEP: u32 = 16;
+/// Nanoseconds before a timer in which the loop does not look on, so as not to be late.
+const SOON: u64 = 100_000;
 
 /// Something that can be driven by a thread: a [`Core`] of whichever driver.
 pub(crate) trait Drive: Send {
@@ -54,9 +59,14 @@ pub(crate) struct Core<D: Driver> {
     thread: Option<ThreadWatch>,
     /// Somebody turns it by hand: it never sleeps.
     by_hand: bool,
-    /// How long the next idle moment may be spent looking; adapts to what looking brought.
-    patience: u32,
-    alone: bool,
+    patience: Patience,
+    /// Tasks for which the loop publishes every [`STEP`] tasks, because a producer was refused.
+    pressed: u32,
+    /// The last busy turn was followed by a look in vain: no need for another before sleeping.
+    looked: bool,
+    /// The next turn looks how much waits: after a sleep, and when there was more than a turn
+    /// could take. Not each time, since that takes the producers' line away from them.
+    measure: bool,
     /// When this thread woke up or began.
     awake_since: u64,
     /// The last moment at which something ran.
@@ -82,8 +92,10 @@ impl<D: Driver> Core<D> {
             seen: Lifecycle::Started,
             thread: None,
             by_hand: false,
-            patience: SPINS,
-            alone: usable_cpus() == 1,
+            patience: Patience::new(),
+            pressed: 0,
+            looked: false,
+            measure: true,
             awake_since: 0,
             last_work: 0,
         }
@@ -112,8 +124,11 @@ impl<D: Driver> Core<D> {
         let counters = &shared.counters;
         counters.turns.add(1);
         counters.heartbeat.set(now);
-        counters.high_water.raise_to(shared.pending() as u64);
+        if std::mem::take(&mut self.measure) || self.by_hand {
+            counters.high_water.raise_to(shared.pending() as u64);
+        }
         local::with(|local| {
+            counters.high_water.raise_to(local.kept.tasks.len() as u64);
             counters.timers.set(local.kept.timers.len() as u64);
             let futures = local.kept.futures.len() + local.pinned.len();
             counters.futures.set(futures as u64);
@@ -165,16 +180,33 @@ impl<D: Driver> Core<D> {
 
     fn run_lane(&mut self, shared: &Shared) -> bool {
         let mut runs = 0;
+        let mut since_pause = 0;
         let told_at = &shared.counters.told_at;
         told_at.set(shared.running.started() + 1);
         while runs < BUDGET {
-            let Some(task) = self.end.pop() else { break };
+            let Some(task) = self.end.pop() else {
+                let dense = since_pause >= DENSE || self.patience.is_at_heels();
+                let end = &mut self.end;
+                if dense && shared.settings.spin && self.patience.hang_back(|| end.is_ready()) {
+                    since_pause = 0;
+                    continue;
+                }
+                break;
+            };
             run_task(shared, task);
             runs += 1;
+            since_pause += 1;
             if self.end.is_wanted() {
                 local::give_back_spare();
+                self.pressed = PRESSED;
                 self.end.publish();
                 told_at.set(shared.running.started() + 1);
+            } else if self.pressed > 0 {
+                self.pressed -= 1;
+                if self.pressed.is_multiple_of(STEP) {
+                    self.end.publish();
+                    told_at.set(shared.running.started() + 1);
+                }
             }
             if runs.is_multiple_of(LOOK) && self.look(shared) || shared.is_out_of_time() {
                 break;
@@ -183,6 +215,12 @@ impl<D: Driver> Core<D> {
         if runs > 0 {
             self.end.publish();
         }
+        // A batch behind its first task waited; more than a batch is worth a look.
+        shared
+            .counters
+            .high_water
+            .raise_to(runs.saturating_sub(1) as u64);
+        self.measure |= runs == BUDGET;
         told_at.set(0);
         runs > 0
     }
@@ -210,6 +248,13 @@ impl<D: Driver> Core<D> {
         due.is_some_and(|due| due <= now) || !shared.signals.is_empty()
     }
 
+    /// Whether the next turn would find something, as far as that shows without a look at the
+    /// producers' line.
+    fn has_more(&mut self, shared: &Shared) -> bool {
+        let own = local::with(|local| !local.kept.tasks.is_empty());
+        own == Some(true) || self.end.is_ready() || !shared.signals.is_empty()
+    }
+
     /// Whether something came while nobody looked.
     fn has_work(&self, shared: &Shared) -> bool {
         !self.end.is_empty() || !shared.signals.is_empty()
@@ -219,7 +264,7 @@ impl<D: Driver> Core<D> {
     fn sleep(&mut self, shared: &Shared, deadline: Option<u64>) {
         local::give_back_spare();
         self.end.publish();
-        if self.look_on(shared) {
+        if !std::mem::take(&mut self.looked) && self.look_on(shared) {
             return;
         }
         shared.bell.arm(deadline.unwrap_or(u64::MAX));
@@ -237,6 +282,7 @@ impl<D: Driver> Core<D> {
         }
         self.driver.wait(&shared.clock, deadline);
         shared.bell.disarm();
+        self.measure = true;
         if let Some(thread) = &self.thread {
             thread.set_waiting(false);
         }
@@ -244,29 +290,16 @@ impl<D: Driver> Core<D> {
         shared.counters.awake_since.set(self.awake_since.max(1));
     }
 
-    /// Spins while that has paid lately; true if something came.
+    /// Looks on for a while, unless a timer is due soon; true if something came.
     fn look_on(&mut self, shared: &Shared) -> bool {
-        if !shared.settings.spin {
+        let due = local::with(|local| local.kept.timers.next_deadline()).flatten();
+        let soon = due.is_some_and(|due| due < self.last_work.saturating_add(SOON));
+        if !shared.settings.spin || soon {
             return false;
         }
-        if self.alone {
-            for _ in 0..YIELDS {
-                std::thread::yield_now();
-                if self.has_work(shared) {
-                    return true;
-                }
-            }
-            return false;
-        }
-        for _ in 0..self.patience {
-            std::hint::spin_loop();
-            if self.has_work(shared) {
-                self.patience = (self.patience * 2).min(SPINS);
-                return true;
-            }
-        }
-        self.patience = (self.patience / 2).max(SPINS / 64);
-        false
+        let end = &mut self.end;
+        let mut ready = || end.is_ready() || !shared.signals.is_empty();
+        self.patience.look_on(&mut ready)
     }
 
     /// One turn, then whatever the loop's life asks for; true when the thread is done.
@@ -277,7 +310,8 @@ impl<D: Driver> Core<D> {
         if state >= Lifecycle::ShuttingDown {
             return self.wind_down(shared, turn);
         }
-        if turn == Turn::Busy || !self.end.is_empty() {
+        if turn == Turn::Busy {
+            self.looked = !self.has_more(shared) && !self.look_on(shared);
             return false;
         }
         if self.may_leave(shared, state) {

@@ -32,6 +32,7 @@ mod lifecycle;
 mod local;
 mod metrics;
 mod ordered;
+mod patience;
 mod placement;
 mod reject;
 mod scale;

@@ -85,7 +85,8 @@ pub struct LoopMetrics {
     pub tasks_run: u64,
     /// Tasks accepted and not started.
     pub tasks_pending: usize,
-    /// The most tasks that were ever seen waiting at the begin of a turn.
+    /// The most tasks that were seen waiting. Looked at where it costs the producers nothing: after a
+    /// sleep, when a turn could not take all, and in the loop's own queue; a lower bound.
     pub high_water: u64,
     /// Tasks refused because the lane was full or closed.
     pub refused: u64,

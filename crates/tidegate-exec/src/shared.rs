@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tidegate_promise::{Promise, SharedCompletion, WaitError};
 use tidegate_sync::{
-    Clock, Doorbell, Executor, ExecutorId, OwnerCell, Parker, Refusal, Rejected, Running, Signal,
-    SignalLane, Sleeper, Stance, Task, TaskLane, ThreadBuilder, ThreadWatch, Unhandled, check_wait,
-    is_current, stance,
+    CachePadded, Clock, Doorbell, Executor, ExecutorId, OwnerCell, Parker, Refusal, Rejected,
+    Running, Signal, SignalLane, Sleeper, Stance, Task, TaskLane, ThreadBuilder, ThreadWatch,
+    Unhandled, check_wait, is_current, stance,
 };
 
 use crate::core::Drive;
@@ -36,7 +36,8 @@ pub(crate) struct Shared {
     /// Wakes the driver; called by whoever the doorbell says has to.
     pub(crate) waker: Arc<dyn Sleeper>,
     pub(crate) running: Arc<Running>,
-    pub(crate) counters: Counters,
+    /// On lines of their own: the loop writes them every turn, producers read what lies around.
+    pub(crate) counters: CachePadded<Counters>,
     pub(crate) longest_task: Mutex<Option<&'static str>>,
     pub(crate) reject: RejectPolicy,
     pub(crate) on_unhandled: Option<OnUnhandled>,
@@ -130,7 +131,7 @@ impl Shared {
             bell: Doorbell::new(),
             waker: parts.waker,
             running: Arc::default(),
-            counters: Counters::default(),
+            counters: CachePadded::new(Counters::default()),
             longest_task: Mutex::default(),
             reject: parts.reject,
             on_unhandled: parts.on_unhandled,

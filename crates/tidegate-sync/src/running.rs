@@ -18,7 +18,8 @@ thread_local! {
     static OF_THREAD: RefCell<Option<Arc<Running>>> = const { RefCell::new(None) };
 }
 
-/// The record of what one loop runs.
+/// The record of what one loop runs. On lines of its own: its loop writes it for every task, and
+/// nothing that others read should suffer from that.
 ///
 /// ```
 /// use tidegate_sync::{Running, Task};
@@ -32,6 +33,7 @@ thread_local! {
 /// assert!(running.now().is_none());
 /// ```
 #[derive(Default)]
+#[repr(align(128))]
 pub struct Running {
     /// Tasks started so far; the sequence number of the one that runs.
     started: AtomicU64,

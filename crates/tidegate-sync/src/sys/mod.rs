@@ -5,4 +5,5 @@
 
 pub(crate) mod backtrace;
 pub(crate) mod futex;
+pub(crate) mod prefetch;
 pub(crate) mod thread;

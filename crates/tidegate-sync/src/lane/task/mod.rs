@@ -55,8 +55,7 @@ const MAX_BOUND: usize = 1 << 30;
 /// assert!(lane.push(Task::new(|| ())).is_err());
 /// ```
 pub struct TaskLane {
-    /// Closed bit, tasks in the loop's local queue (31 bits), next index (32 bits).
-    claim: CachePadded<AtomicU64>,
+    producers: CachePadded<Producers>,
     /// The first index that is not known to be started; written by the loop once a batch.
     head: CachePadded<AtomicU32>,
     /// A producer was refused and wants `head` published.
@@ -65,11 +64,23 @@ pub struct TaskLane {
     bound: u32,
 }
 
+/// What producers compete for, on a line of its own.
+#[derive(Debug)]
+struct Producers {
+    /// Closed bit, tasks in the loop's local queue (31 bits), next index (32 bits).
+    claim: AtomicU64,
+    /// A `head` that some producer has seen: as good as the real one until the lane looks full,
+    /// and it spares every push a look at the loop's line.
+    seen: AtomicU32,
+}
+
 /// The loop's side of its task lane: there is one, and it takes tasks out.
 pub struct TaskLaneEnd {
     lane: Arc<TaskLane>,
     /// The next index to take.
     head: u32,
+    /// The `head` that producers were told last.
+    told: u32,
     /// The chunk of `head`, null until a producer has hung it up.
     chunk: *mut Chunk,
     /// The tag of a written slot in `chunk`.
@@ -94,7 +105,10 @@ impl TaskLane {
         let bound = bound.clamp(Self::MIN_BOUND, MAX_BOUND);
         let places = (bound.div_ceil(CHUNK) + 1).next_power_of_two();
         let lane = Arc::new(Self {
-            claim: CachePadded::new(AtomicU64::new(u64::from(index))),
+            producers: CachePadded::new(Producers {
+                claim: AtomicU64::new(u64::from(index)),
+                seen: AtomicU32::new(index),
+            }),
             head: CachePadded::new(AtomicU32::new(index)),
             wanted: CachePadded::new(AtomicBool::new(false)),
             directory: (0..places)
@@ -105,38 +119,46 @@ impl TaskLane {
         let end = TaskLaneEnd {
             lane: Arc::clone(&lane),
             head: index,
+            told: index,
             chunk: ptr::null_mut(),
             tag: 0,
         };
         (lane, end)
     }
 
-    /// Puts `task` at the end of the lane and answers how many tasks now wait. The caller then
-    /// rings the doorbell.
+    /// Puts `task` at the end of the lane and answers how many tasks now wait at the most (fewer
+    /// if the loop has come further than producers know). The caller then rings the doorbell.
     ///
     /// # Errors
     ///
     /// The task, when the lane is full or closed.
     #[inline]
     pub fn push(&self, task: Task) -> Result<usize, Rejected<Task>> {
-        let mut claim = self.claim.load(Ordering::Relaxed);
+        let mut claim = self.producers.claim.load(Ordering::Relaxed);
         let (index, waiting) = loop {
             if claim & CLOSED != 0 {
                 return Err(Rejected::new(task, Refusal::Closed));
             }
             let index = index_of(claim);
-            let waiting = self.waiting(claim);
+            // ORDERING: Acquire pairs with the Release store in `look_at_head`, which passes on
+            // what that producer acquired from the loop.
+            let mut waiting = self.waiting(claim, self.producers.seen.load(Ordering::Acquire));
             if waiting >= self.bound {
-                self.wanted.store(true, Ordering::Relaxed);
+                waiting = self.waiting(claim, self.look_at_head());
+            }
+            if waiting >= self.bound {
+                self.want_head();
                 return Err(Rejected::new(task, Refusal::Full));
             }
             let next = claim & !u64::from(u32::MAX) | u64::from(index.wrapping_add(1));
             // ORDERING: SeqCst: the claim that `TaskLaneEnd::is_empty` must see, see
             // `Doorbell`. It publishes nothing: the slot's tag does.
-            match self
-                .claim
-                .compare_exchange_weak(claim, next, Ordering::SeqCst, Ordering::Relaxed)
-            {
+            match self.producers.claim.compare_exchange_weak(
+                claim,
+                next,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => break (index, waiting),
                 Err(now) => claim = now,
             }
@@ -156,17 +178,20 @@ impl TaskLane {
     pub fn close(&self) -> bool {
         // ORDERING: SeqCst orders the close among the claims; what was claimed before it is
         // counted by `waiting`, what comes after is refused.
-        self.claim.fetch_or(CLOSED, Ordering::SeqCst) & CLOSED == 0
+        self.producers.claim.fetch_or(CLOSED, Ordering::SeqCst) & CLOSED == 0
     }
 
     /// Whether the lane is closed.
     pub fn is_closed(&self) -> bool {
-        self.claim.load(Ordering::Relaxed) & CLOSED != 0
+        self.producers.claim.load(Ordering::Relaxed) & CLOSED != 0
     }
 
     /// Tasks accepted and not known to be started, those in the loop's local queue included.
     pub fn len(&self) -> usize {
-        self.waiting(self.claim.load(Ordering::Relaxed)) as usize
+        // ORDERING: SeqCst, as `TaskLaneEnd::is_empty`: a loop that gives its thread back asks
+        // this after arming its doorbell.
+        let claim = self.producers.claim.load(Ordering::SeqCst);
+        self.waiting(claim, self.head()) as usize
     }
 
     /// Whether no task waits.
@@ -182,16 +207,16 @@ impl TaskLane {
     /// Counts up to `most` tasks of the loop's own queue against the bound; answers how many.
     /// Called by the loop only.
     pub fn reserve(&self, most: u32) -> u32 {
-        let mut claim = self.claim.load(Ordering::Relaxed);
+        let mut claim = self.producers.claim.load(Ordering::Relaxed);
         loop {
-            let room = self.bound.saturating_sub(self.waiting(claim));
+            let room = self.bound.saturating_sub(self.waiting(claim, self.head()));
             let granted = most.min(room);
             if granted == 0 || claim & CLOSED != 0 {
                 return 0;
             }
             let next = claim + u64::from(granted) * LOCAL_ONE;
             // Relaxed: a count; the tasks it stands for never leave the loop's thread.
-            match self.claim.compare_exchange_weak(
+            match self.producers.claim.compare_exchange_weak(
                 claim,
                 next,
                 Ordering::Relaxed,
@@ -207,17 +232,40 @@ impl TaskLane {
     pub fn release(&self, count: u32) {
         if count > 0 {
             let before = self
+                .producers
                 .claim
                 .fetch_sub(u64::from(count) * LOCAL_ONE, Ordering::Relaxed);
             debug_assert!(local_of(before) >= count, "released more than was reserved");
         }
     }
 
+    /// How far the loop has come, for this producer and the others.
+    #[cold]
+    fn look_at_head(&self) -> u32 {
+        let head = self.head();
+        // ORDERING: Release passes on what `head` acquired; pairs with the Acquire load in
+        // `push`. An older value may replace a newer one: it only looks sooner again.
+        self.producers.seen.store(head, Ordering::Release);
+        head
+    }
+
+    /// Makes the loop publish its head after its current task.
+    #[cold]
+    fn want_head(&self) {
+        if !self.wanted.load(Ordering::Relaxed) {
+            self.wanted.store(true, Ordering::Relaxed);
+        }
+    }
+
     #[inline(always)]
-    fn waiting(&self, claim: u64) -> u32 {
+    fn head(&self) -> u32 {
         // ORDERING: Acquire pairs with the Release store in `publish`: who sees that a chunk's
         // indexes are free again also sees that the chunk has left its place.
-        let head = self.head.load(Ordering::Acquire);
+        self.head.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    fn waiting(&self, claim: u64, head: u32) -> u32 {
         // A stale claim may lie behind a fresh head; it then fails its compare-and-swap.
         let queued = index_of(claim).wrapping_sub(head) as i32;
         u32::try_from(queued).unwrap_or(0) + local_of(claim)
@@ -308,11 +356,26 @@ impl TaskLaneEnd {
         Some(task)
     }
 
+    /// Whether the oldest task can be taken now. Looks only at its slot, not at the word that
+    /// producers compete for: what a loop watches while it waits a moment.
+    #[inline]
+    pub fn is_ready(&mut self) -> bool {
+        if self.chunk.is_null() && self.find_chunk().is_none() {
+            return false;
+        }
+        // SAFETY: as in `pop`.
+        let chunk = unsafe { &*self.chunk };
+        chunk.is_written(self.head, self.tag)
+    }
+
     /// Tells the producers how far the loop has come. Called once a batch.
     #[inline]
     pub fn publish(&mut self) {
-        // ORDERING: Release pairs with the Acquire load in `TaskLane::waiting`.
-        self.lane.head.store(self.head, Ordering::Release);
+        if self.told != self.head {
+            self.told = self.head;
+            // ORDERING: Release pairs with the Acquire load in `TaskLane::head`.
+            self.lane.head.store(self.head, Ordering::Release);
+        }
     }
 
     /// Whether a producer was refused since the last call; the loop then publishes after its
@@ -336,12 +399,12 @@ impl TaskLaneEnd {
     /// doorbell; see `Doorbell` for why the answer can be trusted.
     pub fn is_empty(&self) -> bool {
         // ORDERING: SeqCst, the loop's look; pairs with the claim in `TaskLane::push`.
-        index_of(self.lane.claim.load(Ordering::SeqCst)) == self.head
+        index_of(self.lane.producers.claim.load(Ordering::SeqCst)) == self.head
     }
 
     /// Tasks claimed and not yet taken.
     pub fn len(&self) -> usize {
-        let claim = self.lane.claim.load(Ordering::Relaxed);
+        let claim = self.lane.producers.claim.load(Ordering::Relaxed);
         index_of(claim).wrapping_sub(self.head) as usize
     }
 
@@ -402,7 +465,7 @@ impl TaskLaneEnd {
         // SAFETY: every slot was read, so every producer of this chunk is done with it, and it
         // hangs nowhere: this thread alone holds it.
         unsafe { used.turn() };
-        let claimed = index_of(self.lane.claim.load(Ordering::Relaxed));
+        let claimed = index_of(self.lane.producers.claim.load(Ordering::Relaxed));
         let ahead = claimed.wrapping_add(CHUNK as u32);
         // ORDERING: Release publishes the turned tag; pairs with the Acquire load in
         // `TaskLane::chunk_at` and `find_chunk`.

@@ -480,7 +480,10 @@ fn agrees_with_the_reference(seed: u64) {
             0..50 => {
                 let pushed = lane.push(noting(&seen, 0, number));
                 let pushed = pushed.map_err(|refused| refused.why());
-                assert_eq!(pushed, reference.push(number), "seed {seed}");
+                let expected = reference.push(number);
+                // How many wait is told from a head that may be old: never too few.
+                assert!(pushed.unwrap_or(0) >= expected.unwrap_or(0), "seed {seed}");
+                assert_eq!(pushed.err(), expected.err(), "seed {seed}");
             }
             50..85 => {
                 let ran = pop_and_run(&mut end);

@@ -1,0 +1,21 @@
+//! Asking for a cache line before it is needed. A hint: on other processors it does nothing.
+
+/// Asks for the line at `at`, to be written soon. The address need not be valid.
+#[inline(always)]
+pub(crate) fn for_writing<T>(at: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(tidegate_loom), not(miri)))]
+    {
+        // By hand: the intrinsic becomes a prefetch for reading unless the whole program is built
+        // for processors that announce the other one. Those that lack it do nothing here.
+        // SAFETY: a prefetch reads and writes nothing and ignores addresses that it cannot use.
+        unsafe {
+            std::arch::asm!(
+                "prefetchw [{at}]",
+                at = in(reg) at,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(tidegate_loom), not(miri))))]
+    let _ = at;
+}
