@@ -43,7 +43,9 @@ impl LoopContestant for Tidegate {
     }
 
     fn stop(self) {
-        let end = self.0.shutdown_gracefully(Quiet::none(Duration::from_secs(10)));
+        let end = self
+            .0
+            .shutdown_gracefully(Quiet::none(Duration::from_secs(10)));
         end.wait().expect("every task has run");
     }
 }
@@ -131,7 +133,12 @@ impl WaitContestant for Wait {
 /// Ours in `handoff` with at most 65,536 outstanding.
 pub(crate) fn handoff(lineup: &mut Lineup) {
     lineup.add::<Tidegate>("tidegate", Role::Ours, Limit::Own(OUTSTANDING), true);
-    lineup.add::<Tidegate>("tidegate (window)", Role::Ours, Limit::Window(OUTSTANDING), false);
+    lineup.add::<Tidegate>(
+        "tidegate (window)",
+        Role::Ours,
+        Limit::Window(OUTSTANDING),
+        false,
+    );
 }
 
 /// Ours in the unbounded burst.
@@ -158,7 +165,10 @@ pub(crate) fn promise_single(lineup: &mut Vec<Entry>) {
 /// Ours in `promise`: 100,000 alive.
 pub(crate) fn promise_outstanding(lineup: &mut Vec<Entry>) {
     lineup.push(suite::outstanding::<Finally>("tidegate", Role::Ours));
-    lineup.push(suite::outstanding::<OnComplete>("tidegate (kept)", Role::Ours));
+    lineup.push(suite::outstanding::<OnComplete>(
+        "tidegate (kept)",
+        Role::Ours,
+    ));
 }
 
 /// Ours in `promise`: the blocking wait.
