@@ -58,16 +58,6 @@ impl Depth {
     };
 }
 
-/// Puts the depth back, also when something of the user's unwinds.
-struct Restore(Depth);
-
-impl Drop for Restore {
-    #[inline]
-    fn drop(&mut self) {
-        set(self.0);
-    }
-}
-
 #[inline]
 fn set(depth: Depth) {
     DEPTH.with(|now| now.set(depth));
@@ -96,22 +86,23 @@ pub(super) fn is_full() -> bool {
 }
 
 /// Runs code of the user's, contained, one level deeper; the outermost then empties the queue.
-#[inline]
+/// Nothing unwinds out of it, so the depth is put back without a guard.
+#[inline(always)]
 pub(super) fn deeper(home: Option<&dyn Executor>, run: impl FnOnce()) {
-    let restore = Restore(DEPTH.with(Cell::get));
-    let Depth { level, emptying } = restore.0;
+    let before = DEPTH.with(Cell::get);
     set(Depth {
-        level: level + 1,
-        emptying,
+        level: before.level + 1,
+        emptying: before.emptying,
     });
     contain(home, run);
-    if level == 0 && !emptying && WAITING.with(Cell::get) {
+    if before.level == 0 && !before.emptying && WAITING.with(Cell::get) {
         set(Depth {
-            level,
+            level: 0,
             emptying: true,
         });
         run_deferred();
     }
+    set(before);
 }
 
 /// Tells a block's listeners when the outermost listener has returned.

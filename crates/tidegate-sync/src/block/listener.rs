@@ -86,6 +86,24 @@ impl<T: 'static, E: 'static> Listener<T, E> {
     }
 }
 
+impl<T: 'static, E: 'static> Listener<T, E> {
+    /// Calls the listener where it lies, without moving it first.
+    ///
+    /// # Safety
+    ///
+    /// `place` holds a listener that the caller owns and does not use afterwards.
+    #[inline(always)]
+    pub(super) unsafe fn call_at(place: *mut Self, outcome: Outcome<&T, &E>) {
+        // SAFETY: as the caller promises, there is a listener.
+        let call = unsafe { &*place }.vtable.call;
+        // SAFETY: as above; the field lies within it.
+        let data = unsafe { &raw mut (*place).data };
+        // SAFETY: `data` holds the closure that this vtable was made for, and nobody uses it
+        // after this.
+        unsafe { call(data, outcome) };
+    }
+}
+
 impl<T: 'static, E: 'static> Drop for Listener<T, E> {
     fn drop(&mut self) {
         // SAFETY: a listener that is dropped was not called (`call` forgets it), so `data` still

@@ -302,7 +302,15 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
     }
 
     /// Drops the hook, which will never be needed.
+    #[inline(always)]
     fn drop_hook(&self) {
+        if !self.hook.load(Ordering::Relaxed).is_null() {
+            self.drop_some_hook();
+        }
+    }
+
+    #[cold]
+    fn drop_some_hook(&self) {
         if let Some(hook) = self.take_hook() {
             depth::contain(self.home.as_deref(), || drop(hook));
         }

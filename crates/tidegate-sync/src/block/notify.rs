@@ -47,18 +47,19 @@ fn has_more<T: Send, E: Send>(block: &Block<T, E>) -> bool {
 /// may run here and now. False if it is a waker, which is woken last.
 #[inline(always)]
 fn tell_first<T: Send, E: Send>(block: &Block<T, E>) -> bool {
+    let place = block.inline.with_mut(|slot| slot.cast::<Listener<T, E>>());
     // SAFETY: this thread holds `NOTIFYING` and saw `INLINE` when it took it: the slot is full
     // and belongs to this thread.
-    let slot = block.inline.with(|slot| unsafe { &*slot });
-    // SAFETY: as above.
-    if unsafe { slot.assume_init_ref() }.is_waker() {
+    if unsafe { &*place }.is_waker() {
         return false;
     }
-    // SAFETY: as above; nobody looks at the slot again, since `INLINE` is clear and
-    // `inline_waits` was not set.
-    let listener = block.inline.with_mut(|slot| unsafe { slot.read() });
-    // SAFETY: as above.
-    tell(block, unsafe { listener.assume_init() });
+    depth::deeper(block.home.as_deref(), || {
+        if let Some(outcome) = block.outcome() {
+            // SAFETY: as above; nobody looks at the slot again, since `INLINE` is clear and
+            // `inline_waits` was not set, and the block lives while `NOTIFYING` is held.
+            unsafe { Listener::call_at(place, outcome) };
+        }
+    });
     true
 }
 

@@ -5,7 +5,7 @@
 //! under loom and sanitizers (which want to see each one come and go), use the allocator.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ptr::NonNull;
 
 /// The one size that is recycled: what a promise of a word or two takes.
@@ -29,18 +29,18 @@ const fn pooled() -> Layout {
 }
 
 thread_local! {
-    static FREE: RefCell<Free> = const {
-        RefCell::new(Free {
-            newest: None,
-            count: 0,
-        })
+    static FREE: Free = const {
+        Free {
+            newest: Cell::new(None),
+            count: Cell::new(0),
+        }
     };
 }
 
 /// The free blocks of a thread: a list whose links lie in the blocks themselves.
 struct Free {
-    newest: Option<NonNull<Link>>,
-    count: usize,
+    newest: Cell<Option<NonNull<Link>>>,
+    count: Cell<usize>,
 }
 
 /// What a free block holds: the one that was freed before it.
@@ -49,25 +49,28 @@ struct Link(Option<NonNull<Link>>);
 const _: () = assert!(size_of::<Link>() <= SIZE && align_of::<Link>() <= ALIGN);
 
 impl Free {
-    fn pop(&mut self) -> Option<NonNull<u8>> {
-        let block = self.newest?;
+    #[inline(always)]
+    fn pop(&self) -> Option<NonNull<u8>> {
+        let block = self.newest.get()?;
         // SAFETY: blocks in the list hold a link, and nobody else knows them.
         let Link(before) = unsafe { block.read() };
-        self.newest = before;
-        self.count -= 1;
+        self.newest.set(before);
+        self.count.set(self.count.get() - 1);
         Some(block.cast())
     }
 
     /// Keeps `memory`, a whole unused block, unless there are enough; answers whether it did.
-    fn push(&mut self, memory: NonNull<u8>) -> bool {
-        if self.count == KEPT {
+    #[inline(always)]
+    fn push(&self, memory: NonNull<u8>) -> bool {
+        let count = self.count.get();
+        if count == KEPT {
             return false;
         }
         let block = memory.cast::<Link>();
         // SAFETY: the block is unused, and large and aligned enough for a link, as asserted.
-        unsafe { block.write(Link(self.newest)) };
-        self.newest = Some(block);
-        self.count += 1;
+        unsafe { block.write(Link(self.newest.get())) };
+        self.newest.set(Some(block));
+        self.count.set(count + 1);
         true
     }
 }
@@ -87,7 +90,7 @@ pub(super) fn take(layout: Layout) -> NonNull<u8> {
     if !is_pooled(layout) {
         return fresh(layout);
     }
-    FREE.try_with(|free| free.borrow_mut().pop())
+    FREE.try_with(Free::pop)
         .ok()
         .flatten()
         .unwrap_or_else(|| fresh(pooled()))
@@ -112,7 +115,7 @@ pub(super) unsafe fn give(memory: NonNull<u8>, layout: Layout) {
         unsafe { dealloc(memory.as_ptr(), layout) };
         return;
     }
-    let kept = FREE.try_with(|free| free.borrow_mut().push(memory));
+    let kept = FREE.try_with(|free| free.push(memory));
     if !kept.unwrap_or(false) {
         // SAFETY: as the caller promises, and `take` used the pool's layout.
         unsafe { dealloc(memory.as_ptr(), pooled()) };
