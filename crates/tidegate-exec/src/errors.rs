@@ -25,23 +25,35 @@ impl fmt::Display for BadPeriod {
 
 impl Error for BadPeriod {}
 
-/// A shutdown hook whose name is taken.
+/// A shutdown hook that cannot be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DuplicateHook {
-    pub(crate) name: String,
+#[non_exhaustive]
+pub enum HookError {
+    /// Its name is taken.
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// The loop has closed: no hook added now would run.
+    Closed,
 }
 
-impl fmt::Display for DuplicateHook {
+impl fmt::Display for HookError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = &self.name;
-        write!(
-            f,
-            "there is a shutdown hook called `{name}` already; remove it first or choose another name"
-        )
+        match self {
+            Self::Duplicate { name } => write!(
+                f,
+                "there is a shutdown hook called `{name}` already; remove it first or choose \
+                 another name"
+            ),
+            Self::Closed => {
+                f.write_str("the loop has closed and runs no more hooks; do the work right here")
+            }
+        }
     }
 }
 
-impl Error for DuplicateHook {}
+impl Error for HookError {}
 
 /// A future that cannot leave its thread was given to a loop from another thread, or to one
 /// that takes no more work; gives the future back.

@@ -14,7 +14,7 @@ use tidegate_sync::{
 
 use crate::answer::Answer;
 use crate::builder::EventLoopBuilder;
-use crate::errors::{BadPeriod, DuplicateHook, NotOnLoop};
+use crate::errors::{BadPeriod, HookError, NotOnLoop};
 use crate::lifecycle::{Lifecycle, Quiet, ShutdownError};
 use crate::local;
 use crate::metrics::LoopMetrics;
@@ -348,19 +348,19 @@ impl<P: Placement> EventLoop<P> {
     ///
     /// # Errors
     ///
-    /// [`DuplicateHook`] when there is one of that name.
-    pub fn add_shutdown_hook<F>(
-        &self,
-        name: impl Into<String>,
-        hook: F,
-    ) -> Result<(), DuplicateHook>
+    /// [`HookError`] when there is one of that name, or the loop has closed.
+    pub fn add_shutdown_hook<F>(&self, name: impl Into<String>, hook: F) -> Result<(), HookError>
     where
         F: FnOnce() + Send + 'static,
     {
         let name = name.into();
         let mut hooks = lock(&self.shared.hooks);
         if hooks.iter().any(|hook| hook.name == name) {
-            return Err(DuplicateHook { name });
+            return Err(HookError::Duplicate { name });
+        }
+        // Under the lock that the closing loop takes to run its last hooks, after it has closed.
+        if self.is_shutdown() {
+            return Err(HookError::Closed);
         }
         hooks.push(Hook {
             name,

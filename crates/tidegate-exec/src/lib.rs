@@ -45,7 +45,7 @@ mod winding;
 pub use self::builder::{BOUND_VARIABLE, DEFAULT_BOUND, EventLoopBuilder, HandLoop};
 pub use self::chooser::Choose;
 pub use self::driver::{Driver, ParkDriver};
-pub use self::errors::{BadPeriod, BuildError, DuplicateHook, NotOnLoop};
+pub use self::errors::{BadPeriod, BuildError, HookError, NotOnLoop};
 pub use self::event_loop::EventLoop;
 pub use self::global::{
     DEFAULT_GLOBAL_QUIET_SECONDS, GLOBAL_QUIET_VARIABLE, GlobalGuard, InactivityError,

@@ -202,3 +202,13 @@ fn waiting_for_the_end_of_the_own_loop() {
     let waited = waited.unwrap().wait().unwrap();
     assert!(waited.is_err_and(|error| error.is_refused()));
 }
+
+#[test]
+fn a_hook_after_the_end_is_refused() {
+    let home = EventLoop::builder("x").build().unwrap();
+    let quiet = Quiet::none(Duration::from_secs(1));
+    home.shutdown_gracefully(quiet).wait().unwrap();
+    let refused = home.add_shutdown_hook("late", || ()).unwrap_err();
+    assert_eq!(refused, tidegate_exec::HookError::Closed);
+    assert!(refused.to_string().contains("runs no more hooks"));
+}
