@@ -168,6 +168,9 @@ impl fmt::Display for ShutdownReport {
 }
 
 /// Tasks that a closing loop gives back, to be run elsewhere or dropped. Clones share them.
+///
+/// Take them: whoever waits for a submission that was handed back hears of its end when the task
+/// is run or dropped, and a task that holds a handle of its own loop keeps both until then.
 #[derive(Clone, Debug, Default)]
 pub struct HandedBack {
     tasks: Arc<Mutex<Vec<Task>>>,

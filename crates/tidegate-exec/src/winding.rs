@@ -135,6 +135,9 @@ impl Winding {
         report.handed_back = shared.handed_back();
         report.handed_back.add(own);
         report.handed_back.add(left);
+        // Hooks for which there was no time: what they captured, maybe this loop, goes.
+        let late = std::mem::take(&mut *lock(&shared.hooks));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(late)));
         self.over = true;
     }
 
