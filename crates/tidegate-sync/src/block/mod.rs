@@ -147,6 +147,7 @@ impl<T, E> Copy for BlockPtr<T, E> {}
 impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     const LAYOUT: Layout = Layout::new::<Block<T, E>>();
 
+    #[inline(always)]
     fn allocate(home: Option<Arc<dyn Executor>>, abandoned: fn() -> E) -> Self {
         let memory = pool::take(Self::LAYOUT).cast::<Block<T, E>>();
         let block = Block {
@@ -382,6 +383,7 @@ struct Decided {
 
 /// Makes a block and answers its two ends. `home` is where listeners run, `abandoned` makes the
 /// failure for a block whose write end is dropped undecided.
+#[inline]
 pub fn block<T: Send + 'static, E: Send + 'static>(
     home: Option<Arc<dyn Executor>>,
     abandoned: fn() -> E,

@@ -10,9 +10,9 @@ use std::ptr::NonNull;
 
 /// The one size that is recycled: what a promise of a word or two takes.
 const SIZE: usize = 128;
-const ALIGN: usize = 16;
-/// The most free blocks that a thread keeps: 8 MiB, and only if it had that many alive.
-const KEPT: usize = 64 * 1024;
+const ALIGN: usize = 64;
+/// The most free blocks that a thread keeps: 16 MiB, and only if it had that many alive.
+const KEPT: usize = 128 * 1024;
 
 const RECYCLES: bool = cfg!(not(any(tidegate_loom, tidegate_sanitize, miri)));
 
