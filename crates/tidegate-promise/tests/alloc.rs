@@ -199,7 +199,7 @@ fn a_million_polls_with_changing_wakers_leave_nothing_behind() {
 fn a_thread_keeps_a_bounded_number_of_free_blocks() {
     let kept = on_new_thread(|| {
         let before = BYTES.get();
-        let many: Vec<_> = (0..100_000).map(|_| promise::<u64>()).collect();
+        let many: Vec<_> = (0..200_000).map(|_| promise::<u64>()).collect();
         for (promise, answer) in many {
             promise.succeed(1).unwrap();
             drop(answer);

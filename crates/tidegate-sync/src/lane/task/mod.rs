@@ -5,7 +5,7 @@
 //! slots in order and **never writes to them**: whether a slot is written is told by a tag in
 //! its first word, and the tag that counts alternates each time a chunk is used again. So the
 //! lines that producers write are only ever read by the loop, and the one line that the loop
-//! writes (`head`) changes once a batch.
+//! writes (`head`) changes once a batch and is looked at only when the lane seems full.
 //!
 //! # Invariants
 //!
