@@ -5,9 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate_exec::{EventLoop, Quiet};
+use tidegate_exec::{EventLoop, Quiet, RejectPolicy};
 use tidegate_promise::{Completion, Promise, promise};
-use tidegate_sync::Task;
 
 use crate::contest::{Limit, LoopContestant, PromiseContestant, WaitContestant, observe};
 use crate::handoff::{Lineup, OUTSTANDING};
@@ -15,8 +14,12 @@ use crate::promise as suite;
 use crate::report::Role;
 use crate::rounds::Entry;
 
-/// An event loop with the bound that the suite asks for.
+/// An event loop with the bound that the suite asks for. A producer that finds it full backs off
+/// for a moment, as the loop's own policy does it: the loop then has the processor to itself.
 struct Tidegate(EventLoop);
+
+/// How long a refused producer waits before it tries again.
+const PAUSE: Duration = Duration::from_micros(50);
 
 impl LoopContestant for Tidegate {
     fn start(name: &str, limit: Limit) -> Self {
@@ -24,8 +27,12 @@ impl LoopContestant for Tidegate {
             Limit::Own(bound) | Limit::Window(bound) => bound,
             Limit::Unbounded => 4_000_000,
         };
-        let home = EventLoop::builder(name).bound(bound).build();
-        let home = home.expect("the description is sound");
+        let back_off = RejectPolicy::Backoff {
+            attempts: u32::MAX,
+            pause: PAUSE,
+        };
+        let home = EventLoop::builder(name).bound(bound).reject(back_off);
+        let home = home.build().expect("the description is sound");
         let started = home.submit(|| ()).expect("a new loop has room");
         started.wait().expect("a thread can be had");
         Self(home)
@@ -33,9 +40,7 @@ impl LoopContestant for Tidegate {
 
     #[inline]
     fn submit<F: FnOnce() + Send + 'static>(&self, task: F) {
-        if let Err(refused) = self.0.execute(task) {
-            again(&self.0, refused.into_inner());
-        }
+        self.0.execute(task).expect("the loop is open");
     }
 
     fn wakeups(&self) -> Option<u64> {
@@ -47,18 +52,6 @@ impl LoopContestant for Tidegate {
             .0
             .shutdown_gracefully(Quiet::none(Duration::from_secs(10)));
         end.wait().expect("every task has run");
-    }
-}
-
-/// The lane is full: lets the loop run and tries again.
-#[cold]
-fn again(home: &EventLoop, mut task: Task) {
-    loop {
-        std::thread::yield_now();
-        match home.execute_task(task) {
-            Ok(()) => return,
-            Err(refused) => task = refused.into_inner(),
-        }
     }
 }
 
