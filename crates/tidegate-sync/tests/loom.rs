@@ -16,6 +16,11 @@
 //!
 //! # The models bite
 //!
+//! Not covered: `seen` in the task lane, the head that one producer leaves for the others. Its load
+//! or its store made relaxed fails no model (tried); a model needs two producers, of which the
+//! second claims by what the first has read. The list below was made before `seen` existed; of
+//! it, `head` read relaxed was tried again since and still fails.
+//!
 //! Each of these changes to the sources, made one at a time, failed at least one model with two
 //! preemptions (*Fails when* at a model names the typical ones):
 //!
