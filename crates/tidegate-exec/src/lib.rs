@@ -27,6 +27,7 @@ mod errors;
 mod event_loop;
 mod global;
 mod group;
+mod headroom;
 mod immediate;
 mod lifecycle;
 mod local;
@@ -51,6 +52,7 @@ pub use self::global::{
     DEFAULT_GLOBAL_QUIET_SECONDS, GLOBAL_QUIET_VARIABLE, GlobalGuard, InactivityError,
 };
 pub use self::group::{EventLoopGroup, EventLoopGroupBuilder, MAX_LOOPS};
+pub use self::headroom::{Headroom, Room, TryExecutor};
 pub use self::immediate::ImmediateExecutor;
 pub use self::lifecycle::{HandedBack, Lifecycle, Quiet, ShutdownError, ShutdownReport};
 pub use self::metrics::LoopMetrics;

@@ -177,6 +177,8 @@ pub enum Refusal {
     Closed,
     /// No thread could be started to run it.
     NoThread,
+    /// No thread waits for work at this moment, and the caller asked not to queue.
+    Busy,
     /// The executor does not offer this operation.
     Unsupported,
 }
@@ -228,6 +230,7 @@ impl fmt::Display for Refusal {
             Self::Full => "the queue is full; try again later or shed load",
             Self::Closed => "the executor is shut down; submit to another one",
             Self::NoThread => "no thread could be started; try again when the system has room",
+            Self::Busy => "no thread is free at this moment; queue it or run it yourself",
             Self::Unsupported => "this executor does not offer the operation",
         })
     }

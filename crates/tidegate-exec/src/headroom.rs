@@ -1,0 +1,51 @@
+//! What a strategy asks of the place its tasks go to: how much room is left, and whether a
+//! thread can be had now.
+
+use tidegate_sync::{Executor, Rejected, Task};
+
+/// How much more work an executor can take at this moment.
+///
+/// The figures are a snapshot: another thread may take the last place before the reader acts.
+/// They decide between two correct ways (give a thread away or keep it), never whether a task
+/// is accepted.
+///
+/// ```
+/// use tidegate_exec::Room;
+///
+/// let full = Room { idle: 0, may_start: 0, places: 3 };
+/// assert!(!full.has_thread());
+/// assert!(Room { may_start: 1, ..full }.has_thread());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Threads that wait for work and have none promised to them.
+    pub idle: usize,
+    /// Threads that may still be started.
+    pub may_start: usize,
+    /// Tasks that the queue takes before it refuses.
+    pub places: usize,
+}
+
+impl Room {
+    /// Whether a task given now would find a thread, idle or to be started.
+    pub fn has_thread(self) -> bool {
+        self.idle > 0 || self.may_start > 0
+    }
+}
+
+/// An executor that can say how much room it has.
+pub trait Headroom {
+    /// The room at this moment. Takes no lock and never waits.
+    fn room(&self) -> Room;
+}
+
+/// An executor that keeps threads in reserve.
+pub trait TryExecutor: Executor + Headroom {
+    /// Gives `task` to a thread that already waits for one. Never queues and never waits.
+    ///
+    /// # Errors
+    ///
+    /// The task itself, when no thread waits at this moment. A miss may start one for the
+    /// next time.
+    fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>>;
+}
