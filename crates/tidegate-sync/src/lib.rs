@@ -58,5 +58,5 @@ pub use self::thread::{
     BadPriority, JoinPolicy, ThreadBuilder, ThreadHandle, ThreadInfo, ThreadJob, ThreadPerTask,
     ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
 };
-pub use self::timeout::{Expiry, TimeoutCell};
+pub use self::timeout::{Expiry, Reset, TimeoutCell};
 pub use self::wait::{WaitGuard, WaitRefused, check_stance, check_wait};

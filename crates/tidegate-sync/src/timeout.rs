@@ -4,11 +4,15 @@
 //! "waits" owns the value: the timer that expires it, or whoever cancels it, on any thread. So
 //! a cancellation is decided by one compare-and-swap and what the value holds is dropped where
 //! it was cancelled, while the place in the timer's own structure can go later.
+//!
+//! A second word says when the timer will look at the cell next. A reset to a later time changes
+//! only the deadline: the timer finds the value not due yet when it looks, and looks again then.
+//! Only a reset to an earlier time than that has to reach the timer.
 
 use std::fmt;
 use std::mem::MaybeUninit;
 
-use crate::prim::{AtomicU64, Ordering, UnsafeCell};
+use crate::prim::{AtomicU64, Ordering, UnsafeCell, fence};
 
 /// The value waits.
 const WAITS: u64 = 0;
@@ -26,19 +30,34 @@ const NEVER: u64 = u64::MAX >> SHIFT;
 /// A value with a deadline, of which one taker gets the value: who cancels, or who expires it.
 ///
 /// ```
-/// use tidegate_sync::{Expiry, TimeoutCell};
+/// use tidegate_sync::{Expiry, Reset, TimeoutCell};
 ///
 /// let cell = TimeoutCell::new(100, "tea");
-/// assert_eq!(cell.expire(99), Expiry::NotYet(100));
-/// assert!(cell.reset(250));
+/// assert_eq!(cell.reset(250), Reset::Later, "the timer looks at 100 and finds it not due");
 /// assert_eq!(cell.expire(100), Expiry::NotYet(250));
+/// assert_eq!(cell.arm(250), None);
+/// assert_eq!(cell.reset(120), Reset::Sooner, "the timer must be told");
+/// assert_eq!(cell.reset(250), Reset::Later);
 /// assert_eq!(cell.expire(250), Expiry::Due("tea"));
 /// assert_eq!(cell.cancel(), None, "too late");
 /// assert!(cell.is_expired());
 /// ```
 pub struct TimeoutCell<T> {
     word: AtomicU64,
+    /// When the timer looks at this cell next.
+    looks_at: AtomicU64,
     value: UnsafeCell<MaybeUninit<T>>,
+}
+
+/// What [`TimeoutCell::reset`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reset {
+    /// The timer must be told: it would look too late.
+    Sooner,
+    /// The timer looks early enough and sees by itself.
+    Later,
+    /// The value was taken before: cancelled, or expired.
+    Gone,
 }
 
 /// What [`TimeoutCell::expire`] came to.
@@ -63,6 +82,7 @@ impl<T> TimeoutCell<T> {
     pub fn new(deadline: u64, value: T) -> Self {
         Self {
             word: AtomicU64::new(waits_until(deadline)),
+            looks_at: AtomicU64::new(deadline),
             value: UnsafeCell::new(MaybeUninit::new(value)),
         }
     }
@@ -99,11 +119,9 @@ impl<T> TimeoutCell<T> {
         }
     }
 
-    /// Gives the value another deadline; false if it was taken before.
-    ///
-    /// Who keeps the cell in a structure ordered by deadline must hear of a deadline that is
-    /// earlier than before; of a later one it hears when it finds the value not due yet.
-    pub fn reset(&self, deadline: u64) -> bool {
+    /// Gives the value another deadline, from any thread, and says whether the timer must be
+    /// told.
+    pub fn reset(&self, deadline: u64) -> Reset {
         let mut word = self.word.load(Ordering::Relaxed);
         while word & STATE == WAITS {
             // ORDERING: Release pairs with the Acquire in `leave` of whoever takes the value:
@@ -114,11 +132,28 @@ impl<T> TimeoutCell<T> {
                 Ordering::Release,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return true,
+                Ok(_) => {
+                    // ORDERING: SeqCst fence between the new deadline and the look at when the
+                    // timer looks; pairs with the fence in `arm`.
+                    fence(Ordering::SeqCst);
+                    let sooner = deadline < self.looks_at.load(Ordering::Relaxed);
+                    return if sooner { Reset::Sooner } else { Reset::Later };
+                }
                 Err(now) => word = now,
             }
         }
-        false
+        Reset::Gone
+    }
+
+    /// Says that the timer will look at the cell at `time`. If the deadline has become earlier
+    /// meanwhile it is the answer, and the timer must look then instead: it arms again.
+    pub fn arm(&self, time: u64) -> Option<u64> {
+        self.looks_at.store(time, Ordering::Relaxed);
+        // ORDERING: SeqCst fence between the time at which the timer looks and its look at the
+        // deadline; pairs with the fence in `reset`: of a reset and an arming at least one sees
+        // the other.
+        fence(Ordering::SeqCst);
+        self.deadline().filter(|&deadline| deadline < time)
     }
 
     /// Until when the value waits; `None` if it was taken.
@@ -206,8 +241,20 @@ mod tests {
         assert_eq!(cell.cancel(), None);
         assert_eq!(cell.expire(u64::MAX), Expiry::Gone);
         assert!(cell.is_cancelled() && !cell.is_expired());
-        assert!(!cell.reset(20));
+        assert_eq!(cell.reset(20), Reset::Gone);
         assert_eq!(cell.deadline(), None);
+    }
+
+    #[test]
+    fn an_earlier_deadline_is_seen_by_the_reset_or_by_the_arming() {
+        let cell = TimeoutCell::new(10, ());
+        assert_eq!(cell.reset(30), Reset::Later);
+        assert_eq!(cell.reset(20), Reset::Later, "the timer looks at 10");
+        assert_eq!(cell.expire(10), Expiry::NotYet(20));
+        assert_eq!(cell.arm(30), Some(20));
+        assert_eq!(cell.arm(20), None);
+        assert_eq!(cell.reset(19), Reset::Sooner);
+        assert_eq!(cell.reset(20), Reset::Later);
     }
 
     #[test]

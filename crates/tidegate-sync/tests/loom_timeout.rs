@@ -2,7 +2,7 @@
 //! (`cargo xtask loom`). Three threads at most; loom watches the value's own cell.
 //!
 //! Each of these changes fails a model: `leave` without Acquire, `leave` without Release, `reset`
-//! without Release, `state` without Acquire.
+//! without Release, `state` without Acquire; no fence in `reset`, or none in `arm`.
 #![cfg(tidegate_loom)]
 
 use std::sync::Arc as StdArc;
@@ -10,7 +10,7 @@ use std::sync::Arc as StdArc;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use tidegate_sync::{Expiry, TimeoutCell};
+use tidegate_sync::{Expiry, Reset, TimeoutCell};
 
 /// A place that is written without a lock: loom reports two users without an order between them.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ fn a_granted_reset_comes_before_the_expiry() {
             let (cell, place) = (StdArc::clone(&cell), Arc::clone(&place));
             thread::spawn(move || {
                 place.set(1);
-                cell.reset(9)
+                cell.reset(9) != Reset::Gone
             })
         };
         let early = cell.expire(5);
@@ -96,5 +96,29 @@ fn whoever_hears_of_the_end_sees_what_came_before() {
         }
         assert_eq!(place.get(), 1);
         cancels.join().expect("it does not panic");
+    });
+}
+
+/// A reset to an earlier time against a timer that arms for a later one: one of them sees it, so
+/// that nobody sleeps past the deadline.
+#[test]
+fn an_earlier_deadline_never_falls_between_a_reset_and_an_arming() {
+    loom::model(|| {
+        let cell = StdArc::new(TimeoutCell::new(5, ()));
+        assert_eq!(cell.reset(50), Reset::Later);
+        let resets = {
+            let cell = StdArc::clone(&cell);
+            thread::spawn(move || cell.reset(20))
+        };
+        // The timer looks at 5, finds the value not due, and arms for what it saw.
+        let Expiry::NotYet(seen) = cell.expire(5) else {
+            panic!("it is not due")
+        };
+        let heard = cell.arm(seen);
+        let told = resets.join().expect("it does not panic");
+        assert!(
+            seen == 20 || heard == Some(20) || told == Reset::Sooner,
+            "armed for {seen}, heard {heard:?}, told {told:?}"
+        );
     });
 }
