@@ -52,6 +52,7 @@ pub use self::parker::Parker;
 pub use self::permits::{Permit, Permits};
 pub use self::running::{Running, RunningGuard, RunningTask};
 pub use self::signal::{Deliver, Delivery, Signal, SignalBlock};
+pub use self::sys::prefetch::prefetch;
 pub use self::sys::thread::{thread_id, usable_cpus};
 pub use self::task::{Blocking, Task};
 pub use self::thread::{

@@ -79,11 +79,11 @@ pub struct Heap<T> {
     next_sequence: u64,
 }
 
-/// Names one entry of one [`Heap`], for as long as the entry is in it.
+/// Names one entry of one [`Heap`] or [`Wheel`](crate::Wheel), for as long as the entry is in it.
 ///
-/// Small, and an `Option<Key>` is no larger. Once its entry has left the heap, a key is stale for
+/// Small, and an `Option<Key>` is no larger. Once its entry has left, a key is stale for
 /// ever: slots are used again, but under another generation, and a slot that has used up its
-/// generations is retired. A key means nothing to a heap other than the one that made it.
+/// generations is retired. A key means nothing to a heap or wheel other than the one that made it.
 ///
 /// # Examples
 ///
@@ -100,8 +100,8 @@ pub struct Heap<T> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
-    slot: u32,
-    generation: slab::Generation,
+    pub(crate) slot: u32,
+    pub(crate) generation: slab::Generation,
 }
 
 /// An entry that has left the heap.
