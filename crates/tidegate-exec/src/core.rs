@@ -6,6 +6,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use tidegate_sync::{
     ClockMember, Executor, MarkGuard, RunningGuard, Stance, Task, TaskLaneEnd, ThreadWatch,
@@ -19,6 +20,7 @@ use crate::patience::Patience;
 use crate::schedule;
 use crate::shared::{Shared, lock};
 use crate::spawn::LocalFutures;
+use crate::timeout;
 use crate::winding::Winding;
 
 /// Tasks between two looks at the clock.
@@ -106,6 +108,7 @@ impl<D: Driver> Core<D> {
         let now = self.begin(shared);
         let mut ran = self.run_signals(shared);
         ran |= self.run_timers(shared, now);
+        ran |= self.run_timeouts(shared, now);
         ran |= self.run_own(shared);
         ran |= self.run_lane(shared);
         ran |= self.run_driver(shared);
@@ -129,7 +132,7 @@ impl<D: Driver> Core<D> {
         }
         local::with(|local| {
             counters.high_water.raise_to(local.kept.tasks.len() as u64);
-            counters.timers.set(local.kept.timers.len() as u64);
+            counters.timers.set(local.kept.timers_len() as u64);
             let futures = local.kept.futures.len() + local.pinned.len();
             counters.futures.set(futures as u64);
         });
@@ -138,6 +141,7 @@ impl<D: Driver> Core<D> {
 
     fn run_signals(&mut self, shared: &Shared) -> bool {
         let mut any = false;
+        shared.silent.store(0, Ordering::Relaxed);
         for signal in shared.signals.take() {
             any = true;
             // Listeners and futures contain their own panics; this is the last resort.
@@ -157,12 +161,27 @@ impl<D: Driver> Core<D> {
             };
             runs += 1;
             let late = now.saturating_sub(due.deadline);
-            shared.counters.timers_run.add(1);
-            shared.counters.lateness_sum.add(late);
-            shared.counters.lateness_max.raise_to(late);
+            note_lateness(shared, late);
             schedule::fire(shared, due, &mut |task| run_task(shared, task));
         }
         runs > 0
+    }
+
+    fn run_timeouts(&mut self, shared: &Shared, now: u64) -> bool {
+        let mut looks = 0;
+        while looks < BUDGET {
+            let due = local::with(|local| local.kept.timeouts.pop_due(now)).flatten();
+            let Some(due) = due else { break };
+            looks += 1;
+            if let Some((task, late)) = timeout::expire(shared, &due, now) {
+                note_lateness(shared, late);
+                run_task(shared, task);
+            }
+            if shared.is_out_of_time() {
+                break;
+            }
+        }
+        looks > 0
     }
 
     fn run_own(&mut self, shared: &Shared) -> bool {
@@ -240,7 +259,7 @@ impl<D: Driver> Core<D> {
     /// Looks at the clock in the middle of a turn; true if a timer is due or somebody wants to
     /// tell the loop something.
     fn look(&mut self, shared: &Shared) -> bool {
-        let due = local::with(|local| local.kept.timers.next_deadline()).flatten();
+        let due = local::with(|local| local.kept.next_deadline()).flatten();
         let now = shared.clock.nanos();
         note_longest(shared, now);
         begin_turn(now.max(1));
@@ -292,7 +311,7 @@ impl<D: Driver> Core<D> {
 
     /// Looks on for a while, unless a timer is due soon; true if something came.
     fn look_on(&mut self, shared: &Shared) -> bool {
-        let due = local::with(|local| local.kept.timers.next_deadline()).flatten();
+        let due = local::with(|local| local.kept.next_deadline()).flatten();
         let soon = due.is_some_and(|due| due < self.last_work.saturating_add(SOON));
         if !shared.settings.spin || soon {
             return false;
@@ -317,7 +336,7 @@ impl<D: Driver> Core<D> {
         if self.may_leave(shared, state) {
             return true;
         }
-        let deadline = local::with(|local| local.kept.timers.next_deadline()).flatten();
+        let deadline = local::with(|local| local.kept.next_deadline()).flatten();
         let deadline = self.idle_deadline(shared, deadline);
         self.sleep(shared, deadline);
         false
@@ -517,6 +536,13 @@ fn run_timed(shared: &Shared, task: Task) {
         report_panic(shared, name, &*panic);
     }
     note_run(shared, name, shared.clock.nanos().saturating_sub(before));
+}
+
+fn note_lateness(shared: &Shared, late: u64) {
+    let counters = &shared.counters;
+    counters.timers_run.add(1);
+    counters.lateness_sum.add(late);
+    counters.lateness_max.raise_to(late);
 }
 
 fn note_longest(shared: &Shared, now: u64) {

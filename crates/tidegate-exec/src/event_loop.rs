@@ -22,6 +22,7 @@ use crate::placement::{Pinned, Placement};
 use crate::schedule::{self, Every, Missed};
 use crate::shared::{Hook, Shared, Terminated, lock};
 use crate::spawn;
+use crate::timeout::{self, TimeoutHandle};
 
 /// A handle to an event loop: one thread that runs tasks one at a time, in order.
 ///
@@ -193,6 +194,26 @@ impl<P: Placement> EventLoop<P> {
     {
         let run = self.check_schedule(run)?;
         Ok(schedule::once(&self.shared, after, run))
+    }
+
+    /// Runs `run` once, `after` from now and up to a tick late: for the many timeouts that almost
+    /// never fire. Costs less than [`EventLoop::schedule`], keeps no order among equals and has
+    /// no result; the handle cancels it or gives it more time.
+    ///
+    /// # Errors
+    ///
+    /// The closure, when the loop is shutting down.
+    ///
+    /// # Threads
+    ///
+    /// From any thread; `run` runs on the loop, never early. Cancelling drops it at once. When
+    /// the loop ends first, `run` is dropped and the handle says cancelled.
+    pub fn timeout<F>(&self, after: Duration, run: F) -> Result<TimeoutHandle, Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let run = self.check_schedule(run)?;
+        Ok(timeout::add(&self.shared, after, Task::new(run)))
     }
 
     /// Runs `run` after `first` and then every `period`, counted from begin to begin; missed

@@ -40,6 +40,7 @@ mod scale;
 mod schedule;
 mod shared;
 mod spawn;
+mod timeout;
 mod watchdog;
 mod winding;
 
@@ -62,6 +63,9 @@ pub use self::reject::{RejectPolicy, RejectWith};
 pub use self::scale::Scaling;
 pub use self::schedule::Missed;
 pub use self::shared::Terminated;
+pub use self::timeout::{
+    DEFAULT_TIMEOUT_TICK, Sleep, SleepError, TimedOut, TimeoutHandle, WithTimeout, sleep, timeout,
+};
 pub use self::watchdog::{
     DEFAULT_STALL_THRESHOLD, Recovered, Stall, Watchdog, WatchdogBuilder, WatchdogError,
 };

@@ -75,10 +75,6 @@ pub(crate) enum Every {
 }
 
 impl Timers {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.heap.is_empty()
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }
@@ -167,6 +163,8 @@ fn submit(shared: &Arc<Shared>, timer: &Arc<SignalBlock<Timer>>) {
         shared.ensure_thread();
         if shared.bell.ring_before(deadline) {
             shared.wake();
+        } else {
+            shared.note_silent();
         }
     }
 }
@@ -200,7 +198,9 @@ fn cancel(timer: &Arc<SignalBlock<Timer>>) {
         unlink(timer);
     } else if let Some(signal) = timer.raise() {
         // Without waking the loop: the entry is small and goes at its next turn.
-        drop(shared.signals.push(signal));
+        if shared.signals.push(signal).is_ok() {
+            shared.note_silent();
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the handles of a loop and its thread share.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use std::time::Duration;
@@ -19,6 +19,9 @@ use crate::local;
 use crate::metrics::{Counters, LoopMetrics};
 use crate::reject::RejectPolicy;
 
+/// Signals pushed without waking a loop that wake it after all.
+const SILENT: u32 = 1024;
+
 /// Hears of what nobody else handles.
 pub(crate) type OnUnhandled = Arc<dyn Fn(&str, &Unhandled<'_>) + Send + Sync>;
 
@@ -33,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) lane: Arc<TaskLane>,
     pub(crate) signals: SignalLane,
     pub(crate) bell: Doorbell,
+    /// Signals pushed without waking the loop since it last took them.
+    pub(crate) silent: AtomicU32,
     /// Wakes the driver; called by whoever the doorbell says has to.
     pub(crate) waker: Arc<dyn Sleeper>,
     pub(crate) running: Arc<Running>,
@@ -80,6 +85,8 @@ pub type Terminated = SharedCompletion<ShutdownReport, ShutdownError>;
 pub(crate) struct Settings {
     /// Whether each task is timed.
     pub(crate) time_tasks: bool,
+    /// How fine the wheel for coarse timeouts is.
+    pub(crate) timeout_tick: Duration,
     /// Whether an idle thread may look a while before it sleeps.
     pub(crate) spin: bool,
     /// The loop's thread must not block.
@@ -129,6 +136,7 @@ impl Shared {
             lane: parts.lane,
             signals: SignalLane::new(),
             bell: Doorbell::new(),
+            silent: AtomicU32::new(0),
             waker: parts.waker,
             running: Arc::default(),
             counters: CachePadded::new(Counters::default()),
@@ -203,6 +211,17 @@ impl Shared {
     pub(crate) fn ring(&self) {
         if self.bell.ring() {
             self.wake();
+        }
+    }
+
+    /// Counts a signal that was pushed without waking the loop, and wakes it when many wait: a
+    /// loop that sleeps for an hour must not collect an hour's worth of cancelled timers.
+    pub(crate) fn note_silent(&self) {
+        // Relaxed: a rough count. The loop sets it back whenever it looks.
+        if self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
+            self.silent.store(0, Ordering::Relaxed);
+            self.ensure_thread();
+            self.ring();
         }
     }
 

@@ -17,6 +17,7 @@ use crate::lifecycle::{HandedBack, Lifecycle, Plan, Quiet, ShutdownError, Shutdo
 use crate::local;
 use crate::schedule;
 use crate::shared::{Shared, Terminated, drop_contained, lock};
+use crate::timeout;
 
 /// How long after the deadline a loop may take to notice it before it counts as stuck.
 const GRACE: Duration = Duration::from_millis(500);
@@ -159,11 +160,16 @@ pub(crate) fn announce(shared: &Shared) {
 }
 
 fn cancel_timers(shared: &Shared) -> u64 {
-    let timers = local::with(|local| local.kept.timers.drain()).unwrap_or_default();
+    let (timers, timeouts) =
+        local::with(|local| (local.kept.timers.drain(), local.kept.timeouts.drain()))
+            .unwrap_or_default();
     for timer in &timers {
         schedule::expire(shared, timer);
     }
-    timers.len() as u64
+    for timeout in &timeouts {
+        timeout::end(shared, timeout);
+    }
+    (timers.len() + timeouts.len()) as u64
 }
 
 fn drop_futures(shared: &Shared) -> u64 {

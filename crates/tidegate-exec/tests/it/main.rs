@@ -18,6 +18,7 @@ mod shutdown;
 mod spawn;
 mod stress;
 mod suspend;
+mod timeout;
 mod watchdog;
 
 use std::time::Duration;

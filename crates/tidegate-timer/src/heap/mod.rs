@@ -104,6 +104,33 @@ pub struct Key {
     pub(crate) generation: slab::Generation,
 }
 
+impl Key {
+    /// The key as a number, never zero, to be kept in an atomic.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tidegate_timer::{Heap, Key};
+    ///
+    /// let mut heap = Heap::new();
+    /// let key = heap.insert(1, "tea");
+    /// assert_eq!(Key::from_bits(key.to_bits()), Some(key));
+    /// assert_eq!(Key::from_bits(0), None);
+    /// ```
+    pub fn to_bits(self) -> u64 {
+        u64::from(self.generation.get()) << 32 | u64::from(self.slot)
+    }
+
+    /// The key of a number that [`Key::to_bits`] gave. Of another number it is a key that
+    /// probably names nothing, or none at all.
+    pub fn from_bits(bits: u64) -> Option<Self> {
+        Some(Self {
+            slot: bits as u32,
+            generation: slab::Generation::new((bits >> 32) as u32)?,
+        })
+    }
+}
+
 /// An entry that has left the heap.
 ///
 /// # Examples
