@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::{Executor, Parker, ThreadBuilder, Unhandled, as_nanos, panic_message};
+use tidegate_promise::WaitError;
+use tidegate_sync::{
+    CancelToken, Executor, Parker, ThreadBuilder, Unhandled, as_nanos, check_wait, panic_message,
+};
 
 use crate::core::{Core, Turn};
 use crate::driver::Driver;
@@ -292,6 +295,37 @@ impl Shared {
             Err(ShutdownError::NoThread { handed_back })
         });
         true
+    }
+
+    /// Waits for the end, by the loop's own clock, until `token` is tripped.
+    pub(crate) fn await_termination(
+        &self,
+        timeout: Duration,
+        token: Option<&CancelToken>,
+    ) -> Result<bool, WaitError<ShutdownError>> {
+        if token.is_some_and(CancelToken::is_cancelled) {
+            return Err(WaitError::Interrupted);
+        }
+        let done = self.termination();
+        if done.is_done() {
+            return Ok(!self.endless.load(Ordering::Relaxed));
+        }
+        let _recorded = check_wait(Some(self)).map_err(WaitError::Refused)?;
+        let parker = Parker::new();
+        let woken = parker.clone();
+        let _listening = done.listen(move |_| woken.unpark());
+        let _hook = token.map(|token| {
+            let parker = parker.clone();
+            token.on_cancel(move || parker.unpark())
+        });
+        let deadline = self.clock.deadline(timeout);
+        while !done.is_done() && self.clock.nanos() < deadline {
+            if token.is_some_and(CancelToken::is_cancelled) {
+                return Err(WaitError::Interrupted);
+            }
+            self.clock.park_until(&parker, Some(deadline));
+        }
+        Ok(done.is_done())
     }
 
     /// Starts the thread that reports a loop which does not end in time.

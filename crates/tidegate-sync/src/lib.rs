@@ -35,7 +35,7 @@ mod wait;
 pub use self::block::{ListenerToken, Outcome, Reader, SharedReader, SharedWriter, Writer, block};
 pub use crossbeam_utils::CachePadded;
 
-pub use self::cancel::{CancelHook, CancelToken};
+pub use self::cancel::{CancelHook, CancelToken, Interrupted};
 pub use self::clock::{
     Clock, ClockMember, ManualClock, ManualTicker, Sleeper, Ticker, TickerStop, as_nanos,
 };

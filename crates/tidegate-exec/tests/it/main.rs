@@ -10,6 +10,7 @@ mod execute;
 mod global;
 mod group;
 mod immediate;
+mod interrupt;
 mod metrics;
 mod ordered;
 mod reject;

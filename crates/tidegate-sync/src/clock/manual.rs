@@ -19,6 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Sleeper, as_nanos};
+use crate::cancel::{CancelToken, Interrupted};
 
 thread_local! {
     /// Ids of the members that this thread is, innermost last. An id is unique in the process,
@@ -138,6 +139,30 @@ impl ManualClock {
     /// nobody having woken it.
     pub fn settle(&self) {
         drop(self.settled(self.lock()));
+    }
+
+    /// [`ManualClock::settle`] until `token` is tripped.
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupted`] when the token was tripped first.
+    pub fn settle_with(&self, token: &CancelToken) -> Result<(), Interrupted> {
+        let clock = self.clone();
+        let _hook = token.on_cancel(move || {
+            // Under the lock: whoever has looked at the token and not yet fallen asleep hears it.
+            let _state = clock.lock();
+            clock.shared.changed.notify_all();
+        });
+        let mut state = self.lock();
+        loop {
+            if token.is_cancelled() {
+                return Err(Interrupted);
+            }
+            if state.is_quiet() {
+                return Ok(());
+            }
+            state = self.wait(state);
+        }
     }
 
     /// The earliest deadline that somebody sleeps towards.
