@@ -36,7 +36,7 @@ pub use crossbeam_utils::CachePadded;
 
 pub use self::cancel::{CancelHook, CancelToken};
 pub use self::clock::{
-    Clock, ClockMember, ManualClock, ManualTicker, Sleeper, Ticker, TickerStop, as_nanos,
+    Clock, ClockMember, FastClock, ManualClock, ManualTicker, Sleeper, Ticker, TickerStop, as_nanos,
 };
 pub use self::executor::{Executor, ExecutorId, Refusal, Rejected, Unhandled, panic_message};
 pub use self::lane::doorbell::Doorbell;
@@ -48,7 +48,7 @@ pub use self::mark::{
 };
 pub use self::owner::OwnerCell;
 pub use self::parker::Parker;
-pub use self::permits::{Permit, Permits};
+pub use self::permits::{Permit, PermitRef, Permits};
 pub use self::running::{Running, RunningGuard, RunningTask};
 pub use self::signal::{Deliver, Delivery, Signal, SignalBlock};
 pub use self::sys::thread::{thread_id, usable_cpus};
