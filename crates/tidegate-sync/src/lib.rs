@@ -37,7 +37,7 @@ pub use crossbeam_utils::CachePadded;
 
 pub use self::cancel::{CancelHook, CancelToken, Interrupted};
 pub use self::clock::{
-    Clock, ClockMember, ManualClock, ManualTicker, Sleeper, Ticker, TickerStop, as_nanos,
+    Clock, ClockMember, FastClock, ManualClock, ManualTicker, Sleeper, Ticker, TickerStop, as_nanos,
 };
 pub use self::executor::{Executor, ExecutorId, Refusal, Rejected, Unhandled, panic_message};
 pub use self::lane::doorbell::Doorbell;
@@ -49,7 +49,7 @@ pub use self::mark::{
 };
 pub use self::owner::OwnerCell;
 pub use self::parker::Parker;
-pub use self::permits::{Permit, Permits};
+pub use self::permits::{Permit, PermitRef, Permits};
 pub use self::running::{Running, RunningGuard, RunningTask};
 pub use self::signal::{Deliver, Delivery, Signal, SignalBlock};
 pub use self::sys::prefetch::prefetch;
