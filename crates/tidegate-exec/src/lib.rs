@@ -40,6 +40,7 @@ mod scale;
 mod schedule;
 mod shared;
 mod spawn;
+pub mod strategy;
 mod watchdog;
 mod winding;
 
@@ -62,6 +63,10 @@ pub use self::reject::{RejectPolicy, RejectWith};
 pub use self::scale::Scaling;
 pub use self::schedule::Missed;
 pub use self::shared::Terminated;
+pub use self::strategy::{
+    Adaptive, AdaptiveBuilder, Counts, EatWhatYouKill, ExecuteProduceConsume, Monitor,
+    MonitorBuilder, Options, ProduceConsume, ProduceExecuteConsume, Producer, Strategy,
+};
 pub use self::watchdog::{
     DEFAULT_STALL_THRESHOLD, Recovered, Stall, Watchdog, WatchdogBuilder, WatchdogError,
 };
