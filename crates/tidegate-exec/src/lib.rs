@@ -40,6 +40,7 @@ mod scale;
 mod schedule;
 mod shared;
 mod spawn;
+pub mod strategy;
 mod timeout;
 mod watchdog;
 mod winding;
@@ -63,6 +64,10 @@ pub use self::reject::{RejectPolicy, RejectWith};
 pub use self::scale::Scaling;
 pub use self::schedule::Missed;
 pub use self::shared::Terminated;
+pub use self::strategy::{
+    Adaptive, AdaptiveBuilder, Counts, EatWhatYouKill, ExecuteProduceConsume, Monitor,
+    MonitorBuilder, Options, ProduceConsume, ProduceExecuteConsume, Producer, Strategy,
+};
 pub use self::timeout::{
     DEFAULT_TIMEOUT_TICK, Sleep, SleepError, TimedOut, TimeoutHandle, WithTimeout, sleep, timeout,
 };

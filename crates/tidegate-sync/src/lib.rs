@@ -4,7 +4,7 @@
 //! * Work: [`Task`] (a closure in four words), [`Executor`] (where it runs), [`Rejected`] (what
 //!   comes back when it does not), [`CancelToken`].
 //! * The way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`].
-//! * Ownership and bounds: [`OwnerCell`], [`Permits`], [`TimeoutCell`].
+//! * Ownership and bounds: [`OwnerCell`], [`ProducerCell`], [`Permits`], [`TimeoutCell`].
 //! * Threads: [`ThreadBuilder`], [`ThreadInfo`], the mark of the executor they run for and the
 //!   record of who waits for whom.
 //!
@@ -22,6 +22,7 @@ mod owner;
 mod parker;
 mod permits;
 mod prim;
+mod producer_cell;
 mod running;
 mod signal;
 mod sys;
@@ -50,6 +51,7 @@ pub use self::mark::{
 pub use self::owner::OwnerCell;
 pub use self::parker::Parker;
 pub use self::permits::{Permit, PermitRef, Permits};
+pub use self::producer_cell::{Asked, Closing, Glance, Held, Loan, ProducerCell, Rest};
 pub use self::running::{Running, RunningGuard, RunningTask};
 pub use self::signal::{Deliver, Delivery, Signal, SignalBlock};
 pub use self::sys::prefetch::prefetch;
