@@ -129,7 +129,20 @@ impl EventLoopBuilder {
     ///
     /// As for [`EventLoopBuilder::build`].
     pub fn build_by_hand(self) -> Result<(EventLoop, HandLoop), BuildError> {
-        let (shared, core) = self.parts::<Pinned, _>(ParkDriver::new())?;
+        self.build_by_hand_with(ParkDriver::new())
+    }
+
+    /// [`EventLoopBuilder::build_by_hand`] for a loop with a driver of its own, whose work the
+    /// turns run too. Nobody ever waits on it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopBuilder::build`].
+    pub fn build_by_hand_with<D: Driver>(
+        self,
+        driver: D,
+    ) -> Result<(EventLoop, HandLoop), BuildError> {
+        let (shared, core) = self.parts::<Pinned, _>(driver)?;
         shared.drop_thread();
         let hand = HandLoop {
             shared: Arc::clone(&shared),

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_sync::{
-    ClockMember, Executor, MarkGuard, RunningGuard, Stance, Task, TaskLaneEnd, ThreadWatch,
-    Unhandled, begin_turn, enter, panic_message, run_exit_hooks,
+    ClockMember, Executor, Task, TaskLaneEnd, ThreadWatch, Unhandled, begin_turn, panic_message,
+    run_exit_hooks,
 };
 
 use crate::driver::Driver;
 use crate::lifecycle::{HandedBack, Lifecycle, ShutdownError};
-use crate::local::{self, Kept, Local};
+use crate::local::{self, Entered, Kept};
 use crate::patience::Patience;
 use crate::schedule;
 use crate::shared::{Shared, lock};
@@ -66,6 +66,8 @@ pub(crate) struct Core<D: Driver> {
     pressed: u32,
     /// The last busy turn was followed by a look in vain: no need for another before sleeping.
     looked: bool,
+    /// Turns with other work since the driver was last asked.
+    unlooked: u32,
     /// The next turn looks how much waits: after a sleep, and when there was more than a turn
     /// could take. Not each time, since that takes the producers' line away from them.
     measure: bool,
@@ -97,6 +99,7 @@ impl<D: Driver> Core<D> {
             patience: Patience::new(),
             pressed: 0,
             looked: false,
+            unlooked: 0,
             measure: true,
             awake_since: 0,
             last_work: 0,
@@ -111,6 +114,7 @@ impl<D: Driver> Core<D> {
         ran |= self.run_timeouts(shared, now);
         ran |= self.run_own(shared);
         ran |= self.run_lane(shared);
+        self.look_out(ran);
         ran |= self.run_driver(shared);
         if ran {
             shared.running.idle();
@@ -244,6 +248,16 @@ impl<D: Driver> Core<D> {
         runs > 0
     }
 
+    /// Lets the driver look after every second turn with other work: what an event caused runs
+    /// in the next turn, and a loop with nothing else to do then waits on its driver anyway.
+    fn look_out(&mut self, ran: bool) {
+        self.unlooked += u32::from(ran);
+        if self.unlooked >= 2 || self.by_hand {
+            self.unlooked = 0;
+            self.driver.look();
+        }
+    }
+
     fn run_driver(&mut self, shared: &Shared) -> bool {
         let mut runs = 0;
         while runs < BUDGET {
@@ -300,6 +314,7 @@ impl<D: Driver> Core<D> {
             thread.set_waiting(true);
         }
         self.driver.wait(&shared.clock, deadline);
+        self.unlooked = 0;
         shared.bell.disarm();
         self.measure = true;
         if let Some(thread) = &self.thread {
@@ -313,7 +328,7 @@ impl<D: Driver> Core<D> {
     fn look_on(&mut self, shared: &Shared) -> bool {
         let due = local::with(|local| local.kept.next_deadline()).flatten();
         let soon = due.is_some_and(|due| due < self.last_work.saturating_add(SOON));
-        if !shared.settings.spin || soon {
+        if !D::LOOKS_ON || !shared.settings.spin || soon {
             return false;
         }
         let end = &mut self.end;
@@ -330,8 +345,11 @@ impl<D: Driver> Core<D> {
             return self.wind_down(shared, turn);
         }
         if turn == Turn::Busy {
-            self.looked = !self.has_more(shared) && !self.look_on(shared);
-            return false;
+            let more = self.has_more(shared);
+            self.looked = !more && !self.look_on(shared);
+            if D::LOOKS_ON || more {
+                return false;
+            }
         }
         if self.may_leave(shared, state) {
             return true;
@@ -365,7 +383,7 @@ impl<D: Driver> Core<D> {
             return false;
         }
         let free = local::with(|local| local.kept.is_idle() && local.pinned.is_empty());
-        if free != Some(true) || self.has_work(shared) {
+        if free != Some(true) || !self.driver.is_idle() || self.has_work(shared) {
             return false;
         }
         local::give_back_spare();
@@ -380,6 +398,14 @@ impl<D: Driver> Core<D> {
         let done = winding.step(self, shared, turn);
         self.winding = winding;
         done
+    }
+
+    /// Lets the driver let go; its panic is nobody's but the driver's.
+    pub(crate) fn close_driver(&mut self, shared: &Shared) {
+        let closed = catch_unwind(AssertUnwindSafe(|| self.driver.close()));
+        if let Err(panic) = closed {
+            report_panic(shared, "the driver's end", &*panic);
+        }
     }
 
     pub(crate) fn end(&mut self) -> &mut TaskLaneEnd {
@@ -415,7 +441,9 @@ impl<D: Driver> Core<D> {
     ) -> R {
         self.by_hand = true;
         let entered = Entered::new(shared, &mut self.kept, std::mem::take(pinned));
+        self.driver.enter();
         let worked = catch_unwind(AssertUnwindSafe(|| work(self)));
+        self.driver.leave();
         let left = entered.leave();
         self.kept = Some(left.kept);
         *pinned = left.pinned;
@@ -426,6 +454,7 @@ impl<D: Driver> Core<D> {
 impl<D: Driver> Drive for Core<D> {
     fn drive(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>> {
         let entered = Entered::new(shared, &mut self.kept, LocalFutures::default());
+        self.driver.enter();
         shared.bell.disarm();
         self.thread = shared.thread();
         self.awake_since = shared.clock.nanos();
@@ -445,6 +474,7 @@ impl<D: Driver> Drive for Core<D> {
         let busy = shared.clock.nanos().saturating_sub(self.awake_since);
         shared.counters.awake_since.set(0);
         shared.counters.busy.add(busy);
+        self.driver.leave();
         self.kept = Some(entered.leave().kept);
         if self.winding.is_over() {
             self.winding.finish(shared);
@@ -480,40 +510,6 @@ impl<D: Driver> Drive for Core<D> {
             core.abandon(shared, |_| ShutdownError::Lost);
         });
         self.winding.finish(shared);
-    }
-}
-
-/// The thread's marks while it drives a loop.
-struct Entered {
-    _mark: MarkGuard,
-    _running: RunningGuard,
-    outer: Option<Local>,
-}
-
-impl Entered {
-    fn new(shared: &Arc<Shared>, kept: &mut Option<Box<Kept>>, pinned: LocalFutures) -> Self {
-        let stance = if shared.settings.pinned {
-            Stance::Loop
-        } else {
-            Stance::Free
-        };
-        let home: Arc<dyn Executor> = Arc::<Shared>::clone(shared);
-        let local = Local {
-            shared: Arc::clone(shared),
-            kept: kept.take().unwrap_or_default(),
-            pinned,
-        };
-        Self {
-            _mark: enter(home, stance),
-            _running: shared.running.enter(),
-            outer: local::enter(Some(local)),
-        }
-    }
-
-    /// Leaves the loop; what it owns comes back.
-    fn leave(mut self) -> Local {
-        let local = local::enter(self.outer.take());
-        local.expect("only whoever entered leaves")
     }
 }
 

@@ -7,7 +7,9 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tidegate_sync::{Refusal, Rejected, Task};
+use tidegate_sync::{
+    Executor, MarkGuard, Refusal, Rejected, RunningGuard, Stance, Task, enter as mark,
+};
 
 use crate::schedule::Timers;
 use crate::shared::Shared;
@@ -69,6 +71,44 @@ impl Local {
     fn set_spare(&mut self, spare: u32) {
         self.kept.spare = spare;
         self.shared.counters.spare.set(u64::from(spare));
+    }
+}
+
+/// The thread's marks while it drives a loop.
+pub(crate) struct Entered {
+    _mark: MarkGuard,
+    _running: RunningGuard,
+    outer: Option<Local>,
+}
+
+impl Entered {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        kept: &mut Option<Box<Kept>>,
+        pinned: LocalFutures,
+    ) -> Self {
+        let stance = if shared.settings.pinned {
+            Stance::Loop
+        } else {
+            Stance::Free
+        };
+        let home: Arc<dyn Executor> = Arc::<Shared>::clone(shared);
+        let local = Local {
+            shared: Arc::clone(shared),
+            kept: kept.take().unwrap_or_default(),
+            pinned,
+        };
+        Self {
+            _mark: mark(home, stance),
+            _running: shared.running.enter(),
+            outer: enter(Some(local)),
+        }
+    }
+
+    /// Leaves the loop; what it owns comes back.
+    pub(crate) fn leave(mut self) -> Local {
+        let local = enter(self.outer.take());
+        local.expect("only whoever entered leaves")
     }
 }
 

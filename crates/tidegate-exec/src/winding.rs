@@ -123,6 +123,7 @@ impl Winding {
         while shared.clock.nanos() < plan.deadline
             && (core.turn_again(shared) == Turn::Busy || !core.end().is_empty())
         {}
+        core.close_driver(shared);
         let Some(begun) = &mut self.begun else { return };
         let report = &mut begun.report;
         run_hooks(shared, report, plan.deadline);

@@ -6,6 +6,7 @@
 
 mod bad_input;
 mod by_hand;
+mod driver;
 mod execute;
 mod global;
 mod group;
