@@ -30,6 +30,7 @@
 
 #[doc(inline)]
 pub use tidegate_exec as exec;
+pub use tidegate_exec::{sleep, timeout};
 #[doc(inline)]
 pub use tidegate_promise as promise;
 #[doc(inline)]
