@@ -12,6 +12,7 @@ mod group;
 mod immediate;
 mod metrics;
 mod ordered;
+mod pool;
 mod reject;
 mod schedule;
 mod shutdown;
