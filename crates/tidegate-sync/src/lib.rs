@@ -5,6 +5,7 @@
 //!   comes back when it does not), [`CancelToken`].
 //! * The way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`].
 //! * Ownership and bounds: [`OwnerCell`], [`ProducerCell`], [`Permits`], [`TimeoutCell`].
+//! * The words of a worker pool: [`Desk`], [`Seat`], [`Reserve`].
 //! * Threads: [`ThreadBuilder`], [`ThreadInfo`], the mark of the executor they run for and the
 //!   record of who waits for whom.
 //!
@@ -21,6 +22,7 @@ mod mark;
 mod owner;
 mod parker;
 mod permits;
+mod pool;
 mod prim;
 mod producer_cell;
 mod running;
@@ -51,6 +53,10 @@ pub use self::mark::{
 pub use self::owner::OwnerCell;
 pub use self::parker::Parker;
 pub use self::permits::{Permit, PermitRef, Permits};
+pub use self::pool::{
+    Desk, DeskLimits, Growth, MAX_RESERVED, Next, Placed, Reserve, Seat, Slept, Tally, Turn, Wake,
+    Work,
+};
 pub use self::producer_cell::{Asked, Closing, Glance, Held, Loan, ProducerCell, Rest};
 pub use self::running::{Running, RunningGuard, RunningTask};
 pub use self::signal::{Deliver, Delivery, Signal, SignalBlock};

@@ -14,6 +14,7 @@ mod real {
     pub(crate) use std::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
     };
+    pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use std::thread::yield_now;
 
     /// `std::cell::UnsafeCell` with the access methods of loom's.
@@ -55,6 +56,7 @@ mod model {
     pub(crate) use loom::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
     };
+    pub(crate) use loom::sync::{Mutex, MutexGuard};
     pub(crate) use loom::thread::yield_now;
 
     /// See the real one: loom treats `SeqCst` accesses as `AcqRel` and models only the fence.
