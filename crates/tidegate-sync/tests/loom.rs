@@ -46,8 +46,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 use tidegate_sync::{
-    Deliver, Delivery, Doorbell, OwnerCell, Parker, SignalBlock, SignalLane, Task, TaskLane,
-    TaskLaneEnd,
+    Closing, Deliver, Delivery, Doorbell, Held, OwnerCell, Parker, ProducerCell, Rest, SignalBlock,
+    SignalLane, Task, TaskLane, TaskLaneEnd,
 };
 
 /// What ran, in order. Written without a lock, so loom reports any two writers without order.
@@ -126,6 +126,9 @@ impl Deliver for News {
 
 #[path = "models/signals.rs"]
 mod signals;
+
+#[path = "models/producer.rs"]
+mod producer;
 
 /// Three threads, one value: whoever takes it is alone with it and sees what the last owner did.
 /// Fails when: `put` is not Release or `take` is not Acquire.

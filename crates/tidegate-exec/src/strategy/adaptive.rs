@@ -114,7 +114,7 @@ impl<P: Producer> AdaptiveBuilder<P> {
             late_on: AtomicBool::new(true),
             queued: AtomicBool::new(false),
             class: AtomicUsize::new(0),
-            offered: AtomicU64::new(0),
+            offered: AtomicU64::new(u64::MAX),
             learned: Learned::default(),
         };
         let engine = Engine::new(self.producer, rule, self.pool, self.options);

@@ -19,6 +19,7 @@ mod reject;
 mod schedule;
 mod shutdown;
 mod spawn;
+mod strategy;
 mod stress;
 mod suspend;
 mod timeout;
