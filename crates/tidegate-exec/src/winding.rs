@@ -98,7 +98,7 @@ impl Winding {
             begun.last_work = now;
         }
         if now < plan.deadline && !closed {
-            if turn == Turn::Busy || !core.end().is_empty() || !shared.signals.is_empty() {
+            if turn == Turn::Busy || core.has_claims() || !shared.signals.is_empty() {
                 return false;
             }
             if run_hooks(shared, &mut begun.report, plan.deadline) {
@@ -120,7 +120,7 @@ impl Winding {
         shared.state.raise(Lifecycle::Shutdown);
         shared.lane.close();
         while shared.clock.nanos() < plan.deadline
-            && (core.turn_again(shared) == Turn::Busy || !core.end().is_empty())
+            && (core.turn_again(shared) == Turn::Busy || core.has_claims())
         {}
         let Some(begun) = &mut self.begun else { return };
         let report = &mut begun.report;

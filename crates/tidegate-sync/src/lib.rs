@@ -21,7 +21,8 @@ mod mark;
 mod owner;
 mod parker;
 mod permits;
-mod prim;
+#[doc(hidden)]
+pub mod prim;
 mod running;
 mod signal;
 mod sys;
