@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tidegate_sync::prim::spin_loop;
 use tidegate_sync::{
     ClockMember, Executor, Task, TaskLaneEnd, ThreadWatch, Unhandled, begin_turn, panic_message,
     run_exit_hooks,
@@ -303,6 +304,8 @@ impl<D: Driver> Core<D> {
         shared.bell.arm(deadline.unwrap_or(u64::MAX));
         if self.has_work(shared) || shared.state.get() != self.seen {
             shared.bell.disarm();
+            // Claimed and not written yet, maybe: a moment for the one who writes.
+            spin_loop();
             return;
         }
         let counters = &shared.counters;
@@ -406,6 +409,12 @@ impl<D: Driver> Core<D> {
         if let Err(panic) = closed {
             report_panic(shared, "the driver's end", &*panic);
         }
+    }
+
+    /// Whether tasks were claimed and not taken. A moment, too, for who may still be writing one.
+    pub(crate) fn has_claims(&self) -> bool {
+        spin_loop();
+        !self.end.is_empty()
     }
 
     pub(crate) fn end(&mut self) -> &mut TaskLaneEnd {

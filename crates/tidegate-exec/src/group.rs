@@ -4,11 +4,12 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tidegate_promise::{Completion, WaitError};
+use tidegate_sync::prim::Mutex;
 use tidegate_sync::{CancelToken, Clock, Rejected, Task, ThreadBuilder, Unhandled, usable_cpus};
 
 use crate::builder::EventLoopBuilder;

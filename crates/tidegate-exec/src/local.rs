@@ -19,7 +19,7 @@ use crate::timeout::Timeouts;
 /// The most places in the task lane that a loop reserves ahead for its own submissions.
 const RESERVE: u32 = 64;
 
-thread_local! {
+tidegate_sync::prim::thread_local! {
     static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
 }
 

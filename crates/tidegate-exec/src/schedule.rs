@@ -5,10 +5,11 @@
 //! its place in the heap is freed. Cancelling drops the closure at once, on the caller.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_promise::{Completion, Failure};
+use tidegate_sync::prim::Mutex;
 use tidegate_sync::{Deliver, Delivery, SignalBlock, Task, as_nanos, is_current};
 use tidegate_timer::{Due, Heap, Key};
 

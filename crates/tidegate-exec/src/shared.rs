@@ -1,11 +1,11 @@
 //! What the handles of a loop and its thread share.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use std::time::Duration;
 
 use tidegate_promise::{Promise, SharedCompletion};
+use tidegate_sync::prim::{AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
 use tidegate_sync::{
     CachePadded, CancelToken, Clock, Doorbell, Executor, ExecutorId, OwnerCell, Parker, Refusal,
     Rejected, Running, Signal, SignalLane, Sleeper, Task, TaskLane, ThreadBuilder, ThreadWatch,

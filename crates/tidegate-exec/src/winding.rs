@@ -99,7 +99,7 @@ impl Winding {
             begun.last_work = now;
         }
         if now < plan.deadline && !closed {
-            if turn == Turn::Busy || !core.end().is_empty() || !shared.signals.is_empty() {
+            if turn == Turn::Busy || core.has_claims() || !shared.signals.is_empty() {
                 return false;
             }
             if run_hooks(shared, &mut begun.report, plan.deadline) {
@@ -121,7 +121,7 @@ impl Winding {
         shared.state.raise(Lifecycle::Shutdown);
         shared.lane.close();
         while shared.clock.nanos() < plan.deadline
-            && (core.turn_again(shared) == Turn::Busy || !core.end().is_empty())
+            && (core.turn_again(shared) == Turn::Busy || core.has_claims())
         {}
         core.close_driver(shared);
         let Some(begun) = &mut self.begun else { return };

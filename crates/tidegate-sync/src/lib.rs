@@ -23,7 +23,8 @@ mod owner;
 mod parker;
 mod permits;
 mod pool;
-mod prim;
+#[doc(hidden)]
+pub mod prim;
 mod producer_cell;
 mod running;
 mod signal;

@@ -7,9 +7,10 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tidegate_sync::prim::Mutex;
 use tidegate_sync::{
     CancelToken, Clock, JoinPolicy, Parker, ThreadBuilder, WaitRefused, check_wait,
 };

@@ -6,10 +6,10 @@
 //! closure there, and only the place in the wheel is given back at the loop's next turn. A
 //! reset to a later time does not touch the wheel at all.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tidegate_sync::prim::{AtomicU64, Ordering};
 use tidegate_sync::{Deliver, Delivery, Expiry, Reset, SignalBlock, Task, TimeoutCell, is_current};
 use tidegate_timer::{Key, Wheel};
 

@@ -6,11 +6,12 @@ use std::error::Error;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tidegate_sync::Task;
+use tidegate_sync::prim::Mutex;
 
 use super::TimeoutHandle;
 use crate::event_loop::EventLoop;

@@ -131,8 +131,9 @@ struct Block<T: 'static, E: 'static> {
     abandoned: fn() -> E,
 }
 
-/// A promise of a word, failing with a pointer, fills two cache lines. (Loom's cells are larger.)
-#[cfg(not(tidegate_loom))]
+/// A promise of a word, failing with a pointer, fills two cache lines. (Those of
+/// the models are larger.)
+#[cfg(not(any(tidegate_loom, tidegate_shuttle)))]
 const _: () = assert!(size_of::<Block<u64, Arc<()>>>() <= 128);
 
 /// A pointer to a block, by which the two ends and the notification share it.

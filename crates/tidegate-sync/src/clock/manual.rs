@@ -15,13 +15,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Sleeper, as_nanos};
 use crate::cancel::{CancelToken, Interrupted};
+use crate::prim::{self, Condvar, Mutex, MutexGuard};
 
-thread_local! {
+prim::thread_local! {
     /// Ids of the members that this thread is, innermost last. An id is unique in the process,
     /// since a thread may be a member of several clocks.
     static MEMBER_OF: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };

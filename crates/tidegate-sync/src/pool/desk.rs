@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::reserve::Reserve;
 use super::seat::Seat;
-use crate::prim::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::prim::{AtomicU64, ModelMutex as Mutex, ModelMutexGuard as MutexGuard, Ordering};
 
 /// What waits at a [`Desk`]: the jobs themselves belong to whoever made it.
 pub trait Work<J> {
