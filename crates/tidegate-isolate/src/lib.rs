@@ -1,0 +1,16 @@
+//! Isolation: every dependency behind its own bulkhead.
+#![forbid(unsafe_code)]
+
+mod breaker;
+mod error;
+mod event;
+mod key;
+mod metrics;
+
+pub use self::breaker::{
+    BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CircuitBreaker, Open, Pass, Transition,
+};
+pub use self::error::{Cause, CommandError, FallbackError, Invalid, Refused};
+pub use self::event::{Event, Events};
+pub use self::key::Key;
+pub use self::metrics::{Distribution, EventCounts, Latencies, MetricsConfig, WindowConfig};
