@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod breaker;
+mod bulkhead;
 mod error;
 mod event;
 mod key;
@@ -9,6 +10,9 @@ mod metrics;
 
 pub use self::breaker::{
     BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CircuitBreaker, Open, Pass, Transition,
+};
+pub use self::bulkhead::{
+    AdaptiveLimit, Criticality, Discipline, LimitAlgorithm, Partitions, PermitConfig, SampleWindow,
 };
 pub use self::error::{Cause, CommandError, FallbackError, Invalid, Refused};
 pub use self::event::{Event, Events};

@@ -63,7 +63,7 @@ type Listener = Arc<dyn Fn(&Transition) + Send + Sync>;
 ///     breaker.try_pass(now).expect("it is closed").failure(now, Duration::ZERO);
 /// }
 /// assert_eq!(breaker.state(3), BreakerState::Open);
-/// let open = breaker.try_pass(3).unwrap_err();
+/// let open = breaker.try_pass(2).unwrap_err();
 /// assert_eq!(open.retry_after, Some(Duration::from_secs(5)));
 /// # Ok::<(), tidegate_isolate::Invalid>(())
 /// ```
