@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::clock::{as_nanos, origin};
+use crate::clock::{Clock, as_nanos, origin};
 
 /// Tells work that it should stop. Clones are handles to the same token.
 ///
@@ -81,6 +81,17 @@ impl CancelToken {
             Some(after) => nanos(after),
             None => -nanos(origin().saturating_duration_since(at)),
         });
+        self.shared.deadline.store(offset, Ordering::Relaxed);
+    }
+
+    /// As [`CancelToken::set_deadline`], with the moment in nanoseconds of `clock`.
+    #[inline]
+    pub fn set_deadline_at(&self, clock: &Clock, nanos: u64) {
+        let offset = if clock.is_manual() {
+            return self.set_deadline(clock.instant_at(nanos));
+        } else {
+            i64::try_from(nanos).unwrap_or(NEVER)
+        };
         self.shared.deadline.store(offset, Ordering::Relaxed);
     }
 

@@ -72,6 +72,12 @@ impl Permits {
         })
     }
 
+    /// Makes a permit of one that was taken and then let go of by [`PermitRef::forget`]. Together
+    /// they hand a held permit to another thread.
+    pub fn adopt(&self) -> PermitRef<'_> {
+        PermitRef { of: &self.shared }
+    }
+
     /// Permits held now. After the limit was lowered this may exceed it until enough are back.
     pub fn held(&self) -> usize {
         self.shared.held.load(Ordering::Relaxed)
@@ -132,6 +138,14 @@ impl Drop for Permit {
 #[must_use = "dropping a permit gives it back"]
 pub struct PermitRef<'a> {
     of: &'a Shared,
+}
+
+impl PermitRef<'_> {
+    /// Lets go of the permit without giving it back: it counts as held until somebody adopts
+    /// it ([`Permits::adopt`]) and drops it.
+    pub fn forget(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for PermitRef<'_> {
@@ -203,7 +217,10 @@ mod tests {
             permits.try_borrow_below(9).is_none(),
             "a ceiling raises no limit"
         );
-        drop((low, also_low, high));
+        drop((low, also_low));
+        high.expect("it was free").forget();
+        assert_eq!(permits.held(), 1);
+        drop(permits.adopt());
         assert_eq!(permits.held(), 0);
     }
 
