@@ -78,15 +78,12 @@ impl<T> Entry<T> {
     /// Makes a live cell free, for [`Pages::release`](super::pages::Pages::release).
     #[inline]
     pub(super) fn vacate(&mut self, next: u16) -> (Option<u32>, Live<T>) {
-        let free = State::Free {
-            generation: 1,
-            next,
+        let generation = self.live().expect("a listed entry is live").generation;
+        let generation = generation.get().saturating_add(1);
+        let before = std::mem::replace(&mut self.0, State::Free { generation, next });
+        let State::Live(live) = before else {
+            unreachable!("it was live above")
         };
-        let State::Live(live) = std::mem::replace(&mut self.0, free) else {
-            unreachable!("a listed entry is live")
-        };
-        let generation = live.generation.get().saturating_add(1);
-        self.0 = State::Free { generation, next };
         ((generation != RETIRED).then_some(generation), live)
     }
 }

@@ -11,6 +11,8 @@
 //! * Every chunk of a ring names its list and has at least one live position.
 //! * `occupied` has exactly the lists that are not empty, except the last one: what is ripe.
 
+use tidegate_sync::prefetch;
+
 use super::bits::Bits;
 use super::pages::{Cell, Pages};
 
@@ -217,6 +219,11 @@ impl Lists {
         self.tails[ripe] = ring.last;
     }
 
+    /// Gives back at most `most` pages of chunks.
+    pub(super) fn trim(&mut self, most: usize) {
+        self.chunks.trim(most);
+    }
+
     /// The chunk with the oldest entry of a list, by number.
     #[inline]
     pub(super) fn oldest(&self, list: usize) -> Option<u32> {
@@ -224,10 +231,17 @@ impl Lists {
         (tail != NONE).then(|| self.chunk(tail).next)
     }
 
-    /// The newest chunk of a list, if it has one.
-    pub(super) fn newest(&self, list: usize) -> Option<&Chunk> {
-        let tail = *self.tails.get(list)?;
-        (tail != NONE).then(|| self.chunk(tail))
+    /// Asks for the memory of two lists that come soon: the newest chunk of the later one, and
+    /// the oldest chunk of the sooner one, whose newest was asked for before.
+    #[inline]
+    pub(super) fn ask_for(&self, later: usize, sooner: usize) {
+        let newest = |list: usize| self.tails.get(list).filter(|&&tail| tail != NONE);
+        if let Some(&tail) = newest(later) {
+            prefetch(self.chunk(tail));
+        }
+        if let Some(&tail) = newest(sooner) {
+            prefetch(self.chunk(self.chunk(tail).next));
+        }
     }
 
     #[inline]

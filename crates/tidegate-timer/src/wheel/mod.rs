@@ -16,9 +16,7 @@
 //! After Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987).
 
 use std::fmt;
-use std::iter::FusedIterator;
 use std::time::Duration;
-use std::vec;
 
 use tidegate_sync::prefetch;
 
@@ -26,6 +24,7 @@ use crate::heap::Key;
 
 mod bits;
 mod entry;
+mod expired;
 mod geometry;
 mod lists;
 mod pages;
@@ -33,16 +32,20 @@ mod pages;
 mod tests;
 
 use entry::{Entry, Live, State};
+pub use expired::{Expired, WheelDrain};
 use geometry::Geometry;
 pub use geometry::WheelError;
 use lists::{Lists, MAX_ENTRIES};
 use pages::Pages;
 
 /// How many entries are made ready at a time: enough to hide the way to memory behind them.
-const BATCH: usize = 64;
+const BATCH: usize = 32;
+
+/// How many pages are given back at a time.
+const TRIM: usize = 16;
 
 /// How many slots ahead the first line of a list is asked for.
-const LOOKAHEAD: usize = 6;
+const LOOKAHEAD: usize = 8;
 
 /// Entries by the tick at which they are due: O(1) to add, to cancel and to move.
 ///
@@ -59,8 +62,9 @@ const LOOKAHEAD: usize = 6;
 /// # Memory
 ///
 /// An entry with a value of 16 bytes costs 32 bytes and its share of a list, 6 to 8 bytes when the
-/// wheel is full and never more than 64. Entries lie in pages of 512 that are given back as they
-/// empty, as long as no fewer lie idle than are in use; an entry that stays keeps its page.
+/// wheel is full and never more than 64. Entries lie in pages of 512. While more
+/// of them are empty than in use, [`pop_due`](Self::pop_due) gives some back each time it finds
+/// nothing due; an entry that stays keeps its page.
 ///
 /// # Examples
 ///
@@ -93,31 +97,13 @@ pub struct Wheel<T> {
     /// The latest tick that the owner told of.
     seen: u64,
     len: usize,
+    /// The latest tick at which something was due.
+    busy: u64,
+    /// How many ripe entries are left before the next batch is made ready.
+    runway: usize,
     warm: Option<fn(&T)>,
     /// The ripe chunk whose successor was warmed last.
     warmed: Option<u32>,
-}
-
-/// An entry that has left the wheel because it was due.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use tidegate_timer::{Expired, Wheel};
-///
-/// let mut wheel = Wheel::new(Duration::from_nanos(10), 8)?;
-/// wheel.insert(15, 'a');
-/// let Expired { deadline, value } = wheel.pop_due(20).expect("it is due");
-/// assert_eq!((deadline, value), (15, 'a'));
-/// # Ok::<(), tidegate_timer::WheelError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Expired<T> {
-    /// What was asked for; the difference to now is how late it is.
-    pub deadline: u64,
-    /// What was inserted.
-    pub value: T,
 }
 
 impl<T> Wheel<T> {
@@ -149,6 +135,8 @@ impl<T> Wheel<T> {
             current: 0,
             seen: 0,
             len: 0,
+            busy: 0,
+            runway: 0,
             warm: None,
             warmed: None,
         })
@@ -300,9 +288,10 @@ impl<T> Wheel<T> {
     #[inline]
     pub fn pop_due(&mut self, now: u64) -> Option<Expired<T>> {
         let ripe = self.lists.ripe();
-        if self.lists.is_empty(ripe) {
+        if self.runway == 0 || self.lists.is_empty(ripe) {
             self.ripen(now);
         }
+        self.runway = self.runway.saturating_sub(1);
         if let Some(warm) = self.warm {
             self.warm_ahead(warm);
         }
@@ -346,9 +335,7 @@ impl<T> Wheel<T> {
             }
         }
         left.sort_by_key(|entry| entry.deadline);
-        WheelDrain {
-            entries: left.into_iter(),
-        }
+        WheelDrain::new(left)
     }
 
     /// When the owner has to look again: the end of the earliest tick in which something is due.
@@ -470,20 +457,23 @@ impl<T> Wheel<T> {
     /// Turns the wheel to `now`, or until a batch is ripe.
     fn ripen(&mut self, now: u64) {
         self.seen = self.seen.max(self.geometry.tick_at(now));
+        let ahead = !self.lists.is_empty(self.lists.ripe());
+        let batch = if ahead { BATCH } else { 2 * BATCH };
         let mut found = 0;
-        while found < BATCH {
+        while found < batch {
             let next = self.lists.first_occupied();
             let start = next.map(|list| self.geometry.start_of(list, self.current));
             let (Some(list), Some(start)) = (next, start.filter(|&start| start <= self.seen))
             else {
                 self.current = self.seen;
+                // Nothing more is due, so there is nothing to look for until these are gone.
+                self.runway = usize::MAX;
+                self.note_turn(found > 0);
                 return;
             };
             self.current = start;
             if list < self.geometry.slots() {
-                if let Some(ahead) = self.lists.newest(list + LOOKAHEAD) {
-                    prefetch(ahead);
-                }
+                self.lists.ask_for(list + LOOKAHEAD, list + LOOKAHEAD / 2);
                 let entries = &self.entries;
                 self.lists.ripen(list, |chunk| {
                     for slot in chunk.entries() {
@@ -495,6 +485,20 @@ impl<T> Wheel<T> {
                 self.cascade(list);
                 found += usize::from(!self.lists.is_empty(self.lists.ripe()));
             }
+        }
+        // These stay ahead of what fires: the next batch is made ready when as many are left.
+        self.runway = if ahead { found } else { found / 2 };
+        self.note_turn(true);
+    }
+
+    /// Gives memory back, a little at a time and only when a whole tick passed in which nothing
+    /// was due: never in the middle of a burst.
+    fn note_turn(&mut self, busy: bool) {
+        if busy {
+            self.busy = self.seen;
+        } else if self.seen > self.busy {
+            self.entries.trim(TRIM);
+            self.lists.trim(TRIM);
         }
     }
 
@@ -578,37 +582,3 @@ impl<T> fmt::Debug for Wheel<T> {
             .finish_non_exhaustive()
     }
 }
-
-/// What was left in a [`Wheel`], by deadline; made by [`Wheel::drain`].
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-///
-/// let mut wheel = tidegate_timer::Wheel::new(Duration::from_millis(1), 512)?;
-/// wheel.insert(10, 'a');
-/// assert_eq!(wheel.drain().len(), 1);
-/// # Ok::<(), tidegate_timer::WheelError>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "dropping it drops what was in the wheel"]
-pub struct WheelDrain<T> {
-    entries: vec::IntoIter<Expired<T>>,
-}
-
-impl<T> Iterator for WheelDrain<T> {
-    type Item = Expired<T>;
-
-    fn next(&mut self) -> Option<Expired<T>> {
-        self.entries.next()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.entries.size_hint()
-    }
-}
-
-impl<T> ExactSizeIterator for WheelDrain<T> {}
-
-impl<T> FusedIterator for WheelDrain<T> {}

@@ -168,19 +168,17 @@ impl<C: Cell> Pages<C> {
         }
     }
 
-    /// A page has no live cell any more: gives idle memory back unless as much is in use.
-    #[cold]
-    fn rest(&mut self, number: u32) {
-        self.used -= 1;
-        self.idle += 1;
-        let page = &mut self.pages[number as usize];
-        if !page.rests {
-            page.rests = true;
-            self.resting.push(number);
-        }
-        while self.idle > self.used + KEPT
-            && let Some(number) = self.resting.pop()
-        {
+    /// Gives back at most `most` pages, as long as more lie idle than are in use.
+    ///
+    /// Apart from taking cells back, since an allocator may take its time over a large block.
+    pub(super) fn trim(&mut self, most: usize) {
+        for _ in 0..most {
+            if self.idle <= self.used + KEPT {
+                return;
+            }
+            let Some(number) = self.resting.pop() else {
+                return;
+            };
             let page = &mut self.pages[number as usize];
             page.rests = false;
             if page.live == 0 && page.floor <= OLD {
@@ -191,9 +189,24 @@ impl<C: Cell> Pages<C> {
         }
     }
 
+    /// A page has no live cell any more.
+    #[cold]
+    fn rest(&mut self, number: u32) {
+        self.used -= 1;
+        self.idle += 1;
+        let page = &mut self.pages[number as usize];
+        if !page.rests {
+            page.rests = true;
+            self.resting.push(number);
+        }
+    }
+
     #[cold]
     fn grow(&mut self) {
         self.roomy = self.pages.len() as u32;
+        // Now, so that taking cells back never allocates.
+        self.resting
+            .reserve(self.pages.len() + 1 - self.resting.len());
         self.pages.push(Page {
             cells: None,
             floor: 1,

@@ -184,6 +184,10 @@ fn a_peak_is_given_back_and_its_keys_stay_stale() {
             assert!(wheel.remove(key).is_some(), "round {round}");
         }
         wheel.check();
+        for turn in 1..5 {
+            assert!(wheel.pop_due((round * 5 + turn) * 10).is_none());
+        }
+        wheel.check();
         assert!(wheel.entries.in_memory() <= KEPT);
         assert!(wheel.lists.pages_in_memory() <= KEPT);
         old.extend(keys);
