@@ -5,6 +5,7 @@
 //!   comes back when it does not), [`CancelToken`].
 //! * The way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`].
 //! * Ownership and bounds: [`OwnerCell`], [`Permits`].
+//! * Timeouts between threads: [`TimeoutCell`], [`TimeoutLane`].
 //! * Threads: [`ThreadBuilder`], [`ThreadInfo`], the mark of the executor they run for and the
 //!   record of who waits for whom.
 //!
@@ -29,6 +30,7 @@ mod task;
 #[cfg(all(test, not(tidegate_loom)))]
 mod testing;
 mod thread;
+mod timeout;
 mod wait;
 
 pub use self::block::{ListenerToken, Outcome, Reader, SharedReader, SharedWriter, Writer, block};
@@ -58,4 +60,5 @@ pub use self::thread::{
     BadPriority, JoinPolicy, ThreadBuilder, ThreadHandle, ThreadInfo, ThreadJob, ThreadPerTask,
     ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
 };
+pub use self::timeout::{Fate, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane};
 pub use self::wait::{WaitGuard, WaitRefused, check_stance, check_wait};

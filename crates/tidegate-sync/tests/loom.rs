@@ -127,6 +127,9 @@ impl Deliver for News {
 #[path = "models/signals.rs"]
 mod signals;
 
+#[path = "models/timeouts.rs"]
+mod timeouts;
+
 /// Three threads, one value: whoever takes it is alone with it and sees what the last owner did.
 /// Fails when: `put` is not Release or `take` is not Acquire.
 #[test]

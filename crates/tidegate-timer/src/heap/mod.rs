@@ -104,6 +104,21 @@ pub struct Key {
     pub(crate) generation: slab::Generation,
 }
 
+impl Key {
+    /// The key as a number that is never zero.
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(self.slot) << 32 | u64::from(self.generation.get())
+    }
+
+    /// The key of [`Key::to_bits`], or `None` for zero.
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
+        Some(Self {
+            slot: (bits >> 32) as u32,
+            generation: slab::Generation::new(bits as u32)?,
+        })
+    }
+}
+
 /// An entry that has left the heap.
 ///
 /// # Examples
