@@ -568,9 +568,10 @@ fn note_run(shared: &Shared, name: &'static str, nanos: u64) {
 #[cold]
 pub(crate) fn report_panic(shared: &Shared, task: &str, panic: &(dyn std::any::Any + Send)) {
     shared.counters.panics.add(1);
-    let running = shared.running.now();
+    let running = || shared.running.now().map(|running| running.name);
     let task = if task.is_empty() {
-        running.map_or("a task", |running| running.name)
+        let name = shared.running.panicked().or_else(running);
+        name.unwrap_or("a task")
     } else {
         task
     };

@@ -125,6 +125,8 @@ pub(crate) trait Waitable {
     fn look(&mut self) -> Option<Self::Answer>;
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer>;
     fn forget(&mut self);
+    /// Whether the calling thread is what keeps it from being ready.
+    fn is_told_here(&self) -> bool;
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>>;
 }
 
@@ -144,6 +146,10 @@ impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
 
     fn forget(&mut self) {
         self.forget_waker();
+    }
+
+    fn is_told_here(&self) -> bool {
+        Reader::is_told_here(self)
     }
 
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>> {
@@ -201,6 +207,9 @@ where
         check_stance(home.as_deref()).map_err(WaitError::Refused)?;
         None
     };
+    if what.is_told_here() {
+        return Err(WaitError::Refused(WaitRefused::own_listener()));
+    }
     // A thread that is ending may have lost its own parker already.
     let (parker, waker) = PARKER
         .try_with(Clone::clone)
