@@ -117,12 +117,14 @@ impl CommandConfig {
     ///
     /// Which property of which key is wrong, and why.
     pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
-        let wrong = |property: &str, reason: &str| {
-            Err(Invalid::new(key.as_str(), property, 0, reason))
-        };
+        let wrong =
+            |property: &str, reason: &str| Err(Invalid::new(key.as_str(), property, 0, reason));
         if self.timeout == Some(Duration::ZERO) {
             let property = "execution.isolation.thread.timeoutInMilliseconds";
-            return wrong(property, "every call would time out; use none for no timeout");
+            return wrong(
+                property,
+                "every call would time out; use none for no timeout",
+            );
         }
         if self.fallback_permits == 0 {
             let property = "fallback.isolation.semaphore.maxConcurrentRequests";
@@ -135,7 +137,9 @@ impl CommandConfig {
             (self.metrics.counts, "metrics.rollingStats"),
             (self.metrics.latencies, "metrics.rollingPercentile"),
         ] {
-            window.validate(property).map_err(|error| error.of_key(key))?;
+            window
+                .validate(property)
+                .map_err(|error| error.of_key(key))?;
         }
         self.rate.as_ref().map_or(Ok(()), |rate| rate.validate(key))
     }
@@ -239,9 +243,8 @@ impl RateConfig {
     ///
     /// Which property is wrong, and why.
     pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
-        let wrong = |property: &str, reason: &str| {
-            Err(Invalid::new(key.as_str(), property, 0, reason))
-        };
+        let wrong =
+            |property: &str, reason: &str| Err(Invalid::new(key.as_str(), property, 0, reason));
         match self {
             Self { calls: 0, .. } => wrong("rate.calls", "nothing would ever run"),
             Self { burst: 0, .. } => wrong("rate.burst", "one call at least must fit"),

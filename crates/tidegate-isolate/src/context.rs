@@ -147,7 +147,11 @@ impl RequestContext {
             }
         }
         let text = groups.into_iter().map(|(command, events, took, count)| {
-            let times = if count > 1 { format!("x{count}") } else { String::new() };
+            let times = if count > 1 {
+                format!("x{count}")
+            } else {
+                String::new()
+            };
             format!("{command}{events}[{}ms]{times}", took.as_millis())
         });
         text.collect::<Vec<_>>().join(", ")
@@ -234,8 +238,10 @@ impl Drop for Entered {
 pub struct RequestVariable<T> {
     id: u64,
     make: Box<dyn Fn() -> T + Send + Sync>,
-    end: Option<Arc<dyn Fn(&T) + Send + Sync>>,
+    end: Option<OnEnd<T>>,
 }
+
+type OnEnd<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
 /// There is no request on this thread: enter a [`RequestContext`] first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,7 +322,9 @@ impl<T: Send + Sync + 'static> RequestVariable<T> {
 
 impl<T> fmt::Debug for RequestVariable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestVariable").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("RequestVariable")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 

@@ -11,7 +11,9 @@ use tidegate_sync::Clock;
 use crate::alarm::Alarms;
 use crate::command::state::State;
 use crate::plugin::{Hook, MetricsPublisher, Plugins, Propagator};
-use crate::properties::{ChangeListener, Concerns, PREFIX, PropertySource, Said, Sources, concerns};
+use crate::properties::{
+    ChangeListener, Concerns, PREFIX, PropertySource, Said, Sources, concerns,
+};
 use crate::snapshot::CommandSnapshot;
 use crate::{Event, Invalid, Key, Transition};
 
@@ -51,7 +53,10 @@ impl Isolation {
     pub fn snapshots(&self) -> Vec<CommandSnapshot> {
         let mut states: Vec<_> = self.states().values().cloned().collect();
         states.sort_by(|a, b| a.key.cmp(&b.key));
-        states.iter().map(|state| CommandSnapshot::of(state)).collect()
+        states
+            .iter()
+            .map(|state| CommandSnapshot::of(state))
+            .collect()
     }
 
     /// How many keys are known.
@@ -108,8 +113,15 @@ impl Isolation {
         said: Said,
     ) -> Result<Arc<State>, Invalid> {
         let over = format!("{PREFIX}.command.{key}.threadPoolKeyOverride");
-        let over = self.inner.sources.get(&over).filter(|name| !name.is_empty());
-        let pool = over.map(Key::from).or(pool).unwrap_or_else(|| group.clone());
+        let over = self
+            .inner
+            .sources
+            .get(&over)
+            .filter(|name| !name.is_empty());
+        let pool = over
+            .map(Key::from)
+            .or(pool)
+            .unwrap_or_else(|| group.clone());
         let (group, pool) = (self.intern(group), self.intern(pool));
         let mut states = self.states();
         if let Some(known) = states.get(&key) {

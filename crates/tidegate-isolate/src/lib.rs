@@ -25,9 +25,7 @@ pub use self::bulkhead::{
 };
 pub use self::command::{Call, Command, CommandBuilder, RunAsync};
 pub use self::config::{Bulkhead, CommandConfig, PoolConfig, RateConfig};
-pub use self::context::{
-    Entered, Logged, MOST_LOGGED, NoContext, RequestContext, RequestVariable,
-};
+pub use self::context::{Entered, Logged, MOST_LOGGED, NoContext, RequestContext, RequestVariable};
 pub use self::error::{Cause, CommandError, FallbackError, Invalid, Refused};
 pub use self::event::{Event, Events};
 pub use self::isolation::{Isolation, IsolationBuilder};

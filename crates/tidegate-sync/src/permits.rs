@@ -213,7 +213,10 @@ mod tests {
         assert!(permits.try_borrow_below(2).is_none());
         let high = permits.try_borrow();
         assert!(low.is_some() && also_low.is_some() && high.is_some());
-        assert!(permits.try_borrow_below(9).is_none(), "a ceiling raises no limit");
+        assert!(
+            permits.try_borrow_below(9).is_none(),
+            "a ceiling raises no limit"
+        );
         drop((low, also_low));
         high.expect("it was free").forget();
         assert_eq!(permits.held(), 1);

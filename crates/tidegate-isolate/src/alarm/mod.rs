@@ -325,7 +325,10 @@ mod tests {
         alarms.arm(&early, 10 * MS, false);
         manual.advance(Duration::from_millis(10));
         assert!(early.is_expired() && !late.is_expired());
-        assert!(!early.token().is_cancelled(), "it was not to be interrupted");
+        assert!(
+            !early.token().is_cancelled(),
+            "it was not to be interrupted"
+        );
         assert!(late.finish());
         alarms.close(false);
     }

@@ -95,7 +95,11 @@ impl BreakerConfig {
         if let BreakerWindow::Count(calls) = self.window
             && !(1..=MAX_COUNT).contains(&calls)
         {
-            return wrong("breaker.window", calls.to_string(), "give 1 to 100000 calls");
+            return wrong(
+                "breaker.window",
+                calls.to_string(),
+                "give 1 to 100000 calls",
+            );
         }
         if self.min_calls == 0 {
             return wrong(
@@ -105,7 +109,10 @@ impl BreakerConfig {
             );
         }
         for (property, percent) in [
-            ("circuitBreaker.errorThresholdPercentage", self.error_percent),
+            (
+                "circuitBreaker.errorThresholdPercentage",
+                self.error_percent,
+            ),
             ("breaker.slow_percent", self.slow_percent),
         ] {
             if !(1..=100).contains(&percent) {

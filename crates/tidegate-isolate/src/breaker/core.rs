@@ -63,7 +63,10 @@ impl Core {
 
     /// The sleep after this trip.
     fn sleep_nanos(&self) -> u64 {
-        let factor = self.config.sleep_factor.powi(self.relapses.min(1_000) as i32);
+        let factor = self
+            .config
+            .sleep_factor
+            .powi(self.relapses.min(1_000) as i32);
         let nanos = as_nanos(self.config.sleep) as f64 * factor;
         let longest = as_nanos(self.config.max_sleep.max(self.config.sleep));
         if nanos.is_finite() {

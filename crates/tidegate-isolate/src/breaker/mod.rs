@@ -306,7 +306,8 @@ impl CircuitBreaker {
     }
 
     fn looks_bad(&self, now: u64) -> bool {
-        let [calls, errors, slow] = std::array::from_fn(|at| self.limits[at].load(Ordering::Relaxed));
+        let [calls, errors, slow] =
+            std::array::from_fn(|at| self.limits[at].load(Ordering::Relaxed));
         self.health.reading(now).is_bad(calls, errors, slow)
     }
 

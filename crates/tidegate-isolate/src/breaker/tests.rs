@@ -80,14 +80,21 @@ fn denies_until_the_sleep_is_over_then_lets_one_probe_through() {
     assert!(!breaker.would_allow(SLEEP + 2));
     probe.success(SLEEP + 3, Duration::ZERO);
     assert_eq!(breaker.state(SLEEP + 3), BreakerState::Closed);
-    assert_eq!(breaker.counts(SLEEP + 3), (0, 0, 0), "the window begins anew");
+    assert_eq!(
+        breaker.counts(SLEEP + 3),
+        (0, 0, 0),
+        "the window begins anew"
+    );
 }
 
 #[test]
 fn a_failing_or_dropped_probe_opens_again_with_a_new_sleep() {
     let breaker = tripped(quick(), 0);
     let now = SLEEP + 1;
-    breaker.try_pass(now).unwrap().failure(now + 5, Duration::ZERO);
+    breaker
+        .try_pass(now)
+        .unwrap()
+        .failure(now + 5, Duration::ZERO);
     assert!(breaker.try_pass(now + 5 + SLEEP).is_err());
     let probe = breaker.try_pass(now + 6 + SLEEP).unwrap();
     drop(probe);
@@ -110,7 +117,11 @@ fn only_the_probe_decides() {
     assert_eq!(breaker.state(SLEEP + 3), BreakerState::HalfOpen);
     probe.success(SLEEP + 4, Duration::ZERO);
     assert_eq!(breaker.state(SLEEP + 4), BreakerState::Closed);
-    assert_eq!(breaker.counts(SLEEP + 4), (0, 0, 0), "old calls say nothing");
+    assert_eq!(
+        breaker.counts(SLEEP + 4),
+        (0, 0, 0),
+        "old calls say nothing"
+    );
 }
 
 #[test]
@@ -130,7 +141,10 @@ fn several_probes_and_several_successes() {
     };
     let breaker = tripped(config, 0);
     let now = SLEEP + 1;
-    let (one, two) = (breaker.try_pass(now).unwrap(), breaker.try_pass(now).unwrap());
+    let (one, two) = (
+        breaker.try_pass(now).unwrap(),
+        breaker.try_pass(now).unwrap(),
+    );
     assert!(breaker.try_pass(now).is_err(), "two at a time");
     one.success(now, Duration::ZERO);
     let three = breaker.try_pass(now).unwrap();
@@ -198,7 +212,10 @@ fn a_ramp_lets_a_rising_share_through() {
     };
     let breaker = tripped(config, 0);
     let start = SLEEP + 1;
-    breaker.try_pass(start).unwrap().success(start, Duration::ZERO);
+    breaker
+        .try_pass(start)
+        .unwrap()
+        .success(start, Duration::ZERO);
     assert_eq!(breaker.state(start), BreakerState::Ramping);
     let passed = |at: u64| {
         let pass = |_: &u32| breaker.try_pass(start + at).map(|p| p.ignore(at)).is_ok();
@@ -217,7 +234,10 @@ fn a_failing_ramp_opens_again() {
     };
     let breaker = tripped(config, 0);
     let start = SLEEP + 1;
-    breaker.try_pass(start).unwrap().success(start, Duration::ZERO);
+    breaker
+        .try_pass(start)
+        .unwrap()
+        .success(start, Duration::ZERO);
     let mut failures = 0;
     while failures < 2 {
         if let Ok(pass) = breaker.try_pass(start + 1) {
@@ -231,10 +251,18 @@ fn a_failing_ramp_opens_again() {
 #[test]
 fn forced_open_beats_forced_closed_beats_the_state() {
     let breaker = tripped(quick(), 0);
-    let force = |mode| breaker.configure(BreakerConfig { mode, ..quick() }).unwrap();
+    let force = |mode| {
+        breaker
+            .configure(BreakerConfig { mode, ..quick() })
+            .unwrap()
+    };
     force(BreakerMode::ForcedClosed);
     assert!(!breaker.is_open(1) && breaker.try_pass(1).is_ok() && breaker.would_allow(1));
-    assert_eq!(breaker.state(1), BreakerState::Open, "the state goes on beneath");
+    assert_eq!(
+        breaker.state(1),
+        BreakerState::Open,
+        "the state goes on beneath"
+    );
     force(BreakerMode::Normal);
     assert!(breaker.try_pass(1).is_err(), "removing the force may deny");
     force(BreakerMode::ForcedOpen);
@@ -286,24 +314,90 @@ fn changes_are_told_in_order_with_their_time() {
     ];
     assert_eq!(*told.lock().unwrap(), expected);
     let times = breaker.time_in_states(10 + SLEEP);
-    assert_eq!(times[BreakerState::Open as usize], Duration::from_nanos(SLEEP + 1));
-    assert_eq!(times[BreakerState::Closed as usize], Duration::from_nanos(9));
+    assert_eq!(
+        times[BreakerState::Open as usize],
+        Duration::from_nanos(SLEEP + 1)
+    );
+    assert_eq!(
+        times[BreakerState::Closed as usize],
+        Duration::from_nanos(9)
+    );
 }
 
 #[test]
 fn bad_settings_name_the_property_and_the_old_ones_stay() {
     let breaker = breaker(quick());
     for (config, property) in [
-        (BreakerConfig { min_calls: 0, ..quick() }, "requestVolumeThreshold"),
-        (BreakerConfig { error_percent: 0, ..quick() }, "errorThresholdPercentage"),
-        (BreakerConfig { slow_percent: 101, ..quick() }, "slow_percent"),
-        (BreakerConfig { sleep_factor: 0.5, ..quick() }, "sleep_factor"),
-        (BreakerConfig { sleep_factor: f64::NAN, ..quick() }, "sleep_factor"),
-        (BreakerConfig { probes: 0, ..quick() }, "probes"),
-        (BreakerConfig { successes: 0, ..quick() }, "successes"),
-        (BreakerConfig { probe_limit: Duration::ZERO, ..quick() }, "probe_limit"),
-        (BreakerConfig { window: BreakerWindow::Count(0), ..quick() }, "window"),
-        (BreakerConfig { window: BreakerWindow::Count(11), ..quick() }, "window"),
+        (
+            BreakerConfig {
+                min_calls: 0,
+                ..quick()
+            },
+            "requestVolumeThreshold",
+        ),
+        (
+            BreakerConfig {
+                error_percent: 0,
+                ..quick()
+            },
+            "errorThresholdPercentage",
+        ),
+        (
+            BreakerConfig {
+                slow_percent: 101,
+                ..quick()
+            },
+            "slow_percent",
+        ),
+        (
+            BreakerConfig {
+                sleep_factor: 0.5,
+                ..quick()
+            },
+            "sleep_factor",
+        ),
+        (
+            BreakerConfig {
+                sleep_factor: f64::NAN,
+                ..quick()
+            },
+            "sleep_factor",
+        ),
+        (
+            BreakerConfig {
+                probes: 0,
+                ..quick()
+            },
+            "probes",
+        ),
+        (
+            BreakerConfig {
+                successes: 0,
+                ..quick()
+            },
+            "successes",
+        ),
+        (
+            BreakerConfig {
+                probe_limit: Duration::ZERO,
+                ..quick()
+            },
+            "probe_limit",
+        ),
+        (
+            BreakerConfig {
+                window: BreakerWindow::Count(0),
+                ..quick()
+            },
+            "window",
+        ),
+        (
+            BreakerConfig {
+                window: BreakerWindow::Count(11),
+                ..quick()
+            },
+            "window",
+        ),
     ] {
         let error = breaker.configure(config).unwrap_err();
         assert!(error.property().contains(property), "{error}");

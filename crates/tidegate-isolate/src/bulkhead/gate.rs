@@ -83,7 +83,12 @@ impl Partitions {
             return Ok(());
         }
         let reason = "shares are not negative, and together at most 1";
-        Err(Invalid::new(key.as_str(), "partitions", format!("{shares:?}"), reason))
+        Err(Invalid::new(
+            key.as_str(),
+            "partitions",
+            format!("{shares:?}"),
+            reason,
+        ))
     }
 }
 
@@ -298,8 +303,10 @@ impl Gate {
             .partitions
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = config.partitions;
-        self.max_waiting.store(config.max_waiting, Ordering::Relaxed);
-        self.wait_nanos.store(as_nanos(config.max_wait), Ordering::Relaxed);
+        self.max_waiting
+            .store(config.max_waiting, Ordering::Relaxed);
+        self.wait_nanos
+            .store(as_nanos(config.max_wait), Ordering::Relaxed);
         self.lock().set_discipline(config.discipline);
         let limit = if self.is_adaptive() {
             self.permits.limit()
@@ -448,7 +455,10 @@ mod tests {
     #[test]
     fn a_lower_limit_acts_at_once_and_takes_nothing_back() {
         let gate = Gate::new(&PermitConfig::of(2));
-        let held = [gate.try_enter_owned(Criticality::Normal), gate.try_enter_owned(Criticality::Normal)];
+        let held = [
+            gate.try_enter_owned(Criticality::Normal),
+            gate.try_enter_owned(Criticality::Normal),
+        ];
         gate.configure(&PermitConfig::of(1), 0);
         assert_eq!((gate.held(), gate.limit()), (2, 1));
         assert!(gate.try_enter(Criticality::Critical).is_none());
@@ -487,7 +497,10 @@ mod tests {
             let second = gate.wait(&clock, Criticality::Normal, u64::MAX);
             assert_eq!(second.err(), Some(Refused::Permits), "one may wait");
             manual.advance(Duration::from_millis(10));
-            assert_eq!(waiter.join().expect("it does not panic"), Some(Refused::Permits));
+            assert_eq!(
+                waiter.join().expect("it does not panic"),
+                Some(Refused::Permits)
+            );
         });
         assert_eq!((gate.held(), gate.waiting()), (1, 0));
     }
@@ -497,7 +510,8 @@ mod tests {
         let gate = Gate::new(&waiting(1));
         let _first = gate.try_enter(Criticality::Normal);
         let refused = tidegate_sync::non_blocking(|| {
-            gate.wait(&Clock::system(), Criticality::Normal, u64::MAX).err()
+            gate.wait(&Clock::system(), Criticality::Normal, u64::MAX)
+                .err()
         });
         assert_eq!(refused, Some(Refused::Waiting));
     }
@@ -541,7 +555,9 @@ mod tests {
             }),
             ..PermitConfig::default()
         });
-        let _held: Vec<_> = (0..20).map(|_| gate.try_enter(Criticality::Normal)).collect();
+        let _held: Vec<_> = (0..20)
+            .map(|_| gate.try_enter(Criticality::Normal))
+            .collect();
         assert_eq!(gate.limit(), 20);
         gate.sample(0, 1_000_000, false);
         assert_eq!(gate.limit(), 21);

@@ -141,7 +141,12 @@ impl AdaptiveLimit {
             initial, min, max, ..
         } = *self;
         if min == 0 {
-            return Err(Invalid::new(key.as_str(), "limit.min", 0, "nothing would ever pass"));
+            return Err(Invalid::new(
+                key.as_str(),
+                "limit.min",
+                0,
+                "nothing would ever pass",
+            ));
         }
         if !(min..=max).contains(&initial) {
             let reason = format!("it must lie between the lowest, {min}, and the highest, {max}");
@@ -164,7 +169,12 @@ impl AdaptiveLimit {
                     return Ok(());
                 }
                 let reason = "give 1.0 or more";
-                Err(Invalid::new(key.as_str(), "limit.tolerance", tolerance, reason))
+                Err(Invalid::new(
+                    key.as_str(),
+                    "limit.tolerance",
+                    tolerance,
+                    reason,
+                ))
             }
         }
     }
@@ -388,7 +398,10 @@ impl Sampler {
         dropped: bool,
     ) -> Option<usize> {
         let Some(window) = self.window else {
-            let mut estimator = self.estimator.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut estimator = self
+                .estimator
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             return Some(estimator.update(nanos, in_flight, dropped));
         };
         if nanos < as_nanos(window.min_latency) {
@@ -397,7 +410,8 @@ impl Sampler {
         self.sum.fetch_add(nanos, Ordering::Relaxed);
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         if self.in_flight.load(Ordering::Relaxed) < in_flight as u64 {
-            self.in_flight.fetch_max(in_flight as u64, Ordering::Relaxed);
+            self.in_flight
+                .fetch_max(in_flight as u64, Ordering::Relaxed);
         }
         if dropped {
             self.dropped.store(true, Ordering::Relaxed);
@@ -438,7 +452,11 @@ mod tests {
             aimd.update(MS, 200, false);
         }
         assert_eq!(aimd.update(MS, 200, true), 90);
-        assert_eq!(aimd.update(6_000 * MS, 200, false), 81, "slow counts as dropped");
+        assert_eq!(
+            aimd.update(6_000 * MS, 200, false),
+            81,
+            "slow counts as dropped"
+        );
         (0..30).for_each(|_| drop(aimd.update(MS, 200, true)));
         assert_eq!(aimd.update(MS, 200, true), 20, "never below its lowest");
     }
@@ -446,7 +464,11 @@ mod tests {
     #[test]
     fn vegas_grows_while_there_is_no_queue_and_shrinks_when_there_is() {
         let mut vegas = bare(AdaptiveLimit::vegas());
-        assert_eq!(vegas.update(10 * MS, 20, false), 20, "the first is the shortest");
+        assert_eq!(
+            vegas.update(10 * MS, 20, false),
+            20,
+            "the first is the shortest"
+        );
         assert_eq!(vegas.update(10 * MS, 20, false), 26, "plus six steps");
         assert_eq!(vegas.update(10 * MS, 5, false), 26, "not half used");
         // The queue is 26 * (1 - 10/20) = 13, above six.
@@ -469,7 +491,11 @@ mod tests {
         let high = gradient.limit;
         gradient.update(100 * MS, 200, false);
         let expected = high * 0.8 + (high * 0.5 + 4.0) * 0.2;
-        assert!((gradient.limit - expected).abs() < 1e-9, "{}", gradient.limit);
+        assert!(
+            (gradient.limit - expected).abs() < 1e-9,
+            "{}",
+            gradient.limit
+        );
         let before = gradient.limit;
         gradient.update(100 * MS, 0, false);
         assert_eq!(gradient.limit, before, "not half used");
@@ -481,21 +507,46 @@ mod tests {
         for now in 0..9 {
             assert_eq!(sampler.sample(now, MS, 20, false), None);
         }
-        assert_eq!(sampler.sample(9, 99_999, 20, false), None, "too short to mean anything");
+        assert_eq!(
+            sampler.sample(9, 99_999, 20, false),
+            None,
+            "too short to mean anything"
+        );
         assert_eq!(sampler.sample(10, MS, 20, false), Some(21));
         for now in 11..1_000 {
             assert_eq!(sampler.sample(now, MS, 20, false), None);
         }
-        assert_eq!(sampler.sample(10 + 1_000 * MS, MS, 21, true), Some(18).map(|l: usize| l.max(20)));
+        assert_eq!(
+            sampler.sample(10 + 1_000 * MS, MS, 21, true),
+            Some(18).map(|l: usize| l.max(20))
+        );
     }
 
     #[test]
     fn bounds_that_contradict_each_other_are_refused() {
         let key = Key::from("dep");
         for (limit, property) in [
-            (AdaptiveLimit { min: 0, ..AdaptiveLimit::aimd() }, "limit.min"),
-            (AdaptiveLimit { initial: 5, ..AdaptiveLimit::aimd() }, "limit.initial"),
-            (AdaptiveLimit { max: 10, ..AdaptiveLimit::vegas() }, "limit.initial"),
+            (
+                AdaptiveLimit {
+                    min: 0,
+                    ..AdaptiveLimit::aimd()
+                },
+                "limit.min",
+            ),
+            (
+                AdaptiveLimit {
+                    initial: 5,
+                    ..AdaptiveLimit::aimd()
+                },
+                "limit.initial",
+            ),
+            (
+                AdaptiveLimit {
+                    max: 10,
+                    ..AdaptiveLimit::vegas()
+                },
+                "limit.initial",
+            ),
         ] {
             assert_eq!(limit.validate(&key).unwrap_err().property(), property);
         }
@@ -507,6 +558,9 @@ mod tests {
             algorithm: steep,
             ..AdaptiveLimit::aimd()
         };
-        assert_eq!(limit.validate(&key).unwrap_err().property(), "limit.backoff");
+        assert_eq!(
+            limit.validate(&key).unwrap_err().property(),
+            "limit.backoff"
+        );
     }
 }

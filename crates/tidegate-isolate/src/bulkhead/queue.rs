@@ -148,6 +148,7 @@ impl<T> WaitQueue<T> {
         self.entries.insert(at, entry);
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -209,14 +210,22 @@ mod tests {
         assert_eq!(serve(&mut queue, 6 * MS), Some(2));
         assert_eq!(serve(&mut queue, 6 * MS), Some(1));
         (0..2).for_each(|n| drop(queue.push(7 * MS, n)));
-        assert_eq!(serve(&mut queue, 8 * MS), Some(0), "it was empty in between");
+        assert_eq!(
+            serve(&mut queue, 8 * MS),
+            Some(0),
+            "it was empty in between"
+        );
     }
 
     #[test]
     fn codel_turns_away_who_waited_too_long_only_under_overload() {
         let mut queue = WaitQueue::new(Discipline::codel());
         queue.push(0, 1);
-        assert_eq!(serve(&mut queue, 50 * MS), Some(1), "one long wait is no overload");
+        assert_eq!(
+            serve(&mut queue, 50 * MS),
+            Some(1),
+            "one long wait is no overload"
+        );
         // The shortest wait of the next interval is above the target too.
         queue.push(60 * MS, 2);
         assert_eq!(serve(&mut queue, 80 * MS), Some(2));
@@ -227,7 +236,11 @@ mod tests {
             panic!("it waited for 11 ms");
         };
         assert_eq!(entry.what, 3);
-        assert_eq!(serve(&mut queue, 154 * MS), Some(4), "within twice the target");
+        assert_eq!(
+            serve(&mut queue, 154 * MS),
+            Some(4),
+            "within twice the target"
+        );
         assert_eq!(serve(&mut queue, 155 * MS), Some(5));
     }
 

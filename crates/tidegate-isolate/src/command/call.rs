@@ -32,11 +32,13 @@ pub(super) struct CacheUse<T, E> {
     look_up: fn(&RequestContext, &Key, &str) -> Looked<T, E>,
 }
 
+type Answer<T, E> = Result<T, CommandError<E>>;
+
 enum Looked<T, E> {
     /// Somebody runs or ran it: how to get a copy of the answer.
-    Hit(Box<dyn FnOnce() -> Result<T, CommandError<E>>>),
+    Hit(Box<dyn FnOnce() -> Answer<T, E>>),
     /// This call runs it, and tells the others.
-    Miss(Box<dyn FnOnce(&Result<T, CommandError<E>>)>),
+    Miss(Box<dyn FnOnce(&Answer<T, E>)>),
 }
 
 /// A call of a [`Command`] that is about to be made.
@@ -176,7 +178,11 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
         if state.flags() & CACHES == 0 {
             return shared.run_in_place(self.options, work);
         }
-        let context = self.options.context.clone().or_else(RequestContext::current);
+        let context = self
+            .options
+            .context
+            .clone()
+            .or_else(RequestContext::current);
         let Some(context) = context else {
             let cause = Cause::Hook("a cache key needs a request: enter a RequestContext".into());
             return Err(CommandError::new(&state.key, cause));
@@ -196,7 +202,9 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
                     let _ = crate::plugin::contain(|| observer(Event::ResponseFromCache));
                 }
                 let answer = wait();
-                let events = answer.as_ref().map_or_else(CommandError::events, |_| Events::none());
+                let events = answer
+                    .as_ref()
+                    .map_or_else(CommandError::events, |_| Events::none());
                 context.note(Logged {
                     command: state.key.clone(),
                     events: cached_events(events),

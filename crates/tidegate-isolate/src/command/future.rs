@@ -239,7 +239,9 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Drop for RunAsync<T, E, F, W> {
         state.gate.after_leaving(now);
         let run = now.saturating_sub(flying.start);
         state.metrics.record_at_once(now, run);
-        state.breaker.settle(flying.ticket, Verdict::Dropped, now, run);
+        state
+            .breaker
+            .settle(flying.ticket, Verdict::Dropped, now, run);
         let _ = state.hook(Stage::Cancelled);
         let _ = shared.failed(Story::new(flying.start), flying.options, Cause::Cancelled);
     }

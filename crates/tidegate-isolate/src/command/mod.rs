@@ -20,9 +20,9 @@ pub(crate) mod state;
 pub use self::builder::CommandBuilder;
 pub use self::call::Call;
 pub use self::future::RunAsync;
-pub use crate::error::CommandError;
 
 use self::state::State;
+use crate::error::CommandError;
 
 type Fallback<T, E> = Arc<dyn Fn(&CommandError<E>) -> Result<T, E> + Send + Sync>;
 type IsBadRequest<E> = Arc<dyn Fn(&E) -> bool + Send + Sync>;

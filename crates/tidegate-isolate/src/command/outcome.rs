@@ -55,8 +55,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     pub(super) fn is_watched(&self, flags: u32, options: &Options<T, E>) -> bool {
         flags & WATCHED != 0
             || options.observer.is_some()
-            || (flags & LOGS != 0
-                && (options.context.is_some() || RequestContext::is_entered()))
+            || (flags & LOGS != 0 && (options.context.is_some() || RequestContext::is_entered()))
     }
 
     /// Tells about a call that went well, whose success was counted already.

@@ -134,9 +134,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         refused: Refused,
     ) -> Result<T, CommandError<E>> {
         let now = self.state.now();
-        self.state
-            .breaker
-            .settle(ticket, Verdict::Failure, now, 0);
+        self.state.breaker.settle(ticket, Verdict::Failure, now, 0);
         self.state.gate.sample(now, now.saturating_sub(start), true);
         self.failed(Story::new(start), options, Cause::Rejected(refused))
     }

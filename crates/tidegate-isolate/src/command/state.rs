@@ -80,7 +80,10 @@ impl State {
             breaker,
             gate: Gate::new(&config.permits),
             fallback_permits: Permits::new(config.fallback_permits),
-            rate: config.rate.as_ref().map_or_else(RateLimit::none, RateLimit::new),
+            rate: config
+                .rate
+                .as_ref()
+                .map_or_else(RateLimit::none, RateLimit::new),
             config: ArcSwap::from_pointee(config.clone()),
             timeout: AtomicU64::new(u64::MAX),
             flags: AtomicU32::new(0),
@@ -139,9 +142,8 @@ impl State {
 
     fn check_fixed(&self, old: &CommandConfig, new: &CommandConfig) -> Result<(), Invalid> {
         let reason = "it is fixed for the life of the key";
-        let wrong = |property: &str, value: String| {
-            Err(Invalid::new(&*self.key, property, value, reason))
-        };
+        let wrong =
+            |property: &str, value: String| Err(Invalid::new(&*self.key, property, value, reason));
         if old.metrics != new.metrics {
             return wrong("metrics", format!("{:?}", new.metrics));
         }

@@ -187,7 +187,11 @@ fn step_of(nanos: u64) -> usize {
 fn middle_of(step: usize) -> u64 {
     let octave = step / STEPS;
     if octave == 0 {
-        return if step == 0 { 0 } else { (step as u64) << UNIT_BITS };
+        return if step == 0 {
+            0
+        } else {
+            (step as u64) << UNIT_BITS
+        };
     }
     let width = 1_u64 << (octave - 1);
     let low = ((step % STEPS + STEPS) as u64) * width;
@@ -266,6 +270,9 @@ mod tests {
     fn percentiles_of_nothing_are_zero() {
         let nothing = Distribution::default();
         assert_eq!(nothing.percentile(50.0), Duration::ZERO);
-        assert_eq!((nothing.mean(), nothing.max()), (Duration::ZERO, Duration::ZERO));
+        assert_eq!(
+            (nothing.mean(), nothing.max()),
+            (Duration::ZERO, Duration::ZERO)
+        );
     }
 }

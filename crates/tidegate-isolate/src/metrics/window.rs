@@ -356,7 +356,11 @@ mod tests {
         let error = bad.validate("metrics.rollingStats").unwrap_err();
         assert!(error.reason().contains("divide"), "{error}");
         assert!(WindowConfig::new(Duration::ZERO, 1).validate("x").is_err());
-        assert!(WindowConfig::new(Duration::from_secs(1), 0).validate("x").is_err());
+        assert!(
+            WindowConfig::new(Duration::from_secs(1), 0)
+                .validate("x")
+                .is_err()
+        );
         assert!(TEN.validate("x").is_ok());
     }
 

@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::breaker::{BreakerMode, BreakerWindow};
 use crate::CommandConfig;
+use crate::breaker::{BreakerMode, BreakerWindow};
 
 /// One property.
 pub(crate) struct Property {
@@ -177,7 +177,12 @@ fn told_millis(duration: Duration) -> String {
 }
 
 /// Switches a mode of the breaker on or off, by a property that is `on` for it or its opposite.
-fn force(c: &mut CommandConfig, value: bool, mode: BreakerMode, inverse: bool) -> Result<(), String> {
+fn force(
+    c: &mut CommandConfig,
+    value: bool,
+    mode: BreakerMode,
+    inverse: bool,
+) -> Result<(), String> {
     if value != inverse {
         c.breaker.mode = mode;
     } else if c.breaker.mode == mode {

@@ -35,11 +35,19 @@ fn the_four_levels_in_their_order() {
     coded.change(config);
     assert_eq!((limit(&plain()), limit(&coded)), (10, 7));
     properties.set(&global, "3").unwrap();
-    assert_eq!((limit(&plain()), limit(&coded)), (3, 7), "code hides the global value");
+    assert_eq!(
+        (limit(&plain()), limit(&coded)),
+        (3, 7),
+        "code hides the global value"
+    );
     properties.set(&instance, "5").unwrap();
     assert_eq!((limit(&plain()), limit(&coded)), (5, 5));
     properties.remove(&instance).unwrap();
-    assert_eq!((limit(&plain()), limit(&coded)), (3, 7), "the next level again");
+    assert_eq!(
+        (limit(&plain()), limit(&coded)),
+        (3, 7),
+        "the next level again"
+    );
 }
 
 #[test]
@@ -60,7 +68,10 @@ fn pools_have_their_own_names() {
         ("hystrix.threadpool.prices.coreSize", "99"),
     ]);
     let (config, invalid) = resolve(&plain(), &properties);
-    assert_eq!((config.pool.core, config.pool.max, config.pool.queue), (4, 8, 0));
+    assert_eq!(
+        (config.pool.core, config.pool.max, config.pool.queue),
+        (4, 8, 0)
+    );
     assert_eq!(invalid, []);
 }
 
@@ -76,7 +87,10 @@ fn every_default_is_the_one_of_the_table() {
         ("execution.isolation.thread.timeoutInMilliseconds", "1000"),
         ("execution.timeout.enabled", "true"),
         ("execution.isolation.thread.interruptOnTimeout", "true"),
-        ("execution.isolation.thread.interruptOnFutureCancel", "false"),
+        (
+            "execution.isolation.thread.interruptOnFutureCancel",
+            "false",
+        ),
         (LIMIT, "10"),
         ("threadPoolKeyOverride", ""),
         ("fallback.enabled", "true"),
@@ -159,7 +173,10 @@ fn forcing_open_beats_forcing_closed() {
     let open = "hystrix.command.prices.circuitBreaker.forceOpen";
     let closed = "hystrix.command.prices.circuitBreaker.forceClosed";
     let mode = |pairs: &[(&str, &str)]| resolve(&plain(), &with(pairs)).0.breaker.mode;
-    assert_eq!(mode(&[(open, "true"), (closed, "true")]), BreakerMode::ForcedOpen);
+    assert_eq!(
+        mode(&[(open, "true"), (closed, "true")]),
+        BreakerMode::ForcedOpen
+    );
     assert_eq!(mode(&[(closed, "true")]), BreakerMode::ForcedClosed);
     assert_eq!(mode(&[(open, "false")]), BreakerMode::Normal);
     let enabled = "hystrix.command.prices.circuitBreaker.enabled";
@@ -180,9 +197,18 @@ fn a_switched_off_timeout_stays_off_and_comes_back() {
 fn a_change_concerns_whom_its_name_says() {
     for (name, whom) in [
         ("hystrix.command.default.fallback.enabled", Concerns::All),
-        ("hystrix.command.prices.fallback.enabled", Concerns::Command("prices")),
-        ("hystrix.command.a.b.fallback.enabled", Concerns::Command("a.b")),
-        ("hystrix.threadpool.catalog.coreSize", Concerns::Pool("catalog")),
+        (
+            "hystrix.command.prices.fallback.enabled",
+            Concerns::Command("prices"),
+        ),
+        (
+            "hystrix.command.a.b.fallback.enabled",
+            Concerns::Command("a.b"),
+        ),
+        (
+            "hystrix.threadpool.catalog.coreSize",
+            Concerns::Pool("catalog"),
+        ),
         ("hystrix.threadpool.default.coreSize", Concerns::All),
         ("hystrix.command.prices.unknown", Concerns::Nothing),
         ("hystrix.command..fallback.enabled", Concerns::Nothing),

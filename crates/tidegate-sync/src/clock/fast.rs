@@ -187,7 +187,8 @@ impl Counter {
         let said = get(&self.nanos) + scaled(cycles, old);
         let passed = truth.saturating_sub(get(&self.true_nanos));
         if old != 0 && passed < 2 * INTERVAL {
-            self.worst.fetch_max(said.abs_diff(truth), Ordering::Relaxed);
+            self.worst
+                .fetch_max(said.abs_diff(truth), Ordering::Relaxed);
         }
         let ahead = said.saturating_sub(truth);
         let rate = if ahead > GIVE_UP {
@@ -263,7 +264,10 @@ mod tests {
         let end = counter.read(3 * INTERVAL - 1).expect("it is calibrated");
         assert!(end.abs_diff(3 * INTERVAL - 1_000) < 1_100, "{end}");
         // The truth is ahead: a step forward at once.
-        assert_eq!(counter.write(3 * INTERVAL, 3 * INTERVAL + 500), 3 * INTERVAL + 500);
+        assert_eq!(
+            counter.write(3 * INTERVAL, 3 * INTERVAL + 500),
+            3 * INTERVAL + 500
+        );
     }
 
     #[test]
