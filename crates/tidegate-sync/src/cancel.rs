@@ -1,5 +1,6 @@
 //! Cancellation tokens: how running work is told that nobody wants its result any more.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -209,6 +210,18 @@ impl fmt::Debug for CancelHook {
             .finish()
     }
 }
+
+/// A wait ended because its [`CancelToken`] was tripped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the wait was interrupted by its cancel token")
+    }
+}
+
+impl Error for Interrupted {}
 
 #[cfg(test)]
 mod tests {

@@ -6,18 +6,23 @@
 
 mod bad_input;
 mod by_hand;
+mod driver;
 mod execute;
 mod global;
 mod group;
 mod immediate;
+mod interrupt;
 mod metrics;
 mod ordered;
+mod pool;
 mod reject;
 mod schedule;
 mod shutdown;
 mod spawn;
+mod strategy;
 mod stress;
 mod suspend;
+mod timeout;
 mod watchdog;
 
 use std::time::Duration;

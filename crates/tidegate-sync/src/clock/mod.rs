@@ -121,6 +121,14 @@ impl Clock {
         matches!(self.source, Source::Manual(_))
     }
 
+    /// The clock that is turned by hand, if this is one.
+    pub fn as_manual(&self) -> Option<&ManualClock> {
+        match &self.source {
+            Source::System => None,
+            Source::Manual(clock) => Some(clock),
+        }
+    }
+
     /// Sleeps in `parker` until it is unparked or until nanosecond `deadline`; returns whether
     /// it was unparked. May return early and without cause, like every wait.
     pub fn park_until(&self, parker: &Parker, deadline: Option<u64>) -> bool {

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use super::{Clock, as_nanos};
 use crate::Parker;
+use crate::prim::mpsc::{Receiver, Sender, channel};
 
 /// A source of ticks.
 ///
@@ -101,6 +101,18 @@ impl Ticker {
         }
     }
 
+    /// Waits without ticking until [`TickerStop::wake`] or [`TickerStop::stop`], also one that
+    /// came before. May return early. A manual ticker does not wait here: its next tick comes
+    /// when the test says so.
+    pub fn rest(&mut self) {
+        if let Source::Every { last, stop, .. } = &mut self.source {
+            if !stop.is_stopped() {
+                stop.parker.park(None);
+            }
+            *last = Clock::system().nanos();
+        }
+    }
+
     /// A handle that stops this ticker from another thread. A manual ticker stops when its
     /// [`ManualTicker`] is dropped instead; its handle does nothing.
     pub fn stop_handle(&self) -> TickerStop {
@@ -122,6 +134,11 @@ impl TickerStop {
     /// Makes [`Ticker::wait`] answer `None` from now on.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
+        self.parker.unpark();
+    }
+
+    /// Ends a [`Ticker::rest`], now or the next one.
+    pub fn wake(&self) {
         self.parker.unpark();
     }
 
