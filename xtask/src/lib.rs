@@ -10,5 +10,6 @@ pub mod miri;
 pub mod readme;
 pub mod root;
 pub mod sanitize;
+pub mod shuttle;
 pub mod step;
 pub mod tidy;

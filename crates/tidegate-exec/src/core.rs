@@ -6,19 +6,22 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use tidegate_sync::prim::spin_loop;
 use tidegate_sync::{
-    ClockMember, Executor, MarkGuard, RunningGuard, Stance, Task, TaskLaneEnd, ThreadWatch,
-    Unhandled, begin_turn, enter, panic_message, run_exit_hooks,
+    ClockMember, Executor, Task, TaskLaneEnd, ThreadWatch, Unhandled, begin_turn, panic_message,
+    run_exit_hooks,
 };
 
 use crate::driver::Driver;
 use crate::lifecycle::{HandedBack, Lifecycle, ShutdownError};
-use crate::local::{self, Kept, Local};
+use crate::local::{self, Entered, Kept};
 use crate::patience::Patience;
 use crate::schedule;
 use crate::shared::{Shared, lock};
 use crate::spawn::LocalFutures;
+use crate::timeout;
 use crate::winding::Winding;
 
 /// Tasks between two looks at the clock.
@@ -64,6 +67,8 @@ pub(crate) struct Core<D: Driver> {
     pressed: u32,
     /// The last busy turn was followed by a look in vain: no need for another before sleeping.
     looked: bool,
+    /// Turns with other work since the driver was last asked.
+    unlooked: u32,
     /// The next turn looks how much waits: after a sleep, and when there was more than a turn
     /// could take. Not each time, since that takes the producers' line away from them.
     measure: bool,
@@ -95,6 +100,7 @@ impl<D: Driver> Core<D> {
             patience: Patience::new(),
             pressed: 0,
             looked: false,
+            unlooked: 0,
             measure: true,
             awake_since: 0,
             last_work: 0,
@@ -106,8 +112,10 @@ impl<D: Driver> Core<D> {
         let now = self.begin(shared);
         let mut ran = self.run_signals(shared);
         ran |= self.run_timers(shared, now);
+        ran |= self.run_timeouts(shared, now);
         ran |= self.run_own(shared);
         ran |= self.run_lane(shared);
+        self.look_out(ran);
         ran |= self.run_driver(shared);
         if ran {
             shared.running.idle();
@@ -129,7 +137,7 @@ impl<D: Driver> Core<D> {
         }
         local::with(|local| {
             counters.high_water.raise_to(local.kept.tasks.len() as u64);
-            counters.timers.set(local.kept.timers.len() as u64);
+            counters.timers.set(local.kept.timers_len() as u64);
             let futures = local.kept.futures.len() + local.pinned.len();
             counters.futures.set(futures as u64);
         });
@@ -138,6 +146,7 @@ impl<D: Driver> Core<D> {
 
     fn run_signals(&mut self, shared: &Shared) -> bool {
         let mut any = false;
+        shared.silent.store(0, Ordering::Relaxed);
         for signal in shared.signals.take() {
             any = true;
             // Listeners and futures contain their own panics; this is the last resort.
@@ -157,12 +166,27 @@ impl<D: Driver> Core<D> {
             };
             runs += 1;
             let late = now.saturating_sub(due.deadline);
-            shared.counters.timers_run.add(1);
-            shared.counters.lateness_sum.add(late);
-            shared.counters.lateness_max.raise_to(late);
+            note_lateness(shared, late);
             schedule::fire(shared, due, &mut |task| run_task(shared, task));
         }
         runs > 0
+    }
+
+    fn run_timeouts(&mut self, shared: &Shared, now: u64) -> bool {
+        let mut looks = 0;
+        while looks < BUDGET {
+            let due = local::with(|local| local.kept.timeouts.pop_due(now)).flatten();
+            let Some(due) = due else { break };
+            looks += 1;
+            if let Some((task, late)) = timeout::expire(shared, &due, now) {
+                note_lateness(shared, late);
+                run_task(shared, task);
+            }
+            if shared.is_out_of_time() {
+                break;
+            }
+        }
+        looks > 0
     }
 
     fn run_own(&mut self, shared: &Shared) -> bool {
@@ -225,6 +249,16 @@ impl<D: Driver> Core<D> {
         runs > 0
     }
 
+    /// Lets the driver look after every second turn with other work: what an event caused runs
+    /// in the next turn, and a loop with nothing else to do then waits on its driver anyway.
+    fn look_out(&mut self, ran: bool) {
+        self.unlooked += u32::from(ran);
+        if self.unlooked >= 2 || self.by_hand {
+            self.unlooked = 0;
+            self.driver.look();
+        }
+    }
+
     fn run_driver(&mut self, shared: &Shared) -> bool {
         let mut runs = 0;
         while runs < BUDGET {
@@ -240,7 +274,7 @@ impl<D: Driver> Core<D> {
     /// Looks at the clock in the middle of a turn; true if a timer is due or somebody wants to
     /// tell the loop something.
     fn look(&mut self, shared: &Shared) -> bool {
-        let due = local::with(|local| local.kept.timers.next_deadline()).flatten();
+        let due = local::with(|local| local.kept.next_deadline()).flatten();
         let now = shared.clock.nanos();
         note_longest(shared, now);
         begin_turn(now.max(1));
@@ -270,6 +304,8 @@ impl<D: Driver> Core<D> {
         shared.bell.arm(deadline.unwrap_or(u64::MAX));
         if self.has_work(shared) || shared.state.get() != self.seen {
             shared.bell.disarm();
+            // Claimed and not written yet, maybe: a moment for the one who writes.
+            spin_loop();
             return;
         }
         let counters = &shared.counters;
@@ -281,6 +317,7 @@ impl<D: Driver> Core<D> {
             thread.set_waiting(true);
         }
         self.driver.wait(&shared.clock, deadline);
+        self.unlooked = 0;
         shared.bell.disarm();
         self.measure = true;
         if let Some(thread) = &self.thread {
@@ -292,9 +329,9 @@ impl<D: Driver> Core<D> {
 
     /// Looks on for a while, unless a timer is due soon; true if something came.
     fn look_on(&mut self, shared: &Shared) -> bool {
-        let due = local::with(|local| local.kept.timers.next_deadline()).flatten();
+        let due = local::with(|local| local.kept.next_deadline()).flatten();
         let soon = due.is_some_and(|due| due < self.last_work.saturating_add(SOON));
-        if !shared.settings.spin || soon {
+        if !D::LOOKS_ON || !shared.settings.spin || soon {
             return false;
         }
         let end = &mut self.end;
@@ -311,13 +348,16 @@ impl<D: Driver> Core<D> {
             return self.wind_down(shared, turn);
         }
         if turn == Turn::Busy {
-            self.looked = !self.has_more(shared) && !self.look_on(shared);
-            return false;
+            let more = self.has_more(shared);
+            self.looked = !more && !self.look_on(shared);
+            if D::LOOKS_ON || more {
+                return false;
+            }
         }
         if self.may_leave(shared, state) {
             return true;
         }
-        let deadline = local::with(|local| local.kept.timers.next_deadline()).flatten();
+        let deadline = local::with(|local| local.kept.next_deadline()).flatten();
         let deadline = self.idle_deadline(shared, deadline);
         self.sleep(shared, deadline);
         false
@@ -346,7 +386,7 @@ impl<D: Driver> Core<D> {
             return false;
         }
         let free = local::with(|local| local.kept.is_idle() && local.pinned.is_empty());
-        if free != Some(true) || self.has_work(shared) {
+        if free != Some(true) || !self.driver.is_idle() || self.has_work(shared) {
             return false;
         }
         local::give_back_spare();
@@ -361,6 +401,20 @@ impl<D: Driver> Core<D> {
         let done = winding.step(self, shared, turn);
         self.winding = winding;
         done
+    }
+
+    /// Lets the driver let go; its panic is nobody's but the driver's.
+    pub(crate) fn close_driver(&mut self, shared: &Shared) {
+        let closed = catch_unwind(AssertUnwindSafe(|| self.driver.close()));
+        if let Err(panic) = closed {
+            report_panic(shared, "the driver's end", &*panic);
+        }
+    }
+
+    /// Whether tasks were claimed and not taken. A moment, too, for who may still be writing one.
+    pub(crate) fn has_claims(&self) -> bool {
+        spin_loop();
+        !self.end.is_empty()
     }
 
     pub(crate) fn end(&mut self) -> &mut TaskLaneEnd {
@@ -396,7 +450,9 @@ impl<D: Driver> Core<D> {
     ) -> R {
         self.by_hand = true;
         let entered = Entered::new(shared, &mut self.kept, std::mem::take(pinned));
+        self.driver.enter();
         let worked = catch_unwind(AssertUnwindSafe(|| work(self)));
+        self.driver.leave();
         let left = entered.leave();
         self.kept = Some(left.kept);
         *pinned = left.pinned;
@@ -407,6 +463,7 @@ impl<D: Driver> Core<D> {
 impl<D: Driver> Drive for Core<D> {
     fn drive(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>> {
         let entered = Entered::new(shared, &mut self.kept, LocalFutures::default());
+        self.driver.enter();
         shared.bell.disarm();
         self.thread = shared.thread();
         self.awake_since = shared.clock.nanos();
@@ -426,6 +483,7 @@ impl<D: Driver> Drive for Core<D> {
         let busy = shared.clock.nanos().saturating_sub(self.awake_since);
         shared.counters.awake_since.set(0);
         shared.counters.busy.add(busy);
+        self.driver.leave();
         self.kept = Some(entered.leave().kept);
         if self.winding.is_over() {
             self.winding.finish(shared);
@@ -464,40 +522,6 @@ impl<D: Driver> Drive for Core<D> {
     }
 }
 
-/// The thread's marks while it drives a loop.
-struct Entered {
-    _mark: MarkGuard,
-    _running: RunningGuard,
-    outer: Option<Local>,
-}
-
-impl Entered {
-    fn new(shared: &Arc<Shared>, kept: &mut Option<Box<Kept>>, pinned: LocalFutures) -> Self {
-        let stance = if shared.settings.pinned {
-            Stance::Loop
-        } else {
-            Stance::Free
-        };
-        let home: Arc<dyn Executor> = Arc::<Shared>::clone(shared);
-        let local = Local {
-            shared: Arc::clone(shared),
-            kept: kept.take().unwrap_or_default(),
-            pinned,
-        };
-        Self {
-            _mark: enter(home, stance),
-            _running: shared.running.enter(),
-            outer: local::enter(Some(local)),
-        }
-    }
-
-    /// Leaves the loop; what it owns comes back.
-    fn leave(mut self) -> Local {
-        let local = local::enter(self.outer.take());
-        local.expect("only whoever entered leaves")
-    }
-}
-
 /// Runs one task; the one place where its panic is caught.
 #[inline(always)]
 pub(crate) fn run_task(shared: &Shared, task: Task) {
@@ -517,6 +541,13 @@ fn run_timed(shared: &Shared, task: Task) {
         report_panic(shared, name, &*panic);
     }
     note_run(shared, name, shared.clock.nanos().saturating_sub(before));
+}
+
+fn note_lateness(shared: &Shared, late: u64) {
+    let counters = &shared.counters;
+    counters.timers_run.add(1);
+    counters.lateness_sum.add(late);
+    counters.lateness_max.raise_to(late);
 }
 
 fn note_longest(shared: &Shared, now: u64) {

@@ -8,7 +8,20 @@ use tidegate_sync::{Clock, Parker, Sleeper, Task};
 ///
 /// The loop calls `wait` only after it has found its lanes empty, and whoever pushes afterwards
 /// wakes it through what `waker` answered.
+///
+/// A driver may keep what must not leave the loop's thread (channels with handlers that are not
+/// `Send`) in a thread-local between `enter` and `leave`.
 pub trait Driver: Send + 'static {
+    /// Whether an idle loop looks on for a while before it waits. A driver whose wait is a look
+    /// at something else than the lanes says no.
+    const LOOKS_ON: bool = true;
+
+    /// The calling thread drives the loop from now on.
+    fn enter(&mut self) {}
+
+    /// The calling thread no longer drives the loop.
+    fn leave(&mut self) {}
+
     /// Sleeps until nanosecond `deadline` of `clock`, or until woken. May return early.
     fn wait(&mut self, clock: &Clock, deadline: Option<u64>);
 
@@ -20,6 +33,19 @@ pub trait Driver: Send + 'static {
     fn next_task(&mut self) -> Option<Task> {
         None
     }
+
+    /// Looks for such work without waiting. Called now and then while other work runs, so that a
+    /// loop that never sleeps still hears of it, and in each turn of a loop driven by hand.
+    fn look(&mut self) {}
+
+    /// Whether the loop may give its thread back as far as the driver is concerned.
+    fn is_idle(&self) -> bool {
+        true
+    }
+
+    /// The loop closes: lets go of everything. Called on the loop, after its last task and
+    /// before its promises are told the end.
+    fn close(&mut self) {}
 }
 
 /// Waits in a parker: the driver of a loop without I/O.

@@ -7,16 +7,19 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tidegate_sync::{Refusal, Rejected, Task};
+use tidegate_sync::{
+    Executor, MarkGuard, Refusal, Rejected, RunningGuard, Stance, Task, enter as mark,
+};
 
 use crate::schedule::Timers;
 use crate::shared::Shared;
 use crate::spawn::{Futures, LocalFutures};
+use crate::timeout::Timeouts;
 
 /// The most places in the task lane that a loop reserves ahead for its own submissions.
 const RESERVE: u32 = 64;
 
-thread_local! {
+tidegate_sync::prim::thread_local! {
     static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
 }
 
@@ -38,13 +41,28 @@ pub(crate) struct Kept {
     /// The loop is shut down and takes nothing more, not even of itself.
     pub(crate) closed: bool,
     pub(crate) timers: Timers,
+    pub(crate) timeouts: Timeouts,
     pub(crate) futures: Futures,
 }
 
 impl Kept {
     /// Whether a loop with this could give its thread back.
     pub(crate) fn is_idle(&self) -> bool {
-        self.tasks.is_empty() && self.timers.is_empty() && self.futures.is_empty()
+        self.tasks.is_empty() && self.timers_len() == 0 && self.futures.is_empty()
+    }
+
+    /// Waiting timers of both classes.
+    pub(crate) fn timers_len(&self) -> usize {
+        self.timers.len() + self.timeouts.len()
+    }
+
+    /// When the loop must look at its timers next.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        let precise = self.timers.next_deadline();
+        precise
+            .into_iter()
+            .chain(self.timeouts.next_deadline())
+            .min()
     }
 }
 
@@ -53,6 +71,44 @@ impl Local {
     fn set_spare(&mut self, spare: u32) {
         self.kept.spare = spare;
         self.shared.counters.spare.set(u64::from(spare));
+    }
+}
+
+/// The thread's marks while it drives a loop.
+pub(crate) struct Entered {
+    _mark: MarkGuard,
+    _running: RunningGuard,
+    outer: Option<Local>,
+}
+
+impl Entered {
+    pub(crate) fn new(
+        shared: &Arc<Shared>,
+        kept: &mut Option<Box<Kept>>,
+        pinned: LocalFutures,
+    ) -> Self {
+        let stance = if shared.settings.pinned {
+            Stance::Loop
+        } else {
+            Stance::Free
+        };
+        let home: Arc<dyn Executor> = Arc::<Shared>::clone(shared);
+        let local = Local {
+            shared: Arc::clone(shared),
+            kept: kept.take().unwrap_or_default(),
+            pinned,
+        };
+        Self {
+            _mark: mark(home, stance),
+            _running: shared.running.enter(),
+            outer: enter(Some(local)),
+        }
+    }
+
+    /// Leaves the loop; what it owns comes back.
+    pub(crate) fn leave(mut self) -> Local {
+        let local = enter(self.outer.take());
+        local.expect("only whoever entered leaves")
     }
 }
 

@@ -107,7 +107,7 @@ pub(crate) enum Limit {
     Until(Instant),
 }
 
-thread_local! {
+tidegate_sync::prim::thread_local! {
     /// Where this thread sleeps when it waits for a promise.
     static PARKER: (Parker, Waker) = new_parker();
 }

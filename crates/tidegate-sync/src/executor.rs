@@ -187,6 +187,8 @@ pub enum Refusal {
     Busy,
     /// The executor does not offer this operation.
     Unsupported,
+    /// The caller's token was tripped while it waited for room.
+    Interrupted,
 }
 
 impl<T> Rejected<T> {
@@ -238,6 +240,7 @@ impl fmt::Display for Refusal {
             Self::NoThread => "no thread could be started; try again when the system has room",
             Self::Busy => "no thread is free at this moment; queue it or run it yourself",
             Self::Unsupported => "this executor does not offer the operation",
+            Self::Interrupted => "the wait for room was interrupted by its cancel token",
         })
     }
 }

@@ -11,9 +11,10 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 
+use crate::prim;
 use crate::task::{Task, Vtable};
 
-thread_local! {
+prim::thread_local! {
     /// The record of the loop that this thread drives.
     static OF_THREAD: RefCell<Option<Arc<Running>>> = const { RefCell::new(None) };
 }

@@ -6,6 +6,9 @@
 //! [`Heap`] is the *precise* class of an event loop: exact order by deadline, O(log n) to add,
 //! to take and to cancel. It holds what the loop was asked to run at a certain time.
 //!
+//! [`Wheel`] is the *coarse* class: due to the tick, O(1) for everything, for the many timeouts that
+//! almost never fire.
+//!
 //! # Examples
 //!
 //! ```
@@ -27,5 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod heap;
+mod wheel;
 
 pub use heap::{Drain, Due, Heap, Key};
+pub use wheel::{Expired, Wheel, WheelDrain, WheelError};

@@ -6,12 +6,15 @@
 
 mod bad_input;
 mod by_hand;
+mod driver;
 mod execute;
 mod global;
 mod group;
 mod immediate;
+mod interrupt;
 mod metrics;
 mod ordered;
+mod pool;
 mod reject;
 mod schedule;
 mod shutdown;
@@ -19,6 +22,7 @@ mod spawn;
 mod strategy;
 mod stress;
 mod suspend;
+mod timeout;
 mod watchdog;
 
 use std::time::Duration;

@@ -26,7 +26,7 @@ const MAX_DEPTH: u32 = 8;
 const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 
 #[cfg(not(tidegate_loom))]
-thread_local! {
+crate::prim::thread_local! {
     static DEPTH: Cell<Depth> = const { Cell::new(Depth::OUTSIDE) };
     /// Whether anything was ever put off and not run yet: spares the common case the queue.
     static WAITING: Cell<bool> = const { Cell::new(false) };

@@ -282,7 +282,9 @@ fn release<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> bool {
             state & !NOTIFYING
         };
         // ORDERING: AcqRel. Release hands the listeners' fields to the next holder and what the
-        // listeners did to the taker; Acquire pairs with the Release of an addition.
+        // listeners did to the taker; Acquire pairs with the Release of an addition. No model
+        // sees the Acquire of a success: the value was read with Acquire before, and while this
+        // thread may notify, no bit that it finds set comes and goes. That of a failure counts.
         match block
             .state
             .compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire)
@@ -379,11 +381,12 @@ fn unsweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
                 .inline_waits
                 .with_mut(|waits| unsafe { *waits = false });
         }
-        // ORDERING: AcqRel. Release hands `queue` to the next holder; Acquire as in `release`.
+        // ORDERING: Release hands `queue` to the next holder, in `decide`, `announce` or `sweep`.
+        // Nothing is read after it, and before a look at the outcome there is an Acquire load.
         match block.state.compare_exchange_weak(
             state,
             (state | waits) & !NOTIFYING,
-            Ordering::AcqRel,
+            Ordering::Release,
             Ordering::Relaxed,
         ) {
             Ok(_) => return,

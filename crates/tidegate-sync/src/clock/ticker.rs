@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use super::{Clock, as_nanos};
 use crate::Parker;
+use crate::prim::mpsc::{Receiver, Sender, channel};
 
 /// A source of ticks.
 ///
