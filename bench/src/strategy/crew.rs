@@ -39,7 +39,7 @@ impl Crew {
             .core(threads)
             .max(threads)
             .queue(1 << 20)
-            .reserved(threads)
+            .reserved(threads.min(64))
             .build()
             .expect("the limits fit together");
         pool.prestart();
