@@ -11,12 +11,14 @@ suites
   handoff    1, 2 and 4 producers into one loop, million tasks a second
   pingpong   two loops, ns per hop, on two CPUs and on one
   promise    create + listen + complete, 100,000 outstanding, blocking wait
-  all        the three of them
+  strategy   who consumes what was produced: folklore, equal threads, late hand-over
+  all        all of them
 
 options
   --quick         only what the RATIO lines need, under two minutes a suite
   --rounds N      measured rounds (at least 5 with --quick)
   --only a,b      only contestants whose name contains one of these
+  --plot FILE     where suite strategy puts its plot (needs a run without --quick)
   --as-ours NAME  let this contestant stand in for ours (to try the RATIO lines)
   --help          this text
 
@@ -33,6 +35,8 @@ pub(crate) enum Suite {
     Pingpong,
     /// Cost of a promise.
     Promise,
+    /// Execution strategies.
+    Strategy,
 }
 
 impl Suite {
@@ -42,10 +46,16 @@ impl Suite {
             Suite::Handoff => "handoff",
             Suite::Pingpong => "pingpong",
             Suite::Promise => "promise",
+            Suite::Strategy => "strategy",
         }
     }
 
-    const ALL: [Suite; 3] = [Suite::Handoff, Suite::Pingpong, Suite::Promise];
+    const ALL: [Suite; 4] = [
+        Suite::Handoff,
+        Suite::Pingpong,
+        Suite::Promise,
+        Suite::Strategy,
+    ];
 }
 
 /// What the command line asks for.
@@ -75,6 +85,7 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
                 let names = value("names, separated by commas")?;
                 settings.only = names.split(',').map(str::to_owned).collect();
             }
+            "--plot" => settings.plot = Some(value("the name of a file")?),
             "--as-ours" => settings.as_ours = Some(value("the name of a contestant")?),
             "--case" => {
                 let name = value("2cpu or 1cpu")?;
@@ -149,6 +160,7 @@ mod tests {
             rounds: Some(6),
             only: vec!["a".to_owned(), "b c".to_owned()],
             as_ours: Some("b c".to_owned()),
+            plot: None,
         };
         let case = ["--case".to_owned(), "1cpu".to_owned()];
         let parsed = parse(case.into_iter().chain(arguments(&settings)));

@@ -22,6 +22,7 @@ mod pingpong;
 mod promise;
 mod report;
 mod rounds;
+mod strategy;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -60,6 +61,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Handoff => Ok(handoff::run(settings)),
         Suite::Pingpong => pingpong::run(settings),
         Suite::Promise => Ok(promise::run(settings)),
+        Suite::Strategy => Ok(strategy::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,

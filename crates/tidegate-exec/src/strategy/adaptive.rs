@@ -30,15 +30,16 @@ use crate::headroom::TryExecutor;
 /// Chooses for each task between running it here, running it here without blocking, giving it
 /// away, and running it here while another thread produces.
 ///
-/// ```no_run
-/// # fn pool() -> std::sync::Arc<dyn tidegate_exec::TryExecutor> { unimplemented!() }
-/// use tidegate_exec::{Adaptive, Monitor, Strategy};
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_exec::{Adaptive, Monitor, Strategy, WorkerPool};
 ///
+/// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
 /// let monitor = Monitor::start("io")?;
-/// let strategy = Adaptive::builder(|| None, pool()).late(&monitor).build();
+/// let strategy = Adaptive::builder(|| None, pool).late(&monitor).build();
 /// strategy.produce();
 /// println!("{}", strategy.counts());
-/// # Ok::<(), std::io::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Adaptive<P> {
     engine: Arc<Engine<P, Choice>>,
@@ -46,13 +47,15 @@ pub struct Adaptive<P> {
 
 /// Describes an [`Adaptive`] strategy.
 ///
-/// ```no_run
-/// # fn pool() -> std::sync::Arc<dyn tidegate_exec::TryExecutor> { unimplemented!() }
-/// use tidegate_exec::{Adaptive, Options, Strategy};
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_exec::{Adaptive, Options, Strategy, WorkerPool};
 ///
+/// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
 /// let options = Options::new().on_refused(|refused| eprintln!("{refused}"));
-/// let eager = Adaptive::builder(|| None, pool()).options(options).build();
+/// let eager = Adaptive::builder(|| None, pool).options(options).build();
 /// eager.produce();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct AdaptiveBuilder<P> {
     producer: P,

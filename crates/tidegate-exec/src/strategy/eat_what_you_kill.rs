@@ -22,13 +22,15 @@ pub const DEFAULT_LOW_THREADS: usize = 1;
 /// Is [`ExecuteProduceConsume`](crate::ExecuteProduceConsume) while the pool has threads, and
 /// [`ProduceExecuteConsume`](crate::ProduceExecuteConsume) while it is low on them.
 ///
-/// ```no_run
-/// # fn pool() -> std::sync::Arc<dyn tidegate_exec::TryExecutor> { unimplemented!() }
-/// use tidegate_exec::{EatWhatYouKill, Strategy};
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_exec::{EatWhatYouKill, Strategy, WorkerPool};
 ///
-/// let strategy = EatWhatYouKill::new(|| None, pool());
+/// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
+/// let strategy = EatWhatYouKill::new(|| None, pool);
 /// strategy.low_threads(3);
 /// strategy.produce();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct EatWhatYouKill<P> {
     engine: Arc<Engine<P, Ewyk>>,

@@ -207,6 +207,59 @@ fn a_stop_ends_the_producer_once() {
     });
 }
 
+/// Two threads: one stops, the other tries to open the cell again with another producer. Whoever
+/// reads the old box is done with it before the new one is put in.
+/// Fails when: `close` leaves `HOME` set while it reads the box, or says so relaxed.
+#[test]
+fn a_cell_is_opened_again_only_after_the_stop() {
+    loom::model(|| {
+        let line = Line::new(0);
+        let stopper = {
+            let line = StdArc::clone(&line);
+            thread::spawn(move || matches!(line.cell.close(), Closing::Home(_)))
+        };
+        let mut fresh = Box::new(Log::default());
+        fresh.note(9);
+        while let Err(back) = line.cell.reopen(fresh) {
+            fresh = back;
+            thread::yield_now();
+        }
+        assert!(stopper.join().expect("it does not panic"));
+        let held = line.cell.claim().expect("open and idle");
+        assert_eq!(held.get(), [9], "the new one");
+        line.drive(held);
+    });
+}
+
+/// Two threads: one has the producer out, the other stops and opens the cell again. The new one
+/// comes in only when the old one was given up.
+/// Fails when: `give_up` is relaxed, or sets `HOME` before it has the box.
+#[test]
+fn a_cell_is_opened_again_only_after_the_holder() {
+    loom::model(|| {
+        let line = Line::new(0);
+        let held = line.cell.claim().expect("idle");
+        let stopper = {
+            let line = StdArc::clone(&line);
+            thread::spawn(move || {
+                let _ = line.cell.close();
+                let mut fresh = Box::new(Log::default());
+                fresh.note(9);
+                while let Err(back) = line.cell.reopen(fresh) {
+                    fresh = back;
+                    thread::yield_now();
+                }
+            })
+        };
+        held.note(1);
+        drop(held.rest());
+        stopper.join().expect("it does not panic");
+        let held = line.cell.claim().expect("open and idle");
+        assert_eq!(held.get(), [9], "the new one");
+        line.drive(held);
+    });
+}
+
 /// Two threads: a helper that is refused is asked for again; one that was asked for and
 /// arrives is not pending any more.
 #[test]

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use tidegate_exec::{
     Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, Options, ProduceConsume,
-    ProduceExecuteConsume, Strategy, TryExecutor,
+    ProduceExecuteConsume, Strategy, TryExecutor, WorkerPool,
 };
 use tidegate_sync::{ManualTicker, Task, Ticker};
 use tidegate_testkit::{Counter, DropCount};
@@ -102,15 +102,22 @@ pub(crate) enum Place {
     Reserve,
     /// The same, but the calling thread is tagged as non-blocking.
     Tagged,
+    /// A worker pool of three threads.
+    Pool,
 }
 
-pub(crate) const PLACES: [Place; 3] = [Place::NoReserve, Place::Reserve, Place::Tagged];
+/// The places in which the test itself is the executor.
+pub(crate) const BY_HAND: [Place; 3] = [Place::NoReserve, Place::Reserve, Place::Tagged];
+pub(crate) const PLACES: [Place; 4] =
+    [Place::NoReserve, Place::Reserve, Place::Tagged, Place::Pool];
 
 /// One cell of the matrix: a strategy in a place, with a source of tasks.
 pub(crate) struct Stage {
     pub(crate) kind: Kind,
     pub(crate) place: Place,
+    /// The executor, except in a pool; then it only keeps the log.
     pub(crate) hand: Arc<Hand>,
+    pool: Option<WorkerPool>,
     pub(crate) source: Source,
     pub(crate) made: Made,
     /// Tasks that `on_refused` got.
@@ -127,7 +134,12 @@ impl Stage {
     pub(crate) fn over(kind: Kind, place: Place, source: &Source, producer: AnyProducer) -> Self {
         let hand = match place {
             Place::NoReserve => Hand::new(0),
-            Place::Reserve | Place::Tagged => Hand::new(3),
+            Place::Reserve | Place::Tagged | Place::Pool => Hand::new(3),
+        };
+        let pool = (place == Place::Pool).then(|| pool_of_three(&hand));
+        let executor: Arc<dyn TryExecutor> = match &pool {
+            Some(pool) => Arc::new(pool.clone()),
+            None => hand.clone(),
         };
         let refused = Counter::new();
         let hear = refused.clone();
@@ -138,10 +150,23 @@ impl Stage {
         Self {
             kind,
             place,
-            made: make(kind, producer, hand.clone(), options),
+            made: make(kind, producer, executor, options),
             hand,
+            pool,
             source: source.clone(),
             refused,
+        }
+    }
+
+    /// Lets the executor run dry.
+    pub(crate) fn settle(&self) {
+        self.hand.settle();
+        let is_busy = |pool: &WorkerPool| {
+            let now = pool.metrics();
+            now.busy + now.queued > 0
+        };
+        while self.pool.as_ref().is_some_and(is_busy) {
+            std::thread::yield_now();
         }
     }
 
@@ -160,7 +185,7 @@ impl Stage {
     /// Calls `produce` and then lets the executor run dry.
     pub(crate) fn produce_and_settle(&self) {
         self.produce();
-        self.hand.settle();
+        self.settle();
         assert!(self.made.strategy.is_idle(), "{self}");
         assert_eq!(self.source.overlaps.count(), 0, "{self}");
     }
@@ -173,11 +198,35 @@ impl std::fmt::Display for Stage {
     }
 }
 
+/// A pool that tells what nobody handles where a hand-driven executor would.
+fn pool_of_three(hand: &Arc<Hand>) -> WorkerPool {
+    let log = hand.unhandled.clone();
+    let pool = WorkerPool::builder("workers")
+        .core(3)
+        .max(3)
+        .reserved(3)
+        .on_unhandled(move |_, what| log.push(what.to_string()))
+        .build()
+        .unwrap();
+    pool.prestart();
+    pool
+}
+
 /// Runs `test` for every strategy in every place.
 #[track_caller]
 pub(crate) fn everywhere(test: impl Fn(Stage)) {
     for kind in KINDS {
         for place in PLACES {
+            test(Stage::new(kind, place));
+        }
+    }
+}
+
+/// Runs `test` for every strategy in every place that the test drives by hand.
+#[track_caller]
+pub(crate) fn by_hand(test: impl Fn(Stage)) {
+    for kind in KINDS {
+        for place in BY_HAND {
             test(Stage::new(kind, place));
         }
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_exec::{Options, Strategy};
+use tidegate_exec::Options;
 use tidegate_sync::{Blocking, Task};
 use tidegate_testkit::{Rng, model};
 
@@ -119,7 +119,9 @@ impl Arena {
             match rng.below(100) {
                 0..60 => self.add(&mut rng),
                 60..80 => strategy.produce(),
-                80..92 => drop(strategy.dispatch()),
+                80..92 => {
+                    let _ = strategy.dispatch();
+                }
                 92..94 => tidegate_sync::non_blocking(|| strategy.produce()),
                 94..96 => self.hand.refuse(rng.below(4) == 0),
                 96..98 => self.hand.set_reserve(rng.index(4)),
@@ -143,7 +145,7 @@ impl Arena {
                 arena.upgrade().unwrap().made.strategy.produce();
             }),
             15..20 => self.source.add(kind, move || {
-                drop(arena.upgrade().unwrap().made.strategy.dispatch());
+                let _ = arena.upgrade().unwrap().made.strategy.dispatch();
             }),
             20..30 => self.source.add(kind, thread::yield_now),
             _ => self.source.add(kind, || ()),
