@@ -269,7 +269,7 @@ impl EmbeddedChannel {
 
     /// Closes the channel.
     pub fn close(&mut self) {
-        let _ = self.channel.close();
+        drop(self.channel.close());
         self.run();
     }
 

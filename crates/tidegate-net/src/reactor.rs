@@ -92,7 +92,12 @@ pub(crate) struct Reactor {
 }
 
 impl Reactor {
-    pub(crate) fn new(id: u64, poller: Box<dyn Poller>, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(
+        id: u64,
+        poller: Box<dyn Poller>,
+        generation: u32,
+        counters: Arc<Counters>,
+    ) -> Self {
         Self {
             id,
             poller,
@@ -100,7 +105,7 @@ impl Reactor {
             at: 0,
             again: VecDeque::new(),
             due: 0,
-            sources: Slab::new(),
+            sources: Slab::new(generation),
             desk: Some(Box::new(Desk {
                 buffer: BytesMut::new(),
                 actions: Vec::new(),
@@ -108,6 +113,11 @@ impl Reactor {
             })),
             counters,
         }
+    }
+
+    /// Where the generations of a reactor that follows this one begin.
+    pub(crate) fn next_generation(&self) -> u32 {
+        self.sources.next_first()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -143,7 +153,6 @@ impl Reactor {
         self.again.pop_front()
     }
 
-    #[expect(clippy::type_complexity, reason = "two boxes that travel together")]
     fn take(&mut self, ready: Ready) -> Option<(Box<dyn EventSource>, Box<Desk>)> {
         let Some(desk) = self.desk.take() else {
             // Somebody is being told right now: this waits its turn.

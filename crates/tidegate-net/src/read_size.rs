@@ -105,10 +105,6 @@ impl ReadSize {
 
     /// How much to offer the next read.
     #[inline]
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "a prediction, not an iterator"
-    )]
     pub fn next(&self) -> usize {
         self.next as usize
     }

@@ -8,12 +8,17 @@
 
 use crate::sys::{Readiness, Token};
 
+/// Generations stay below this: no token looks like the waker's.
+const HALF: u32 = u32::MAX >> 1;
+
 /// Values by token.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
     free: Option<u32>,
     len: usize,
+    /// The generation of places that were never used.
+    first: u32,
 }
 
 #[derive(Debug)]
@@ -41,12 +46,21 @@ pub(crate) enum Taken<T> {
 }
 
 impl<T> Slab<T> {
-    pub(crate) fn new() -> Self {
+    /// A table none of whose tokens is one of a table with a lower `first` than
+    /// [`Slab::next_first`] answered there.
+    pub(crate) fn new(first: u32) -> Self {
         Self {
             slots: Vec::new(),
             free: None,
             len: 0,
+            first,
         }
+    }
+
+    /// A generation that none of the tokens so far has.
+    pub(crate) fn next_first(&self) -> u32 {
+        let highest = self.slots.iter().map(|slot| slot.generation).max();
+        highest.map_or(self.first, |highest| highest + 1) & HALF
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -67,10 +81,10 @@ impl<T> Slab<T> {
         }
         let at = u32::try_from(self.slots.len()).expect("fewer than 2^32 sockets");
         self.slots.push(Slot {
-            generation: 1,
+            generation: self.first,
             place: Place::Away(Readiness::NONE),
         });
-        Token::new(at, 1)
+        Token::new(at, self.first)
     }
 
     /// Takes a value out for `readiness`, which an absent one is told when it comes back.
@@ -121,8 +135,7 @@ impl<T> Slab<T> {
             return None;
         }
         let place = std::mem::replace(&mut slot.place, Place::Vacant { next: free });
-        // The highest bit stays clear: no token looks like the waker's.
-        slot.generation = (slot.generation + 1) & (u32::MAX >> 1);
+        slot.generation = (slot.generation + 1) & HALF;
         self.free = Some(token.slot());
         self.len -= 1;
         match place {
@@ -178,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_token_of_something_gone_is_stale_even_when_its_place_is_used_again() {
-        let mut slab = Slab::new();
+        let mut slab = Slab::new(1);
         let first = slab.reserve();
         assert_eq!(slab.put(first, "a"), Ok(Readiness::NONE));
         assert_eq!(slab.remove(first), Some("a"));
@@ -194,7 +207,7 @@ mod tests {
 
     #[test]
     fn what_the_absent_missed_is_told_on_return() {
-        let mut slab = Slab::new();
+        let mut slab = Slab::new(1);
         let token = slab.reserve();
         assert_eq!(slab.put(token, 7), Ok(Readiness::NONE));
         assert_eq!(slab.take(token, Readiness::READ), Taken::Home(7));
@@ -207,8 +220,21 @@ mod tests {
     }
 
     #[test]
+    fn a_table_that_follows_another_has_none_of_its_tokens() {
+        let mut old = Slab::new(1);
+        let token = old.reserve();
+        assert_eq!(old.put(token, ()), Ok(Readiness::NONE));
+        old.remove(token);
+        let mut new = Slab::new(old.next_first());
+        let other = new.reserve();
+        assert_eq!(token.slot(), other.slot());
+        assert_eq!(new.put(other, ()), Ok(Readiness::NONE));
+        assert_eq!(new.take(token, Readiness::READ), Taken::Stale);
+    }
+
+    #[test]
     fn places_are_used_again_last_freed_first() {
-        let mut slab: Slab<()> = Slab::new();
+        let mut slab: Slab<()> = Slab::new(1);
         let tokens: Vec<_> = (0..4).map(|_| slab.reserve()).collect();
         slab.remove(tokens[1]);
         slab.remove(tokens[3]);

@@ -69,23 +69,20 @@ pub(crate) struct Shared {
 struct Inner {
     mail: Vec<Mail>,
     end: End,
+    #[expect(clippy::box_collection, reason = "most channels have none")]
     attributes: Option<Box<HashMap<TypeId, Box<dyn Any + Send>>>>,
 }
 
 /// The end of a channel, for whoever wants to know.
 pub type Closed = SharedCompletion<(), Failure>;
 
+#[derive(Default)]
 enum End {
     /// Open, and nobody has asked yet.
+    #[default]
     Unasked,
     Asked(Promise<()>, Closed),
     Over(Option<Failure>, Option<Closed>),
-}
-
-impl Default for End {
-    fn default() -> Self {
-        Self::Unasked
-    }
 }
 
 impl Shared {

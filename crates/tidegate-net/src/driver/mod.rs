@@ -35,6 +35,8 @@ pub struct PollDriver {
     /// The reactor that this thread had before.
     outer: Option<u64>,
     failures: u32,
+    /// Where the generations of the next reactor begin, so that a token is never used twice.
+    generation: u32,
 }
 
 impl PollDriver {
@@ -48,6 +50,7 @@ impl PollDriver {
             counters: Arc::default(),
             outer: None,
             failures: 0,
+            generation: 1,
         }
     }
 
@@ -79,15 +82,17 @@ impl Driver for PollDriver {
 
     fn enter(&mut self) {
         let poller = &mut self.poller;
-        let (id, counters) = (self.id, &self.counters);
+        let (id, generation, counters) = (self.id, self.generation, &self.counters);
         self.outer = reactor::enter(id, || {
             let poller = poller.take().expect("a loop has one reactor at a time");
-            Box::new(Reactor::new(id, poller, Arc::clone(counters)))
+            let counters = Arc::clone(counters);
+            Box::new(Reactor::new(id, poller, generation, counters))
         });
     }
 
     fn leave(&mut self) {
         if let Some(reactor) = reactor::leave(self.outer.take()) {
+            self.generation = reactor.next_generation();
             self.poller = Some(reactor.poller);
         }
     }
