@@ -46,6 +46,13 @@ pub(crate) trait Drive: Send {
     /// Runs what is there to run now, without waiting; true if anything ran. `pinned` are the
     /// futures that the caller keeps for the loop between two turns.
     fn turn_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool;
+    /// Runs `work` as the loop.
+    fn run_by_hand(
+        &mut self,
+        shared: &Arc<Shared>,
+        pinned: &mut LocalFutures,
+        work: &mut dyn FnMut(),
+    );
     /// Ends a loop that nobody will turn again.
     fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures);
 }
@@ -512,6 +519,15 @@ impl<D: Driver> Drive for Core<D> {
             self.winding.finish(shared);
         }
         turn == Turn::Busy || moved
+    }
+
+    fn run_by_hand(
+        &mut self,
+        shared: &Arc<Shared>,
+        pinned: &mut LocalFutures,
+        work: &mut dyn FnMut(),
+    ) {
+        self.by_hand(shared, pinned, |_| work());
     }
 
     fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) {
