@@ -19,6 +19,7 @@ mod machine;
 mod ours;
 mod peers;
 mod pingpong;
+mod pool;
 mod promise;
 mod report;
 mod rounds;
@@ -60,6 +61,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Handoff => Ok(handoff::run(settings)),
         Suite::Pingpong => pingpong::run(settings),
         Suite::Promise => Ok(promise::run(settings)),
+        Suite::Pool => Ok(pool::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,
