@@ -17,6 +17,7 @@ mod block;
 mod cancel;
 mod clock;
 mod executor;
+mod glance;
 mod lane;
 mod mark;
 mod owner;
@@ -41,6 +42,7 @@ pub use self::clock::{
     Clock, ClockMember, ManualClock, ManualTicker, Sleeper, Ticker, TickerStop, as_nanos,
 };
 pub use self::executor::{Executor, ExecutorId, Refusal, Rejected, Unhandled, panic_message};
+pub use self::glance::Glance;
 pub use self::lane::doorbell::Doorbell;
 pub use self::lane::signal::{SignalBatch, SignalLane};
 pub use self::lane::task::{TaskLane, TaskLaneEnd};
