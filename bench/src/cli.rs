@@ -12,6 +12,7 @@ suites
   pingpong   two loops, ns per hop, on two CPUs and on one
   promise    create + listen + complete, 100,000 outstanding, blocking wait
   strategy   who consumes what was produced: folklore, equal threads, late hand-over
+  pool       submit + run + answer on four threads: round trip, and with 64 in flight
   all        all of them
 
 options
@@ -37,6 +38,8 @@ pub(crate) enum Suite {
     Promise,
     /// Execution strategies.
     Strategy,
+    /// Cost of a job on a thread pool.
+    Pool,
 }
 
 impl Suite {
@@ -47,14 +50,16 @@ impl Suite {
             Suite::Pingpong => "pingpong",
             Suite::Promise => "promise",
             Suite::Strategy => "strategy",
+            Suite::Pool => "pool",
         }
     }
 
-    const ALL: [Suite; 4] = [
+    const ALL: [Suite; 5] = [
         Suite::Handoff,
         Suite::Pingpong,
         Suite::Promise,
         Suite::Strategy,
+        Suite::Pool,
     ];
 }
 

@@ -19,6 +19,7 @@ mod machine;
 mod ours;
 mod peers;
 mod pingpong;
+mod pool;
 mod promise;
 mod report;
 mod rounds;
@@ -62,6 +63,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Pingpong => pingpong::run(settings),
         Suite::Promise => Ok(promise::run(settings)),
         Suite::Strategy => Ok(strategy::run(settings)),
+        Suite::Pool => Ok(pool::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,

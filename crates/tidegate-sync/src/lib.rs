@@ -19,6 +19,7 @@ mod cancel;
 mod clock;
 mod executor;
 mod lane;
+mod look_on;
 mod mark;
 mod owner;
 mod parker;
@@ -48,6 +49,7 @@ pub use self::executor::{Executor, ExecutorId, Refusal, Rejected, Unhandled, pan
 pub use self::lane::doorbell::Doorbell;
 pub use self::lane::signal::{SignalBatch, SignalLane};
 pub use self::lane::task::{TaskLane, TaskLaneEnd};
+pub use self::look_on::LookOn;
 pub use self::mark::{
     MarkGuard, Stance, begin_turn, blocking_allowed, current, enter, is_current, non_blocking,
     stance, turn,
