@@ -185,7 +185,8 @@ fn table(case: Case, ratio: &str, settings: &Settings) -> Table {
     };
     let table = rounds::race(heading, WORK, lineup, settings);
     println!("{}", case.title());
-    for (name, detail) in details.borrow().iter() {
+    let ran = |detail: &Detail| detail.tasks > 0;
+    for (name, detail) in details.borrow().iter().filter(|row| ran(&row.1)) {
         println!("{}", detail.line(name));
     }
     println!();

@@ -141,10 +141,11 @@ fn heading(title: &str, figure: Figure, ratio: &str) -> Heading {
     }
 }
 
-/// Loops that are never without work, on two threads altogether.
+/// Loops that are never without work, and one thread more than there are loops.
 fn saturated(figure: Figure, kind: Kind, loops: usize) -> Run {
     Box::new(move |tasks| {
-        let crew = Crew::new(2, kind == Kind::Late);
+        // A loop here waits inside its producer and so keeps a thread; one more is there in case that a task blocks.
+        let crew = Crew::new(loops + 1, kind == Kind::Late);
         let recipe = Recipe {
             footprint: 64,
             units: MICROS * units_per_micro(),
