@@ -90,9 +90,9 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
         )
     } else {
         (
+            Duration::from_millis(1_500),
             Duration::from_secs(2),
-            Duration::from_secs(3),
-            settings.rounds().min(3),
+            settings.rounds().min(2),
         )
     };
     let mut rows = LINEUP.map(|one| Row {

@@ -105,18 +105,18 @@ impl Monitor {
 
     /// Looks so far.
     pub fn looks(&self) -> u64 {
-        self.watch().looks.load(Ordering::Relaxed)
+        self.watch().own.looks.load(Ordering::Relaxed)
     }
 
     /// Times it went to sleep.
     pub fn sleeps(&self) -> u64 {
-        self.watch().sleeps.load(Ordering::Relaxed)
+        self.watch().own.sleeps.load(Ordering::Relaxed)
     }
 
     /// CPU time that it has used, as of one of its last looks: what late hand-over costs beside
     /// the tasks.
     pub fn cpu_time(&self) -> Duration {
-        Duration::from_nanos(self.watch().cpu_nanos.load(Ordering::Relaxed))
+        Duration::from_nanos(self.watch().own.cpu_nanos.load(Ordering::Relaxed))
     }
 
     pub(crate) fn watch(&self) -> &Arc<Watch> {
@@ -169,10 +169,7 @@ impl MonitorBuilder {
             drivers: CachePadded::new(AtomicUsize::new(0)),
             cpus: usable_cpus(),
             quiet: self.quiet,
-            cells: Mutex::default(),
-            looks: AtomicU64::new(0),
-            sleeps: AtomicU64::new(0),
-            cpu_nanos: AtomicU64::new(0),
+            own: CachePadded::default(),
         });
         let watching = Arc::clone(&watch);
         ThreadBuilder::new(format!("{}-monitor", self.name))
@@ -223,6 +220,14 @@ pub(crate) struct Watch {
     drivers: CachePadded<AtomicUsize>,
     cpus: usize,
     quiet: Duration,
+    /// Apart from the above, which producers read for each task: this the monitor writes at
+    /// each look.
+    own: CachePadded<Own>,
+}
+
+/// What the monitor alone writes, but for new cells.
+#[derive(Default)]
+struct Own {
     cells: Mutex<Vec<Seen>>,
     looks: AtomicU64,
     sleeps: AtomicU64,
@@ -300,6 +305,7 @@ impl Watch {
     /// Looks at every cell once; whether anything has moved or lies there.
     fn look(&self) -> bool {
         if self
+            .own
             .looks
             .fetch_add(1, Ordering::Relaxed)
             .is_multiple_of(LOOKS_PER_ACCOUNT)
@@ -341,7 +347,7 @@ impl Watch {
         });
         if quiet {
             self.account();
-            self.sleeps.fetch_add(1, Ordering::Relaxed);
+            self.own.sleeps.fetch_add(1, Ordering::Relaxed);
         } else {
             self.bell.disarm();
         }
@@ -350,7 +356,7 @@ impl Watch {
 
     fn account(&self) {
         let nanos = as_nanos(thread_cpu_time());
-        self.cpu_nanos.store(nanos, Ordering::Relaxed);
+        self.own.cpu_nanos.store(nanos, Ordering::Relaxed);
     }
 
     fn give_away(&self) {
@@ -364,6 +370,9 @@ impl Watch {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Seen>> {
-        self.cells.lock().unwrap_or_else(PoisonError::into_inner)
+        self.own
+            .cells
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
