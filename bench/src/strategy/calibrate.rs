@@ -31,8 +31,9 @@ pub(crate) fn report() -> String {
     };
     say("a cache line there and back, half", line, verdict);
     say("park and unpark, half a round (W)", park_ns(), "");
+    let units = units_per_micro();
     let began = Instant::now();
-    burn(units_per_micro() * 1_000);
+    burn(units * 1_000);
     say(
         "1 µs of work takes",
         began.elapsed().as_nanos() as f64 / 1_000.0,

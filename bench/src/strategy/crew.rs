@@ -75,8 +75,10 @@ impl Crew {
 
     /// CPU time of the monitor so far.
     pub(crate) fn monitor_cpu(&self) -> Duration {
-        let name = self.monitor.as_ref().map(Monitor::thread_name);
-        name.and_then(thread_cpu).unwrap_or_default()
+        self.monitor
+            .as_ref()
+            .map(Monitor::cpu_time)
+            .unwrap_or_default()
     }
 
     /// Stops the threads and waits for them.
@@ -87,25 +89,6 @@ impl Crew {
         let stopped = self.pool.stop(Duration::from_secs(5)).wait();
         assert!(stopped.is_ok(), "the pool ends in order");
     }
-}
-
-/// CPU time of the thread of this process with that name, where the system tells.
-fn thread_cpu(name: &str) -> Option<Duration> {
-    // The kernel keeps 15 bytes of a name.
-    let short = &name[..name.len().min(15)];
-    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
-    let path = tasks
-        .filter_map(Result::ok)
-        .map(|task| task.path())
-        .find(|path| {
-            std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == short)
-        })?;
-    let stat = std::fs::read_to_string(path.join("schedstat")).ok()?;
-    stat.split(' ')
-        .next()?
-        .parse()
-        .map(Duration::from_nanos)
-        .ok()
 }
 
 /// Voluntary and involuntary context switches of all threads of this process that still live.

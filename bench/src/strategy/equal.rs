@@ -29,6 +29,8 @@ const THREADS: usize = 2;
 /// The base: 1 KiB and 2 µs, as an ordinary small request.
 const FOOTPRINT: usize = 1024;
 const MICROS: u64 = 2;
+/// Rounds of the tables that have no ratio to defend.
+const SWEEP_ROUNDS: usize = 5;
 /// One on its way, and many.
 const SHALLOW: usize = 1;
 const DEEP: usize = 64;
@@ -104,6 +106,12 @@ pub(crate) fn run(settings: &Settings) -> (Vec<Table>, Vec<Curve>) {
     if settings.quick {
         return (tables, curves);
     }
+    // The sweeps are for the shape: fewer rows, fewer rounds.
+    let settings = &Settings {
+        quick: true,
+        rounds: Some(SWEEP_ROUNDS),
+        ..settings.clone()
+    };
     for depth in [SHALLOW, 4, DEEP] {
         let mut points = Vec::new();
         for micros in [0, 2, 20, 200] {
@@ -174,8 +182,8 @@ fn table(case: Case, ratio: &str, settings: &Settings) -> Table {
     add("adaptive, late", Role::Floor, true, |case, tasks| {
         one(Kind::Late, case, tasks)
     });
-    add("PEC, spinning", Role::Floor, true, spinning);
-    add("PEC, one CPU", Role::Floor, true, on_one_cpu);
+    add("PEC, spinning", Role::Floor, !ratio.is_empty(), spinning);
+    add("PEC, one CPU", Role::Floor, !ratio.is_empty(), on_one_cpu);
     let heading = Heading {
         title: case.title(),
         unit: "thousand tasks/s",
@@ -185,7 +193,8 @@ fn table(case: Case, ratio: &str, settings: &Settings) -> Table {
     };
     let table = rounds::race(heading, WORK, lineup, settings);
     println!("{}", case.title());
-    for (name, detail) in details.borrow().iter() {
+    let ran = |detail: &Detail| detail.tasks > 0;
+    for (name, detail) in details.borrow().iter().filter(|row| ran(&row.1)) {
         println!("{}", detail.line(name));
     }
     println!();

@@ -118,7 +118,7 @@ fn race(
     let lineup = lineup.into_iter().map(|(name, role, run)| Entry {
         name: name.to_owned(),
         role,
-        quick: true,
+        quick: role != Role::Floor,
         run,
     });
     rounds::race(heading, work, lineup.collect(), settings)
@@ -141,10 +141,11 @@ fn heading(title: &str, figure: Figure, ratio: &str) -> Heading {
     }
 }
 
-/// Loops that are never without work, on two threads altogether.
+/// Loops that are never without work, and one thread more than there are loops.
 fn saturated(figure: Figure, kind: Kind, loops: usize) -> Run {
     Box::new(move |tasks| {
-        let crew = Crew::new(2, kind == Kind::Late);
+        // A loop here waits inside its producer and so keeps a thread; one more is there in case that a task blocks.
+        let crew = Crew::new(loops + 1, kind == Kind::Late);
         let recipe = Recipe {
             footprint: 64,
             units: MICROS * units_per_micro(),
@@ -181,8 +182,10 @@ fn saturated(figure: Figure, kind: Kind, loops: usize) -> Run {
 }
 
 fn latency(title: &str, load: Load, part: f64, ratio: &str, settings: &Settings) -> Table {
+    // Enough for a quantile that means something, however long the warm-up would like it to be.
+    let tasks = if load.block_one_in == 0 { 1_000 } else { 2_000 };
     let run = |kind| -> Run {
-        Box::new(move |tasks| {
+        Box::new(move |_| {
             let began = Instant::now();
             let seen: Latencies = open_loop::run(kind, load, tasks);
             let side = match load.block_one_in {
@@ -212,12 +215,7 @@ fn latency(title: &str, load: Load, part: f64, ratio: &str, settings: &Settings)
             against: Role::Peer,
         }],
     };
-    // Enough for a quantile that means something, whatever the warm-up would like.
-    let least = if load.block_one_in == 0 { 1_000 } else { 4_000 };
-    let work = Work {
-        first: least,
-        most: least,
-    };
+    let work = Work { first: 1, most: 1 };
     let lineup = vec![
         ("adaptive, late", Role::Ours, run(Kind::Late)),
         ("adaptive, eager", Role::Peer, run(Kind::Eager)),

@@ -22,8 +22,15 @@ mod work;
 use crate::report::Table;
 use crate::rounds::Settings;
 
+/// Rounds when nothing else is said: its runs are longer than those of other suites.
+const ROUNDS: usize = 9;
+
 /// Runs the suite.
 pub(crate) fn run(settings: &Settings) -> Vec<Table> {
+    let settings = &Settings {
+        rounds: settings.rounds.or(Some(ROUNDS)),
+        ..settings.clone()
+    };
     println!("{}", calibrate::report());
     let mut tables = folklore::run(settings);
     let (equal, curves) = equal::run(settings);

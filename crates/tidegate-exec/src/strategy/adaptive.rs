@@ -242,7 +242,9 @@ fn hand_over<'a, P: Producer>(
     }
     let class = task.class();
     let loan = held.lend(true);
-    discard(loan.given_up);
+    if let Some(producer) = loan.given_up {
+        discard(producer);
+    }
     if loan.bring_helper
         && let Err(refused) = rule.pool.try_execute(Helper::task(engine))
     {
@@ -283,7 +285,9 @@ fn lend<'a, P: Producer>(
     let class = task.class();
     engine.rule.class.store(class, Ordering::Relaxed);
     let loan = held.lend(false);
-    discard(loan.given_up);
+    if let Some(producer) = loan.given_up {
+        discard(producer);
+    }
     if watch.lent() {
         raise(&engine.counters.monitor_wakes);
     }

@@ -43,7 +43,8 @@ pub(crate) type OnRefused = Box<dyn Fn(Rejected<Task>) + Send + Sync>;
 /// use tidegate_sync::Task;
 ///
 /// let options = Options::new().on_refused(|refused| {
-///     eprintln!("{refused}: {}", refused.into_inner().name());
+///     let why = refused.why();
+///     eprintln!("{}: {why}", refused.into_inner().name());
 /// });
 /// let here = Arc::new(ImmediateExecutor::new());
 /// let strategy = ProduceExecuteConsume::with(|| None, here, options);

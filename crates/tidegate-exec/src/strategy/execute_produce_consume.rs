@@ -78,7 +78,9 @@ pub(super) fn eat<'a, P: Producer, R: Rule<P>>(
     task: Task,
 ) -> Option<Held<'a, P>> {
     let loan = held.lend(true);
-    discard(loan.given_up);
+    if let Some(producer) = loan.given_up {
+        discard(producer);
+    }
     if loan.bring_helper
         && let Err(refused) = engine.executor.execute(Helper::task(engine))
     {

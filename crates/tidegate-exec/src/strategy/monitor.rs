@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tidegate_sync::{
-    CachePadded, Doorbell, Glance, JoinPolicy, ThreadBuilder, Ticker, TickerStop, usable_cpus,
+    CachePadded, Doorbell, Glance, JoinPolicy, ThreadBuilder, Ticker, TickerStop, as_nanos,
+    thread_cpu_time, usable_cpus,
 };
 
 /// Between two looks, when nothing else is said. With the system's own lateness a look comes
@@ -20,6 +21,9 @@ use tidegate_sync::{
 pub const DEFAULT_MONITOR_INTERVAL: Duration = Duration::from_micros(60);
 /// How long after the last task that may block it stays awake, when nothing else is said.
 pub const DEFAULT_MONITOR_QUIET: Duration = Duration::from_millis(100);
+
+/// Looks between two readings of the monitor's own CPU time.
+const LOOKS_PER_ACCOUNT: u64 = 64;
 
 /// Watches over the producers that [`Adaptive`](crate::Adaptive) strategies have lent.
 ///
@@ -101,17 +105,18 @@ impl Monitor {
 
     /// Looks so far.
     pub fn looks(&self) -> u64 {
-        self.watch().looks.load(Ordering::Relaxed)
+        self.watch().own.looks.load(Ordering::Relaxed)
     }
 
     /// Times it went to sleep.
     pub fn sleeps(&self) -> u64 {
-        self.watch().sleeps.load(Ordering::Relaxed)
+        self.watch().own.sleeps.load(Ordering::Relaxed)
     }
 
-    /// The name of its thread, by which the system accounts for its time.
-    pub fn thread_name(&self) -> &str {
-        &self.handle.thread_name
+    /// CPU time that it has used, as of one of its last looks: what late hand-over costs beside
+    /// the tasks.
+    pub fn cpu_time(&self) -> Duration {
+        Duration::from_nanos(self.watch().own.cpu_nanos.load(Ordering::Relaxed))
     }
 
     pub(crate) fn watch(&self) -> &Arc<Watch> {
@@ -122,7 +127,6 @@ impl Monitor {
 impl fmt::Debug for Monitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Monitor")
-            .field("thread", &self.thread_name())
             .field("running", &self.is_running())
             .field("asleep", &self.is_asleep())
             .field("looks", &self.looks())
@@ -158,7 +162,6 @@ impl MonitorBuilder {
     /// When no thread can be had.
     pub fn start(self) -> io::Result<Monitor> {
         let mut ticker = self.ticker.unwrap_or_else(|| Ticker::every(self.interval));
-        let thread_name = format!("{}-monitor", self.name);
         let watch = Arc::new(Watch {
             bell: Doorbell::new(),
             waker: ticker.stop_handle(),
@@ -166,16 +169,14 @@ impl MonitorBuilder {
             drivers: CachePadded::new(AtomicUsize::new(0)),
             cpus: usable_cpus(),
             quiet: self.quiet,
-            cells: Mutex::default(),
-            looks: AtomicU64::new(0),
-            sleeps: AtomicU64::new(0),
+            own: CachePadded::default(),
         });
         let watching = Arc::clone(&watch);
-        ThreadBuilder::new(&thread_name)
+        ThreadBuilder::new(format!("{}-monitor", self.name))
             .join_policy(JoinPolicy::Detached)
             .spawn(move || watching.run(&mut ticker))?;
         Ok(Monitor {
-            handle: Arc::new(Handle { watch, thread_name }),
+            handle: Arc::new(Handle { watch }),
         })
     }
 }
@@ -183,7 +184,6 @@ impl MonitorBuilder {
 /// What the monitor's user holds; the last one to go stops it.
 struct Handle {
     watch: Arc<Watch>,
-    thread_name: String,
 }
 
 impl Handle {
@@ -220,9 +220,18 @@ pub(crate) struct Watch {
     drivers: CachePadded<AtomicUsize>,
     cpus: usize,
     quiet: Duration,
+    /// Apart from the above, which producers read for each task: this the monitor writes at
+    /// each look.
+    own: CachePadded<Own>,
+}
+
+/// What the monitor alone writes, but for new cells.
+#[derive(Default)]
+struct Own {
     cells: Mutex<Vec<Seen>>,
     looks: AtomicU64,
     sleeps: AtomicU64,
+    cpu_nanos: AtomicU64,
 }
 
 /// One cell, and what the last look saw of it.
@@ -295,7 +304,14 @@ impl Watch {
 
     /// Looks at every cell once; whether anything has moved or lies there.
     fn look(&self) -> bool {
-        self.looks.fetch_add(1, Ordering::Relaxed);
+        if self
+            .own
+            .looks
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(LOOKS_PER_ACCOUNT)
+        {
+            self.account();
+        }
         let mut moved = false;
         let mut stuck = Vec::new();
         self.lock().retain_mut(|seen| {
@@ -330,11 +346,17 @@ impl Watch {
             !now.lent && now.loans == seen.last.loans
         });
         if quiet {
-            self.sleeps.fetch_add(1, Ordering::Relaxed);
+            self.account();
+            self.own.sleeps.fetch_add(1, Ordering::Relaxed);
         } else {
             self.bell.disarm();
         }
         quiet
+    }
+
+    fn account(&self) {
+        let nanos = as_nanos(thread_cpu_time());
+        self.own.cpu_nanos.store(nanos, Ordering::Relaxed);
     }
 
     fn give_away(&self) {
@@ -348,6 +370,9 @@ impl Watch {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Seen>> {
-        self.cells.lock().unwrap_or_else(PoisonError::into_inner)
+        self.own
+            .cells
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -334,7 +334,7 @@ fn calls_from_inside_a_task_do_not_grow_the_stack() {
             if left > 0 {
                 chain(&source, &strategy, &deepest, left - 1);
                 strategy.produce();
-                if left % 7 == 0 {
+                if left.is_multiple_of(7) {
                     strategy.dispatch().unwrap();
                 }
             }

@@ -138,9 +138,7 @@ impl Arena {
         // Weak, or the queue and what is in it would keep each other.
         let arena = Arc::downgrade(self);
         match rng.below(100) {
-            0..5 => self
-                .source
-                .add(kind, || std::panic::panic_any("on purpose")),
+            0..5 => self.source.add(kind, silent_panic),
             5..15 => self.source.add(kind, move || {
                 arena.upgrade().unwrap().made.strategy.produce();
             }),
@@ -168,6 +166,11 @@ impl Arena {
             thread::yield_now();
         }
     }
+}
+
+/// A panic that the hook does not print: there are thousands of them.
+fn silent_panic() {
+    std::panic::resume_unwind(Box::new("on purpose"));
 }
 
 #[test]
