@@ -13,6 +13,7 @@
 
 mod cli;
 mod contest;
+mod echo;
 mod gate;
 mod handoff;
 mod machine;
@@ -60,6 +61,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Handoff => Ok(handoff::run(settings)),
         Suite::Pingpong => pingpong::run(settings),
         Suite::Promise => Ok(promise::run(settings)),
+        Suite::Echo => Ok(echo::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,
