@@ -13,6 +13,7 @@ suites
   promise    create + listen + complete, 100,000 outstanding, blocking wait
   strategy   who consumes what was produced: folklore, equal threads, late hand-over
   pool       submit + run + answer on four threads: round trip, and with 64 in flight
+  echo       64-byte messages over TCP, server CPU time per message
   all        all of them
 
 options
@@ -40,6 +41,8 @@ pub(crate) enum Suite {
     Strategy,
     /// Cost of a job on a thread pool.
     Pool,
+    /// Server CPU time for a message over TCP.
+    Echo,
 }
 
 impl Suite {
@@ -51,15 +54,17 @@ impl Suite {
             Suite::Promise => "promise",
             Suite::Strategy => "strategy",
             Suite::Pool => "pool",
+            Suite::Echo => "echo",
         }
     }
 
-    const ALL: [Suite; 5] = [
+    const ALL: [Suite; 6] = [
         Suite::Handoff,
         Suite::Pingpong,
         Suite::Promise,
         Suite::Strategy,
         Suite::Pool,
+        Suite::Echo,
     ];
 }
 

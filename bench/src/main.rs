@@ -13,6 +13,7 @@
 
 mod cli;
 mod contest;
+mod echo;
 mod gate;
 mod handoff;
 mod machine;
@@ -64,6 +65,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Promise => Ok(promise::run(settings)),
         Suite::Strategy => Ok(strategy::run(settings)),
         Suite::Pool => Ok(pool::run(settings)),
+        Suite::Echo => Ok(echo::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,

@@ -112,10 +112,9 @@ impl ChannelCore {
         }
         if readiness.has(Readiness::WRITE) {
             self.blocked = false;
-            if self.pipeline.parts.queue.has_flushed() {
-                self.pipeline.parts.flush_wanted = true;
-                self.after(desk);
-            }
+            let parts = &mut self.pipeline.parts;
+            parts.flush_wanted |= parts.queue.has_flushed();
+            self.after(desk);
         }
         if readiness.any(Readiness::READ | Readiness::HANG_UP | Readiness::ERROR) {
             self.read_ready = true;

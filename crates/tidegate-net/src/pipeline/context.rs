@@ -74,6 +74,16 @@ impl HandlerContext<'_> {
         self.parts.bytes_before_unwritable()
     }
 
+    /// Bytes that the operating system has taken since the channel was opened.
+    pub fn sent_bytes(&self) -> u64 {
+        self.parts.queue.written()
+    }
+
+    /// Whether something waits to be sent.
+    pub fn has_unsent(&self) -> bool {
+        !self.parts.queue.is_empty()
+    }
+
     /// Switches one of 31 flags of the user's, numbered from 1: the channel is writable when
     /// all are set and little waits.
     ///
@@ -250,6 +260,11 @@ impl<'a, H: Inbound> InboundContext<'a, H> {
         let (promise, done) = self.raw.parts.new_promise();
         self.raw.write_msg(Msg::of(message.into()), Some(promise));
         done
+    }
+
+    /// Writes a message for a promise made before.
+    pub fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
+        self.raw.write_msg(Msg::of(message.into()), promise);
     }
 
     /// Writes a message if the channel is writable.

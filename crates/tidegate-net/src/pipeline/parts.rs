@@ -100,6 +100,8 @@ pub(crate) struct Parts {
     /// Less waits than the marks allow; and what the handlers were last told.
     low_enough: bool,
     told_writable: bool,
+    /// It was not writable for a while since then.
+    dipped: bool,
     pub(crate) flush_wanted: bool,
     pub(crate) close_wanted: bool,
     pub(crate) close_when_flushed: bool,
@@ -130,6 +132,7 @@ impl Parts {
             unread: 0,
             low_enough: true,
             told_writable: true,
+            dipped: false,
             flush_wanted: false,
             close_wanted: false,
             close_when_flushed: false,
@@ -326,6 +329,7 @@ impl Parts {
             self.user_flags &= !(1 << flag);
         } else {
             self.user_flags |= 1 << flag;
+            self.dipped = true;
         }
         Ok(())
     }
@@ -338,6 +342,7 @@ impl Parts {
         let pending = self.pending() + self.shared.mailed();
         if pending > marks.high() {
             self.low_enough = false;
+            self.dipped = true;
         } else if pending < marks.low() || pending == 0 {
             self.low_enough = true;
         }
@@ -345,7 +350,9 @@ impl Parts {
 
     /// What the handlers have to be told of writability, if anything.
     pub(crate) fn writability_news(&mut self) -> Option<bool> {
-        let writable = self.is_writable();
+        // A handler that saw the channel unwritable waits to be told, even if that is over.
+        let dipped = std::mem::take(&mut self.dipped) && self.told_writable;
+        let writable = self.is_writable() && !dipped;
         if writable == self.told_writable || self.closed {
             return None;
         }

@@ -281,6 +281,16 @@ fn writability_changes_above_high_and_below_low_and_is_told_once_each() {
 }
 
 #[test]
+fn who_saw_it_unwritable_is_told_when_it_is_over_however_soon() {
+    let (mut channel, log) = notes(marks(300, 1000, 10_000));
+    let handle = channel.channel();
+    handle.write(vec![0; 2000]);
+    handle.flush();
+    channel.run();
+    assert_eq!(log.take(), ["writable false", "writable true"]);
+}
+
+#[test]
 fn flags_of_the_users_own_are_joined_with_the_marks() {
     let (mut channel, log) = notes(ChannelOptions::default());
     let handle = channel.channel();
