@@ -60,8 +60,9 @@ impl Pair {
     fn insert(&mut self, after: u64) {
         let deadline = self.now.saturating_add(after);
         let key = self.wheel.insert(deadline, self.added);
+        let known = self.known(deadline);
         self.reference
-            .insert(self.added, (key, deadline, self.due(deadline)));
+            .insert(self.added, (key, known, self.due(deadline)));
         self.added += 1;
     }
 
@@ -80,9 +81,9 @@ impl Pair {
         };
         let deadline = self.now.saturating_add(after);
         assert!(self.wheel.reset(key, deadline));
-        assert_eq!(self.wheel.deadline(key), Some(deadline));
-        let due = self.due(deadline);
-        self.reference.insert(number, (key, deadline, due));
+        let (known, due) = (self.known(deadline), self.due(deadline));
+        assert_eq!(self.wheel.deadline(key), Some(known));
+        self.reference.insert(number, (key, known, due));
     }
 
     fn ask_stale(&mut self, which: usize) {
@@ -140,6 +141,16 @@ impl Pair {
         let next = self.now / self.tick + 1;
         let tick = deadline.div_ceil(self.tick);
         tick.max(next).saturating_mul(self.tick)
+    }
+
+    /// The deadline that the wheel tells: the next tick's first moment, if it has passed.
+    fn known(&self, deadline: u64) -> u64 {
+        let next = self.now / self.tick + 1;
+        if deadline.div_ceil(self.tick) < next {
+            (next - 1) * self.tick + 1
+        } else {
+            deadline
+        }
     }
 
     fn pick(&self, which: usize) -> Option<(u64, Key)> {
