@@ -177,6 +177,35 @@ fn a_poke_beside_a_job_loses_nothing() {
     });
 }
 
+/// One that fills the seat twice, one that empties it: the second job never meets the first.
+#[test]
+fn a_seat_is_filled_again_only_when_it_is_empty() {
+    loom::model(|| {
+        let seat: Chair = StdArc::new(Seat::new());
+        let giver = {
+            let seat = StdArc::clone(&seat);
+            thread::spawn(move || {
+                for number in 1..=2 {
+                    let mut next = job(number);
+                    while let Err(back) = seat.give(next) {
+                        next = back;
+                        thread::yield_now();
+                    }
+                }
+            })
+        };
+        let mut taken = Vec::new();
+        while taken.len() < 2 {
+            match seat.try_take() {
+                Some(job) => taken.push(job.get()),
+                None => thread::yield_now(),
+            }
+        }
+        giver.join().unwrap();
+        assert_eq!(taken, [1, 2]);
+    });
+}
+
 /// Two that claim and the worker itself, which wants to leave: one of them gets the seat.
 #[test]
 fn a_reserved_worker_is_claimed_once() {
