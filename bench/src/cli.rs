@@ -12,6 +12,8 @@ suites
   pingpong   two loops, ns per hop, on two CPUs and on one
   promise    create + listen + complete, 100,000 outstanding, blocking wait
   strategy   who consumes what was produced: folklore, equal threads, late hand-over
+  pool       submit + run + answer on four threads: round trip, and with 64 in flight
+  echo       64-byte messages over TCP, server CPU time per message
   all        all of them
 
 options
@@ -37,6 +39,10 @@ pub(crate) enum Suite {
     Promise,
     /// Execution strategies.
     Strategy,
+    /// Cost of a job on a thread pool.
+    Pool,
+    /// Server CPU time for a message over TCP.
+    Echo,
 }
 
 impl Suite {
@@ -47,14 +53,18 @@ impl Suite {
             Suite::Pingpong => "pingpong",
             Suite::Promise => "promise",
             Suite::Strategy => "strategy",
+            Suite::Pool => "pool",
+            Suite::Echo => "echo",
         }
     }
 
-    const ALL: [Suite; 4] = [
+    const ALL: [Suite; 6] = [
         Suite::Handoff,
         Suite::Pingpong,
         Suite::Promise,
         Suite::Strategy,
+        Suite::Pool,
+        Suite::Echo,
     ];
 }
 

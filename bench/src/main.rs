@@ -13,12 +13,14 @@
 
 mod cli;
 mod contest;
+mod echo;
 mod gate;
 mod handoff;
 mod machine;
 mod ours;
 mod peers;
 mod pingpong;
+mod pool;
 mod promise;
 mod report;
 mod rounds;
@@ -62,6 +64,8 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Pingpong => pingpong::run(settings),
         Suite::Promise => Ok(promise::run(settings)),
         Suite::Strategy => Ok(strategy::run(settings)),
+        Suite::Pool => Ok(pool::run(settings)),
+        Suite::Echo => Ok(echo::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,

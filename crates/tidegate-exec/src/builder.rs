@@ -253,6 +253,28 @@ impl HandLoop {
         ran
     }
 
+    /// Runs `work` now, on the calling thread, which is the loop's meanwhile. Unlike a task it
+    /// need not be `Send`. A panic in it passes through.
+    ///
+    /// ```
+    /// use tidegate_exec::EventLoop;
+    ///
+    /// let (home, mut hand) = EventLoop::builder("home").build_by_hand()?;
+    /// assert!(!home.is_current());
+    /// assert!(hand.run(|| home.is_current()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        self.shared.ensure_thread();
+        let mut work = Some(work);
+        let mut done = None;
+        self.core
+            .run_by_hand(&self.shared, &mut self.pinned, &mut || {
+                done = work.take().map(|work| work());
+            });
+        done.expect("work was run once")
+    }
+
     /// Runs turns until there is nothing to run.
     pub fn run_until_idle(&mut self) {
         while self.turn() {}

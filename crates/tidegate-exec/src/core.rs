@@ -46,6 +46,13 @@ pub(crate) trait Drive: Send {
     /// Runs what is there to run now, without waiting; true if anything ran. `pinned` are the
     /// futures that the caller keeps for the loop between two turns.
     fn turn_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool;
+    /// Runs `work` as the loop.
+    fn run_by_hand(
+        &mut self,
+        shared: &Arc<Shared>,
+        pinned: &mut LocalFutures,
+        work: &mut dyn FnMut(),
+    );
     /// Ends a loop that nobody will turn again.
     fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures);
 }
@@ -514,6 +521,15 @@ impl<D: Driver> Drive for Core<D> {
         turn == Turn::Busy || moved
     }
 
+    fn run_by_hand(
+        &mut self,
+        shared: &Arc<Shared>,
+        pinned: &mut LocalFutures,
+        work: &mut dyn FnMut(),
+    ) {
+        self.by_hand(shared, pinned, |_| work());
+    }
+
     fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) {
         self.by_hand(shared, pinned, |core| {
             core.abandon(shared, |_| ShutdownError::Lost);
@@ -568,9 +584,10 @@ fn note_run(shared: &Shared, name: &'static str, nanos: u64) {
 #[cold]
 pub(crate) fn report_panic(shared: &Shared, task: &str, panic: &(dyn std::any::Any + Send)) {
     shared.counters.panics.add(1);
-    let running = shared.running.now();
+    let running = || shared.running.now().map(|running| running.name);
     let task = if task.is_empty() {
-        running.map_or("a task", |running| running.name)
+        let name = shared.running.panicked().or_else(running);
+        name.unwrap_or("a task")
     } else {
         task
     };

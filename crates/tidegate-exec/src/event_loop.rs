@@ -479,7 +479,9 @@ impl<P: Placement> EventLoop<P> {
         self.shared.state.get() == Lifecycle::Terminated
     }
 
-    /// Completes when the loop is over. Its listeners run on the thread that ends.
+    /// Completes when the loop is over. Its listeners run on the thread that ends: destructors of
+    /// its `thread_local!` values come later, so what must be gone by then belongs into
+    /// [`at_thread_exit`](tidegate_sync::at_thread_exit).
     pub fn termination(&self) -> Terminated {
         self.shared.termination()
     }

@@ -60,6 +60,8 @@ pub enum Refused {
     Rate(Duration),
     /// A blocking wait for a permit is not allowed on this thread.
     Waiting,
+    /// The command runs on threads of its own; the work could not move there.
+    InPlace,
     /// The command's isolation was shut down.
     Closed,
 }
@@ -257,6 +259,7 @@ impl fmt::Display for Refused {
             Self::Pool => f.write_str("all threads are busy and the queue is full"),
             Self::Rate(after) => write!(f, "the rate limit is reached, try again in {after:?}"),
             Self::Waiting => f.write_str("this thread must not wait for a permit"),
+            Self::InPlace => f.write_str("it runs on threads of its own: use `run` or `queue`"),
             Self::Closed => f.write_str("its isolation was shut down"),
         }
     }

@@ -18,6 +18,20 @@ use std::sync::Arc;
 pub struct Key(Arc<str>);
 
 impl Key {
+    /// The last part of a type's name: a key for the command that the type stands for.
+    ///
+    /// ```
+    /// use tidegate_isolate::Key;
+    ///
+    /// struct Prices;
+    /// assert_eq!(Key::for_type::<Prices>().as_str(), "Prices");
+    /// ```
+    pub fn for_type<T: ?Sized>() -> Self {
+        let name = std::any::type_name::<T>();
+        let plain = name.split('<').next().unwrap_or(name);
+        Self::from(plain.rsplit("::").next().unwrap_or(plain))
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -4,12 +4,18 @@
 mod alarm;
 mod breaker;
 mod bulkhead;
+mod command;
 mod config;
+mod context;
 mod error;
 mod event;
+mod isolation;
 mod key;
 mod metrics;
+mod plugin;
 mod properties;
+mod rate;
+mod snapshot;
 
 pub use self::breaker::{
     BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CircuitBreaker, Open, Pass, Transition,
@@ -17,9 +23,14 @@ pub use self::breaker::{
 pub use self::bulkhead::{
     AdaptiveLimit, Criticality, Discipline, LimitAlgorithm, Partitions, PermitConfig, SampleWindow,
 };
+pub use self::command::{Call, Command, CommandBuilder, RunAsync};
 pub use self::config::{Bulkhead, CommandConfig, PoolConfig, RateConfig};
+pub use self::context::{Entered, Logged, MOST_LOGGED, NoContext, RequestContext, RequestVariable};
 pub use self::error::{Cause, CommandError, FallbackError, Invalid, Refused};
 pub use self::event::{Event, Events};
+pub use self::isolation::{Isolation, IsolationBuilder};
 pub use self::key::Key;
 pub use self::metrics::{Distribution, EventCounts, Latencies, MetricsConfig, WindowConfig};
+pub use self::plugin::{Hook, Install, MetricsPublisher, Propagator, Restore, Stage};
 pub use self::properties::{ChangeListener, PREFIX, Properties, PropertySource};
+pub use self::snapshot::CommandSnapshot;

@@ -93,6 +93,11 @@ pub enum Unhandled<'a> {
         /// The panic's message.
         message: &'a str,
     },
+    /// Something went wrong with a channel, and none of its handlers took it.
+    ChannelError {
+        /// What went wrong.
+        message: &'a str,
+    },
     /// Listeners ran on the completing thread because their executor has terminated.
     ListenerFellBack,
 }
@@ -104,6 +109,7 @@ impl fmt::Display for Unhandled<'_> {
             Self::ListenerPanic { message } => write!(f, "a listener panicked: {message}"),
             Self::HookPanic { message } => write!(f, "a hook panicked: {message}"),
             Self::ProducerPanic { message } => write!(f, "a producer panicked: {message}"),
+            Self::ChannelError { message } => write!(f, "an error on a channel: {message}"),
             Self::ListenerFellBack => {
                 write!(f, "listeners ran elsewhere: their executor has terminated")
             }

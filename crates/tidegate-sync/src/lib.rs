@@ -4,7 +4,8 @@
 //! * Work: [`Task`] (a closure in four words), [`Executor`] (where it runs), [`Rejected`] (what
 //!   comes back when it does not), [`CancelToken`].
 //! * The way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`].
-//! * Ownership and bounds: [`OwnerCell`], [`ProducerCell`], [`Permits`], [`TimeoutCell`].
+//! * Ownership and bounds: [`OwnerCell`], [`ProducerCell`], [`Permits`].
+//! * Timeouts between threads: [`TimeoutCell`], [`TimeoutNode`], [`TimeoutLane`].
 //! * The words of a worker pool: [`Desk`], [`Seat`], [`Reserve`].
 //! * Threads: [`ThreadBuilder`], [`ThreadInfo`], the mark of the executor they run for and the
 //!   record of who waits for whom.
@@ -18,6 +19,7 @@ mod cancel;
 mod clock;
 mod executor;
 mod lane;
+mod look_on;
 mod mark;
 mod owner;
 mod parker;
@@ -47,6 +49,7 @@ pub use self::executor::{Executor, ExecutorId, Refusal, Rejected, Unhandled, pan
 pub use self::lane::doorbell::Doorbell;
 pub use self::lane::signal::{SignalBatch, SignalLane};
 pub use self::lane::task::{TaskLane, TaskLaneEnd};
+pub use self::look_on::LookOn;
 pub use self::mark::{
     MarkGuard, Stance, begin_turn, blocking_allowed, current, enter, is_current, non_blocking,
     stance, turn,
@@ -68,5 +71,7 @@ pub use self::thread::{
     BadPriority, JoinPolicy, ThreadBuilder, ThreadHandle, ThreadInfo, ThreadJob, ThreadPerTask,
     ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
 };
-pub use self::timeout::{Expiry, Reset, TimeoutCell};
+pub use self::timeout::{
+    Fate, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane, TimeoutNode,
+};
 pub use self::wait::{WaitGuard, WaitRefused, check_stance, check_wait};

@@ -132,6 +132,9 @@ mod signals;
 #[path = "models/producer.rs"]
 mod producer;
 
+#[path = "models/timeouts.rs"]
+mod timeouts;
+
 /// Three threads, one value: whoever takes it is alone with it and sees what the last owner did.
 /// Fails when: `put` is not Release or `take` is not Acquire.
 #[test]

@@ -1,8 +1,8 @@
 //! Models of the timeout cell: every interleaving of a cancellation, an expiry and a reset
 //! (`cargo xtask loom`). Three threads at most; loom watches the value's own cell.
 //!
-//! Each of these changes fails a model: `leave` without Acquire, `leave` without Release, `reset`
-//! without Release, `state` without Acquire; no fence in `reset`, or none in `arm`.
+//! Each of these changes fails a model: `swap` without Acquire, `swap` without Release, `word`
+//! without Acquire; no fence in `reset`, or none in `arm`.
 #![cfg(tidegate_loom)]
 
 use std::sync::Arc as StdArc;
@@ -10,7 +10,7 @@ use std::sync::Arc as StdArc;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
-use tidegate_sync::{Expiry, Reset, TimeoutCell};
+use tidegate_sync::{Fate, Reset, StillPending, TimeoutCell};
 
 /// A place that is written without a lock: loom reports two users without an order between them.
 #[derive(Debug, Default)]
@@ -41,17 +41,21 @@ fn one_of_two_cancellations_and_an_expiry_gets_the_value() {
         let cancels: Vec<_> = (0..2)
             .map(|_| {
                 let cell = StdArc::clone(&cell);
-                thread::spawn(move || usize::from(cell.cancel().is_some()))
+                thread::spawn(move || usize::from(cell.decide(Fate::Cancelled).is_some()))
             })
             .collect();
-        let expired = matches!(cell.expire(5), Expiry::Due(_));
+        let expired = cell.expire(5).is_ok();
         let cancelled: usize = cancels
             .into_iter()
             .map(|cancel| cancel.join().expect("it does not panic"))
             .sum();
         assert_eq!(cancelled + usize::from(expired), 1);
-        assert_eq!(cell.is_expired(), expired);
-        assert_eq!(cell.is_cancelled(), cancelled == 1);
+        let fate = if expired {
+            Fate::Expired
+        } else {
+            Fate::Cancelled
+        };
+        assert_eq!(cell.fate(), Some(fate));
     });
 }
 
@@ -66,15 +70,15 @@ fn a_granted_reset_comes_before_the_expiry() {
             let (cell, place) = (StdArc::clone(&cell), Arc::clone(&place));
             thread::spawn(move || {
                 place.set(1);
-                cell.reset(9) != Reset::Gone
+                cell.reset(9).is_granted()
             })
         };
         let early = cell.expire(5);
-        if cell.deadline() == Some(9) && cell.expire(9) == Expiry::Due(()) {
+        if cell.deadline() == Some(9) && cell.expire(9).is_ok() {
             assert_eq!(place.get(), 1);
         }
         let granted = resets.join().expect("it does not panic");
-        assert_eq!(early == Expiry::Due(()), !granted);
+        assert_eq!(early.is_ok(), !granted);
     });
 }
 
@@ -88,10 +92,10 @@ fn whoever_hears_of_the_end_sees_what_came_before() {
             let (cell, place) = (StdArc::clone(&cell), Arc::clone(&place));
             thread::spawn(move || {
                 place.set(1);
-                assert_eq!(cell.cancel(), Some(()));
+                assert_eq!(cell.decide(Fate::Cancelled), Some(()));
             })
         };
-        while !cell.is_cancelled() {
+        while cell.fate().is_none() {
             thread::yield_now();
         }
         assert_eq!(place.get(), 1);
@@ -111,7 +115,7 @@ fn an_earlier_deadline_never_falls_between_a_reset_and_an_arming() {
             thread::spawn(move || cell.reset(20))
         };
         // The timer looks at 5, finds the value not due, and arms for what it saw.
-        let Expiry::NotYet(seen) = cell.expire(5) else {
+        let Err(StillPending::Until(seen)) = cell.expire(5) else {
             panic!("it is not due")
         };
         let heard = cell.arm(seen);

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_sync::{ClockMember, Executor, Next, Running, Seat, Slept, Stance, enter};
+use tidegate_sync::{ClockMember, Executor, LookOn, Next, Running, Seat, Slept, Stance, enter};
 
 use super::job::Job;
 use super::shared::Shared;
 use crate::immediate::contain;
-use crate::patience::Patience;
 
 /// Runs jobs until the desk says that the thread may leave.
 pub(super) fn run(shared: &Arc<Shared>, seat: &Arc<Seat<Job>>, mut member: ClockMember) {
@@ -23,7 +22,7 @@ pub(super) fn run(shared: &Arc<Shared>, seat: &Arc<Seat<Job>>, mut member: Clock
         seat,
         running: &running,
         number,
-        patience: Patience::new(),
+        look: LookOn::new(),
         done: 0,
         last: false,
     };
@@ -44,7 +43,7 @@ struct Worker<'a> {
     seat: &'a Arc<Seat<Job>>,
     running: &'a Arc<Running>,
     number: u64,
-    patience: Patience,
+    look: LookOn,
     /// Jobs run and not counted yet: 0 or 1.
     done: u64,
     /// It is the last thread of a stopped pool.
@@ -97,7 +96,7 @@ impl Worker<'_> {
     fn wait(&mut self, look: bool) -> Option<Job> {
         let Self { shared, seat, .. } = *self;
         if look && !shared.clock.is_manual() {
-            let _given = self.patience.look_on(|| seat.is_given());
+            let _given = self.look.look_on(|| seat.is_given());
             if let Some(job) = seat.try_take() {
                 return Some(job);
             }

@@ -10,7 +10,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_sync::prim::{AtomicU64, Ordering};
-use tidegate_sync::{Deliver, Delivery, Expiry, Reset, SignalBlock, Task, TimeoutCell, is_current};
+use tidegate_sync::{
+    Deliver, Delivery, Fate, Reset, SignalBlock, StillPending, Task, TimeoutCell, is_current,
+};
 use tidegate_timer::{Key, Wheel};
 
 use crate::errors::BuildError;
@@ -176,7 +178,7 @@ impl TimeoutHandle {
     /// Cancels. True if this call did it: the task will not run, and what it captured is
     /// dropped before this returns. False if it ran, runs, or was cancelled before.
     pub fn cancel(&self) -> bool {
-        let Some(task) = self.block.cell.cancel() else {
+        let Some(task) = self.block.cell.decide(Fate::Cancelled) else {
             return false;
         };
         let Some(shared) = self.block.home.upgrade() else {
@@ -201,7 +203,7 @@ impl TimeoutHandle {
         };
         let deadline = shared.clock.deadline(after);
         match self.block.cell.reset(deadline) {
-            Reset::Gone => return false,
+            Reset::No(_) => return false,
             Reset::Later => {}
             Reset::Sooner if is_current(shared.id) => {
                 local::with(|local| local.kept.timeouts.place(&shared, &self.block));
@@ -213,12 +215,15 @@ impl TimeoutHandle {
 
     /// Whether its time has come: its task runs or has run.
     pub fn is_expired(&self) -> bool {
-        self.block.cell.is_expired()
+        self.block.cell.fate() == Some(Fate::Expired)
     }
 
     /// Whether it was cancelled, by a handle or by the end of its loop.
     pub fn is_cancelled(&self) -> bool {
-        self.block.cell.is_cancelled()
+        matches!(
+            self.block.cell.fate(),
+            Some(Fate::Cancelled | Fate::Stopped)
+        )
     }
 }
 
@@ -238,7 +243,7 @@ impl Deliver for Timeout {
 /// Ends a timeout that will never run.
 pub(crate) fn end(shared: &Shared, timeout: &Timeout) {
     timeout.place.store(NOWHERE, Ordering::Relaxed);
-    drop_contained(shared, timeout.cell.cancel());
+    drop_contained(shared, timeout.cell.decide(Fate::Stopped));
 }
 
 /// Deals with a timeout that the wheel gave out at `now`: its task, and how late it is, if it
@@ -251,11 +256,11 @@ pub(crate) fn expire(
     timeout.place.store(NOWHERE, Ordering::Relaxed);
     let deadline = timeout.cell.deadline()?;
     match timeout.cell.expire(now) {
-        Expiry::Due(task) => Some((task, now.saturating_sub(deadline))),
-        Expiry::NotYet(_) => {
+        Ok(task) => Some((task, now.saturating_sub(deadline))),
+        Err(StillPending::Until(_)) => {
             local::with(|local| local.kept.timeouts.place(shared, timeout));
             None
         }
-        Expiry::Gone => None,
+        Err(StillPending::No(_)) => None,
     }
 }

@@ -148,6 +148,7 @@ impl<T> WaitQueue<T> {
         self.entries.insert(at, entry);
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

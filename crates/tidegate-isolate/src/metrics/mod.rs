@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 
-use crate::{Event, Events};
+use crate::Event;
 
 mod histogram;
 mod latency;
@@ -128,13 +128,6 @@ impl Metrics {
     #[inline]
     pub(crate) fn count(&self, now: u64, event: Event) {
         self.counts.add(now, event as usize);
-    }
-
-    /// Counts everything that happened in one call.
-    pub(crate) fn count_all(&self, now: u64, events: Events) {
-        for event in events.iter() {
-            self.count(now, event);
-        }
     }
 
     /// Notes how many calls run at the same time.

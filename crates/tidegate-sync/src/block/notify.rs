@@ -53,7 +53,7 @@ fn tell_first<T: Send, E: Send>(block: &Block<T, E>) -> bool {
     if unsafe { &*place }.is_waker() {
         return false;
     }
-    depth::deeper(block.home.as_deref(), || {
+    depth::deeper(ptr::from_ref(block).addr(), block.home.as_deref(), || {
         if let Some(outcome) = block.outcome() {
             // SAFETY: as above; nobody looks at the slot again, since `INLINE` is clear and
             // `inline_waits` was not set, and the block lives while `NOTIFYING` is held.
@@ -149,7 +149,7 @@ fn signal_of<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> Signa
 /// Calls a listener, contained, one level deeper.
 #[inline]
 fn tell<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>, listener: Listener<T, E>) {
-    depth::deeper(block.home.as_deref(), || {
+    depth::deeper(ptr::from_ref(block).addr(), block.home.as_deref(), || {
         if let Some(outcome) = block.outcome() {
             listener.call(outcome);
         }

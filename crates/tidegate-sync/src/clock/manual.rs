@@ -194,17 +194,17 @@ impl ManualClock {
     }
 
     /// Registers `sleeper` until `wait` returns. Does not call `wait` when the deadline has
-    /// passed.
+    /// passed; answers whether it did.
     pub(super) fn sleep(
         &self,
         sleeper: &Arc<dyn Sleeper>,
         deadline: Option<u64>,
         wait: impl FnOnce(),
-    ) {
+    ) -> bool {
         let deadline = deadline.filter(|&deadline| deadline != u64::MAX);
         let mut state = self.lock();
         if deadline.is_some_and(|deadline| deadline <= state.now) {
-            return;
+            return false;
         }
         let member = state.member_here();
         let id = state.take_id();
@@ -224,6 +224,7 @@ impl ManualClock {
         let mut state = self.lock();
         state.sleepers.remove(&id);
         state.replace_sleep_of(member, outer);
+        true
     }
 
     pub(super) fn join(&self) -> ClockMember {

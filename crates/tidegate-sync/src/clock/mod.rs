@@ -140,7 +140,10 @@ impl Clock {
             Source::Manual(clock) => {
                 let sleeper: Arc<dyn Sleeper> = Arc::new(parker.clone());
                 let mut woken = false;
-                clock.sleep(&sleeper, deadline, || woken = parker.park(None));
+                if !clock.sleep(&sleeper, deadline, || woken = parker.park(None)) {
+                    // As on the system's clock: a wakeup that is pending is not kept for later.
+                    return parker.take_wakeup();
+                }
                 // The clock wakes a sleeper at its deadline by the same means.
                 woken && deadline.is_none_or(|deadline| clock.nanos() < deadline)
             }
@@ -158,7 +161,9 @@ impl Clock {
     ) {
         match &self.source {
             Source::System => wait(self.left_until(deadline)),
-            Source::Manual(clock) => clock.sleep(sleeper, deadline, || wait(None)),
+            Source::Manual(clock) => {
+                clock.sleep(sleeper, deadline, || wait(None));
+            }
         }
     }
 

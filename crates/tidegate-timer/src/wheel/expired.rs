@@ -3,6 +3,8 @@
 use std::iter::FusedIterator;
 use std::vec;
 
+use super::entry::Live;
+
 /// An entry that has left the wheel because it was due.
 ///
 /// # Examples
@@ -19,10 +21,20 @@ use std::vec;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Expired<T> {
-    /// What was asked for; the difference to now is how late it is.
+    /// What was asked for, or the first moment of the next tick if that had passed already. The
+    /// difference to now is how late it is.
     pub deadline: u64,
     /// What was inserted.
     pub value: T,
+}
+
+impl<T> From<Live<T>> for Expired<T> {
+    fn from(live: Live<T>) -> Self {
+        Self {
+            deadline: live.deadline,
+            value: live.value,
+        }
+    }
 }
 
 /// What was left in a [`Wheel`](super::Wheel), by deadline; made by [`drain`](super::Wheel::drain).

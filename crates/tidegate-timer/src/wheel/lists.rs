@@ -1,14 +1,15 @@
 //! The lists of a wheel: which entries hang in which slot.
 //!
-//! A list is a ring of chunks, and a chunk is one cache line with up to twelve numbers of
-//! entries. An entry knows its place (chunk and position), so taking one out touches its own
-//! line and its chunk's, where a doubly linked list would touch both neighbours; and who walks a
-//! list knows twelve entries at once and can ask for all of them before it needs the first.
+//! A list is a ring of chunks, and a chunk is one cache line with up to thirteen numbers of
+//! entries. An entry knows its place (chunk and position). Adding one writes its number behind the
+//! last, and taking one out writes over it: plain stores into a line that nobody has to wait for,
+//! where a linked list would have to be read first. How many numbers a chunk has is counted
+//! elsewhere, in one byte per chunk: those bytes fit into the nearest caches.
 //!
 //! # Invariants
 //!
-//! * `tails[list]` is the newest chunk of the list, whose `next` is the oldest, or `NONE`.
-//! * Every chunk of a ring names its list and has at least one live position.
+//! * `tail` of a list is its newest chunk, whose `next` is the oldest, or `NONE`.
+//! * `counts` has the numbers in each chunk. A chunk without any is in no ring.
 //! * `occupied` has exactly the lists that are not empty, except the last one: what is ripe.
 
 use tidegate_sync::prefetch;
@@ -17,84 +18,71 @@ use super::bits::Bits;
 use super::pages::{Cell, Pages};
 
 /// Positions in a chunk.
-pub(super) const ITEMS: usize = 12;
+pub(super) const ITEMS: usize = 13;
 
+/// A hole, or no chunk.
 const NONE: u32 = u32::MAX;
 
 /// Where an entry hangs: a chunk and a position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u32);
 
-/// Entries per chunk place; what is left of a `u32` limits the chunks, and thus the entries.
-pub(super) const MAX_ENTRIES: usize = 1 << 28;
+/// Entries per wheel: a place has 28 bits for its chunk, and an entry may have one for itself.
+pub(super) const MAX_ENTRIES: usize = 1 << 27;
 
 #[derive(Debug)]
 pub(super) struct Lists {
-    tails: Box<[u32]>,
+    heads: Box<[Head]>,
     chunks: Pages<Chunk>,
+    /// Entries in each chunk.
+    counts: Vec<u8>,
     occupied: Bits,
 }
+
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    tail: u32,
+    /// Positions of `tail` that were given out.
+    end: u32,
+}
+
+const EMPTY: Head = Head {
+    tail: NONE,
+    end: ITEMS as u32,
+};
 
 /// One cache line of entry numbers.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(super) struct Chunk {
     items: [u32; ITEMS],
-    /// The chunk after this one; the oldest after the newest.
+    /// The chunk after this one, the oldest after the newest; the next free cell of a free one.
     next: u32,
     prev: u32,
     list: u32,
-    /// One bit per position in use.
-    live: u16,
-    /// The next free chunk while this one is free.
-    next_free: u16,
 }
 
 impl Cell for Chunk {
     fn free(_generation: u32, next: u16) -> Self {
         Self {
-            items: [0; ITEMS],
-            next: NONE,
+            items: [NONE; ITEMS],
+            next: u32::from(next),
             prev: NONE,
             list: NONE,
-            live: 0,
-            next_free: next,
         }
     }
 
+    #[inline]
     fn next_free(&self) -> u16 {
-        self.next_free
+        self.next as u16
     }
 }
 
 impl Chunk {
     /// The entries in it, oldest first.
+    #[inline]
     pub(super) fn entries(&self) -> impl Iterator<Item = u32> + '_ {
-        let mut left = self.live;
-        std::iter::from_fn(move || {
-            let at = left.trailing_zeros() as usize;
-            left &= left.wrapping_sub(1);
-            self.items.get(at).copied()
-        })
-    }
-
-    /// The position behind the newest entry.
-    fn end(&self) -> u32 {
-        u16::BITS - self.live.leading_zeros()
-    }
-}
-
-impl Place {
-    fn new(chunk: u32, at: u32) -> Self {
-        Self(chunk << 4 | at)
-    }
-
-    fn chunk(self) -> u32 {
-        self.0 >> 4
-    }
-
-    fn bit(self) -> u16 {
-        1 << (self.0 & 15)
+        self.items.iter().copied().filter(|&entry| entry != NONE)
     }
 }
 
@@ -102,22 +90,26 @@ impl Lists {
     /// `count` lists that can be found by [`Lists::first_occupied`], and one more.
     pub(super) fn new(count: usize) -> Self {
         Self {
-            tails: vec![NONE; count + 1].into_boxed_slice(),
+            heads: vec![EMPTY; count + 1].into_boxed_slice(),
             chunks: Pages::new(),
+            counts: Vec::new(),
             occupied: Bits::new(count),
         }
     }
 
     /// The last list, of what is due.
+    #[inline]
     pub(super) fn ripe(&self) -> usize {
-        self.tails.len() - 1
+        self.heads.len() - 1
     }
 
+    #[inline]
     pub(super) fn is_empty(&self, list: usize) -> bool {
-        self.tails[list] == NONE
+        self.heads[list].tail == NONE
     }
 
     /// The lowest list that is not empty, `ripe` left out.
+    #[inline]
     pub(super) fn first_occupied(&self) -> Option<usize> {
         self.occupied.first()
     }
@@ -125,54 +117,53 @@ impl Lists {
     /// Hangs an entry behind all others of a list.
     #[inline]
     pub(super) fn append(&mut self, list: usize, entry: u32) -> Place {
-        let tail = self.tails[list];
-        if tail != NONE {
-            let chunk = self.chunk_mut(tail);
-            let at = chunk.end();
-            if at < ITEMS as u32 {
-                chunk.items[at as usize] = entry;
-                chunk.live |= 1 << at;
-                return Place::new(tail, at);
-            }
+        if self.heads[list].end == ITEMS as u32 {
+            self.append_chunk(list);
         }
-        self.append_chunk(list, entry)
+        let head = &mut self.heads[list];
+        let (number, at) = (head.tail, head.end);
+        head.end += 1;
+        self.counts[number as usize] += 1;
+        self.chunk_mut(number).items[at as usize] = entry;
+        Place(number << 4 | at)
     }
 
     /// Takes the entry at a place out of whatever list it hangs in.
     #[inline]
     pub(super) fn remove(&mut self, place: Place) {
-        let chunk = self.chunk_mut(place.chunk());
-        chunk.live &= !place.bit();
-        if chunk.live == 0 {
-            self.unlink(place.chunk());
+        let number = place.0 >> 4;
+        let count = &mut self.counts[number as usize];
+        *count -= 1;
+        if *count == 0 {
+            self.unlink(number);
+            return;
         }
+        self.chunk_mut(number).items[(place.0 & 15) as usize] = NONE;
     }
 
-    /// Takes the oldest entry out of a list.
+    /// Takes the oldest entry out of the ripe list.
     #[inline]
-    pub(super) fn pop(&mut self, list: usize) -> Option<u32> {
-        let number = self.oldest(list)?;
-        let chunk = self.chunk_mut(number);
-        let at = chunk.live.trailing_zeros() as usize;
-        let entry = chunk.items[at];
-        chunk.live &= chunk.live - 1;
-        if chunk.live == 0 {
-            self.unlink(number);
-        }
+    pub(super) fn pop_ripe(&mut self) -> Option<u32> {
+        let number = self.oldest(self.ripe())?;
+        let items = self.chunk(number).items.iter().zip(0_u32..);
+        let mut filled = items.filter(|&(&entry, _)| entry != NONE);
+        let (&entry, at) = filled.next().expect("a linked chunk has an entry");
+        self.remove(Place(number << 4 | at));
         Some(entry)
     }
 
     /// Takes all chunks out of a list; they are given out by [`Lists::take_chunk`].
     pub(super) fn detach(&mut self, list: usize) -> Ring {
-        let left = self.tails[list];
-        self.tails[list] = NONE;
-        self.occupied.remove(list);
-        let next = if left == NONE {
+        let last = std::mem::replace(&mut self.heads[list], EMPTY).tail;
+        if list != self.ripe() {
+            self.occupied.remove(list);
+        }
+        let next = if last == NONE {
             NONE
         } else {
-            self.chunk(left).next
+            self.chunk(last).next
         };
-        Ring { next, last: left }
+        Ring { next, last }
     }
 
     /// Frees the oldest chunk of a detached ring and answers what was in it.
@@ -196,12 +187,15 @@ impl Lists {
         (ring.next != NONE).then(|| self.chunk(ring.next))
     }
 
-    /// Moves a whole list behind what is ripe; shows each of its chunks on the way.
-    pub(super) fn ripen(&mut self, list: usize, mut seen: impl FnMut(&Chunk)) {
+    /// Moves a whole list behind what is ripe; shows each of its chunks on the way and answers
+    /// how many entries it has.
+    pub(super) fn ripen(&mut self, list: usize, mut seen: impl FnMut(&Chunk)) -> usize {
         let ripe = self.ripe();
+        let moved = self.heads[list];
         let ring = self.detach(list);
-        let mut number = ring.next;
+        let (mut number, mut found) = (ring.next, 0);
         loop {
+            found += usize::from(self.counts[number as usize]);
             let chunk = self.chunk_mut(number);
             chunk.list = ripe as u32;
             seen(chunk);
@@ -210,13 +204,13 @@ impl Lists {
             }
             number = chunk.next;
         }
-        let tail = self.tails[ripe];
-        if tail != NONE {
-            let oldest = self.chunk(tail).next;
-            self.join(tail, ring.next);
+        let before = std::mem::replace(&mut self.heads[ripe], moved);
+        if before.tail != NONE {
+            let oldest = self.chunk(before.tail).next;
+            self.join(before.tail, ring.next);
             self.join(ring.last, oldest);
         }
-        self.tails[ripe] = ring.last;
+        found
     }
 
     /// Gives back at most `most` pages of chunks.
@@ -227,7 +221,7 @@ impl Lists {
     /// The chunk with the oldest entry of a list, by number.
     #[inline]
     pub(super) fn oldest(&self, list: usize) -> Option<u32> {
-        let tail = self.tails[list];
+        let tail = self.heads[list].tail;
         (tail != NONE).then(|| self.chunk(tail).next)
     }
 
@@ -235,11 +229,14 @@ impl Lists {
     /// the oldest chunk of the sooner one, whose newest was asked for before.
     #[inline]
     pub(super) fn ask_for(&self, later: usize, sooner: usize) {
-        let newest = |list: usize| self.tails.get(list).filter(|&&tail| tail != NONE);
-        if let Some(&tail) = newest(later) {
+        let newest = |list: usize| {
+            let head = self.heads.get(list)?;
+            (head.tail != NONE).then_some(head.tail)
+        };
+        if let Some(tail) = newest(later) {
             prefetch(self.chunk(tail));
         }
-        if let Some(&tail) = newest(sooner) {
+        if let Some(tail) = newest(sooner) {
             prefetch(self.chunk(self.chunk(tail).next));
         }
     }
@@ -259,24 +256,30 @@ impl Lists {
         self.chunks.get_mut(number).expect("a linked chunk is live")
     }
 
-    fn append_chunk(&mut self, list: usize, entry: u32) -> Place {
+    /// Hangs a chunk behind a list, to be filled at once.
+    fn append_chunk(&mut self, list: usize) {
         let (number, chunk) = self.chunks.claim();
-        chunk.items[0] = entry;
-        chunk.live = 1;
-        chunk.list = list as u32;
-        let tail = self.tails[list];
-        if tail == NONE {
-            self.join(number, number);
-            if list != self.ripe() {
-                self.occupied.insert(list);
-            }
-        } else {
+        *chunk = Chunk {
+            items: [NONE; ITEMS],
+            next: number,
+            prev: number,
+            list: list as u32,
+        };
+        if self.counts.len() <= number as usize {
+            self.counts.resize(number as usize + 1, 0);
+        }
+        let head = Head {
+            tail: number,
+            end: 0,
+        };
+        let tail = std::mem::replace(&mut self.heads[list], head).tail;
+        if tail != NONE {
             let oldest = self.chunk(tail).next;
             self.join(tail, number);
             self.join(number, oldest);
+        } else if list != self.ripe() {
+            self.occupied.insert(list);
         }
-        self.tails[list] = number;
-        Place::new(number, 0)
     }
 
     /// Takes an empty chunk out of its ring.
@@ -286,14 +289,15 @@ impl Lists {
         } = self.chunk(number);
         let list = list as usize;
         if next == number {
-            self.tails[list] = NONE;
+            self.heads[list] = EMPTY;
             if list != self.ripe() {
                 self.occupied.remove(list);
             }
         } else {
             self.join(prev, next);
-            if self.tails[list] == number {
-                self.tails[list] = prev;
+            if self.heads[list].tail == number {
+                let end = ITEMS as u32;
+                self.heads[list] = Head { tail: prev, end };
             }
         }
         self.free(number);
@@ -305,8 +309,9 @@ impl Lists {
     }
 
     fn free(&mut self, number: u32) {
+        self.counts[number as usize] = 0;
         self.chunks.release(number, |chunk, next| {
-            chunk.next_free = next;
+            chunk.next = u32::from(next);
             (Some(1), ())
         });
     }
@@ -316,24 +321,24 @@ impl Lists {
     pub(super) fn places(&self) -> Vec<(Place, usize, u32)> {
         let mut places = Vec::new();
         let mut chunks = 0;
-        for (list, &tail) in self.tails.iter().enumerate() {
+        for (list, head) in self.heads.iter().enumerate() {
             if list != self.ripe() {
-                assert_eq!(self.occupied.contains(list), tail != NONE);
+                assert_eq!(self.occupied.contains(list), head.tail != NONE);
             }
             let mut number = self.oldest(list);
             while let Some(at) = number {
                 let chunk = self.chunk(at);
                 chunks += 1;
                 assert_eq!(chunk.list as usize, list);
-                assert_ne!(chunk.live, 0, "no chunk is empty");
                 assert_eq!(self.after(chunk).prev, at);
-                for position in 0..ITEMS as u32 {
-                    if chunk.live & 1 << position != 0 {
-                        let entry = chunk.items[position as usize];
-                        places.push((Place::new(at, position), list, entry));
+                let count = usize::from(self.counts[at as usize]);
+                assert_eq!((chunk.entries().count(), count > 0), (count, true));
+                for (&entry, position) in chunk.items.iter().zip(0..) {
+                    if entry != NONE {
+                        places.push((Place(at << 4 | position), list, entry));
                     }
                 }
-                number = (at != tail).then_some(chunk.next);
+                number = (at != head.tail).then_some(chunk.next);
             }
         }
         self.chunks.check(chunks);

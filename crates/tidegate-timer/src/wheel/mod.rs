@@ -3,15 +3,15 @@
 //! Pure data: no thread, no lock, no clock. One thread owns it and says what time it is.
 //!
 //! Three parts: the geometry says in which list a tick belongs, the lists hold numbers of
-//! entries, the entries lie in pages. An addition touches the newest chunk of its list and a page
-//! that is being filled anyway; a cancellation touches its entry and that entry's chunk.
+//! entries, the entries lie in pages. An addition stores into the newest chunk of its list and into
+//! a page that is being filled anyway; a cancellation reads its entry and stores into its chunk.
 //!
 //! # Invariants
 //!
 //! * `current <= seen`, and neither goes back.
 //! * A live entry hangs in exactly one list and knows its place there.
-//! * An entry that is not ripe hangs in the list of its tick as seen from `current`.
-//! * What is ripe is due at `seen`; everything else is due after `current`.
+//! * An entry hangs in the list of its tick as seen from `current`; it is ripe when that tick is
+//!   not after `current`.
 //!
 //! After Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987).
 
@@ -62,9 +62,10 @@ const LOOKAHEAD: usize = 8;
 /// # Memory
 ///
 /// An entry with a value of 16 bytes costs 32 bytes and its share of a list, 6 to 8 bytes when the
-/// wheel is full and never more than 64. Entries lie in pages of 512. While more
-/// of them are empty than in use, [`pop_due`](Self::pop_due) gives some back each time it finds
-/// nothing due; an entry that stays keeps its page.
+/// wheel is full and never more than 64. Entries lie in pages of 512 of one array that grows by
+/// doubling. While more pages are empty than in use, [`pop_due`](Self::pop_due) gives some of the
+/// last ones back each time it finds nothing due; an entry that stays keeps the pages below its
+/// own.
 ///
 /// # Examples
 ///
@@ -183,11 +184,11 @@ impl<T> Wheel<T> {
     ///
     /// # Panics
     ///
-    /// When the wheel already holds 2²⁸ entries.
+    /// When the wheel already holds 2²⁷ entries.
     #[inline]
     pub fn insert(&mut self, deadline: u64, value: T) -> Key {
-        assert!(self.len < MAX_ENTRIES, "a wheel holds at most 2^28 entries");
-        let list = self.list_for(deadline);
+        assert!(self.len < MAX_ENTRIES, "a wheel holds at most 2^27 entries");
+        let (list, deadline) = self.list_for(deadline);
         let (slot, cell) = self.entries.claim();
         let generation = cell.next_generation();
         let place = self.lists.append(list, slot);
@@ -249,11 +250,9 @@ impl<T> Wheel<T> {
         else {
             return false;
         };
-        let tick = self.geometry.tick_of(before);
-        let list = self.list_for(deadline);
-        // A tick that was seen may hang further on than it says, or be ripe.
-        let stays = tick > self.seen && self.geometry.list_of(tick, self.current) == list;
-        let place = if stays {
+        let old = self.list_at(before);
+        let (list, deadline) = self.list_for(deadline);
+        let place = if list == old {
             place
         } else {
             self.lists.remove(place);
@@ -295,11 +294,8 @@ impl<T> Wheel<T> {
         if let Some(warm) = self.warm {
             self.warm_ahead(warm);
         }
-        let slot = self.lists.pop(ripe)?;
-        let Live {
-            value, deadline, ..
-        } = self.take(slot);
-        Some(Expired { deadline, value })
+        let slot = self.lists.pop_ripe()?;
+        Some(Expired::from(self.take(slot)))
     }
 
     /// Takes out every entry at once and hands them over by deadline: what a shutdown does.
@@ -322,16 +318,15 @@ impl<T> Wheel<T> {
     /// ```
     pub fn drain(&mut self) -> WheelDrain<T> {
         let mut left = Vec::with_capacity(self.len);
-        let ripe = self.lists.ripe();
-        while let Some(list) = Some(ripe)
-            .filter(|&ripe| !self.lists.is_empty(ripe))
-            .or_else(|| self.lists.first_occupied())
-        {
-            while let Some(slot) = self.lists.pop(list) {
-                let Live {
-                    value, deadline, ..
-                } = self.take(slot);
-                left.push(Expired { deadline, value });
+        while let Some(slot) = self.lists.pop_ripe() {
+            left.push(Expired::from(self.take(slot)));
+        }
+        while let Some(list) = self.lists.first_occupied() {
+            let mut ring = self.lists.detach(list);
+            while let Some(chunk) = self.lists.take_chunk(&mut ring) {
+                for slot in chunk.entries() {
+                    left.push(Expired::from(self.take(slot)));
+                }
             }
         }
         left.sort_by_key(|entry| entry.deadline);
@@ -421,20 +416,35 @@ impl<T> Wheel<T> {
         (live.generation == key.generation).then_some(live)
     }
 
-    /// The list for a deadline, told of it.
+    /// The list for a new deadline, told of it, and the deadline as the entry has to know it: one
+    /// that has passed becomes the first moment of the next tick.
     #[inline]
-    fn list_for(&mut self, deadline: u64) -> usize {
-        if self.seen >= self.geometry.last() {
-            // Time has ended: everything is due.
-            return self.lists.ripe();
+    fn list_for(&mut self, deadline: u64) -> (usize, u64) {
+        let next = self.seen.saturating_add(1).min(self.geometry.last());
+        let tick = self.geometry.tick_of(deadline);
+        if tick < next {
+            let deadline = self.geometry.end_of(next - 1).saturating_add(1);
+            return (self.list_to_be(next), deadline);
         }
-        let tick = self.geometry.tick_of(deadline).max(self.seen + 1);
-        self.list_at(tick)
+        (self.list_to_be(tick), deadline)
     }
 
-    /// The list for a tick after `current`, told of it.
+    /// The list that an entry of this deadline hangs in.
     #[inline]
-    fn list_at(&mut self, tick: u64) -> usize {
+    fn list_at(&self, deadline: u64) -> usize {
+        let tick = self.geometry.tick_of(deadline);
+        if tick <= self.current {
+            return self.lists.ripe();
+        }
+        self.geometry.list_of(tick, self.current)
+    }
+
+    /// The list for a tick, told that an entry of it comes.
+    #[inline]
+    fn list_to_be(&mut self, tick: u64) -> usize {
+        if tick <= self.current {
+            return self.lists.ripe();
+        }
         let list = self.geometry.list_of(tick, self.current);
         if let Some(upper) = list.checked_sub(self.geometry.slots()) {
             let earliest = &mut self.earliest[upper];
@@ -475,11 +485,8 @@ impl<T> Wheel<T> {
             if list < self.geometry.slots() {
                 self.lists.ask_for(list + LOOKAHEAD, list + LOOKAHEAD / 2);
                 let entries = &self.entries;
-                self.lists.ripen(list, |chunk| {
-                    for slot in chunk.entries() {
-                        found += 1;
-                        ask_for(entries, slot);
-                    }
+                found += self.lists.ripen(list, |chunk| {
+                    chunk.entries().for_each(|slot| ask_for(entries, slot));
                 });
             } else {
                 self.cascade(list);
@@ -515,11 +522,7 @@ impl<T> Wheel<T> {
                 let live = self.entries.get(slot).and_then(Entry::live);
                 let live = live.expect("a listed entry is live");
                 let tick = self.geometry.tick_of(live.deadline);
-                let list = if tick <= self.current {
-                    self.lists.ripe()
-                } else {
-                    self.list_at(tick)
-                };
+                let list = self.list_to_be(tick);
                 let at = self.lists.append(list, slot);
                 if let Some(live) = self.entries.get_mut(slot).and_then(Entry::live_mut) {
                     live.place = at;
@@ -555,12 +558,7 @@ impl<T> Wheel<T> {
             let live = self.entries.get(slot).and_then(Entry::live);
             let live = live.expect("a listed entry is live");
             assert_eq!(live.place, at);
-            let tick = self.geometry.tick_of(live.deadline);
-            if list == self.lists.ripe() {
-                assert!(tick <= self.seen);
-            } else if tick > self.seen {
-                assert_eq!(list, self.geometry.list_of(tick, self.current));
-            }
+            assert_eq!(list, self.list_at(live.deadline));
         }
     }
 }

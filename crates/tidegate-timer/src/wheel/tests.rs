@@ -218,7 +218,7 @@ fn a_cell_without_further_generations_is_retired() {
 }
 
 #[test]
-fn add_and_cancel_in_one_slot_need_one_chunk() {
+fn add_and_cancel_in_one_slot_need_few_chunks() {
     let mut wheel = wheel(10, 64);
     wheel.insert(10, 0);
     for value in 0..10_000 {

@@ -10,7 +10,7 @@ use tidegate_promise::WaitError;
 use tidegate_sync::{CancelToken, ManualClock, Refusal, Rejected, Task};
 use tidegate_testkit::{Counter, Log};
 
-use super::{fixed, hold, release};
+use super::{fixed, hold, release, until};
 use crate::{SECOND, hits, on};
 
 /// One thread, room for one.
@@ -165,6 +165,7 @@ fn backoff_pauses_and_succeeds_when_room_appears() {
             clock.jump(SECOND);
         }
         gate.open();
+        until(|| pool.metrics().queued == 0);
         while !waiting.is_finished() {
             clock.jump(SECOND / 8);
             thread::yield_now();

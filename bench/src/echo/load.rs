@@ -1,0 +1,178 @@
+//! The load generator: many connections, one message under way on each, on the thread that calls.
+
+use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::MESSAGE;
+use crate::machine::cpu_time;
+
+/// Buckets for each doubling of a wait.
+const FINE: usize = 32;
+
+/// What a run came to.
+pub(super) struct Result {
+    pub(super) messages: u64,
+    pub(super) elapsed: Duration,
+    /// CPU time of everything but this thread.
+    pub(super) server_cpu: Duration,
+    /// Waits in nanoseconds.
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+}
+
+/// Connections to one server.
+pub(super) struct Load {
+    poll: Poll,
+    connections: Vec<Connection>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    sent_at: Instant,
+    /// Bytes of the answer that have come.
+    got: usize,
+}
+
+/// Waits by size: 32 buckets for each doubling, like an HDR histogram of five bits.
+struct Waits {
+    counts: Vec<u64>,
+}
+
+impl Waits {
+    fn new() -> Self {
+        Self {
+            counts: vec![0; 64 * FINE],
+        }
+    }
+
+    fn add(&mut self, wait: Duration) {
+        let nanos = (wait.as_nanos() as u64).max(FINE as u64);
+        let doubling = nanos.ilog2() as usize;
+        let within = (nanos >> (doubling - 5)) as usize & (FINE - 1);
+        self.counts[doubling * FINE + within] += 1;
+    }
+
+    fn at(&self, part: f64) -> f64 {
+        let all: u64 = self.counts.iter().sum();
+        let mut below = (all as f64 * part) as u64;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            if below < *count {
+                let (doubling, within) = (bucket / FINE, bucket % FINE);
+                return ((FINE + within) as f64) * f64::powi(2.0, doubling as i32 - 5);
+            }
+            below -= count;
+        }
+        f64::NAN
+    }
+}
+
+impl Load {
+    /// Connects, and moves this thread to the second CPU.
+    pub(super) fn connect(address: SocketAddr, count: usize) -> Self {
+        pin(1);
+        let poll = Poll::new().expect("the system has a poller");
+        let mut connections = Vec::with_capacity(count);
+        for at in 0..count {
+            let stream = std::net::TcpStream::connect(address).expect("the server listens");
+            stream.set_nodelay(true).expect("a TCP option");
+            stream.set_nonblocking(true).expect("a socket option");
+            let mut stream = TcpStream::from_std(stream);
+            poll.registry()
+                .register(&mut stream, Token(at), Interest::READABLE)
+                .expect("the poller takes a socket");
+            connections.push(Connection {
+                stream,
+                sent_at: Instant::now(),
+                got: 0,
+            });
+        }
+        Self { poll, connections }
+    }
+
+    /// Sends `messages` messages, one at a time on each connection.
+    pub(super) fn run(&mut self, messages: u64) -> Result {
+        pin(1);
+        let mut events = Events::with_capacity(1024);
+        let mut waits = Waits::new();
+        let (began, cpu, own) = (Instant::now(), cpu_time(), own_cpu());
+        let (mut sent, mut done) = (0, 0);
+        for connection in &mut self.connections {
+            if sent < messages {
+                connection.send();
+                sent += 1;
+            }
+        }
+        while done < sent {
+            self.poll.poll(&mut events, None).expect("the poller works");
+            for event in &events {
+                let connection = &mut self.connections[event.token().0];
+                if !connection.receive() {
+                    continue;
+                }
+                done += 1;
+                waits.add(connection.sent_at.elapsed());
+                if sent < messages {
+                    connection.send();
+                    sent += 1;
+                }
+            }
+        }
+        let elapsed = began.elapsed();
+        let server_cpu = (cpu_time() - cpu).saturating_sub(own_cpu() - own);
+        Result {
+            messages: done,
+            elapsed,
+            server_cpu,
+            p50: waits.at(0.5),
+            p99: waits.at(0.99),
+        }
+    }
+}
+
+impl Connection {
+    fn send(&mut self) {
+        self.sent_at = Instant::now();
+        self.got = 0;
+        let sent = self.stream.write(&[b'x'; MESSAGE]);
+        assert_eq!(
+            sent.ok(),
+            Some(MESSAGE),
+            "a message fits into a socket's buffer"
+        );
+    }
+
+    /// True when the whole answer has come.
+    fn receive(&mut self) -> bool {
+        let mut buffer = [0; MESSAGE];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => panic!("the server closed a connection"),
+                Ok(count) => self.got += count,
+                Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => return false,
+                Err(why) => panic!("a connection broke: {why}"),
+            }
+            if self.got >= MESSAGE {
+                return true;
+            }
+        }
+    }
+}
+
+/// Moves the calling thread to one CPU, where there is such a one; threads that it starts
+/// afterwards begin there.
+pub(super) fn pin(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    let _ = sched_setaffinity(None, &set);
+}
+
+fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

@@ -1,0 +1,206 @@
+//! Suite `echo`: 64-byte messages to a server and back, over TCP on one machine.
+//!
+//! The server runs on CPU 0 and our load generator, which is as busy as the server, on CPU 1. So the figure that counts
+//! is the CPU time that the server needs for a message; messages a second are shown beside it. Closed loop: each
+//! connection waits for its answer before it sends the next message.
+
+mod load;
+mod servers;
+
+use std::time::Duration;
+
+use self::load::Load;
+use self::servers::{Kind, Running};
+use crate::report::{Better, Heading, Ratio, Role, Sample, Table};
+use crate::rounds::{self, Entry, Outcome, Settings, Work};
+
+/// Bytes in a message.
+const MESSAGE: usize = 64;
+
+const WORK: Work = Work {
+    first: 2_000,
+    most: 10_000_000,
+};
+
+/// Runs the suite.
+pub(crate) fn run(settings: &Settings) -> Vec<Table> {
+    let mut tables = Vec::new();
+    let counts: &[usize] = if settings.quick {
+        &[50, 1000]
+    } else {
+        &[1, 50, 1000]
+    };
+    for &connections in counts {
+        tables.push(against_peers(connections, settings));
+    }
+    tables.push(more_handlers(settings));
+    tables.push(fairness(settings));
+    tables
+}
+
+/// Ours with one handler beside the floor and the peers.
+fn against_peers(connections: usize, settings: &Settings) -> Table {
+    let name = |what: &str| Ratio {
+        name: format!("echo_{connections}_over_{what}"),
+        against: if what == "raw" {
+            Role::Inline
+        } else {
+            Role::Peer
+        },
+    };
+    let heading = Heading {
+        title: format!("echo, {connections} connections"),
+        unit: "server CPU ns/message",
+        better: Better::Less,
+        side: Some("messages/s"),
+        ratios: vec![name("raw"), name("tokio")],
+    };
+    let lineup = vec![
+        entry(
+            "ours, 1 handler",
+            Role::Ours,
+            Kind::Ours { passing: 0 },
+            connections,
+        ),
+        entry("raw epoll", Role::Inline, Kind::RawEpoll, connections),
+        entry("mio", Role::Floor, Kind::Mio, connections),
+        entry(
+            "tokio current_thread",
+            Role::Peer,
+            Kind::TokioCurrent,
+            connections,
+        ),
+        entry(
+            "tokio multi_thread",
+            Role::Floor,
+            Kind::TokioMulti,
+            connections,
+        ),
+    ];
+    rounds::race(heading, WORK, lineup, settings)
+}
+
+/// What handlers cost that only pass on.
+fn more_handlers(settings: &Settings) -> Table {
+    let heading = Heading {
+        title: "echo, 50 connections, 5 handlers more that pass on, beside 1".to_owned(),
+        unit: "server CPU ns/message",
+        better: Better::Less,
+        side: Some("messages/s"),
+        ratios: vec![Ratio {
+            name: "echo_5handlers_over_1".to_owned(),
+            against: Role::Peer,
+        }],
+    };
+    let lineup = vec![
+        entry(
+            "ours, 1 and 5 that pass on",
+            Role::Ours,
+            Kind::Ours { passing: 5 },
+            50,
+        ),
+        entry("ours, 1 handler", Role::Peer, Kind::Ours { passing: 0 }, 50),
+    ];
+    rounds::race(heading, WORK, lineup, settings)
+}
+
+/// How evenly 1000 connections are served: the median wait over the wait of the slowest hundredth.
+fn fairness(settings: &Settings) -> Table {
+    let heading = Heading {
+        title: "echo, 1000 connections, fairness".to_owned(),
+        unit: "p50/p99",
+        better: Better::More,
+        side: Some("p99 us"),
+        ratios: vec![Ratio {
+            name: "echo_fairness".to_owned(),
+            against: Role::Inline,
+        }],
+    };
+    let fair = |name: &str, role, kind| {
+        let mut bout = Bout::new(kind, 1000);
+        let run = move |amount| bout.run_for(amount, Figure::Fairness);
+        boxed(name, role, run)
+    };
+    let equal = |_| Outcome {
+        elapsed: Duration::from_secs(1),
+        sample: Sample {
+            value: 1.0,
+            side: None,
+        },
+    };
+    let lineup = vec![
+        fair("ours, 1 handler", Role::Ours, Kind::Ours { passing: 0 }),
+        fair("raw epoll", Role::Floor, Kind::RawEpoll),
+        fair("tokio current_thread", Role::Floor, Kind::TokioCurrent),
+        boxed("everybody waits equally long", Role::Inline, equal),
+    ];
+    rounds::race(heading, WORK, lineup, settings)
+}
+
+fn entry(name: &str, role: Role, kind: Kind, connections: usize) -> Entry {
+    let mut bout = Bout::new(kind, connections);
+    boxed(name, role, move |amount| bout.run_for(amount, Figure::Cpu))
+}
+
+fn boxed(name: &str, role: Role, run: impl FnMut(u64) -> Outcome + 'static) -> Entry {
+    Entry {
+        name: name.to_owned(),
+        role,
+        quick: true,
+        run: Box::new(run),
+    }
+}
+
+/// What is asked of a run.
+#[derive(Clone, Copy)]
+enum Figure {
+    Cpu,
+    Fairness,
+}
+
+/// One server with its connections; started with its first run and kept.
+struct Bout {
+    kind: Kind,
+    connections: usize,
+    started: Option<(Running, Load)>,
+}
+
+impl Bout {
+    fn new(kind: Kind, connections: usize) -> Self {
+        Self {
+            kind,
+            connections,
+            started: None,
+        }
+    }
+
+    fn run_for(&mut self, messages: u64, figure: Figure) -> Outcome {
+        let (kind, connections) = (self.kind, self.connections);
+        let (server, load) = self.started.get_or_insert_with(|| {
+            let server = servers::start(kind);
+            let load = Load::connect(server.address, connections);
+            (server, load)
+        });
+        let before = server.io();
+        let result = load.run(messages);
+        if let (Some(before), Some(after)) = (before, server.io()) {
+            let calls = (after - before) as f64 / result.messages as f64;
+            eprintln!("      {connections} connections: {calls:.2} system calls a message");
+        }
+        let each = |time: Duration| time.as_nanos() as f64 / result.messages as f64;
+        let sample = match figure {
+            Figure::Cpu => Sample {
+                value: each(result.server_cpu),
+                side: Some(result.messages as f64 / result.elapsed.as_secs_f64()),
+            },
+            Figure::Fairness => Sample {
+                value: result.p50 / result.p99,
+                side: Some(result.p99 / 1000.0),
+            },
+        };
+        Outcome {
+            elapsed: result.elapsed,
+            sample,
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Isolation from outside: commands as a program uses them, with a clock that is turned by hand.
+
+mod asynchronous;
+mod breaker_model;
+mod cache;
+mod configure;
+mod flow;
+mod hooks;
+mod keys;
+mod permits;
+mod support;
+mod timeouts;
+mod window_model;

@@ -1,0 +1,502 @@
+//! A connection, as its loop owns it: reads, writes, opens, closes.
+//!
+//! One readiness is handled in the order connect, write, mail, read. What the handlers asked for
+//! meanwhile (a flush, an end) is carried out when they have returned.
+
+use std::io;
+use std::sync::Arc;
+
+use tidegate_promise::{Completion, Failure, Promise};
+use tidegate_sync::SignalBlock;
+
+use super::shared::{Mail, Shared, refuse};
+use super::{Channel, Transport};
+use crate::errors::NetError;
+use crate::message::Msg;
+use crate::pipeline::{InEvent, InputShutdown, OutOp, Pipeline, UserEvent};
+use crate::reactor::{Desk, EventSource, Next};
+use crate::read_size::ReadSize;
+use crate::sys::{Readiness, Source, Token};
+use crate::write_queue::Drained;
+
+/// Rounds of events and flushes within one readiness before others have their turn.
+const ROUNDS: usize = 16;
+/// What the first read buffer of a loop holds; later ones follow it.
+const CHUNK: usize = 64 * 1024;
+
+/// A connection that is being made.
+pub(crate) struct Connecting {
+    pub(crate) promise: Promise<Channel>,
+    /// Ends the attempt when it fires; cancelled when the attempt has ended.
+    pub(crate) timeout: Option<Completion<()>>,
+}
+
+/// How a channel comes to its loop.
+pub(crate) enum Start {
+    /// Connected.
+    Open,
+    /// About to be.
+    Connecting(Box<Connecting>),
+}
+
+enum State {
+    /// Registered, and its handlers know nothing yet.
+    New(Start),
+    Connecting(Box<Connecting>),
+    Open,
+    Closed,
+}
+
+/// A channel on its loop.
+pub(crate) struct ChannelCore {
+    transport: Transport,
+    pipeline: Pipeline,
+    state: State,
+    size: ReadSize,
+    /// The socket takes no more for now.
+    blocked: bool,
+    /// The socket has something to read, as far as is known.
+    read_ready: bool,
+    /// The peer writes no more: reads go on to the end.
+    hung_up: bool,
+    input_shut: bool,
+    output_shut: bool,
+    again: Readiness,
+}
+
+impl ChannelCore {
+    pub(crate) fn new(
+        transport: Transport,
+        pipeline: Pipeline,
+        start: Start,
+        token: Token,
+    ) -> Self {
+        let shared = &pipeline.parts.shared;
+        shared.set_token(token);
+        transport.attach(Arc::downgrade(shared));
+        let size = shared.options().read_size;
+        Self {
+            transport,
+            pipeline,
+            state: State::New(start),
+            size,
+            blocked: false,
+            read_ready: false,
+            hung_up: false,
+            input_shut: false,
+            output_shut: false,
+            again: Readiness::NONE,
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<SignalBlock<Shared>> {
+        &self.pipeline.parts.shared
+    }
+
+    fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed)
+    }
+
+    fn handle(&mut self, readiness: Readiness, desk: &mut Desk) {
+        if let State::New(_) = self.state {
+            self.start(desk);
+        }
+        if let State::Connecting(_) = self.state {
+            self.connecting(readiness, desk);
+        }
+        if readiness.any(Readiness::MAIL) {
+            self.read_mail(desk);
+        }
+        if !matches!(self.state, State::Open) {
+            return;
+        }
+        if readiness.has(Readiness::WRITE) {
+            self.blocked = false;
+            let parts = &mut self.pipeline.parts;
+            parts.flush_wanted |= parts.queue.has_flushed();
+            self.after(desk);
+        }
+        if readiness.any(Readiness::READ | Readiness::HANG_UP | Readiness::ERROR) {
+            self.read_ready = true;
+            self.hung_up |= readiness.any(Readiness::HANG_UP | Readiness::ERROR);
+        }
+        self.read_on(desk);
+        if readiness.has(Readiness::ERROR)
+            && !self.is_closed()
+            && let Some(why) = self.transport.take_error()
+        {
+            self.fail(why, desk);
+        }
+    }
+
+    /// The first thing that happens on the loop: the handlers are added.
+    fn start(&mut self, desk: &mut Desk) {
+        let State::New(start) = std::mem::replace(&mut self.state, State::Open) else {
+            return;
+        };
+        self.pipeline.begin();
+        match start {
+            Start::Open => self.activate(desk),
+            Start::Connecting(connecting) => {
+                self.state = State::Connecting(connecting);
+                if self.transport.io().is_none() {
+                    // Nothing to wait for.
+                    self.connected(desk);
+                }
+            }
+        }
+    }
+
+    fn activate(&mut self, desk: &mut Desk) {
+        self.shared().set_active(true);
+        self.pipeline.fire(InEvent::Active);
+        self.after(desk);
+    }
+
+    /// Looks whether a connect has ended.
+    fn connecting(&mut self, readiness: Readiness, desk: &mut Desk) {
+        let told = Readiness::WRITE | Readiness::ERROR | Readiness::HANG_UP;
+        if !readiness.any(told) {
+            return;
+        }
+        match self.transport.is_connected() {
+            Ok(false) => {}
+            Ok(true) => self.connected(desk),
+            Err(why) => self.close(Some(Failure::new(why)), desk),
+        }
+    }
+
+    fn connected(&mut self, desk: &mut Desk) {
+        let State::Connecting(connecting) = std::mem::replace(&mut self.state, State::Open) else {
+            return;
+        };
+        if let Some(timeout) = connecting.timeout {
+            timeout.cancel();
+        }
+        let channel = Channel::of(Arc::clone(self.shared()));
+        self.shared().set_active(true);
+        let wanted = connecting.promise.succeed(channel).is_ok();
+        // What was written meanwhile.
+        let parts = &mut self.pipeline.parts;
+        parts.flush_wanted |= parts.queue.has_flushed();
+        self.pipeline.fire(InEvent::Active);
+        self.after(desk);
+        if !wanted {
+            self.close(Some(Failure::cancelled()), desk);
+        }
+    }
+
+    fn read_mail(&mut self, desk: &mut Desk) {
+        for mail in self.shared().take_mail() {
+            if self.is_closed() {
+                refuse(mail, self.pipeline.parts.close_cause.as_ref());
+                continue;
+            }
+            self.read_letter(mail, desk);
+        }
+        if !self.is_closed() {
+            self.after(desk);
+        }
+    }
+
+    fn read_letter(&mut self, mail: Mail, desk: &mut Desk) {
+        match mail {
+            Mail::Write(msg, promise) => {
+                self.shared().took(&msg);
+                self.pipeline.write(msg, promise);
+            }
+            Mail::Flush => self.pipeline.out(OutOp::Flush),
+            Mail::Close => self.pipeline.out(OutOp::Close),
+            Mail::CloseWhenFlushed => {
+                self.pipeline.out(OutOp::Flush);
+                self.pipeline.parts.close_when_flushed = true;
+            }
+            Mail::ShutdownOutput => self.pipeline.parts.shutdown_wanted = true,
+            Mail::AutoRead(yes) => self.pipeline.parts.set_auto_read(yes),
+            Mail::Read => self.pipeline.parts.read_wanted = true,
+            Mail::CanRead => self.read_ready = true,
+            Mail::CanWrite => {
+                self.blocked = false;
+                self.pipeline.parts.flush_wanted |= self.pipeline.parts.queue.has_flushed();
+            }
+            Mail::Event(event) => self.pipeline.fire(InEvent::User(event)),
+            Mail::Error(why) => self.pipeline.fire(InEvent::Error(why)),
+            Mail::UserWritable(flag, writable) => {
+                // A number that is no flag changes nothing; the handle's docs say so.
+                let _ = self.pipeline.parts.set_user_writable(flag, writable);
+            }
+            Mail::Own(id, what) => self.pipeline.own(id, what),
+            Mail::Inbound(msg) => {
+                self.pipeline.read(msg);
+                self.pipeline.fire(InEvent::ReadComplete);
+            }
+            Mail::Change(make, promise) => {
+                let made = self.pipeline.change(make());
+                let _ = promise.complete(made.map_err(Failure::new));
+            }
+            Mail::CancelConnect(why) => {
+                if let State::Connecting(_) = self.state {
+                    self.close(Some(why), desk);
+                }
+            }
+        }
+    }
+
+    /// Reads what is there, as far as the budget and the handlers' wish go.
+    fn read_on(&mut self, desk: &mut Desk) {
+        let parts = &self.pipeline.parts;
+        if !self.read_ready || !(parts.auto_read || parts.read_wanted) || self.is_closed() {
+            return;
+        }
+        if desk.buffer.capacity() == 0 {
+            desk.buffer.reserve(CHUNK);
+        }
+        let most_reads = self.shared().options().reads_per_turn.max(1);
+        let mut total = 0;
+        let mut ended = None;
+        for _ in 0..most_reads {
+            let most = self.size.next();
+            self.pipeline.parts.read_wanted = false;
+            desk.counters.reads.add(1);
+            match self.transport.read(&mut desk.buffer, most) {
+                Ok(bytes) if bytes.is_empty() => {
+                    ended = Some(Ok(()));
+                    break;
+                }
+                Ok(bytes) => {
+                    let count = bytes.len();
+                    total += count;
+                    if count >= most {
+                        self.size.record(count);
+                    }
+                    self.pipeline.read(Msg::Bytes(bytes));
+                    if count < most && !self.hung_up {
+                        self.read_ready = false;
+                    }
+                }
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.read_ready = false,
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                Err(why) => {
+                    ended = Some(Err(why));
+                    break;
+                }
+            }
+            let parts = &self.pipeline.parts;
+            let wanted = parts.auto_read || parts.read_wanted;
+            if !self.read_ready || !wanted || parts.close_wanted {
+                break;
+            }
+        }
+        self.read_to(total, ended, desk);
+    }
+
+    /// The end of a read: tells the handlers, and what came after the bytes.
+    fn read_to(&mut self, total: usize, ended: Option<io::Result<()>>, desk: &mut Desk) {
+        if total > 0 {
+            desk.counters.read_bytes.add(total as u64);
+            self.size.record(total);
+            self.pipeline.fire(InEvent::ReadComplete);
+            self.after(desk);
+        }
+        match ended {
+            None => {
+                let parts = &self.pipeline.parts;
+                if self.read_ready && (parts.auto_read || parts.read_wanted) {
+                    self.again |= Readiness::READ;
+                }
+            }
+            Some(Ok(())) => self.end_of_input(desk),
+            Some(Err(why)) => self.fail(why, desk),
+        }
+    }
+
+    fn end_of_input(&mut self, desk: &mut Desk) {
+        self.read_ready = false;
+        if self.input_shut || self.is_closed() {
+            return;
+        }
+        self.input_shut = true;
+        if !self.shared().options().half_closure || self.output_shut {
+            return self.close(None, desk);
+        }
+        let event = UserEvent::new(InputShutdown);
+        self.pipeline.fire(InEvent::User(event));
+        self.after(desk);
+    }
+
+    /// The socket is broken: the handlers hear why, and the channel is closed.
+    fn fail(&mut self, why: io::Error, desk: &mut Desk) {
+        if self.is_closed() {
+            return;
+        }
+        let why = Failure::new(why);
+        self.pipeline.parts.close_cause.get_or_insert(why.clone());
+        self.read_ready = false;
+        self.pipeline.fire(InEvent::Error(why.clone()));
+        self.close(Some(why), desk);
+    }
+
+    /// Carries out what the handlers asked for.
+    #[inline]
+    fn after(&mut self, desk: &mut Desk) {
+        for _ in 0..ROUNDS {
+            self.pipeline.run_rest();
+            let parts = &mut self.pipeline.parts;
+            if parts.flush_wanted {
+                parts.flush_wanted = false;
+                self.flush(desk);
+            }
+            let parts = &mut self.pipeline.parts;
+            parts.look_at_marks();
+            if let Some(writable) = parts.writability_news() {
+                self.pipeline.fire(InEvent::Writability(writable));
+                continue;
+            }
+            if parts.shutdown_wanted || parts.close_wanted || parts.close_when_flushed {
+                self.wind_up(desk);
+            }
+            return;
+        }
+        self.again |= Readiness::WRITE;
+    }
+
+    /// Ends the sending half, or the channel, if everything is sent that has to be.
+    fn wind_up(&mut self, desk: &mut Desk) {
+        let parts = &mut self.pipeline.parts;
+        let sent = !parts.queue.has_flushed();
+        if parts.close_wanted || parts.close_when_flushed && sent {
+            let cause = parts.close_cause.clone();
+            return self.close(cause, desk);
+        }
+        if parts.shutdown_wanted && sent {
+            parts.shutdown_wanted = false;
+            self.output_shut = true;
+            if let Err(why) = self.transport.shutdown_output() {
+                return self.fail(why, desk);
+            }
+            if self.input_shut {
+                self.close(None, desk);
+            }
+        }
+    }
+
+    /// Writes what was flushed.
+    fn flush(&mut self, desk: &mut Desk) {
+        if self.blocked || !matches!(self.state, State::Open) {
+            return;
+        }
+        let spins = self.shared().options().write_spin.max(1);
+        let queue = &mut self.pipeline.parts.queue;
+        let before = queue.written();
+        let mut sink = CountedSink {
+            transport: &mut self.transport,
+            calls: 0,
+        };
+        let drained = queue.drain(&mut sink, spins);
+        desk.counters.writes.add(sink.calls);
+        let written = queue.written() - before;
+        desk.counters.written_bytes.add(written);
+        match drained {
+            Ok(Drained::All) => {}
+            Ok(Drained::Blocked) => self.blocked = true,
+            Ok(Drained::Spent) => self.again |= Readiness::WRITE,
+            Err(why) => self.fail(why, desk),
+        }
+    }
+
+    /// Closes: no more writes, socket gone, whoever waits is told, then the handlers.
+    fn close(&mut self, cause: Option<Failure>, desk: &mut Desk) {
+        let state = std::mem::replace(&mut self.state, State::Closed);
+        let parts = &mut self.pipeline.parts;
+        if let Some(cause) = &cause {
+            parts.close_cause.get_or_insert(cause.clone());
+        }
+        if matches!(state, State::Closed) {
+            return;
+        }
+        parts.closed = true;
+        self.transport = Transport::Gone;
+        parts.shared.finish(cause.clone());
+        let closed = Failure::new(NetError::Closed(cause.clone()));
+        parts.queue.fail_all(&closed);
+        let was_open = matches!(state, State::Open);
+        if let State::Connecting(connecting) | State::New(Start::Connecting(connecting)) = state {
+            if let Some(timeout) = connecting.timeout {
+                timeout.cancel();
+            }
+            let _ = connecting.promise.fail(cause.unwrap_or(closed));
+        }
+        if was_open {
+            self.pipeline.fire(InEvent::Inactive);
+        }
+        self.pipeline.end();
+        desk.counters
+            .unread
+            .add(u64::from(self.pipeline.parts.unread));
+    }
+
+    fn with_desk<R>(&mut self, desk: &mut Desk, work: impl FnOnce(&mut Self, &mut Desk) -> R) -> R {
+        std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
+        let done = work(self, desk);
+        std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
+        done
+    }
+
+    pub(crate) fn pipeline(&self) -> &Pipeline {
+        &self.pipeline
+    }
+}
+
+impl EventSource for ChannelCore {
+    fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
+        self.again = Readiness::NONE;
+        self.with_desk(desk, |core, desk| core.handle(readiness, desk));
+        if self.is_closed() {
+            return Next::Leave;
+        }
+        self.pipeline.parts.publish();
+        if self.again.is_none() {
+            Next::Stay
+        } else {
+            Next::Again(self.again)
+        }
+    }
+
+    fn io(&mut self) -> Option<&mut dyn Source> {
+        self.transport.io()
+    }
+
+    fn close(&mut self, desk: &mut Desk) {
+        self.with_desk(desk, |core, desk| ChannelCore::close(core, None, desk));
+    }
+
+    fn channel(&self) -> Option<&Arc<SignalBlock<Shared>>> {
+        Some(self.shared())
+    }
+
+    fn as_channel(&mut self) -> Option<&mut ChannelCore> {
+        Some(self)
+    }
+}
+
+impl Drop for ChannelCore {
+    fn drop(&mut self) {
+        // A channel that goes without having been closed: its loop lost it.
+        let shared = Arc::clone(self.shared());
+        shared.finish(self.pipeline.parts.close_cause.clone());
+    }
+}
+
+/// Counts the calls of a flush.
+struct CountedSink<'a> {
+    transport: &'a mut Transport,
+    calls: u64,
+}
+
+impl crate::write_queue::Sink for CountedSink<'_> {
+    #[inline]
+    fn write(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.calls += 1;
+        self.transport.write(slices)
+    }
+}

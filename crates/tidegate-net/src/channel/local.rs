@@ -1,0 +1,136 @@
+//! Two ends in the memory of one process, joined like a socket pair.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use bytes::Bytes;
+use tidegate_sync::SignalBlock;
+
+use super::shared::{Mail, Shared};
+
+/// Bytes that one direction holds before its writer has to wait.
+const CAPACITY: usize = 256 * 1024;
+
+/// One end of a pair.
+#[derive(Debug)]
+pub(crate) struct LocalEnd {
+    mine: Arc<Mutex<Way>>,
+    theirs: Arc<Mutex<Way>>,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Way {
+    chunks: VecDeque<Bytes>,
+    held: usize,
+    /// The writer writes no more.
+    shut: bool,
+    /// The reader reads no more.
+    gone: bool,
+    /// The writer waits for room.
+    blocked: bool,
+    reader: Option<Weak<SignalBlock<Shared>>>,
+    writer: Option<Weak<SignalBlock<Shared>>>,
+}
+
+/// Two ends: what one writes the other reads.
+pub(crate) fn local_ends() -> (LocalEnd, LocalEnd) {
+    let (one, other) = (Arc::<Mutex<Way>>::default(), Arc::default());
+    let first = LocalEnd {
+        mine: Arc::clone(&one),
+        theirs: Arc::clone(&other),
+    };
+    let second = LocalEnd {
+        mine: other,
+        theirs: one,
+    };
+    (first, second)
+}
+
+fn lock(way: &Mutex<Way>) -> MutexGuard<'_, Way> {
+    way.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn tell(who: Option<Weak<SignalBlock<Shared>>>, mail: Mail) {
+    if let Some(channel) = who.and_then(|who| who.upgrade()) {
+        let _ = Shared::post(&channel, mail, true);
+    }
+}
+
+impl LocalEnd {
+    pub(crate) fn attach(&self, channel: Weak<SignalBlock<Shared>>) {
+        lock(&self.mine).reader = Some(Weak::clone(&channel));
+        lock(&self.theirs).writer = Some(channel);
+    }
+
+    pub(crate) fn read(&self, most: usize) -> io::Result<Bytes> {
+        let mut way = lock(&self.mine);
+        let Some(mut chunk) = way.chunks.pop_front() else {
+            return if way.shut {
+                Ok(Bytes::new())
+            } else {
+                Err(io::ErrorKind::WouldBlock.into())
+            };
+        };
+        if chunk.len() > most {
+            let rest = chunk.split_off(most);
+            way.chunks.push_front(rest);
+        }
+        way.held -= chunk.len();
+        let waiting = std::mem::take(&mut way.blocked).then(|| way.writer.clone());
+        drop(way);
+        tell(waiting.flatten(), Mail::CanWrite);
+        Ok(chunk)
+    }
+
+    pub(crate) fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut way = lock(&self.theirs);
+        if way.gone {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let mut room = CAPACITY - way.held;
+        if room == 0 {
+            way.blocked = true;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut written = 0;
+        for slice in slices {
+            let part = &slice[..slice.len().min(room)];
+            if !part.is_empty() {
+                way.chunks.push_back(Bytes::copy_from_slice(part));
+            }
+            written += part.len();
+            room -= part.len();
+            if room == 0 {
+                break;
+            }
+        }
+        way.held += written;
+        let reader = way.reader.clone();
+        drop(way);
+        tell(reader, Mail::CanRead);
+        Ok(written)
+    }
+
+    pub(crate) fn shut(&self) {
+        let mut way = lock(&self.theirs);
+        way.shut = true;
+        let reader = way.reader.clone();
+        drop(way);
+        tell(reader, Mail::CanRead);
+    }
+}
+
+impl Drop for LocalEnd {
+    fn drop(&mut self) {
+        self.shut();
+        let mut way = lock(&self.mine);
+        way.gone = true;
+        way.chunks.clear();
+        way.held = 0;
+        let writer = way.writer.clone();
+        drop(way);
+        tell(writer, Mail::CanWrite);
+    }
+}

@@ -1,0 +1,281 @@
+//! A connection, as its users hold it.
+
+mod core;
+mod local;
+mod options;
+mod shared;
+mod transport;
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+
+use bytes::Bytes;
+use tidegate_promise::{Completion, Failure, Outcome, promise_on};
+use tidegate_sync::SignalBlock;
+
+pub(crate) use self::core::{ChannelCore, Connecting, Start};
+pub(crate) use self::local::local_ends;
+pub use self::options::{ChannelOptions, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN};
+pub use self::shared::Closed;
+pub(crate) use self::shared::{Mail, Shared, refuse};
+pub(crate) use self::transport::Transport;
+use crate::errors::WriteRefused;
+use crate::message::Msg;
+use crate::pipeline::{Change, Own, UserEvent};
+
+/// A handle of a connection. Clones are handles of the same one; dropping them all leaves it
+/// open.
+///
+/// # Threads
+///
+/// From any thread. What is asked reaches the channel's handlers on its loop, in order; a
+/// write's bytes count at once.
+///
+/// ```
+/// use bytes::Bytes;
+/// use tidegate_net::EmbeddedChannel;
+///
+/// let mut embedded = EmbeddedChannel::new(|p| p)?;
+/// let channel = embedded.channel();
+/// channel.write(Bytes::from("hello"));
+/// let sent = channel.write_with(Bytes::from(" world"));
+/// channel.flush();
+/// embedded.run();
+/// assert_eq!(embedded.sent(), "hello world");
+/// sent.wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Channel {
+    shared: Arc<SignalBlock<Shared>>,
+}
+
+impl Channel {
+    pub(crate) fn of(shared: Arc<SignalBlock<Shared>>) -> Self {
+        Self { shared }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<SignalBlock<Shared>> {
+        &self.shared
+    }
+
+    /// Writes bytes, and does not ask what becomes of them. Nothing is sent before a flush.
+    pub fn write(&self, bytes: impl Into<Bytes>) {
+        self.write_message(bytes.into());
+    }
+
+    /// Writes a message that the last outbound handler takes.
+    pub fn write_message<M: Send + 'static>(&self, message: M) {
+        let mail = Mail::Write(Msg::of(message), None);
+        self.post_lazy(mail);
+    }
+
+    /// Writes bytes; completes when the operating system has them.
+    pub fn write_with(&self, bytes: impl Into<Bytes>) -> Completion<()> {
+        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        let mail = Mail::Write(Msg::of(bytes.into()), Some(promise));
+        self.post_lazy(mail);
+        done
+    }
+
+    /// Writes bytes if the channel is writable.
+    ///
+    /// # Errors
+    ///
+    /// The bytes, when more waits to be sent than the high water mark.
+    pub fn try_write<B: Into<Bytes>>(&self, bytes: B) -> Result<(), WriteRefused<B>> {
+        if !self.is_writable() || self.shared.is_closed() {
+            return Err(WriteRefused(bytes));
+        }
+        self.write(bytes);
+        Ok(())
+    }
+
+    /// Writes bytes and sends them.
+    pub fn write_and_flush(&self, bytes: impl Into<Bytes>) {
+        self.write(bytes);
+        self.flush();
+    }
+
+    /// Sends what was written so far.
+    pub fn flush(&self) {
+        self.post(Mail::Flush);
+    }
+
+    /// Closes the channel; completes when it is closed. What was not sent by then fails.
+    pub fn close(&self) -> Closed {
+        let closed = self.closed();
+        self.post(Mail::Close);
+        closed
+    }
+
+    /// Closes the channel as soon as everything written so far is sent.
+    pub fn close_when_flushed(&self) -> Closed {
+        let closed = self.closed();
+        self.post(Mail::CloseWhenFlushed);
+        closed
+    }
+
+    /// Closes the sending half; the peer reads an end after what was written so far.
+    pub fn shutdown_output(&self) {
+        self.post(Mail::ShutdownOutput);
+    }
+
+    /// Completes when the channel is closed, for whatever reason. Nobody else can complete it.
+    pub fn closed(&self) -> Closed {
+        self.shared.closed()
+    }
+
+    /// Why the channel was closed, if it was and something was wrong.
+    pub fn close_cause(&self) -> Option<Failure> {
+        self.shared.close_cause()
+    }
+
+    /// Lets the channel read on its own, or only when asked.
+    pub fn set_auto_read(&self, yes: bool) {
+        self.post(Mail::AutoRead(yes));
+    }
+
+    /// Asks for one read, where the channel does not read on its own.
+    pub fn read(&self) {
+        self.post(Mail::Read);
+    }
+
+    /// Sends an event of the user's through the handlers.
+    pub fn fire_event(&self, event: impl Any + Send) {
+        self.post(Mail::Event(UserEvent::new(event)));
+    }
+
+    /// Sends an error through the handlers.
+    pub fn fire_error(&self, why: Failure) {
+        self.post(Mail::Error(why));
+    }
+
+    /// Switches one of 31 flags of the user's: see
+    /// [`HandlerContext::set_user_writable`](crate::HandlerContext::set_user_writable). A number
+    /// that is none is left out.
+    pub fn set_user_writable(&self, flag: u8, writable: bool) {
+        self.post(Mail::UserWritable(flag, writable));
+    }
+
+    /// Changes the chain of handlers. `make` runs on the loop, so that handlers need not be
+    /// `Send`. Fails with a [`PipelineError`](crate::PipelineError) if the new chain would not
+    /// fit; the old one stays.
+    pub fn change(&self, make: impl FnOnce() -> Change + Send + 'static) -> Completion<()> {
+        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        self.post(Mail::Change(Box::new(make), promise));
+        done
+    }
+
+    /// Whether the channel is open.
+    pub fn is_active(&self) -> bool {
+        self.shared.is_active()
+    }
+
+    /// Whether less than the high water mark waits to be sent.
+    pub fn is_writable(&self) -> bool {
+        self.shared.is_writable()
+    }
+
+    /// What waits to be sent, mail included.
+    pub fn pending_bytes(&self) -> usize {
+        self.shared.pending()
+    }
+
+    /// The address of the other side, where there is one.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.shared.peer_addr()
+    }
+
+    /// The address of this side, where there is one.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.shared.local_addr()
+    }
+
+    /// The name of the channel's loop.
+    pub fn loop_name(&self) -> &str {
+        self.shared.executor().name()
+    }
+
+    /// Keeps a value with the channel, one of each type; answers the one before.
+    pub fn set_attribute<T: Send + 'static>(&self, value: T) -> Option<T> {
+        let before = self
+            .shared
+            .with_attributes(|all| all.insert(TypeId::of::<T>(), Box::new(value)));
+        before.and_then(|before| before.downcast().ok().map(|own| *own))
+    }
+
+    /// The value of that type that was kept with the channel.
+    pub fn attribute<T: Clone + Send + 'static>(&self) -> Option<T> {
+        self.shared.with_attributes(|all| {
+            let value = all.get(&TypeId::of::<T>())?;
+            value.downcast_ref::<T>().cloned()
+        })
+    }
+
+    /// Closes the channel when `done` completes, however it does.
+    pub fn close_on<T: Send + 'static>(&self, done: &Completion<T>) {
+        let channel = self.clone();
+        done.on_complete(move |_| drop(channel.close()));
+    }
+
+    /// Closes the channel when `done` fails or is cancelled.
+    pub fn close_on_failure<T: Send + 'static>(&self, done: &Completion<T>) {
+        let channel = self.clone();
+        done.on_complete(move |outcome| {
+            if !matches!(outcome, Outcome::Success(_)) {
+                drop(channel.close());
+            }
+        });
+    }
+
+    /// Sends the cause through the handlers when `done` fails or is cancelled.
+    pub fn fire_error_on_failure<T: Send + 'static>(&self, done: &Completion<T>) {
+        let channel = self.clone();
+        done.on_complete(move |outcome| match outcome {
+            Outcome::Success(_) => {}
+            Outcome::Failure(why) => channel.fire_error(why.clone()),
+            Outcome::Cancelled => channel.fire_error(Failure::cancelled()),
+        });
+    }
+
+    fn post(&self, mail: Mail) {
+        if let Err(mail) = Shared::post(&self.shared, mail, true) {
+            refuse(mail, self.close_cause().as_ref());
+        }
+    }
+
+    fn post_lazy(&self, mail: Mail) {
+        let over = self.shared.pending() > self.shared.options().marks.cap();
+        // Too much without a flush: the loop has to say so.
+        if let Err(mail) = Shared::post(&self.shared, mail, over) {
+            refuse(mail, self.close_cause().as_ref());
+        }
+    }
+}
+
+/// Tells handler `id` of a channel that its timer is due. On the channel's loop.
+pub(crate) fn ring_timer(channel: &Weak<SignalBlock<Shared>>, id: u32, key: u64) {
+    if let Some(channel) = channel.upgrade() {
+        let _ = Shared::post(&channel, Mail::Own(id, Own::Timer(key)), true);
+    }
+}
+
+impl PartialEq for Channel {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Channel {}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel")
+            .field("peer", &self.peer_addr())
+            .field("active", &self.is_active())
+            .finish_non_exhaustive()
+    }
+}

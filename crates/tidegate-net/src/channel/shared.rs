@@ -1,0 +1,314 @@
+//! What the handles of a channel and its loop share.
+//!
+//! Handles put mail into the channel's box and raise one signal for it, which the loop never
+//! refuses; the loop takes the mail out in order. Bytes count from the moment they are mailed.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_promise::{Failure, Promise, SharedCompletion, promise_of};
+use tidegate_sync::{Deliver, Delivery, Executor, SignalBlock};
+
+use super::ChannelOptions;
+use crate::errors::NetError;
+use crate::message::Msg;
+use crate::pipeline::{Change, Own, PipelineError, UserEvent};
+use crate::reactor;
+use crate::server::Origin;
+use crate::sys::{Readiness, Ready, Token};
+use crate::write_queue::ENTRY_OVERHEAD;
+
+/// Something that a channel is asked from outside.
+pub(crate) enum Mail {
+    Write(Msg, Option<Promise<()>>),
+    Flush,
+    Close,
+    CloseWhenFlushed,
+    ShutdownOutput,
+    AutoRead(bool),
+    Read,
+    CanRead,
+    CanWrite,
+    Event(UserEvent),
+    Error(Failure),
+    UserWritable(u8, bool),
+    Own(u32, Own),
+    Inbound(Msg),
+    Change(
+        Box<dyn FnOnce() -> Change + Send>,
+        Promise<(), ChangeFailure>,
+    ),
+    CancelConnect(Failure),
+}
+
+/// Why a change from outside did not happen.
+pub(crate) type ChangeFailure = Failure;
+
+/// The shared side of one channel.
+pub(crate) struct Shared {
+    /// Where it is registered; 0 until then.
+    token: AtomicU64,
+    executor: Arc<dyn Executor>,
+    options: Arc<ChannelOptions>,
+    peer: Option<SocketAddr>,
+    local: Option<SocketAddr>,
+    origin: Option<Arc<Origin>>,
+    /// What mail that was not taken counts for.
+    mailed: AtomicUsize,
+    /// What waits in the loop's queue; written by the loop alone.
+    queued: AtomicUsize,
+    writable: AtomicBool,
+    active: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    mail: Vec<Mail>,
+    end: End,
+    #[expect(clippy::box_collection, reason = "most channels have none")]
+    attributes: Option<Box<HashMap<TypeId, Box<dyn Any + Send>>>>,
+}
+
+/// The end of a channel, for whoever wants to know.
+pub type Closed = SharedCompletion<(), Failure>;
+
+#[derive(Default)]
+enum End {
+    /// Open, and nobody has asked yet.
+    #[default]
+    Unasked,
+    Asked(Promise<()>, Closed),
+    Over(Option<Failure>, Option<Closed>),
+}
+
+impl Shared {
+    pub(crate) fn new(
+        executor: Arc<dyn Executor>,
+        options: Arc<ChannelOptions>,
+        (local, peer): (Option<SocketAddr>, Option<SocketAddr>),
+        origin: Option<Arc<Origin>>,
+    ) -> Arc<SignalBlock<Self>> {
+        SignalBlock::new(Self {
+            token: AtomicU64::new(0),
+            executor,
+            options,
+            peer,
+            local,
+            origin,
+            mailed: AtomicUsize::new(0),
+            queued: AtomicUsize::new(0),
+            writable: AtomicBool::new(true),
+            active: AtomicBool::new(false),
+            inner: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn executor(&self) -> &Arc<dyn Executor> {
+        &self.executor
+    }
+
+    #[inline]
+    pub(crate) fn options(&self) -> &ChannelOptions {
+        &self.options
+    }
+
+    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        self.local
+    }
+
+    pub(crate) fn origin(&self) -> Option<&Arc<Origin>> {
+        self.origin.as_ref()
+    }
+
+    pub(crate) fn set_token(&self, token: Token) {
+        self.token.store(token.bits(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        Token::from_bits(self.token.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_active(&self, yes: bool) {
+        self.active.store(yes, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn mailed(&self) -> usize {
+        self.mailed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.mailed() + self.queued.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable.load(Ordering::Relaxed) && self.pending() <= self.options.marks.high()
+    }
+
+    #[inline]
+    pub(crate) fn publish(&self, queued: usize, writable: bool) {
+        self.queued.store(queued, Ordering::Relaxed);
+        self.writable.store(writable, Ordering::Relaxed);
+    }
+
+    /// Puts mail into the box; `wake` says whether the loop has to look. Refused once closed.
+    pub(crate) fn post(block: &Arc<SignalBlock<Self>>, mail: Mail, wake: bool) -> Result<(), Mail> {
+        {
+            let mut inner = block.lock();
+            if matches!(inner.end, End::Over(..)) {
+                drop(inner);
+                return Err(mail);
+            }
+            if let Mail::Write(msg, _) = &mail {
+                let counts = msg.size() + ENTRY_OVERHEAD;
+                block.mailed.fetch_add(counts, Ordering::Relaxed);
+            }
+            inner.mail.push(mail);
+        }
+        if wake
+            && let Some(signal) = block.raise()
+            && let Err(refused) = block.executor.signal(signal)
+        {
+            // The loop is over: dropping the signal delivers it as orphaned.
+            drop(refused);
+        }
+        Ok(())
+    }
+
+    /// Takes the mail out, oldest first.
+    pub(crate) fn take_mail(&self) -> Vec<Mail> {
+        std::mem::take(&mut self.lock().mail)
+    }
+
+    /// Notes that the loop has taken a write over.
+    pub(crate) fn took(&self, msg: &Msg) {
+        let counts = msg.size() + ENTRY_OVERHEAD;
+        self.mailed.fetch_sub(counts, Ordering::Relaxed);
+    }
+
+    /// The end, for whoever wants to know.
+    pub(crate) fn closed(&self) -> Closed {
+        let mut inner = self.lock();
+        match &mut inner.end {
+            End::Asked(_, closed) => closed.clone(),
+            End::Over(_, Some(closed)) => closed.clone(),
+            End::Over(_, none) => {
+                let (promise, closed) = new_end();
+                let _ = promise.succeed(());
+                none.insert(closed).clone()
+            }
+            unasked @ End::Unasked => {
+                let (promise, closed) = new_end();
+                *unasked = End::Asked(promise, closed.clone());
+                closed
+            }
+        }
+    }
+
+    /// Why it was closed, if it was and there was a cause.
+    pub(crate) fn close_cause(&self) -> Option<Failure> {
+        match &self.lock().end {
+            End::Over(cause, _) => cause.clone(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self.lock().end, End::Over(..))
+    }
+
+    /// The channel is closed: tells whoever wanted to know, and whoever has mail in the box.
+    pub(crate) fn finish(&self, cause: Option<Failure>) {
+        self.set_active(false);
+        let mut inner = self.lock();
+        if matches!(inner.end, End::Over(..)) {
+            return;
+        }
+        let end = std::mem::replace(&mut inner.end, End::Over(cause.clone(), None));
+        let left = std::mem::take(&mut inner.mail);
+        let promise = match end {
+            End::Asked(promise, closed) => {
+                inner.end = End::Over(cause.clone(), Some(closed));
+                Some(promise)
+            }
+            _ => None,
+        };
+        drop(inner);
+        if let Some(promise) = promise {
+            let _ = promise.succeed(());
+        }
+        if let Some(origin) = &self.origin {
+            origin.left();
+        }
+        for mail in left {
+            refuse(mail, cause.as_ref());
+        }
+    }
+
+    pub(crate) fn with_attributes<R>(
+        &self,
+        use_them: impl FnOnce(&mut HashMap<TypeId, Box<dyn Any + Send>>) -> R,
+    ) -> R {
+        use_them(self.lock().attributes.get_or_insert_default())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn new_end() -> (Promise<()>, Closed) {
+    let (promise, completion) = promise_of();
+    promise.set_uncancellable();
+    let Ok(closed) = completion.share() else {
+        unreachable!("a new completion was not taken");
+    };
+    (promise, closed)
+}
+
+/// Tells the sender of mail that the channel is closed.
+pub(crate) fn refuse(mail: Mail, cause: Option<&Failure>) {
+    let closed = || Failure::new(NetError::Closed(cause.cloned()));
+    match mail {
+        Mail::Write(_, Some(promise)) => drop(promise.fail(closed())),
+        Mail::Change(_, promise) => {
+            drop(promise.fail(Failure::new(PipelineError::Closed)));
+        }
+        _ => {}
+    }
+}
+
+impl Deliver for Shared {
+    fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
+        let ready = Ready {
+            token: block.token(),
+            readiness: Readiness::MAIL,
+        };
+        if how == Delivery::Orphaned {
+            block.finish(None);
+        } else if ready.token.bits() != 0 && !reactor::dispatch(ready) {
+            // Gone with its loop: nobody else will read this.
+            for mail in block.take_mail() {
+                refuse(mail, None);
+            }
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.finish(None);
+    }
+}

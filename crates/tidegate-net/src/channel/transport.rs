@@ -1,0 +1,131 @@
+//! What a channel speaks over.
+
+use std::io::{self, IoSlice, Write};
+use std::net::Shutdown;
+use std::sync::{Arc, Weak};
+
+use bytes::{Bytes, BytesMut};
+use mio::net::TcpStream;
+#[cfg(unix)]
+use mio::net::UnixStream;
+use socket2::SockRef;
+use tidegate_sync::SignalBlock;
+
+use super::local::LocalEnd;
+use super::shared::Shared;
+use crate::embedded::Wire;
+use crate::sys::{Source, receive};
+use crate::write_queue::Sink;
+
+/// The socket of a channel, or what stands for one.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+    Local(LocalEnd),
+    Embedded(Arc<Wire>),
+    /// Closed.
+    Gone,
+}
+
+impl Transport {
+    /// Receives at most `most` bytes; none means the end.
+    #[inline]
+    pub(crate) fn read(&mut self, buffer: &mut BytesMut, most: usize) -> io::Result<Bytes> {
+        match self {
+            Self::Tcp(stream) => receive(&SockRef::from(&*stream), buffer, most),
+            #[cfg(unix)]
+            Self::Unix(stream) => receive(&SockRef::from(&*stream), buffer, most),
+            Self::Local(end) => end.read(most),
+            Self::Embedded(wire) => wire.read(most),
+            Self::Gone => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Tells the peer that nothing more will come.
+    pub(crate) fn shutdown_output(&mut self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Self::Local(end) => {
+                end.shut();
+                Ok(())
+            }
+            Self::Embedded(wire) => {
+                wire.shut_output();
+                Ok(())
+            }
+            Self::Gone => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// What is wrong with the socket, if anything.
+    pub(crate) fn take_error(&self) -> Option<io::Error> {
+        match self {
+            Self::Tcp(stream) => stream.take_error().ok().flatten(),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.take_error().ok().flatten(),
+            _ => None,
+        }
+    }
+
+    /// Whether a connect that was begun has ended well; an error if badly.
+    pub(crate) fn is_connected(&self) -> io::Result<bool> {
+        if let Some(why) = self.take_error() {
+            return Err(why);
+        }
+        let answered = match self {
+            Self::Tcp(stream) => stream.peer_addr().map(|_| ()),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.peer_addr().map(|_| ()),
+            _ => Ok(()),
+        };
+        match answered {
+            Ok(()) => Ok(true),
+            Err(why) if why.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(why) => Err(why),
+        }
+    }
+
+    pub(crate) fn io(&mut self) -> Option<&mut dyn Source> {
+        match self {
+            Self::Tcp(stream) => Some(stream),
+            #[cfg(unix)]
+            Self::Unix(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// Tells who has to be told by hand when bytes come: there is no poller for it.
+    pub(crate) fn attach(&self, channel: Weak<SignalBlock<Shared>>) {
+        match self {
+            Self::Local(end) => end.attach(channel),
+            Self::Embedded(wire) => wire.attach(channel),
+            _ => {}
+        }
+    }
+}
+
+impl Sink for Transport {
+    #[inline]
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => write_slices(stream, slices),
+            #[cfg(unix)]
+            Self::Unix(stream) => write_slices(stream, slices),
+            Self::Local(end) => end.write(slices),
+            Self::Embedded(wire) => wire.write(slices),
+            Self::Gone => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+#[inline]
+fn write_slices(stream: &mut impl Write, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    match slices {
+        [one] => stream.write(one),
+        many => stream.write_vectored(many),
+    }
+}

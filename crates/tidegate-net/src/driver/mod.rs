@@ -1,0 +1,171 @@
+//! A poller as the driver of an event loop.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_exec::Driver;
+use tidegate_sync::{Clock, Sleeper, Task};
+
+use crate::metrics::{Counters, IoMetrics};
+use crate::reactor::{self, Reactor};
+use crate::sys::Poller;
+
+/// Polls in a row that may fail before the loop gives up, and with it its place in the group.
+const FAILURES: u32 = 16;
+
+/// What a loop with I/O waits on.
+///
+/// ```
+/// use tidegate_exec::EventLoop;
+/// use tidegate_net::PollDriver;
+/// use tidegate_net::sys::MioPoller;
+///
+/// let home = EventLoop::builder("io").build_with(PollDriver::new(MioPoller::new()?))?;
+/// assert_eq!(home.submit(|| 1 + 1)?.wait()?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct PollDriver {
+    id: u64,
+    /// Here while no thread drives the loop.
+    poller: Option<Box<dyn Poller>>,
+    waker: Arc<dyn Sleeper>,
+    counters: Arc<Counters>,
+    /// The reactor that this thread had before.
+    outer: Option<u64>,
+    failures: u32,
+    /// Where the generations of the next reactor begin, so that a token is never used twice.
+    generation: u32,
+}
+
+impl PollDriver {
+    /// A driver that asks `poller`.
+    pub fn new(poller: impl Poller) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            waker: poller.waker(),
+            poller: Some(Box::new(poller)),
+            counters: Arc::default(),
+            outer: None,
+            failures: 0,
+            generation: 1,
+        }
+    }
+
+    /// A view of this driver's counters, for after it has been given to a loop.
+    pub fn watch(&self) -> IoWatch {
+        IoWatch {
+            counters: Arc::clone(&self.counters),
+        }
+    }
+
+    fn polled(&mut self, polled: Option<std::io::Result<()>>) {
+        match polled {
+            Some(Err(why)) => {
+                self.failures += 1;
+                self.counters.poll_failures.add(1);
+                assert!(
+                    self.failures < FAILURES,
+                    "the poller failed {FAILURES} times in a row, the last time with: {why}"
+                );
+            }
+            _ => self.failures = 0,
+        }
+    }
+}
+
+impl Driver for PollDriver {
+    // A wait is a look at the sockets: better than a look at the lanes alone.
+    const LOOKS_ON: bool = false;
+
+    fn enter(&mut self) {
+        let poller = &mut self.poller;
+        let (id, generation, counters) = (self.id, self.generation, &self.counters);
+        self.outer = reactor::enter(id, || {
+            let poller = poller.take().expect("a loop has one reactor at a time");
+            let counters = Arc::clone(counters);
+            Box::new(Reactor::new(id, poller, generation, counters))
+        });
+    }
+
+    fn leave(&mut self) {
+        if let Some(reactor) = reactor::leave(self.outer.take()) {
+            self.generation = reactor.next_generation();
+            self.poller = Some(reactor.poller);
+        }
+    }
+
+    fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
+        let polled = reactor::with(|reactor| {
+            if reactor.has_ready() {
+                return reactor.poll(Some(Duration::ZERO));
+            }
+            let mut polled = Ok(());
+            clock.sleep_until(&self.waker, deadline, |timeout| {
+                polled = reactor.poll(timeout);
+            });
+            polled
+        });
+        self.polled(polled);
+    }
+
+    fn waker(&self) -> Arc<dyn Sleeper> {
+        Arc::clone(&self.waker)
+    }
+
+    #[inline]
+    fn next_task(&mut self) -> Option<Task> {
+        let ready = reactor::with(Reactor::next).flatten()?;
+        Some(Task::non_blocking(move || {
+            reactor::dispatch(ready);
+        }))
+    }
+
+    fn look(&mut self) {
+        let polled = reactor::with(|reactor| reactor.poll(Some(Duration::ZERO)));
+        self.polled(polled);
+    }
+
+    fn is_idle(&self) -> bool {
+        reactor::with(|reactor| reactor.is_empty()).unwrap_or(true)
+    }
+
+    fn close(&mut self) {
+        reactor::close();
+    }
+}
+
+impl fmt::Debug for PollDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PollDriver")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A view of the counters of a [`PollDriver`].
+///
+/// ```
+/// use tidegate_net::PollDriver;
+/// use tidegate_net::sys::FakePoller;
+///
+/// let (poller, _script) = FakePoller::new();
+/// let watch = PollDriver::new(poller).watch();
+/// assert_eq!(watch.metrics().polls, 0);
+/// ```
+#[derive(Clone, Debug)]
+pub struct IoWatch {
+    counters: Arc<Counters>,
+}
+
+impl IoWatch {
+    /// The counters now.
+    pub fn metrics(&self) -> IoMetrics {
+        self.counters.snapshot()
+    }
+}
+
+#[cfg(test)]
+mod tests;

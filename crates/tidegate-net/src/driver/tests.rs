@@ -1,0 +1,255 @@
+//! What a loop does with a poller that a test writes the script for.
+
+use std::io;
+use std::time::Duration;
+
+use tidegate_exec::{EventLoop, HandLoop, Quiet};
+use tidegate_testkit::Log;
+
+use super::*;
+use crate::reactor::{Desk, EventSource, Next};
+use crate::sys::{FakePoller, FakeScript, Readiness, Ready, Source, Token};
+
+/// Tells the log what it hears, and answers what it was told to.
+struct Ear {
+    name: &'static str,
+    log: Log<String>,
+    next: Vec<Next>,
+    panics: bool,
+}
+
+impl EventSource for Ear {
+    fn ready(&mut self, readiness: Readiness, _desk: &mut Desk) -> Next {
+        self.log.push(format!("{} {readiness:?}", self.name));
+        assert!(!self.panics, "an ear that cannot hear");
+        self.next.pop().unwrap_or(Next::Stay)
+    }
+
+    fn io(&mut self) -> Option<&mut dyn Source> {
+        None
+    }
+
+    fn close(&mut self, _desk: &mut Desk) {
+        self.log.push(format!("{} closes", self.name));
+    }
+}
+
+struct Bench {
+    home: EventLoop,
+    hand: HandLoop,
+    script: FakeScript,
+    watch: IoWatch,
+    log: Log<String>,
+}
+
+fn bench() -> Bench {
+    let (poller, script) = FakePoller::new();
+    let driver = PollDriver::new(poller);
+    let watch = driver.watch();
+    let (home, hand) = EventLoop::builder("by hand")
+        .build_by_hand_with(driver)
+        .unwrap();
+    Bench {
+        home,
+        hand,
+        script,
+        watch,
+        log: Log::new(),
+    }
+}
+
+impl Bench {
+    fn ear(&mut self, name: &'static str, next: Vec<Next>) -> Token {
+        self.listen(name, next, false)
+    }
+
+    fn listen(&mut self, name: &'static str, next: Vec<Next>, panics: bool) -> Token {
+        let log = self.log.clone();
+        let ear = Ear {
+            name,
+            log,
+            next,
+            panics,
+        };
+        self.hand
+            .run(|| reactor::register(|_| Box::new(ear)).unwrap())
+    }
+}
+
+fn reads(token: Token) -> Ready {
+    Ready {
+        token,
+        readiness: Readiness::READ,
+    }
+}
+
+#[test]
+fn each_event_is_told_once_in_the_order_of_the_poller() {
+    let mut bench = bench();
+    let (a, b) = (bench.ear("a", vec![]), bench.ear("b", vec![]));
+    bench.script.ready([reads(b), reads(a)]);
+    bench.hand.run_until_idle();
+    bench
+        .log
+        .assert_order(&["b {READ}".to_owned(), "a {READ}".to_owned()]);
+    assert_eq!(bench.watch.metrics().events, 2);
+}
+
+#[test]
+fn an_event_for_somebody_gone_is_counted_and_dropped() {
+    let mut bench = bench();
+    let gone = bench.ear("gone", vec![Next::Leave]);
+    bench.script.ready([reads(gone), reads(gone)]);
+    bench.hand.run_until_idle();
+    let heir = bench.ear("heir", vec![]);
+    assert_eq!(heir.slot(), gone.slot());
+    bench.script.ready([reads(gone)]);
+    bench.hand.run_until_idle();
+    assert_eq!(bench.log.take(), ["gone {READ}"]);
+    assert_eq!(bench.watch.metrics().stale, 2);
+}
+
+#[test]
+fn who_asks_again_waits_until_the_others_had_their_turn() {
+    let mut bench = bench();
+    let again = Next::Again(Readiness::READ);
+    let (a, b) = (bench.ear("a", vec![again, again]), bench.ear("b", vec![]));
+    bench.script.ready([reads(a), reads(b)]);
+    bench.script.ready([reads(b)]);
+    bench.hand.run_until_idle();
+    let heard = bench.log.take();
+    assert_eq!(
+        heard,
+        ["a {READ}", "b {READ}", "b {READ}", "a {READ}", "a {READ}"]
+    );
+    assert_eq!(bench.watch.metrics().again, 2);
+}
+
+#[test]
+fn a_source_that_panics_goes_and_the_others_stay() {
+    let mut bench = bench();
+    let bad = bench.listen("bad", vec![], true);
+    let good = bench.ear("good", vec![]);
+    bench.script.ready([reads(bad), reads(good), reads(bad)]);
+    bench.hand.run_until_idle();
+    assert_eq!(bench.log.take(), ["bad {READ}", "good {READ}"]);
+    assert_eq!(bench.home.metrics().panics, 1);
+    assert_eq!(bench.watch.metrics().registered, 1);
+}
+
+#[test]
+fn a_loop_with_something_ready_does_not_wait() {
+    let (poller, script) = FakePoller::new();
+    let home = EventLoop::builder("waits")
+        .build_with(PollDriver::new(poller))
+        .unwrap();
+    let log = Log::new();
+    let ear = Ear {
+        name: "a",
+        log: log.clone(),
+        next: vec![Next::Again(Readiness::READ)],
+        panics: false,
+    };
+    let (tell, told) = std::sync::mpsc::channel();
+    home.execute(move || {
+        tell.send(reactor::register(|_| Box::new(ear)).unwrap())
+            .unwrap();
+    })
+    .unwrap();
+    script.ready([reads(told.recv().unwrap())]);
+    log.wait_for(2);
+    home.settle();
+    let polls = script.polls();
+    assert!(
+        polls.contains(&Some(Duration::ZERO)),
+        "it looked and did not wait: {polls:?}"
+    );
+    home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)))
+        .wait()
+        .unwrap();
+    assert_eq!(log.take().last().map(String::as_str), Some("a closes"));
+}
+
+#[test]
+fn one_wakeup_ends_a_sleep_however_many_tasks_come() {
+    let (poller, script) = FakePoller::new();
+    let home = EventLoop::builder("waits")
+        .build_with(PollDriver::new(poller))
+        .unwrap();
+    let gate = tidegate_testkit::Gate::new();
+    let (inside, held) = (gate.clone(), tidegate_testkit::Gate::new());
+    let begun = held.clone();
+    home.execute(move || {
+        begun.open();
+        inside.wait();
+    })
+    .unwrap();
+    held.wait();
+    let before = home.metrics().wakeups;
+    for _ in 0..100 {
+        home.execute(|| ()).unwrap();
+    }
+    assert_eq!(home.metrics().wakeups, before, "awake: nobody wakes it");
+    gate.open();
+    home.settle();
+    assert!(home.metrics().wakeups <= before + 1);
+    drop(script);
+}
+
+#[test]
+fn a_failing_poller_is_asked_again_and_after_many_failures_the_loop_gives_up() {
+    let mut bench = bench();
+    let a = bench.ear("a", vec![]);
+    for _ in 0..FAILURES - 1 {
+        bench.script.fail(io::ErrorKind::Other);
+        bench.hand.turn();
+    }
+    bench.script.ready([reads(a)]);
+    bench.hand.run_until_idle();
+    assert_eq!(bench.log.take(), ["a {READ}"], "still alive");
+    assert_eq!(bench.watch.metrics().poll_failures, u64::from(FAILURES) - 1);
+
+    let (poller, script) = FakePoller::new();
+    for _ in 0..FAILURES {
+        script.fail(io::ErrorKind::Other);
+    }
+    let home = EventLoop::builder("broken")
+        .build_with(PollDriver::new(poller))
+        .unwrap();
+    home.execute(|| ()).unwrap();
+    let end = home.termination().wait().unwrap_err();
+    assert!(end.to_string().contains("the poller failed 16 times"));
+}
+
+#[test]
+fn an_empty_loop_may_give_its_thread_back_and_one_with_sockets_not() {
+    let mut bench = bench();
+    let driver_is_idle = |bench: &mut Bench| {
+        bench
+            .hand
+            .run(|| reactor::with(|reactor| reactor.is_empty()).unwrap())
+    };
+    assert!(driver_is_idle(&mut bench));
+    let token = bench.ear("a", vec![Next::Leave]);
+    assert!(!driver_is_idle(&mut bench));
+    bench.script.ready([reads(token)]);
+    bench.hand.run_until_idle();
+    assert!(driver_is_idle(&mut bench));
+}
+
+#[test]
+fn two_loops_on_one_thread_do_not_see_each_others_sockets() {
+    let mut outer = bench();
+    let mut inner = bench();
+    let a = outer.ear("a", vec![]);
+    let b = inner.ear("b", vec![]);
+    assert_eq!(a, b, "each has its own table");
+    outer.script.ready([reads(a)]);
+    outer.hand.run(|| {
+        inner.script.ready([reads(b)]);
+        inner.hand.run_until_idle();
+    });
+    outer.hand.run_until_idle();
+    assert_eq!(inner.log.take(), ["b {READ}"]);
+    assert_eq!(outer.log.take(), ["a {READ}"]);
+}

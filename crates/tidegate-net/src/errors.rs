@@ -1,0 +1,126 @@
+//! What can go wrong with a channel, as values.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use tidegate_promise::Failure;
+
+/// What went wrong with a channel, beyond what the operating system says.
+///
+/// ```
+/// use tidegate_net::NetError;
+///
+/// let why = NetError::Overfull { pending: 20_000_000, cap: 16_777_216 };
+/// assert!(why.to_string().contains("16777216"));
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum NetError {
+    /// The channel is closed; with the cause, where there was one.
+    Closed(Option<Failure>),
+    /// More waits to be sent than the hard cap allows.
+    Overfull {
+        /// What waits.
+        pending: usize,
+        /// The cap.
+        cap: usize,
+    },
+    /// A message came to a handler that does not take it.
+    Misfit {
+        /// The handler.
+        handler: String,
+        /// What it takes.
+        takes: &'static str,
+        /// Whether the message was plain bytes.
+        bytes: bool,
+    },
+    /// A connect took too long.
+    ConnectTimeout(Duration),
+    /// Nothing came, or nothing could be sent, for too long.
+    Idle(Duration),
+    /// A frame is longer than allowed.
+    FrameTooLong {
+        /// How long it is, as far as is known.
+        length: u64,
+        /// How long it may be.
+        most: usize,
+    },
+    /// The bytes are not what the protocol says.
+    Garbage(String),
+    /// A name resolved to no address.
+    NoAddress(String),
+    /// The loops of a group have no I/O.
+    NoIo,
+    /// A writability flag that does not exist: they are numbered from 1 to 31.
+    BadFlag(u8),
+    /// The server takes no more connections.
+    Draining,
+}
+
+impl fmt::Display for NetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(None) => f.write_str("the channel is closed"),
+            Self::Closed(Some(why)) => write!(f, "the channel is closed: {why}"),
+            Self::Overfull { pending, cap } => write!(
+                f,
+                "{pending} bytes wait to be sent and the cap is {cap}; wait until the channel is \
+                 writable, or raise the cap"
+            ),
+            Self::Misfit {
+                handler,
+                takes,
+                bytes,
+            } => {
+                let what = if *bytes {
+                    "bytes"
+                } else {
+                    "a message of another type"
+                };
+                write!(f, "`{handler}` takes {takes}, and got {what}")
+            }
+            Self::ConnectTimeout(after) => write!(f, "no connection after {after:?}"),
+            Self::Idle(after) => write!(f, "nothing happened for {after:?}"),
+            Self::FrameTooLong { length, most } => {
+                write!(
+                    f,
+                    "a frame of {length} bytes, and at most {most} are allowed"
+                )
+            }
+            Self::Garbage(what) => write!(f, "not what the protocol says: {what}"),
+            Self::NoAddress(name) => write!(f, "`{name}` has no address"),
+            Self::NoIo => f.write_str("these loops have no I/O; make the group with `net::pinned`"),
+            Self::BadFlag(flag) => {
+                write!(f, "there is no writability flag {flag}; they are 1 to 31")
+            }
+            Self::Draining => f.write_str("the server takes no more connections"),
+        }
+    }
+}
+
+impl Error for NetError {}
+
+impl From<NetError> for Failure {
+    fn from(why: NetError) -> Self {
+        Self::new(why)
+    }
+}
+
+/// A message that was not written because too much waits to be sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct WriteRefused<M>(pub M);
+
+impl<M> fmt::Debug for WriteRefused<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WriteRefused")
+    }
+}
+
+impl<M> fmt::Display for WriteRefused<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("too much waits to be sent; wait until the channel is writable")
+    }
+}
+
+impl<M> Error for WriteRefused<M> {}

@@ -1,0 +1,232 @@
+//! Connections on which nothing happens: told, or closed.
+
+use std::time::Duration;
+
+use tidegate_promise::Failure;
+use tidegate_sync::{Blocking, as_nanos};
+
+use crate::errors::NetError;
+use crate::message::{Nothing, Passing};
+use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext, UserEvent};
+
+/// What did not happen for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quietness {
+    /// Nothing came.
+    Read,
+    /// Nothing was written.
+    Write,
+    /// Neither.
+    All,
+}
+
+/// The event that tells handlers that nothing happened for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleEvent {
+    /// What did not happen.
+    pub what: Quietness,
+    /// Whether this is the first time since something did.
+    pub first: bool,
+}
+
+/// Watches for quiet connections. Activity only notes the time: one timer for each kind looks
+/// when it fires how long it has really been.
+///
+/// ```
+/// use std::time::Duration;
+/// use bytes::Bytes;
+/// use tidegate_net::EmbeddedChannel;
+/// use tidegate_net::handlers::Idle;
+///
+/// let minute = Duration::from_secs(60);
+/// let mut channel = EmbeddedChannel::new(|p| p.add_duplex("idle", Idle::reads(minute).closes()))?;
+/// channel.advance(Duration::from_secs(59));
+/// channel.receive("just in time");
+/// channel.advance(Duration::from_secs(59));
+/// assert!(channel.is_open());
+/// channel.advance(Duration::from_secs(1));
+/// assert!(!channel.is_open());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Idle {
+    limits: [u64; 3],
+    /// When each last happened.
+    last: [u64; 3],
+    first: [bool; 3],
+    closes: bool,
+}
+
+const KINDS: [Quietness; 3] = [Quietness::Read, Quietness::Write, Quietness::All];
+
+impl Idle {
+    /// Tells with an [`IdleEvent`] when nothing came for `read`, nothing was written for `write`,
+    /// or neither for `all`. Zero switches one off.
+    pub fn new(read: Duration, write: Duration, all: Duration) -> Self {
+        Self {
+            limits: [read, write, all].map(as_nanos),
+            last: [0; 3],
+            first: [true; 3],
+            closes: false,
+        }
+    }
+
+    /// When nothing came for `after`.
+    pub fn reads(after: Duration) -> Self {
+        Self::new(after, Duration::ZERO, Duration::ZERO)
+    }
+
+    /// When nothing was written for `after`.
+    pub fn writes(after: Duration) -> Self {
+        Self::new(Duration::ZERO, after, Duration::ZERO)
+    }
+
+    /// When nothing happened for `after`.
+    pub fn all(after: Duration) -> Self {
+        Self::new(Duration::ZERO, Duration::ZERO, after)
+    }
+
+    /// Fails the connection instead of telling: the error is a [`NetError::Idle`].
+    pub fn closes(mut self) -> Self {
+        self.closes = true;
+        self
+    }
+
+    fn note(&mut self, kind: usize, now: u64) {
+        for at in [kind, 2] {
+            self.last[at] = now;
+            self.first[at] = true;
+        }
+    }
+
+    fn arm(&self, kind: usize, after: u64, ctx: &mut InboundContext<'_, Self>) {
+        if self.limits[kind] > 0 {
+            // Without timers the loop is on its way out.
+            drop(ctx.schedule(Duration::from_nanos(after), kind as u64));
+        }
+    }
+}
+
+impl Inbound for Idle {
+    type In = Passing;
+    type Out = Passing;
+    type Write = Nothing;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.last = [ctx.now(); 3];
+        for kind in 0..3 {
+            self.arm(kind, self.limits[kind], ctx);
+        }
+        ctx.fire_active();
+    }
+
+    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+        let now = ctx.now();
+        self.note(0, now);
+        ctx.fire_read(message);
+    }
+
+    fn timer(&mut self, key: u64, ctx: &mut InboundContext<'_, Self>) {
+        let Some(kind) = usize::try_from(key).ok().filter(|kind| *kind < 3) else {
+            return;
+        };
+        let quiet = ctx.now().saturating_sub(self.last[kind]);
+        let limit = self.limits[kind];
+        if quiet < limit {
+            return self.arm(kind, limit - quiet, ctx);
+        }
+        if self.closes {
+            let why = NetError::Idle(Duration::from_nanos(limit));
+            return ctx.fire_error(Failure::new(why));
+        }
+        let first = std::mem::take(&mut self.first[kind]);
+        let what = KINDS[kind];
+        ctx.fire_event(UserEvent::new(IdleEvent { what, first }));
+        self.arm(kind, limit, ctx);
+    }
+}
+
+impl Outbound for Idle {
+    type Take = Passing;
+    type Write = Passing;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn write(&mut self, message: Passing, ctx: &mut OutboundContext<'_, Self>) {
+        let now = ctx.now();
+        self.note(1, now);
+        ctx.write(message);
+    }
+}
+
+/// Fails a connection when something waits to be sent and not a byte goes out for a time: for
+/// peers that do not read.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_net::EmbeddedChannel;
+/// use tidegate_net::handlers::WriteTimeout;
+///
+/// let minute = Duration::from_secs(60);
+/// let mut channel = EmbeddedChannel::new(|p| p.add_duplex("write", WriteTimeout::new(minute)))?;
+/// channel.set_room(Some(0));
+/// channel.channel().write_and_flush("to a peer that does not read");
+/// channel.run();
+/// channel.advance(minute);
+/// assert!(!channel.is_open());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct WriteTimeout {
+    limit: Duration,
+    /// A timer looks whether something is sent.
+    armed: bool,
+}
+
+impl WriteTimeout {
+    /// Fails when a write waits for longer than `limit`.
+    pub fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            armed: false,
+        }
+    }
+}
+
+impl Inbound for WriteTimeout {
+    type In = Passing;
+    type Out = Passing;
+    type Write = Nothing;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(message);
+    }
+
+    fn timer(&mut self, key: u64, ctx: &mut InboundContext<'_, Self>) {
+        self.armed = false;
+        if !ctx.has_unsent() {
+            return;
+        }
+        if ctx.sent_bytes() == key {
+            // Not a byte went out since the timer was set, and some wait.
+            return ctx.fire_error(Failure::new(NetError::Idle(self.limit)));
+        }
+        let sent = ctx.sent_bytes();
+        self.armed = ctx.schedule(self.limit, sent).is_some();
+    }
+}
+
+impl Outbound for WriteTimeout {
+    type Take = Passing;
+    type Write = Passing;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn write(&mut self, message: Passing, ctx: &mut OutboundContext<'_, Self>) {
+        if !self.armed {
+            let sent = ctx.sent_bytes();
+            self.armed = ctx.schedule(self.limit, sent).is_some();
+        }
+        ctx.write(message);
+    }
+}

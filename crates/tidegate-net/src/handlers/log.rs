@@ -1,0 +1,127 @@
+//! Shows what passes, with a hex dump.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidegate_promise::Failure;
+use tidegate_sync::Blocking;
+
+use crate::message::Nothing;
+use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
+
+/// Tells a function of the user's what passes through this place of a pipeline of bytes.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use tidegate_net::EmbeddedChannel;
+/// use tidegate_net::handlers::Logging;
+///
+/// let (tell, told) = mpsc::channel();
+/// let log = Logging::new(move |line| tell.send(line.to_owned()).unwrap_or_default());
+/// let mut channel = EmbeddedChannel::new(|p| p.add_duplex("log", log))?;
+/// channel.receive("hi\n");
+/// assert_eq!(told.recv()?, "active");
+/// assert!(told.recv()?.contains("68 69 0a"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Logging {
+    tell: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Logging {
+    /// Tells `tell`, on the channel's loop: it must not block.
+    pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self {
+            tell: Arc::new(tell),
+        }
+    }
+
+    fn dump(&self, what: &str, bytes: &[u8]) {
+        let size = bytes.len();
+        (self.tell)(&format!("{what} {size} bytes\n{}", hex_dump(bytes)));
+    }
+}
+
+impl std::fmt::Debug for Logging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Logging")
+    }
+}
+
+/// Bytes as lines of sixteen, in hex and as text.
+///
+/// ```
+/// use tidegate_net::handlers::hex_dump;
+///
+/// assert!(hex_dump(b"hi\n").starts_with("00000000  68 69 0a"));
+/// assert!(hex_dump(b"hi\n").ends_with("|hi.|\n"));
+/// ```
+pub fn hex_dump(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for (at, line) in bytes.chunks(16).enumerate() {
+        let mut hex = String::new();
+        let mut plain = String::new();
+        for byte in line {
+            let _ = write!(hex, "{byte:02x} ");
+            let shown = byte.is_ascii_graphic() || *byte == b' ';
+            plain.push(if shown { char::from(*byte) } else { '.' });
+        }
+        let _ = writeln!(text, "{:08x}  {hex:48} |{plain}|", at * 16);
+    }
+    text
+}
+
+impl Inbound for Logging {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Nothing;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        (self.tell)("active");
+        ctx.fire_active();
+    }
+
+    fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        (self.tell)("inactive");
+        ctx.fire_inactive();
+    }
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        self.dump("read", &bytes);
+        ctx.fire_read(bytes);
+    }
+
+    fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
+        (self.tell)(if writable { "writable" } else { "not writable" });
+        ctx.fire_writability(writable);
+    }
+
+    fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
+        (self.tell)(&format!("error: {why}"));
+        ctx.fire_error(why);
+    }
+}
+
+impl Outbound for Logging {
+    type Take = Bytes;
+    type Write = Bytes;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        self.dump("write", &bytes);
+        ctx.write(bytes);
+    }
+
+    fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        (self.tell)("flush");
+        ctx.flush();
+    }
+
+    fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        (self.tell)("close");
+        ctx.close();
+    }
+}

@@ -1,0 +1,15 @@
+//! Handlers that everybody needs.
+
+mod frames;
+mod idle;
+mod log;
+mod shape;
+mod strings;
+
+pub use self::frames::{
+    BadFrames, DelimiterFrames, FixedFrames, LengthField, LengthFrames, LengthPrefix, LineFrames,
+};
+pub use self::idle::{Idle, IdleEvent, Quietness, WriteTimeout};
+pub use self::log::{Logging, hex_dump};
+pub use self::shape::{FlushLess, Rate, Traffic};
+pub use self::strings::Strings;

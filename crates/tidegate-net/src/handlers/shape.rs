@@ -1,0 +1,230 @@
+//! Fewer flushes, and no more bytes a second than allowed.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_promise::Promise;
+use tidegate_sync::Blocking;
+
+use crate::message::{Nothing, Passing};
+use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
+
+/// Holds flushes back while a read is going on, and lets one out at its end, or after a number.
+///
+/// A flush of ours is a system call only at the end of an event; this one is for handlers that
+/// flush after each of many reads.
+///
+/// ```
+/// use tidegate_net::EmbeddedChannel;
+/// use tidegate_net::handlers::FlushLess;
+///
+/// let mut channel = EmbeddedChannel::new(|p| p.add_duplex("flush", FlushLess::every(256)))?;
+/// channel.channel().write_and_flush("not held back: nothing is being read");
+/// channel.run();
+/// assert!(!channel.sent().is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct FlushLess {
+    most: u32,
+    held: u32,
+    reading: bool,
+}
+
+impl FlushLess {
+    /// Lets one of `most` flushes out while a read is going on.
+    pub fn every(most: u32) -> Self {
+        Self {
+            most: most.max(1),
+            held: 0,
+            reading: false,
+        }
+    }
+
+    fn let_out(&mut self) -> bool {
+        std::mem::take(&mut self.held) > 0
+    }
+}
+
+impl Inbound for FlushLess {
+    type In = Passing;
+    type Out = Passing;
+    type Write = Nothing;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+        self.reading = true;
+        ctx.fire_read(message);
+    }
+
+    fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read_complete();
+        self.reading = false;
+        if self.let_out() {
+            ctx.flush();
+        }
+    }
+
+    fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
+        if !writable && self.let_out() {
+            ctx.flush();
+        }
+        ctx.fire_writability(writable);
+    }
+}
+
+impl Outbound for FlushLess {
+    type Take = Passing;
+    type Write = Passing;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn write(&mut self, message: Passing, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write(message);
+    }
+
+    fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        self.held += 1;
+        if !self.reading || self.held >= self.most {
+            self.held = 0;
+            ctx.flush();
+        }
+    }
+
+    fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        if self.let_out() {
+            ctx.flush();
+        }
+        ctx.close();
+    }
+}
+
+/// A number of bytes a second, for one channel or, cloned, for many together.
+///
+/// ```
+/// use tidegate_net::handlers::Rate;
+///
+/// let shared = Rate::bytes_per_second(1_000_000);
+/// let same = shared.clone(); // counts together
+/// # let _ = same;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Rate {
+    per_second: u64,
+    /// When the bytes allowed so far have passed, by the loop's clock.
+    free_at: Arc<Mutex<u64>>,
+}
+
+impl Rate {
+    /// So many bytes a second; at least one.
+    pub fn bytes_per_second(bytes: u64) -> Self {
+        Self {
+            per_second: bytes.max(1),
+            free_at: Arc::default(),
+        }
+    }
+
+    /// Counts `bytes` and answers how many nanoseconds to wait until they may pass.
+    fn take(&self, bytes: usize, now: u64) -> u64 {
+        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = free_at.saturating_sub(now);
+        let cost = u128::from(bytes as u64) * 1_000_000_000 / u128::from(self.per_second);
+        let cost = u64::try_from(cost).unwrap_or(u64::MAX);
+        *free_at = now.saturating_add(wait).saturating_add(cost);
+        wait
+    }
+}
+
+/// Slows a channel down: reads pause and writes wait when there were more than allowed.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_net::EmbeddedChannel;
+/// use tidegate_net::handlers::{Rate, Traffic};
+///
+/// let slow = Traffic::new(None, Some(Rate::bytes_per_second(10)));
+/// let mut channel = EmbeddedChannel::new(|p| p.add_duplex("slow", slow))?;
+/// for _ in 0..2 {
+///     channel.channel().write_and_flush("0123456789");
+/// }
+/// channel.run();
+/// assert_eq!(channel.sent().len(), 10);
+/// channel.advance(Duration::from_secs(1));
+/// assert_eq!(channel.sent().len(), 10);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Traffic {
+    read: Option<Rate>,
+    write: Option<Rate>,
+    waiting: VecDeque<(Bytes, Option<Promise<()>>)>,
+    paused: bool,
+}
+
+const READ_AGAIN: u64 = 0;
+const WRITE_AGAIN: u64 = 1;
+
+impl Traffic {
+    /// Allows so much in and out; `None` allows anything.
+    pub fn new(read: Option<Rate>, write: Option<Rate>) -> Self {
+        Self {
+            read,
+            write,
+            waiting: VecDeque::new(),
+            paused: false,
+        }
+    }
+}
+
+impl Inbound for Traffic {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Bytes;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        if let Some(rate) = &self.read {
+            let now = ctx.now();
+            rate.take(bytes.len(), now);
+            let wait = rate.take(0, now);
+            if wait > 0 && !self.paused {
+                let timer = ctx.schedule(Duration::from_nanos(wait), READ_AGAIN);
+                self.paused = timer.is_some();
+                ctx.set_auto_read(!self.paused);
+            }
+        }
+        ctx.fire_read(bytes);
+    }
+
+    fn timer(&mut self, key: u64, ctx: &mut InboundContext<'_, Self>) {
+        if key == READ_AGAIN {
+            self.paused = false;
+            return ctx.set_auto_read(true);
+        }
+        if let Some((bytes, promise)) = self.waiting.pop_front() {
+            ctx.write_for(bytes, promise);
+            ctx.flush();
+        }
+    }
+}
+
+impl Outbound for Traffic {
+    type Take = Bytes;
+    type Write = Bytes;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        let now = ctx.now();
+        let wait = self
+            .write
+            .as_ref()
+            .map_or(0, |rate| rate.take(bytes.len(), now));
+        let wait = Duration::from_nanos(wait);
+        if wait.is_zero() && self.waiting.is_empty() || ctx.schedule(wait, WRITE_AGAIN).is_none() {
+            return ctx.write(bytes);
+        }
+        let promise = ctx.take_promise();
+        self.waiting.push_back((bytes, promise));
+    }
+}

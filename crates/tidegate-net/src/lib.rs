@@ -1,0 +1,75 @@
+//! Event loops with I/O: pollers, channels, pipelines, servers and clients.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use tidegate_net::handlers::LineFrames;
+//! use tidegate_net::{Blocking, Inbound, InboundContext, Nothing, Server};
+//!
+//! struct Shout;
+//! impl Inbound for Shout {
+//!     type In = Bytes;
+//!     type Out = Nothing; // passes nothing on
+//!     type Write = Bytes;
+//!     const BLOCKING: Blocking = Blocking::Never;
+//!     fn read(&mut self, line: Bytes, ctx: &mut InboundContext<'_, Self>) {
+//!         ctx.write(line.to_ascii_uppercase());
+//!     }
+//!     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+//!         ctx.flush();
+//!     }
+//! }
+//!
+//! let group = tidegate_net::pinned("io", 2)?;
+//! let server = Server::new(&group)
+//!     .pipeline(|p| p.add("lines", LineFrames::max(8 * 1024)).add("shout", Shout))
+//!     .bind("127.0.0.1:0")
+//!     .wait()?;
+//! println!("listening on {}", server.local_addr());
+//! # server.close().wait()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![deny(unsafe_code)]
+
+mod channel;
+mod client;
+mod driver;
+mod embedded;
+mod errors;
+mod group;
+pub mod handlers;
+mod message;
+mod metrics;
+mod pipeline;
+mod reactor;
+mod read_size;
+mod server;
+mod slab;
+pub mod sys;
+mod write_queue;
+
+pub use tidegate_sync::Blocking;
+
+pub use self::channel::{
+    Channel, ChannelOptions, Closed, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN,
+};
+pub use self::client::{Address, Client, MOST_LOOKUPS, Resolver, SystemResolver, local_pair};
+pub use self::driver::{IoWatch, PollDriver};
+pub use self::embedded::EmbeddedChannel;
+pub use self::errors::{NetError, WriteRefused};
+pub use self::group::{NetGroup, pinned};
+pub use self::message::{Nothing, Passing};
+pub use self::metrics::IoMetrics;
+pub use self::pipeline::{
+    Assembly, Change, Handler, HandlerContext, Inbound, InboundContext, InputShutdown, Outbound,
+    OutboundContext, PipelineError, UserEvent,
+};
+pub use self::read_size::{
+    BadReadSize, DEFAULT_INITIAL, DEFAULT_MAXIMUM, DEFAULT_MINIMUM, ReadSize, SIZE_TABLE,
+};
+pub use self::server::{
+    DEFAULT_ACCEPT_PAUSE, DEFAULT_BACKLOG, DrainReport, Draining, Server, ServerBuilder,
+};
+pub use self::write_queue::{
+    BadWaterMarks, DEFAULT_CAP, DEFAULT_HIGH, DEFAULT_LOW, Drained, ENTRY_OVERHEAD, Overfull, Sink,
+    WRITE_SPIN, WaterMarks, WriteQueue,
+};

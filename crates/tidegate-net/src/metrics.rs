@@ -1,0 +1,101 @@
+//! What a loop with I/O counts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that one thread writes and any thread reads.
+#[derive(Debug, Default)]
+pub(crate) struct Cell(AtomicU64);
+
+impl Cell {
+    #[inline]
+    pub(crate) fn add(&self, more: u64) {
+        self.set(self.get().wrapping_add(more));
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, to: u64) {
+        self.0.store(to, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counters of one loop, written by its thread.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) polls: Cell,
+    pub(crate) events: Cell,
+    pub(crate) stale: Cell,
+    pub(crate) again: Cell,
+    pub(crate) registered: Cell,
+    pub(crate) poll_failures: Cell,
+    pub(crate) accepted: Cell,
+    pub(crate) accept_pauses: Cell,
+    pub(crate) reads: Cell,
+    pub(crate) read_bytes: Cell,
+    pub(crate) writes: Cell,
+    pub(crate) written_bytes: Cell,
+    pub(crate) unread: Cell,
+}
+
+/// What a loop with I/O shows of itself: system calls, events, bytes.
+///
+/// ```
+/// let group = tidegate_net::pinned("io", 1)?;
+/// assert_eq!(group.io_metrics()[0].reads, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IoMetrics {
+    /// Calls of the poller.
+    pub polls: u64,
+    /// Events that it answered with.
+    pub events: u64,
+    /// Events for something that was gone.
+    pub stale: u64,
+    /// Times that somebody had used up its budget and queued again.
+    pub again: u64,
+    /// Sockets registered now.
+    pub registered: u64,
+    /// Polls that failed.
+    pub poll_failures: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Times that accepting paused for want of descriptors.
+    pub accept_pauses: u64,
+    /// Calls that receive.
+    pub reads: u64,
+    /// Bytes received.
+    pub read_bytes: u64,
+    /// Calls that send.
+    pub writes: u64,
+    /// Bytes sent.
+    pub written_bytes: u64,
+    /// Messages that no handler took.
+    pub unread: u64,
+}
+
+impl Counters {
+    pub(crate) fn snapshot(self: &Arc<Self>) -> IoMetrics {
+        IoMetrics {
+            polls: self.polls.get(),
+            events: self.events.get(),
+            stale: self.stale.get(),
+            again: self.again.get(),
+            registered: self.registered.get(),
+            poll_failures: self.poll_failures.get(),
+            accepted: self.accepted.get(),
+            accept_pauses: self.accept_pauses.get(),
+            reads: self.reads.get(),
+            read_bytes: self.read_bytes.get(),
+            writes: self.writes.get(),
+            written_bytes: self.written_bytes.get(),
+            unread: self.unread.get(),
+        }
+    }
+}

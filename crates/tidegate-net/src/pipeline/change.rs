@@ -1,0 +1,251 @@
+//! Assembling a chain of handlers, and changing it later.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::check::{Head, Name, PipelineError, check};
+use super::handler::{Both, Erased, In, Inbound, Out, Outbound, Shape};
+
+/// A handler ready to be put into a pipeline.
+///
+/// ```
+/// use tidegate_net::{Change, Handler};
+/// use tidegate_net::handlers::LineFrames;
+///
+/// let change = Change::add_first("lines", Handler::inbound(LineFrames::max(1024)));
+/// # let _ = change;
+/// ```
+pub struct Handler(pub(crate) Box<dyn Erased>);
+
+impl Handler {
+    /// A handler of what comes in.
+    pub fn inbound(handler: impl Inbound) -> Self {
+        Self(Box::new(In(handler)))
+    }
+
+    /// A handler of what goes out.
+    pub fn outbound(handler: impl Outbound) -> Self {
+        Self(Box::new(Out(handler)))
+    }
+
+    /// A handler of both.
+    pub fn duplex(handler: impl Inbound + Outbound) -> Self {
+        Self(Box::new(Both(handler)))
+    }
+
+    /// A name for a handler that was given none: its type, and a number.
+    fn default_name(&self, taken: impl Fn(&str) -> bool) -> Name {
+        let whole = (self.0.shape().type_name)();
+        let path = whole.split('<').next().unwrap_or(whole);
+        let short = path.rsplit("::").next().unwrap_or(path);
+        let numbered = (0..).map(|number| format!("{short}#{number}"));
+        let free = numbered.into_iter().find(|name| !taken(name));
+        Cow::Owned(free.expect("there are more numbers than handlers"))
+    }
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str((self.0.shape().type_name)())
+    }
+}
+
+/// The handlers of a new channel, first to last.
+///
+/// ```
+/// use tidegate_net::EmbeddedChannel;
+/// use tidegate_net::handlers::{LineFrames, Strings};
+///
+/// let mut channel = EmbeddedChannel::new(|p| {
+///     p.add("lines", LineFrames::max(80)).add_duplex("strings", Strings::utf8())
+/// })?;
+/// assert_eq!(channel.names(), ["lines", "strings"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+#[must_use = "an assembly does nothing until it is handed back"]
+pub struct Assembly {
+    handlers: Vec<(Name, Handler)>,
+}
+
+impl Assembly {
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a handler of what comes in behind the others. An empty name stands for one made of
+    /// the handler's type.
+    pub fn add(self, name: impl Into<Cow<'static, str>>, handler: impl Inbound) -> Self {
+        self.add_handler(name, Handler::inbound(handler))
+    }
+
+    /// Adds a handler of what goes out.
+    pub fn add_outbound(self, name: impl Into<Cow<'static, str>>, handler: impl Outbound) -> Self {
+        self.add_handler(name, Handler::outbound(handler))
+    }
+
+    /// Adds a handler of both.
+    pub fn add_duplex(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        handler: impl Inbound + Outbound,
+    ) -> Self {
+        self.add_handler(name, Handler::duplex(handler))
+    }
+
+    /// Adds a handler made before.
+    pub fn add_handler(mut self, name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
+        let mut name = name.into();
+        if name.is_empty() {
+            let taken = |name: &str| self.handlers.iter().any(|(other, _)| other == name);
+            name = handler.default_name(taken);
+        }
+        self.handlers.push((name, handler));
+        self
+    }
+
+    /// The handlers, if they fit each other and `head`.
+    pub(crate) fn checked(self, head: Head) -> Result<Vec<(Name, Handler)>, PipelineError> {
+        let chain: Vec<_> = self
+            .handlers
+            .iter()
+            .map(|(name, handler)| (name.clone(), handler.0.shape()))
+            .collect();
+        check(&chain, head)?;
+        Ok(self.handlers)
+    }
+}
+
+/// A change of a pipeline. Checked before anything happens: if the new chain would not fit, the
+/// old one stays.
+#[derive(Debug)]
+#[must_use = "a change does nothing until it is given to a channel or a context"]
+pub struct Change {
+    pub(crate) what: What,
+}
+
+#[derive(Debug)]
+pub(crate) enum What {
+    Insert {
+        place: Place,
+        name: Name,
+        handler: Handler,
+    },
+    Remove {
+        name: Name,
+    },
+    Replace {
+        old: Name,
+        name: Name,
+        handler: Handler,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) enum Place {
+    First,
+    Last,
+    Before(Name),
+    After(Name),
+}
+
+impl Change {
+    /// Puts a handler before all others.
+    pub fn add_first(name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
+        Self::insert(Place::First, name.into(), handler)
+    }
+
+    /// Puts a handler behind all others.
+    pub fn add_last(name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
+        Self::insert(Place::Last, name.into(), handler)
+    }
+
+    /// Puts a handler before `other`.
+    pub fn add_before(
+        other: impl Into<Cow<'static, str>>,
+        name: impl Into<Cow<'static, str>>,
+        handler: Handler,
+    ) -> Self {
+        Self::insert(Place::Before(other.into()), name.into(), handler)
+    }
+
+    /// Puts a handler behind `other`.
+    pub fn add_after(
+        other: impl Into<Cow<'static, str>>,
+        name: impl Into<Cow<'static, str>>,
+        handler: Handler,
+    ) -> Self {
+        Self::insert(Place::After(other.into()), name.into(), handler)
+    }
+
+    /// Takes a handler out.
+    pub fn remove(name: impl Into<Cow<'static, str>>) -> Self {
+        let name = name.into();
+        Self {
+            what: What::Remove { name },
+        }
+    }
+
+    /// Puts a handler in the place of `old`.
+    pub fn replace(
+        old: impl Into<Cow<'static, str>>,
+        name: impl Into<Cow<'static, str>>,
+        handler: Handler,
+    ) -> Self {
+        let (old, name) = (old.into(), name.into());
+        Self {
+            what: What::Replace { old, name, handler },
+        }
+    }
+
+    fn insert(place: Place, name: Name, handler: Handler) -> Self {
+        Self {
+            what: What::Insert {
+                place,
+                name,
+                handler,
+            },
+        }
+    }
+}
+
+/// Does to a list of names and shapes what `what` will do to the chain; fills in the name of a
+/// handler that was given none.
+pub(crate) fn plan(
+    what: &mut What,
+    chain: &mut Vec<(Name, &'static Shape)>,
+) -> Result<(), PipelineError> {
+    match what {
+        What::Insert {
+            place,
+            name,
+            handler,
+        } => {
+            if name.is_empty() {
+                *name = handler.default_name(|name| chain.iter().any(|(other, _)| other == name));
+            }
+            let at = match place {
+                Place::First => 0,
+                Place::Last => chain.len(),
+                Place::Before(other) => find(chain, other)?,
+                Place::After(other) => find(chain, other)? + 1,
+            };
+            chain.insert(at, (name.clone(), handler.0.shape()));
+        }
+        What::Remove { name } => {
+            chain.remove(find(chain, name)?);
+        }
+        What::Replace { old, name, handler } => {
+            let at = find(chain, old)?;
+            chain[at] = (name.clone(), handler.0.shape());
+        }
+    }
+    Ok(())
+}
+
+fn find(chain: &[(Name, &'static Shape)], name: &str) -> Result<usize, PipelineError> {
+    let at = chain.iter().position(|(other, _)| other == name);
+    at.ok_or_else(|| PipelineError::Missing {
+        name: name.to_owned(),
+    })
+}

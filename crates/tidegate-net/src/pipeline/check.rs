@@ -1,0 +1,177 @@
+//! Whether the handlers of a chain fit each other, and what to say if not.
+
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
+
+use bytes::Bytes;
+
+use super::handler::Shape;
+use crate::message::{Kind, Nothing, Passing};
+
+/// The name of a handler.
+pub(crate) type Name = Cow<'static, str>;
+
+/// Why a chain of handlers was refused.
+///
+/// ```
+/// use tidegate_net::handlers::{LineFrames, Strings};
+/// use tidegate_net::{EmbeddedChannel, PipelineError};
+///
+/// let refused = EmbeddedChannel::new(|p| {
+///     p.add_duplex("strings", Strings::utf8()).add("lines", LineFrames::max(80))
+/// });
+/// let refused = refused.unwrap_err();
+/// assert!(matches!(refused, PipelineError::Misfit { .. }));
+/// assert!(refused.to_string().contains("`strings`") && refused.to_string().contains("`lines`"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PipelineError {
+    /// Two handlers do not fit each other.
+    Misfit {
+        /// Who gives.
+        from: String,
+        /// What it gives.
+        gives: &'static str,
+        /// Who takes.
+        to: String,
+        /// What it takes.
+        takes: &'static str,
+        /// Whether that is a write; else it is a read.
+        writing: bool,
+    },
+    /// There is a handler of that name.
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// There is no handler of that name.
+    Missing {
+        /// The name.
+        name: String,
+    },
+    /// The channel is closed.
+    Closed,
+}
+
+impl fmt::Display for PipelineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Misfit {
+                from,
+                gives,
+                to,
+                takes,
+                writing,
+            } => {
+                let verb = if *writing { "writes" } else { "passes on" };
+                write!(f, "`{from}` {verb} {gives}, but `{to}` takes {takes}")
+            }
+            Self::Duplicate { name } => {
+                write!(
+                    f,
+                    "there is a handler called `{name}` already; choose another name"
+                )
+            }
+            Self::Missing { name } => write!(f, "there is no handler called `{name}`"),
+            Self::Closed => f.write_str("the channel is closed, and its handlers are gone"),
+        }
+    }
+}
+
+impl Error for PipelineError {}
+
+/// What stands before the first handler: a socket speaks bytes, a test anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    Kind(Kind),
+    Anything,
+}
+
+impl Eq for Kind {}
+
+impl Head {
+    pub(crate) const BYTES: Self = Self::Kind(Kind::of::<Bytes>());
+}
+
+const SOCKET: &str = "the socket";
+
+/// Checks names and neighbours of `chain`, head first.
+pub(crate) fn check(chain: &[(Name, &'static Shape)], head: Head) -> Result<(), PipelineError> {
+    for (at, (name, _)) in chain.iter().enumerate() {
+        if chain[..at].iter().any(|(other, _)| other == name) {
+            let name = name.to_string();
+            return Err(PipelineError::Duplicate { name });
+        }
+    }
+    check_reads(chain, head)?;
+    for (at, (_, shape)) in chain.iter().enumerate() {
+        if let Some([_, _, writes]) = shape.inbound {
+            check_writes(chain, head, at, writes)?;
+        }
+        if let Some([_, writes]) = shape.outbound {
+            check_writes(chain, head, at, writes)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_reads(chain: &[(Name, &'static Shape)], head: Head) -> Result<(), PipelineError> {
+    let mut from = SOCKET;
+    let mut flow = match head {
+        Head::Kind(kind) => Some(kind),
+        Head::Anything => None,
+    };
+    for (name, shape) in chain {
+        let Some([takes, passes, _]) = shape.inbound else {
+            continue;
+        };
+        if !takes.is::<Passing>() {
+            if let Some(flow) = flow.filter(|flow| *flow != takes) {
+                return Err(misfit(from, flow, name, takes, false));
+            }
+            flow = Some(takes);
+        }
+        if !passes.is::<Passing>() {
+            flow = Some(passes);
+            from = name;
+        }
+    }
+    Ok(())
+}
+
+/// Follows what handler `at` writes, up to whoever takes it.
+fn check_writes(
+    chain: &[(Name, &'static Shape)],
+    head: Head,
+    at: usize,
+    writes: Kind,
+) -> Result<(), PipelineError> {
+    if writes.is::<Nothing>() || writes.is::<Passing>() {
+        return Ok(());
+    }
+    let from = &chain[at].0;
+    for (name, shape) in chain[..at].iter().rev() {
+        match shape.outbound {
+            Some([takes, hands]) if takes.is::<Passing>() && hands.is::<Passing>() => {}
+            Some([takes, _]) if takes.is::<Passing>() || takes == writes => return Ok(()),
+            Some([takes, _]) => return Err(misfit(from, writes, name, takes, true)),
+            None => {}
+        }
+    }
+    match head {
+        Head::Kind(kind) if kind != writes => Err(misfit(from, writes, SOCKET, kind, true)),
+        _ => Ok(()),
+    }
+}
+
+fn misfit(from: &str, gives: Kind, to: &str, takes: Kind, writing: bool) -> PipelineError {
+    PipelineError::Misfit {
+        from: from.to_owned(),
+        gives: gives.name(),
+        to: to.to_owned(),
+        takes: takes.name(),
+        writing,
+    }
+}

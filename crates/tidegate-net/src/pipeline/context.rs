@@ -1,0 +1,362 @@
+//! What a handler can do: pass on, write, ask, change the chain.
+
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use tidegate_exec::EventLoop;
+use tidegate_promise::{Completion, Failure, Promise};
+
+use super::change::Change;
+use super::check::PipelineError;
+use super::handler::{InEvent, Inbound, OutOp, Outbound, UserEvent};
+use super::{Action, Parts};
+use crate::channel::Channel;
+use crate::errors::{NetError, WriteRefused};
+use crate::message::{Kind, Msg};
+
+/// What every handler can do with its channel, whatever it takes and writes.
+///
+/// What goes further, in or out, begins at this handler's place, after the handler's method
+/// has returned.
+pub struct HandlerContext<'a> {
+    pub(super) parts: &'a mut Parts,
+    pub(super) at: u32,
+}
+
+impl HandlerContext<'_> {
+    /// The name under which the handler was added.
+    pub fn name(&self) -> &str {
+        self.parts.name(self.at)
+    }
+
+    /// A handle of the channel.
+    pub fn channel(&self) -> Channel {
+        self.parts.channel()
+    }
+
+    /// The address of the other side, where there is one.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.parts.shared.peer_addr()
+    }
+
+    /// Sends what was written so far. Several flushes of one event are one system call.
+    #[inline]
+    pub fn flush(&mut self) {
+        self.out(OutOp::Flush);
+    }
+
+    /// Closes the channel: what was not sent by then fails.
+    pub fn close(&mut self) {
+        self.out(OutOp::Close);
+    }
+
+    /// Closes the channel as soon as everything written so far is sent.
+    pub fn close_when_flushed(&mut self) {
+        self.flush();
+        self.parts.push(Action::CloseWhenFlushed);
+    }
+
+    /// Closes the sending half; the peer reads an end after what was written so far.
+    pub fn shutdown_output(&mut self) {
+        self.parts.push(Action::ShutdownOutput);
+    }
+
+    /// Whether less than the high water mark waits to be sent.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        self.parts.is_writable()
+    }
+
+    /// How many bytes may be written before the channel is not writable any more.
+    pub fn bytes_before_unwritable(&self) -> usize {
+        self.parts.bytes_before_unwritable()
+    }
+
+    /// Bytes that the operating system has taken since the channel was opened.
+    pub fn sent_bytes(&self) -> u64 {
+        self.parts.queue.written()
+    }
+
+    /// Whether something waits to be sent.
+    pub fn has_unsent(&self) -> bool {
+        !self.parts.queue.is_empty()
+    }
+
+    /// Switches one of 31 flags of the user's, numbered from 1: the channel is writable when
+    /// all are set and little waits.
+    ///
+    /// # Errors
+    ///
+    /// [`NetError::BadFlag`] for another number.
+    pub fn set_user_writable(&mut self, flag: u8, writable: bool) -> Result<(), NetError> {
+        self.parts.set_user_writable(flag, writable)
+    }
+
+    /// Whether the channel reads on its own.
+    pub fn is_auto_read(&self) -> bool {
+        self.parts.auto_read
+    }
+
+    /// Lets the channel read on its own, or only when asked.
+    pub fn set_auto_read(&mut self, yes: bool) {
+        self.parts.set_auto_read(yes);
+    }
+
+    /// Asks for one read, where the channel does not read on its own.
+    pub fn read(&mut self) {
+        self.parts.read_wanted = true;
+    }
+
+    /// Tells the next handlers that the channel is open.
+    pub fn fire_active(&mut self) {
+        self.fire(InEvent::Active);
+    }
+
+    /// Tells the next handlers that the channel is closed.
+    pub fn fire_inactive(&mut self) {
+        self.fire(InEvent::Inactive);
+    }
+
+    /// Tells the next handlers that there are no more messages for the moment.
+    pub fn fire_read_complete(&mut self) {
+        self.fire(InEvent::ReadComplete);
+    }
+
+    /// Tells the next handlers whether the channel is writable.
+    pub fn fire_writability(&mut self, writable: bool) {
+        self.fire(InEvent::Writability(writable));
+    }
+
+    /// Sends an event of the user's to the next handlers.
+    pub fn fire_event(&mut self, event: UserEvent) {
+        self.fire(InEvent::User(event));
+    }
+
+    /// Tells the next handlers that something went wrong.
+    pub fn fire_error(&mut self, why: Failure) {
+        self.fire(InEvent::Error(why));
+    }
+
+    /// Calls this handler's `timer` with `key`, `after` from now. Dropping the completion does
+    /// not cancel it, cancelling does; it ends with the channel.
+    pub fn schedule(&mut self, after: Duration, key: u64) -> Option<Completion<()>> {
+        let channel = self.parts.weak();
+        let id = self.parts.id(self.at);
+        let home = EventLoop::current()?;
+        home.schedule(after, move || crate::channel::ring_timer(&channel, id, key))
+            .ok()
+    }
+
+    /// Nanoseconds on the loop's clock.
+    pub fn now(&self) -> u64 {
+        self.parts.shared.executor().clock().nanos()
+    }
+
+    /// Changes the chain. Takes effect when this handler's method has returned.
+    ///
+    /// # Errors
+    ///
+    /// [`PipelineError`] when the new chain would not fit; the old one stays.
+    pub fn change(&mut self, change: Change) -> Result<(), PipelineError> {
+        self.parts.change(change)
+    }
+
+    /// Takes this handler out of the chain.
+    ///
+    /// # Errors
+    ///
+    /// As for [`HandlerContext::change`].
+    pub fn remove_me(&mut self) -> Result<(), PipelineError> {
+        let name = self.name().to_owned();
+        self.change(Change::remove(name))
+    }
+
+    pub(crate) fn never(&mut self, event: u16) {
+        self.parts.never(self.at, event);
+    }
+
+    pub(super) fn set_promise(&mut self, promise: Option<Promise<()>>) {
+        self.parts.promise = promise;
+    }
+
+    pub(super) fn misfit_cause(&self, message: &Msg, takes: Kind) -> Failure {
+        Failure::new(NetError::Misfit {
+            handler: self.name().to_owned(),
+            takes: takes.name(),
+            bytes: matches!(message, Msg::Bytes(_)),
+        })
+    }
+
+    #[cold]
+    pub(super) fn misfit(&mut self, message: &Msg, takes: Kind) {
+        let why = self.misfit_cause(message, takes);
+        self.fire_error(why);
+    }
+
+    #[inline]
+    fn fire(&mut self, event: InEvent) {
+        let at = self.at + 1;
+        self.parts.push(Action::In { at, event });
+    }
+
+    #[inline]
+    fn out(&mut self, op: OutOp) {
+        self.parts.out(self.at, op);
+    }
+
+    #[inline]
+    fn write_msg(&mut self, message: Msg, promise: Option<Promise<()>>) {
+        self.parts.write(self.at, message, promise);
+    }
+
+    fn reborrow(&mut self) -> HandlerContext<'_> {
+        HandlerContext {
+            parts: self.parts,
+            at: self.at,
+        }
+    }
+}
+
+impl std::fmt::Debug for HandlerContext<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("HandlerContext").field(&self.name()).finish()
+    }
+}
+
+/// The context of an [`Inbound`] handler: knows what it passes on and writes.
+pub struct InboundContext<'a, H: Inbound> {
+    raw: HandlerContext<'a>,
+    handler: PhantomData<fn(&mut H)>,
+}
+
+impl<'a, H: Inbound> InboundContext<'a, H> {
+    #[inline]
+    pub(super) fn new(raw: HandlerContext<'a>) -> Self {
+        Self {
+            raw,
+            handler: PhantomData,
+        }
+    }
+
+    /// Passes a message on to the next handler.
+    #[inline]
+    pub fn fire_read(&mut self, message: impl Into<H::Out>) {
+        let at = self.raw.at + 1;
+        let msg = Msg::of(message.into());
+        self.raw.parts.push(Action::Read { at, msg });
+    }
+
+    /// Writes a message, and does not ask what becomes of it: what cannot be written is an
+    /// error event.
+    #[inline]
+    pub fn write(&mut self, message: impl Into<H::Write>) {
+        self.raw.write_msg(Msg::of(message.into()), None);
+    }
+
+    /// Writes a message; completes when the operating system has it.
+    pub fn write_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
+        let (promise, done) = self.raw.parts.new_promise();
+        self.raw.write_msg(Msg::of(message.into()), Some(promise));
+        done
+    }
+
+    /// Writes a message for a promise made before.
+    pub fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
+        self.raw.write_msg(Msg::of(message.into()), promise);
+    }
+
+    /// Writes a message if the channel is writable.
+    ///
+    /// # Errors
+    ///
+    /// The message, when more waits to be sent than the high water mark.
+    pub fn try_write<M: Into<H::Write>>(&mut self, message: M) -> Result<(), WriteRefused<M>> {
+        if !self.is_writable() {
+            return Err(WriteRefused(message));
+        }
+        self.write(message);
+        Ok(())
+    }
+}
+
+impl<'a, H: Inbound> Deref for InboundContext<'a, H> {
+    type Target = HandlerContext<'a>;
+
+    fn deref(&self) -> &HandlerContext<'a> {
+        &self.raw
+    }
+}
+
+impl<H: Inbound> DerefMut for InboundContext<'_, H> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.raw
+    }
+}
+
+impl<H: Inbound> std::fmt::Debug for InboundContext<'_, H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.raw.fmt(f)
+    }
+}
+
+/// The context of an [`Outbound`] handler: knows what it hands on.
+pub struct OutboundContext<'a, H: Outbound> {
+    raw: HandlerContext<'a>,
+    handler: PhantomData<fn(&mut H)>,
+}
+
+impl<'a, H: Outbound> OutboundContext<'a, H> {
+    #[inline]
+    pub(super) fn new(raw: HandlerContext<'a>) -> Self {
+        Self {
+            raw,
+            handler: PhantomData,
+        }
+    }
+
+    /// Hands a message on towards the socket.
+    pub fn write(&mut self, message: impl Into<H::Write>) {
+        let at = self.raw.at;
+        let message = Msg::of(message.into());
+        self.raw.parts.hand_on(at, message, None);
+    }
+
+    /// Hands a message on with a promise of its own.
+    pub fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
+        let at = self.raw.at;
+        let message = Msg::of(message.into());
+        self.raw.parts.hand_on(at, message, promise);
+    }
+
+    /// Takes the promise of the write that this handler was asked for, to complete it later.
+    pub fn take_promise(&mut self) -> Option<Promise<()>> {
+        self.raw.parts.promise.take()
+    }
+
+    /// The untyped context.
+    pub fn as_handler(&mut self) -> HandlerContext<'_> {
+        self.raw.reborrow()
+    }
+}
+
+impl<'a, H: Outbound> Deref for OutboundContext<'a, H> {
+    type Target = HandlerContext<'a>;
+
+    fn deref(&self) -> &HandlerContext<'a> {
+        &self.raw
+    }
+}
+
+impl<H: Outbound> DerefMut for OutboundContext<'_, H> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.raw
+    }
+}
+
+impl<H: Outbound> std::fmt::Debug for OutboundContext<'_, H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.raw.fmt(f)
+    }
+}

@@ -1,0 +1,424 @@
+//! Handlers in a row: events go in from first to last, operations go out from last to first.
+//!
+//! A handler's method runs to its end before anything that it passed on or wrote goes further:
+//! what it says lies on a stack, in order, and is carried out when it has returned, each thing
+//! with all that follows from it before the next. So a handler is never entered twice, nothing
+//! recurses, and the order is the one that direct calls would have.
+//!
+//! A handler that does not care about an event is skipped: which ones it cares about is learned
+//! from the methods that it did not write, the first time each would be called.
+
+mod change;
+mod check;
+mod context;
+mod handler;
+mod parts;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tidegate_promise::{Failure, Promise};
+use tidegate_sync::{Blocking, Unhandled};
+
+use crate::message::Msg;
+
+pub use self::change::{Assembly, Change, Handler};
+pub use self::check::PipelineError;
+pub use self::context::{HandlerContext, InboundContext, OutboundContext};
+pub use self::handler::{Inbound, InputShutdown, Outbound, UserEvent};
+
+use self::change::{Place, What};
+pub(crate) use self::check::{Head, Name};
+use self::handler::{Erased, mask};
+pub(crate) use self::handler::{InEvent, OutOp, Own};
+pub(crate) use self::parts::{Action, Parts, Record};
+use self::parts::{Doing, Meta};
+
+/// The handlers of a channel, and what they share.
+pub(crate) struct Pipeline {
+    handlers: Vec<Box<dyn Erased>>,
+    pub(crate) parts: Parts,
+}
+
+impl Pipeline {
+    /// A pipeline of handlers that were checked.
+    pub(crate) fn new(mut parts: Parts, checked: Vec<(Name, Handler)>) -> Self {
+        let mut handlers = Vec::with_capacity(checked.len());
+        parts.metas = Vec::with_capacity(checked.len());
+        for (name, handler) in checked {
+            let meta = meta(&mut parts, name, &handler);
+            parts.metas.push(meta);
+            handlers.push(handler.0);
+        }
+        Self { handlers, parts }
+    }
+
+    /// What the handlers together may do to their thread.
+    #[expect(dead_code, reason = "for roaming loops, whose tasks carry it")]
+    pub(crate) fn blocking(&self) -> Blocking {
+        let kinds = self.parts.metas.iter().map(|meta| meta.shape.blocking);
+        kinds.max().unwrap_or(Blocking::Never)
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        let chain = self.parts.chain();
+        chain.iter().map(|(name, _)| name.to_string()).collect()
+    }
+
+    /// Tells every handler that it was added, first to last.
+    pub(crate) fn begin(&mut self) {
+        let ids: Vec<_> = self.parts.metas.iter().map(|meta| meta.id).collect();
+        for id in ids {
+            let what = Own::Added;
+            self.start(Action::Own { id, what });
+        }
+    }
+
+    /// Takes every handler out, last to first.
+    pub(crate) fn end(&mut self) {
+        while let Some(meta) = self.parts.metas.last() {
+            let id = meta.id;
+            self.remove(id);
+            self.run();
+            if self.parts.metas.last().is_some_and(|meta| meta.id == id) {
+                // Its end panicked: it goes all the same.
+                self.drop_handler(id);
+            }
+        }
+    }
+
+    /// A message from the socket.
+    #[inline]
+    pub(crate) fn read(&mut self, msg: Msg) {
+        self.start(Action::Read { at: 0, msg });
+    }
+
+    /// An event that begins at the first handler.
+    pub(crate) fn fire(&mut self, event: InEvent) {
+        self.start(Action::In { at: 0, event });
+    }
+
+    /// A write that begins behind the last handler.
+    pub(crate) fn write(&mut self, msg: Msg, promise: Option<Promise<()>>) {
+        let at = self.tail();
+        self.parts.hand_on(at, msg, promise);
+        self.run();
+    }
+
+    /// An operation that begins behind the last handler.
+    pub(crate) fn out(&mut self, op: OutOp) {
+        let at = self.tail();
+        self.start(Action::Out { at, op });
+    }
+
+    pub(crate) fn own(&mut self, id: u32, what: Own) {
+        self.start(Action::Own { id, what });
+    }
+
+    /// Changes the chain from outside.
+    pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {
+        self.parts.change(change)?;
+        self.run();
+        Ok(())
+    }
+
+    /// Runs what a refused write or a change left on the stack.
+    pub(crate) fn run_rest(&mut self) {
+        if !self.parts.stack.is_empty() {
+            self.run();
+        }
+    }
+
+    fn tail(&self) -> u32 {
+        u32::try_from(self.handlers.len()).expect("fewer handlers than that")
+    }
+
+    #[inline]
+    fn start(&mut self, action: Action) {
+        self.parts.stack.push(action);
+        self.run();
+    }
+
+    /// Carries out what lies on the stack, until it is empty.
+    fn run(&mut self) {
+        loop {
+            let ran = catch_unwind(AssertUnwindSafe(|| {
+                while let Some(action) = self.parts.stack.pop() {
+                    self.step(action);
+                }
+            }));
+            let base = std::mem::take(&mut self.parts.base);
+            match ran {
+                Ok(()) => break,
+                Err(panic) => self.contain(panic, base),
+            }
+        }
+        self.parts.doing = Doing::Nothing;
+        self.parts.forget_plan();
+    }
+
+    #[inline]
+    fn step(&mut self, action: Action) {
+        match action {
+            Action::Read { at, msg } => self.step_read(at, msg),
+            Action::In { at, event } => self.step_in(at, event),
+            Action::Write { at, msg, promise } => self.step_write(at, msg, promise),
+            Action::Out { at, op } => self.step_out(at, op),
+            Action::Own { id, what } => {
+                if let Some(at) = self.find(id) {
+                    self.call(at, Doing::Own(what), |handler, ctx| handler.own(what, ctx));
+                }
+            }
+            Action::Drop { id } => self.drop_handler(id),
+            Action::Change(what) => self.apply(*what),
+            Action::ShutdownOutput => self.parts.shutdown_wanted = true,
+            Action::CloseWhenFlushed => self.parts.close_when_flushed = true,
+        }
+    }
+
+    #[inline]
+    fn step_read(&mut self, at: u32, msg: Msg) {
+        match self.next_in(at, mask::READ) {
+            Some(at) => self.call(at, Doing::Event, |handler, ctx| handler.read(msg, ctx)),
+            None if self.parts.record.is_some() => self.parts.record_read(msg),
+            None => self.parts.unread += 1,
+        }
+    }
+
+    fn step_in(&mut self, at: u32, event: InEvent) {
+        let Some(at) = self.next_in(at, event.bit()) else {
+            if let InEvent::Error(why) = event {
+                self.unhandled(why);
+            }
+            return;
+        };
+        let doing = match event {
+            InEvent::Error(_) => Doing::Error,
+            _ => Doing::Event,
+        };
+        self.call(at, doing, |handler, ctx| handler.inbound(event, ctx));
+    }
+
+    fn step_write(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
+        self.parts.arrived(&msg);
+        let Some(at) = self.next_out(at, mask::WRITE) else {
+            return self.parts.write_head(msg, promise);
+        };
+        self.call(at, Doing::Write, |handler, ctx| {
+            handler.write(msg, promise, ctx);
+        });
+    }
+
+    fn step_out(&mut self, at: u32, op: OutOp) {
+        match self.next_out(at, op.bit()) {
+            Some(at) => self.call(at, Doing::Event, |handler, ctx| handler.outbound(op, ctx)),
+            None => self.parts.out_head(op),
+        }
+    }
+
+    /// Calls handler `at` and puts what it said into the order in which it is carried out.
+    #[inline]
+    fn call(
+        &mut self,
+        at: usize,
+        doing: Doing,
+        call: impl FnOnce(&mut dyn Erased, HandlerContext<'_>),
+    ) {
+        let base = self.parts.stack.len();
+        let index = at as u32;
+        self.parts.base = base;
+        self.parts.running = index;
+        self.parts.doing = doing;
+        let ctx = HandlerContext {
+            parts: &mut self.parts,
+            at: index,
+        };
+        call(&mut *self.handlers[at], ctx);
+        if self.parts.promise.is_some() {
+            self.give_promise(base);
+        }
+        if self.parts.stack.len() > base + 1 {
+            self.parts.stack[base..].reverse();
+        }
+    }
+
+    /// Lets the promise of a write ride with the last thing that the handler made of it.
+    fn give_promise(&mut self, base: usize) {
+        let own = self.parts.promise.take();
+        let last = self.parts.stack[base..].iter_mut().rev();
+        let free = last.into_iter().find_map(|action| match action {
+            Action::Write { promise, .. } if promise.is_none() => Some(promise),
+            _ => None,
+        });
+        if let Some(promise) = free {
+            *promise = own;
+        }
+    }
+
+    #[inline]
+    fn next_in(&self, at: u32, event: u16) -> Option<usize> {
+        let from = at as usize;
+        let rest = self.parts.metas.get(from..)?;
+        let next = rest.iter().position(|meta| meta.mask & event != 0)?;
+        Some(from + next)
+    }
+
+    #[inline]
+    fn next_out(&self, at: u32, event: u16) -> Option<usize> {
+        let end = (at as usize).min(self.parts.metas.len());
+        let before = &self.parts.metas[..end];
+        before.iter().rposition(|meta| meta.mask & event != 0)
+    }
+
+    fn find(&self, id: u32) -> Option<usize> {
+        self.parts.metas.iter().position(|meta| meta.id == id)
+    }
+
+    /// A handler has panicked: what it said before stays said, and an error event follows.
+    #[cold]
+    fn contain(&mut self, panic: Box<dyn std::any::Any + Send>, base: usize) {
+        let at = self.parts.running;
+        let base = base.min(self.parts.stack.len());
+        let said: Vec<_> = self.parts.stack.drain(base..).rev().collect();
+        let id = self.parts.metas.get(at as usize).map(|meta| meta.id);
+        let why = Failure::from_panic(panic);
+        match self.parts.doing {
+            Doing::Nothing => {}
+            Doing::Error => self.report(&why),
+            Doing::Write => match self.parts.promise.take() {
+                Some(promise) => drop(promise.fail(why)),
+                None => self.report(&why),
+            },
+            Doing::Event | Doing::Own(Own::Timer(_)) => {
+                let event = InEvent::Error(why);
+                self.parts.stack.push(Action::In { at, event });
+            }
+            Doing::Own(Own::Removed) => {
+                let event = InEvent::Error(why);
+                self.parts.stack.push(Action::In { at: at + 1, event });
+                if let Some(id) = id {
+                    self.parts.stack.push(Action::Drop { id });
+                }
+            }
+            Doing::Own(Own::Added) => {
+                let event = InEvent::Error(why);
+                self.parts.stack.push(Action::In { at, event });
+                if let Some(id) = id {
+                    self.remove(id);
+                }
+            }
+        }
+        self.parts.doing = Doing::Nothing;
+        self.parts.stack.extend(said);
+    }
+
+    /// An error that no handler took.
+    #[cold]
+    fn unhandled(&mut self, why: Failure) {
+        if let Some(mut record) = self.parts.recorded() {
+            record.errors.push(why.clone());
+        } else {
+            self.report(&why);
+        }
+        self.parts.close_wanted = true;
+        self.parts.close_cause.get_or_insert(why);
+    }
+
+    fn report(&self, why: &Failure) {
+        let message = why.to_string();
+        let shared = &self.parts.shared;
+        shared
+            .executor()
+            .unhandled(&Unhandled::ChannelError { message: &message });
+    }
+
+    fn apply(&mut self, what: What) {
+        match what {
+            What::Insert {
+                place,
+                name,
+                handler,
+            } => {
+                let named = |name: &Name| self.position(name);
+                let at = match &place {
+                    Place::First => Some(0),
+                    Place::Last => Some(self.handlers.len()),
+                    Place::Before(other) => named(other),
+                    Place::After(other) => named(other).map(|at| at + 1),
+                };
+                if let Some(at) = at {
+                    self.insert(at, name, handler);
+                }
+            }
+            What::Remove { name } => {
+                if let Some(at) = self.position(&name) {
+                    self.remove(self.parts.metas[at].id);
+                }
+            }
+            What::Replace { old, name, handler } => {
+                if let Some(at) = self.position(&old) {
+                    let id = self.parts.metas[at].id;
+                    // The new one stands behind the old one, so that it gets what the old one
+                    // passes on at its end; and is told before it.
+                    self.remove(id);
+                    self.insert(at + 1, name, handler);
+                }
+            }
+        }
+    }
+
+    fn position(&self, name: &Name) -> Option<usize> {
+        self.parts.metas.iter().position(|meta| meta.name == *name)
+    }
+
+    fn insert(&mut self, at: usize, name: Name, handler: Handler) {
+        let meta = meta(&mut self.parts, name, &handler);
+        let id = meta.id;
+        self.parts.metas.insert(at, meta);
+        self.handlers.insert(at, handler.0);
+        self.shift(|index| index + u32::from(index as usize > at));
+        let what = Own::Added;
+        self.parts.stack.push(Action::Own { id, what });
+    }
+
+    /// Begins to take a handler out: nothing reaches it any more but the news of its removal.
+    fn remove(&mut self, id: u32) {
+        let Some(at) = self.find(id) else { return };
+        let meta = &mut self.parts.metas[at];
+        meta.mask = 0;
+        meta.name = Name::Borrowed("");
+        self.parts.stack.push(Action::Drop { id });
+        let what = Own::Removed;
+        self.parts.stack.push(Action::Own { id, what });
+    }
+
+    fn drop_handler(&mut self, id: u32) {
+        let Some(at) = self.find(id) else { return };
+        self.parts.metas.remove(at);
+        let handler = self.handlers.remove(at);
+        self.shift(|index| index - u32::from(index as usize > at));
+        drop(handler);
+    }
+
+    /// Corrects the places of everything on the stack after the chain has changed.
+    fn shift(&mut self, new: impl Fn(u32) -> u32) {
+        for action in &mut self.parts.stack {
+            match action {
+                Action::Read { at, .. }
+                | Action::In { at, .. }
+                | Action::Write { at, .. }
+                | Action::Out { at, .. } => *at = new(*at),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn meta(parts: &mut Parts, name: Name, handler: &Handler) -> Meta {
+    let shape = handler.0.shape();
+    Meta {
+        name,
+        shape,
+        id: parts.take_id(),
+        mask: shape.mask(),
+    }
+}

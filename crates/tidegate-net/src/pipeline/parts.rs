@@ -1,0 +1,403 @@
+//! What a channel has apart from its handlers: what they reach through their contexts.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tidegate_promise::{Completion, Failure, Promise, promise_on};
+use tidegate_sync::SignalBlock;
+
+use super::change::{Change, What, plan};
+use super::check::{Head, Name, PipelineError, check};
+use super::handler::{InEvent, OutOp, Own, Shape, mask};
+use crate::channel::{Channel, Shared};
+use crate::errors::NetError;
+use crate::message::Msg;
+use crate::write_queue::{ENTRY_OVERHEAD, Overfull, WriteQueue};
+
+/// Something on its way through the chain. `at` is the first handler that an inbound event may
+/// reach, and the one behind the first that an outbound one may reach.
+#[derive(Debug)]
+pub(crate) enum Action {
+    Read {
+        at: u32,
+        msg: Msg,
+    },
+    In {
+        at: u32,
+        event: InEvent,
+    },
+    Write {
+        at: u32,
+        msg: Msg,
+        promise: Option<Promise<()>>,
+    },
+    Out {
+        at: u32,
+        op: OutOp,
+    },
+    Own {
+        id: u32,
+        what: Own,
+    },
+    /// Takes the handler out that has been told of its removal.
+    Drop {
+        id: u32,
+    },
+    Change(Box<What>),
+    ShutdownOutput,
+    CloseWhenFlushed,
+}
+
+/// What a chain knows of one of its handlers.
+#[derive(Debug)]
+pub(crate) struct Meta {
+    pub(crate) name: Name,
+    pub(crate) shape: &'static Shape,
+    pub(crate) id: u32,
+    /// What it cares about, as far as is known.
+    pub(crate) mask: u16,
+}
+
+/// What a handler was doing when it panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    Nothing,
+    Event,
+    Error,
+    Write,
+    Own(Own),
+}
+
+/// What is left open on purpose, for a test to look at.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    pub(crate) inbound: std::collections::VecDeque<Msg>,
+    pub(crate) outbound: std::collections::VecDeque<Msg>,
+    pub(crate) errors: Vec<Failure>,
+}
+
+/// A channel without its handlers and its socket.
+pub(crate) struct Parts {
+    pub(crate) metas: Vec<Meta>,
+    pub(crate) stack: Vec<Action>,
+    /// Where on the stack the running handler's own actions begin.
+    pub(super) base: usize,
+    pub(super) running: u32,
+    pub(super) doing: Doing,
+    next_id: u32,
+    /// The chain as it will be after the changes on the stack.
+    #[expect(clippy::box_collection, reason = "hardly ever there, and then shortly")]
+    planned: Option<Box<Vec<(Name, &'static Shape)>>>,
+    /// The promise of the write that an outbound handler is busy with.
+    pub(super) promise: Option<Promise<()>>,
+    pub(crate) queue: WriteQueue,
+    pub(crate) shared: Arc<SignalBlock<Shared>>,
+    pub(crate) record: Option<Arc<Mutex<Record>>>,
+    /// What writes on the stack count for.
+    in_flight: usize,
+    /// Flags of the user's that are not set.
+    user_flags: u32,
+    pub(crate) unread: u32,
+    /// Less waits than the marks allow; and what the handlers were last told.
+    low_enough: bool,
+    told_writable: bool,
+    /// It was not writable for a while since then.
+    dipped: bool,
+    pub(crate) flush_wanted: bool,
+    pub(crate) close_wanted: bool,
+    pub(crate) close_when_flushed: bool,
+    pub(crate) shutdown_wanted: bool,
+    pub(crate) auto_read: bool,
+    pub(crate) read_wanted: bool,
+    pub(crate) closed: bool,
+    pub(crate) close_cause: Option<Failure>,
+}
+
+impl Parts {
+    pub(crate) fn new(shared: Arc<SignalBlock<Shared>>) -> Self {
+        let auto_read = shared.options().auto_read;
+        Self {
+            metas: Vec::new(),
+            stack: Vec::new(),
+            base: 0,
+            running: 0,
+            doing: Doing::Nothing,
+            next_id: 0,
+            planned: None,
+            promise: None,
+            queue: WriteQueue::new(),
+            shared,
+            record: None,
+            in_flight: 0,
+            user_flags: 0,
+            unread: 0,
+            low_enough: true,
+            told_writable: true,
+            dipped: false,
+            flush_wanted: false,
+            close_wanted: false,
+            close_when_flushed: false,
+            shutdown_wanted: false,
+            auto_read,
+            read_wanted: false,
+            closed: false,
+            close_cause: None,
+        }
+    }
+
+    pub(crate) fn head(&self) -> Head {
+        if self.record.is_some() {
+            Head::Anything
+        } else {
+            Head::BYTES
+        }
+    }
+
+    /// What a test looks at, if this is one.
+    pub(super) fn recorded(&self) -> Option<MutexGuard<'_, Record>> {
+        let record = self.record.as_ref()?;
+        Some(record.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    #[cold]
+    pub(super) fn record_read(&self, msg: Msg) {
+        if let Some(mut record) = self.recorded() {
+            record.inbound.push_back(msg);
+        }
+    }
+
+    pub(super) fn take_id(&mut self) -> u32 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    pub(super) fn name(&self, at: u32) -> &str {
+        self.metas.get(at as usize).map_or("", |meta| &meta.name)
+    }
+
+    pub(super) fn id(&self, at: u32) -> u32 {
+        self.metas.get(at as usize).map_or(0, |meta| meta.id)
+    }
+
+    pub(super) fn channel(&self) -> Channel {
+        Channel::of(Arc::clone(&self.shared))
+    }
+
+    pub(super) fn weak(&self) -> Weak<SignalBlock<Shared>> {
+        Arc::downgrade(&self.shared)
+    }
+
+    pub(super) fn new_promise(&self) -> (Promise<()>, Completion<()>) {
+        promise_on(Arc::clone(self.shared.executor()))
+    }
+
+    #[inline]
+    pub(super) fn push(&mut self, action: Action) {
+        self.stack.push(action);
+    }
+
+    pub(super) fn never(&mut self, at: u32, event: u16) {
+        if let Some(meta) = self.metas.get_mut(at as usize) {
+            meta.mask &= !event;
+        }
+    }
+
+    /// Whether a handler nearer to the socket than `at` cares about `event`.
+    #[inline]
+    fn is_watched(&self, at: u32, event: u16) -> bool {
+        self.metas[..at as usize]
+            .iter()
+            .any(|meta| meta.mask & event != 0)
+    }
+
+    /// A write by handler `at`: straight into the queue where nobody stands between.
+    #[inline]
+    pub(super) fn write(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
+        if self.stack.len() == self.base && !self.is_watched(at, mask::WRITE) {
+            self.write_head(msg, promise);
+        } else {
+            self.hand_on(at, msg, promise);
+        }
+    }
+
+    pub(super) fn hand_on(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
+        self.in_flight += msg.size() + ENTRY_OVERHEAD;
+        self.stack.push(Action::Write { at, msg, promise });
+        self.look_at_marks();
+    }
+
+    /// Notes that a write has left the stack.
+    pub(super) fn arrived(&mut self, msg: &Msg) {
+        self.in_flight = self.in_flight.saturating_sub(msg.size() + ENTRY_OVERHEAD);
+    }
+
+    #[inline]
+    pub(super) fn out(&mut self, at: u32, op: OutOp) {
+        if self.stack.len() == self.base && !self.is_watched(at, op.bit()) {
+            self.out_head(op);
+        } else {
+            self.stack.push(Action::Out { at, op });
+        }
+    }
+
+    pub(super) fn out_head(&mut self, op: OutOp) {
+        match op {
+            OutOp::Flush => {
+                self.queue.flush();
+                self.flush_wanted = true;
+            }
+            OutOp::Close => self.close_wanted = true,
+        }
+    }
+
+    /// A write that has passed all handlers.
+    pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
+        if self.closed {
+            return self.refuse_write(promise, NetError::Closed(self.close_cause.clone()));
+        }
+        let bytes = match msg {
+            Msg::Bytes(bytes) => bytes,
+            other => return self.write_other(other, promise),
+        };
+        let pushed = self
+            .queue
+            .push(bytes, promise, &self.shared.options().marks);
+        if let Err(Overfull { promise, .. }) = pushed {
+            let cap = self.shared.options().marks.cap();
+            let pending = self.queue.pending();
+            return self.refuse_write(promise, NetError::Overfull { pending, cap });
+        }
+        self.look_at_marks();
+    }
+
+    #[cold]
+    fn write_other(&mut self, msg: Msg, promise: Option<Promise<()>>) {
+        if let Some(mut record) = self.recorded() {
+            record.outbound.push_back(msg);
+            drop(record);
+            if let Some(promise) = promise {
+                let _ = promise.succeed(());
+            }
+            return;
+        }
+        let why = NetError::Misfit {
+            handler: "the socket".to_owned(),
+            takes: "bytes",
+            bytes: false,
+        };
+        self.refuse_write(promise, why);
+    }
+
+    /// A write that cannot be: its promise hears of it; who asked for none hears an error event,
+    /// since a stream with a hole in it must not go on silently.
+    #[cold]
+    fn refuse_write(&mut self, promise: Option<Promise<()>>, why: NetError) {
+        let late = matches!(why, NetError::Closed(_));
+        let why = Failure::new(why);
+        match promise {
+            Some(promise) => drop(promise.fail(why)),
+            None if late => {}
+            None => {
+                let event = InEvent::Error(why);
+                self.stack.push(Action::In { at: 0, event });
+            }
+        }
+    }
+
+    pub(super) fn pending(&self) -> usize {
+        self.queue.pending() + self.in_flight
+    }
+
+    #[inline]
+    pub(super) fn is_writable(&self) -> bool {
+        self.low_enough && self.user_flags == 0 && !self.closed
+    }
+
+    pub(super) fn bytes_before_unwritable(&self) -> usize {
+        let high = self.shared.options().marks.high();
+        if self.is_writable() {
+            (high + 1).saturating_sub(self.pending())
+        } else {
+            0
+        }
+    }
+
+    pub(crate) fn set_user_writable(&mut self, flag: u8, writable: bool) -> Result<(), NetError> {
+        if !(1..=31).contains(&flag) {
+            return Err(NetError::BadFlag(flag));
+        }
+        if writable {
+            self.user_flags &= !(1 << flag);
+        } else {
+            self.user_flags |= 1 << flag;
+            self.dipped = true;
+        }
+        Ok(())
+    }
+
+    /// Compares what waits with the marks: above the high one is too much, below the low one is
+    /// little enough again.
+    #[inline]
+    pub(crate) fn look_at_marks(&mut self) {
+        let marks = &self.shared.options().marks;
+        let pending = self.pending() + self.shared.mailed();
+        if pending > marks.high() {
+            self.low_enough = false;
+            self.dipped = true;
+        } else if pending < marks.low() || pending == 0 {
+            self.low_enough = true;
+        }
+    }
+
+    /// What the handlers have to be told of writability, if anything.
+    pub(crate) fn writability_news(&mut self) -> Option<bool> {
+        // A handler that saw the channel unwritable waits to be told, even if that is over.
+        let dipped = std::mem::take(&mut self.dipped) && self.told_writable;
+        let writable = self.is_writable() && !dipped;
+        if writable == self.told_writable || self.closed {
+            return None;
+        }
+        self.told_writable = writable;
+        Some(writable)
+    }
+
+    /// Shows other threads how things stand.
+    #[inline]
+    pub(crate) fn publish(&self) {
+        self.shared
+            .publish(self.queue.pending(), self.is_writable());
+    }
+
+    pub(crate) fn set_auto_read(&mut self, yes: bool) {
+        self.auto_read = yes;
+    }
+
+    pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {
+        if self.closed {
+            return Err(PipelineError::Closed);
+        }
+        let mut what = change.what;
+        let mut chain = match &self.planned {
+            Some(chain) => chain.as_ref().clone(),
+            None => self.chain(),
+        };
+        plan(&mut what, &mut chain)?;
+        check(&chain, self.head())?;
+        self.planned = Some(Box::new(chain));
+        self.stack.push(Action::Change(Box::new(what)));
+        Ok(())
+    }
+
+    /// Names and shapes of the handlers that are there.
+    pub(super) fn chain(&self) -> Vec<(Name, &'static Shape)> {
+        let present = self.metas.iter().filter(|meta| !meta.name.is_empty());
+        present
+            .map(|meta| (meta.name.clone(), meta.shape))
+            .collect()
+    }
+
+    pub(super) fn forget_plan(&mut self) {
+        if self.planned.is_some() {
+            self.planned = None;
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! What a loop with I/O keeps on its thread: the poller, what is ready, and who is registered.
+//!
+//! Reached through a thread-local by code that runs on the loop. Borrowed only for a moment,
+//! never while code of the user's runs: whoever is told that it is ready is taken out of its
+//! slot, handles that with nothing of the reactor borrowed, and is put back.
+//!
+//! # Invariants
+//!
+//! * A source is told of one thing at a time; what comes meanwhile waits in its slot.
+//! * Nothing ready is dropped, unless its token is stale: then it is counted.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tidegate_sync::SignalBlock;
+
+use crate::channel::{ChannelCore, Shared};
+use crate::metrics::Counters;
+use crate::pipeline::Action;
+use crate::slab::{Slab, Taken};
+use crate::sys::{Poller, Readiness, Ready, Source, Token};
+
+/// Events of which the flat array has room from the start.
+const EVENTS: usize = 1024;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Box<Reactor>>> = const { RefCell::new(None) };
+    /// Reactors of loops that this thread drives by hand, or that drive one inside a task.
+    #[expect(clippy::vec_box, reason = "they move between here and `CURRENT`")]
+    static PARKED: RefCell<Vec<Box<Reactor>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Somebody who is told when its socket, or its mail box, is ready.
+pub(crate) trait EventSource {
+    /// Handles `readiness`, on the loop.
+    fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next;
+
+    /// What the poller watches; `None` for who lives of mail alone.
+    fn io(&mut self) -> Option<&mut dyn Source>;
+
+    /// The loop ends: says goodbye.
+    fn close(&mut self, desk: &mut Desk);
+
+    /// The channel that it is, if it is one.
+    fn channel(&self) -> Option<&Arc<SignalBlock<Shared>>> {
+        None
+    }
+
+    /// Itself, if it is a channel.
+    fn as_channel(&mut self) -> Option<&mut ChannelCore> {
+        None
+    }
+}
+
+/// What a source wants after it was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// To be told of the next event.
+    Stay,
+    /// To be told of this once more, after the others had their turn.
+    Again(Readiness),
+    /// To be forgotten.
+    Leave,
+}
+
+/// What sources use while they are told: one for the whole loop, so that who idles holds none.
+pub(crate) struct Desk {
+    /// Where bytes are received.
+    pub(crate) buffer: BytesMut,
+    /// The stack of a pipeline's events in flight.
+    pub(crate) actions: Vec<Action>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// The reactor of one loop.
+pub(crate) struct Reactor {
+    id: u64,
+    pub(crate) poller: Box<dyn Poller>,
+    ready: Vec<Ready>,
+    at: usize,
+    /// Who asked to be told once more, and how many of them are due before the next poll.
+    again: VecDeque<Ready>,
+    due: usize,
+    sources: Slab<Box<dyn EventSource>>,
+    desk: Option<Box<Desk>>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Reactor {
+    pub(crate) fn new(
+        id: u64,
+        poller: Box<dyn Poller>,
+        generation: u32,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            id,
+            poller,
+            ready: Vec::with_capacity(EVENTS),
+            at: 0,
+            again: VecDeque::new(),
+            due: 0,
+            sources: Slab::new(generation),
+            desk: Some(Box::new(Desk {
+                buffer: BytesMut::new(),
+                actions: Vec::new(),
+                counters: Arc::clone(&counters),
+            })),
+            counters,
+        }
+    }
+
+    /// Where the generations of a reactor that follows this one begin.
+    pub(crate) fn next_generation(&self) -> u32 {
+        self.sources.next_first()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sources.len() == 0
+    }
+
+    /// Whether there is something to do without asking the poller.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.at < self.ready.len() || !self.again.is_empty()
+    }
+
+    /// Asks the poller, after everything that it said before was told.
+    pub(crate) fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        self.due = self.again.len();
+        if self.at < self.ready.len() {
+            return Ok(());
+        }
+        self.ready.clear();
+        self.at = 0;
+        self.counters.polls.add(1);
+        let polled = self.poller.poll(&mut self.ready, timeout);
+        self.counters.events.add(self.ready.len() as u64);
+        polled
+    }
+
+    /// The next event to tell.
+    pub(crate) fn next(&mut self) -> Option<Ready> {
+        if let Some(&ready) = self.ready.get(self.at) {
+            self.at += 1;
+            return Some(ready);
+        }
+        self.due = self.due.checked_sub(1)?;
+        self.again.pop_front()
+    }
+
+    fn take(&mut self, ready: Ready) -> Option<(Box<dyn EventSource>, Box<Desk>)> {
+        let Some(desk) = self.desk.take() else {
+            // Somebody is being told right now: this waits its turn.
+            self.again.push_back(ready);
+            return None;
+        };
+        match self.sources.take(ready.token, ready.readiness) {
+            Taken::Home(source) => return Some((source, desk)),
+            Taken::Away => {}
+            Taken::Stale => self.counters.stale.add(1),
+        }
+        self.desk = Some(desk);
+        None
+    }
+
+    /// Takes a source back; answers it if it wanted to leave, to be dropped by the caller.
+    fn put(
+        &mut self,
+        token: Token,
+        source: Box<dyn EventSource>,
+        desk: Box<Desk>,
+        next: Next,
+    ) -> Option<Box<dyn EventSource>> {
+        self.desk = Some(desk);
+        if next == Next::Leave {
+            self.sources.remove(token);
+            self.counters.registered.set(self.sources.len() as u64);
+            return Some(source);
+        }
+        match self.sources.put(token, source) {
+            Ok(mut missed) => {
+                if let Next::Again(readiness) = next {
+                    missed |= readiness;
+                    self.counters.again.add(1);
+                }
+                if !missed.is_none() {
+                    let readiness = missed;
+                    self.again.push_back(Ready { token, readiness });
+                }
+                None
+            }
+            Err(source) => Some(source),
+        }
+    }
+}
+
+/// Uses the reactor of the loop that this thread drives. `None` if it drives none with I/O.
+#[inline]
+pub(crate) fn with<R>(use_it: impl FnOnce(&mut Reactor) -> R) -> Option<R> {
+    CURRENT.with_borrow_mut(|reactor| reactor.as_deref_mut().map(use_it))
+}
+
+/// Makes reactor `id` this thread's; `make` makes it if it is new here. Answers which one was
+/// before.
+pub(crate) fn enter(id: u64, make: impl FnOnce() -> Box<Reactor>) -> Option<u64> {
+    let mine = unpark(id).unwrap_or_else(make);
+    let outer = CURRENT.replace(Some(mine))?;
+    let outer_id = outer.id;
+    PARKED.with_borrow_mut(|parked| parked.push(outer));
+    Some(outer_id)
+}
+
+/// Makes reactor `outer` this thread's again; answers the one that was, if it is empty.
+pub(crate) fn leave(outer: Option<u64>) -> Option<Box<Reactor>> {
+    let outer = outer.and_then(unpark);
+    let mine = CURRENT.replace(outer)?;
+    if mine.is_empty() {
+        return Some(mine);
+    }
+    PARKED.with_borrow_mut(|parked| parked.push(mine));
+    None
+}
+
+fn unpark(id: u64) -> Option<Box<Reactor>> {
+    PARKED.with_borrow_mut(|parked| {
+        let at = parked.iter().position(|one| one.id == id)?;
+        Some(parked.swap_remove(at))
+    })
+}
+
+/// Registers what `make` makes of the token that it will have. Only on a loop with I/O.
+///
+/// # Errors
+///
+/// What the poller says; the source with it. [`io::ErrorKind::Unsupported`] elsewhere.
+pub(crate) fn register<S: EventSource + 'static>(
+    make: impl FnOnce(Token) -> Box<S>,
+) -> io::Result<Token> {
+    let Some(token) = with(|reactor| reactor.sources.reserve()) else {
+        let message = "this thread drives no loop with I/O; make the group with `net::pinned`";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, message));
+    };
+    let mut source = make(token);
+    let registered = with(|reactor| {
+        let watched = match source.io() {
+            Some(io) => reactor.poller.register(io, token),
+            None => Ok(()),
+        };
+        if let Err(why) = watched {
+            reactor.sources.remove(token);
+            return Err((why, source));
+        }
+        let _ = reactor.sources.put(token, source);
+        reactor
+            .counters
+            .registered
+            .set(reactor.sources.len() as u64);
+        Ok(token)
+    });
+    match registered {
+        Some(Ok(token)) => Ok(token),
+        Some(Err((why, source))) => {
+            drop(source);
+            Err(why)
+        }
+        None => unreachable!("the reactor was here a moment ago"),
+    }
+}
+
+/// Lets a source that was just registered begin: at once, or, while another one is being told
+/// of something, right after it.
+pub(crate) fn begin(token: Token) {
+    let readiness = Readiness::MAIL;
+    dispatch(Ready { token, readiness });
+}
+
+/// Tells the source of `ready.token`; true if there is one.
+pub(crate) fn dispatch(ready: Ready) -> bool {
+    let Some((mut source, mut desk)) = with(|reactor| reactor.take(ready)).flatten() else {
+        return with(|reactor| reactor.sources.slot_exists(ready.token)).unwrap_or(false);
+    };
+    // Handlers contain their panics; this is the last resort, so that a desk is never lost.
+    let told = catch_unwind(AssertUnwindSafe(|| {
+        source.ready(ready.readiness, &mut desk)
+    }));
+    let next = *told.as_ref().unwrap_or(&Next::Leave);
+    let gone = with(|reactor| reactor.put(ready.token, source, desk, next));
+    drop(gone);
+    if let Err(panic) = told {
+        std::panic::resume_unwind(panic);
+    }
+    true
+}
+
+/// The channels of this loop that are at home.
+pub(crate) fn channels() -> Vec<Arc<SignalBlock<Shared>>> {
+    let all = with(|reactor| {
+        let homes = reactor.sources.homes();
+        homes
+            .filter_map(|source| source.channel().cloned())
+            .collect()
+    });
+    all.unwrap_or_default()
+}
+
+/// Looks at a channel that is at home.
+pub(crate) fn with_channel<R>(token: Token, look: impl FnOnce(&mut ChannelCore) -> R) -> Option<R> {
+    with(|reactor| {
+        let source = reactor.sources.get_mut(token)?;
+        source.as_channel().map(look)
+    })
+    .flatten()
+}
+
+/// Says goodbye to everybody.
+pub(crate) fn close() {
+    // Whoever says goodbye may register somebody else: not for long.
+    for _ in 0..4 {
+        let tokens = with(|reactor| reactor.sources.tokens()).unwrap_or_default();
+        if tokens.is_empty() {
+            return;
+        }
+        for token in tokens {
+            let readiness = Readiness::NONE;
+            let taken = with(|reactor| reactor.take(Ready { token, readiness })).flatten();
+            let Some((mut source, mut desk)) = taken else {
+                continue;
+            };
+            let said = catch_unwind(AssertUnwindSafe(|| source.close(&mut desk)));
+            drop(said);
+            let gone = with(|reactor| reactor.put(token, source, desk, Next::Leave));
+            drop(gone);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! A listening socket on its loop: accepts, and pauses when there are no descriptors left.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mio::net::{TcpListener, TcpStream};
+use socket2::SockRef;
+use tidegate_exec::EventLoop;
+use tidegate_promise::{Promise, promise_of};
+use tidegate_sync::{Deliver, Delivery, Executor, SignalBlock};
+
+use super::{Initialiser, Origin};
+use crate::channel::{ChannelCore, ChannelOptions, Closed, Shared, Start, Transport};
+use crate::group::NetGroup;
+use crate::pipeline::{Assembly, Head, Parts, Pipeline};
+use crate::reactor::{self, Desk, EventSource, Next};
+use crate::sys::{Readiness, Ready, Source, SpareDescriptor, Token, is_out_of_descriptors};
+
+/// Accepts in one turn before others have theirs.
+const ACCEPTS: usize = 16;
+
+/// What a server is made of.
+pub(super) struct Config {
+    pub(super) executor: Arc<dyn Executor>,
+    pub(super) children: NetGroup,
+    pub(super) initialise: Initialiser,
+    pub(super) options: Arc<ChannelOptions>,
+    pub(super) pause: Duration,
+}
+
+/// What the handles of a server and its loop share.
+pub(crate) struct Accepting {
+    config: Config,
+    origin: Arc<Origin>,
+    token: AtomicU64,
+    stopped: AtomicBool,
+    /// The pause is over.
+    resume: AtomicBool,
+    end: Mutex<Option<Promise<()>>>,
+    closed: Closed,
+}
+
+impl Accepting {
+    pub(super) fn new(config: Config) -> Arc<SignalBlock<Self>> {
+        let (promise, completion) = promise_of();
+        promise.set_uncancellable();
+        let Ok(closed) = completion.share() else {
+            unreachable!("a new completion was not taken");
+        };
+        SignalBlock::new(Self {
+            config,
+            origin: Arc::default(),
+            token: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            resume: AtomicBool::new(false),
+            end: Mutex::new(Some(promise)),
+            closed,
+        })
+    }
+
+    pub(super) fn origin(&self) -> &Arc<Origin> {
+        &self.origin
+    }
+
+    pub(super) fn children(&self) -> &NetGroup {
+        &self.config.children
+    }
+
+    pub(super) fn closed(&self) -> Closed {
+        self.closed.clone()
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the listener look at its flags.
+    pub(super) fn wake(block: &Arc<SignalBlock<Self>>) {
+        if let Some(signal) = block.raise()
+            && let Err(refused) = block.config.executor.signal(signal)
+        {
+            drop(refused);
+        }
+    }
+
+    fn finish(&self) {
+        let promise = self
+            .end
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(promise) = promise {
+            let _ = promise.succeed(());
+        }
+    }
+}
+
+impl Deliver for Accepting {
+    fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
+        let token = Token::from_bits(block.token.load(Ordering::Relaxed));
+        let readiness = Readiness::MAIL;
+        if how == Delivery::Orphaned || !reactor::dispatch(Ready { token, readiness }) {
+            block.finish();
+        }
+    }
+}
+
+/// A listening socket on its loop.
+pub(super) struct ListenerCore {
+    listener: TcpListener,
+    accepting: Arc<SignalBlock<Accepting>>,
+    spare: SpareDescriptor,
+    paused: bool,
+}
+
+impl ListenerCore {
+    pub(super) fn new(
+        listener: TcpListener,
+        accepting: Arc<SignalBlock<Accepting>>,
+        token: Token,
+    ) -> Self {
+        accepting.token.store(token.bits(), Ordering::Relaxed);
+        Self {
+            listener,
+            accepting,
+            spare: SpareDescriptor::new(),
+            paused: false,
+        }
+    }
+
+    /// Accepts what there is; true if there may be more.
+    fn accept(&mut self, desk: &mut Desk) -> bool {
+        for _ in 0..ACCEPTS {
+            match self.listener.accept() {
+                Ok((stream, peer)) => {
+                    desk.counters.accepted.add(1);
+                    self.hand_over(stream, peer);
+                }
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(why) if is_out_of_descriptors(&why) => {
+                    self.pause(desk);
+                    return false;
+                }
+                // The connection went before it was accepted, or the like: the next one.
+                Err(_) => {}
+            }
+        }
+        true
+    }
+
+    /// There is no descriptor for a connection: tells whoever waits by closing it, with the
+    /// spare one, and leaves the others alone for a while.
+    fn pause(&mut self, desk: &mut Desk) {
+        desk.counters.accept_pauses.add(1);
+        let listener = &self.listener;
+        self.spare.without(|| drop(listener.accept()));
+        self.paused = true;
+        let accepting = Arc::clone(&self.accepting);
+        let Some(home) = EventLoop::current() else {
+            return;
+        };
+        let pause = self.accepting.config.pause;
+        let scheduled = home.schedule(pause, move || {
+            accepting.resume.store(true, Ordering::Relaxed);
+            Accepting::wake(&accepting);
+        });
+        // Without timers the loop is on its way out, and the listener with it.
+        drop(scheduled);
+    }
+
+    /// Gives a connection to its loop, which makes its handlers.
+    fn hand_over(&self, stream: TcpStream, peer: SocketAddr) {
+        let accepting = Arc::clone(&self.accepting);
+        let child = accepting.config.children.next();
+        let arrival = Arrival::of(&accepting.origin);
+        if child.is_current() {
+            return adopt(&accepting, arrival, stream, peer);
+        }
+        let others = Arc::clone(&accepting);
+        // A refused connection is closed, and counted out, with the task that held it.
+        let _ = child.execute(move || adopt(&others, arrival, stream, peer));
+    }
+}
+
+/// A connection that was counted in and has no channel yet.
+struct Arrival {
+    origin: Option<Arc<Origin>>,
+}
+
+impl Arrival {
+    fn of(origin: &Arc<Origin>) -> Self {
+        origin.came();
+        Self {
+            origin: Some(Arc::clone(origin)),
+        }
+    }
+
+    /// From now on the channel counts itself out.
+    fn settle(mut self) -> Option<Arc<Origin>> {
+        self.origin.take()
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        if let Some(origin) = &self.origin {
+            origin.left();
+        }
+    }
+}
+
+/// Makes a channel of an accepted connection, on its loop.
+fn adopt(accepting: &Accepting, arrival: Arrival, stream: TcpStream, peer: SocketAddr) {
+    let Some(home) = EventLoop::current() else {
+        return;
+    };
+    let config = &accepting.config;
+    config.options.apply(&SockRef::from(&stream), true);
+    let local = stream.local_addr().ok();
+    let shared = Shared::new(
+        home.executor(),
+        Arc::clone(&config.options),
+        (local, Some(peer)),
+        arrival.settle(),
+    );
+    let assemble = std::panic::AssertUnwindSafe(|| (config.initialise)(Assembly::new()));
+    let assembled = std::panic::catch_unwind(assemble);
+    let Ok(Ok(checked)) = assembled.map(|assembly| assembly.checked(Head::BYTES)) else {
+        // Handlers that fitted when the server was bound and do not now: the connection is
+        // closed, and counted out when `shared` goes.
+        return;
+    };
+    let pipeline = Pipeline::new(Parts::new(shared), checked);
+    let transport = Transport::Tcp(stream);
+    let registered = reactor::register(|token| {
+        Box::new(ChannelCore::new(transport, pipeline, Start::Open, token))
+    });
+    if let Ok(token) = registered {
+        reactor::begin(token);
+    }
+}
+
+impl EventSource for ListenerCore {
+    fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
+        if self.accepting.stopped.load(Ordering::Relaxed) {
+            self.accepting.finish();
+            return Next::Leave;
+        }
+        if self.accepting.resume.swap(false, Ordering::Relaxed) {
+            self.paused = false;
+            self.spare.refill();
+        } else if !readiness.any(Readiness::READ) {
+            return Next::Stay;
+        }
+        if !self.paused && self.accept(desk) {
+            return Next::Again(Readiness::READ);
+        }
+        Next::Stay
+    }
+
+    fn io(&mut self) -> Option<&mut dyn Source> {
+        Some(&mut self.listener)
+    }
+
+    fn close(&mut self, _desk: &mut Desk) {
+        self.accepting.finish();
+    }
+}
+
+impl Drop for ListenerCore {
+    fn drop(&mut self) {
+        self.accepting.finish();
+    }
+}

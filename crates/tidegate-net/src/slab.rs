@@ -1,0 +1,246 @@
+//! A table whose places carry a generation, and whose values can be away for a while.
+//!
+//! # Invariants
+//!
+//! * A token is valid from `insert` until `remove`; afterwards the place has another generation.
+//! * A value that was taken is away until it is put back or its place is removed; meanwhile its
+//!   place remembers what the value should hear about.
+
+use crate::sys::{Readiness, Token};
+
+/// Generations stay below this: no token looks like the waker's.
+const HALF: u32 = u32::MAX >> 1;
+
+/// Values by token.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Slot<T>>,
+    free: Option<u32>,
+    len: usize,
+    /// The generation of places that were never used.
+    first: u32,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    generation: u32,
+    place: Place<T>,
+}
+
+#[derive(Debug)]
+enum Place<T> {
+    Vacant { next: Option<u32> },
+    Home(T),
+    Away(Readiness),
+}
+
+/// What became of a look for a value.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Taken<T> {
+    /// Here it is.
+    Home(T),
+    /// Somebody has it; it will hear of the readiness when it comes back.
+    Away,
+    /// The token is of something that is gone.
+    Stale,
+}
+
+impl<T> Slab<T> {
+    /// A table none of whose tokens is one of a table with a lower `first` than
+    /// [`Slab::next_first`] answered there.
+    pub(crate) fn new(first: u32) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: None,
+            len: 0,
+            first,
+        }
+    }
+
+    /// A generation that none of the tokens so far has.
+    pub(crate) fn next_first(&self) -> u32 {
+        let highest = self.slots.iter().map(|slot| slot.generation).max();
+        highest.map_or(self.first, |highest| highest + 1) & HALF
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Reserves a place; its value is away until it is put back.
+    pub(crate) fn reserve(&mut self) -> Token {
+        self.len += 1;
+        if let Some(at) = self.free {
+            let slot = &mut self.slots[at as usize];
+            let Place::Vacant { next } = slot.place else {
+                unreachable!("the list of free places has free places only");
+            };
+            self.free = next;
+            slot.place = Place::Away(Readiness::NONE);
+            return Token::new(at, slot.generation);
+        }
+        let at = u32::try_from(self.slots.len()).expect("fewer than 2^32 sockets");
+        self.slots.push(Slot {
+            generation: self.first,
+            place: Place::Away(Readiness::NONE),
+        });
+        Token::new(at, self.first)
+    }
+
+    /// Takes a value out for `readiness`, which an absent one is told when it comes back.
+    #[inline]
+    pub(crate) fn take(&mut self, token: Token, readiness: Readiness) -> Taken<T> {
+        let Some(slot) = self.slot(token) else {
+            return Taken::Stale;
+        };
+        match &mut slot.place {
+            Place::Vacant { .. } => Taken::Stale,
+            Place::Away(remembered) => {
+                *remembered |= readiness;
+                Taken::Away
+            }
+            Place::Home(_) => {
+                let Place::Home(value) =
+                    std::mem::replace(&mut slot.place, Place::Away(Readiness::NONE))
+                else {
+                    unreachable!("it was at home a moment ago");
+                };
+                Taken::Home(value)
+            }
+        }
+    }
+
+    /// Puts a value back; answers what it missed. The value itself if its place is gone.
+    #[inline]
+    pub(crate) fn put(&mut self, token: Token, value: T) -> Result<Readiness, T> {
+        match self.slot(token) {
+            Some(Slot {
+                place: place @ Place::Away(_),
+                ..
+            }) => {
+                let Place::Away(missed) = std::mem::replace(place, Place::Home(value)) else {
+                    unreachable!("it was away a moment ago");
+                };
+                Ok(missed)
+            }
+            _ => Err(value),
+        }
+    }
+
+    /// Frees a place. The value, if it was at home.
+    pub(crate) fn remove(&mut self, token: Token) -> Option<T> {
+        let free = self.free;
+        let slot = self.slot(token)?;
+        if matches!(slot.place, Place::Vacant { .. }) {
+            return None;
+        }
+        let place = std::mem::replace(&mut slot.place, Place::Vacant { next: free });
+        slot.generation = (slot.generation + 1) & HALF;
+        self.free = Some(token.slot());
+        self.len -= 1;
+        match place {
+            Place::Home(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Whether `token` names something, at home or away.
+    pub(crate) fn slot_exists(&mut self, token: Token) -> bool {
+        let slot = self.slot(token);
+        slot.is_some_and(|slot| !matches!(slot.place, Place::Vacant { .. }))
+    }
+
+    /// The values that are at home.
+    pub(crate) fn homes(&self) -> impl Iterator<Item = &T> {
+        self.slots.iter().filter_map(|slot| match &slot.place {
+            Place::Home(value) => Some(value),
+            _ => None,
+        })
+    }
+
+    /// A value that is at home.
+    pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
+        match &mut self.slot(token)?.place {
+            Place::Home(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The tokens of everything, at home or away.
+    pub(crate) fn tokens(&self) -> Vec<Token> {
+        let taken = |(at, slot): (usize, &Slot<T>)| {
+            let at = u32::try_from(at).ok()?;
+            let vacant = matches!(slot.place, Place::Vacant { .. });
+            (!vacant).then_some(Token::new(at, slot.generation))
+        };
+        self.slots.iter().enumerate().filter_map(taken).collect()
+    }
+
+    #[inline]
+    fn slot(&mut self, token: Token) -> Option<&mut Slot<T>> {
+        let slot = self.slots.get_mut(token.slot() as usize)?;
+        (slot.generation == token.generation()).then_some(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Tokens, absence, and what the absent miss.
+
+    use super::*;
+
+    #[test]
+    fn a_token_of_something_gone_is_stale_even_when_its_place_is_used_again() {
+        let mut slab = Slab::new(1);
+        let first = slab.reserve();
+        assert_eq!(slab.put(first, "a"), Ok(Readiness::NONE));
+        assert_eq!(slab.remove(first), Some("a"));
+        let second = slab.reserve();
+        assert_eq!(first.slot(), second.slot());
+        assert_ne!(first, second);
+        assert_eq!(slab.take(first, Readiness::READ), Taken::Stale);
+        assert_eq!(slab.put(first, "late"), Err("late"));
+        assert_eq!(slab.remove(first), None);
+        assert_eq!(slab.put(second, "b"), Ok(Readiness::NONE), "heard nothing");
+        assert_eq!((slab.len(), slab.tokens()), (1, vec![second]));
+    }
+
+    #[test]
+    fn what_the_absent_missed_is_told_on_return() {
+        let mut slab = Slab::new(1);
+        let token = slab.reserve();
+        assert_eq!(slab.put(token, 7), Ok(Readiness::NONE));
+        assert_eq!(slab.take(token, Readiness::READ), Taken::Home(7));
+        assert_eq!(slab.take(token, Readiness::WRITE), Taken::Away);
+        assert_eq!(slab.take(token, Readiness::HANG_UP), Taken::Away);
+        let missed = Readiness::WRITE | Readiness::HANG_UP;
+        assert_eq!(slab.put(token, 7), Ok(missed));
+        assert_eq!(slab.take(token, Readiness::READ), Taken::Home(7));
+        assert_eq!(slab.put(token, 7), Ok(Readiness::NONE), "told once");
+    }
+
+    #[test]
+    fn a_table_that_follows_another_has_none_of_its_tokens() {
+        let mut old = Slab::new(1);
+        let token = old.reserve();
+        assert_eq!(old.put(token, ()), Ok(Readiness::NONE));
+        old.remove(token);
+        let mut new = Slab::new(old.next_first());
+        let other = new.reserve();
+        assert_eq!(token.slot(), other.slot());
+        assert_eq!(new.put(other, ()), Ok(Readiness::NONE));
+        assert_eq!(new.take(token, Readiness::READ), Taken::Stale);
+    }
+
+    #[test]
+    fn places_are_used_again_last_freed_first() {
+        let mut slab: Slab<()> = Slab::new(1);
+        let tokens: Vec<_> = (0..4).map(|_| slab.reserve()).collect();
+        slab.remove(tokens[1]);
+        slab.remove(tokens[3]);
+        assert_eq!(slab.reserve().slot(), 3);
+        assert_eq!(slab.reserve().slot(), 1);
+        assert_eq!(slab.reserve().slot(), 4);
+        assert_eq!(slab.len(), 5);
+    }
+}

@@ -1,0 +1,120 @@
+//! A poller that a test writes the script for.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_sync::{Parker, Sleeper};
+
+use super::poller::{Poller, Ready, Source, Token};
+
+/// A [`Poller`] that answers what its [`FakeScript`] says.
+///
+/// ```
+/// use tidegate_net::sys::{FakePoller, Poller, Readiness, Ready, Token};
+///
+/// let (mut poller, script) = FakePoller::new();
+/// let ready = Ready { token: Token::new(1, 1), readiness: Readiness::READ };
+/// script.ready([ready]);
+/// let mut seen = Vec::new();
+/// poller.poll(&mut seen, None)?;
+/// assert_eq!(seen, [ready]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct FakePoller {
+    script: FakeScript,
+}
+
+/// What a [`FakePoller`] answers, and what it was asked.
+#[derive(Clone, Debug, Default)]
+pub struct FakeScript {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    parker: Parker,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    batches: VecDeque<io::Result<Vec<Ready>>>,
+    registered: Vec<Token>,
+    polls: Vec<Option<Duration>>,
+}
+
+impl FakePoller {
+    /// A poller and its script.
+    pub fn new() -> (Self, FakeScript) {
+        let script = FakeScript::default();
+        let poller = Self {
+            script: script.clone(),
+        };
+        (poller, script)
+    }
+}
+
+impl FakeScript {
+    /// One poll will answer with `events`; a waiting one does so now.
+    pub fn ready(&self, events: impl IntoIterator<Item = Ready>) {
+        let batch = events.into_iter().collect();
+        self.lock().batches.push_back(Ok(batch));
+        self.inner.parker.unpark();
+    }
+
+    /// One poll will fail with `why`.
+    pub fn fail(&self, why: io::ErrorKind) {
+        self.lock().batches.push_back(Err(why.into()));
+        self.inner.parker.unpark();
+    }
+
+    /// The tokens that were registered, oldest first.
+    pub fn registered(&self) -> Vec<Token> {
+        self.lock().registered.clone()
+    }
+
+    /// The timeouts of the polls since the last question, oldest first.
+    pub fn polls(&self) -> Vec<Option<Duration>> {
+        std::mem::take(&mut self.lock().polls)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.inner
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Poller for FakePoller {
+    fn register(&mut self, _source: &mut dyn Source, token: Token) -> io::Result<()> {
+        self.script.lock().registered.push(token);
+        Ok(())
+    }
+
+    fn deregister(&mut self, _source: &mut dyn Source) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        self.script.lock().polls.push(timeout);
+        if self.script.lock().batches.is_empty() && timeout != Some(Duration::ZERO) {
+            self.script.inner.parker.park(timeout);
+        }
+        match self.script.lock().batches.pop_front() {
+            Some(Ok(batch)) => {
+                ready.extend(batch);
+                Ok(())
+            }
+            Some(Err(why)) => Err(why),
+            None => Ok(()),
+        }
+    }
+
+    fn waker(&self) -> Arc<dyn Sleeper> {
+        Arc::new(self.script.inner.parker.clone())
+    }
+}

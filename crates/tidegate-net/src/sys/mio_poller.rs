@@ -1,0 +1,134 @@
+//! The poller of the `mio` crate: epoll, kqueue or what the platform has.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use mio::{Events, Interest, Poll};
+use tidegate_sync::Sleeper;
+
+use super::poller::{Poller, Readiness, Ready, Source, Token};
+
+/// Events taken from the system at once.
+const BATCH: usize = 1024;
+/// The token of the waker; no slot is ever that far.
+const WAKE: mio::Token = mio::Token(usize::MAX);
+
+/// [`Poller`] over `mio`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_net::sys::{MioPoller, Poller};
+///
+/// let mut poller = MioPoller::new()?;
+/// poller.waker().wake();
+/// let mut ready = Vec::new();
+/// poller.poll(&mut ready, None)?; // returns at once, since it was woken
+/// assert!(ready.is_empty());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct MioPoller {
+    poll: Poll,
+    events: Events,
+    waker: Arc<PollWaker>,
+}
+
+/// Ends a wait. Each wake is a system call: the loop's doorbell sees to it that there is one
+/// for each sleep.
+struct PollWaker {
+    waker: mio::Waker,
+    wakes: AtomicU64,
+    notified: AtomicBool,
+}
+
+impl MioPoller {
+    /// A poller that watches nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says: for one, that there are no more descriptors.
+    pub fn new() -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), WAKE)?;
+        Ok(Self {
+            poll,
+            events: Events::with_capacity(BATCH),
+            waker: Arc::new(PollWaker {
+                waker,
+                wakes: AtomicU64::new(0),
+                notified: AtomicBool::new(false),
+            }),
+        })
+    }
+}
+
+impl Poller for MioPoller {
+    fn register(&mut self, source: &mut dyn Source, token: Token) -> io::Result<()> {
+        let token = mio::Token(usize::try_from(token.bits()).unwrap_or(usize::MAX));
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        self.poll.registry().register(source, token, interest)
+    }
+
+    fn deregister(&mut self, source: &mut dyn Source) -> io::Result<()> {
+        self.poll.registry().deregister(source)
+    }
+
+    fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, timeout) {
+            Ok(()) => {}
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(why) => return Err(why),
+        }
+        for event in &self.events {
+            if event.token() == WAKE {
+                self.waker.notified.store(false, Ordering::Relaxed);
+                continue;
+            }
+            let mut readiness = Readiness::NONE;
+            if event.is_readable() {
+                readiness |= Readiness::READ;
+            }
+            if event.is_writable() {
+                readiness |= Readiness::WRITE;
+            }
+            if event.is_read_closed() || event.is_write_closed() {
+                readiness |= Readiness::HANG_UP;
+            }
+            if event.is_error() {
+                readiness |= Readiness::ERROR;
+            }
+            let token = Token::from_bits(event.token().0 as u64);
+            ready.push(Ready { token, readiness });
+        }
+        Ok(())
+    }
+
+    fn waker(&self) -> Arc<dyn Sleeper> {
+        Arc::<PollWaker>::clone(&self.waker)
+    }
+}
+
+impl Sleeper for PollWaker {
+    fn wake(&self) {
+        self.notified.store(true, Ordering::Relaxed);
+        self.wakes.fetch_add(1, Ordering::Relaxed);
+        // An eventfd that is full has been written to: its reader wakes all the same.
+        let _ = self.waker.wake();
+    }
+
+    fn wakes(&self) -> u64 {
+        self.wakes.load(Ordering::Relaxed)
+    }
+
+    fn is_notified(&self) -> bool {
+        self.notified.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for MioPoller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MioPoller").finish_non_exhaustive()
+    }
+}

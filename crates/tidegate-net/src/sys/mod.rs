@@ -1,0 +1,15 @@
+//! Where the operating system is asked: polling and sockets. The only module with unsafe code.
+#![expect(
+    unsafe_code,
+    reason = "received bytes lie in memory that was not written before"
+)]
+
+mod fake;
+mod mio_poller;
+mod poller;
+mod socket;
+
+pub use self::fake::{FakePoller, FakeScript};
+pub use self::mio_poller::MioPoller;
+pub use self::poller::{Poller, Readiness, Ready, Source, Token};
+pub(crate) use self::socket::{SpareDescriptor, is_out_of_descriptors, receive};

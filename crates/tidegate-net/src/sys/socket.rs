@@ -1,0 +1,64 @@
+//! What is asked of sockets beyond `mio`: receiving without zeroing, and a spare descriptor.
+
+use std::fs::File;
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use socket2::SockRef;
+
+/// Receives at most `most` bytes into `buffer`, which grows as it must, and takes them out.
+pub(crate) fn receive(
+    socket: &SockRef<'_>,
+    buffer: &mut BytesMut,
+    most: usize,
+) -> io::Result<Bytes> {
+    if buffer.capacity() < most {
+        buffer.reserve(most);
+    }
+    debug_assert!(buffer.is_empty(), "what was received before was taken out");
+    let room = buffer.spare_capacity_mut();
+    let most = most.min(room.len());
+    let count = socket.recv(&mut room[..most])?;
+    // SAFETY: `recv` wrote the first `count` bytes of the spare capacity, and `count` is at
+    // most its length; the buffer was empty.
+    unsafe { buffer.set_len(count) };
+    Ok(buffer.split().freeze())
+}
+
+/// A descriptor held only to be given up: with it gone there is one to accept with, so that a
+/// connection for which there is no room can be told so by closing it.
+#[derive(Debug)]
+pub(crate) struct SpareDescriptor {
+    held: Option<File>,
+}
+
+impl SpareDescriptor {
+    pub(crate) fn new() -> Self {
+        Self { held: open() }
+    }
+
+    /// Gives the descriptor up for as long as `with` runs.
+    pub(crate) fn without<R>(&mut self, with: impl FnOnce() -> R) -> Option<R> {
+        drop(self.held.take()?);
+        let done = with();
+        self.held = open();
+        Some(done)
+    }
+
+    /// Tries to hold one again.
+    pub(crate) fn refill(&mut self) {
+        if self.held.is_none() {
+            self.held = open();
+        }
+    }
+}
+
+fn open() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+/// Whether an error means that the process or the system has no descriptor or memory left.
+pub(crate) fn is_out_of_descriptors(why: &io::Error) -> bool {
+    // EMFILE, ENFILE, ENOBUFS, ENOMEM: the same numbers on every Unix but ENOBUFS.
+    matches!(why.raw_os_error(), Some(24 | 23 | 105 | 55 | 12))
+}

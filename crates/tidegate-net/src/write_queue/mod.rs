@@ -1,0 +1,370 @@
+//! What a channel has to send, in order, with exact accounts.
+//!
+//! Pure data: bytes in, one vectored write per flush out, into a [`Sink`] that a test can be.
+//!
+//! # Invariants
+//!
+//! * `pending` is the sum of what the entries count for.
+//! * The first `flushed` entries may be written; the others wait for a flush.
+//! * Every entry ends once: written, failed, or skipped because its promise was cancelled.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fmt;
+use std::io::{self, IoSlice};
+
+use bytes::{Buf, Bytes};
+use tidegate_promise::{Failure, Promise};
+
+/// What an entry counts for beyond its bytes.
+pub const ENTRY_OVERHEAD: usize = 96;
+/// The low water mark when nothing else is said.
+pub const DEFAULT_LOW: usize = 32 * 1024;
+/// The high water mark when nothing else is said.
+pub const DEFAULT_HIGH: usize = 64 * 1024;
+/// The hard cap when nothing else is said.
+pub const DEFAULT_CAP: usize = 16 * 1024 * 1024;
+/// Writes of one flush before others have their turn.
+pub const WRITE_SPIN: usize = 16;
+/// The most slices in one write.
+const MOST_SLICES: usize = 1024;
+/// Slices for which there is room on the stack.
+const FEW_SLICES: usize = 16;
+
+/// Where a queue writes to.
+pub trait Sink {
+    /// Writes some of `slices`, in order; answers how many bytes it took.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::WouldBlock`] when it can take none now; what is wrong otherwise.
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+}
+
+/// How much may wait to be sent.
+///
+/// ```
+/// use tidegate_net::WaterMarks;
+///
+/// let marks = WaterMarks::new(1024, 4096, 65_536)?;
+/// assert_eq!(marks.high(), 4096);
+/// assert!(WaterMarks::new(2, 1, 3).is_err());
+/// # Ok::<(), tidegate_net::BadWaterMarks>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaterMarks {
+    low: usize,
+    high: usize,
+    cap: usize,
+}
+
+impl WaterMarks {
+    /// Writable again below `low`, unwritable above `high`, refused above `cap`.
+    ///
+    /// # Errors
+    ///
+    /// [`BadWaterMarks`] unless low ≤ high ≤ cap.
+    pub fn new(low: usize, high: usize, cap: usize) -> Result<Self, BadWaterMarks> {
+        if low > high || high > cap {
+            return Err(BadWaterMarks { low, high, cap });
+        }
+        Ok(Self { low, high, cap })
+    }
+
+    /// Below this a channel is writable again.
+    pub fn low(&self) -> usize {
+        self.low
+    }
+
+    /// Above this a channel is not writable.
+    pub fn high(&self) -> usize {
+        self.high
+    }
+
+    /// Above this a write is refused.
+    pub fn cap(&self) -> usize {
+        self.cap
+    }
+}
+
+impl Default for WaterMarks {
+    fn default() -> Self {
+        Self {
+            low: DEFAULT_LOW,
+            high: DEFAULT_HIGH,
+            cap: DEFAULT_CAP,
+        }
+    }
+}
+
+/// Water marks that contradict each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadWaterMarks {
+    /// The low mark asked for.
+    pub low: usize,
+    /// The high mark asked for.
+    pub high: usize,
+    /// The cap asked for.
+    pub cap: usize,
+}
+
+impl fmt::Display for BadWaterMarks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "water marks must be low ≤ high ≤ cap, and were {}, {} and {}",
+            self.low, self.high, self.cap
+        )
+    }
+}
+
+impl Error for BadWaterMarks {}
+
+/// How far a write came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drained {
+    /// Everything that was flushed is written.
+    All,
+    /// The sink takes no more now.
+    Blocked,
+    /// The spins are used up and there is more.
+    Spent,
+}
+
+/// A queue of bytes to send.
+///
+/// ```
+/// use std::io::{self, IoSlice};
+/// use tidegate_net::{Drained, Sink, WaterMarks, WriteQueue};
+///
+/// struct Calls(Vec<usize>);
+/// impl Sink for Calls {
+///     fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+///         self.0.push(slices.len());
+///         Ok(slices.iter().map(|slice| slice.len()).sum())
+///     }
+/// }
+///
+/// let mut queue = WriteQueue::new();
+/// let marks = WaterMarks::default();
+/// queue.push("one ".into(), None, &marks).unwrap();
+/// queue.push("write".into(), None, &marks).unwrap();
+/// queue.flush();
+/// let mut calls = Calls(Vec::new());
+/// assert_eq!(queue.drain(&mut calls, 16)?, Drained::All);
+/// assert_eq!(calls.0, [2], "one call with two slices");
+/// # Ok::<(), io::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct WriteQueue {
+    /// The first entry, so that a queue of one needs no memory of its own.
+    front: Option<Entry>,
+    rest: VecDeque<Entry>,
+    flushed: usize,
+    pending: usize,
+    /// Bytes of entries that were written, since the queue was made.
+    written: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    bytes: Bytes,
+    /// What was counted when it came.
+    counts: usize,
+    promise: Option<Promise<()>>,
+}
+
+/// A write for which there was no room.
+#[derive(Debug)]
+pub struct Overfull {
+    /// What was to be written.
+    pub bytes: Bytes,
+    /// Its promise, if it had one.
+    pub promise: Option<Promise<()>>,
+}
+
+impl WriteQueue {
+    /// An empty queue.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `bytes` behind everything else, to be written after the next flush.
+    ///
+    /// # Errors
+    ///
+    /// Bytes and promise, when the cap would be passed.
+    pub fn push(
+        &mut self,
+        bytes: Bytes,
+        promise: Option<Promise<()>>,
+        marks: &WaterMarks,
+    ) -> Result<(), Overfull> {
+        let counts = bytes.len() + ENTRY_OVERHEAD;
+        if self.pending + counts > marks.cap && self.pending > 0 {
+            return Err(Overfull { bytes, promise });
+        }
+        let entry = Entry {
+            bytes,
+            counts,
+            promise,
+        };
+        if self.front.is_none() {
+            self.front = Some(entry);
+        } else {
+            self.rest.push_back(entry);
+        }
+        self.pending += counts;
+        Ok(())
+    }
+
+    /// Everything added so far may be written; what was cancelled until now is left out.
+    pub fn flush(&mut self) {
+        let before = self.flushed;
+        self.flushed = self.len();
+        if before == self.flushed {
+            return;
+        }
+        let mut at = before;
+        while at < self.flushed {
+            let entry = self.get(at);
+            let begun = entry
+                .promise
+                .as_ref()
+                .is_none_or(Promise::set_uncancellable);
+            if begun {
+                at += 1;
+                continue;
+            }
+            let skipped = self.take(at);
+            self.pending -= skipped.counts;
+            self.flushed -= 1;
+        }
+    }
+
+    /// Writes what was flushed with at most `spins` calls.
+    ///
+    /// # Errors
+    ///
+    /// What the sink says, except that it would block.
+    pub fn drain(&mut self, sink: &mut dyn Sink, spins: usize) -> io::Result<Drained> {
+        for _ in 0..spins {
+            if self.flushed == 0 {
+                return Ok(Drained::All);
+            }
+            match self.write_once(sink) {
+                Ok(count) => self.wrote(count),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Drained::Blocked);
+                }
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                Err(why) => return Err(why),
+            }
+        }
+        let all = self.flushed == 0;
+        Ok(if all { Drained::All } else { Drained::Spent })
+    }
+
+    fn write_once(&self, sink: &mut dyn Sink) -> io::Result<usize> {
+        let Some(front) = &self.front else {
+            return Ok(0);
+        };
+        let count = self.flushed.min(MOST_SLICES);
+        if count == 1 {
+            return sink.write(&[IoSlice::new(&front.bytes)]);
+        }
+        let slices = std::iter::once(front)
+            .chain(&self.rest)
+            .map(|entry| IoSlice::new(&entry.bytes));
+        if count <= FEW_SLICES {
+            let mut few = [IoSlice::new(&[]); FEW_SLICES];
+            for (slot, slice) in few.iter_mut().zip(slices.take(count)) {
+                *slot = slice;
+            }
+            return sink.write(&few[..count]);
+        }
+        let many: Vec<_> = slices.take(count).collect();
+        sink.write(&many)
+    }
+
+    /// Notes that the first `count` bytes are written: whole entries end, the next one shrinks.
+    fn wrote(&mut self, mut count: usize) {
+        self.written += count as u64;
+        while self.flushed > 0
+            && let Some(front) = &mut self.front
+        {
+            let left = front.bytes.len();
+            if left > count {
+                front.bytes.advance(count);
+                return;
+            }
+            count -= left;
+            let done = self.take(0);
+            self.flushed -= 1;
+            self.pending -= done.counts;
+            if let Some(promise) = done.promise {
+                let _ = promise.succeed(());
+            }
+        }
+    }
+
+    /// Takes out every entry, failing each promise with `cause`.
+    pub fn fail_all(&mut self, cause: &Failure) {
+        self.flushed = 0;
+        while self.front.is_some() {
+            let failed = self.take(0);
+            self.pending -= failed.counts;
+            if let Some(promise) = failed.promise {
+                let _ = promise.fail(cause.clone());
+            }
+        }
+    }
+
+    /// Bytes that wait, and what their entries count for beyond.
+    pub fn pending(&self) -> usize {
+        self.pending
+    }
+
+    /// Entries that wait.
+    pub fn len(&self) -> usize {
+        usize::from(self.front.is_some()) + self.rest.len()
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.front.is_none()
+    }
+
+    /// Whether something waits that was flushed.
+    pub fn has_flushed(&self) -> bool {
+        self.flushed > 0
+    }
+
+    /// Bytes written since the queue was made.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    fn get(&self, at: usize) -> &Entry {
+        match at.checked_sub(1) {
+            None => self.front.as_ref(),
+            Some(at) => self.rest.get(at),
+        }
+        .expect("the entry is in the queue")
+    }
+
+    fn take(&mut self, at: usize) -> Entry {
+        let taken = match at.checked_sub(1) {
+            None => std::mem::replace(&mut self.front, self.rest.pop_front()),
+            Some(at) => self.rest.remove(at),
+        };
+        if self.rest.is_empty() && self.rest.capacity() > 0 {
+            // An idle connection holds no memory for what it once had to send.
+            self.rest = VecDeque::new();
+        }
+        taken.expect("the entry is in the queue")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Order, accounts and promises of a queue over a sink that a test controls.
+
+use super::*;
+use tidegate_promise::{Completion, promise};
+
+/// Takes `room` bytes, at most `per_call` at once, then blocks.
+#[derive(Default)]
+struct Pipe {
+    room: usize,
+    per_call: Option<usize>,
+    taken: Vec<u8>,
+    slices: Vec<usize>,
+    broken: Option<io::ErrorKind>,
+}
+
+impl Sink for Pipe {
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        if let Some(why) = self.broken {
+            return Err(why.into());
+        }
+        if self.room == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.slices.push(slices.len());
+        let most = self.room.min(self.per_call.unwrap_or(usize::MAX));
+        let all: Vec<u8> = slices.iter().flat_map(|slice| slice.to_vec()).collect();
+        let count = all.len().min(most);
+        self.taken.extend(&all[..count]);
+        self.room -= count;
+        Ok(count)
+    }
+}
+
+fn pipe(room: usize) -> Pipe {
+    Pipe {
+        room,
+        ..Pipe::default()
+    }
+}
+
+fn push(queue: &mut WriteQueue, bytes: &'static str) -> Completion<()> {
+    let (promise, done) = promise();
+    let marks = WaterMarks::default();
+    queue.push(bytes.into(), Some(promise), &marks).unwrap();
+    done
+}
+
+#[test]
+fn nothing_is_written_before_a_flush_and_what_comes_later_waits_for_the_next() {
+    let mut queue = WriteQueue::new();
+    let first = push(&mut queue, "a");
+    let mut sink = pipe(100);
+    assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::All);
+    assert!(sink.taken.is_empty() && !first.is_done());
+    queue.flush();
+    let second = push(&mut queue, "b");
+    assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::All);
+    assert_eq!(sink.taken, b"a");
+    assert_eq!((first.is_done(), second.is_done()), (true, false));
+    queue.flush();
+    queue.drain(&mut sink, 16).unwrap();
+    assert_eq!(
+        (sink.taken.as_slice(), second.is_done()),
+        (&b"ab"[..], true)
+    );
+}
+
+#[test]
+fn one_flush_is_one_call_up_to_1024_slices() {
+    let mut queue = WriteQueue::new();
+    let marks = WaterMarks::default();
+    for _ in 0..1500 {
+        queue.push("x".into(), None, &marks).unwrap();
+    }
+    queue.flush();
+    let mut sink = pipe(10_000);
+    assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::All);
+    assert_eq!(sink.slices, [1024, 476]);
+    assert_eq!(sink.taken.len(), 1500);
+    assert_eq!((queue.len(), queue.pending()), (0, 0));
+}
+
+#[test]
+fn a_short_write_completes_whole_entries_and_shrinks_the_next() {
+    let mut queue = WriteQueue::new();
+    let (one, two) = (push(&mut queue, "hello"), push(&mut queue, "world"));
+    queue.flush();
+    let mut sink = pipe(7);
+    assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::Blocked);
+    assert_eq!((one.is_done(), two.is_done()), (true, false));
+    assert_eq!(
+        queue.pending(),
+        5 + ENTRY_OVERHEAD,
+        "an entry counts until it is gone"
+    );
+    sink.room = 100;
+    assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::All);
+    assert_eq!(sink.taken, b"helloworld");
+    assert!(two.is_done());
+    assert_eq!(queue.written(), 10);
+}
+
+#[test]
+fn an_empty_entry_is_completed_in_its_turn() {
+    let mut queue = WriteQueue::new();
+    let (one, two) = (push(&mut queue, ""), push(&mut queue, "x"));
+    queue.flush();
+    let mut sink = pipe(0);
+    assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::Blocked);
+    assert!(!one.is_done());
+    sink.room = 1;
+    assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::All);
+    assert!(one.is_done() && two.is_done());
+}
+
+#[test]
+fn the_spins_are_bounded_and_the_rest_comes_later() {
+    let mut queue = WriteQueue::new();
+    let done = push(&mut queue, "0123456789012345678901234567890123456789");
+    queue.flush();
+    let mut sink = pipe(100);
+    sink.per_call = Some(2);
+    assert_eq!(queue.drain(&mut sink, WRITE_SPIN).unwrap(), Drained::Spent);
+    assert_eq!(sink.taken.len(), 2 * WRITE_SPIN);
+    assert!(!done.is_done());
+    assert_eq!(queue.drain(&mut sink, WRITE_SPIN).unwrap(), Drained::All);
+    assert!(done.is_done());
+}
+
+#[test]
+fn a_write_that_was_cancelled_before_the_flush_is_left_out() {
+    let mut queue = WriteQueue::new();
+    let (one, two, three) = (
+        push(&mut queue, "a"),
+        push(&mut queue, "b"),
+        push(&mut queue, "c"),
+    );
+    assert!(one.cancel() && two.cancel());
+    queue.flush();
+    assert_eq!(queue.pending(), 1 + ENTRY_OVERHEAD);
+    assert!(!three.cancel(), "flushed: too late");
+    let mut sink = pipe(100);
+    queue.drain(&mut sink, 16).unwrap();
+    assert_eq!(sink.taken, b"c");
+    assert!(three.is_done());
+}
+
+#[test]
+fn failing_tells_every_promise_once_and_counts_nothing() {
+    let mut queue = WriteQueue::new();
+    let (one, two) = (push(&mut queue, "a"), push(&mut queue, "b"));
+    queue.flush();
+    let three = push(&mut queue, "c");
+    let mut sink = pipe(1);
+    sink.broken = Some(io::ErrorKind::ConnectionReset);
+    let why = queue.drain(&mut sink, 16).unwrap_err();
+    queue.fail_all(&Failure::new(why));
+    for failed in [one, two, three] {
+        let why = failed.wait().unwrap_err().failure().unwrap();
+        assert!(why.to_string().contains("reset"));
+    }
+    assert_eq!(
+        (queue.len(), queue.pending(), queue.has_flushed()),
+        (0, 0, false)
+    );
+}
+
+#[test]
+fn above_the_cap_a_write_is_given_back() {
+    let mut queue = WriteQueue::new();
+    let marks = WaterMarks::new(10, 100, 250).unwrap();
+    queue.push("0123456789".into(), None, &marks).unwrap();
+    queue.push("0123456789".into(), None, &marks).unwrap();
+    let (promise, done) = promise();
+    let refused = queue.push("more".into(), Some(promise), &marks);
+    let Overfull { bytes, promise } = refused.unwrap_err();
+    assert_eq!(bytes, "more");
+    assert!(promise.is_some() && !done.is_done());
+    assert_eq!(queue.pending(), 2 * (10 + ENTRY_OVERHEAD));
+    let mut lone = WriteQueue::new();
+    let huge = Bytes::from(vec![0; 1000]);
+    assert!(lone.push(huge, None, &marks).is_ok(), "alone anything goes");
+}
+
+#[test]
+fn the_marks_are_32_and_64_kib_and_in_order() {
+    let marks = WaterMarks::default();
+    assert_eq!((marks.low(), marks.high()), (32 * 1024, 64 * 1024));
+    assert!(WaterMarks::new(0, 0, 0).is_ok());
+    assert!(WaterMarks::new(2, 1, 9).is_err());
+    assert!(WaterMarks::new(1, 3, 2).is_err());
+}
+
+#[test]
+fn a_drained_queue_holds_no_memory() {
+    let mut queue = WriteQueue::new();
+    for _ in 0..100 {
+        drop(push(&mut queue, "x"));
+    }
+    queue.flush();
+    queue.drain(&mut pipe(1000), 16).unwrap();
+    assert_eq!(queue.rest.capacity(), 0);
+    assert_eq!(queue.len(), 0);
+}
+
+#[test]
+fn a_thousand_random_operations_keep_order_and_accounts() {
+    tidegate_testkit::model(0..50, |rng| {
+        let mut queue = WriteQueue::new();
+        let marks = WaterMarks::default();
+        let (mut written, mut sent) = (Vec::<u8>::new(), Vec::<u8>::new());
+        let mut flushed = 0;
+        for step in 0..200_u32 {
+            match rng.below(4) {
+                0 | 1 => {
+                    let bytes = vec![step as u8; rng.below(50) as usize];
+                    written.extend(&bytes);
+                    queue.push(bytes.into(), None, &marks).unwrap();
+                }
+                2 => {
+                    queue.flush();
+                    flushed = written.len();
+                }
+                _ => {
+                    let mut sink = pipe(rng.below(120) as usize);
+                    queue.drain(&mut sink, 4).unwrap();
+                    sent.extend(&sink.taken);
+                }
+            }
+            assert!(sent.len() <= flushed);
+            assert_eq!(sent, written[..sent.len()]);
+            let waiting = written.len() - sent.len();
+            assert!(queue.pending() >= waiting);
+        }
+    });
+}

@@ -1,0 +1,558 @@
+//! Channels over real sockets.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_net::handlers::LineFrames;
+use tidegate_net::{
+    Channel, ChannelOptions, Client, Draining, Inbound, InboundContext, NetError, Nothing, Server,
+    UserEvent, WaterMarks,
+};
+use tidegate_testkit::{Gate, Log};
+
+use crate::{Echo, dial, round_trip, serve};
+
+/// Gives each connection's channel to a test.
+struct Gives(Log<Channel>);
+
+impl Inbound for Gives {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Nothing;
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.0.push(ctx.channel());
+        ctx.fire_active();
+    }
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(bytes);
+    }
+}
+
+fn group(loops: usize) -> tidegate_net::NetGroup {
+    tidegate_net::pinned("io", loops).unwrap()
+}
+
+fn first(log: &Log<Channel>) -> Channel {
+    log.wait_for(1);
+    log.take().remove(0)
+}
+
+#[test]
+fn echoes_over_two_loops_and_keeps_each_connection_on_one() {
+    let group = group(2);
+    let log = Log::new();
+    let own = log.clone();
+    let server = serve(&group, move |p| {
+        p.add("gives", Gives(own.clone())).add("echo", Echo)
+    });
+    let mut clients: Vec<_> = (0..4).map(|_| dial(&server)).collect();
+    for client in &mut clients {
+        assert_eq!(round_trip(client, b"hello"), b"hello");
+    }
+    let big: Vec<u8> = (0..1_000_000_u32).map(|n| n as u8).collect();
+    for client in &mut clients {
+        let mut write = client.try_clone().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| write.write_all(&big).unwrap());
+            let mut back = vec![0; big.len()];
+            client.read_exact(&mut back).unwrap();
+            assert_eq!(back, big);
+        });
+    }
+    assert_eq!((server.connections(), server.accepted()), (4, 4));
+    let mut loops: Vec<_> = log
+        .take()
+        .iter()
+        .map(|channel| channel.loop_name().to_owned())
+        .collect();
+    loops.sort();
+    assert_eq!(loops, ["io-0", "io-0", "io-1", "io-1"]);
+}
+
+#[test]
+fn addresses_are_those_of_the_socket() {
+    let group = group(1);
+    let log = Log::new();
+    let own = log.clone();
+    let server = serve(&group, move |p| p.add("gives", Gives(own.clone())));
+    let client = dial(&server);
+    let channel = first(&log);
+    assert_eq!(channel.peer_addr(), Some(client.local_addr().unwrap()));
+    assert_eq!(channel.local_addr(), Some(server.local_addr()));
+    assert!(channel.is_active());
+}
+
+#[test]
+fn a_handle_writes_and_closes_from_another_thread() {
+    let group = group(1);
+    let log = Log::new();
+    let own = log.clone();
+    let server = serve(&group, move |p| p.add("gives", Gives(own.clone())));
+    let mut client = dial(&server);
+    let channel = first(&log);
+    let sent = channel.write_with("hello");
+    channel.flush();
+    sent.wait().unwrap();
+    channel.write("bye");
+    channel.close_when_flushed().wait().unwrap();
+    let mut all = String::new();
+    client.read_to_string(&mut all).unwrap();
+    assert_eq!(all, "hellobye");
+    assert!(channel.write_with("late").wait().is_err());
+}
+
+#[test]
+fn the_peers_end_closes_the_channel_and_frees_its_place() {
+    let group = group(1);
+    let log = Log::new();
+    let own = log.clone();
+    let server = serve(&group, move |p| p.add("gives", Gives(own.clone())));
+    let client = dial(&server);
+    let channel = first(&log);
+    drop(client);
+    channel.closed().wait().unwrap();
+    assert!(!channel.is_active());
+    group.iter().for_each(|one| one.settle());
+    assert_eq!(group.io_metrics()[0].registered, 1, "the listener alone");
+    assert_eq!(server.connections(), 0);
+}
+
+#[test]
+fn a_reset_is_the_cause_of_the_end() {
+    let group = group(1);
+    let log = Log::new();
+    let own = log.clone();
+    let server = serve(&group, move |p| p.add("gives", Gives(own.clone())));
+    let client = dial(&server);
+    let channel = first(&log);
+    socket2::SockRef::from(&client)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(client);
+    channel.closed().wait().unwrap();
+    let cause = channel.close_cause().unwrap().to_string();
+    assert!(cause.contains("reset"), "{cause}");
+}
+
+#[test]
+fn half_closure_lets_the_answer_out() {
+    /// Answers when the peer has said everything.
+    struct Sums(usize);
+    impl Inbound for Sums {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
+            self.0 += bytes.len();
+        }
+        fn event(&mut self, _: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+            ctx.write(self.0.to_string());
+            ctx.close_when_flushed();
+        }
+    }
+    let group = group(1);
+    let options = ChannelOptions {
+        half_closure: true,
+        ..ChannelOptions::default()
+    };
+    let server = Server::new(&group)
+        .options(options)
+        .pipeline(|p| p.add("sums", Sums(0)))
+        .bind("127.0.0.1:0");
+    let mut client = dial(&server.wait().unwrap());
+    client.write_all(&[0; 1234]).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "1234");
+}
+
+#[test]
+fn a_slow_reader_stops_the_writer_at_the_marks_and_nothing_is_lost() {
+    /// Writes `left` kilobytes as fast as it may.
+    struct Pours(usize);
+    impl Pours {
+        fn pour(&mut self, ctx: &mut InboundContext<'_, Self>) {
+            while self.0 > 0 && ctx.is_writable() {
+                ctx.write(vec![7; 1024]);
+                self.0 -= 1;
+            }
+            if self.0 == 0 {
+                ctx.close_when_flushed();
+            }
+            ctx.flush();
+        }
+    }
+    impl Inbound for Pours {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+            self.pour(ctx);
+        }
+        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+        fn writability(&mut self, _: bool, ctx: &mut InboundContext<'_, Self>) {
+            self.pour(ctx);
+        }
+    }
+    let group = group(1);
+    let log = Log::new();
+    let own = log.clone();
+    let options = ChannelOptions {
+        marks: WaterMarks::new(16 * 1024, 32 * 1024, 64 * 1024).unwrap(),
+        send_buffer: Some(16 * 1024),
+        ..ChannelOptions::default()
+    };
+    let server = Server::new(&group)
+        .options(options)
+        .pipeline(move |p| p.add("gives", Gives(own.clone())).add("pours", Pours(8192)))
+        .bind("127.0.0.1:0");
+    let mut client = dial(&server.wait().unwrap());
+    let channel = first(&log);
+    let mut buffer = vec![0; 50_000];
+    let mut total = 0;
+    loop {
+        assert!(channel.pending_bytes() <= 34 * 1024);
+        match client.read(&mut buffer).unwrap() {
+            0 => break,
+            count => total += count,
+        }
+    }
+    assert_eq!(total, 8192 * 1024);
+}
+
+#[test]
+fn one_byte_segments_make_the_same_lines() {
+    struct Lines(Log<Bytes>);
+    impl Inbound for Lines {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Nothing;
+        fn read(&mut self, line: Bytes, _: &mut InboundContext<'_, Self>) {
+            self.0.push(line);
+        }
+    }
+    let group = group(1);
+    let log = Log::new();
+    let own = log.clone();
+    let server = serve(&group, move |p| {
+        p.add("lines", LineFrames::max(100))
+            .add("log", Lines(own.clone()))
+    });
+    let mut client = dial(&server);
+    client.set_nodelay(true).unwrap();
+    for byte in b"one\r\ntwo\nthree\n" {
+        client.write_all(&[*byte]).unwrap();
+    }
+    log.wait_for(3);
+    assert_eq!(log.take(), ["one", "two", "three"]);
+}
+
+#[test]
+fn a_handler_that_panics_hurts_its_own_connection_only() {
+    struct Panics;
+    impl Inbound for Panics {
+        type In = Bytes;
+        type Out = Bytes;
+        type Write = Nothing;
+        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+            assert_ne!(bytes, "panic", "as asked");
+            ctx.fire_read(bytes);
+        }
+    }
+    let unhandled = Log::new();
+    let heard = unhandled.clone();
+    let loops = tidegate_exec::EventLoopGroup::builder("io")
+        .loops(1)
+        .on_unhandled(move |_, what| heard.push(what.to_string()));
+    let group = tidegate_net::NetGroup::build(loops).unwrap();
+    let server = serve(&group, |p| p.add("panics", Panics).add("echo", Echo));
+    let (mut good, mut bad) = (dial(&server), dial(&server));
+    assert_eq!(round_trip(&mut good, b"hello"), b"hello");
+    bad.write_all(b"panic").unwrap();
+    assert_eq!(bad.read(&mut [0; 8]).unwrap(), 0, "closed");
+    assert_eq!(round_trip(&mut good, b"still here"), b"still here");
+    let heard = unhandled.take();
+    assert_eq!(heard.len(), 1);
+    assert!(heard[0].contains("as asked"), "{heard:?}");
+}
+
+#[test]
+fn a_client_connects_and_the_completion_has_the_channel() {
+    let group = group(2);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let log = Log::new();
+    let own = log.clone();
+    struct Hears(Log<Bytes>);
+    impl Inbound for Hears {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
+            self.0.push(bytes);
+        }
+    }
+    let client = Client::new(&group).pipeline(move |p| p.add("hears", Hears(own.clone())));
+    let channel = client.connect(server.local_addr()).wait().unwrap();
+    assert!(channel.is_active());
+    channel.write_and_flush("hello");
+    log.wait_for(1);
+    assert_eq!(log.take(), ["hello"]);
+    channel.close().wait().unwrap();
+}
+
+#[test]
+fn a_refused_connect_fails_with_what_the_system_says() {
+    let group = group(1);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let why = Client::new(&group).connect(address).wait().unwrap_err();
+    assert!(why.to_string().contains("refused"), "{why}");
+}
+
+#[test]
+fn a_name_that_does_not_resolve_and_handlers_that_do_not_fit_are_errors() {
+    struct Nowhere;
+    impl tidegate_net::Resolver for Nowhere {
+        fn resolve(
+            &self,
+            _host: &str,
+            _port: u16,
+        ) -> tidegate_promise::Completion<Vec<std::net::SocketAddr>> {
+            tidegate_promise::Completion::succeeded(Vec::new())
+        }
+    }
+    let group = group(1);
+    let client = Client::new(&group).resolver(Nowhere);
+    let why = client.connect("nowhere.invalid:80").wait().unwrap_err();
+    assert!(why.to_string().contains("`nowhere.invalid` has no address"));
+    let misfit = Client::new(&group).pipeline(|p| p.add("echo", Echo).add("late", Echo));
+    let why = misfit.connect("127.0.0.1:1").wait().unwrap_err();
+    assert!(why.to_string().contains("`echo`") && why.to_string().contains("`late`"));
+    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo).add("late", Echo));
+    assert!(server.bind("127.0.0.1:0").wait().is_err());
+}
+
+#[test]
+fn an_address_in_use_is_an_error() {
+    let group = group(1);
+    let server = serve(&group, |p| p);
+    let again = Server::new(&group).bind(server.local_addr());
+    let why = again.wait().unwrap_err().to_string();
+    assert!(why.contains("in use"), "{why}");
+}
+
+/// A listener whose queue is full, so that a connect to it does not end.
+fn deaf() -> (TcpListener, Vec<socket2::Socket>) {
+    let socket = || {
+        let (domain, kind) = (socket2::Domain::IPV4, socket2::Type::STREAM);
+        socket2::Socket::new(domain, kind, Some(socket2::Protocol::TCP)).unwrap()
+    };
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let listening = socket();
+    listening.bind(&any.into()).unwrap();
+    listening.listen(1).unwrap();
+    let listener: TcpListener = listening.into();
+    let address = listener.local_addr().unwrap();
+    let fill = |_| {
+        let filler = socket();
+        filler.set_nonblocking(true).unwrap();
+        // In progress, or done: on loopback the queue is full after a few.
+        let _ = filler.connect(&address.into());
+        filler
+    };
+    (listener, (0..16).map(fill).collect())
+}
+
+#[test]
+fn a_connect_that_takes_too_long_fails_by_the_loops_clock() {
+    let (listener, _filled) = deaf();
+    let clock = tidegate_sync::ManualClock::new();
+    let loops = tidegate_exec::EventLoopGroup::builder("io")
+        .loops(1)
+        .clock(&clock);
+    let group = tidegate_net::NetGroup::build(loops).unwrap();
+    let connect = Client::new(&group).connect(listener.local_addr().unwrap());
+    clock.advance(Duration::from_secs(29));
+    assert!(!connect.is_done());
+    clock.advance(Duration::from_secs(1));
+    let why = connect.wait().unwrap_err().failure().unwrap();
+    assert!(matches!(
+        why.downcast_ref::<NetError>(),
+        Some(NetError::ConnectTimeout(_))
+    ));
+}
+
+#[test]
+fn cancelling_a_connect_ends_it() {
+    let (listener, _filled) = deaf();
+    let group = group(1);
+    let connect = Client::new(&group).connect(listener.local_addr().unwrap());
+    group.iter().for_each(|one| one.settle());
+    assert!(connect.cancel());
+    // The news of a cancellation is a signal: no task waits for it.
+    let gone = || group.io_metrics()[0].registered == 0;
+    let turned = (0..1_000_000).find(|_| {
+        group.next().settle();
+        gone()
+    });
+    assert!(turned.is_some(), "its socket is gone");
+}
+
+#[test]
+fn a_closed_server_frees_its_port_and_keeps_its_connections() {
+    let group = group(1);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let mut client = dial(&server);
+    assert_eq!(round_trip(&mut client, b"hello"), b"hello");
+    server.close().wait().unwrap();
+    assert_eq!(round_trip(&mut client, b"again"), b"again");
+    group.iter().for_each(|one| one.settle());
+    assert!(TcpStream::connect(server.local_addr()).is_err());
+    assert!(server.closed().is_done());
+}
+
+#[test]
+fn a_drain_lets_connections_finish_and_says_who_was_cut() {
+    /// Says goodbye when its server goes; or does not.
+    struct Polite(Arc<AtomicUsize>);
+    impl Inbound for Polite {
+        type In = Bytes;
+        type Out = Bytes;
+        type Write = Bytes;
+        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+            ctx.fire_read(bytes);
+        }
+        fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+            if event.is::<Draining>().is_some() && self.0.fetch_add(1, Ordering::Relaxed) == 0 {
+                ctx.write("bye");
+                ctx.close_when_flushed();
+            }
+        }
+    }
+    let clock = tidegate_sync::ManualClock::new();
+    let loops = tidegate_exec::EventLoopGroup::builder("io")
+        .loops(1)
+        .clock(&clock);
+    let group = tidegate_net::NetGroup::build(loops).unwrap();
+    let asked = Arc::<AtomicUsize>::default();
+    let counts = Arc::clone(&asked);
+    let server = serve(&group, move |p| {
+        p.add("polite", Polite(Arc::clone(&counts)))
+            .add("echo", Echo)
+    });
+    let mut clients = [dial(&server), dial(&server)];
+    for client in &mut clients {
+        assert_eq!(round_trip(client, b"x"), b"x");
+    }
+    let drained = server.drain(Duration::from_secs(10));
+    clock.advance(Duration::from_secs(9));
+    assert!(!drained.is_done());
+    clock.advance(Duration::from_secs(1));
+    let report = drained.wait().unwrap();
+    assert_eq!((report.open, report.cut.len()), (2, 1));
+    assert_eq!(server.connections(), 0);
+    let mut ends: Vec<_> = clients
+        .iter_mut()
+        .map(|client| {
+            let mut rest = String::new();
+            client.read_to_string(&mut rest).unwrap();
+            rest
+        })
+        .collect();
+    ends.sort();
+    assert_eq!(ends, ["", "bye"]);
+}
+
+#[test]
+fn the_end_of_the_group_closes_everything_and_tells() {
+    let group = group(2);
+    let log = Log::new();
+    let own = log.clone();
+    let server = serve(&group, move |p| p.add("gives", Gives(own.clone())));
+    let mut clients = [dial(&server), dial(&server)];
+    log.wait_for(2);
+    let channels = log.take();
+    let quiet = tidegate_exec::Quiet::none(Duration::from_secs(10));
+    group.shutdown_gracefully(quiet).wait().unwrap();
+    for channel in &channels {
+        assert!(channel.closed().is_done());
+        assert!(channel.write_with("late").wait().is_err());
+        channel.flush();
+    }
+    for client in &mut clients {
+        assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
+    }
+    assert!(server.closed().is_done());
+}
+
+#[test]
+fn channels_are_made_of_sockets_that_exist() {
+    let group = group(1);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = Server::new(&group)
+        .pipeline(|p| p.add("echo", Echo))
+        .serve(listener)
+        .wait()
+        .unwrap();
+    let mut client = dial(&server);
+    assert_eq!(round_trip(&mut client, b"x"), b"x");
+    let adopted = Client::new(&group).adopt(client).wait().unwrap();
+    assert_eq!(adopted.peer_addr(), Some(server.local_addr()));
+}
+
+#[test]
+fn two_ends_in_memory_speak_to_each_other() {
+    let group = group(2);
+    let log = Log::new();
+    let own = log.clone();
+    struct Hears(Log<usize>);
+    impl Inbound for Hears {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
+            self.0.push(bytes.len());
+        }
+    }
+    let hears = move |p: tidegate_net::Assembly| p.add("hears", Hears(own.clone()));
+    let pair = tidegate_net::local_pair(&group, hears, |p| p.add("echo", Echo));
+    let (one, other) = pair.wait().unwrap();
+    let sent = one.write_with(vec![1; 300_000]);
+    one.flush();
+    sent.wait().unwrap();
+    let mut total = 0;
+    while total < 300_000 {
+        log.wait_for(1);
+        total += log.take().iter().sum::<usize>();
+    }
+    assert_eq!(total, 300_000);
+    one.close().wait().unwrap();
+    other.closed().wait().unwrap();
+}
+
+#[test]
+fn a_busy_loop_still_reads_its_sockets() {
+    let group = group(1);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let stop = Gate::new();
+    fn spin(home: tidegate_exec::EventLoop, stop: Gate) {
+        let again = home.clone();
+        let _ = home.execute(move || {
+            if !stop.is_open() {
+                spin(again, stop);
+            }
+        });
+    }
+    spin(group.next().clone(), stop.clone());
+    let mut client = dial(&server);
+    assert_eq!(round_trip(&mut client, b"hello"), b"hello");
+    stop.open();
+}
