@@ -30,6 +30,10 @@
 //! * Signals: push, take or close relaxed; `take` by a plain swap; the batch not reversed; either
 //!   swap of `raised` relaxed, or the mark cleared after the delivery.
 //! * Owner cell: `put` or `take` relaxed.
+//! * Producer cell: `lend` without its fence, or relaxed; `step` only Acquire or only Release; `rest`
+//!   not looking for demand; `claim` leaving none; `lend` leaving the cell idle; `take_loan` not
+//!   comparing the number; `ask` not noting the helper; `close` leaving `HOME` set while it reads
+//!   the box, or telling the end relaxed; `give_up` relaxed.
 //!
 //! Not seen, for reasons given where they stand: the `SeqCst` of the claim, of `close`, `len` and
 //! `is_empty` (the fences stand in for them).

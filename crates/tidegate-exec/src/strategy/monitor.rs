@@ -17,8 +17,8 @@ use tidegate_sync::{
 };
 
 /// Between two looks, when nothing else is said. With the system's own lateness a look comes
-/// every 50 to 120 µs.
-pub const DEFAULT_MONITOR_INTERVAL: Duration = Duration::from_micros(60);
+/// every 75 to 130 µs.
+pub const DEFAULT_MONITOR_INTERVAL: Duration = Duration::from_micros(75);
 /// How long after the last task that may block it stays awake, when nothing else is said.
 pub const DEFAULT_MONITOR_QUIET: Duration = Duration::from_millis(100);
 

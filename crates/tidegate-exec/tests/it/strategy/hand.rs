@@ -95,14 +95,28 @@ impl Hand {
         drop(std::mem::take(&mut *self.given.lock().unwrap()));
     }
 
+    /// Runs the next job, as one of the executor's threads does; whether there was one.
+    pub(crate) fn work(self: &Arc<Self>) -> bool {
+        let given = self.given.lock().unwrap().pop_front();
+        if let Some(task) = given {
+            self.run_here(task);
+            self.reserve.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        let queued = self.queue.lock().unwrap().pop_front();
+        queued.map(|task| self.run_here(task)).is_some()
+    }
+
     fn run(self: &Arc<Self>, task: Task) {
-        elsewhere(|| {
-            let _mark = enter(self.clone(), Stance::Free);
-            let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.run()));
-            if ran.is_err() {
-                self.unhandled.push("on the executor".to_owned());
-            }
-        });
+        elsewhere(|| self.run_here(task));
+    }
+
+    fn run_here(self: &Arc<Self>, task: Task) {
+        let _mark = enter(self.clone(), Stance::Free);
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.run()));
+        if ran.is_err() {
+            self.unhandled.push("on the executor".to_owned());
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tidegate_exec::{Adaptive, Monitor, Producer, Strategy};
+use tidegate_exec::{Adaptive, Monitor, Producer, Strategy, WorkerPool};
 use tidegate_sync::{Blocking, ManualTicker, Task, Ticker};
 use tidegate_testkit::{Gate, Log};
 
@@ -379,4 +379,33 @@ fn a_task_taken_over_twice_is_still_run_by_one() {
     assert_eq!(late.source.ran.count(), 3);
     assert_eq!(late.strategy.counts().late_epc, 2);
     assert!(late.hand.unhandled.is_empty());
+}
+
+/// With real threads and a real monitor: a task waits for what a later one does, so it ends
+/// only if production goes on without the thread that it holds.
+#[test]
+fn a_task_that_waits_for_a_later_one_ends() {
+    let pool = WorkerPool::builder("workers")
+        .core(4)
+        .max(4)
+        .reserved(4)
+        .build()
+        .unwrap();
+    let monitor = Monitor::start("test").unwrap();
+    for round in 0..20 {
+        let source = Source::new();
+        let builder = Adaptive::builder(source.producer(), Arc::new(pool.clone()));
+        let strategy = match round % 2 {
+            0 => builder.late(&monitor).build(),
+            _ => builder.build(),
+        };
+        let gate = Gate::new();
+        let opened = gate.clone();
+        source.add(Blocking::May, move || opened.wait());
+        (0..10).for_each(|_| source.add(Blocking::May, || ()));
+        source.add(Blocking::May, move || gate.open());
+        strategy.dispatch().unwrap();
+        source.gone.wait_for(12);
+        assert_eq!(source.ran.count(), 12, "{}", strategy.counts());
+    }
 }

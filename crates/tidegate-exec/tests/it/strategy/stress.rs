@@ -86,7 +86,7 @@ fn run(kind: Kind, rng: &mut Rng, operations: usize) {
     arena.hand.refuse(false);
     // Whatever was left by a refused dispatch.
     arena.made.strategy.produce();
-    arena.hand.settle();
+    while arena.hand.work() {}
     assert!(
         arena.made.strategy.is_idle(),
         "{}",
@@ -153,7 +153,7 @@ impl Arena {
     /// A thread of the pool, as long as the callers are there.
     fn work(self: &Arc<Self>) {
         while !self.over.load(Ordering::Relaxed) {
-            if !self.hand.run_given() && !self.hand.run_queued() {
+            if !self.hand.work() {
                 thread::yield_now();
             }
         }
@@ -197,11 +197,11 @@ fn stop_and_restart(kind: Kind, rng: &mut Rng) {
             made.strategy.stop();
         });
     });
-    hand.settle();
+    while hand.work() {}
     assert!(made.strategy.is_stopped());
     assert!(made.restart(source.producer()));
     made.strategy.produce();
-    hand.settle();
+    while hand.work() {}
     assert_eq!((source.ran.count(), source.gone.count()), (200, 200));
     assert_eq!(source.overlaps.count(), 0, "two threads produced at once");
     source.push(Task::non_blocking(|| ()));
