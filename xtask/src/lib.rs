@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ci;
+pub mod cost;
 pub mod loom;
 pub mod miri;
 pub mod readme;

@@ -132,7 +132,7 @@ impl<P: Placement> EventLoop<P> {
     where
         F: FnOnce() + Send + 'static,
     {
-        self.shared.submit_with(Task::new(run), Some(token))
+        self.shared.submit_with(Task::new(run), token)
     }
 
     /// Runs `task` on the loop: [`EventLoop::execute`] for a task made before, with a name or
@@ -196,7 +196,7 @@ impl<P: Placement> EventLoop<P> {
     {
         let (answer, completion) = Answer::of(&self.shared);
         let task = Task::labelled::<F, _>(move || answer.run(run));
-        self.shared.submit_with(task, Some(token))?;
+        self.shared.submit_with(task, token)?;
         Ok(completion)
     }
 

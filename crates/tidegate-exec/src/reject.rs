@@ -57,7 +57,13 @@ impl fmt::Debug for RejectPolicy {
 impl Shared {
     /// Deals with a task that the lane did not take, as the policy says.
     #[cold]
-    pub(crate) fn refuse(
+    pub(crate) fn refuse(&self, refused: Rejected<Task>) -> Result<(), Rejected<Task>> {
+        self.refuse_with(refused, None)
+    }
+
+    /// The same; a pause ends when `token` is tripped.
+    #[cold]
+    pub(crate) fn refuse_with(
         &self,
         refused: Rejected<Task>,
         token: Option<&CancelToken>,

@@ -172,18 +172,8 @@ impl Shared {
     /// Accepts a task from wherever it comes, or answers with the refusal.
     #[inline]
     pub(crate) fn submit(&self, task: Task) -> Result<(), Rejected<Task>> {
-        self.submit_with(task, None)
-    }
-
-    /// The same; a pause of the reject policy ends when `token` is tripped.
-    #[inline(always)]
-    pub(crate) fn submit_with(
-        &self,
-        task: Task,
-        token: Option<&CancelToken>,
-    ) -> Result<(), Rejected<Task>> {
         if is_current(self.id) {
-            return local::push(task).or_else(|refused| self.refuse(refused, token));
+            return local::push(task).or_else(|refused| self.refuse(refused));
         }
         if self.state.needs_thread()
             && let Err(refusal) = self.start()
@@ -195,14 +185,39 @@ impl Shared {
                 self.ring();
                 Ok(())
             }
-            Err(refused) => self.refuse(refused, token),
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
+    /// The same; a pause of the reject policy ends when `token` is tripped. A function of its own,
+    /// so that the other one stays as lean as it is.
+    pub(crate) fn submit_with(
+        &self,
+        task: Task,
+        token: &CancelToken,
+    ) -> Result<(), Rejected<Task>> {
+        if is_current(self.id) {
+            // On its own thread a loop never pauses.
+            return self.submit(task);
+        }
+        if self.state.needs_thread()
+            && let Err(refusal) = self.start()
+        {
+            return Err(Rejected::new(task, refusal));
+        }
+        match self.lane.push(task) {
+            Ok(_) => {
+                self.ring();
+                Ok(())
+            }
+            Err(refused) => self.refuse_with(refused, Some(token)),
         }
     }
 
     /// Like [`Shared::submit`], without waking a sleeping loop unless the lane is half full.
     pub(crate) fn submit_lazy(&self, task: Task) -> Result<(), Rejected<Task>> {
         if is_current(self.id) {
-            return local::push(task).or_else(|refused| self.refuse(refused, None));
+            return local::push(task).or_else(|refused| self.refuse(refused));
         }
         match self.lane.push(task) {
             Ok(waiting) => {
@@ -212,7 +227,7 @@ impl Shared {
                 }
                 Ok(())
             }
-            Err(refused) => self.refuse(refused, None),
+            Err(refused) => self.refuse(refused),
         }
     }
 

@@ -29,6 +29,8 @@ const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 #[cfg(not(tidegate_loom))]
 crate::prim::thread_local! {
     static DEPTH: Cell<Depth> = const { Cell::new(Depth::OUTSIDE) };
+    /// The innermost block whose listener runs on this thread, on its stack.
+    static TELLING: Cell<*const Telling> = const { Cell::new(ptr::null()) };
     /// Whether anything was ever put off and not run yet: spares the common case the queue.
     static WAITING: Cell<bool> = const { Cell::new(false) };
     /// What runs when the outermost of them has returned.
@@ -39,6 +41,7 @@ crate::prim::thread_local! {
 #[cfg(tidegate_loom)]
 loom::thread_local! {
     static DEPTH: Cell<Depth> = Cell::new(Depth::OUTSIDE);
+    static TELLING: Cell<*const Telling> = Cell::new(ptr::null());
     static WAITING: Cell<bool> = Cell::new(false);
     static DEFERRED: RefCell<VecDeque<Deferred>> = RefCell::new(VecDeque::new());
 }
@@ -50,8 +53,6 @@ struct Depth {
     level: u32,
     /// The queue is being emptied, further out.
     emptying: bool,
-    /// The innermost block whose listener runs on this thread, on its stack.
-    telling: *const Telling,
 }
 
 /// A block whose listener this thread is in.
@@ -64,7 +65,6 @@ impl Depth {
     const OUTSIDE: Self = Self {
         level: 0,
         emptying: false,
-        telling: ptr::null(),
     };
 }
 
@@ -98,7 +98,7 @@ pub(super) fn is_full() -> bool {
 /// Whether this thread is in a listener of the block at `block`, or has put off telling it until
 /// the listener that it is in returns: the block cannot settle before that.
 pub(super) fn is_told_here(block: usize) -> bool {
-    let mut telling = DEPTH.with(Cell::get).telling;
+    let mut telling = TELLING.with(Cell::get);
     // SAFETY: what `deeper` notes lies on this thread's stack, further out, and is noted no longer
     // when it returns.
     while let Some(one) = unsafe { telling.as_ref() } {
@@ -119,21 +119,21 @@ pub(super) fn is_told_here(block: usize) -> bool {
 #[inline(always)]
 pub(super) fn deeper(block: usize, home: Option<&dyn Executor>, run: impl FnOnce()) {
     let before = DEPTH.with(Cell::get);
-    let telling = Telling {
-        block,
-        outer: before.telling,
-    };
     set(Depth {
         level: before.level + 1,
         emptying: before.emptying,
-        telling: &raw const telling,
     });
+    let telling = Telling {
+        block,
+        outer: TELLING.with(Cell::get),
+    };
+    TELLING.with(|innermost| innermost.set(&raw const telling));
     contain(home, run);
+    TELLING.with(|innermost| innermost.set(telling.outer));
     if before.level == 0 && !before.emptying && WAITING.with(Cell::get) {
         set(Depth {
             level: 0,
             emptying: true,
-            telling: before.telling,
         });
         run_deferred();
     }
