@@ -4,8 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use tidegate_exec::Growth;
+
 use crate::breaker::BreakerConfig;
-use crate::bulkhead::PermitConfig;
+use crate::bulkhead::{Discipline, PermitConfig};
 use crate::metrics::MetricsConfig;
 use crate::{Invalid, Key};
 
@@ -163,12 +165,16 @@ pub struct PoolConfig {
     pub max: usize,
     /// How many tasks may wait for a thread; 0 hands over directly or refuses.
     pub queue: usize,
-    /// How many tasks may wait at present: a live bound below `queue`.
-    pub rejection_threshold: usize,
+    /// How many tasks may wait at present: a live bound below `queue`; none means `queue`.
+    pub rejection_threshold: Option<usize>,
     /// How long a thread above `core` waits for work before it ends.
     pub keep_alive: Duration,
     /// Whether there may be more threads than `core`.
     pub may_diverge: bool,
+    /// What comes first when all threads are busy: another thread, or the queue.
+    pub growth: Growth,
+    /// Which task is next of those that wait. Fixed for the life of the pool.
+    pub discipline: Discipline,
 }
 
 impl Default for PoolConfig {
@@ -177,9 +183,11 @@ impl Default for PoolConfig {
             core: 10,
             max: 10,
             queue: 0,
-            rejection_threshold: 5,
+            rejection_threshold: None,
             keep_alive: Duration::from_secs(60),
             may_diverge: false,
+            growth: Growth::ThreadsFirst,
+            discipline: Discipline::Fifo,
         }
     }
 }
@@ -196,6 +204,12 @@ impl PoolConfig {
         } else {
             self.core
         }
+    }
+
+    /// How many tasks may really wait at present.
+    pub fn effective_queue(&self) -> usize {
+        self.rejection_threshold
+            .map_or(self.queue, |live| live.min(self.queue))
     }
 
     /// Checks that the settings make sense.

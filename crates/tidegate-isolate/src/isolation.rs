@@ -5,17 +5,20 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use tidegate_sync::Clock;
+use tidegate_exec::{Stopped, WorkerPool};
+use tidegate_sync::{Clock, Task};
 
 use crate::alarm::Alarms;
+use crate::bulkhead::{PoolSnapshot, ThreadBulkhead};
 use crate::command::state::State;
 use crate::plugin::{Hook, MetricsPublisher, Plugins, Propagator};
 use crate::properties::{
     ChangeListener, Concerns, PREFIX, PropertySource, Said, Sources, concerns,
 };
 use crate::snapshot::CommandSnapshot;
-use crate::{Event, Invalid, Key, Transition};
+use crate::{Event, Invalid, Key, PoolConfig, Transition};
 
 /// Owns what commands share. Clones are handles to the same isolation; when the last of them and
 /// the last command are gone, its timer ends.
@@ -38,6 +41,7 @@ struct Inner {
     plugins: Arc<Plugins>,
     sources: Arc<Sources>,
     states: Mutex<HashMap<Key, Arc<State>>>,
+    pools: Mutex<HashMap<Key, Arc<ThreadBulkhead>>>,
     /// Interned names of groups and pools.
     names: Mutex<HashMap<Key, ()>>,
 }
@@ -99,8 +103,48 @@ impl Isolation {
         self.inner.alarms.clock().clock()
     }
 
-    pub(crate) fn alarms(&self) -> &Alarms {
-        &self.inner.alarms
+    /// How every pool is doing, ordered by key.
+    pub fn pool_snapshots(&self) -> Vec<PoolSnapshot> {
+        let mut pools: Vec<_> = self.inner.pools().values().cloned().collect();
+        pools.sort_by(|a, b| a.key.cmp(&b.key));
+        let now = self.inner.alarms.clock().nanos();
+        pools.iter().map(|pool| pool.snapshot(now)).collect()
+    }
+
+    /// The worker pool of a pool key, to see how much room it has or to give it other work.
+    pub fn pool(&self, key: &str) -> Option<WorkerPool> {
+        self.inner.pools().get(key).map(|pool| pool.pool().clone())
+    }
+
+    /// Takes no more calls on threads. What was accepted runs until `timeout` has passed; then
+    /// every running call is told to stop. Answers the end of every pool, with a report of what
+    /// was left.
+    pub fn shutdown(&self, timeout: Duration) -> Vec<(Key, Stopped)> {
+        let pools: Vec<_> = self.inner.pools().values().cloned().collect();
+        let ends = pools
+            .iter()
+            .map(|pool| (pool.key.clone(), pool.pool().stop(timeout)));
+        let ends = ends.collect();
+        let alarms = self.inner.alarms.clone();
+        let at = self.clock().deadline(timeout);
+        let tell = alarms.clone();
+        alarms.call_at(at, Task::new(move || tell.expire_all()));
+        ends
+    }
+
+    fn make_pool(&self, key: &Key, config: &PoolConfig) -> Result<Arc<ThreadBulkhead>, Invalid> {
+        let mut pools = self.inner.pools();
+        if let Some(known) = pools.get(key) {
+            if known.config() == *config {
+                return Ok(Arc::clone(known));
+            }
+            let reason = "a pool of this key exists with other settings; configure it through \
+                          one of its commands, or name another pool";
+            return Err(Invalid::new(&**key, "pool", format!("{config:?}"), reason));
+        }
+        let pool = Arc::new(ThreadBulkhead::new(key, config, self.inner.alarms.clock())?);
+        pools.insert(key.clone(), Arc::clone(&pool));
+        Ok(pool)
     }
 
     /// The state of a key: made by the first command, shared by the others if they agree.
@@ -132,7 +176,9 @@ impl Isolation {
             Arc::clone(&self.inner.plugins),
             Arc::clone(&self.inner.sources),
         );
-        let state = Arc::new(State::new(key.clone(), group, pool, types, said, parts)?);
+        let make_pool = |key: &Key, config: &PoolConfig| self.make_pool(key, config);
+        let state = State::new(key.clone(), group, pool, types, said, parts, make_pool)?;
+        let state = Arc::new(state);
         states.insert(key.clone(), Arc::clone(&state));
         drop(states);
         self.inner.plugins.added(&key);
@@ -176,6 +222,10 @@ fn agree(known: &State, group: &Key, types: TypeId, said: &Said) -> Result<(), I
 impl Inner {
     fn states(&self) -> MutexGuard<'_, HashMap<Key, Arc<State>>> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pools(&self) -> MutexGuard<'_, HashMap<Key, Arc<ThreadBulkhead>>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the commands that a property concerns.
@@ -289,6 +339,7 @@ impl IsolationBuilder {
             plugins: Arc::new(self.plugins),
             sources: Arc::new(Sources::new(sources)),
             states: Mutex::default(),
+            pools: Mutex::default(),
             names: Mutex::default(),
         });
         let weak: Weak<Inner> = Arc::downgrade(&inner);

@@ -21,7 +21,8 @@ pub use self::breaker::{
     BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CircuitBreaker, Open, Pass, Transition,
 };
 pub use self::bulkhead::{
-    AdaptiveLimit, Criticality, Discipline, LimitAlgorithm, Partitions, PermitConfig, SampleWindow,
+    AdaptiveLimit, Criticality, Discipline, LimitAlgorithm, Partitions, PermitConfig, PoolSnapshot,
+    SampleWindow,
 };
 pub use self::command::{Call, Command, CommandBuilder, RunAsync};
 pub use self::config::{Bulkhead, CommandConfig, PoolConfig, RateConfig};
@@ -34,3 +35,4 @@ pub use self::metrics::{Distribution, EventCounts, Latencies, MetricsConfig, Win
 pub use self::plugin::{Hook, Install, MetricsPublisher, Propagator, Restore, Stage};
 pub use self::properties::{ChangeListener, PREFIX, Properties, PropertySource};
 pub use self::snapshot::CommandSnapshot;
+pub use tidegate_exec::Growth;

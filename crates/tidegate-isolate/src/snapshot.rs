@@ -62,7 +62,11 @@ pub struct CommandSnapshot {
 impl CommandSnapshot {
     pub(crate) fn of(state: &State) -> Self {
         let now = state.now();
-        let active = state.gate.held();
+        let running = state.running.load(std::sync::atomic::Ordering::Relaxed);
+        let active = match &state.threads {
+            Some(_) => running,
+            None => state.gate.held(),
+        };
         Self {
             key: state.key.clone(),
             group: state.group.clone(),
@@ -71,7 +75,10 @@ impl CommandSnapshot {
             is_open: state.breaker.is_open(now),
             active,
             peak: state.metrics.peak(now, active as u64),
-            limit: state.gate.limit(),
+            limit: match &state.threads {
+                Some(pool) => pool.config().effective_max(),
+                None => state.gate.limit(),
+            },
             waiting: state.gate.waiting(),
             fallbacks: state.fallback_permits.held(),
             window: state.metrics.rolling(now),

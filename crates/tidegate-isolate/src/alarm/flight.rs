@@ -10,6 +10,8 @@
 //!                     EXPIRED n      the token is tripped; the flight is not used again
 //! ```
 //!
+//! A caller that leaves does the same as the timer, with CANCELLED in place of EXPIRED.
+//!
 //! | field | who writes it when |
 //! |---|---|
 //! | `deadline`, `interrupts` | the caller while IDLE |
@@ -26,6 +28,7 @@ const STATE: u64 = 3;
 const IDLE: u64 = 0;
 const RUNNING: u64 = 1;
 const EXPIRED: u64 = 2;
+const CANCELLED: u64 = 3;
 const NEXT: u64 = 4;
 
 /// One call at a time, again and again.
@@ -65,9 +68,31 @@ impl Flight {
                 .is_ok()
     }
 
+    /// Cancels the call; false when it has ended or its time was over first. The token is
+    /// tripped if `interrupt`.
+    pub(crate) fn cancel(&self, interrupt: bool) -> bool {
+        let word = self.word.load(Ordering::Acquire);
+        let cancelled = (word & !STATE) | CANCELLED;
+        let (won, lost) = (Ordering::AcqRel, Ordering::Relaxed);
+        let first = word & STATE == RUNNING
+            && self
+                .word
+                .compare_exchange(word, cancelled, won, lost)
+                .is_ok();
+        if first && interrupt {
+            self.token.cancel();
+        }
+        first
+    }
+
     /// Whether the time was over before the call ended.
     pub(crate) fn is_expired(&self) -> bool {
         self.word.load(Ordering::Acquire) & STATE == EXPIRED
+    }
+
+    /// Whether the call was ended from outside: expired or cancelled.
+    pub(crate) fn is_over(&self) -> bool {
+        self.word.load(Ordering::Acquire) & STATE >= EXPIRED
     }
 
     /// Whether the flight can serve another call: nobody else can tell it from a new one.
@@ -86,6 +111,16 @@ impl Flight {
         if mine.as_ref().is_none_or(|old| !old.will_wake(waker)) {
             *mine = Some(waker.clone());
         }
+    }
+
+    /// Wakes nobody any more.
+    pub(crate) fn clear_waker(&self) {
+        let waker = self
+            .waker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        drop(waker);
     }
 
     /// Expires the call if it runs and is due at `now`; answers when it will be due otherwise.
@@ -131,8 +166,7 @@ impl Flight {
             if self.interrupts.load(Ordering::Relaxed) {
                 self.token.cancel();
             }
-            let mut waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
-            let waker = waker.take();
+            let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(waker) = waker {
                 waker.wake();
             }

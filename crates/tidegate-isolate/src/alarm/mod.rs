@@ -16,8 +16,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use tidegate_exec::WorkerPool;
 use tidegate_sync::{Clock, FastClock, JoinPolicy, Parker, Task, ThreadBuilder};
 
 mod flight;
@@ -28,6 +29,9 @@ pub(crate) use self::flight::Flight;
 const KEPT: usize = 8;
 /// The shortest and the longest pause of an idle timer, in nanoseconds.
 const PAUSES: (u64, u64) = (1_000_000, 1_000_000_000);
+/// Threads and places for what runs beside the timer.
+const ASIDE: usize = 4;
+const ASIDE_QUEUE: usize = 1024;
 
 /// The timer of an isolation.
 #[derive(Clone)]
@@ -47,6 +51,7 @@ struct Shared {
     closed: AtomicBool,
     flights: Mutex<Vec<Arc<Flight>>>,
     tasks: Mutex<Tasks>,
+    aside: OnceLock<WorkerPool>,
 }
 
 #[derive(Default)]
@@ -82,6 +87,7 @@ impl Alarms {
                 closed: AtomicBool::new(false),
                 flights: Mutex::default(),
                 tasks: Mutex::default(),
+                aside: OnceLock::new(),
             }),
         }
     }
@@ -159,12 +165,34 @@ impl Alarms {
         flights.iter().filter(|flight| flight.is_running()).count()
     }
 
+    /// Tells every running call to stop.
+    pub(crate) fn expire_all(&self) {
+        let flights = self.flights().clone();
+        flights.iter().for_each(|flight| flight.expire_now());
+    }
+
+    /// Runs `task` on a thread beside the timer's: for code of a user's that nobody else can
+    /// run. The threads end when they are idle.
+    pub(crate) fn run_aside(&self, task: Task) -> Result<(), Task> {
+        let pool = self.shared.aside.get_or_init(|| {
+            let pool = WorkerPool::builder("tidegate-aside")
+                .core(0)
+                .max(ASIDE)
+                .queue(ASIDE_QUEUE);
+            let clock = self.shared.clock.clock();
+            pool.clock(clock)
+                .build()
+                .expect("the limits agree with each other")
+        });
+        pool.execute_task(task)
+            .map_err(|refused| refused.into_inner())
+    }
+
     /// Ends the thread. With `expire`, every running call is told to stop.
     pub(crate) fn close(&self, expire: bool) {
         self.shared.closed.store(true, Ordering::SeqCst);
         if expire {
-            let flights = self.flights().clone();
-            flights.iter().for_each(|flight| flight.expire_now());
+            self.expire_all();
         }
         let tasks = std::mem::take(&mut self.tasks().due);
         drop(tasks);

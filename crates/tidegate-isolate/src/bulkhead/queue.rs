@@ -148,7 +148,23 @@ impl<T> WaitQueue<T> {
         self.entries.insert(at, entry);
     }
 
-    #[cfg(test)]
+    /// Takes out the newest of those with the lowest rank, if that is below `rank`.
+    pub(crate) fn remove_least(&mut self, rank_of: fn(&T) -> u8, rank: u8) -> Option<T> {
+        let least = self
+            .entries
+            .iter()
+            .map(|entry| rank_of(&entry.what))
+            .min()?;
+        if least >= rank {
+            return None;
+        }
+        let newest = |entry: &Entry<T>| rank_of(&entry.what) == least;
+        let at = self.entries.iter().rposition(newest)?;
+        let entry = self.entries.remove(at)?;
+        self.note_empty();
+        Some(entry.what)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -242,6 +258,18 @@ mod tests {
             "within twice the target"
         );
         assert_eq!(serve(&mut queue, 155 * MS), Some(5));
+    }
+
+    #[test]
+    fn the_least_makes_room_for_what_matters_more() {
+        let mut queue = WaitQueue::new(Discipline::Fifo);
+        [2_u8, 1, 3, 1]
+            .into_iter()
+            .for_each(|n| drop(queue.push(0, n)));
+        assert_eq!(queue.remove_least(|n| *n, 1), None, "nobody matters less");
+        assert_eq!(queue.remove_least(|n| *n, 2), Some(1));
+        assert_eq!(queue.remove_least(|n| *n, 9), Some(1));
+        assert_eq!(queue.remove_least(|n| *n, 9), Some(2));
     }
 
     #[test]

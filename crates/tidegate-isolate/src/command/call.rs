@@ -7,7 +7,7 @@ use std::time::Duration;
 use tidegate_promise::{Completion, Outcome, SharedCompletion, WaitError, promise_of};
 use tidegate_sync::{CancelToken, as_nanos};
 
-use super::state::CACHES;
+use super::state::{CACHES, THREADS};
 use super::{Command, CommandError, RunAsync};
 use crate::bulkhead::Criticality;
 use crate::context::{Logged, RequestContext, cached_events};
@@ -126,6 +126,9 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
+        if self.command.shared.state.flags() & THREADS != 0 {
+            return self.run_on_threads(work);
+        }
         self.run_in_place(work)
     }
 
@@ -150,7 +153,10 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
-        match self.run(work) {
+        if self.command.shared.state.flags() & THREADS != 0 {
+            return self.queue_on_threads(work);
+        }
+        match self.run_in_place(work) {
             Ok(value) => Completion::succeeded(value),
             Err(error) => Completion::failed(error),
         }
@@ -165,18 +171,53 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
         RunAsync::new(self.command.clone(), self.options, work)
     }
 
+    /// Runs `work` on a thread of the bulkhead and waits for it.
     #[cold]
-    fn run_cached<F>(mut self, work: F) -> Result<T, CommandError<E>>
+    fn run_on_threads<F>(self, work: F) -> Result<T, CommandError<E>>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+    {
+        let run = move |call: Self| call.command.shared.run_on_threads(call.options, work);
+        self.with_cache(run)
+    }
+
+    /// Runs `work` on a thread of the bulkhead. A call that shares the run of another waits for
+    /// it on this thread.
+    #[cold]
+    fn queue_on_threads<F>(self, work: F) -> Completion<T, CommandError<E>>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+    {
+        if self.options.cache.is_some() {
+            return match self.run_on_threads(work) {
+                Ok(value) => Completion::succeeded(value),
+                Err(error) => Completion::failed(error),
+            };
+        }
+        self.command.shared.queue_on_threads(self.options, work)
+    }
+
+    #[cold]
+    fn run_cached<F>(self, work: F) -> Result<T, CommandError<E>>
     where
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
+        self.with_cache(|call| call.command.shared.run_in_place(call.options, work))
+    }
+
+    /// Runs the call with `run`, unless another one with the same cache key has an answer or is
+    /// about to.
+    fn with_cache(
+        mut self,
+        run: impl FnOnce(Self) -> Result<T, CommandError<E>>,
+    ) -> Result<T, CommandError<E>> {
         let shared = &self.command.shared;
         let state = &*shared.state;
         let Some(cache) = self.options.cache.take() else {
-            return shared.run_in_place(self.options, work);
+            return run(self);
         };
         if state.flags() & CACHES == 0 {
-            return shared.run_in_place(self.options, work);
+            return run(self);
         }
         let context = self
             .options
@@ -189,7 +230,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
         };
         match (cache.look_up)(&context, &state.key, &cache.key) {
             Looked::Miss(tell) => {
-                let answer = shared.run_in_place(self.options, work);
+                let answer = run(self);
                 tell(&answer);
                 answer
             }

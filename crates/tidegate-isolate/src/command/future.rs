@@ -138,6 +138,7 @@ where
         } = flying;
         let now = state.now();
         let in_time = flight.finish() && now < deadline;
+        flight.clear_waker();
         state.alarms.keep_flight(flight);
         let run = now.saturating_sub(start);
         state.gate.sample(now, run, !in_time);
@@ -235,6 +236,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Drop for RunAsync<T, E, F, W> {
         let flying = *flying;
         let now = state.now();
         flying.flight.finish();
+        flying.flight.clear_waker();
         drop(flying.permit);
         state.gate.after_leaving(now);
         let run = now.saturating_sub(flying.start);

@@ -16,6 +16,7 @@ mod future;
 mod outcome;
 mod run;
 pub(crate) mod state;
+mod threads;
 
 pub use self::builder::CommandBuilder;
 pub use self::call::Call;

@@ -1,7 +1,7 @@
 //! What all commands of one key share: settings, metrics, breaker, permits.
 
 use std::any::TypeId;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -9,12 +9,12 @@ use tidegate_sync::{Permits, as_nanos};
 
 use crate::alarm::Alarms;
 use crate::breaker::CircuitBreaker;
-use crate::bulkhead::Gate;
+use crate::bulkhead::{Gate, ThreadBulkhead};
 use crate::metrics::Metrics;
 use crate::plugin::Plugins;
 use crate::properties::{Said, Sources};
 use crate::rate::RateLimit;
-use crate::{Bulkhead, CommandConfig, Invalid, Key};
+use crate::{Bulkhead, CommandConfig, Invalid, Key, PoolConfig};
 
 /// The token is tripped when the time is over.
 pub(crate) const INTERRUPTS: u32 = 1;
@@ -32,6 +32,8 @@ pub(crate) const WATCHED: u32 = 32;
 pub(crate) const RATED: u32 = 64;
 /// The work runs on threads of its own.
 pub(crate) const THREADS: u32 = 128;
+/// A command with threads is bounded by its gate, too.
+pub(crate) const GATED: u32 = 256;
 
 /// One key.
 #[derive(Debug)]
@@ -53,6 +55,10 @@ pub(crate) struct State {
     pub(crate) gate: Gate,
     pub(crate) fallback_permits: Permits,
     pub(crate) rate: RateLimit,
+    /// The pool, for commands with threads; made with the first of its commands.
+    pub(crate) threads: Option<Arc<ThreadBulkhead>>,
+    /// Calls whose work runs on a thread of the pool.
+    pub(crate) running: AtomicUsize,
     pub(crate) alarms: Alarms,
     pub(crate) plugins: Arc<Plugins>,
     sources: Arc<Sources>,
@@ -66,6 +72,7 @@ impl State {
         types: TypeId,
         said: Said,
         parts: (Alarms, Arc<Plugins>, Arc<Sources>),
+        make_pool: impl FnOnce(&Key, &PoolConfig) -> Result<Arc<ThreadBulkhead>, Invalid>,
     ) -> Result<Self, Invalid> {
         let (alarms, plugins, sources) = parts;
         let (config, invalid) = said.resolve(&sources, &key, &pool);
@@ -73,6 +80,10 @@ impl State {
             return Err(first);
         }
         config.validate(&key)?;
+        let threads = match config.bulkhead {
+            Bulkhead::Threads => Some(make_pool(&pool, &config.pool)?),
+            Bulkhead::Permits => None,
+        };
         let listeners = plugins.on_transition.clone();
         let breaker = CircuitBreaker::with_listeners(&key, config.breaker.clone(), listeners)?;
         let state = Self {
@@ -89,6 +100,8 @@ impl State {
             flags: AtomicU32::new(0),
             built: said.clone(),
             said: Mutex::new(said),
+            running: AtomicUsize::new(0),
+            threads,
             key,
             group,
             pool,
@@ -163,6 +176,14 @@ impl State {
         config.metrics = old.metrics;
         config.breaker.window = old.breaker.window;
         config.validate(&self.key)?;
+        if config.bulkhead != old.bulkhead {
+            let reason = "where the work runs is fixed for the life of the key";
+            let property = "execution.isolation.strategy";
+            return Err(Invalid::new(&*self.key, property, config.bulkhead, reason));
+        }
+        if let Some(threads) = self.threads.as_ref().filter(|_| config.pool != old.pool) {
+            threads.configure(&config.pool)?;
+        }
         self.breaker.configure(config.breaker.clone())?;
         self.gate.configure(&config.permits, self.now());
         self.fallback_permits.set_limit(config.fallback_permits);
@@ -186,6 +207,7 @@ impl State {
             (!self.plugins.is_quiet(), WATCHED),
             (config.rate.is_some(), RATED),
             (config.bulkhead == Bulkhead::Threads, THREADS),
+            (config.permits.adaptive.is_some(), GATED),
         ];
         let flags = flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag);
         self.flags.store(flags.sum(), Ordering::Relaxed);

@@ -121,8 +121,8 @@ pub(crate) const POOL: [Property; 6] = properties![
         |c, v| { c.pool.queue = number::<i64>(v)?.max(0) as usize; Ok(()) },
         |c| c.pool.queue.to_string();
     "queueSizeRejectionThreshold",
-        |c, v| put(&mut c.pool.rejection_threshold, count(v)),
-        |c| c.pool.rejection_threshold.to_string();
+        |c, v| put(&mut c.pool.rejection_threshold, count(v).map(Some)),
+        |c| c.pool.rejection_threshold.map(|live| live.to_string()).unwrap_or_default();
     "keepAliveTimeMinutes",
         |c, v| put(&mut c.pool.keep_alive, minutes(v)),
         |c| (c.pool.keep_alive.as_secs_f64() / 60.0).to_string();

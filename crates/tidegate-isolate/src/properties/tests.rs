@@ -112,7 +112,7 @@ fn every_default_is_the_one_of_the_table() {
         ("coreSize", "10"),
         ("maximumSize", "10"),
         ("maxQueueSize", "0"),
-        ("queueSizeRejectionThreshold", "5"),
+        ("queueSizeRejectionThreshold", ""),
         ("keepAliveTimeMinutes", "1"),
         ("allowMaximumSizeToDivergeFromCoreSize", "false"),
     ] {
@@ -130,6 +130,7 @@ fn every_property_can_be_set_and_told() {
             "true" => "false",
             "false" => "true",
             "SEMAPHORE" => "THREAD",
+            "" if property.name == "queueSizeRejectionThreshold" => "4",
             "" => "other",
             "500" => "1000",
             _ => "4",

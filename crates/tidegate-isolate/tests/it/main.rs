@@ -9,5 +9,6 @@ mod hooks;
 mod keys;
 mod permits;
 mod support;
+mod threads;
 mod timeouts;
 mod window_model;
