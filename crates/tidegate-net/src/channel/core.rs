@@ -21,8 +21,6 @@ use crate::write_queue::Drained;
 
 /// Rounds of events and flushes within one readiness before others have their turn.
 const ROUNDS: usize = 16;
-/// What the first read buffer of a loop holds; later ones follow it.
-const CHUNK: usize = 64 * 1024;
 
 /// A connection that is being made.
 pub(crate) struct Connecting {
@@ -55,6 +53,8 @@ pub(crate) struct ChannelCore {
     size: ReadSize,
     /// The socket takes no more for now.
     blocked: bool,
+    /// Its turn was over before it had written or told everything.
+    owes: bool,
     /// The socket has something to read, as far as is known.
     read_ready: bool,
     /// The peer writes no more: reads go on to the end.
@@ -81,6 +81,7 @@ impl ChannelCore {
             state: State::New(start),
             size,
             blocked: false,
+            owes: false,
             read_ready: false,
             hung_up: false,
             input_shut: false,
@@ -110,8 +111,10 @@ impl ChannelCore {
         if !matches!(self.state, State::Open) {
             return;
         }
-        if readiness.has(Readiness::WRITE) {
+        // Every event says that there is room to write; it matters to who waited for it.
+        if readiness.has(Readiness::WRITE) && (self.blocked || self.owes) {
             self.blocked = false;
+            self.owes = false;
             let parts = &mut self.pipeline.parts;
             parts.flush_wanted |= parts.queue.has_flushed();
             self.after(desk);
@@ -248,9 +251,6 @@ impl ChannelCore {
         if !self.read_ready || !(parts.auto_read || parts.read_wanted) || self.is_closed() {
             return;
         }
-        if desk.buffer.capacity() == 0 {
-            desk.buffer.reserve(CHUNK);
-        }
         let most_reads = self.shared().options().reads_per_turn.max(1);
         let mut total = 0;
         let mut ended = None;
@@ -339,6 +339,9 @@ impl ChannelCore {
     /// Carries out what the handlers asked for.
     #[inline]
     fn after(&mut self, desk: &mut Desk) {
+        if !self.pipeline.parts.has_wishes() {
+            return;
+        }
         for _ in 0..ROUNDS {
             self.pipeline.run_rest();
             let parts = &mut self.pipeline.parts;
@@ -357,6 +360,12 @@ impl ChannelCore {
             }
             return;
         }
+        self.owe();
+    }
+
+    /// Asks for another turn.
+    fn owe(&mut self) {
+        self.owes = true;
         self.again |= Readiness::WRITE;
     }
 
@@ -399,7 +408,7 @@ impl ChannelCore {
         match drained {
             Ok(Drained::All) => {}
             Ok(Drained::Blocked) => self.blocked = true,
-            Ok(Drained::Spent) => self.again |= Readiness::WRITE,
+            Ok(Drained::Spent) => self.owe(),
             Err(why) => self.fail(why, desk),
         }
     }

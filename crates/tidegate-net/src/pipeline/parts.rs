@@ -338,6 +338,9 @@ impl Parts {
     /// little enough again.
     #[inline]
     pub(crate) fn look_at_marks(&mut self) {
+        if self.low_enough && self.queue.is_empty() && self.in_flight == 0 {
+            return;
+        }
         let marks = &self.shared.options().marks;
         let pending = self.pending() + self.shared.mailed();
         if pending > marks.high() {
@@ -346,6 +349,19 @@ impl Parts {
         } else if pending < marks.low() || pending == 0 {
             self.low_enough = true;
         }
+    }
+
+    /// Whether the handlers asked for anything, or have to be told something.
+    #[inline]
+    pub(crate) fn has_wishes(&self) -> bool {
+        self.flush_wanted
+            || self.close_wanted
+            || self.close_when_flushed
+            || self.shutdown_wanted
+            || self.dipped
+            || !self.stack.is_empty()
+            || self.is_writable() != self.told_writable
+            || !self.low_enough
     }
 
     /// What the handlers have to be told of writability, if anything.

@@ -6,6 +6,9 @@ use std::io;
 use bytes::{Bytes, BytesMut};
 use socket2::SockRef;
 
+/// What a loop receives into at once; channels cut what they got off its front.
+const CHUNK: usize = 64 * 1024;
+
 /// Receives at most `most` bytes into `buffer`, which grows as it must, and takes them out.
 pub(crate) fn receive(
     socket: &SockRef<'_>,
@@ -13,7 +16,7 @@ pub(crate) fn receive(
     most: usize,
 ) -> io::Result<Bytes> {
     if buffer.capacity() < most {
-        buffer.reserve(most);
+        refill(buffer, most.max(CHUNK));
     }
     debug_assert!(buffer.is_empty(), "what was received before was taken out");
     let room = buffer.spare_capacity_mut();
@@ -23,6 +26,14 @@ pub(crate) fn receive(
     // most its length; the buffer was empty.
     unsafe { buffer.set_len(count) };
     Ok(buffer.split().freeze())
+}
+
+/// Makes room for `size` bytes: in the memory at hand if nobody uses it any more, else in new.
+#[cold]
+fn refill(buffer: &mut BytesMut, size: usize) {
+    if !buffer.try_reclaim(size) {
+        *buffer = BytesMut::with_capacity(size);
+    }
 }
 
 /// A descriptor held only to be given up: with it gone there is one to accept with, so that a
