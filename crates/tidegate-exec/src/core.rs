@@ -10,16 +10,16 @@ use std::sync::atomic::Ordering;
 
 use tidegate_sync::prim::spin_loop;
 use tidegate_sync::{
-    ClockMember, Executor, Task, TaskLaneEnd, ThreadWatch, Unhandled, begin_turn, panic_message,
-    run_exit_hooks,
+    ClockMember, Task, TaskLaneEnd, ThreadWatch, begin_turn, panic_message, run_exit_hooks,
 };
 
 use crate::driver::Driver;
 use crate::lifecycle::{HandedBack, Lifecycle, ShutdownError};
 use crate::local::{self, Entered, Kept};
 use crate::patience::Patience;
+use crate::run_task::{note_lateness, note_longest, report_panic, run_task};
 use crate::schedule;
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 use crate::spawn::LocalFutures;
 use crate::timeout;
 use crate::winding::Winding;
@@ -536,65 +536,6 @@ impl<D: Driver> Drive for Core<D> {
         });
         self.winding.finish(shared);
     }
-}
-
-/// Runs one task; the one place where its panic is caught.
-#[inline(always)]
-pub(crate) fn run_task(shared: &Shared, task: Task) {
-    shared.running.begin(&task);
-    if shared.settings.time_tasks {
-        return run_timed(shared, task);
-    }
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
-        report_panic(shared, "", &*panic);
-    }
-}
-
-fn run_timed(shared: &Shared, task: Task) {
-    let name = task.name();
-    let before = shared.clock.nanos();
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
-        report_panic(shared, name, &*panic);
-    }
-    note_run(shared, name, shared.clock.nanos().saturating_sub(before));
-}
-
-fn note_lateness(shared: &Shared, late: u64) {
-    let counters = &shared.counters;
-    counters.timers_run.add(1);
-    counters.lateness_sum.add(late);
-    counters.lateness_max.raise_to(late);
-}
-
-fn note_longest(shared: &Shared, now: u64) {
-    let run = now.saturating_sub(shared.counters.heartbeat.get());
-    if run > shared.counters.longest.get() {
-        let name = shared.running.now().map_or("", |task| task.name);
-        note_run(shared, name, run);
-    }
-}
-
-fn note_run(shared: &Shared, name: &'static str, nanos: u64) {
-    if nanos > shared.counters.longest.get() {
-        shared.counters.longest.set(nanos);
-        *lock(&shared.longest_task) = Some(name);
-    }
-}
-
-#[cold]
-pub(crate) fn report_panic(shared: &Shared, task: &str, panic: &(dyn std::any::Any + Send)) {
-    shared.counters.panics.add(1);
-    let running = || shared.running.now().map(|running| running.name);
-    let task = if task.is_empty() {
-        let name = shared.running.panicked().or_else(running);
-        name.unwrap_or("a task")
-    } else {
-        task
-    };
-    shared.unhandled(&Unhandled::TaskPanic {
-        task,
-        message: panic_message(panic),
-    });
 }
 
 /// The job of a loop's thread: takes the core, drives it, puts it back or ends the loop.

@@ -37,6 +37,7 @@ mod patience;
 mod placement;
 mod pool;
 mod reject;
+mod run_task;
 mod scale;
 mod schedule;
 mod shared;
