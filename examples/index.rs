@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 /// Each example's name and what it shows.
-pub const EXAMPLES: [(&str, &str); 5] = [
+pub const EXAMPLES: [(&str, &str); 6] = [
     ("promise", "a promise, its listener and a blocking wait"),
     (
         "schedule",
@@ -11,4 +11,8 @@ pub const EXAMPLES: [(&str, &str); 5] = [
     ("group", "several loops, and one that is full"),
     ("graceful_shutdown", "quiet period, hooks, the report"),
     ("async_on_a_loop", "futures on loops, awaiting each other"),
+    (
+        "idle_timeouts",
+        "a million idle timeouts, and what they cost",
+    ),
 ];

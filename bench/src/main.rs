@@ -13,6 +13,7 @@
 
 mod cli;
 mod contest;
+mod counting;
 mod gate;
 mod handoff;
 mod machine;
@@ -22,6 +23,7 @@ mod pingpong;
 mod promise;
 mod report;
 mod rounds;
+mod timer;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -60,6 +62,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Handoff => Ok(handoff::run(settings)),
         Suite::Pingpong => pingpong::run(settings),
         Suite::Promise => Ok(promise::run(settings)),
+        Suite::Timer => Ok(timer::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,
