@@ -25,7 +25,7 @@ fn main() -> tidegate::Result<()> {
     println!("opened {CONNECTIONS} connections, {adding} ns for each timeout");
 
     // Every connection says something now and then; after two seconds most of them fall silent.
-    let (mut resets, mut resetting, mut random) = (0_u64, 0, 7_u64);
+    let (mut said, mut resets, mut resetting, mut random) = (0, 0, 0, 7_u64);
     for turn in 0..50 {
         let share = if turn < 20 {
             CONNECTIONS / 5
@@ -40,6 +40,7 @@ fn main() -> tidegate::Result<()> {
             let talks = &handles[(random >> 33) as usize % CONNECTIONS];
             resets += u64::from(talks.reset(IDLE));
         }
+        said += share as u64;
         resetting += clock.nanos() - began;
         let metrics = timer.metrics();
         let each = (resident().saturating_sub(before) as usize) / CONNECTIONS;
@@ -48,7 +49,7 @@ fn main() -> tidegate::Result<()> {
             metrics.pending,
             closed.load(Ordering::Relaxed),
             resets,
-            resetting / resets.max(1),
+            resetting / said,
             metrics.wakeups,
         );
         std::io::stdout().flush()?;
@@ -65,7 +66,9 @@ fn main() -> tidegate::Result<()> {
 fn open(timer: &WheelTimer, closed: &Arc<AtomicU64>) -> Vec<TimerHandle> {
     let one = |_| {
         let closed = Arc::clone(closed);
-        let close = move || drop(closed.fetch_add(1, Ordering::Relaxed));
+        let close = move || {
+            closed.fetch_add(1, Ordering::Relaxed);
+        };
         timer.new_timeout(IDLE, close).expect("there is no limit")
     };
     (0..CONNECTIONS).map(one).collect()
