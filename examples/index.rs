@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 /// Each example's name and what it shows.
-pub const EXAMPLES: [(&str, &str); 6] = [
+pub const EXAMPLES: [(&str, &str); 7] = [
     ("promise", "a promise, its listener and a blocking wait"),
     (
         "schedule",
@@ -14,5 +14,9 @@ pub const EXAMPLES: [(&str, &str); 6] = [
     (
         "strategies",
         "who consumes what was produced, when one task in a hundred blocks",
+    ),
+    (
+        "idle_timeouts",
+        "a million idle timeouts, and what they cost",
     ),
 ];

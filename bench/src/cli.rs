@@ -14,6 +14,7 @@ suites
   strategy   who consumes what was produced: folklore, equal threads, late hand-over
   pool       submit + run + answer on four threads: round trip, and with 64 in flight
   echo       64-byte messages over TCP, server CPU time per message
+  timer      a million timers: add, cancel, reset, fire, memory, lateness
   all        all of them
 
 options
@@ -43,6 +44,8 @@ pub(crate) enum Suite {
     Pool,
     /// Server CPU time for a message over TCP.
     Echo,
+    /// Cost of a timer.
+    Timer,
 }
 
 impl Suite {
@@ -55,13 +58,15 @@ impl Suite {
             Suite::Strategy => "strategy",
             Suite::Pool => "pool",
             Suite::Echo => "echo",
+            Suite::Timer => "timer",
         }
     }
 
-    const ALL: [Suite; 6] = [
+    const ALL: [Suite; 7] = [
         Suite::Handoff,
         Suite::Pingpong,
         Suite::Promise,
+        Suite::Timer,
         Suite::Strategy,
         Suite::Pool,
         Suite::Echo,

@@ -13,6 +13,7 @@
 
 mod cli;
 mod contest;
+mod counting;
 mod echo;
 mod gate;
 mod handoff;
@@ -25,6 +26,7 @@ mod promise;
 mod report;
 mod rounds;
 mod strategy;
+mod timer;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -66,6 +68,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Strategy => Ok(strategy::run(settings)),
         Suite::Pool => Ok(pool::run(settings)),
         Suite::Echo => Ok(echo::run(settings)),
+        Suite::Timer => Ok(timer::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,

@@ -2,8 +2,10 @@
 
 use std::num::NonZeroU32;
 
+use tidegate_sync::prefetch;
+
 use super::lists::Place;
-use super::pages::Cell;
+use super::pages::{Cell, Pages};
 
 /// Given to no entry: a cell that reaches it has used up its generations.
 pub(super) const RETIRED: u32 = u32::MAX;
@@ -85,5 +87,22 @@ impl<T> Entry<T> {
             unreachable!("it was live above")
         };
         ((generation != RETIRED).then_some(generation), live)
+    }
+}
+
+impl<T> Pages<Entry<T>> {
+    /// Whether a live entry says that it is at a place.
+    #[inline]
+    pub(super) fn is_there(&self, slot: u32, place: Place) -> bool {
+        let live = self.get(slot).and_then(Entry::live);
+        live.is_some_and(|live| live.place == place)
+    }
+
+    /// Asks for the memory of an entry.
+    #[inline]
+    pub(super) fn ask_for(&self, slot: u32) {
+        if let Some(entry) = self.get(slot) {
+            prefetch(entry);
+        }
     }
 }

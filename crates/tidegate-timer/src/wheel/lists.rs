@@ -2,14 +2,17 @@
 //!
 //! A list is a ring of chunks, and a chunk is one cache line with up to thirteen numbers of
 //! entries. An entry knows its place (chunk and position). Adding one writes its number behind the
-//! last, and taking one out writes over it: plain stores into a line that nobody has to wait for,
-//! where a linked list would have to be read first. How many numbers a chunk has is counted
-//! elsewhere, in one byte per chunk: those bytes fit into the nearest caches.
+//! last, a plain store into a line that nobody has to wait for. Taking one out does not touch the
+//! chunk at all: the number stays, and is stale because its entry is not at that place any more.
+//! How many numbers of a chunk are not stale is counted elsewhere, in one byte per chunk; those
+//! bytes fit into the nearest caches.
 //!
 //! # Invariants
 //!
 //! * `tail` of a list is its newest chunk, whose `next` is the oldest, or `NONE`.
-//! * `counts` has the numbers in each chunk. A chunk without any is in no ring.
+//! * `counts` has the numbers in each chunk that are not stale. A chunk without any is in no ring.
+//! * A position is given out once while its chunk is in a ring, so an entry that says it is there
+//!   is the one that was put there.
 //! * `occupied` has exactly the lists that are not empty, except the last one: what is ripe.
 
 use tidegate_sync::prefetch;
@@ -79,10 +82,19 @@ impl Cell for Chunk {
 }
 
 impl Chunk {
-    /// The entries in it, oldest first.
+    /// The numbers in it, oldest first, some of them stale.
     #[inline]
     pub(super) fn entries(&self) -> impl Iterator<Item = u32> + '_ {
         self.items.iter().copied().filter(|&entry| entry != NONE)
+    }
+
+    /// The same with their places, for the chunk of this number.
+    #[inline]
+    pub(super) fn places(&self, number: u32) -> impl Iterator<Item = (Place, u32)> + '_ {
+        let items = (0..).zip(self.items.iter().copied());
+        items
+            .filter(|&(_, entry)| entry != NONE)
+            .map(move |(at, entry)| (Place(number << 4 | at), entry))
     }
 }
 
@@ -136,20 +148,22 @@ impl Lists {
         *count -= 1;
         if *count == 0 {
             self.unlink(number);
-            return;
         }
-        self.chunk_mut(number).items[(place.0 & 15) as usize] = NONE;
     }
 
-    /// Takes the oldest entry out of the ripe list.
+    /// Takes the oldest entry out of the ripe list. `is_there` says whether an entry is at a place.
     #[inline]
-    pub(super) fn pop_ripe(&mut self) -> Option<u32> {
+    pub(super) fn pop_ripe(&mut self, is_there: impl Fn(u32, Place) -> bool) -> Option<u32> {
         let number = self.oldest(self.ripe())?;
-        let items = self.chunk(number).items.iter().zip(0_u32..);
-        let mut filled = items.filter(|&(&entry, _)| entry != NONE);
-        let (&entry, at) = filled.next().expect("a linked chunk has an entry");
-        self.remove(Place(number << 4 | at));
-        Some(entry)
+        for (item, at) in self.chunk_mut(number).items.iter_mut().zip(0..) {
+            let entry = std::mem::replace(item, NONE);
+            let place = Place(number << 4 | at);
+            if entry != NONE && is_there(entry, place) {
+                self.remove(place);
+                return Some(entry);
+            }
+        }
+        unreachable!("a linked chunk has an entry")
     }
 
     /// Takes all chunks out of a list; they are given out by [`Lists::take_chunk`].
@@ -166,8 +180,8 @@ impl Lists {
         Ring { next, last }
     }
 
-    /// Frees the oldest chunk of a detached ring and answers what was in it.
-    pub(super) fn take_chunk(&mut self, ring: &mut Ring) -> Option<Chunk> {
+    /// Frees the oldest chunk of a detached ring and answers its number and what was in it.
+    pub(super) fn take_chunk(&mut self, ring: &mut Ring) -> Option<(u32, Chunk)> {
         if ring.next == NONE {
             return None;
         }
@@ -179,7 +193,7 @@ impl Lists {
             chunk.next
         };
         self.free(number);
-        Some(chunk)
+        Some((number, chunk))
     }
 
     /// The chunk that [`Lists::take_chunk`] gives next.
@@ -318,7 +332,7 @@ impl Lists {
 
     /// Every place in use, with its list and entry; checks the rings on the way.
     #[cfg(test)]
-    pub(super) fn places(&self) -> Vec<(Place, usize, u32)> {
+    pub(super) fn check(&self, is_there: impl Fn(u32, Place) -> bool) -> Vec<(Place, usize, u32)> {
         let mut places = Vec::new();
         let mut chunks = 0;
         for (list, head) in self.heads.iter().enumerate() {
@@ -331,13 +345,13 @@ impl Lists {
                 chunks += 1;
                 assert_eq!(chunk.list as usize, list);
                 assert_eq!(self.after(chunk).prev, at);
-                let count = usize::from(self.counts[at as usize]);
-                assert_eq!((chunk.entries().count(), count > 0), (count, true));
-                for (&entry, position) in chunk.items.iter().zip(0..) {
-                    if entry != NONE {
-                        places.push((Place(at << 4 | position), list, entry));
-                    }
-                }
+                let before = places.len();
+                let live = chunk
+                    .places(at)
+                    .filter(|&(place, entry)| is_there(entry, place));
+                places.extend(live.map(|(place, entry)| (place, list, entry)));
+                assert_eq!(places.len() - before, usize::from(self.counts[at as usize]));
+                assert!(places.len() > before, "no linked chunk is empty");
                 number = (at != head.tail).then_some(chunk.next);
             }
         }

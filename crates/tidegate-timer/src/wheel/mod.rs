@@ -4,7 +4,7 @@
 //!
 //! Three parts: the geometry says in which list a tick belongs, the lists hold numbers of
 //! entries, the entries lie in pages. An addition stores into the newest chunk of its list and into
-//! a page that is being filled anyway; a cancellation reads its entry and stores into its chunk.
+//! a page that is being filled anyway; a cancellation touches its entry alone.
 //!
 //! # Invariants
 //!
@@ -17,8 +17,6 @@
 
 use std::fmt;
 use std::time::Duration;
-
-use tidegate_sync::prefetch;
 
 use crate::heap::Key;
 
@@ -95,7 +93,8 @@ pub struct Wheel<T> {
     earliest: Box<[u64]>,
     /// The tick up to which the lists were emptied.
     current: u64,
-    /// The latest tick that the owner told of.
+    /// The latest moment that the owner told of, and its tick.
+    now: u64,
     seen: u64,
     len: usize,
     /// The latest tick at which something was due.
@@ -134,6 +133,7 @@ impl<T> Wheel<T> {
             entries: Pages::new(),
             earliest: vec![0; geometry.lists() - geometry.slots()].into_boxed_slice(),
             current: 0,
+            now: 0,
             seen: 0,
             len: 0,
             busy: 0,
@@ -286,15 +286,18 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn pop_due(&mut self, now: u64) -> Option<Expired<T>> {
-        let ripe = self.lists.ripe();
-        if self.runway == 0 || self.lists.is_empty(ripe) {
-            self.ripen(now);
+        if now > self.now {
+            self.now = now;
+            self.seen = self.geometry.tick_at(now);
+        }
+        if self.runway == 0 || self.lists.is_empty(self.lists.ripe()) {
+            self.ripen();
         }
         self.runway = self.runway.saturating_sub(1);
         if let Some(warm) = self.warm {
             self.warm_ahead(warm);
         }
-        let slot = self.lists.pop_ripe()?;
+        let slot = self.pop_ripe()?;
         Some(Expired::from(self.take(slot)))
     }
 
@@ -318,14 +321,16 @@ impl<T> Wheel<T> {
     /// ```
     pub fn drain(&mut self) -> WheelDrain<T> {
         let mut left = Vec::with_capacity(self.len);
-        while let Some(slot) = self.lists.pop_ripe() {
+        while let Some(slot) = self.pop_ripe() {
             left.push(Expired::from(self.take(slot)));
         }
         while let Some(list) = self.lists.first_occupied() {
             let mut ring = self.lists.detach(list);
-            while let Some(chunk) = self.lists.take_chunk(&mut ring) {
-                for slot in chunk.entries() {
-                    left.push(Expired::from(self.take(slot)));
+            while let Some((number, chunk)) = self.lists.take_chunk(&mut ring) {
+                for (place, slot) in chunk.places(number) {
+                    if self.entries.is_there(slot, place) {
+                        left.push(Expired::from(self.take(slot)));
+                    }
                 }
             }
         }
@@ -464,9 +469,8 @@ impl<T> Wheel<T> {
         self.entries.release(slot, Entry::vacate)
     }
 
-    /// Turns the wheel to `now`, or until a batch is ripe.
-    fn ripen(&mut self, now: u64) {
-        self.seen = self.seen.max(self.geometry.tick_at(now));
+    /// Turns the wheel to `seen`, or until a batch is ripe.
+    fn ripen(&mut self) {
         let ahead = !self.lists.is_empty(self.lists.ripe());
         let batch = if ahead { BATCH } else { 2 * BATCH };
         let mut found = 0;
@@ -486,7 +490,7 @@ impl<T> Wheel<T> {
                 self.lists.ask_for(list + LOOKAHEAD, list + LOOKAHEAD / 2);
                 let entries = &self.entries;
                 found += self.lists.ripen(list, |chunk| {
-                    chunk.entries().for_each(|slot| ask_for(entries, slot));
+                    chunk.entries().for_each(|slot| entries.ask_for(slot));
                 });
             } else {
                 self.cascade(list);
@@ -512,23 +516,31 @@ impl<T> Wheel<T> {
     /// Moves the entries of a far list to where they belong as seen from `current`.
     fn cascade(&mut self, list: usize) {
         let mut ring = self.lists.detach(list);
-        while let Some(chunk) = self.lists.take_chunk(&mut ring) {
+        while let Some((number, chunk)) = self.lists.take_chunk(&mut ring) {
             if let Some(ahead) = self.lists.peek_chunk(&ring) {
                 for slot in ahead.entries() {
-                    ask_for(&self.entries, slot);
+                    self.entries.ask_for(slot);
                 }
             }
-            for slot in chunk.entries() {
+            for (place, slot) in chunk.places(number) {
                 let live = self.entries.get(slot).and_then(Entry::live);
-                let live = live.expect("a listed entry is live");
-                let tick = self.geometry.tick_of(live.deadline);
-                let list = self.list_to_be(tick);
+                let Some(live) = live.filter(|live| live.place == place) else {
+                    continue;
+                };
+                let list = self.list_to_be(self.geometry.tick_of(live.deadline));
                 let at = self.lists.append(list, slot);
                 if let Some(live) = self.entries.get_mut(slot).and_then(Entry::live_mut) {
                     live.place = at;
                 }
             }
         }
+    }
+
+    #[inline]
+    fn pop_ripe(&mut self) -> Option<u32> {
+        let entries = &self.entries;
+        self.lists
+            .pop_ripe(|slot, place| entries.is_there(slot, place))
     }
 
     /// Warms the values of the chunk after the one that is being emptied, once.
@@ -551,7 +563,9 @@ impl<T> Wheel<T> {
     #[cfg(test)]
     fn check(&self) {
         assert!(self.current <= self.seen);
-        let places = self.lists.places();
+        let places = self
+            .lists
+            .check(|slot, place| self.entries.is_there(slot, place));
         assert_eq!(places.len(), self.len);
         self.entries.check(self.len);
         for (at, list, slot) in places {
@@ -560,13 +574,6 @@ impl<T> Wheel<T> {
             assert_eq!(live.place, at);
             assert_eq!(list, self.list_at(live.deadline));
         }
-    }
-}
-
-#[inline]
-fn ask_for<T>(entries: &Pages<Entry<T>>, slot: u32) {
-    if let Some(entry) = entries.get(slot) {
-        prefetch(entry);
     }
 }
 

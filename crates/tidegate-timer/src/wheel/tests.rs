@@ -225,8 +225,8 @@ fn add_and_cancel_in_one_slot_need_few_chunks() {
         let key = wheel.insert(10, value);
         wheel.remove(key);
     }
-    assert_eq!(wheel.lists.places().len(), 1);
-    assert_eq!(wheel.lists.pages_in_memory(), 1);
+    wheel.check();
+    assert_eq!((wheel.len(), wheel.lists.pages_in_memory()), (1, 1));
 }
 
 #[test]
