@@ -10,12 +10,12 @@
 //!
 //! | changed | fails |
 //! |---|---|
-//! | `Seat::give`: the last store relaxed | `a_job_is_never_slept_over` |
-//! | `Seat::give`: answers that nobody sleeps | `a_job_is_never_slept_over` |
-//! | `Seat::sleep`: parks without a look whether a job came | `a_job_is_never_slept_over` |
-//! | `Reserve::claim`: load and store instead of the swap | `a_reserved_worker_is_claimed_once` |
-//! | `Desk::next`: sits down before it looks at the queue, without the lock | `no_job_is_queued_while_a_worker_sleeps` |
-//! | `Turn::place`: queues behind a searcher that never looks (`arrived` left out) | `who_was_woken_sends_the_next_one` |
+//! | `Seat::give`: the last store relaxed; answers that nobody sleeps; `take_given`: load relaxed | `a_job_is_never_slept_over` |
+//! | `Seat::sleep`: stores `ASLEEP` without a look whether a job came | the program, at once |
+//! | `Seat::take_given`: store relaxed | `a_seat_is_filled_again_only_when_it_is_empty` |
+//! | `Reserve::claim`: load and store instead of the swap; swap relaxed | `a_claim_beside_a_submission_strands_nothing` |
+//! | `Turn::next`: sits down though jobs wait; `Turn::place`: queues though somebody is in reserve | `no_job_is_queued_while_a_worker_sleeps` |
+//! | `Turn::arrived`: does not send the next one | `who_was_woken_sends_the_next_one` |
 //! | `Turn::again`: leaves though its seat was claimed | `a_worker_that_leaves_takes_no_job_with_it` |
 #![cfg(tidegate_loom)]
 
@@ -24,7 +24,7 @@ use std::sync::Arc as StdArc;
 
 use loom::cell::Cell;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use loom::sync::{Arc, Mutex};
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use tidegate_sync::{Clock, Desk, DeskLimits, Growth, Next, Placed, Reserve, Seat, Slept, Work};
 
@@ -284,34 +284,44 @@ fn no_job_is_queued_while_a_worker_sleeps() {
     }
 }
 
-/// Two workers, three jobs in a row: those that were queued behind a worker on its way run.
-/// Nobody closes the desk before that, so a job left behind is a deadlock.
+/// Two workers, two jobs that wait for each other: the one that was queued behind a worker on its
+/// way needs the other worker, or both wait for ever.
 #[test]
 fn who_was_woken_sends_the_next_one() {
-    loom::model(|| {
-        let pool = pool(2, 0);
-        let left = Arc::new(AtomicUsize::new(2));
-        let workers: Vec<_> = seats(&pool, 2)
-            .into_iter()
-            .map(|seat| {
-                let (pool, left) = (StdArc::clone(&pool), Arc::clone(&left));
-                thread::spawn(move || {
-                    let mut sum = 0;
-                    while let Some(job) = next(&pool, &seat) {
-                        sum += job.get();
-                        if left.fetch_sub(1, Relaxed) == 1 {
+    for reserved in [0, 1] {
+        loom::model(move || {
+            let pool = pool(2, reserved);
+            let meeting = Arc::new((Mutex::new(0), Condvar::new()));
+            let workers: Vec<_> = seats(&pool, 2)
+                .into_iter()
+                .map(|seat| {
+                    let (pool, meeting) = (StdArc::clone(&pool), Arc::clone(&meeting));
+                    thread::spawn(move || {
+                        while let Some(job) = next(&pool, &seat) {
+                            assert!(job.get() > 0);
+                            meet(&meeting);
                             close(&pool);
                         }
-                    }
-                    sum
+                    })
                 })
-            })
-            .collect();
-        submit(&pool, 1);
-        submit(&pool, 2);
-        let sum: u32 = workers.into_iter().map(|one| one.join().unwrap()).sum();
-        assert_eq!(sum, 3);
-    });
+                .collect();
+            submit(&pool, 1);
+            submit(&pool, 2);
+            for worker in workers {
+                worker.join().unwrap();
+            }
+        });
+    }
+}
+
+/// Waits until two are there.
+fn meet(meeting: &(Mutex<u32>, Condvar)) {
+    let mut here = meeting.0.lock().unwrap();
+    *here += 1;
+    meeting.1.notify_all();
+    while *here < 2 {
+        here = meeting.1.wait(here).unwrap();
+    }
 }
 
 /// A claim without the lock, a submission with it, one worker: both jobs run.

@@ -42,12 +42,14 @@ impl Shared {
     ) -> Result<Option<JobKey>, Rejected<Job>> {
         let parker = Parker::new();
         let job = refused.into_inner();
-        let _woken = job.cancel_token().map(|token| wake_on(&parker, token));
+        let _told = job.cancel_token().map(|token| wake_on(&parker, token));
+        let _closed = wake_on(&parker, &self.closing);
         refused = Rejected::new(job, Refusal::Full);
         for _ in 0..attempts {
             let until = self.clock.deadline(pause);
             let job = refused.into_inner();
-            while self.clock.nanos() < until && !job.is_cancelled() {
+            while self.clock.nanos() < until && !job.is_cancelled() && !self.closing.is_cancelled()
+            {
                 self.clock.park_until(&parker, Some(until));
             }
             if job.is_cancelled() {

@@ -46,6 +46,8 @@ pub(super) struct Shared {
     width: AtomicUsize,
     pub(super) handles: AtomicUsize,
     pub(super) tells: Tells,
+    /// Tripped when no more jobs are taken: ends whoever waits for a place.
+    pub(super) closing: CancelToken,
     /// Tripped when running jobs should stop.
     pub(super) stopping: CancelToken,
     pub(super) reaper: Mutex<Option<Parker>>,
@@ -106,6 +108,7 @@ impl Shared {
             width: AtomicUsize::new(limits.max),
             handles: AtomicUsize::new(1),
             tells: Tells::default(),
+            closing: CancelToken::new(),
             stopping: CancelToken::new(),
             reaper: Mutex::default(),
             termination: Mutex::new(Some(promise)),
@@ -223,7 +226,7 @@ impl Shared {
         let over = turn.is_closed() && turn.threads() == 0;
         drop(turn);
         if over {
-            self.end(Vec::new(), Vec::new());
+            self.end(Vec::new());
         }
         false
     }

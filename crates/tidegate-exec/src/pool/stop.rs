@@ -79,8 +79,9 @@ impl Shared {
         let empty = turn.threads() == 0;
         drop(turn);
         drop(wakes);
+        self.closing.cancel();
         if empty {
-            self.end(Vec::new(), Vec::new());
+            self.end(Vec::new());
         } else if timeout.is_zero() {
             self.halt();
         } else if first {
@@ -102,8 +103,9 @@ impl Shared {
         let empty = turn.threads() == 0;
         drop(turn);
         drop(wakes);
+        self.closing.cancel();
         if empty {
-            self.end(Vec::new(), Vec::new());
+            self.end(Vec::new());
         }
     }
 
@@ -124,8 +126,7 @@ impl Shared {
     /// The deadline has come: hands back what has not started and reports what still runs.
     fn halt(&self) {
         self.stopping.cancel();
-        let mut turn = self.desk.turn();
-        let left = turn.drain();
+        let turn = self.desk.turn();
         let mut stuck: Vec<StuckJob> = Vec::new();
         for member in &turn.roster {
             if let Some(task) = member.running.now() {
@@ -136,16 +137,16 @@ impl Shared {
             }
         }
         drop(turn);
-        self.end(left, stuck);
+        self.end(stuck);
     }
 
-    /// Reports the end; only the first report counts. What is handed back later joins it.
-    pub(super) fn end(&self, left: Vec<Job>, stuck: Vec<StuckJob>) {
-        let ran = {
-            let turn = self.desk.turn();
-            let before = turn.stop.map_or(turn.counts.done, |plan| plan.done);
-            turn.counts.done - before
-        };
+    /// Hands back what waits and reports the end; only the first report counts.
+    pub(super) fn end(&self, stuck: Vec<StuckJob>) {
+        let mut turn = self.desk.turn();
+        let left = turn.drain();
+        let before = turn.stop.map_or(turn.counts.done, |plan| plan.done);
+        let ran = turn.counts.done - before;
+        drop(turn);
         let handed_back = HandedBack::default();
         handed_back.add(left.into_iter().map(Job::into_task));
         let promise = lock(&self.termination).take();

@@ -27,14 +27,14 @@ pub(super) fn run(shared: &Arc<Shared>, seat: &Arc<Seat<Job>>, mut member: Clock
         last: false,
     };
     let mut job = seat.try_take();
-    while let Some(next) = job.take().or_else(|| worker.next()) {
+    while let Some(next) = job.take().or_else(|| worker.next_contained()) {
         worker.run(next);
     }
     let last = worker.last;
     drop(entered);
     drop(mark);
     if last {
-        shared.end(Vec::new(), Vec::new());
+        shared.end(Vec::new());
     }
 }
 
@@ -51,6 +51,19 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
+    /// The next job. A queue of the user's that panics costs the pool this thread.
+    fn next_contained(&mut self) -> Option<Job> {
+        let mut next = None;
+        if let Err(panic) = contain(|| next = self.next()) {
+            self.shared.hear_panic("the queue of a pool", panic);
+            let mut turn = self.shared.desk.turn();
+            turn.uncount_thread();
+            turn.strike(self.number);
+            self.last = turn.is_closed() && turn.threads() == 0;
+        }
+        next
+    }
+
     /// The next job; `None` when the thread leaves.
     fn next(&mut self) -> Option<Job> {
         let mut turn = self.shared.desk.turn();

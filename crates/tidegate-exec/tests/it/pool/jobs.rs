@@ -191,6 +191,67 @@ fn a_job_that_the_queue_gives_up_fails_as_displaced() {
     assert_eq!(pool.metrics().shed, 2);
 }
 
+/// Breaks once.
+#[derive(Default)]
+struct Brittle {
+    jobs: JobList,
+    broke: bool,
+}
+
+impl JobQueue for Brittle {
+    fn push(&mut self, job: Job) -> JobKey {
+        self.jobs.push_back(job)
+    }
+
+    fn pop(&mut self) -> Option<Popped> {
+        if !self.jobs.is_empty() {
+            assert!(std::mem::replace(&mut self.broke, true), "on purpose");
+        }
+        self.jobs.pop_front().map(Popped::Run)
+    }
+
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        self.jobs.remove(key)
+    }
+
+    fn displace(&mut self, _by: &Job) -> Option<Job> {
+        None
+    }
+
+    fn len(&self) -> usize {
+        self.jobs.len()
+    }
+}
+
+#[test]
+fn a_queue_that_panics_costs_a_thread_and_not_the_pool() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 16).queue_of(Brittle::default());
+    let pool = pool.build().unwrap();
+    let gate = hold(&pool);
+    let first = pool.submit(|| 1).unwrap();
+    release(&clock, vec![gate]);
+    assert_eq!((pool.metrics().threads, pool.metrics().panics), (0, 1));
+    assert_eq!(pool.metrics().queued, 1);
+    assert_eq!(pool.submit(|| 2).unwrap().wait().unwrap(), 2);
+    assert_eq!(first.wait().unwrap(), 1);
+    let report = pool.stop(crate::SECOND).wait().unwrap();
+    assert!(report.handed_back.is_empty() && report.stuck.is_empty());
+}
+
+#[test]
+fn what_a_broken_queue_kept_is_handed_back() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 16).queue_of(Brittle::default());
+    let pool = pool.build().unwrap();
+    let gate = hold(&pool);
+    let answer = pool.submit(|| 1).unwrap();
+    release(&clock, vec![gate]);
+    let report = pool.stop(crate::SECOND).wait().unwrap();
+    report.handed_back.take().into_iter().for_each(Task::run);
+    assert_eq!(answer.wait().unwrap(), 1);
+}
+
 #[test]
 fn names_and_classes_travel_with_a_job() {
     let job = Job::new(Task::named("report", || ())).class(3);

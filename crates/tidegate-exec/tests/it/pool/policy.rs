@@ -213,6 +213,23 @@ fn a_token_ends_a_backoff() {
 }
 
 #[test]
+fn a_stop_ends_a_backoff() {
+    let clock = ManualClock::new();
+    let pool = tight(&clock, backoff(1_000_000));
+    let gate = hold(&pool);
+    pool.execute(|| ()).unwrap();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| pool.execute(|| ()));
+        clock.await_sleepers(1);
+        let stopped = pool.stop(SECOND);
+        assert_eq!(waiting.join().unwrap().unwrap_err().why(), Refusal::Closed);
+        gate.open();
+        stopped.wait().unwrap();
+    });
+    assert_eq!(clock.nanos(), 0);
+}
+
+#[test]
 fn backoff_on_a_thread_of_the_pool_fails_at_once() {
     let clock = ManualClock::new();
     let pool = tight(&clock, backoff(1_000_000));
