@@ -37,6 +37,12 @@ impl Room {
 pub trait Headroom {
     /// The room at this moment. Takes no lock and never waits.
     fn room(&self) -> Room;
+
+    /// Whether a task given now would find a thread: `room().has_thread()`, which strategies ask
+    /// before each task that may block, so an executor that knows it cheaper says so.
+    fn has_thread(&self) -> bool {
+        self.room().has_thread()
+    }
 }
 
 /// An executor that keeps threads in reserve.

@@ -364,6 +364,10 @@ impl Headroom for WorkerPool {
     fn room(&self) -> Room {
         self.shared.room()
     }
+
+    fn has_thread(&self) -> bool {
+        self.shared.has_thread()
+    }
 }
 
 impl TryExecutor for WorkerPool {

@@ -183,7 +183,7 @@ impl<P: Producer> Rule<P> for Choice {
         match rule.watch() {
             Some(watch) if !wants_thread(rule, watch, &*held, &task) => {
                 // Somebody must be able to take over if the task turns out to block.
-                if rule.pool.room().has_thread() {
+                if rule.pool.has_thread() {
                     lend(engine, watch, held, task)
                 } else {
                     Some(without_a_thread(engine, held, task))
@@ -236,7 +236,7 @@ fn hand_over<'a, P: Producer>(
     task: Task,
 ) -> Option<Held<'a, P>> {
     let rule = &engine.rule;
-    if rule.queued.load(Ordering::Relaxed) && !rule.pool.room().has_thread() {
+    if rule.queued.load(Ordering::Relaxed) && !rule.pool.has_thread() {
         // The helper on its way has no thread to arrive on.
         return Some(without_a_thread(engine, held, task));
     }
