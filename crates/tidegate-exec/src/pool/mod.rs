@@ -374,6 +374,10 @@ impl TryExecutor for WorkerPool {
     fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.shared.try_execute(task)
     }
+
+    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.shared.submit_internal(task)
+    }
 }
 
 impl fmt::Debug for WorkerPool {

@@ -204,7 +204,7 @@ impl<P: Producer> Rule<P> for Choice {
                 let rule = &engine.rule;
                 rule.queued.store(true, Ordering::Relaxed);
                 let helper = Helper::task(engine);
-                engine.executor.execute(helper).map_err(|refused| {
+                rule.pool.execute_internal(helper).map_err(|refused| {
                     raise(&engine.counters.helpers_refused);
                     // Its drop takes back that one is on its way.
                     refused.map(discard)

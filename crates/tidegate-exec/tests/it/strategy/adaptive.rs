@@ -257,3 +257,30 @@ fn a_pool_says_cheaply_what_its_room_says() {
     pool.stop(std::time::Duration::from_secs(5)).wait().unwrap();
     agree(false); // gone
 }
+
+#[test]
+fn a_pool_that_is_full_of_jobs_still_takes_a_helper() {
+    let pool = WorkerPool::builder("workers")
+        .core(1)
+        .max(1)
+        .queue(1)
+        .build()
+        .unwrap();
+    let gate = Gate::new();
+    let arrived = Counter::new();
+    let (held, here) = (gate.clone(), arrived.clone());
+    pool.execute(move || {
+        here.hit();
+        held.wait();
+    })
+    .unwrap();
+    arrived.wait_for(1);
+    pool.execute(|| ()).unwrap();
+    assert!(pool.execute(|| ()).is_err(), "full");
+    let source = Source::new();
+    source.add(Blocking::Never, || ());
+    let strategy = Adaptive::new(source.producer(), Arc::new(pool.clone()));
+    strategy.dispatch().unwrap();
+    gate.open();
+    source.ran.wait_for(1);
+}
