@@ -126,6 +126,8 @@ pub(crate) struct Detail {
     pub(crate) same_cpu: u64,
     /// CPU time of the monitor.
     pub(crate) monitor: Duration,
+    /// Median and 99th percentile from produced to consumed, in microseconds, of the last round.
+    pub(crate) latency: Option<(f64, f64)>,
 }
 
 impl Detail {
@@ -138,8 +140,9 @@ impl Detail {
             let ns = self.monitor.as_nanos() as u64;
             format!(", monitor {:.0} CPU ns/task", per(ns))
         };
+        let (p50, p99) = self.latency.unwrap_or_default();
         format!(
-            "    {name:18} switches/task {:.2} + {:.2}, same CPU {:.0} %{monitor}; last round: {}",
+            "    {name:18} p50 {p50:.1} p99 {p99:.1} µs, switches/task {:.2} + {:.2}, same CPU {:.0} %{monitor}; last round: {}",
             per(self.switches.0),
             per(self.switches.1),
             100.0 * per(self.same_cpu),

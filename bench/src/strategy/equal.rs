@@ -243,6 +243,7 @@ fn entry(
             sum.same_cpu += round.detail.same_cpu;
             sum.monitor += round.detail.monitor;
             sum.counts = round.detail.counts;
+            sum.latency = round.detail.latency;
             round.outcome
         }),
     }
@@ -281,6 +282,7 @@ fn timed(
             ),
             same_cpu: ring.same_cpu.load(std::sync::atomic::Ordering::Relaxed),
             monitor: crew.monitor_cpu().saturating_sub(monitor),
+            latency: ring.latency(),
         },
     }
 }

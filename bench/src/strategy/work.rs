@@ -1,9 +1,8 @@
 //! The work of a task, the same under every strategy: a buffer that the producer writes and the consumer reads and
 //! changes, and arithmetic that takes a given time.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
@@ -11,6 +10,7 @@ use tidegate_exec::Producer;
 use tidegate_sync::{Blocking, Task};
 
 use crate::gate::Gate;
+use crate::report::quantile;
 
 /// Steps of arithmetic that take a microsecond, measured once.
 pub(crate) fn units_per_micro() -> u64 {
@@ -50,11 +50,16 @@ pub(crate) struct Recipe {
     pub(crate) depth: usize,
 }
 
+/// Of so many tasks the latency of one is looked at: two readings of the clock are not free.
+const SAMPLE_ONE_IN: u64 = 16;
+
 /// The buffers in circulation; as many as the loop is deep.
 pub(crate) struct Ring {
     free: ArrayQueue<Box<Payload>>,
     /// Tasks consumed on the CPU that produced them.
     pub(crate) same_cpu: AtomicU64,
+    /// From produced to consumed, in microseconds, of some tasks.
+    latencies: Mutex<Vec<f64>>,
     gate: &'static Gate,
     recipe: Recipe,
 }
@@ -62,6 +67,7 @@ pub(crate) struct Ring {
 struct Payload {
     words: Vec<u64>,
     cpu: usize,
+    produced: Option<Instant>,
 }
 
 impl Ring {
@@ -69,15 +75,33 @@ impl Ring {
         let free = ArrayQueue::new(recipe.depth);
         for _ in 0..recipe.depth {
             let words = vec![0; recipe.footprint / 8];
-            let pushed = free.push(Box::new(Payload { words, cpu: 0 }));
+            let pushed = free.push(Box::new(Payload {
+                words,
+                cpu: 0,
+                produced: None,
+            }));
             assert!(pushed.is_ok(), "there is room for as many as it is deep");
         }
         Arc::new(Self {
             free,
             same_cpu: AtomicU64::new(0),
+            latencies: Mutex::default(),
             gate,
             recipe,
         })
+    }
+
+    /// The median and the 99th percentile from produced to consumed, in microseconds.
+    pub(crate) fn latency(&self) -> Option<(f64, f64)> {
+        let mut sorted = std::mem::take(&mut *self.latencies());
+        sorted.sort_by(f64::total_cmp);
+        (!sorted.is_empty()).then(|| (quantile(&sorted, 0.5), quantile(&sorted, 0.99)))
+    }
+
+    fn latencies(&self) -> MutexGuard<'_, Vec<f64>> {
+        self.latencies
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads and changes what the producer wrote, and works.
@@ -90,6 +114,10 @@ impl Ring {
         burn(self.recipe.units ^ (std::hint::black_box(sum) & 1));
         if payload.cpu == rustix::thread::sched_getcpu() {
             self.same_cpu.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(produced) = payload.produced.take() {
+            let micros = produced.elapsed().as_nanos() as f64 / 1e3;
+            self.latencies().push(micros);
         }
         assert!(self.free.push(payload).is_ok(), "it came from there");
         self.gate.pass();
@@ -131,6 +159,7 @@ impl Producer for Mill {
             *word = self.left;
         }
         payload.cpu = rustix::thread::sched_getcpu();
+        payload.produced = self.left.is_multiple_of(SAMPLE_ONE_IN).then(Instant::now);
         let ring = Arc::clone(&self.ring);
         let kind = ring.recipe.kind;
         Some(Task::of(kind, move || ring.consume(payload)))

@@ -364,11 +364,19 @@ impl Headroom for WorkerPool {
     fn room(&self) -> Room {
         self.shared.room()
     }
+
+    fn has_thread(&self) -> bool {
+        self.shared.has_thread()
+    }
 }
 
 impl TryExecutor for WorkerPool {
     fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.shared.try_execute(task)
+    }
+
+    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.shared.submit_internal(task)
     }
 }
 

@@ -430,6 +430,18 @@ impl Headroom for Shared {
             places: bound.saturating_sub(tally.queued),
         }
     }
+
+    fn has_thread(&self) -> bool {
+        let max = (self.room.load(Ordering::Relaxed) >> 32) as usize;
+        let tally = self.desk.tally();
+        match max {
+            0 => false,
+            max if max > tally.threads => true,
+            // Jobs wait: how many threads are left over takes counting.
+            _ if tally.queued > 0 => self.room().idle > 0,
+            _ => tally.idle > 0 || self.desk.reserve().has_any(),
+        }
+    }
 }
 
 /// A pool as an executor: what promises and other crates know of it. Holding one does not keep

@@ -27,6 +27,9 @@ use super::monitor::{Monitor, Watch, Watched};
 use super::producer::Producer;
 use crate::headroom::TryExecutor;
 
+/// No helper of the monitor's is on its way.
+const NO_LOAN: u64 = u64::MAX;
+
 /// Chooses for each task between running it here, running it here without blocking, giving it
 /// away, and running it here while another thread produces.
 ///
@@ -117,7 +120,7 @@ impl<P: Producer> AdaptiveBuilder<P> {
             late_on: AtomicBool::new(true),
             queued: AtomicBool::new(false),
             class: AtomicUsize::new(0),
-            offered: AtomicU64::new(u64::MAX),
+            offered: AtomicU64::new(NO_LOAN),
             learned: Learned::default(),
         };
         let engine = Engine::new(self.producer, rule, self.pool, self.options);
@@ -151,7 +154,7 @@ pub(super) struct Choice {
     queued: AtomicBool,
     /// The class of the task that runs with the producer lent.
     class: AtomicUsize,
-    /// The last loan for which a helper was sent.
+    /// The loan for which a helper is on its way.
     offered: AtomicU64,
     learned: Learned,
 }
@@ -183,7 +186,7 @@ impl<P: Producer> Rule<P> for Choice {
         match rule.watch() {
             Some(watch) if !wants_thread(rule, watch, &*held, &task) => {
                 // Somebody must be able to take over if the task turns out to block.
-                if rule.pool.room().has_thread() {
+                if rule.pool.has_thread() {
                     lend(engine, watch, held, task)
                 } else {
                     Some(without_a_thread(engine, held, task))
@@ -201,7 +204,7 @@ impl<P: Producer> Rule<P> for Choice {
                 let rule = &engine.rule;
                 rule.queued.store(true, Ordering::Relaxed);
                 let helper = Helper::task(engine);
-                engine.executor.execute(helper).map_err(|refused| {
+                rule.pool.execute_internal(helper).map_err(|refused| {
                     raise(&engine.counters.helpers_refused);
                     // Its drop takes back that one is on its way.
                     refused.map(discard)
@@ -236,7 +239,7 @@ fn hand_over<'a, P: Producer>(
     task: Task,
 ) -> Option<Held<'a, P>> {
     let rule = &engine.rule;
-    if rule.queued.load(Ordering::Relaxed) && !rule.pool.room().has_thread() {
+    if rule.queued.load(Ordering::Relaxed) && !rule.pool.has_thread() {
         // The helper on its way has no thread to arrive on.
         return Some(without_a_thread(engine, held, task));
     }
@@ -316,20 +319,24 @@ impl<P: Producer> Watched for Engine<P, Choice> {
         }
         let class = self.rule.class.load(Ordering::Relaxed);
         let engine = Arc::clone(&self);
-        let job = Task::labelled::<LateHelper, _>(move || match engine.cell.take_loan(loan) {
-            Some(held) => {
-                raise(&engine.counters.late_epc);
-                engine.rule.learned.was_long(class);
-                engine.drive(held);
+        let job = Task::labelled::<LateHelper, _>(move || {
+            // It has come: what lies there from now on needs another one.
+            engine.rule.offered.store(NO_LOAN, Ordering::Relaxed);
+            match engine.cell.take_loan(loan) {
+                Some(held) => {
+                    raise(&engine.counters.late_epc);
+                    engine.rule.learned.was_long(class);
+                    engine.drive(held);
+                }
+                None => raise(&engine.counters.idle_helpers),
             }
-            None => raise(&engine.counters.idle_helpers),
         });
+        // Before the helper can come and take it back.
+        self.rule.offered.store(loan, Ordering::Relaxed);
         match self.rule.pool.try_execute(job) {
-            Ok(()) => {
-                self.rule.offered.store(loan, Ordering::Relaxed);
-                raise(&self.counters.helpers);
-            }
+            Ok(()) => raise(&self.counters.helpers),
             Err(refused) => {
+                self.rule.offered.store(NO_LOAN, Ordering::Relaxed);
                 raise(&self.counters.no_spare);
                 drop(refused);
             }

@@ -122,6 +122,12 @@ impl<J> Reserve<J> {
             .count()
     }
 
+    /// Whether there is a worker in reserve. A look, and a short one: the lowest places fill first.
+    pub fn has_any(&self) -> bool {
+        self.places()
+            .any(|place| !place.load(Ordering::Relaxed).is_null())
+    }
+
     fn places(&self) -> impl Iterator<Item = &AtomicPtr<Seat<J>>> {
         self.places[..self.used.load(Ordering::Relaxed) as usize].iter()
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::thread;
 
-use tidegate_exec::{Adaptive, Strategy};
+use tidegate_exec::{Adaptive, Headroom, Strategy, WorkerPool};
 use tidegate_sync::{Blocking, Stance, non_blocking, stance};
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log};
 
 use super::{Hand, Kind, Place, Source, Stage, elsewhere};
 
@@ -220,4 +220,67 @@ fn a_thread_that_was_refused_takes_production_back_or_leaves_it() {
     stage.produce_and_settle();
     assert_eq!(stage.source.ran.count(), 2);
     assert_eq!(modes(&*stage.made.strategy), (0, 1, 1, 0));
+}
+
+#[test]
+fn a_pool_says_cheaply_what_its_room_says() {
+    let pool = WorkerPool::builder("workers")
+        .core(2)
+        .max(2)
+        .reserved(1)
+        .build()
+        .unwrap();
+    let agree = |expected: bool| {
+        assert_eq!(pool.room().has_thread(), expected);
+        assert_eq!(pool.has_thread(), expected);
+    };
+    agree(true); // may start
+    let (gate, arrived) = (Gate::new(), Counter::new());
+    let hold = || {
+        let (gate, arrived) = (gate.clone(), arrived.clone());
+        pool.execute(move || {
+            arrived.hit();
+            gate.wait();
+        })
+        .unwrap();
+    };
+    (0..2).for_each(|_| hold());
+    arrived.wait_for(2);
+    agree(false); // all held
+    hold();
+    agree(false); // and one waits
+    gate.open();
+    while pool.metrics().busy + pool.metrics().queued > 0 {
+        thread::yield_now();
+    }
+    agree(true); // idle, or in reserve
+    pool.stop(std::time::Duration::from_secs(5)).wait().unwrap();
+    agree(false); // gone
+}
+
+#[test]
+fn a_pool_that_is_full_of_jobs_still_takes_a_helper() {
+    let pool = WorkerPool::builder("workers")
+        .core(1)
+        .max(1)
+        .queue(1)
+        .build()
+        .unwrap();
+    let gate = Gate::new();
+    let arrived = Counter::new();
+    let (held, here) = (gate.clone(), arrived.clone());
+    pool.execute(move || {
+        here.hit();
+        held.wait();
+    })
+    .unwrap();
+    arrived.wait_for(1);
+    pool.execute(|| ()).unwrap();
+    assert!(pool.execute(|| ()).is_err(), "full");
+    let source = Source::new();
+    source.add(Blocking::Never, || ());
+    let strategy = Adaptive::new(source.producer(), Arc::new(pool.clone()));
+    strategy.dispatch().unwrap();
+    gate.open();
+    source.ran.wait_for(1);
 }
