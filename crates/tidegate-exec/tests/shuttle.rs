@@ -24,8 +24,8 @@
 //! | a group that was scaled to nothing has no next loop | `a_group_that_scales_answers_everything` |
 //!
 //! Not caught, and right so: a loop that sleeps without looking at its state again, since whoever
-//! changes the state wakes it in any case. Not caught, and a gap: a new thread that does not wait
-//! for whoever starts it.
+//! changes the state wakes it in any case; a new thread that does not wait for whoever starts it,
+//! since it takes the same lock a moment later.
 #![cfg(tidegate_shuttle)]
 
 use std::sync::Arc;
