@@ -166,7 +166,11 @@ impl Flight {
             if self.interrupts.load(Ordering::Relaxed) {
                 self.token.cancel();
             }
-            let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let waker = self
+                .waker
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
             if let Some(waker) = waker {
                 waker.wake();
             }
