@@ -91,6 +91,11 @@ impl RequestContext {
         Entered::set(Some(self.clone()))
     }
 
+    /// Takes the calling thread out of whatever context it is in, until the answer is dropped.
+    pub(crate) fn leave() -> Entered {
+        Entered::set(None)
+    }
+
     /// Ends the request: the end of every variable is called, and the cache is emptied. A
     /// variable whose end panics does not keep the others from ending.
     pub fn end(&self) {

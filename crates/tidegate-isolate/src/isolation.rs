@@ -241,12 +241,6 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.alarms.close(false);
-    }
-}
-
 impl fmt::Debug for Isolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Isolation")

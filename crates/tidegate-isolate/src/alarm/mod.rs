@@ -33,10 +33,21 @@ const PAUSES: (u64, u64) = (1_000_000, 1_000_000_000);
 const ASIDE: usize = 4;
 const ASIDE_QUEUE: usize = 1024;
 
-/// The timer of an isolation.
+/// The timer of an isolation and its commands. When the last handle is gone the thread ends.
 #[derive(Clone)]
 pub(crate) struct Alarms {
     shared: Arc<Shared>,
+    /// What handles share, and the thread does not.
+    _life: Arc<Life>,
+}
+
+/// Closes the timer when it is dropped.
+struct Life(Arc<Shared>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 struct Shared {
@@ -76,19 +87,21 @@ thread_local! {
 impl Alarms {
     pub(crate) fn new(clock: &Clock) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let shared = Arc::new(Shared {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            clock: FastClock::new(clock),
+            parker: Parker::new(),
+            next_wake: AtomicU64::new(u64::MAX),
+            shortest: AtomicU64::new(PAUSES.1),
+            started: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            flights: Mutex::default(),
+            tasks: Mutex::default(),
+            aside: OnceLock::new(),
+        });
         Self {
-            shared: Arc::new(Shared {
-                id: NEXT.fetch_add(1, Ordering::Relaxed),
-                clock: FastClock::new(clock),
-                parker: Parker::new(),
-                next_wake: AtomicU64::new(u64::MAX),
-                shortest: AtomicU64::new(PAUSES.1),
-                started: AtomicBool::new(false),
-                closed: AtomicBool::new(false),
-                flights: Mutex::default(),
-                tasks: Mutex::default(),
-                aside: OnceLock::new(),
-            }),
+            _life: Arc::new(Life(Arc::clone(&shared))),
+            shared,
         }
     }
 
@@ -190,13 +203,10 @@ impl Alarms {
 
     /// Ends the thread. With `expire`, every running call is told to stop.
     pub(crate) fn close(&self, expire: bool) {
-        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.close();
         if expire {
             self.expire_all();
         }
-        let tasks = std::mem::take(&mut self.tasks().due);
-        drop(tasks);
-        self.shared.parker.unpark();
     }
 
     #[cold]
@@ -249,6 +259,18 @@ impl Alarms {
 }
 
 impl Shared {
+    fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        let tasks = self
+            .tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .due
+            .split_off(&(0, 0));
+        drop(tasks);
+        self.parker.unpark();
+    }
+
     fn run(&self) {
         let clock = self.clock.clock().clone();
         let mut seen = u64::MAX;

@@ -22,6 +22,23 @@ pub(super) struct Options<T, E> {
     pub(super) context: Option<RequestContext>,
     pub(super) fallback: Option<OwnFallback<T, E>>,
     pub(super) observer: Option<Box<dyn FnMut(Event) + Send>>,
+    /// The call is one attempt of several: no fallback is tried.
+    pub(super) is_attempt: bool,
+}
+
+impl<T, E> Default for Options<T, E> {
+    #[inline]
+    fn default() -> Self {
+        Self {
+            timeout: None,
+            criticality: Criticality::Normal,
+            cache: None,
+            context: None,
+            fallback: None,
+            observer: None,
+            is_attempt: false,
+        }
+    }
 }
 
 type OwnFallback<T, E> = Box<dyn FnOnce(&CommandError<E>) -> Result<T, E> + Send>;
@@ -70,14 +87,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     pub(super) fn new(command: &'a Command<T, E>) -> Self {
         Self {
             command,
-            options: Options {
-                timeout: None,
-                criticality: Criticality::Normal,
-                cache: None,
-                context: None,
-                fallback: None,
-                observer: None,
-            },
+            options: Options::default(),
         }
     }
 
@@ -106,6 +116,12 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
         F: FnOnce(&CommandError<E>) -> Result<T, E> + Send + 'static,
     {
         self.options.fallback = Some(Box::new(fallback));
+        self
+    }
+
+    /// One attempt of several: no fallback is tried.
+    pub(crate) fn no_fallback(mut self) -> Self {
+        self.options.is_attempt = true;
         self
     }
 

@@ -198,11 +198,14 @@ where
     }
 }
 
+/// Nothing in it is pinned: the work's future has a box of its own.
+impl<T: Send + 'static, E: Send + 'static, F, W> Unpin for RunAsync<T, E, F, W> {}
+
 impl<T, E, F, W> Future for RunAsync<T, E, F, W>
 where
     T: Send + 'static,
     E: Send + 'static,
-    F: FnOnce(CancelToken) -> W + Unpin,
+    F: FnOnce(CancelToken) -> W,
     W: Future<Output = Result<T, E>>,
 {
     type Output = Result<T, CommandError<E>>;

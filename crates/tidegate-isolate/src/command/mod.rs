@@ -22,7 +22,10 @@ pub use self::builder::CommandBuilder;
 pub use self::call::Call;
 pub use self::future::RunAsync;
 
+use self::call::Options;
 use self::state::State;
+use crate::Event;
+use crate::alarm::Alarms;
 use crate::error::CommandError;
 
 type Fallback<T, E> = Arc<dyn Fn(&CommandError<E>) -> Result<T, E> + Send + Sync>;
@@ -149,6 +152,22 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     /// The key of the pool that its threads come from.
     pub fn pool(&self) -> &Key {
         &self.shared.state.pool
+    }
+
+    pub(crate) fn alarms(&self) -> &Alarms {
+        &self.shared.state.alarms
+    }
+
+    /// Counts an event that belongs to no single call.
+    pub(crate) fn count(&self, event: Event) {
+        let state = &*self.shared.state;
+        state.metrics.count(state.now(), event);
+        state.plugins.event(&state.key, event);
+    }
+
+    /// Tries the fallback for a call that went without one.
+    pub(crate) fn fall_back_from(&self, error: CommandError<E>) -> Result<T, CommandError<E>> {
+        self.shared.fall_back_from(Options::default(), error)
     }
 
     /// How it is doing.

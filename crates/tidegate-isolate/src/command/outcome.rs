@@ -84,11 +84,39 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     ) -> Result<T, CommandError<E>> {
         self.emit(&mut story, &mut options, cause.event());
         let error = CommandError::new(&self.state.key, cause).with_events(story.events);
+        if options.is_attempt {
+            self.log(&story, &options);
+            return Err(error);
+        }
         let answer = if error.cause().allows_fallback() {
             self.fall_back(&mut story, &mut options, error)
         } else {
             Err(error)
         };
+        self.finish(story, options, answer)
+    }
+
+    /// Tries the fallback for an attempt that was the last.
+    pub(super) fn fall_back_from(
+        &self,
+        mut options: Options<T, E>,
+        error: CommandError<E>,
+    ) -> Result<T, CommandError<E>> {
+        let mut story = Story::new(self.state.now());
+        story.events = error.events();
+        if !error.cause().allows_fallback() {
+            return Err(error);
+        }
+        let answer = self.fall_back(&mut story, &mut options, error);
+        self.finish(story, options, answer)
+    }
+
+    fn finish(
+        &self,
+        mut story: Story,
+        mut options: Options<T, E>,
+        answer: Result<T, CommandError<E>>,
+    ) -> Result<T, CommandError<E>> {
         if answer.is_err() {
             let cancelled = story.events.contains(Event::Cancelled);
             if !cancelled {

@@ -142,7 +142,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// What went wrong, of a work that did not answer in time or did not answer well.
     pub(super) fn cause_of(&self, result: Ran<T, E>, in_time: bool, timeout: u64) -> Cause<E> {
         match result {
-            _ if !in_time => Cause::TimedOut(Duration::from_nanos(timeout)),
+            _ if !in_time => late(timeout),
             Ok(Ok(Err(error))) => {
                 let is_bad = |error: &E| {
                     let ask = self.is_bad_request.as_ref();
@@ -168,6 +168,15 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             _ => Verdict::Failure,
         };
         self.state.breaker.settle(ticket, verdict, now, run);
+    }
+}
+
+/// Why a call was ended before its work: its time was over, or, where it has none, everything was
+/// stopped.
+pub(super) fn late<E>(timeout: u64) -> Cause<E> {
+    match timeout {
+        u64::MAX => Cause::Cancelled,
+        _ => Cause::TimedOut(Duration::from_nanos(timeout)),
     }
 }
 

@@ -13,7 +13,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
-use std::time::Duration;
 
 use tidegate_exec::JobHandle;
 use tidegate_promise::{Completion, promise_of};
@@ -21,7 +20,7 @@ use tidegate_sync::{CancelToken, Permit, Task, check_stance};
 
 use super::call::Options;
 use super::outcome::Story;
-use super::run::{Ran, Refusal};
+use super::run::{Ran, Refusal, late};
 use super::state::{GATED, INTERRUPTS, INTERRUPTS_ON_CANCEL, RATED, State, THREADS, WATCHED};
 use super::{CommandError, Shared};
 use crate::alarm::Flight;
@@ -436,10 +435,7 @@ impl<T: Send + 'static, E: Send + 'static> Flying<T, E> {
 impl<T: Send + 'static, E: Send + 'static> Wake for Flying<T, E> {
     fn wake(self: Arc<Self>) {
         if self.flight.is_expired() {
-            self.leave(
-                Cause::TimedOut(Duration::from_nanos(self.timeout)),
-                By::Timer,
-            );
+            self.leave(late(self.timeout), By::Timer);
         }
     }
 }

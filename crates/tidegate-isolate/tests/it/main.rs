@@ -1,8 +1,10 @@
 //! Isolation from outside: commands as a program uses them, with a clock that is turned by hand.
 
+mod again;
 mod asynchronous;
 mod breaker_model;
 mod cache;
+mod collapse;
 mod configure;
 mod flow;
 mod hooks;

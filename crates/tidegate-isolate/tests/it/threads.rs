@@ -608,8 +608,15 @@ fn shutting_down_has_a_deadline_and_a_report() {
         .no_timeout()
         .build(&isolation)
         .unwrap();
-    let go_on = Gate::new();
-    let held = hold(&command, &go_on);
+    let (go_on, told, inside) = (Gate::new(), Gate::new(), Gate::new());
+    let (until, tell, open) = (go_on.clone(), told.clone(), inside.clone());
+    let held = command.queue(move |cancel| {
+        let _hook = cancel.on_cancel(move || tell.open());
+        open.open();
+        until.wait();
+        Ok(0)
+    });
+    inside.wait();
     let queued = command.queue(|_| Ok(1));
     let mut ends = isolation.shutdown(SECOND);
     let (key, end) = ends.remove(0);
@@ -620,9 +627,13 @@ fn shutting_down_has_a_deadline_and_a_report() {
         (key.as_str(), report.stuck.len(), report.handed_back.len()),
         ("tests", 1, 1)
     );
+    told.wait();
+    assert_eq!(
+        cause(held),
+        Cause::Cancelled,
+        "told to stop at the deadline"
+    );
     go_on.open();
-    drop(report);
-    assert!(held.wait().is_err(), "told to stop at the deadline");
     drop(queued);
 }
 

@@ -172,3 +172,16 @@ fn stopping_tells_running_calls() {
     });
     assert!(error.is_err());
 }
+
+#[test]
+fn timeouts_outlive_the_isolation_that_made_them() {
+    let (clock, isolation) = still();
+    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    drop(isolation);
+    let error = command.run(move |cancel| {
+        clock.advance(SECOND);
+        assert!(cancel.is_cancelled());
+        Ok(1)
+    });
+    assert!(error.unwrap_err().is_timed_out());
+}
