@@ -5,6 +5,9 @@
 )]
 
 mod channel;
+mod faults;
+mod handlers;
+mod model;
 mod pipeline;
 mod tcp;
 
