@@ -1,7 +1,7 @@
 //! What a channel speaks over.
 
 use std::io::{self, IoSlice, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use bytes::{Bytes, BytesMut};
@@ -11,6 +11,7 @@ use mio::net::UnixStream;
 use socket2::SockRef;
 use tidegate_sync::SignalBlock;
 
+use super::ChannelOptions;
 use super::local::LocalEnd;
 use super::shared::Shared;
 use crate::embedded::Wire;
@@ -94,6 +95,23 @@ impl Transport {
             Self::Tcp(stream) => Some(stream),
             #[cfg(unix)]
             Self::Unix(stream) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// Tells the operating system what the options say.
+    pub(crate) fn set_options(&self, options: &ChannelOptions) {
+        match self {
+            Self::Tcp(stream) => options.apply(&SockRef::from(stream), true),
+            #[cfg(unix)]
+            Self::Unix(stream) => options.apply(&SockRef::from(stream), false),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok(),
             _ => None,
         }
     }

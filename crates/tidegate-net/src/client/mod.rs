@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mio::net::TcpStream;
-use socket2::SockRef;
 use tidegate_exec::EventLoop;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise, promise_on};
 
@@ -162,11 +161,7 @@ impl Client {
             let Some(home) = EventLoop::current() else {
                 return;
             };
-            match &transport {
-                Transport::Tcp(stream) => this.options.apply(&SockRef::from(stream), true),
-                Transport::Unix(stream) => this.options.apply(&SockRef::from(stream), false),
-                _ => {}
-            }
+            transport.set_options(&this.options);
             let options = Arc::clone(&this.options);
             let shared = Shared::new(home.executor(), options, (local, peer), None);
             let start = this.begin_connect(&home, &shared, promise);

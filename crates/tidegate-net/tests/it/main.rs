@@ -9,6 +9,7 @@ mod faults;
 mod handlers;
 mod model;
 mod pipeline;
+mod stream;
 mod tcp;
 
 use std::io::{Read, Write};

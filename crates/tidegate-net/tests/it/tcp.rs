@@ -539,6 +539,29 @@ fn two_ends_in_memory_speak_to_each_other() {
 }
 
 #[test]
+fn a_unix_socket_serves_like_any_other() {
+    let group = group(1);
+    let folder = std::env::temp_dir().join(format!("tidegate-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("echo.socket");
+    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
+    let server = server.bind_unix(&path).wait().unwrap();
+    let taken = Server::new(&group).bind_unix(&path).wait().unwrap_err();
+    assert!(taken.to_string().contains("in use"), "{taken}");
+    let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    client.write_all(b"hello").unwrap();
+    let mut back = [0; 5];
+    client.read_exact(&mut back).unwrap();
+    assert_eq!(&back, b"hello");
+    let ours = Client::new(&group).connect_unix(&path).wait().unwrap();
+    assert!(ours.is_active());
+    server.close().wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let missing = Client::new(&group).connect_unix(&path).wait();
+    assert!(missing.is_err());
+}
+
+#[test]
 fn a_busy_loop_still_reads_its_sockets() {
     let group = group(1);
     let server = serve(&group, |p| p.add("echo", Echo));
