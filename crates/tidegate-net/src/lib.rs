@@ -51,7 +51,7 @@ mod write_queue;
 pub use tidegate_sync::Blocking;
 
 pub use self::channel::{
-    Channel, ChannelOptions, Closed, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN,
+    Channel, ChannelOptions, Closed, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN, Datagram,
 };
 pub use self::client::{Address, Client, MOST_LOOKUPS, Resolver, SystemResolver, local_pair};
 pub use self::driver::{IoWatch, PollDriver};

@@ -6,9 +6,11 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tidegate_promise::{Completion, Failure, Promise};
 use tidegate_sync::SignalBlock;
 
+use super::datagram::{Datagram, LARGEST};
 use super::shared::{Mail, Shared, refuse};
 use super::{Channel, Transport};
 use crate::errors::NetError;
@@ -116,7 +118,7 @@ impl ChannelCore {
             self.blocked = false;
             self.owes = false;
             let parts = &mut self.pipeline.parts;
-            parts.flush_wanted |= parts.queue.has_flushed();
+            parts.flush_wanted |= parts.queue.has_flushed() || parts.outbox.is_some();
             self.after(desk);
         }
         if readiness.any(Readiness::READ | Readiness::HANG_UP | Readiness::ERROR) {
@@ -251,6 +253,9 @@ impl ChannelCore {
         if !self.read_ready || !(parts.auto_read || parts.read_wanted) || self.is_closed() {
             return;
         }
+        if let Transport::Udp(_) = self.transport {
+            return self.read_datagrams(desk);
+        }
         let most_reads = self.shared().options().reads_per_turn.max(1);
         let mut total = 0;
         let mut ended = None;
@@ -288,6 +293,41 @@ impl ChannelCore {
             }
         }
         self.read_to(total, ended, desk);
+    }
+
+    /// Reads datagrams; a failed one says nothing about the next.
+    fn read_datagrams(&mut self, desk: &mut Desk) {
+        desk.datagram.resize(LARGEST, 0);
+        let mut any = false;
+        for _ in 0..self.shared().options().reads_per_turn.max(1) {
+            let Transport::Udp(socket) = &self.transport else {
+                return;
+            };
+            self.pipeline.parts.read_wanted = false;
+            desk.counters.reads.add(1);
+            match socket.recv_from(&mut desk.datagram) {
+                Ok((count, peer)) => {
+                    any = true;
+                    desk.counters.read_bytes.add(count as u64);
+                    let bytes = Bytes::copy_from_slice(&desk.datagram[..count]);
+                    self.pipeline.read(Msg::of(Datagram { bytes, peer }));
+                }
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.read_ready = false,
+                Err(_) => {}
+            }
+            let parts = &self.pipeline.parts;
+            if !self.read_ready || !(parts.auto_read || parts.read_wanted) || parts.close_wanted {
+                break;
+            }
+        }
+        if any {
+            self.pipeline.fire(InEvent::ReadComplete);
+            self.after(desk);
+        }
+        let parts = &self.pipeline.parts;
+        if self.read_ready && (parts.auto_read || parts.read_wanted) {
+            self.again |= Readiness::READ;
+        }
     }
 
     /// The end of a read: tells the handlers, and what came after the bytes.
@@ -394,6 +434,14 @@ impl ChannelCore {
         if self.blocked || !matches!(self.state, State::Open) {
             return;
         }
+        if let (Transport::Udp(socket), Some(outbox)) =
+            (&self.transport, &mut self.pipeline.parts.outbox)
+        {
+            let mut calls = 0;
+            self.blocked = outbox.send(socket, &mut calls);
+            self.owes = self.blocked;
+            return desk.counters.writes.add(calls);
+        }
         let spins = self.shared().options().write_spin.max(1);
         let queue = &mut self.pipeline.parts.queue;
         let before = queue.written();
@@ -428,6 +476,9 @@ impl ChannelCore {
         parts.shared.finish(cause.clone());
         let closed = Failure::new(NetError::Closed(cause.clone()));
         parts.queue.fail_all(&closed);
+        if let Some(outbox) = &mut parts.outbox {
+            outbox.fail_all(&closed);
+        }
         let was_open = matches!(state, State::Open);
         if let State::Connecting(connecting) | State::New(Start::Connecting(connecting)) = state {
             if let Some(timeout) = connecting.timeout {

@@ -5,9 +5,9 @@ use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use bytes::{Bytes, BytesMut};
-use mio::net::TcpStream;
 #[cfg(unix)]
 use mio::net::UnixStream;
+use mio::net::{TcpStream, UdpSocket};
 use socket2::SockRef;
 use tidegate_sync::SignalBlock;
 
@@ -24,6 +24,7 @@ pub(crate) enum Transport {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
+    Udp(UdpSocket),
     Local(LocalEnd),
     Embedded(Arc<Wire>),
     /// Closed.
@@ -38,6 +39,8 @@ impl Transport {
             Self::Tcp(stream) => receive(&SockRef::from(&*stream), buffer, most),
             #[cfg(unix)]
             Self::Unix(stream) => receive(&SockRef::from(&*stream), buffer, most),
+            // Read as datagrams, with their senders.
+            Self::Udp(_) => Err(io::ErrorKind::WouldBlock.into()),
             Self::Local(end) => end.read(most),
             Self::Embedded(wire) => wire.read(most),
             Self::Gone => Err(io::ErrorKind::NotConnected.into()),
@@ -50,6 +53,7 @@ impl Transport {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
             #[cfg(unix)]
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Self::Udp(_) => Ok(()),
             Self::Local(end) => {
                 end.shut();
                 Ok(())
@@ -95,6 +99,7 @@ impl Transport {
             Self::Tcp(stream) => Some(stream),
             #[cfg(unix)]
             Self::Unix(stream) => Some(stream),
+            Self::Udp(socket) => Some(socket),
             _ => None,
         }
     }
@@ -112,6 +117,7 @@ impl Transport {
     pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(stream) => stream.local_addr().ok(),
+            Self::Udp(socket) => socket.local_addr().ok(),
             _ => None,
         }
     }
@@ -133,6 +139,7 @@ impl Sink for Transport {
             Self::Tcp(stream) => write_slices(stream, slices),
             #[cfg(unix)]
             Self::Unix(stream) => write_slices(stream, slices),
+            Self::Udp(_) => Err(io::ErrorKind::Unsupported.into()),
             Self::Local(end) => end.write(slices),
             Self::Embedded(wire) => wire.write(slices),
             Self::Gone => Err(io::ErrorKind::NotConnected.into()),

@@ -139,6 +139,31 @@ impl Client {
         connected
     }
 
+    /// Opens a UDP socket at `address`; its handlers take and write [`Datagram`](crate::Datagram)s.
+    ///
+    /// ```
+    /// use tidegate_net::{Client, Datagram};
+    ///
+    /// let group = tidegate_net::pinned("io", 1)?;
+    /// let any = "127.0.0.1:0".parse()?;
+    /// let channel = Client::new(&group).bind_udp(any).wait()?;
+    /// let own = channel.local_addr().expect("it is bound");
+    /// channel.write_message(Datagram { bytes: "to myself".into(), peer: own });
+    /// channel.flush();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bind_udp(&self, address: SocketAddr) -> Completion<Channel> {
+        let home = self.group.next().clone();
+        let (promise, bound) = promise_on(home.executor());
+        let open = move || {
+            let socket = mio::net::UdpSocket::bind(address)?;
+            let local = socket.local_addr().ok();
+            Ok((Transport::Udp(socket), local, None))
+        };
+        self.open_on(&home, open, promise);
+        bound
+    }
+
     /// Opens a connection on its loop.
     fn open_on(
         &self,
@@ -149,13 +174,19 @@ impl Client {
         let this = self.clone();
         // A refused task drops its promise, which fails as abandoned.
         let _ = home.execute(move || {
-            let assembly = (this.initialise)(Assembly::new());
-            let checked = match assembly.checked(Head::BYTES) {
-                Ok(checked) => checked,
-                Err(why) => return drop(promise.fail(Failure::new(why))),
-            };
             let (transport, local, peer) = match open() {
                 Ok(opened) => opened,
+                Err(why) => return drop(promise.fail(Failure::new(why))),
+            };
+            let datagrams = matches!(transport, Transport::Udp(_));
+            let head = if datagrams {
+                Head::DATAGRAMS
+            } else {
+                Head::BYTES
+            };
+            let assembly = (this.initialise)(Assembly::new());
+            let checked = match assembly.checked(head) {
+                Ok(checked) => checked,
                 Err(why) => return drop(promise.fail(Failure::new(why))),
             };
             let Some(home) = EventLoop::current() else {
@@ -165,7 +196,9 @@ impl Client {
             let options = Arc::clone(&this.options);
             let shared = Shared::new(home.executor(), options, (local, peer), None);
             let start = this.begin_connect(&home, &shared, promise);
-            let pipeline = Pipeline::new(Parts::new(shared), checked);
+            let mut parts = Parts::new(shared);
+            parts.outbox = datagrams.then(Box::default);
+            let pipeline = Pipeline::new(parts, checked);
             let registered = reactor::register(|token| {
                 Box::new(ChannelCore::new(transport, pipeline, start, token))
             });

@@ -8,7 +8,7 @@ use tidegate_sync::SignalBlock;
 use super::change::{Change, What, plan};
 use super::check::{Head, Name, PipelineError, check};
 use super::handler::{InEvent, OutOp, Own, Shape, mask};
-use crate::channel::{Channel, Shared};
+use crate::channel::{Channel, Datagram, Outbox, Shared};
 use crate::errors::NetError;
 use crate::message::Msg;
 use crate::write_queue::{ENTRY_OVERHEAD, Overfull, WriteQueue};
@@ -91,6 +91,8 @@ pub(crate) struct Parts {
     pub(super) promise: Option<Promise<()>>,
     pub(crate) queue: WriteQueue,
     pub(crate) shared: Arc<SignalBlock<Shared>>,
+    /// Datagrams to send, where the channel speaks in them.
+    pub(crate) outbox: Option<Box<Outbox>>,
     pub(crate) record: Option<Arc<Mutex<Record>>>,
     /// What writes on the stack count for.
     in_flight: usize,
@@ -126,6 +128,7 @@ impl Parts {
             promise: None,
             queue: WriteQueue::new(),
             shared,
+            outbox: None,
             record: None,
             in_flight: 0,
             user_flags: 0,
@@ -147,6 +150,8 @@ impl Parts {
     pub(crate) fn head(&self) -> Head {
         if self.record.is_some() {
             Head::Anything
+        } else if self.outbox.is_some() {
+            Head::DATAGRAMS
         } else {
             Head::BYTES
         }
@@ -269,8 +274,18 @@ impl Parts {
         self.look_at_marks();
     }
 
-    #[cold]
     fn write_other(&mut self, msg: Msg, promise: Option<Promise<()>>) {
+        let msg = match (&mut self.outbox, msg.cast::<Datagram>()) {
+            (Some(outbox), Ok(datagram)) => {
+                if let Err(Some(promise)) = outbox.push(datagram, promise) {
+                    let why = NetError::Overfull { pending: 0, cap: 0 };
+                    let _ = promise.fail(Failure::new(why));
+                }
+                return;
+            }
+            (None, Ok(datagram)) => Msg::of(datagram),
+            (_, Err(msg)) => msg,
+        };
         if let Some(mut record) = self.recorded() {
             record.outbound.push_back(msg);
             drop(record);
