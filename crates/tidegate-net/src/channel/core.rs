@@ -257,27 +257,32 @@ impl ChannelCore {
             return self.read_datagrams(desk);
         }
         let most_reads = self.shared().options().reads_per_turn.max(1);
+        let fixed = self.size.is_fixed();
         let mut total = 0;
+        let mut complete = false;
         let mut ended = None;
         for _ in 0..most_reads {
             let most = self.size.next();
             self.pipeline.parts.read_wanted = false;
             desk.counters.reads.add(1);
-            match self.transport.read(&mut desk.buffer, most) {
-                Ok(bytes) if bytes.is_empty() => {
+            match self.transport.read(&mut desk.buffer, most, fixed) {
+                Ok((bytes, _)) if bytes.is_empty() => {
                     ended = Some(Ok(()));
                     break;
                 }
-                Ok(bytes) => {
+                Ok((bytes, all)) => {
                     let count = bytes.len();
                     total += count;
                     if count >= most {
                         self.size.record(count);
                     }
-                    self.pipeline.read(Msg::Bytes(bytes));
-                    if count < most && !self.hung_up {
+                    if all && !self.hung_up {
                         self.read_ready = false;
+                        complete = true;
+                        self.pipeline.read_last(Msg::Bytes(bytes));
+                        break;
                     }
+                    self.pipeline.read(Msg::Bytes(bytes));
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.read_ready = false,
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
@@ -291,6 +296,9 @@ impl ChannelCore {
             if !self.read_ready || !wanted || parts.close_wanted {
                 break;
             }
+        }
+        if total > 0 && !complete {
+            self.pipeline.fire(InEvent::ReadComplete);
         }
         self.read_to(total, ended, desk);
     }
@@ -335,7 +343,6 @@ impl ChannelCore {
         if total > 0 {
             desk.counters.read_bytes.add(total as u64);
             self.size.record(total);
-            self.pipeline.fire(InEvent::ReadComplete);
             self.after(desk);
         }
         match ended {
@@ -558,5 +565,26 @@ impl crate::write_queue::Sink for CountedSink<'_> {
     fn write(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.calls += 1;
         self.transport.write(slices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a connection costs while nothing happens on it.
+
+    use std::mem::size_of;
+
+    use super::*;
+    use crate::pipeline::{Action, Parts};
+
+    #[test]
+    fn an_idle_channel_is_small() {
+        let sizes = (
+            size_of::<ChannelCore>(),
+            size_of::<SignalBlock<Shared>>(),
+            size_of::<Parts>(),
+            size_of::<Action>(),
+        );
+        assert!(sizes.0 + sizes.1 <= 640, "{sizes:?}");
     }
 }

@@ -18,6 +18,9 @@ use crate::embedded::Wire;
 use crate::sys::{Source, receive};
 use crate::write_queue::Sink;
 
+/// The least that a socket is offered, unless the offer is fixed.
+const SLACK: usize = 512;
+
 /// The socket of a channel, or what stands for one.
 #[derive(Debug)]
 pub(crate) enum Transport {
@@ -32,19 +35,31 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Receives at most `most` bytes; none means the end.
+    /// Receives about `most` bytes; none means the end. Also answers whether that was all.
     #[inline]
-    pub(crate) fn read(&mut self, buffer: &mut BytesMut, most: usize) -> io::Result<Bytes> {
-        match self {
-            Self::Tcp(stream) => receive(&SockRef::from(&*stream), buffer, most),
+    pub(crate) fn read(
+        &mut self,
+        buffer: &mut BytesMut,
+        most: usize,
+        fixed: bool,
+    ) -> io::Result<(Bytes, bool)> {
+        // The buffer is the loop's: a little more room costs nothing, and a read that does not
+        // fill it saves the one that would find nothing.
+        let room = if fixed { most } else { most.max(SLACK) };
+        let read = match self {
+            Self::Tcp(stream) => return receive(&SockRef::from(&*stream), buffer, room),
             #[cfg(unix)]
-            Self::Unix(stream) => receive(&SockRef::from(&*stream), buffer, most),
+            Self::Unix(stream) => return receive(&SockRef::from(&*stream), buffer, room),
             // Read as datagrams, with their senders.
             Self::Udp(_) => Err(io::ErrorKind::WouldBlock.into()),
             Self::Local(end) => end.read(most),
             Self::Embedded(wire) => wire.read(most),
             Self::Gone => Err(io::ErrorKind::NotConnected.into()),
-        }
+        };
+        read.map(|bytes| {
+            let all = bytes.len() < most;
+            (bytes, all)
+        })
     }
 
     /// Tells the peer that nothing more will come.
