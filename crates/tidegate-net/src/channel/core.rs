@@ -256,7 +256,7 @@ impl ChannelCore {
         if let Transport::Udp(_) = self.transport {
             return self.read_datagrams(desk);
         }
-        let most_reads = self.shared().options().reads_per_turn.max(1);
+        let most_reads = self.pipeline.parts.options.reads_per_turn.max(1);
         let fixed = self.size.is_fixed();
         let mut total = 0;
         let mut complete = false;
@@ -307,7 +307,7 @@ impl ChannelCore {
     fn read_datagrams(&mut self, desk: &mut Desk) {
         desk.datagram.resize(LARGEST, 0);
         let mut any = false;
-        for _ in 0..self.shared().options().reads_per_turn.max(1) {
+        for _ in 0..self.pipeline.parts.options.reads_per_turn.max(1) {
             let Transport::Udp(socket) = &self.transport else {
                 return;
             };
@@ -363,7 +363,7 @@ impl ChannelCore {
             return;
         }
         self.input_shut = true;
-        if !self.shared().options().half_closure || self.output_shut {
+        if !self.pipeline.parts.options.half_closure || self.output_shut {
             return self.close(None, desk);
         }
         let event = UserEvent::new(InputShutdown);
@@ -449,7 +449,7 @@ impl ChannelCore {
             self.owes = self.blocked;
             return desk.counters.writes.add(calls);
         }
-        let spins = self.shared().options().write_spin.max(1);
+        let spins = self.pipeline.parts.options.write_spin.max(1);
         let queue = &mut self.pipeline.parts.queue;
         let before = queue.written();
         let mut sink = CountedSink {

@@ -251,7 +251,7 @@ impl Channel {
     }
 
     fn post_lazy(&self, mail: Mail) {
-        let over = self.shared.pending() > self.shared.options().marks.cap();
+        let over = self.shared.pending() > self.shared.cap();
         // Too much without a flush: the loop has to say so.
         if let Err(mail) = Shared::post(&self.shared, mail, over) {
             refuse(mail, self.close_cause().as_ref());
