@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 /// Each example's name and what it shows.
-pub const EXAMPLES: [(&str, &str); 7] = [
+pub const EXAMPLES: [(&str, &str); 14] = [
     ("promise", "a promise, its listener and a blocking wait"),
     (
         "schedule",
@@ -19,4 +19,20 @@ pub const EXAMPLES: [(&str, &str); 7] = [
         "idle_timeouts",
         "a million idle timeouts, and what they cost",
     ),
+    ("echo", "a TCP server that sends everything back"),
+    (
+        "async_echo",
+        "the same as a future over a channel that was taken over",
+    ),
+    (
+        "lines",
+        "a line protocol with text, an idle limit and errors as answers",
+    ),
+    (
+        "chat",
+        "a room: channels written to from other channels' handlers",
+    ),
+    ("resp", "a small server of the Redis protocol"),
+    ("tcp_proxy", "two channels that hold each other back"),
+    ("udp", "datagrams"),
 ];

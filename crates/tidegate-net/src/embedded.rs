@@ -53,7 +53,18 @@ impl Wire {
         if chunk.len() > most {
             return Ok(chunk.split_to(most));
         }
-        Ok(state.inbound.pop_front().unwrap_or_default())
+        // Like a socket: a read is short only if there is no more.
+        let mut bytes = BytesMut::from(state.inbound.pop_front().unwrap_or_default());
+        while bytes.len() < most
+            && let Some(chunk) = state.inbound.front_mut()
+        {
+            let part = chunk.len().min(most - bytes.len());
+            bytes.extend_from_slice(&chunk.split_to(part));
+            if chunk.is_empty() {
+                state.inbound.pop_front();
+            }
+        }
+        Ok(bytes.freeze())
     }
 
     pub(crate) fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {

@@ -44,13 +44,14 @@ mod reactor;
 mod read_size;
 mod server;
 mod slab;
+mod stream;
 pub mod sys;
 mod write_queue;
 
 pub use tidegate_sync::Blocking;
 
 pub use self::channel::{
-    Channel, ChannelOptions, Closed, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN,
+    Channel, ChannelOptions, Closed, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN, Datagram,
 };
 pub use self::client::{Address, Client, MOST_LOOKUPS, Resolver, SystemResolver, local_pair};
 pub use self::driver::{IoWatch, PollDriver};
@@ -69,6 +70,7 @@ pub use self::read_size::{
 pub use self::server::{
     DEFAULT_ACCEPT_PAUSE, DEFAULT_BACKLOG, DrainReport, Draining, Server, ServerBuilder,
 };
+pub use self::stream::{ByteStream, TakeOver};
 pub use self::write_queue::{
     BadWaterMarks, DEFAULT_CAP, DEFAULT_HIGH, DEFAULT_LOW, Drained, ENTRY_OVERHEAD, Overfull, Sink,
     WRITE_SPIN, WaterMarks, WriteQueue,

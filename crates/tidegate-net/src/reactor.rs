@@ -72,6 +72,8 @@ pub(crate) enum Next {
 pub(crate) struct Desk {
     /// Where bytes are received.
     pub(crate) buffer: BytesMut,
+    /// Where datagrams are received; empty until the first.
+    pub(crate) datagram: Vec<u8>,
     /// The stack of a pipeline's events in flight.
     pub(crate) actions: Vec<Action>,
     pub(crate) counters: Arc<Counters>,
@@ -108,6 +110,7 @@ impl Reactor {
             sources: Slab::new(generation),
             desk: Some(Box::new(Desk {
                 buffer: BytesMut::new(),
+                datagram: Vec::new(),
                 actions: Vec::new(),
                 counters: Arc::clone(&counters),
             })),

@@ -103,6 +103,12 @@ impl ReadSize {
         Ok(fixed)
     }
 
+    /// Whether it always offers the same.
+    #[inline]
+    pub fn is_fixed(&self) -> bool {
+        self.lowest == u8::MAX
+    }
+
     /// How much to offer the next read.
     #[inline]
     pub fn next(&self) -> usize {
@@ -112,7 +118,7 @@ impl ReadSize {
     /// Learns that a read, or all reads of one turn, brought `bytes`.
     #[inline]
     pub fn record(&mut self, bytes: usize) {
-        if self.lowest == u8::MAX {
+        if self.is_fixed() {
             return;
         }
         if bytes >= self.next as usize {

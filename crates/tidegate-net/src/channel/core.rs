@@ -6,9 +6,11 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tidegate_promise::{Completion, Failure, Promise};
 use tidegate_sync::SignalBlock;
 
+use super::datagram::{Datagram, LARGEST};
 use super::shared::{Mail, Shared, refuse};
 use super::{Channel, Transport};
 use crate::errors::NetError;
@@ -116,7 +118,7 @@ impl ChannelCore {
             self.blocked = false;
             self.owes = false;
             let parts = &mut self.pipeline.parts;
-            parts.flush_wanted |= parts.queue.has_flushed();
+            parts.flush_wanted |= parts.queue.has_flushed() || parts.outbox.is_some();
             self.after(desk);
         }
         if readiness.any(Readiness::READ | Readiness::HANG_UP | Readiness::ERROR) {
@@ -251,28 +253,36 @@ impl ChannelCore {
         if !self.read_ready || !(parts.auto_read || parts.read_wanted) || self.is_closed() {
             return;
         }
-        let most_reads = self.shared().options().reads_per_turn.max(1);
+        if let Transport::Udp(_) = self.transport {
+            return self.read_datagrams(desk);
+        }
+        let most_reads = self.pipeline.parts.options.reads_per_turn.max(1);
+        let fixed = self.size.is_fixed();
         let mut total = 0;
+        let mut complete = false;
         let mut ended = None;
         for _ in 0..most_reads {
             let most = self.size.next();
             self.pipeline.parts.read_wanted = false;
             desk.counters.reads.add(1);
-            match self.transport.read(&mut desk.buffer, most) {
-                Ok(bytes) if bytes.is_empty() => {
+            match self.transport.read(&mut desk.buffer, most, fixed) {
+                Ok((bytes, _)) if bytes.is_empty() => {
                     ended = Some(Ok(()));
                     break;
                 }
-                Ok(bytes) => {
+                Ok((bytes, all)) => {
                     let count = bytes.len();
                     total += count;
                     if count >= most {
                         self.size.record(count);
                     }
-                    self.pipeline.read(Msg::Bytes(bytes));
-                    if count < most && !self.hung_up {
+                    if all && !self.hung_up {
                         self.read_ready = false;
+                        complete = true;
+                        self.pipeline.read_last(Msg::Bytes(bytes));
+                        break;
                     }
+                    self.pipeline.read(Msg::Bytes(bytes));
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.read_ready = false,
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
@@ -287,7 +297,45 @@ impl ChannelCore {
                 break;
             }
         }
+        if total > 0 && !complete {
+            self.pipeline.fire(InEvent::ReadComplete);
+        }
         self.read_to(total, ended, desk);
+    }
+
+    /// Reads datagrams; a failed one says nothing about the next.
+    fn read_datagrams(&mut self, desk: &mut Desk) {
+        desk.datagram.resize(LARGEST, 0);
+        let mut any = false;
+        for _ in 0..self.pipeline.parts.options.reads_per_turn.max(1) {
+            let Transport::Udp(socket) = &self.transport else {
+                return;
+            };
+            self.pipeline.parts.read_wanted = false;
+            desk.counters.reads.add(1);
+            match socket.recv_from(&mut desk.datagram) {
+                Ok((count, peer)) => {
+                    any = true;
+                    desk.counters.read_bytes.add(count as u64);
+                    let bytes = Bytes::copy_from_slice(&desk.datagram[..count]);
+                    self.pipeline.read(Msg::of(Datagram { bytes, peer }));
+                }
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.read_ready = false,
+                Err(_) => {}
+            }
+            let parts = &self.pipeline.parts;
+            if !self.read_ready || !(parts.auto_read || parts.read_wanted) || parts.close_wanted {
+                break;
+            }
+        }
+        if any {
+            self.pipeline.fire(InEvent::ReadComplete);
+            self.after(desk);
+        }
+        let parts = &self.pipeline.parts;
+        if self.read_ready && (parts.auto_read || parts.read_wanted) {
+            self.again |= Readiness::READ;
+        }
     }
 
     /// The end of a read: tells the handlers, and what came after the bytes.
@@ -295,7 +343,6 @@ impl ChannelCore {
         if total > 0 {
             desk.counters.read_bytes.add(total as u64);
             self.size.record(total);
-            self.pipeline.fire(InEvent::ReadComplete);
             self.after(desk);
         }
         match ended {
@@ -316,7 +363,7 @@ impl ChannelCore {
             return;
         }
         self.input_shut = true;
-        if !self.shared().options().half_closure || self.output_shut {
+        if !self.pipeline.parts.options.half_closure || self.output_shut {
             return self.close(None, desk);
         }
         let event = UserEvent::new(InputShutdown);
@@ -394,7 +441,15 @@ impl ChannelCore {
         if self.blocked || !matches!(self.state, State::Open) {
             return;
         }
-        let spins = self.shared().options().write_spin.max(1);
+        if let (Transport::Udp(socket), Some(outbox)) =
+            (&self.transport, &mut self.pipeline.parts.outbox)
+        {
+            let mut calls = 0;
+            self.blocked = outbox.send(socket, &mut calls);
+            self.owes = self.blocked;
+            return desk.counters.writes.add(calls);
+        }
+        let spins = self.pipeline.parts.options.write_spin.max(1);
         let queue = &mut self.pipeline.parts.queue;
         let before = queue.written();
         let mut sink = CountedSink {
@@ -428,6 +483,9 @@ impl ChannelCore {
         parts.shared.finish(cause.clone());
         let closed = Failure::new(NetError::Closed(cause.clone()));
         parts.queue.fail_all(&closed);
+        if let Some(outbox) = &mut parts.outbox {
+            outbox.fail_all(&closed);
+        }
         let was_open = matches!(state, State::Open);
         if let State::Connecting(connecting) | State::New(Start::Connecting(connecting)) = state {
             if let Some(timeout) = connecting.timeout {
@@ -507,5 +565,26 @@ impl crate::write_queue::Sink for CountedSink<'_> {
     fn write(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.calls += 1;
         self.transport.write(slices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a connection costs while nothing happens on it.
+
+    use std::mem::size_of;
+
+    use super::*;
+    use crate::pipeline::{Action, Parts};
+
+    #[test]
+    fn an_idle_channel_is_small() {
+        let sizes = (
+            size_of::<ChannelCore>(),
+            size_of::<SignalBlock<Shared>>(),
+            size_of::<Parts>(),
+            size_of::<Action>(),
+        );
+        assert!(sizes.0 + sizes.1 <= 640, "{sizes:?}");
     }
 }

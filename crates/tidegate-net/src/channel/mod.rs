@@ -1,6 +1,7 @@
 //! A connection, as its users hold it.
 
 mod core;
+mod datagram;
 mod local;
 mod options;
 mod shared;
@@ -16,6 +17,8 @@ use tidegate_promise::{Completion, Failure, Outcome, promise_on};
 use tidegate_sync::SignalBlock;
 
 pub(crate) use self::core::{ChannelCore, Connecting, Start};
+pub use self::datagram::Datagram;
+pub(crate) use self::datagram::Outbox;
 pub(crate) use self::local::local_ends;
 pub use self::options::{ChannelOptions, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN};
 pub use self::shared::Closed;
@@ -248,7 +251,7 @@ impl Channel {
     }
 
     fn post_lazy(&self, mail: Mail) {
-        let over = self.shared.pending() > self.shared.options().marks.cap();
+        let over = self.shared.pending() > self.shared.cap();
         // Too much without a flush: the loop has to say so.
         if let Err(mail) = Shared::post(&self.shared, mail, over) {
             refuse(mail, self.close_cause().as_ref());

@@ -111,9 +111,12 @@ impl Shared {
         &self.executor
     }
 
-    #[inline]
-    pub(crate) fn options(&self) -> &ChannelOptions {
-        &self.options
+    pub(crate) fn options(&self) -> Arc<ChannelOptions> {
+        Arc::clone(&self.options)
+    }
+
+    pub(crate) fn cap(&self) -> usize {
+        self.options.marks.cap()
     }
 
     pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {

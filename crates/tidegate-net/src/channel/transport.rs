@@ -1,21 +1,25 @@
 //! What a channel speaks over.
 
 use std::io::{self, IoSlice, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use bytes::{Bytes, BytesMut};
-use mio::net::TcpStream;
 #[cfg(unix)]
 use mio::net::UnixStream;
+use mio::net::{TcpStream, UdpSocket};
 use socket2::SockRef;
 use tidegate_sync::SignalBlock;
 
+use super::ChannelOptions;
 use super::local::LocalEnd;
 use super::shared::Shared;
 use crate::embedded::Wire;
 use crate::sys::{Source, receive};
 use crate::write_queue::Sink;
+
+/// The least that a socket is offered, unless the offer is fixed.
+const SLACK: usize = 512;
 
 /// The socket of a channel, or what stands for one.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub(crate) enum Transport {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
+    Udp(UdpSocket),
     Local(LocalEnd),
     Embedded(Arc<Wire>),
     /// Closed.
@@ -30,17 +35,31 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Receives at most `most` bytes; none means the end.
+    /// Receives about `most` bytes; none means the end. Also answers whether that was all.
     #[inline]
-    pub(crate) fn read(&mut self, buffer: &mut BytesMut, most: usize) -> io::Result<Bytes> {
-        match self {
-            Self::Tcp(stream) => receive(&SockRef::from(&*stream), buffer, most),
+    pub(crate) fn read(
+        &mut self,
+        buffer: &mut BytesMut,
+        most: usize,
+        fixed: bool,
+    ) -> io::Result<(Bytes, bool)> {
+        // The buffer is the loop's: a little more room costs nothing, and a read that does not
+        // fill it saves the one that would find nothing.
+        let room = if fixed { most } else { most.max(SLACK) };
+        let read = match self {
+            Self::Tcp(stream) => return receive(&SockRef::from(&*stream), buffer, room),
             #[cfg(unix)]
-            Self::Unix(stream) => receive(&SockRef::from(&*stream), buffer, most),
+            Self::Unix(stream) => return receive(&SockRef::from(&*stream), buffer, room),
+            // Read as datagrams, with their senders.
+            Self::Udp(_) => Err(io::ErrorKind::WouldBlock.into()),
             Self::Local(end) => end.read(most),
             Self::Embedded(wire) => wire.read(most),
             Self::Gone => Err(io::ErrorKind::NotConnected.into()),
-        }
+        };
+        read.map(|bytes| {
+            let all = bytes.len() < most;
+            (bytes, all)
+        })
     }
 
     /// Tells the peer that nothing more will come.
@@ -49,6 +68,7 @@ impl Transport {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
             #[cfg(unix)]
             Self::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Self::Udp(_) => Ok(()),
             Self::Local(end) => {
                 end.shut();
                 Ok(())
@@ -94,6 +114,25 @@ impl Transport {
             Self::Tcp(stream) => Some(stream),
             #[cfg(unix)]
             Self::Unix(stream) => Some(stream),
+            Self::Udp(socket) => Some(socket),
+            _ => None,
+        }
+    }
+
+    /// Tells the operating system what the options say.
+    pub(crate) fn set_options(&self, options: &ChannelOptions) {
+        match self {
+            Self::Tcp(stream) => options.apply(&SockRef::from(stream), true),
+            #[cfg(unix)]
+            Self::Unix(stream) => options.apply(&SockRef::from(stream), false),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok(),
+            Self::Udp(socket) => socket.local_addr().ok(),
             _ => None,
         }
     }
@@ -115,6 +154,7 @@ impl Sink for Transport {
             Self::Tcp(stream) => write_slices(stream, slices),
             #[cfg(unix)]
             Self::Unix(stream) => write_slices(stream, slices),
+            Self::Udp(_) => Err(io::ErrorKind::Unsupported.into()),
             Self::Local(end) => end.write(slices),
             Self::Embedded(wire) => wire.write(slices),
             Self::Gone => Err(io::ErrorKind::NotConnected.into()),

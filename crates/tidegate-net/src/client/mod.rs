@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mio::net::TcpStream;
-use socket2::SockRef;
 use tidegate_exec::EventLoop;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise, promise_on};
 
@@ -140,6 +139,31 @@ impl Client {
         connected
     }
 
+    /// Opens a UDP socket at `address`; its handlers take and write [`Datagram`](crate::Datagram)s.
+    ///
+    /// ```
+    /// use tidegate_net::{Client, Datagram};
+    ///
+    /// let group = tidegate_net::pinned("io", 1)?;
+    /// let any = "127.0.0.1:0".parse()?;
+    /// let channel = Client::new(&group).bind_udp(any).wait()?;
+    /// let own = channel.local_addr().expect("it is bound");
+    /// channel.write_message(Datagram { bytes: "to myself".into(), peer: own });
+    /// channel.flush();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bind_udp(&self, address: SocketAddr) -> Completion<Channel> {
+        let home = self.group.next().clone();
+        let (promise, bound) = promise_on(home.executor());
+        let open = move || {
+            let socket = mio::net::UdpSocket::bind(address)?;
+            let local = socket.local_addr().ok();
+            Ok((Transport::Udp(socket), local, None))
+        };
+        self.open_on(&home, open, promise);
+        bound
+    }
+
     /// Opens a connection on its loop.
     fn open_on(
         &self,
@@ -150,27 +174,31 @@ impl Client {
         let this = self.clone();
         // A refused task drops its promise, which fails as abandoned.
         let _ = home.execute(move || {
-            let assembly = (this.initialise)(Assembly::new());
-            let checked = match assembly.checked(Head::BYTES) {
-                Ok(checked) => checked,
-                Err(why) => return drop(promise.fail(Failure::new(why))),
-            };
             let (transport, local, peer) = match open() {
                 Ok(opened) => opened,
+                Err(why) => return drop(promise.fail(Failure::new(why))),
+            };
+            let datagrams = matches!(transport, Transport::Udp(_));
+            let head = if datagrams {
+                Head::DATAGRAMS
+            } else {
+                Head::BYTES
+            };
+            let assembly = (this.initialise)(Assembly::new());
+            let checked = match assembly.checked(head) {
+                Ok(checked) => checked,
                 Err(why) => return drop(promise.fail(Failure::new(why))),
             };
             let Some(home) = EventLoop::current() else {
                 return;
             };
-            match &transport {
-                Transport::Tcp(stream) => this.options.apply(&SockRef::from(stream), true),
-                Transport::Unix(stream) => this.options.apply(&SockRef::from(stream), false),
-                _ => {}
-            }
+            transport.set_options(&this.options);
             let options = Arc::clone(&this.options);
             let shared = Shared::new(home.executor(), options, (local, peer), None);
             let start = this.begin_connect(&home, &shared, promise);
-            let pipeline = Pipeline::new(Parts::new(shared), checked);
+            let mut parts = Parts::new(shared);
+            parts.outbox = datagrams.then(Box::default);
+            let pipeline = Pipeline::new(parts, checked);
             let registered = reactor::register(|token| {
                 Box::new(ChannelCore::new(transport, pipeline, start, token))
             });

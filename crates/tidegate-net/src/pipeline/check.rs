@@ -7,6 +7,7 @@ use std::fmt;
 use bytes::Bytes;
 
 use super::handler::Shape;
+use crate::channel::Datagram;
 use crate::message::{Kind, Nothing, Passing};
 
 /// The name of a handler.
@@ -93,6 +94,7 @@ impl Eq for Kind {}
 
 impl Head {
     pub(crate) const BYTES: Self = Self::Kind(Kind::of::<Bytes>());
+    pub(crate) const DATAGRAMS: Self = Self::Kind(Kind::of::<Datagram>());
 }
 
 const SOCKET: &str = "the socket";

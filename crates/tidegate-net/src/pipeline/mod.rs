@@ -92,6 +92,14 @@ impl Pipeline {
         self.start(Action::Read { at: 0, msg });
     }
 
+    /// The last message from the socket for the moment.
+    #[inline]
+    pub(crate) fn read_last(&mut self, msg: Msg) {
+        let event = InEvent::ReadComplete;
+        self.parts.stack.push(Action::In { at: 0, event });
+        self.start(Action::Read { at: 0, msg });
+    }
+
     /// An event that begins at the first handler.
     pub(crate) fn fire(&mut self, event: InEvent) {
         self.start(Action::In { at: 0, event });

@@ -8,7 +8,7 @@ use tidegate_sync::SignalBlock;
 use super::change::{Change, What, plan};
 use super::check::{Head, Name, PipelineError, check};
 use super::handler::{InEvent, OutOp, Own, Shape, mask};
-use crate::channel::{Channel, Shared};
+use crate::channel::{Channel, ChannelOptions, Datagram, Outbox, Shared};
 use crate::errors::NetError;
 use crate::message::Msg;
 use crate::write_queue::{ENTRY_OVERHEAD, Overfull, WriteQueue};
@@ -90,10 +90,16 @@ pub(crate) struct Parts {
     /// The promise of the write that an outbound handler is busy with.
     pub(super) promise: Option<Promise<()>>,
     pub(crate) queue: WriteQueue,
+    /// Here too, so that a message need not touch what other threads look at.
+    pub(crate) options: Arc<ChannelOptions>,
     pub(crate) shared: Arc<SignalBlock<Shared>>,
+    /// Datagrams to send, where the channel speaks in them.
+    pub(crate) outbox: Option<Box<Outbox>>,
     pub(crate) record: Option<Arc<Mutex<Record>>>,
     /// What writes on the stack count for.
     in_flight: usize,
+    /// What other threads were last shown.
+    published: (usize, bool),
     /// Flags of the user's that are not set.
     user_flags: u32,
     pub(crate) unread: u32,
@@ -114,7 +120,8 @@ pub(crate) struct Parts {
 
 impl Parts {
     pub(crate) fn new(shared: Arc<SignalBlock<Shared>>) -> Self {
-        let auto_read = shared.options().auto_read;
+        let options = shared.options();
+        let auto_read = options.auto_read;
         Self {
             metas: Vec::new(),
             stack: Vec::new(),
@@ -125,9 +132,12 @@ impl Parts {
             planned: None,
             promise: None,
             queue: WriteQueue::new(),
+            options,
             shared,
+            outbox: None,
             record: None,
             in_flight: 0,
+            published: (0, true),
             user_flags: 0,
             unread: 0,
             low_enough: true,
@@ -147,6 +157,8 @@ impl Parts {
     pub(crate) fn head(&self) -> Head {
         if self.record.is_some() {
             Head::Anything
+        } else if self.outbox.is_some() {
+            Head::DATAGRAMS
         } else {
             Head::BYTES
         }
@@ -258,19 +270,27 @@ impl Parts {
             Msg::Bytes(bytes) => bytes,
             other => return self.write_other(other, promise),
         };
-        let pushed = self
-            .queue
-            .push(bytes, promise, &self.shared.options().marks);
+        let pushed = self.queue.push(bytes, promise, &self.options.marks);
         if let Err(Overfull { promise, .. }) = pushed {
-            let cap = self.shared.options().marks.cap();
+            let cap = self.options.marks.cap();
             let pending = self.queue.pending();
             return self.refuse_write(promise, NetError::Overfull { pending, cap });
         }
         self.look_at_marks();
     }
 
-    #[cold]
     fn write_other(&mut self, msg: Msg, promise: Option<Promise<()>>) {
+        let msg = match (&mut self.outbox, msg.cast::<Datagram>()) {
+            (Some(outbox), Ok(datagram)) => {
+                if let Err(Some(promise)) = outbox.push(datagram, promise) {
+                    let why = NetError::Overfull { pending: 0, cap: 0 };
+                    let _ = promise.fail(Failure::new(why));
+                }
+                return;
+            }
+            (None, Ok(datagram)) => Msg::of(datagram),
+            (_, Err(msg)) => msg,
+        };
         if let Some(mut record) = self.recorded() {
             record.outbound.push_back(msg);
             drop(record);
@@ -313,7 +333,7 @@ impl Parts {
     }
 
     pub(super) fn bytes_before_unwritable(&self) -> usize {
-        let high = self.shared.options().marks.high();
+        let high = self.options.marks.high();
         if self.is_writable() {
             (high + 1).saturating_sub(self.pending())
         } else {
@@ -341,8 +361,8 @@ impl Parts {
         if self.low_enough && self.queue.is_empty() && self.in_flight == 0 {
             return;
         }
-        let marks = &self.shared.options().marks;
-        let pending = self.pending() + self.shared.mailed();
+        let marks = &self.options.marks;
+        let pending = self.pending();
         if pending > marks.high() {
             self.low_enough = false;
             self.dipped = true;
@@ -378,9 +398,12 @@ impl Parts {
 
     /// Shows other threads how things stand.
     #[inline]
-    pub(crate) fn publish(&self) {
-        self.shared
-            .publish(self.queue.pending(), self.is_writable());
+    pub(crate) fn publish(&mut self) {
+        let now = (self.queue.pending(), self.is_writable());
+        if now != self.published {
+            self.published = now;
+            self.shared.publish(now.0, now.1);
+        }
     }
 
     pub(crate) fn set_auto_read(&mut self, yes: bool) {

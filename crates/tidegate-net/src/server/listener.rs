@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mio::net::{TcpListener, TcpStream};
-use socket2::SockRef;
+use mio::net::TcpListener;
+#[cfg(unix)]
+use mio::net::UnixListener;
 use tidegate_exec::EventLoop;
 use tidegate_promise::{Promise, promise_of};
 use tidegate_sync::{Deliver, Delivery, Executor, SignalBlock};
@@ -108,9 +109,32 @@ impl Deliver for Accepting {
     }
 }
 
+/// A listening socket.
+pub(super) enum Listening {
+    Tcp(TcpListener),
+    #[cfg(unix)]
+    Unix(UnixListener),
+}
+
+impl Listening {
+    fn accept(&self) -> io::Result<(Transport, Option<SocketAddr>)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept()?;
+                Ok((Transport::Tcp(stream), Some(peer)))
+            }
+            #[cfg(unix)]
+            Self::Unix(listener) => {
+                let (stream, _) = listener.accept()?;
+                Ok((Transport::Unix(stream), None))
+            }
+        }
+    }
+}
+
 /// A listening socket on its loop.
 pub(super) struct ListenerCore {
-    listener: TcpListener,
+    listener: Listening,
     accepting: Arc<SignalBlock<Accepting>>,
     spare: SpareDescriptor,
     paused: bool,
@@ -118,7 +142,7 @@ pub(super) struct ListenerCore {
 
 impl ListenerCore {
     pub(super) fn new(
-        listener: TcpListener,
+        listener: Listening,
         accepting: Arc<SignalBlock<Accepting>>,
         token: Token,
     ) -> Self {
@@ -135,9 +159,9 @@ impl ListenerCore {
     fn accept(&mut self, desk: &mut Desk) -> bool {
         for _ in 0..ACCEPTS {
             match self.listener.accept() {
-                Ok((stream, peer)) => {
+                Ok((transport, peer)) => {
                     desk.counters.accepted.add(1);
-                    self.hand_over(stream, peer);
+                    self.hand_over(transport, peer);
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(why) if is_out_of_descriptors(&why) => {
@@ -172,16 +196,16 @@ impl ListenerCore {
     }
 
     /// Gives a connection to its loop, which makes its handlers.
-    fn hand_over(&self, stream: TcpStream, peer: SocketAddr) {
+    fn hand_over(&self, transport: Transport, peer: Option<SocketAddr>) {
         let accepting = Arc::clone(&self.accepting);
         let child = accepting.config.children.next();
         let arrival = Arrival::of(&accepting.origin);
         if child.is_current() {
-            return adopt(&accepting, arrival, stream, peer);
+            return adopt(&accepting, arrival, transport, peer);
         }
         let others = Arc::clone(&accepting);
         // A refused connection is closed, and counted out, with the task that held it.
-        let _ = child.execute(move || adopt(&others, arrival, stream, peer));
+        let _ = child.execute(move || adopt(&others, arrival, transport, peer));
     }
 }
 
@@ -213,17 +237,17 @@ impl Drop for Arrival {
 }
 
 /// Makes a channel of an accepted connection, on its loop.
-fn adopt(accepting: &Accepting, arrival: Arrival, stream: TcpStream, peer: SocketAddr) {
+fn adopt(accepting: &Accepting, arrival: Arrival, transport: Transport, peer: Option<SocketAddr>) {
     let Some(home) = EventLoop::current() else {
         return;
     };
     let config = &accepting.config;
-    config.options.apply(&SockRef::from(&stream), true);
-    let local = stream.local_addr().ok();
+    transport.set_options(&config.options);
+    let local = transport.local_addr();
     let shared = Shared::new(
         home.executor(),
         Arc::clone(&config.options),
-        (local, Some(peer)),
+        (local, peer),
         arrival.settle(),
     );
     let assemble = std::panic::AssertUnwindSafe(|| (config.initialise)(Assembly::new()));
@@ -234,7 +258,6 @@ fn adopt(accepting: &Accepting, arrival: Arrival, stream: TcpStream, peer: Socke
         return;
     };
     let pipeline = Pipeline::new(Parts::new(shared), checked);
-    let transport = Transport::Tcp(stream);
     let registered = reactor::register(|token| {
         Box::new(ChannelCore::new(transport, pipeline, Start::Open, token))
     });
@@ -262,7 +285,11 @@ impl EventSource for ListenerCore {
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {
-        Some(&mut self.listener)
+        Some(match &mut self.listener {
+            Listening::Tcp(listener) => listener,
+            #[cfg(unix)]
+            Listening::Unix(listener) => listener,
+        })
     }
 
     fn close(&mut self, _desk: &mut Desk) {

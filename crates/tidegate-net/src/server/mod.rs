@@ -5,7 +5,9 @@ mod origin;
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+#[cfg(unix)]
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +15,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_promise::{Completion, Failure, promise};
 use tidegate_sync::SignalBlock;
 
-use self::listener::{Accepting, ListenerCore};
+use self::listener::{Accepting, ListenerCore, Listening};
 pub(crate) use self::origin::Origin;
 pub use self::origin::{DrainReport, Draining};
 use crate::channel::{ChannelOptions, Closed};
@@ -25,6 +27,10 @@ use crate::reactor;
 pub const DEFAULT_BACKLOG: i32 = 1024;
 /// How long accepting pauses when there are no descriptors left, when nothing is said.
 pub const DEFAULT_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// The address of a server that listens on a path.
+#[cfg(unix)]
+const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
 /// What makes the handlers of a new connection, on its loop.
 pub(crate) type Initialiser = Arc<dyn Fn(Assembly) -> Assembly + Send + Sync>;
@@ -81,7 +87,7 @@ impl Server {
         }
     }
 
-    /// Where it listens.
+    /// Where it listens; the unspecified address for a server on a Unix socket.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
@@ -194,19 +200,39 @@ impl ServerBuilder {
 
     /// Serves on a listener made before.
     pub fn serve(self, listener: std::net::TcpListener) -> Completion<Server> {
-        match self.start(listener) {
+        match self.start_tcp(listener) {
             Ok(server) => server,
             Err(why) => Completion::failed(why),
         }
     }
 
-    fn start(self, listener: std::net::TcpListener) -> Result<Completion<Server>, Failure> {
+    /// Listens on a Unix socket at `path`, which must not exist yet and is left there.
+    #[cfg(unix)]
+    pub fn bind_unix(self, path: impl AsRef<Path>) -> Completion<Server> {
+        let listening = mio::net::UnixListener::bind(path).map(Listening::Unix);
+        let started = listening.map_err(Failure::new);
+        match started.and_then(|listening| self.start(listening, NO_ADDRESS)) {
+            Ok(server) => server,
+            Err(why) => Completion::failed(why),
+        }
+    }
+
+    fn start_tcp(self, listener: std::net::TcpListener) -> Result<Completion<Server>, Failure> {
+        listener.set_nonblocking(true).map_err(Failure::new)?;
+        let address = listener.local_addr().map_err(Failure::new)?;
+        let listening = Listening::Tcp(mio::net::TcpListener::from_std(listener));
+        self.start(listening, address)
+    }
+
+    fn start(
+        self,
+        listening: Listening,
+        address: SocketAddr,
+    ) -> Result<Completion<Server>, Failure> {
         let initialise = self.initialise.unwrap_or_else(|| Arc::new(|p| p));
         initialise(Assembly::new())
             .checked(Head::BYTES)
             .map_err(Failure::new)?;
-        listener.set_nonblocking(true).map_err(Failure::new)?;
-        let address = listener.local_addr().map_err(Failure::new)?;
         let boss = self.boss.next().clone();
         let accepting = Accepting::new(listener::Config {
             executor: boss.executor(),
@@ -221,8 +247,7 @@ impl ServerBuilder {
         };
         let (promise, bound) = promise();
         let register = move || {
-            let listener = mio::net::TcpListener::from_std(listener);
-            let core = |token| Box::new(ListenerCore::new(listener, accepting, token));
+            let core = |token| Box::new(ListenerCore::new(listening, accepting, token));
             let registered = reactor::register(core).map(|_| server);
             let _ = promise.complete(registered.map_err(Failure::new));
         };

@@ -9,12 +9,14 @@ use socket2::SockRef;
 /// What a loop receives into at once; channels cut what they got off its front.
 const CHUNK: usize = 64 * 1024;
 
-/// Receives at most `most` bytes into `buffer`, which grows as it must, and takes them out.
+/// Receives at most `most` bytes into `buffer`, which grows as it must, and takes them out; also
+/// answers whether there was room for more, so that there is nothing left to receive.
+#[inline]
 pub(crate) fn receive(
     socket: &SockRef<'_>,
     buffer: &mut BytesMut,
     most: usize,
-) -> io::Result<Bytes> {
+) -> io::Result<(Bytes, bool)> {
     if buffer.capacity() < most {
         refill(buffer, most.max(CHUNK));
     }
@@ -25,7 +27,7 @@ pub(crate) fn receive(
     // SAFETY: `recv` wrote the first `count` bytes of the spare capacity, and `count` is at
     // most its length; the buffer was empty.
     unsafe { buffer.set_len(count) };
-    Ok(buffer.split().freeze())
+    Ok((buffer.split().freeze(), count < most))
 }
 
 /// Makes room for `size` bytes: in the memory at hand if nobody uses it any more, else in new.

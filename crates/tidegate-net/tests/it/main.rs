@@ -5,7 +5,11 @@
 )]
 
 mod channel;
+mod faults;
+mod handlers;
+mod model;
 mod pipeline;
+mod stream;
 mod tcp;
 
 use std::io::{Read, Write};

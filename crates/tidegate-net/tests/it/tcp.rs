@@ -539,6 +539,63 @@ fn two_ends_in_memory_speak_to_each_other() {
 }
 
 #[test]
+fn a_unix_socket_serves_like_any_other() {
+    let group = group(1);
+    let folder = std::env::temp_dir().join(format!("tidegate-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("echo.socket");
+    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
+    let server = server.bind_unix(&path).wait().unwrap();
+    let taken = Server::new(&group).bind_unix(&path).wait().unwrap_err();
+    assert!(taken.to_string().contains("in use"), "{taken}");
+    let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    client.write_all(b"hello").unwrap();
+    let mut back = [0; 5];
+    client.read_exact(&mut back).unwrap();
+    assert_eq!(&back, b"hello");
+    let ours = Client::new(&group).connect_unix(&path).wait().unwrap();
+    assert!(ours.is_active());
+    server.close().wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let missing = Client::new(&group).connect_unix(&path).wait();
+    assert!(missing.is_err());
+}
+
+#[test]
+fn datagrams_go_out_and_come_back() {
+    struct Answers;
+    impl Inbound for Answers {
+        type In = tidegate_net::Datagram;
+        type Out = Nothing;
+        type Write = tidegate_net::Datagram;
+        fn read(&mut self, question: Self::In, ctx: &mut InboundContext<'_, Self>) {
+            let bytes = question.bytes.to_ascii_uppercase().into();
+            let peer = question.peer;
+            ctx.write(tidegate_net::Datagram { bytes, peer });
+        }
+        fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+            ctx.flush();
+        }
+    }
+    let group = group(1);
+    let any = "127.0.0.1:0".parse().unwrap();
+    let server = Client::new(&group).pipeline(|p| p.add("answers", Answers));
+    let server = server.bind_udp(any).wait().unwrap();
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(server.local_addr().unwrap()).unwrap();
+    let mut answer = vec![0; 70_000];
+    for size in [1, 1000, 60_000] {
+        client.send(&vec![b'a'; size]).unwrap();
+        let count = client.recv(&mut answer).unwrap();
+        assert_eq!(answer[..count], vec![b'A'; size]);
+    }
+    let misfit = Client::new(&group).pipeline(|p| p.add("echo", Echo));
+    let why = misfit.bind_udp(any).wait().unwrap_err().to_string();
+    assert!(why.contains("Datagram") && why.contains("`echo`"), "{why}");
+    server.close().wait().unwrap();
+}
+
+#[test]
 fn a_busy_loop_still_reads_its_sockets() {
     let group = group(1);
     let server = serve(&group, |p| p.add("echo", Echo));

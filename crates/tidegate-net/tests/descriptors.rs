@@ -1,0 +1,55 @@
+//! A server in a process that has no descriptors left. Alone in its process, whose limit it lowers.
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tidegate_exec::EventLoopGroup;
+use tidegate_net::{Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_sync::ManualClock;
+
+struct Echo;
+
+impl Inbound for Echo {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write(bytes);
+        ctx.flush();
+    }
+}
+
+#[test]
+fn out_of_descriptors_accepting_pauses_and_goes_on() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = Some(64);
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let clock = ManualClock::new();
+    let loops = EventLoopGroup::builder("io").loops(1).clock(&clock);
+    let group = NetGroup::build(loops).unwrap();
+    let server = Server::new(&group)
+        .pipeline(|p| p.add("echo", Echo))
+        .bind("127.0.0.1:0")
+        .wait()
+        .unwrap();
+    let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    fillers.pop();
+    let mut refused = TcpStream::connect(server.local_addr()).unwrap();
+    // There is no descriptor to accept it with: the spare one closes it.
+    assert_eq!(refused.read(&mut [0; 1]).unwrap(), 0);
+    group.next().settle();
+    assert_eq!(group.io_metrics()[0].accept_pauses, 1);
+    drop((fillers, refused));
+    let mut waits = TcpStream::connect(server.local_addr()).unwrap();
+    waits.write_all(b"x").unwrap();
+    clock.advance(Duration::from_millis(999));
+    assert_eq!(server.accepted(), 0, "it pauses");
+    clock.advance(Duration::from_millis(1));
+    let mut back = [0; 1];
+    waits.read_exact(&mut back).unwrap();
+    assert_eq!((&back, server.accepted()), (b"x", 1));
+}

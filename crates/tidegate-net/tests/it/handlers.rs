@@ -1,0 +1,350 @@
+//! The handlers that everybody needs, on a channel without a socket.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_net::handlers::{
+    DelimiterFrames, FixedFrames, FlushLess, Idle, IdleEvent, LengthField, LengthFrames,
+    LengthPrefix, LineFrames, Logging, Quietness, Rate, Strings, Traffic, WriteTimeout,
+};
+use tidegate_net::{
+    Assembly, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, Passing, UserEvent,
+};
+use tidegate_promise::Failure;
+use tidegate_testkit::Log;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn embedded(assemble: impl FnOnce(Assembly) -> Assembly) -> EmbeddedChannel {
+    EmbeddedChannel::new(assemble).unwrap()
+}
+
+/// Takes errors and events, and notes them.
+struct Takes(Log<String>);
+
+impl Inbound for Takes {
+    type In = Passing;
+    type Out = Passing;
+    type Write = Nothing;
+
+    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(message);
+    }
+
+    fn event(&mut self, event: UserEvent, _ctx: &mut InboundContext<'_, Self>) {
+        if let Some(IdleEvent { what, first }) = event.is::<IdleEvent>() {
+            self.0.push(format!("{what:?} {first}"));
+        }
+    }
+
+    fn error(&mut self, why: Failure, _ctx: &mut InboundContext<'_, Self>) {
+        let why = why.downcast_ref::<NetError>();
+        self.0.push(format!("{why:?}"));
+    }
+}
+
+fn frames(channel: &mut EmbeddedChannel) -> Vec<Bytes> {
+    std::iter::from_fn(|| channel.read_inbound::<Bytes>()).collect()
+}
+
+/// Cuts `stream` in all ways into two, and byte by byte, and compares what comes out.
+fn same_however_it_is_cut(
+    stream: &'static [u8],
+    expected: &[&'static [u8]],
+    assemble: impl Fn(Assembly) -> Assembly,
+) {
+    let mut whole = embedded(&assemble);
+    whole.receive(stream);
+    assert_eq!(frames(&mut whole), expected);
+    for at in 0..=stream.len() {
+        let mut channel = embedded(&assemble);
+        let (one, two) = stream.split_at(at);
+        for part in [one, two] {
+            if !part.is_empty() {
+                channel.receive(part);
+            }
+        }
+        assert_eq!(frames(&mut channel), expected, "cut at {at}");
+    }
+    let mut bytewise = embedded(&assemble);
+    for byte in stream {
+        bytewise.receive(vec![*byte]);
+    }
+    assert_eq!(frames(&mut bytewise), expected);
+}
+
+#[test]
+fn lines_are_the_same_however_the_stream_is_cut() {
+    let expected: [&[u8]; 4] = [b"one", b"two", b"", b"four\rfive"];
+    same_however_it_is_cut(b"one\ntwo\r\n\nfour\rfive\nrest", &expected, |p| {
+        p.add("lines", LineFrames::max(20))
+    });
+}
+
+#[test]
+fn the_earliest_delimiter_counts_and_of_two_at_one_place_the_longer() {
+    same_however_it_is_cut(b"a;b||c;x", &[b"a", b"b", b"c"], |p| {
+        let frames = DelimiterFrames::new(["||", ";"], 20).unwrap();
+        p.add("frames", frames)
+    });
+    let two = || DelimiterFrames::new([";", ";;"], 20).unwrap();
+    let mut channel = embedded(|p| p.add("frames", two()));
+    channel.receive("a;;b;");
+    assert_eq!(frames(&mut channel), ["a", "b"]);
+    let mut channel = embedded(|p| p.add("frames", DelimiterFrames::new(["\n"], 9).unwrap()));
+    channel.receive("\n\n");
+    assert_eq!(frames(&mut channel), ["", ""]);
+    assert!(DelimiterFrames::new(Vec::<Bytes>::new(), 1).is_err());
+    assert!(DelimiterFrames::new([""], 1).is_err());
+}
+
+#[test]
+fn fixed_and_counted_frames_are_the_same_however_the_stream_is_cut() {
+    same_however_it_is_cut(b"abcdefgh", &[b"abc", b"def"], |p| {
+        p.add("frames", FixedFrames::of(3).unwrap())
+    });
+    same_however_it_is_cut(b"\0\x02ab\0\0\0\x01c\0", &[b"ab", b"", b"c"], |p| {
+        p.add("frames", LengthFrames::new(LengthField::u16(), 20).unwrap())
+    });
+}
+
+#[test]
+fn a_length_field_may_stand_anywhere_and_count_anything() {
+    // A byte of kind, three bytes of length, least significant first, which counts the head.
+    let field = LengthField {
+        offset: 1,
+        size: 3,
+        little_endian: true,
+        adjust: -4,
+        strip: 0,
+    };
+    same_however_it_is_cut(
+        b"K\x06\0\0hiL\x04\0\0",
+        &[b"K\x06\0\0hi", b"L\x04\0\0"],
+        |p| p.add("frames", LengthFrames::new(field, 20).unwrap()),
+    );
+    let odd = LengthField { size: 5, ..field };
+    assert!(LengthFrames::new(odd, 20).is_err() && LengthPrefix::new(odd).is_err());
+}
+
+#[test]
+fn a_frame_that_is_too_long_is_an_error_and_the_next_one_is_whole() {
+    for parts in [
+        &["0123456789012345\nok\n"][..],
+        &["01234567890", "12345", "6\nok\n"],
+    ] {
+        let log = Log::new();
+        let own = log.clone();
+        let mut channel = embedded(|p| p.add("lines", LineFrames::max(8)).add("takes", Takes(own)));
+        for part in parts {
+            channel.receive(*part);
+        }
+        assert_eq!(frames(&mut channel), ["ok"], "{parts:?}");
+        let errors = log.take();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert!(errors[0].contains("FrameTooLong"));
+    }
+    let log = Log::new();
+    let own = log.clone();
+    let mut channel = embedded(|p| {
+        p.add("frames", LengthFrames::new(LengthField::u16(), 8).unwrap())
+            .add("takes", Takes(own))
+    });
+    channel.receive(&b"\0\x0a012345"[..]);
+    channel.receive(&b"6789\0\x02ok"[..]);
+    assert_eq!(frames(&mut channel), ["ok"]);
+    assert_eq!(log.take().len(), 1);
+}
+
+#[test]
+fn an_oversized_frame_that_nobody_takes_ends_the_connection() {
+    let mut channel = embedded(|p| p.add("lines", LineFrames::max(4)));
+    channel.receive("0123456789\n");
+    assert!(!channel.is_open());
+    assert!(channel.errors()[0].to_string().contains("at most 4"));
+}
+
+#[test]
+fn a_length_that_makes_no_sense_is_garbage() {
+    let field = LengthField {
+        adjust: -10,
+        ..LengthField::u16()
+    };
+    let mut channel = embedded(|p| p.add("frames", LengthFrames::new(field, 80).unwrap()));
+    channel.receive(&b"\0\x01x"[..]);
+    assert!(
+        channel.errors()[0]
+            .to_string()
+            .contains("not what the protocol says")
+    );
+}
+
+#[test]
+fn a_prefix_that_cannot_say_the_length_fails_the_write() {
+    let field = LengthField {
+        size: 1,
+        ..LengthField::u16()
+    };
+    let mut channel = embedded(|p| p.add_outbound("prefix", LengthPrefix::new(field).unwrap()));
+    let refused = channel.channel().write_with(vec![0; 300]);
+    let taken = channel.channel().write_with(vec![7; 2]);
+    channel.channel().flush();
+    channel.run();
+    assert!(
+        refused
+            .wait()
+            .unwrap_err()
+            .to_string()
+            .contains("at most 255")
+    );
+    taken.wait().unwrap();
+    assert_eq!(channel.sent(), &[2, 7, 7][..]);
+}
+
+#[test]
+fn what_is_not_text_is_an_error_or_replaced() {
+    let log = Log::new();
+    let own = log.clone();
+    let mut strict = embedded(|p| {
+        p.add_duplex("text", Strings::utf8())
+            .add("takes", Takes(own))
+    });
+    strict.receive(&b"\xff"[..]);
+    assert!(strict.read_inbound::<String>().is_none());
+    assert!(log.take()[0].contains("not UTF-8"));
+    let mut lossy = embedded(|p| p.add_duplex("text", Strings::lossy()));
+    lossy.receive(&b"a\xff"[..]);
+    assert_eq!(lossy.read_inbound::<String>().unwrap(), "a\u{fffd}");
+}
+
+#[test]
+fn a_quiet_channel_is_told_again_and_again() {
+    let log = Log::new();
+    let own = log.clone();
+    let idle = Idle::new(10 * SECOND, 20 * SECOND, Duration::ZERO);
+    let mut channel = embedded(|p| p.add_duplex("idle", idle).add("takes", Takes(own)));
+    channel.advance(9 * SECOND);
+    assert!(log.is_empty());
+    channel.advance(SECOND);
+    assert_eq!(log.take(), ["Read true"]);
+    channel.advance(10 * SECOND);
+    let mut heard = log.take();
+    heard.sort();
+    assert_eq!(heard, ["Read false", "Write true"]);
+    channel.receive("x");
+    channel.advance(10 * SECOND);
+    assert_eq!(log.take(), ["Read true"]);
+    channel.close();
+    channel.advance(100 * SECOND);
+    assert!(log.is_empty(), "a closed channel is not idle");
+    let _ = Quietness::All;
+}
+
+#[test]
+fn activity_moves_the_limit_without_a_new_timer() {
+    let log = Log::new();
+    let own = log.clone();
+    let mut channel = embedded(|p| {
+        p.add_duplex("idle", Idle::all(10 * SECOND))
+            .add("takes", Takes(own))
+    });
+    for _ in 0..5 {
+        channel.advance(6 * SECOND);
+        channel.receive("x");
+        channel.advance(2 * SECOND);
+        channel.channel().write_and_flush("y");
+        channel.run();
+    }
+    assert!(log.is_empty());
+    channel.advance(10 * SECOND);
+    assert_eq!(log.take(), ["All true"]);
+}
+
+#[test]
+fn a_write_timeout_watches_progress_and_not_the_clock_alone() {
+    let mut channel = embedded(|p| p.add_duplex("write", WriteTimeout::new(10 * SECOND)));
+    channel.set_room(Some(0));
+    channel.channel().write_and_flush("0123456789");
+    channel.run();
+    for _ in 0..5 {
+        channel.advance(9 * SECOND);
+        channel.set_room(Some(1));
+    }
+    assert!(channel.is_open(), "slow, but it moves");
+    for _ in 0..2 {
+        channel.advance(10 * SECOND);
+    }
+    assert!(!channel.is_open(), "ten seconds without a byte");
+}
+
+#[test]
+fn flushes_are_held_back_while_reading_and_let_out_at_the_end() {
+    struct Chatty;
+    impl Inbound for Chatty {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+            ctx.write("x");
+            ctx.flush();
+        }
+    }
+    let mut channel = embedded(|p| {
+        p.add_duplex("flush", FlushLess::every(100))
+            .add("lines", LineFrames::max(9))
+            .add("chatty", Chatty)
+    });
+    channel.receive("1\n2\n3\n");
+    assert_eq!((channel.sent().len(), channel.write_calls()), (3, 1));
+    channel.channel().write_and_flush("outside of a read");
+    channel.run();
+    assert!(!channel.sent().is_empty());
+}
+
+#[test]
+fn traffic_is_slowed_down_both_ways_and_together() {
+    let both = Rate::bytes_per_second(10);
+    let shaped = |rate: &Rate| Traffic::new(Some(rate.clone()), Some(Rate::bytes_per_second(5)));
+    let mut channel = embedded(|p| p.add_duplex("slow", shaped(&both)));
+    channel.receive("0123456789");
+    channel.receive("again");
+    assert_eq!(frames(&mut channel), ["0123456789"], "reading pauses");
+    channel.advance(SECOND);
+    assert_eq!(frames(&mut channel), ["again"]);
+    let sent: Vec<_> = (0..3)
+        .map(|_| channel.channel().write_with("12345"))
+        .collect();
+    channel.channel().flush();
+    channel.run();
+    assert_eq!(channel.sent().len(), 5);
+    channel.advance(SECOND);
+    assert_eq!(channel.sent().len(), 5);
+    channel.advance(SECOND);
+    assert_eq!(channel.sent().len(), 5);
+    for one in sent {
+        one.wait().unwrap();
+    }
+}
+
+#[test]
+fn logging_tells_what_passes() {
+    let log = Log::new();
+    let own = log.clone();
+    let tell = Logging::new(move |line: &str| own.push(line.lines().next().unwrap().to_owned()));
+    let mut channel = embedded(|p| p.add_duplex("log", tell));
+    channel.receive("abc");
+    channel.channel().write_and_flush("de");
+    channel.run();
+    channel.close();
+    assert_eq!(
+        log.take(),
+        [
+            "active",
+            "read 3 bytes",
+            "write 2 bytes",
+            "flush",
+            "close",
+            "inactive"
+        ]
+    );
+}

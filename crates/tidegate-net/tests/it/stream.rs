@@ -1,0 +1,144 @@
+//! Channels that a future has taken over.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+
+use futures_io::{AsyncRead, AsyncWrite};
+use tidegate_net::{ByteStream, ChannelOptions, EmbeddedChannel, TakeOver, WaterMarks};
+use tidegate_testkit::Log;
+
+use crate::{dial, round_trip, serve};
+
+async fn read(stream: &mut ByteStream, buffer: &mut [u8]) -> io::Result<usize> {
+    poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, buffer)).await
+}
+
+async fn write_all(stream: &mut ByteStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let count = poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, bytes)).await?;
+        bytes = &bytes[count..];
+    }
+    poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await
+}
+
+async fn echo(mut stream: ByteStream) {
+    let mut buffer = vec![0; 4096];
+    while let Ok(count @ 1..) = read(&mut stream, &mut buffer).await {
+        if write_all(&mut stream, &buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_future_echoes_over_tcp() {
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let server = serve(&group, |p| p.add("echo", TakeOver::new(echo)));
+    let mut client = dial(&server);
+    for size in [1, 100, 20_000] {
+        let sent: Vec<u8> = (0..size).map(|n| n as u8).collect();
+        assert_eq!(round_trip(&mut client, &sent), sent);
+    }
+}
+
+#[test]
+fn the_end_and_failures_reach_the_reader() {
+    let log = Log::new();
+    for breaks in [false, true] {
+        let own = log.clone();
+        let take = TakeOver::new(move |mut stream: ByteStream| async move {
+            let mut buffer = [0; 16];
+            loop {
+                match read(&mut stream, &mut buffer).await {
+                    Ok(0) => return own.push("end".to_owned()),
+                    Ok(count) => own.push(format!("read {count}")),
+                    Err(why) => return own.push(why.to_string()),
+                }
+            }
+        });
+        let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
+        channel.receive("abc");
+        if breaks {
+            channel.fail(io::ErrorKind::ConnectionReset);
+        } else {
+            channel.end_input();
+        }
+        let heard = log.take();
+        assert_eq!(heard[0], "read 3");
+        let last = if breaks { "reset" } else { "end" };
+        assert!(heard[1].contains(last), "{heard:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_not_read_stops_its_channel_and_reading_on_resumes_it() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let take = TakeOver::new(move |stream: ByteStream| async move {
+        tell.send(stream).unwrap();
+    });
+    let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
+    channel.run();
+    let mut stream = told.recv().unwrap();
+    for _ in 0..100 {
+        channel.receive(vec![1; 4096]);
+    }
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let mut buffer = vec![0; 1 << 20];
+    let mut total = 0;
+    let mut steps = 0;
+    while let std::task::Poll::Ready(Ok(count)) =
+        Pin::new(&mut stream).poll_read(&mut cx, &mut buffer)
+    {
+        assert!(count <= 128 * 1024, "held {count}");
+        total += count;
+        steps += 1;
+        channel.run();
+    }
+    assert_eq!(total, 409_600);
+    assert!(steps > 2);
+}
+
+#[test]
+fn a_writer_waits_above_the_mark_and_is_woken_below() {
+    let log = Log::new();
+    let own = log.clone();
+    let take = TakeOver::new(move |mut stream: ByteStream| async move {
+        // Begins when the test says so.
+        read(&mut stream, &mut [0; 8]).await.unwrap();
+        for _ in 0..4 {
+            write_all(&mut stream, &[2; 1000]).await.unwrap();
+            own.push("wrote");
+        }
+    });
+    let options = ChannelOptions {
+        marks: WaterMarks::new(500, 1500, 1 << 20).unwrap(),
+        ..ChannelOptions::default()
+    };
+    let assemble = |p: tidegate_net::Assembly| p.add("take", take);
+    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    channel.set_room(Some(0));
+    channel.receive("go");
+    assert_eq!(log.len(), 2, "the second one passed the mark");
+    channel.set_room(None);
+    assert_eq!(log.len(), 4);
+    assert_eq!(channel.sent().len(), 4000);
+}
+
+#[test]
+fn closing_the_stream_shuts_the_output_and_dropping_it_closes() {
+    let take = TakeOver::new(|mut stream: ByteStream| async move {
+        write_all(&mut stream, b"bye").await.unwrap();
+        poll_fn(|cx| Pin::new(&mut stream).poll_close(cx))
+            .await
+            .unwrap();
+        assert_eq!(read(&mut stream, &mut [0; 8]).await.unwrap(), 4);
+    });
+    let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
+    channel.run();
+    assert!(channel.is_output_shut());
+    assert_eq!(channel.sent(), "bye");
+    assert!(channel.is_open());
+    channel.receive("last");
+    assert!(!channel.is_open(), "the stream was dropped");
+}

@@ -1,0 +1,91 @@
+//! A chat room: `chat [ADDRESS]`. What one says all the others hear.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_net::handlers::{LineFrames, Strings};
+use tidegate_net::{Channel, Inbound, InboundContext, Nothing, Server};
+
+/// Everybody in the room, on whichever loop they are.
+type Room = Arc<Mutex<Vec<Channel>>>;
+
+struct Guest {
+    room: Room,
+}
+
+impl Guest {
+    fn tell_others(&self, me: &Channel, text: &str) {
+        let others = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        for other in others.iter().filter(|other| *other != me) {
+            // A guest who does not listen misses something, instead of filling our memory.
+            if other.is_writable() {
+                other.write_message(format!("{text}\n"));
+                other.flush();
+            }
+        }
+    }
+}
+
+impl Inbound for Guest {
+    type In = String;
+    type Out = Nothing;
+    type Write = String;
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        let me = ctx.channel();
+        self.tell_others(&me, "somebody came");
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        room.push(me);
+        ctx.write(format!("welcome, you are number {}\n", room.len()));
+        ctx.flush();
+    }
+
+    fn read(&mut self, line: String, ctx: &mut InboundContext<'_, Self>) {
+        if line == "/quit" {
+            return ctx.close();
+        }
+        self.tell_others(&ctx.channel(), &line);
+    }
+
+    fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        let me = ctx.channel();
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        room.retain(|other| *other != me);
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = std::env::args().nth(1);
+    let group = tidegate_net::pinned("chat", 2)?;
+    let room = Room::default();
+    let server = Server::new(&group)
+        .pipeline(move |p| {
+            let room = Arc::clone(&room);
+            p.add("lines", LineFrames::max(1024))
+                .add_duplex("text", Strings::lossy())
+                .add("guest", Guest { room })
+        })
+        .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
+        .wait()?;
+    println!("chat on {}", server.local_addr());
+    if address.is_some() {
+        server.closed().wait()?;
+        return Ok(());
+    }
+    let enter = || -> std::io::Result<_> {
+        let mut guest = BufReader::new(TcpStream::connect(server.local_addr())?);
+        let mut welcome = String::new();
+        guest.read_line(&mut welcome)?;
+        print!("{welcome}");
+        Ok(guest)
+    };
+    let (mut anna, mut bert) = (enter()?, enter()?);
+    bert.get_mut().write_all(b"hello, Anna\n")?;
+    let mut heard = String::new();
+    for _ in 0..2 {
+        anna.read_line(&mut heard)?;
+    }
+    print!("{heard}");
+    Ok(())
+}
