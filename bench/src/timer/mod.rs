@@ -99,7 +99,6 @@ fn lineup() -> Vec<Contestant> {
             Role::Ours,
             false,
         ),
-        // The place for `EventLoop::timeout`, on the loop: implement `Timers` over a loop driven by hand.
         contestant::<Tokio, Tokio>("tokio Sleep", Role::Peer, true),
         contestant::<HashWheel<_>, HashWheel<_>>("hierarchical_hash_wheel_timer", Role::Peer, true),
         contestant::<LazyHeap<_, true>, LazyHeap<_, true>>(

@@ -7,6 +7,7 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tidegate_exec::EventLoop;
 use tidegate_timer::WheelTimer;
 
 use super::lineup::TICK;
@@ -51,9 +52,56 @@ fn remote(settings: &Settings) -> Table {
             handle.cancel();
         }
     });
-    // The place for `EventLoop::timeout` from another thread.
-    let lineup = vec![wheel_timer, tokio_remote(hour), pingora(hour)];
+    let lineup = vec![
+        wheel_timer,
+        loop_remote(hour),
+        loop_itself(hour),
+        tokio_remote(hour),
+        pingora(hour),
+    ];
     rounds::race(heading, work, lineup, settings)
+}
+
+/// A loop with a million timeouts.
+fn full_loop(hour: Duration) -> EventLoop {
+    let home = EventLoop::builder("bench").timeout_tick(TICK).build();
+    let home = home.expect("a sound tick");
+    for _ in 0..super::OUTSTANDING {
+        home.timeout(hour, || ()).expect("the loop lives");
+    }
+    home.settle();
+    home
+}
+
+fn loop_remote(hour: Duration) -> Entry {
+    let home = full_loop(hour);
+    entry("tidegate EventLoop::timeout", Role::Ours, move |count| {
+        for _ in 0..count {
+            let handle = home.timeout(hour, || ()).expect("the loop lives");
+            handle.cancel();
+        }
+    })
+}
+
+/// The same pairs made by the loop that owns the timers.
+fn loop_itself(hour: Duration) -> Entry {
+    let home = full_loop(hour);
+    entry(
+        "tidegate EventLoop::timeout, on the loop",
+        Role::Ours,
+        move |count| {
+            let here = home.clone();
+            let done = home.submit(move || {
+                for _ in 0..count {
+                    let handle = here.timeout(hour, || ()).expect("the loop lives");
+                    handle.cancel();
+                }
+            });
+            done.expect("the loop lives")
+                .wait()
+                .expect("it does not panic");
+        },
+    )
 }
 
 fn tokio_remote(hour: Duration) -> Entry {
