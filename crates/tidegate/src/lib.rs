@@ -54,7 +54,8 @@ pub mod prelude {
     pub use std::time::Duration;
 
     pub use tidegate_exec::{
-        Choose, EventLoop, EventLoopGroup, Missed, Pinned, Quiet, RejectPolicy, Roaming,
+        Adaptive, Choose, EventLoop, EventLoopGroup, Missed, Monitor, Pinned, ProduceConsume,
+        Producer, Quiet, RejectPolicy, Roaming, Strategy, TimeoutHandle, WorkerPool,
     };
     pub use tidegate_promise::{
         Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
