@@ -20,7 +20,7 @@ const WORKERS: usize = 2;
 /// Seeds, and operations of each caller.
 fn size() -> (u64, usize) {
     match std::env::var("TIDEGATE_LONG") {
-        Ok(long) if long == "1" => (200, 20_000),
+        Ok(long) if long == "1" => (200, 4_000),
         _ => (8, 2_000),
     }
 }
