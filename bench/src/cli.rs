@@ -11,7 +11,8 @@ suites
   handoff    1, 2 and 4 producers into one loop, million tasks a second
   pingpong   two loops, ns per hop, on two CPUs and on one
   promise    create + listen + complete, 100,000 outstanding, blocking wait
-  all        the three of them
+  isolate    guarded calls, refusals, round trips through a thread bulkhead
+  all        the four of them
 
 options
   --quick         only what the RATIO lines need, under two minutes a suite
@@ -33,6 +34,8 @@ pub(crate) enum Suite {
     Pingpong,
     /// Cost of a promise.
     Promise,
+    /// Cost of isolation.
+    Isolate,
 }
 
 impl Suite {
@@ -42,10 +45,16 @@ impl Suite {
             Suite::Handoff => "handoff",
             Suite::Pingpong => "pingpong",
             Suite::Promise => "promise",
+            Suite::Isolate => "isolate",
         }
     }
 
-    const ALL: [Suite; 3] = [Suite::Handoff, Suite::Pingpong, Suite::Promise];
+    const ALL: [Suite; 4] = [
+        Suite::Handoff,
+        Suite::Pingpong,
+        Suite::Promise,
+        Suite::Isolate,
+    ];
 }
 
 /// What the command line asks for.

@@ -15,6 +15,7 @@ mod cli;
 mod contest;
 mod gate;
 mod handoff;
+mod isolate;
 mod machine;
 mod ours;
 mod peers;
@@ -60,6 +61,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Handoff => Ok(handoff::run(settings)),
         Suite::Pingpong => pingpong::run(settings),
         Suite::Promise => Ok(promise::run(settings)),
+        Suite::Isolate => Ok(isolate::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,
