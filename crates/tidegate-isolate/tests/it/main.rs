@@ -9,6 +9,7 @@ mod again;
 mod asynchronous;
 mod breaker_model;
 mod cache;
+mod chaos;
 mod collapse;
 mod configure;
 mod flow;
