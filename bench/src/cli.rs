@@ -15,6 +15,7 @@ suites
   pool       submit + run + answer on four threads: round trip, and with 64 in flight
   echo       64-byte messages over TCP, server CPU time per message
   timer      a million timers: add, cancel, reset, fire, memory, lateness
+  isolate    guarded calls, refusals, round trips through a thread bulkhead
   all        all of them
 
 options
@@ -46,6 +47,8 @@ pub(crate) enum Suite {
     Echo,
     /// Cost of a timer.
     Timer,
+    /// Cost of isolation.
+    Isolate,
 }
 
 impl Suite {
@@ -59,16 +62,18 @@ impl Suite {
             Suite::Pool => "pool",
             Suite::Echo => "echo",
             Suite::Timer => "timer",
+            Suite::Isolate => "isolate",
         }
     }
 
-    const ALL: [Suite; 7] = [
+    const ALL: [Suite; 8] = [
         Suite::Handoff,
         Suite::Pingpong,
         Suite::Promise,
         Suite::Timer,
         Suite::Strategy,
         Suite::Pool,
+        Suite::Isolate,
         Suite::Echo,
     ];
 }

@@ -17,6 +17,7 @@ mod counting;
 mod echo;
 mod gate;
 mod handoff;
+mod isolate;
 mod machine;
 mod ours;
 mod peers;
@@ -69,6 +70,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Pool => Ok(pool::run(settings)),
         Suite::Echo => Ok(echo::run(settings)),
         Suite::Timer => Ok(timer::run(settings)),
+        Suite::Isolate => Ok(isolate::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,

@@ -372,7 +372,9 @@ mod tests {
         let ended = Arc::new(AtomicUsize::new(0));
         let count = |ended: &Arc<AtomicUsize>| {
             let ended = Arc::clone(ended);
-            move |_: &u32| drop(ended.fetch_add(1, Ordering::Relaxed))
+            move |_: &u32| {
+                ended.fetch_add(1, Ordering::Relaxed);
+            }
         };
         let one = RequestVariable::new(|| 1).on_end(count(&ended));
         let bad = RequestVariable::new(|| 2).on_end(|_| panic!("on purpose"));

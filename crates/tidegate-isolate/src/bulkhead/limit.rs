@@ -457,7 +457,9 @@ mod tests {
             81,
             "slow counts as dropped"
         );
-        (0..30).for_each(|_| drop(aimd.update(MS, 200, true)));
+        for _ in 0..30 {
+            aimd.update(MS, 200, true);
+        }
         assert_eq!(aimd.update(MS, 200, true), 20, "never below its lowest");
     }
 

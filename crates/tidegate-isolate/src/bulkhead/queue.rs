@@ -220,12 +220,16 @@ mod tests {
     fn a_standing_queue_serves_the_newest() {
         let after = Duration::from_millis(5);
         let mut queue = WaitQueue::new(Discipline::LifoUnderOverload { after });
-        (0..4).for_each(|n| drop(queue.push(0, n)));
+        for n in 0..4 {
+            queue.push(0, n);
+        }
         assert_eq!(serve(&mut queue, 5 * MS), Some(0), "not standing yet");
         assert_eq!(serve(&mut queue, 6 * MS), Some(3));
         assert_eq!(serve(&mut queue, 6 * MS), Some(2));
         assert_eq!(serve(&mut queue, 6 * MS), Some(1));
-        (0..2).for_each(|n| drop(queue.push(7 * MS, n)));
+        for n in 0..2 {
+            queue.push(7 * MS, n);
+        }
         assert_eq!(
             serve(&mut queue, 8 * MS),
             Some(0),
@@ -263,9 +267,9 @@ mod tests {
     #[test]
     fn the_least_makes_room_for_what_matters_more() {
         let mut queue = WaitQueue::new(Discipline::Fifo);
-        [2_u8, 1, 3, 1]
-            .into_iter()
-            .for_each(|n| drop(queue.push(0, n)));
+        for n in [2_u8, 1, 3, 1] {
+            queue.push(0, n);
+        }
         assert_eq!(queue.remove_least(|n| *n, 1), None, "nobody matters less");
         assert_eq!(queue.remove_least(|n| *n, 2), Some(1));
         assert_eq!(queue.remove_least(|n| *n, 9), Some(1));
@@ -275,7 +279,9 @@ mod tests {
     #[test]
     fn what_is_put_back_keeps_its_place() {
         let mut queue = WaitQueue::new(Discipline::Fifo);
-        (0..3).for_each(|n| drop(queue.push(0, n)));
+        for n in 0..3 {
+            queue.push(0, n);
+        }
         let Some(Next::Serve(first)) = queue.pop(1) else {
             panic!("three wait");
         };

@@ -50,12 +50,13 @@ pub(super) struct CacheUse<T, E> {
 }
 
 type Answer<T, E> = Result<T, CommandError<E>>;
+type TellOthers<T, E> = Box<dyn FnOnce(&Answer<T, E>)>;
 
 enum Looked<T, E> {
     /// Somebody runs or ran it: how to get a copy of the answer.
     Hit(Box<dyn FnOnce() -> Answer<T, E>>),
     /// This call runs it, and tells the others.
-    Miss(Box<dyn FnOnce(&Answer<T, E>)>),
+    Miss(TellOthers<T, E>),
 }
 
 /// A call of a [`Command`] that is about to be made.

@@ -216,9 +216,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             .filter_map(|propagator| contain(|| propagator.capture()).ok())
             .collect();
         let (shared, mine) = (Arc::clone(self), Arc::clone(&flying));
-        let mut queued = Queued(Some(Arc::clone(&flying)));
+        let queued = Queued(Some(Arc::clone(&flying)));
         let task = Task::labelled::<F, _>(move || {
-            queued.0 = None;
+            queued.started();
             if mine.begin() {
                 let surroundings = Surroundings::install(context, captured);
                 shared.work(&mine, work);
@@ -442,6 +442,13 @@ impl<T: Send + 'static, E: Send + 'static> Wake for Flying<T, E> {
 
 /// A job in the queue. Dropped there, it was displaced or given up: the caller hears of it.
 struct Queued<T: Send + 'static, E: Send + 'static>(Option<Arc<Flying<T, E>>>);
+
+impl<T: Send + 'static, E: Send + 'static> Queued<T, E> {
+    /// The job has a thread: from here on the work itself tells.
+    fn started(mut self) {
+        self.0 = None;
+    }
+}
 
 impl<T: Send + 'static, E: Send + 'static> Drop for Queued<T, E> {
     fn drop(&mut self) {

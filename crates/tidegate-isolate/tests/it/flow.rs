@@ -258,7 +258,7 @@ fn a_probe_that_panics_opens_the_breaker_again() {
 fn a_call_has_its_own_fallback_that_owns_its_input() {
     let (_clock, isolation) = still();
     let command = builder("a").fallback(|_| Ok(0)).build(&isolation).unwrap();
-    let last_seen = vec![4, 5];
+    let last_seen = [4, 5];
     let answer = command
         .call()
         .fallback(move |_| Ok(last_seen.iter().sum()))

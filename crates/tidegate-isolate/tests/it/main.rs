@@ -1,9 +1,15 @@
 //! Isolation from outside: commands as a program uses them, with a clock that is turned by hand.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "in a test an unwrap is an assertion, in its helpers too"
+)]
+
 mod again;
 mod asynchronous;
 mod breaker_model;
 mod cache;
+mod chaos;
 mod collapse;
 mod configure;
 mod flow;

@@ -1,0 +1,118 @@
+//! What keys cost: ten thousand of them, a hundred in use, counted by the allocator. And that a
+//! guarded call allocates nothing. A program of its own, since the allocator is the whole
+//! program's.
+#![cfg(not(any(tidegate_sanitize, miri)))]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+use tidegate_isolate::{Command, Isolation};
+use tidegate_sync::ManualClock;
+
+/// The system's allocator, counting what each thread asks of it.
+struct Counting;
+
+thread_local! {
+    static ALLOCATED: Cell<u64> = const { Cell::new(0) };
+    static BYTES: Cell<i64> = const { Cell::new(0) };
+}
+
+fn count(allocated: u64, bytes: i64) {
+    let _ = ALLOCATED.try_with(|count| count.set(count.get() + allocated));
+    let _ = BYTES.try_with(|count| count.set(count.get() + bytes));
+}
+
+fn signed(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(1, signed(layout.size()));
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        count(0, -signed(layout.size()));
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const KEYS: usize = 10_000;
+const IN_USE: usize = 100;
+const MOST: i64 = 64 * 1024 * 1024;
+
+type Numbers = Command<u32, &'static str>;
+
+fn build(isolation: &Isolation, key: usize) -> Numbers {
+    Command::builder(format!("key-{key}"))
+        .group("keys")
+        .build(isolation)
+        .expect("the settings agree with each other")
+}
+
+#[test]
+fn ten_thousand_keys_fit_and_their_memory_comes_back() {
+    let clock = ManualClock::new();
+    let isolation = Isolation::builder()
+        .clock(&clock)
+        .build()
+        .expect("nothing was asked for");
+    let empty = BYTES.get();
+    let commands: Vec<_> = (0..KEYS).map(|key| build(&isolation, key)).collect();
+    let registered = BYTES.get() - empty;
+    // All are used once, and then only a hundred.
+    let use_of = |commands: &[Numbers]| {
+        for command in commands {
+            assert_eq!(command.run(|_| Ok(1)), Ok(1));
+        }
+    };
+    use_of(&commands);
+    clock.advance(Duration::from_secs(61));
+    use_of(&commands[..IN_USE]);
+    assert_eq!(isolation.reclaim(), KEYS - IN_USE);
+    let used = BYTES.get() - empty;
+    println!(
+        "{KEYS} keys: {} bytes each; {IN_USE} in use: {} bytes more each",
+        registered / KEYS as i64,
+        (used - registered) / IN_USE as i64,
+    );
+    assert!(
+        used <= MOST,
+        "{used} bytes for {KEYS} keys, {IN_USE} of them in use"
+    );
+    for key in 0..KEYS {
+        assert!(isolation.remove(&format!("key-{key}")));
+    }
+    drop(commands);
+    let left = BYTES.get() - empty;
+    assert!(
+        left <= registered / 20,
+        "{left} bytes of {registered} did not come back"
+    );
+}
+
+#[test]
+fn a_guarded_call_allocates_nothing() {
+    let clock = ManualClock::new();
+    let isolation = Isolation::builder()
+        .clock(&clock)
+        .build()
+        .expect("nothing was asked for");
+    let command = build(&isolation, 0);
+    for _ in 0..10 {
+        assert_eq!(command.run(|_| Ok(1)), Ok(1));
+    }
+    let before = ALLOCATED.get();
+    for _ in 0..1_000 {
+        assert_eq!(command.run(|_| Ok(1)), Ok(1));
+    }
+    assert_eq!(ALLOCATED.get() - before, 0);
+}
