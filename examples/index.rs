@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 /// Each example's name and what it shows.
-pub const EXAMPLES: [(&str, &str); 12] = [
+pub const EXAMPLES: [(&str, &str); 14] = [
     ("promise", "a promise, its listener and a blocking wait"),
     (
         "schedule",
@@ -11,6 +11,14 @@ pub const EXAMPLES: [(&str, &str); 12] = [
     ("group", "several loops, and one that is full"),
     ("graceful_shutdown", "quiet period, hooks, the report"),
     ("async_on_a_loop", "futures on loops, awaiting each other"),
+    (
+        "strategies",
+        "who consumes what was produced, when one task in a hundred blocks",
+    ),
+    (
+        "idle_timeouts",
+        "a million idle timeouts, and what they cost",
+    ),
     ("echo", "a TCP server that sends everything back"),
     (
         "async_echo",

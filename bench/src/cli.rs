@@ -11,13 +11,17 @@ suites
   handoff    1, 2 and 4 producers into one loop, million tasks a second
   pingpong   two loops, ns per hop, on two CPUs and on one
   promise    create + listen + complete, 100,000 outstanding, blocking wait
+  strategy   who consumes what was produced: folklore, equal threads, late hand-over
+  pool       submit + run + answer on four threads: round trip, and with 64 in flight
   echo       64-byte messages over TCP, server CPU time per message
+  timer      a million timers: add, cancel, reset, fire, memory, lateness
   all        all of them
 
 options
   --quick         only what the RATIO lines need, under two minutes a suite
   --rounds N      measured rounds (at least 5 with --quick)
   --only a,b      only contestants whose name contains one of these
+  --plot FILE     where suite strategy puts its plot (needs a run without --quick)
   --as-ours NAME  let this contestant stand in for ours (to try the RATIO lines)
   --help          this text
 
@@ -34,8 +38,14 @@ pub(crate) enum Suite {
     Pingpong,
     /// Cost of a promise.
     Promise,
+    /// Execution strategies.
+    Strategy,
+    /// Cost of a job on a thread pool.
+    Pool,
     /// Server CPU time for a message over TCP.
     Echo,
+    /// Cost of a timer.
+    Timer,
 }
 
 impl Suite {
@@ -45,11 +55,22 @@ impl Suite {
             Suite::Handoff => "handoff",
             Suite::Pingpong => "pingpong",
             Suite::Promise => "promise",
+            Suite::Strategy => "strategy",
+            Suite::Pool => "pool",
             Suite::Echo => "echo",
+            Suite::Timer => "timer",
         }
     }
 
-    const ALL: [Suite; 4] = [Suite::Handoff, Suite::Pingpong, Suite::Promise, Suite::Echo];
+    const ALL: [Suite; 7] = [
+        Suite::Handoff,
+        Suite::Pingpong,
+        Suite::Promise,
+        Suite::Timer,
+        Suite::Strategy,
+        Suite::Pool,
+        Suite::Echo,
+    ];
 }
 
 /// What the command line asks for.
@@ -79,6 +100,7 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
                 let names = value("names, separated by commas")?;
                 settings.only = names.split(',').map(str::to_owned).collect();
             }
+            "--plot" => settings.plot = Some(value("the name of a file")?),
             "--as-ours" => settings.as_ours = Some(value("the name of a contestant")?),
             "--case" => {
                 let name = value("2cpu or 1cpu")?;
@@ -153,6 +175,7 @@ mod tests {
             rounds: Some(6),
             only: vec!["a".to_owned(), "b c".to_owned()],
             as_ours: Some("b c".to_owned()),
+            plot: None,
         };
         let case = ["--case".to_owned(), "1cpu".to_owned()];
         let parsed = parse(case.into_iter().chain(arguments(&settings)));

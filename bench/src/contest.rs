@@ -81,6 +81,30 @@ pub(crate) trait WaitContestant: 'static {
     fn wait(waiter: Self::Waiter) -> Instant;
 }
 
+/// A pool of threads that runs jobs and answers.
+pub(crate) trait PoolContestant: Sized + 'static {
+    /// An answer that is on its way.
+    type Pending: 'static;
+
+    /// A pool of at most that many threads.
+    fn start(threads: usize) -> Self;
+
+    /// Gives it the job of adding one to `value`.
+    fn submit(&self, value: u64) -> Self::Pending;
+
+    /// Blocks until the answer is there.
+    fn wait(&self, pending: Self::Pending) -> u64;
+
+    /// Does the same job and waits for it, if the pool has a shorter way.
+    fn call(&self, value: u64) -> u64 {
+        let pending = self.submit(value);
+        self.wait(pending)
+    }
+
+    /// Stops the pool. All jobs have run.
+    fn stop(self);
+}
+
 static SEEN: AtomicU64 = AtomicU64::new(0);
 
 /// What every listener does with the value: a plain store that the compiler has to keep.

@@ -13,6 +13,7 @@
 
 mod cli;
 mod contest;
+mod counting;
 mod echo;
 mod gate;
 mod handoff;
@@ -20,9 +21,12 @@ mod machine;
 mod ours;
 mod peers;
 mod pingpong;
+mod pool;
 mod promise;
 mod report;
 mod rounds;
+mod strategy;
+mod timer;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -61,7 +65,10 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
         Suite::Handoff => Ok(handoff::run(settings)),
         Suite::Pingpong => pingpong::run(settings),
         Suite::Promise => Ok(promise::run(settings)),
+        Suite::Strategy => Ok(strategy::run(settings)),
+        Suite::Pool => Ok(pool::run(settings)),
         Suite::Echo => Ok(echo::run(settings)),
+        Suite::Timer => Ok(timer::run(settings)),
     };
     let tables = match tables {
         Ok(tables) => tables,

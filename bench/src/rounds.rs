@@ -29,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) only: Vec<String>,
     /// The contestant that stands in for ours.
     pub(crate) as_ours: Option<String>,
+    /// Where a suite that has a plot puts it.
+    pub(crate) plot: Option<String>,
 }
 
 impl Settings {

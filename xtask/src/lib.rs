@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 pub mod ci;
+pub mod cost;
 pub mod loom;
 pub mod miri;
 pub mod readme;
 pub mod root;
 pub mod sanitize;
+pub mod shuttle;
 pub mod step;
 pub mod tidy;

@@ -21,7 +21,7 @@ const PREEMPTIONS_LONG: &str = "3";
 ///
 /// When a model fails. Loom prints how to replay the interleaving.
 pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
-    let crates = with_models(root)?;
+    let crates = with_tests(root, "loom")?;
     if crates.is_empty() {
         return Ok(Outcome::Skipped("no crate has tests/loom*.rs".to_string()));
     }
@@ -55,15 +55,16 @@ fn command(root: &Path, name: &str, tests: &[String], long: bool, args: &[String
     command
 }
 
-/// Names the crates with models and their test programs, in alphabetical order.
-fn with_models(root: &Path) -> Result<Vec<(String, Vec<String>)>, String> {
+/// Names the crates with test programs whose names begin with `prefix`, and those programs, in
+/// alphabetical order.
+pub(crate) fn with_tests(root: &Path, prefix: &str) -> Result<Vec<(String, Vec<String>)>, String> {
     let entries =
         std::fs::read_dir(root.join("crates")).map_err(|e| format!("cannot list crates: {e}"))?;
     let mut crates: Vec<_> = entries
         .filter_map(|entry| entry.ok())
         .map(|entry| {
             let name = entry.file_name().to_string_lossy().into_owned();
-            (name, models(&entry.path().join("tests")))
+            (name, programs(&entry.path().join("tests"), prefix))
         })
         .filter(|(_, tests)| !tests.is_empty())
         .collect();
@@ -71,13 +72,12 @@ fn with_models(root: &Path) -> Result<Vec<(String, Vec<String>)>, String> {
     Ok(crates)
 }
 
-/// The test programs in a folder whose names begin with `loom`.
-fn models(tests: &Path) -> Vec<String> {
+fn programs(tests: &Path, prefix: &str) -> Vec<String> {
     let entries = std::fs::read_dir(tests).into_iter().flatten();
     let mut names: Vec<String> = entries
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter_map(|name| Some(name.strip_suffix(".rs")?.to_string()))
-        .filter(|name| name.starts_with("loom"))
+        .filter(|name| name.starts_with(prefix))
         .collect();
     names.sort();
     names

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use xtask::step::{self, Outcome};
-use xtask::{ci, loom, miri, root, sanitize, tidy};
+use xtask::{ci, cost, loom, miri, root, sanitize, shuttle, tidy};
 
 const USAGE: &str = "\
 usage: cargo xtask <task>
@@ -12,8 +12,10 @@ usage: cargo xtask <task>
   ci                             everything CI runs, in order, until the first failure
   tidy [--bless]                 the rules of the house; --bless accepts present sizes
   loom [--long] [-- <args>]      model checks: every interleaving within a bound
+  shuttle [--long] [-- <args>]   whole loops under schedules, each known by its seed
   sanitize [--long] [-- <args>]  tests under AddressSanitizer and LeakSanitizer (nightly)
   miri [-- <args>]               tests under Miri, where the toolchain has it
+  cost                           instructions per task and promise, by callgrind
 
 <args> go to the test program, for example the name of one test.
 ";
@@ -46,9 +48,12 @@ fn run(args: &[String]) -> step::Result {
         ["tidy", "--bless"] => tidy::bless(&root),
         ["loom"] => loom::run(&root, false, rest),
         ["loom", "--long"] => loom::run(&root, true, rest),
+        ["shuttle"] => shuttle::run(&root, false, rest),
+        ["shuttle", "--long"] => shuttle::run(&root, true, rest),
         ["sanitize"] => sanitize::run(&root, false, rest),
         ["sanitize", "--long"] => sanitize::run(&root, true, rest),
         ["miri"] => miri::run(&root, rest),
+        ["cost"] => cost::run(&root),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(Outcome::Passed)

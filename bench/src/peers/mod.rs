@@ -6,6 +6,7 @@ pub(crate) mod condvar;
 pub(crate) mod crossbeam;
 pub(crate) mod kanal;
 pub(crate) mod oneshots;
+pub(crate) mod pools;
 pub(crate) mod std_mpsc;
 pub(crate) mod tokio_mpsc;
 pub(crate) mod tokio_spawn;

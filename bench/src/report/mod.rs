@@ -63,6 +63,8 @@ pub(crate) enum Role {
     Ours,
     /// What we are measured against.
     Peer,
+    /// A peer, or several rows of one, with a ratio of its own under this name.
+    Named(&'static str),
     /// A channel of fixed messages instead of closures: compared in a ratio of its own.
     Inline,
     /// What the mechanism costs with nothing around it: shown, never in a ratio.
@@ -74,7 +76,7 @@ impl Role {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Role::Ours => "ours",
-            Role::Peer => "peer",
+            Role::Peer | Role::Named(_) => "peer",
             Role::Inline => "inline",
             Role::Floor => "floor",
         }

@@ -1,6 +1,7 @@
 //! Describing a loop before it exists.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_sync::{Clock, TaskLane, ThreadBuilder, Unhandled};
 
@@ -12,6 +13,7 @@ use crate::placement::{Pinned, Placement};
 use crate::reject::RejectPolicy;
 use crate::shared::{OnUnhandled, Parts, Settings, Shared};
 use crate::spawn::LocalFutures;
+use crate::timeout::{self, DEFAULT_TIMEOUT_TICK};
 
 /// The most tasks that wait for a loop when nothing else is said.
 pub const DEFAULT_BOUND: usize = 65_536;
@@ -36,6 +38,7 @@ pub struct EventLoopBuilder {
     threads: Option<ThreadBuilder>,
     on_unhandled: Option<OnUnhandled>,
     time_tasks: bool,
+    timeout_tick: Duration,
     pub(crate) idle_stop: u64,
 }
 
@@ -49,6 +52,7 @@ impl EventLoopBuilder {
             threads: None,
             on_unhandled: None,
             time_tasks: false,
+            timeout_tick: DEFAULT_TIMEOUT_TICK,
             idle_stop: 0,
         }
     }
@@ -90,6 +94,13 @@ impl EventLoopBuilder {
     /// Times every task, at the price of two looks at the clock for each.
     pub fn time_tasks(mut self, yes: bool) -> Self {
         self.time_tasks = yes;
+        self
+    }
+
+    /// How fine the loop counts the time of coarse timeouts ([`EventLoop::timeout`], `sleep`):
+    /// they end up to one tick late. [`DEFAULT_TIMEOUT_TICK`] unless given.
+    pub fn timeout_tick(mut self, tick: Duration) -> Self {
+        self.timeout_tick = tick;
         self
     }
 
@@ -171,11 +182,13 @@ impl EventLoopBuilder {
         if matches!(self.reject, RejectPolicy::Backoff { attempts: 0, .. }) {
             return Err(BuildError::NoAttempts);
         }
+        timeout::check_tick(self.timeout_tick)?;
         let (lane, end) = TaskLane::new(self.bound);
         let this = self.with_threads();
         let shared = Shared::new(Parts {
             settings: Settings {
                 time_tasks: this.time_tasks,
+                timeout_tick: this.timeout_tick,
                 spin: !this.clock.is_manual(),
                 pinned: P::PINNED,
                 idle_stop: this.idle_stop,

@@ -6,19 +6,22 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use tidegate_sync::prim::spin_loop;
 use tidegate_sync::{
-    ClockMember, Executor, Task, TaskLaneEnd, ThreadWatch, Unhandled, begin_turn, panic_message,
-    run_exit_hooks,
+    ClockMember, Task, TaskLaneEnd, ThreadWatch, begin_turn, panic_message, run_exit_hooks,
 };
 
 use crate::driver::Driver;
 use crate::lifecycle::{HandedBack, Lifecycle, ShutdownError};
 use crate::local::{self, Entered, Kept};
 use crate::patience::Patience;
+use crate::run_task::{note_lateness, note_longest, report_panic, run_task};
 use crate::schedule;
-use crate::shared::{Shared, lock};
+use crate::shared::Shared;
 use crate::spawn::LocalFutures;
+use crate::timeout;
 use crate::winding::Winding;
 
 /// Tasks between two looks at the clock.
@@ -116,6 +119,7 @@ impl<D: Driver> Core<D> {
         let now = self.begin(shared);
         let mut ran = self.run_signals(shared);
         ran |= self.run_timers(shared, now);
+        ran |= self.run_timeouts(shared, now);
         ran |= self.run_own(shared);
         ran |= self.run_lane(shared);
         self.look_out(ran);
@@ -140,7 +144,7 @@ impl<D: Driver> Core<D> {
         }
         local::with(|local| {
             counters.high_water.raise_to(local.kept.tasks.len() as u64);
-            counters.timers.set(local.kept.timers.len() as u64);
+            counters.timers.set(local.kept.timers_len() as u64);
             let futures = local.kept.futures.len() + local.pinned.len();
             counters.futures.set(futures as u64);
         });
@@ -149,6 +153,7 @@ impl<D: Driver> Core<D> {
 
     fn run_signals(&mut self, shared: &Shared) -> bool {
         let mut any = false;
+        shared.silent.store(0, Ordering::Relaxed);
         for signal in shared.signals.take() {
             any = true;
             // Listeners and futures contain their own panics; this is the last resort.
@@ -168,12 +173,27 @@ impl<D: Driver> Core<D> {
             };
             runs += 1;
             let late = now.saturating_sub(due.deadline);
-            shared.counters.timers_run.add(1);
-            shared.counters.lateness_sum.add(late);
-            shared.counters.lateness_max.raise_to(late);
+            note_lateness(shared, late);
             schedule::fire(shared, due, &mut |task| run_task(shared, task));
         }
         runs > 0
+    }
+
+    fn run_timeouts(&mut self, shared: &Shared, now: u64) -> bool {
+        let mut looks = 0;
+        while looks < BUDGET {
+            let due = local::with(|local| local.kept.timeouts.pop_due(now)).flatten();
+            let Some(due) = due else { break };
+            looks += 1;
+            if let Some((task, late)) = timeout::expire(shared, &due, now) {
+                note_lateness(shared, late);
+                run_task(shared, task);
+            }
+            if shared.is_out_of_time() {
+                break;
+            }
+        }
+        looks > 0
     }
 
     fn run_own(&mut self, shared: &Shared) -> bool {
@@ -261,7 +281,7 @@ impl<D: Driver> Core<D> {
     /// Looks at the clock in the middle of a turn; true if a timer is due or somebody wants to
     /// tell the loop something.
     fn look(&mut self, shared: &Shared) -> bool {
-        let due = local::with(|local| local.kept.timers.next_deadline()).flatten();
+        let due = local::with(|local| local.kept.next_deadline()).flatten();
         let now = shared.clock.nanos();
         note_longest(shared, now);
         begin_turn(now.max(1));
@@ -291,6 +311,8 @@ impl<D: Driver> Core<D> {
         shared.bell.arm(deadline.unwrap_or(u64::MAX));
         if self.has_work(shared) || shared.state.get() != self.seen {
             shared.bell.disarm();
+            // Claimed and not written yet, maybe: a moment for the one who writes.
+            spin_loop();
             return;
         }
         let counters = &shared.counters;
@@ -314,7 +336,7 @@ impl<D: Driver> Core<D> {
 
     /// Looks on for a while, unless a timer is due soon; true if something came.
     fn look_on(&mut self, shared: &Shared) -> bool {
-        let due = local::with(|local| local.kept.timers.next_deadline()).flatten();
+        let due = local::with(|local| local.kept.next_deadline()).flatten();
         let soon = due.is_some_and(|due| due < self.last_work.saturating_add(SOON));
         if !D::LOOKS_ON || !shared.settings.spin || soon {
             return false;
@@ -342,7 +364,7 @@ impl<D: Driver> Core<D> {
         if self.may_leave(shared, state) {
             return true;
         }
-        let deadline = local::with(|local| local.kept.timers.next_deadline()).flatten();
+        let deadline = local::with(|local| local.kept.next_deadline()).flatten();
         let deadline = self.idle_deadline(shared, deadline);
         self.sleep(shared, deadline);
         false
@@ -394,6 +416,12 @@ impl<D: Driver> Core<D> {
         if let Err(panic) = closed {
             report_panic(shared, "the driver's end", &*panic);
         }
+    }
+
+    /// Whether tasks were claimed and not taken. A moment, too, for who may still be writing one.
+    pub(crate) fn has_claims(&self) -> bool {
+        spin_loop();
+        !self.end.is_empty()
     }
 
     pub(crate) fn end(&mut self) -> &mut TaskLaneEnd {
@@ -508,57 +536,6 @@ impl<D: Driver> Drive for Core<D> {
         });
         self.winding.finish(shared);
     }
-}
-
-/// Runs one task; the one place where its panic is caught.
-#[inline(always)]
-pub(crate) fn run_task(shared: &Shared, task: Task) {
-    shared.running.begin(&task);
-    if shared.settings.time_tasks {
-        return run_timed(shared, task);
-    }
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
-        report_panic(shared, "", &*panic);
-    }
-}
-
-fn run_timed(shared: &Shared, task: Task) {
-    let name = task.name();
-    let before = shared.clock.nanos();
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
-        report_panic(shared, name, &*panic);
-    }
-    note_run(shared, name, shared.clock.nanos().saturating_sub(before));
-}
-
-fn note_longest(shared: &Shared, now: u64) {
-    let run = now.saturating_sub(shared.counters.heartbeat.get());
-    if run > shared.counters.longest.get() {
-        let name = shared.running.now().map_or("", |task| task.name);
-        note_run(shared, name, run);
-    }
-}
-
-fn note_run(shared: &Shared, name: &'static str, nanos: u64) {
-    if nanos > shared.counters.longest.get() {
-        shared.counters.longest.set(nanos);
-        *lock(&shared.longest_task) = Some(name);
-    }
-}
-
-#[cold]
-pub(crate) fn report_panic(shared: &Shared, task: &str, panic: &(dyn std::any::Any + Send)) {
-    shared.counters.panics.add(1);
-    let running = shared.running.now();
-    let task = if task.is_empty() {
-        running.map_or("a task", |running| running.name)
-    } else {
-        task
-    };
-    shared.unhandled(&Unhandled::TaskPanic {
-        task,
-        message: panic_message(panic),
-    });
 }
 
 /// The job of a loop's thread: takes the core, drives it, puts it back or ends the loop.

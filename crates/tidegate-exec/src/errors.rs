@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
+use tidegate_timer::WheelError;
+
 /// A periodic task that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -88,6 +90,8 @@ pub enum BuildError {
     },
     /// A back-off that never tries again.
     NoAttempts,
+    /// A tick by which no wheel can count.
+    BadTick(WheelError),
     /// The bounds of a scaling group contradict each other; says how.
     BadScaling(&'static str),
     /// A driver could not be made.
@@ -104,6 +108,7 @@ impl fmt::Display for BuildError {
             Self::NoAttempts => f.write_str(
                 "a back-off needs at least one attempt; use `RejectPolicy::Fail` for none",
             ),
+            Self::BadTick(why) => write!(f, "the loop's timeouts cannot be counted: {why}"),
             Self::BadScaling(what) => f.write_str(what),
             Self::Driver(_) => f.write_str("the loop's driver could not be made"),
         }

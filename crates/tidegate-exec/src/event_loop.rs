@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use tidegate_promise::{Completion, Promise, WaitError, promise_on};
 use tidegate_sync::{
-    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, ThreadInfo, Unhandled, is_current,
+    CancelToken, Clock, Executor, ExecutorId, Interrupted, Refusal, Rejected, Signal, Task,
+    ThreadInfo, Unhandled, is_current,
 };
 
 use crate::answer::Answer;
@@ -22,6 +23,7 @@ use crate::placement::{Pinned, Placement};
 use crate::schedule::{self, Every, Missed};
 use crate::shared::{Hook, Shared, Terminated, lock};
 use crate::spawn;
+use crate::timeout::{self, TimeoutHandle};
 
 /// A handle to an event loop: one thread that runs tasks one at a time, in order.
 ///
@@ -118,6 +120,21 @@ impl<P: Placement> EventLoop<P> {
         self.shared.submit(Task::new(run))
     }
 
+    /// [`EventLoop::execute`] that waits for room, where the loop's [`RejectPolicy`] says so, only
+    /// until `token` is tripped.
+    ///
+    /// # Errors
+    ///
+    /// As there, and with [`Refusal::Interrupted`] if it was waiting when the token was tripped.
+    ///
+    /// [`RejectPolicy`]: crate::RejectPolicy
+    pub fn execute_with<F>(&self, run: F, token: &CancelToken) -> Result<(), Rejected<Task>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        self.shared.submit_with(Task::new(run), token)
+    }
+
     /// Runs `task` on the loop: [`EventLoop::execute`] for a task made before, with a name or
     /// a kind of its own.
     ///
@@ -163,6 +180,26 @@ impl<P: Placement> EventLoop<P> {
         Ok(completion)
     }
 
+    /// [`EventLoop::submit`] with the token of [`EventLoop::execute_with`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoop::execute_with`].
+    pub fn submit_with<T, F>(
+        &self,
+        run: F,
+        token: &CancelToken,
+    ) -> Result<Completion<T>, Rejected<Task>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let (answer, completion) = Answer::of(&self.shared);
+        let task = Task::labelled::<F, _>(move || answer.run(run));
+        self.shared.submit_with(task, token)?;
+        Ok(completion)
+    }
+
     /// Runs a future on the loop. Dropping the completion detaches; cancelling it drops the
     /// future, on the loop.
     ///
@@ -193,6 +230,26 @@ impl<P: Placement> EventLoop<P> {
     {
         let run = self.check_schedule(run)?;
         Ok(schedule::once(&self.shared, after, run))
+    }
+
+    /// Runs `run` once, `after` from now and up to a tick late: for the many timeouts that almost
+    /// never fire. Costs less than [`EventLoop::schedule`], keeps no order among equals and has
+    /// no result; the handle cancels it or gives it more time.
+    ///
+    /// # Errors
+    ///
+    /// The closure, when the loop is shutting down.
+    ///
+    /// # Threads
+    ///
+    /// From any thread; `run` runs on the loop, never early. Cancelling drops it at once. When
+    /// the loop ends first, `run` is dropped and the handle says cancelled.
+    pub fn timeout<F>(&self, after: Duration, run: F) -> Result<TimeoutHandle, Rejected<F>>
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        let run = self.check_schedule(run)?;
+        Ok(timeout::add(&self.shared, after, Task::new(run)))
     }
 
     /// Runs `run` after `first` and then every `period`, counted from begin to begin; missed
@@ -343,6 +400,25 @@ impl<P: Placement> EventLoop<P> {
         }
     }
 
+    /// [`EventLoop::settle`] until `token` is tripped.
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupted`] when the token was tripped first.
+    pub fn settle_with(&self, token: &CancelToken) -> Result<(), Interrupted> {
+        if let Some(clock) = self.shared.clock.as_manual() {
+            return clock.settle_with(token);
+        }
+        match self.submit_with(|| (), token) {
+            Ok(mut done) => match done.wait_with(token) {
+                Err(WaitError::Interrupted) => Err(Interrupted),
+                _ => Ok(()),
+            },
+            Err(refused) if refused.why() == Refusal::Interrupted => Err(Interrupted),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Runs `hook` on the loop when it is shut down, after its last task. Hooks run in the
     /// order in which they were added.
     ///
@@ -403,7 +479,9 @@ impl<P: Placement> EventLoop<P> {
         self.shared.state.get() == Lifecycle::Terminated
     }
 
-    /// Completes when the loop is over. Its listeners run on the thread that ends.
+    /// Completes when the loop is over. Its listeners run on the thread that ends: destructors of
+    /// its `thread_local!` values come later, so what must be gone by then belongs into
+    /// [`at_thread_exit`](tidegate_sync::at_thread_exit).
     pub fn termination(&self) -> Terminated {
         self.shared.termination()
     }
@@ -414,7 +492,20 @@ impl<P: Placement> EventLoop<P> {
     ///
     /// A refusal on a loop's own thread, which could never see its end.
     pub fn await_termination(&self, timeout: Duration) -> Result<bool, WaitError<ShutdownError>> {
-        self.shared.await_termination(timeout)
+        self.shared.await_termination(timeout, None)
+    }
+
+    /// [`EventLoop::await_termination`] until `token` is tripped.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`WaitError::Interrupted`].
+    pub fn await_termination_with(
+        &self,
+        timeout: Duration,
+        token: &CancelToken,
+    ) -> Result<bool, WaitError<ShutdownError>> {
+        self.shared.await_termination(timeout, Some(token))
     }
 
     /// Asks the loop to give its thread back as soon as it has nothing to do. Work brings a

@@ -4,12 +4,13 @@ use std::fmt;
 use std::future::Future;
 use std::io;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tidegate_promise::{Completion, WaitError};
-use tidegate_sync::{Clock, Rejected, Task, ThreadBuilder, Unhandled, usable_cpus};
+use tidegate_sync::prim::Mutex;
+use tidegate_sync::{CancelToken, Clock, Rejected, Task, ThreadBuilder, Unhandled, usable_cpus};
 
 use crate::builder::EventLoopBuilder;
 use crate::chooser::{Choose, Chooser};
@@ -210,11 +211,32 @@ impl<P: Placement> EventLoopGroup<P> {
     ///
     /// A refusal on the thread of a loop.
     pub fn await_termination(&self, timeout: Duration) -> Result<bool, WaitError<ShutdownError>> {
+        self.await_ends(timeout, None)
+    }
+
+    /// [`EventLoopGroup::await_termination`] until `token` is tripped.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`WaitError::Interrupted`].
+    pub fn await_termination_with(
+        &self,
+        timeout: Duration,
+        token: &CancelToken,
+    ) -> Result<bool, WaitError<ShutdownError>> {
+        self.await_ends(timeout, Some(token))
+    }
+
+    fn await_ends(
+        &self,
+        timeout: Duration,
+        token: Option<&CancelToken>,
+    ) -> Result<bool, WaitError<ShutdownError>> {
         let clock = self.inner.loops[0].clock();
         let deadline = clock.deadline(timeout);
         for one in self.iter() {
             let left = Duration::from_nanos(deadline.saturating_sub(clock.nanos()));
-            if !one.await_termination(left)? {
+            if !one.shared.await_termination(left, token)? {
                 return Ok(false);
             }
         }

@@ -37,6 +37,12 @@ impl Room {
 pub trait Headroom {
     /// The room at this moment. Takes no lock and never waits.
     fn room(&self) -> Room;
+
+    /// Whether a task given now would find a thread: `room().has_thread()`, which strategies ask
+    /// before each task that may block, so an executor that knows it cheaper says so.
+    fn has_thread(&self) -> bool {
+        self.room().has_thread()
+    }
 }
 
 /// An executor that keeps threads in reserve.
@@ -48,4 +54,14 @@ pub trait TryExecutor: Executor + Headroom {
     /// The task itself, when no thread waits at this moment. A miss may start one for the
     /// next time.
     fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>>;
+
+    /// Accepts a task of the runtime's own, such as a helper that is to produce. An executor with
+    /// a lane for those refuses none for want of room; any other takes it like the rest.
+    ///
+    /// # Errors
+    ///
+    /// The task itself, when the executor has ended, or is full and has no such lane.
+    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.execute(task)
+    }
 }

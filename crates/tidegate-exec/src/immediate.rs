@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tidegate_promise::{Completion, Promise, promise_on};
 use tidegate_sync::{Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled};
 
-thread_local! {
+tidegate_sync::prim::thread_local! {
     /// What waits until the running task has returned; `None` while none runs.
     static WAITING: RefCell<Option<VecDeque<Work>>> = const { RefCell::new(None) };
 }

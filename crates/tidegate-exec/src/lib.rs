@@ -3,7 +3,7 @@
 //! An [`EventLoop`] is one thread that runs tasks one at a time, in order, with a bound on how
 //! many may wait. It takes closures, futures and schedules; its promises tell their listeners
 //! on it; it ends gracefully and reports what it left. An [`EventLoopGroup`] is several of
-//! them and a way to choose.
+//! them and a way to choose. A [`WorkerPool`] is threads for jobs that may block.
 //!
 //! ```
 //! use std::time::Duration;
@@ -35,11 +35,15 @@ mod metrics;
 mod ordered;
 mod patience;
 mod placement;
+mod pool;
 mod reject;
+mod run_task;
 mod scale;
 mod schedule;
 mod shared;
 mod spawn;
+pub mod strategy;
+mod timeout;
 mod watchdog;
 mod winding;
 
@@ -58,10 +62,23 @@ pub use self::lifecycle::{HandedBack, Lifecycle, Quiet, ShutdownError, ShutdownR
 pub use self::metrics::LoopMetrics;
 pub use self::ordered::{BadView, DEFAULT_TASKS_PER_TURN, OrderedView, OrderedViewBuilder};
 pub use self::placement::{Pinned, Placement, Roaming};
+pub use self::pool::{
+    DEFAULT_CORE_THREADS, DEFAULT_KEEP_ALIVE, DEFAULT_LOW_THREADS, DEFAULT_MAX_THREADS, Displaced,
+    Growth, Job, JobHandle, JobKey, JobList, JobQueue, Lease, Lessee, MAX_THREADS, OverBudget,
+    PoolError, PoolLimits, PoolMetrics, PoolPolicy, Popped, StopReport, Stopped, StuckJob,
+    WorkerPool, WorkerPoolBuilder,
+};
 pub use self::reject::{RejectPolicy, RejectWith};
 pub use self::scale::Scaling;
 pub use self::schedule::Missed;
 pub use self::shared::Terminated;
+pub use self::strategy::{
+    Adaptive, AdaptiveBuilder, Counts, EatWhatYouKill, ExecuteProduceConsume, Monitor,
+    MonitorBuilder, Options, ProduceConsume, ProduceExecuteConsume, Producer, Strategy,
+};
+pub use self::timeout::{
+    DEFAULT_TIMEOUT_TICK, Sleep, SleepError, TimedOut, TimeoutHandle, WithTimeout, sleep, timeout,
+};
 pub use self::watchdog::{
     DEFAULT_STALL_THRESHOLD, Recovered, Stall, Watchdog, WatchdogBuilder, WatchdogError,
 };

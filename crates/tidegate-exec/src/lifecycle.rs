@@ -2,12 +2,12 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tidegate_promise::Abandoned;
 use tidegate_sync::Task;
+use tidegate_sync::prim::{AtomicU8, Mutex, MutexGuard, Ordering};
 
 /// Where a loop is in its life. Later states are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -196,7 +196,7 @@ impl HandedBack {
         self.lock().extend(tasks);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Task>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Task>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

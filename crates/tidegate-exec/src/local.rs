@@ -14,11 +14,12 @@ use tidegate_sync::{
 use crate::schedule::Timers;
 use crate::shared::Shared;
 use crate::spawn::{Futures, LocalFutures};
+use crate::timeout::Timeouts;
 
 /// The most places in the task lane that a loop reserves ahead for its own submissions.
 const RESERVE: u32 = 64;
 
-thread_local! {
+tidegate_sync::prim::thread_local! {
     static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
 }
 
@@ -40,13 +41,28 @@ pub(crate) struct Kept {
     /// The loop is shut down and takes nothing more, not even of itself.
     pub(crate) closed: bool,
     pub(crate) timers: Timers,
+    pub(crate) timeouts: Timeouts,
     pub(crate) futures: Futures,
 }
 
 impl Kept {
     /// Whether a loop with this could give its thread back.
     pub(crate) fn is_idle(&self) -> bool {
-        self.tasks.is_empty() && self.timers.is_empty() && self.futures.is_empty()
+        self.tasks.is_empty() && self.timers_len() == 0 && self.futures.is_empty()
+    }
+
+    /// Waiting timers of both classes.
+    pub(crate) fn timers_len(&self) -> usize {
+        self.timers.len() + self.timeouts.len()
+    }
+
+    /// When the loop must look at its timers next.
+    pub(crate) fn next_deadline(&self) -> Option<u64> {
+        let precise = self.timers.next_deadline();
+        precise
+            .into_iter()
+            .chain(self.timeouts.next_deadline())
+            .min()
     }
 }
 

@@ -27,10 +27,10 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use tidegate_promise::{Completion, Promise, promise_on};
+use tidegate_sync::prim::{AtomicU8, AtomicU64, Ordering, fence};
 use tidegate_sync::{
     Clock, Deliver, Delivery, Executor, ExecutorId, OwnerCell, Refusal, Rejected, Signal,
     SignalBlock, SignalLane, Task, TaskLane, TaskLaneEnd, Unhandled, enter, is_current,
@@ -453,7 +453,7 @@ impl Shared {
                     *ran += 1;
                 }
                 // A producer may have claimed a place and be about to write its task.
-                None => std::thread::yield_now(),
+                None => tidegate_sync::prim::yield_now(),
             }
             if end.is_wanted() {
                 end.publish();

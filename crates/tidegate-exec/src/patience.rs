@@ -5,6 +5,7 @@
 //! all where it has not. And a loop that runs at the heels of a fast producer fetches each
 //! cache line from under its pen; waiting a moment lets it take what was written by the dozen.
 
+use tidegate_sync::prim::{spin_loop, yield_now};
 use tidegate_sync::usable_cpus;
 
 /// The most looks before a loop sleeps: some tens of microseconds.
@@ -48,12 +49,12 @@ impl Patience {
     pub(crate) fn look_on(&mut self, mut ready: impl FnMut() -> bool) -> bool {
         if self.alone {
             return (0..YIELDS).any(|_| {
-                std::thread::yield_now();
+                yield_now();
                 ready()
             });
         }
         for look in 0..self.looks {
-            std::hint::spin_loop();
+            spin_loop();
             if ready() {
                 self.close = if look < CLOSE { self.close + 1 } else { 0 };
                 self.looks = (self.looks * 2).min(LOOKS);

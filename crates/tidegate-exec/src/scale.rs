@@ -5,10 +5,11 @@
 //! up. A loop that is given up gets no new work and gives its thread back when it is idle.
 
 use std::io;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use tidegate_sync::prim::Mutex;
 use tidegate_sync::{ThreadBuilder, Ticker, TickerStop, as_nanos};
 
 use crate::errors::BuildError;

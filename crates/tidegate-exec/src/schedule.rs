@@ -5,10 +5,11 @@
 //! its place in the heap is freed. Cancelling drops the closure at once, on the caller.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_promise::{Completion, Failure};
+use tidegate_sync::prim::Mutex;
 use tidegate_sync::{Deliver, Delivery, SignalBlock, Task, as_nanos, is_current};
 use tidegate_timer::{Due, Heap, Key};
 
@@ -75,10 +76,6 @@ pub(crate) enum Every {
 }
 
 impl Timers {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.heap.is_empty()
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.heap.len()
     }
@@ -167,6 +164,8 @@ fn submit(shared: &Arc<Shared>, timer: &Arc<SignalBlock<Timer>>) {
         shared.ensure_thread();
         if shared.bell.ring_before(deadline) {
             shared.wake();
+        } else {
+            shared.note_silent();
         }
     }
 }
@@ -200,7 +199,9 @@ fn cancel(timer: &Arc<SignalBlock<Timer>>) {
         unlink(timer);
     } else if let Some(signal) = timer.raise() {
         // Without waking the loop: the entry is small and goes at its next turn.
-        drop(shared.signals.push(signal));
+        if shared.signals.push(signal).is_ok() {
+            shared.note_silent();
+        }
     }
 }
 

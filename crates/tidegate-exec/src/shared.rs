@@ -1,15 +1,15 @@
 //! What the handles of a loop and its thread share.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use std::time::Duration;
 
-use tidegate_promise::{Promise, SharedCompletion, WaitError};
+use tidegate_promise::{Promise, SharedCompletion};
+use tidegate_sync::prim::{AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
 use tidegate_sync::{
-    CachePadded, Clock, Doorbell, Executor, ExecutorId, OwnerCell, Parker, Refusal, Rejected,
-    Running, Signal, SignalLane, Sleeper, Stance, Task, TaskLane, ThreadBuilder, ThreadWatch,
-    Unhandled, check_wait, is_current, stance,
+    CachePadded, CancelToken, Clock, Doorbell, Executor, ExecutorId, OwnerCell, Parker, Refusal,
+    Rejected, Running, Signal, SignalLane, Sleeper, Task, TaskLane, ThreadBuilder, ThreadWatch,
+    Unhandled, is_current,
 };
 
 use crate::core::Drive;
@@ -18,6 +18,9 @@ use crate::lifecycle::{HandedBack, Lifecycle, Plan, ShutdownError, ShutdownRepor
 use crate::local;
 use crate::metrics::{Counters, LoopMetrics};
 use crate::reject::RejectPolicy;
+
+/// Signals pushed without waking a loop that wake it after all.
+const SILENT: u32 = 1024;
 
 /// Hears of what nobody else handles.
 pub(crate) type OnUnhandled = Arc<dyn Fn(&str, &Unhandled<'_>) + Send + Sync>;
@@ -33,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) lane: Arc<TaskLane>,
     pub(crate) signals: SignalLane,
     pub(crate) bell: Doorbell,
+    /// Signals pushed without waking the loop since it last took them.
+    pub(crate) silent: AtomicU32,
     /// Wakes the driver; called by whoever the doorbell says has to.
     pub(crate) waker: Arc<dyn Sleeper>,
     pub(crate) running: Arc<Running>,
@@ -80,6 +85,8 @@ pub type Terminated = SharedCompletion<ShutdownReport, ShutdownError>;
 pub(crate) struct Settings {
     /// Whether each task is timed.
     pub(crate) time_tasks: bool,
+    /// How fine the wheel for coarse timeouts is.
+    pub(crate) timeout_tick: Duration,
     /// Whether an idle thread may look a while before it sleeps.
     pub(crate) spin: bool,
     /// The loop's thread must not block.
@@ -129,6 +136,7 @@ impl Shared {
             lane: parts.lane,
             signals: SignalLane::new(),
             bell: Doorbell::new(),
+            silent: AtomicU32::new(0),
             waker: parts.waker,
             running: Arc::default(),
             counters: CachePadded::new(Counters::default()),
@@ -181,6 +189,31 @@ impl Shared {
         }
     }
 
+    /// The same; a pause of the reject policy ends when `token` is tripped. A function of its own,
+    /// so that the other one stays as lean as it is.
+    pub(crate) fn submit_with(
+        &self,
+        task: Task,
+        token: &CancelToken,
+    ) -> Result<(), Rejected<Task>> {
+        if is_current(self.id) {
+            // On its own thread a loop never pauses.
+            return self.submit(task);
+        }
+        if self.state.needs_thread()
+            && let Err(refusal) = self.start()
+        {
+            return Err(Rejected::new(task, refusal));
+        }
+        match self.lane.push(task) {
+            Ok(_) => {
+                self.ring();
+                Ok(())
+            }
+            Err(refused) => self.refuse_with(refused, Some(token)),
+        }
+    }
+
     /// Like [`Shared::submit`], without waking a sleeping loop unless the lane is half full.
     pub(crate) fn submit_lazy(&self, task: Task) -> Result<(), Rejected<Task>> {
         if is_current(self.id) {
@@ -206,6 +239,17 @@ impl Shared {
         }
     }
 
+    /// Counts a signal that was pushed without waking the loop, and wakes it when many wait: a
+    /// loop that sleeps for an hour must not collect an hour's worth of cancelled timers.
+    pub(crate) fn note_silent(&self) {
+        // Relaxed: a rough count. The loop sets it back whenever it looks.
+        if self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
+            self.silent.store(0, Ordering::Relaxed);
+            self.ensure_thread();
+            self.ring();
+        }
+    }
+
     /// Wakes the loop's driver, or, if it has given its thread back, starts a new one.
     #[cold]
     pub(crate) fn wake(&self) {
@@ -217,50 +261,6 @@ impl Shared {
         }
         self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
         self.waker.wake();
-    }
-
-    #[cold]
-    fn refuse(&self, refused: Rejected<Task>) -> Result<(), Rejected<Task>> {
-        let outcome = match (&self.reject, refused.why()) {
-            (RejectPolicy::Backoff { attempts, pause }, Refusal::Full)
-                if !is_current(self.id) && stance() == Stance::Free =>
-            {
-                self.back_off(refused, (*attempts).max(1), *pause)
-            }
-            (RejectPolicy::With(ask), Refusal::Full) => ask(refused),
-            _ => Err(refused),
-        };
-        if outcome.is_err() {
-            self.counters.refused.fetch_add(1, Ordering::Relaxed);
-        }
-        outcome
-    }
-
-    fn back_off(
-        &self,
-        mut refused: Rejected<Task>,
-        attempts: u32,
-        pause: Duration,
-    ) -> Result<(), Rejected<Task>> {
-        let parker = Parker::new();
-        for _ in 0..attempts {
-            self.ring();
-            let until = self.clock.deadline(pause);
-            while self.clock.nanos() < until {
-                self.clock.park_until(&parker, Some(until));
-            }
-            match self.lane.push(refused.into_inner()) {
-                Ok(_) => {
-                    self.ring();
-                    return Ok(());
-                }
-                Err(again) => refused = again,
-            }
-            if refused.why() == Refusal::Closed {
-                break;
-            }
-        }
-        Err(refused)
     }
 
     /// Starts a thread for the loop if it has none. Concurrent callers wait for the outcome,
@@ -352,26 +352,6 @@ impl Shared {
 
     pub(crate) fn is_wound_down(&self) -> bool {
         lock(&self.last_report).is_some()
-    }
-
-    /// Waits for the end, by the loop's own clock.
-    pub(crate) fn await_termination(
-        &self,
-        timeout: Duration,
-    ) -> Result<bool, WaitError<ShutdownError>> {
-        let done = self.termination();
-        if done.is_done() {
-            return Ok(!self.endless.load(Ordering::Relaxed));
-        }
-        let _recorded = check_wait(Some(self)).map_err(WaitError::Refused)?;
-        let parker = Parker::new();
-        let woken = parker.clone();
-        let _listening = done.listen(move |_| woken.unpark());
-        let deadline = self.clock.deadline(timeout);
-        while !done.is_done() && self.clock.nanos() < deadline {
-            self.clock.park_until(&parker, Some(deadline));
-        }
-        Ok(done.is_done())
     }
 
     /// Whether a watchdog has found the loop stuck.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_promise::{Completion, Failure};
+use tidegate_sync::prim::{AtomicBool, Mutex, Ordering};
 use tidegate_sync::{Deliver, Delivery, Rejected, SignalBlock, Task, is_current};
 
 use crate::answer::Answer;
@@ -124,7 +125,7 @@ pub(crate) struct Spawned {
     /// Set once, on the loop, when the future has its place.
     place: std::sync::OnceLock<(Place, bool)>,
     /// The reader has cancelled: drop the future instead of polling it.
-    cancelled: std::sync::atomic::AtomicBool,
+    cancelled: AtomicBool,
 }
 
 /// Spawns a future that may be sent to its loop.
@@ -139,7 +140,7 @@ where
     let (answer, completion) = Answer::of(shared);
     let name = new_block(shared, &answer);
     // The future stays whole and unboxed until the loop has accepted it.
-    let cell = Arc::new(std::sync::Mutex::new(Some((future, answer))));
+    let cell = Arc::new(Mutex::new(Some((future, answer))));
     let taken = Arc::clone(&cell);
     let home = shared.id;
     let task = Task::labelled::<F, _>(move || {
@@ -186,14 +187,12 @@ fn new_block<T: Send + 'static>(
     let block = SignalBlock::new(Spawned {
         home: Arc::downgrade(shared),
         place: std::sync::OnceLock::new(),
-        cancelled: std::sync::atomic::AtomicBool::new(false),
+        cancelled: AtomicBool::new(false),
     });
     let weak = Arc::downgrade(&block);
     answer.on_cancelled(move || {
         if let Some(block) = weak.upgrade() {
-            block
-                .cancelled
-                .store(true, std::sync::atomic::Ordering::Relaxed);
+            block.cancelled.store(true, Ordering::Relaxed);
             raise(&block);
         }
     });
@@ -307,7 +306,7 @@ fn poll_in<F>(
     let Some((mut future, waker)) = taken else {
         return;
     };
-    let cancelled = block.cancelled.load(std::sync::atomic::Ordering::Relaxed);
+    let cancelled = block.cancelled.load(Ordering::Relaxed);
     let waker = waker.as_ref().unwrap_or(Waker::noop());
     let pending = !cancelled
         && Pin::new(&mut future)

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::{Executor, Parker, ThreadBuilder, Unhandled, as_nanos, panic_message};
+use tidegate_promise::WaitError;
+use tidegate_sync::{
+    CancelToken, Executor, Parker, ThreadBuilder, Unhandled, as_nanos, check_wait, panic_message,
+};
 
 use crate::core::{Core, Turn};
 use crate::driver::Driver;
@@ -17,6 +20,7 @@ use crate::lifecycle::{HandedBack, Lifecycle, Plan, Quiet, ShutdownError, Shutdo
 use crate::local;
 use crate::schedule;
 use crate::shared::{Shared, Terminated, drop_contained, lock};
+use crate::timeout;
 
 /// How long after the deadline a loop may take to notice it before it counts as stuck.
 const GRACE: Duration = Duration::from_millis(500);
@@ -95,7 +99,7 @@ impl Winding {
             begun.last_work = now;
         }
         if now < plan.deadline && !closed {
-            if turn == Turn::Busy || !core.end().is_empty() || !shared.signals.is_empty() {
+            if turn == Turn::Busy || core.has_claims() || !shared.signals.is_empty() {
                 return false;
             }
             if run_hooks(shared, &mut begun.report, plan.deadline) {
@@ -117,7 +121,7 @@ impl Winding {
         shared.state.raise(Lifecycle::Shutdown);
         shared.lane.close();
         while shared.clock.nanos() < plan.deadline
-            && (core.turn_again(shared) == Turn::Busy || !core.end().is_empty())
+            && (core.turn_again(shared) == Turn::Busy || core.has_claims())
         {}
         core.close_driver(shared);
         let Some(begun) = &mut self.begun else { return };
@@ -160,11 +164,16 @@ pub(crate) fn announce(shared: &Shared) {
 }
 
 fn cancel_timers(shared: &Shared) -> u64 {
-    let timers = local::with(|local| local.kept.timers.drain()).unwrap_or_default();
+    let (timers, timeouts) =
+        local::with(|local| (local.kept.timers.drain(), local.kept.timeouts.drain()))
+            .unwrap_or_default();
     for timer in &timers {
         schedule::expire(shared, timer);
     }
-    timers.len() as u64
+    for timeout in &timeouts {
+        timeout::end(shared, timeout);
+    }
+    (timers.len() + timeouts.len()) as u64
 }
 
 fn drop_futures(shared: &Shared) -> u64 {
@@ -287,6 +296,37 @@ impl Shared {
             Err(ShutdownError::NoThread { handed_back })
         });
         true
+    }
+
+    /// Waits for the end, by the loop's own clock, until `token` is tripped.
+    pub(crate) fn await_termination(
+        &self,
+        timeout: Duration,
+        token: Option<&CancelToken>,
+    ) -> Result<bool, WaitError<ShutdownError>> {
+        if token.is_some_and(CancelToken::is_cancelled) {
+            return Err(WaitError::Interrupted);
+        }
+        let done = self.termination();
+        if done.is_done() {
+            return Ok(!self.endless.load(Ordering::Relaxed));
+        }
+        let _recorded = check_wait(Some(self)).map_err(WaitError::Refused)?;
+        let parker = Parker::new();
+        let woken = parker.clone();
+        let _listening = done.listen(move |_| woken.unpark());
+        let _hook = token.map(|token| {
+            let parker = parker.clone();
+            token.on_cancel(move || parker.unpark())
+        });
+        let deadline = self.clock.deadline(timeout);
+        while !done.is_done() && self.clock.nanos() < deadline {
+            if token.is_some_and(CancelToken::is_cancelled) {
+                return Err(WaitError::Interrupted);
+            }
+            self.clock.park_until(&parker, Some(deadline));
+        }
+        Ok(done.is_done())
     }
 
     /// Starts the thread that reports a loop which does not end in time.

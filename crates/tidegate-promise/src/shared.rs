@@ -187,6 +187,11 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
         self.forget_polled();
     }
 
+    fn is_told_here(&self) -> bool {
+        // Whoever only looks need not wait until everybody was told.
+        false
+    }
+
     fn home(&self) -> Option<&Arc<dyn Executor>> {
         self.reader.home()
     }

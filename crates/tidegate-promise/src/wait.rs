@@ -1,12 +1,13 @@
 //! Waiting: how a thread sleeps until an outcome can be taken, and why it may not.
 
+use std::cell::Cell;
 use std::error::Error;
 use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tidegate_sync::{
-    CancelToken, Clock, Outcome, Parker, Reader, WaitRefused, check_stance, check_wait,
+    CancelToken, Clock, LookOn, Outcome, Parker, Reader, WaitRefused, check_stance, check_wait,
 };
 
 /// Why a wait, or an `.await`, did not answer with a value.
@@ -107,9 +108,11 @@ pub(crate) enum Limit {
     Until(Instant),
 }
 
-thread_local! {
+tidegate_sync::prim::thread_local! {
     /// Where this thread sleeps when it waits for a promise.
     static PARKER: (Parker, Waker) = new_parker();
+    /// What this thread has learned about looking on before it sleeps.
+    static LOOK_ON: Cell<LookOn> = Cell::new(LookOn::new());
 }
 
 fn new_parker() -> (Parker, Waker) {
@@ -125,6 +128,8 @@ pub(crate) trait Waitable {
     fn look(&mut self) -> Option<Self::Answer>;
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer>;
     fn forget(&mut self);
+    /// Whether the calling thread is what keeps it from being ready.
+    fn is_told_here(&self) -> bool;
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>>;
 }
 
@@ -144,6 +149,10 @@ impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
 
     fn forget(&mut self) {
         self.forget_waker();
+    }
+
+    fn is_told_here(&self) -> bool {
+        Reader::is_told_here(self)
     }
 
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>> {
@@ -201,6 +210,16 @@ where
         check_stance(home.as_deref()).map_err(WaitError::Refused)?;
         None
     };
+    if what.is_told_here() {
+        return Err(WaitError::Refused(WaitRefused::own_listener()));
+    }
+    if deadline.is_none()
+        && token.is_none()
+        && !clock.is_manual()
+        && let Some(outcome) = look_on(what)
+    {
+        return WaitError::from_taken(outcome);
+    }
     // A thread that is ending may have lost its own parker already.
     let (parker, waker) = PARKER
         .try_with(Clone::clone)
@@ -223,4 +242,17 @@ where
     };
     what.forget();
     Err(why)
+}
+
+/// Looks on for a while, as far as that has paid on this thread lately: an answer that is nearly
+/// there costs no sleep.
+fn look_on<W: Waitable>(what: &mut W) -> Option<W::Answer> {
+    let mut look = LOOK_ON.try_with(Cell::get).ok()?;
+    let mut seen = None;
+    look.look_on(|| {
+        seen = what.look();
+        seen.is_some()
+    });
+    let _ = LOOK_ON.try_with(|last| last.set(look));
+    seen
 }

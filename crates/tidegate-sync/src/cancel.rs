@@ -1,9 +1,12 @@
 //! Cancellation tokens: how running work is told that nobody wants its result any more.
 
+use std::error::Error;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use crate::clock::{Clock, as_nanos, origin};
 
 /// Tells work that it should stop. Clones are handles to the same token.
 ///
@@ -26,11 +29,24 @@ pub struct CancelToken {
     shared: Arc<Shared>,
 }
 
-#[derive(Default)]
 struct Shared {
     cancelled: AtomicBool,
-    deadline: Option<Instant>,
+    /// Whether a hook was ever added.
+    hooked: AtomicBool,
+    /// Nanoseconds from the process's origin of time, before or after it; `NEVER` is none.
+    deadline: AtomicI64,
     hooks: Mutex<Hooks>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            cancelled: AtomicBool::new(false),
+            hooked: AtomicBool::new(false),
+            deadline: AtomicI64::new(NEVER),
+            hooks: Mutex::default(),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -41,6 +57,8 @@ struct Hooks {
 
 type Hook = Box<dyn FnOnce() + Send>;
 
+const NEVER: i64 = i64::MAX;
+
 impl CancelToken {
     /// A token that nobody has tripped.
     pub fn new() -> Self {
@@ -50,12 +68,41 @@ impl CancelToken {
     /// A token whose work is expected to end by `deadline`. Whoever set the deadline trips the
     /// token; the work may look at the deadline to plan its own timeouts.
     pub fn with_deadline(deadline: Instant) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                deadline: Some(deadline),
-                ..Shared::default()
-            }),
-        }
+        let token = Self::new();
+        token.set_deadline(Some(deadline));
+        token
+    }
+
+    /// Says when the work is expected to be done, in place of what was said before. For
+    /// whoever made the token.
+    pub fn set_deadline(&self, deadline: Option<Instant>) {
+        let nanos = |span| i64::try_from(as_nanos(span)).unwrap_or(NEVER);
+        let offset = deadline.map_or(NEVER, |at| match at.checked_duration_since(origin()) {
+            Some(after) => nanos(after),
+            None => -nanos(origin().saturating_duration_since(at)),
+        });
+        self.shared.deadline.store(offset, Ordering::Relaxed);
+    }
+
+    /// As [`CancelToken::set_deadline`], with the moment in nanoseconds of `clock`.
+    #[inline]
+    pub fn set_deadline_at(&self, clock: &Clock, nanos: u64) {
+        let offset = if clock.is_manual() {
+            return self.set_deadline(clock.instant_at(nanos));
+        } else {
+            i64::try_from(nanos).unwrap_or(NEVER)
+        };
+        self.shared.deadline.store(offset, Ordering::Relaxed);
+    }
+
+    /// Whether nobody but the caller can tell this token from a new one: no clone of it is
+    /// alive, it was not tripped and it never had a hook. Such a token can serve the next call.
+    pub fn is_untouched(&self) -> bool {
+        // Relaxed: clones and hooks made on other threads came back to this one before it asks,
+        // by whatever ended those threads' use of the token, or count as alive.
+        Arc::strong_count(&self.shared) == 1
+            && !self.shared.hooked.load(Ordering::Relaxed)
+            && !self.shared.cancelled.load(Ordering::Relaxed)
     }
 
     /// Trips the token and calls its hooks on this thread, oldest first. Returns whether this
@@ -81,13 +128,20 @@ impl CancelToken {
 
     /// When the work is expected to be done, if that was said.
     pub fn deadline(&self) -> Option<Instant> {
-        self.shared.deadline
+        let offset = self.shared.deadline.load(Ordering::Relaxed);
+        let distance = Duration::from_nanos(offset.unsigned_abs());
+        match offset {
+            NEVER => None,
+            0.. => origin().checked_add(distance),
+            _ => origin().checked_sub(distance),
+        }
     }
 
     /// Calls `hook` when the token is tripped, on the thread that trips it; at once, on this
     /// thread, when it already is. Dropping the answer takes the hook back.
     #[must_use = "dropping the hook takes it back"]
     pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) -> CancelHook {
+        self.shared.hooked.store(true, Ordering::Relaxed);
         let mut hooks = self.lock();
         // The flag is set before the hooks are taken under this lock, so a hook added after
         // that sees the flag here.
@@ -156,6 +210,18 @@ impl fmt::Debug for CancelHook {
             .finish()
     }
 }
+
+/// A wait ended because its [`CancelToken`] was tripped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the wait was interrupted by its cancel token")
+    }
+}
+
+impl Error for Interrupted {}
 
 #[cfg(test)]
 mod tests {
@@ -231,5 +297,27 @@ mod tests {
         let now = crate::Clock::system().now();
         assert_eq!(CancelToken::with_deadline(now).deadline(), Some(now));
         assert_eq!(CancelToken::new().deadline(), None);
+        let manual = crate::ManualClock::new();
+        manual.advance(std::time::Duration::from_secs(9));
+        let token = CancelToken::new();
+        token.set_deadline(Some(manual.now()));
+        assert_eq!(token.deadline(), Some(manual.now()));
+        token.set_deadline(None);
+        assert_eq!(token.deadline(), None);
+    }
+
+    #[test]
+    fn is_untouched_until_cloned_hooked_or_tripped() {
+        let token = CancelToken::new();
+        assert!(token.is_untouched());
+        let clone = token.clone();
+        assert!(!token.is_untouched());
+        drop(clone);
+        assert!(token.is_untouched());
+        drop(token.on_cancel(|| {}));
+        assert!(!token.is_untouched());
+        let tripped = CancelToken::new();
+        tripped.cancel();
+        assert!(!tripped.is_untouched());
     }
 }

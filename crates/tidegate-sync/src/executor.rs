@@ -88,6 +88,11 @@ pub enum Unhandled<'a> {
         /// The panic's message.
         message: &'a str,
     },
+    /// A producer of a strategy panicked.
+    ProducerPanic {
+        /// The panic's message.
+        message: &'a str,
+    },
     /// Something went wrong with a channel, and none of its handlers took it.
     ChannelError {
         /// What went wrong.
@@ -103,6 +108,7 @@ impl fmt::Display for Unhandled<'_> {
             Self::TaskPanic { task, message } => write!(f, "task `{task}` panicked: {message}"),
             Self::ListenerPanic { message } => write!(f, "a listener panicked: {message}"),
             Self::HookPanic { message } => write!(f, "a hook panicked: {message}"),
+            Self::ProducerPanic { message } => write!(f, "a producer panicked: {message}"),
             Self::ChannelError { message } => write!(f, "an error on a channel: {message}"),
             Self::ListenerFellBack => {
                 write!(f, "listeners ran elsewhere: their executor has terminated")
@@ -187,6 +193,8 @@ pub enum Refusal {
     Busy,
     /// The executor does not offer this operation.
     Unsupported,
+    /// The caller's token was tripped while it waited for room.
+    Interrupted,
 }
 
 impl<T> Rejected<T> {
@@ -238,6 +246,7 @@ impl fmt::Display for Refusal {
             Self::NoThread => "no thread could be started; try again when the system has room",
             Self::Busy => "no thread is free at this moment; queue it or run it yourself",
             Self::Unsupported => "this executor does not offer the operation",
+            Self::Interrupted => "the wait for room was interrupted by its cancel token",
         })
     }
 }

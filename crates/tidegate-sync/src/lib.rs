@@ -4,7 +4,9 @@
 //! * Work: [`Task`] (a closure in four words), [`Executor`] (where it runs), [`Rejected`] (what
 //!   comes back when it does not), [`CancelToken`].
 //! * The way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`].
-//! * Ownership and bounds: [`OwnerCell`], [`Permits`].
+//! * Ownership and bounds: [`OwnerCell`], [`ProducerCell`], [`Permits`].
+//! * Timeouts between threads: [`TimeoutCell`], [`TimeoutNode`], [`TimeoutLane`].
+//! * The words of a worker pool: [`Desk`], [`Seat`], [`Reserve`].
 //! * Threads: [`ThreadBuilder`], [`ThreadInfo`], the mark of the executor they run for and the
 //!   record of who waits for whom.
 //!
@@ -17,11 +19,15 @@ mod cancel;
 mod clock;
 mod executor;
 mod lane;
+mod look_on;
 mod mark;
 mod owner;
 mod parker;
 mod permits;
-mod prim;
+mod pool;
+#[doc(hidden)]
+pub mod prim;
+mod producer_cell;
 mod running;
 mod signal;
 mod sys;
@@ -29,32 +35,43 @@ mod task;
 #[cfg(all(test, not(tidegate_loom)))]
 mod testing;
 mod thread;
+mod timeout;
 mod wait;
 
 pub use self::block::{ListenerToken, Outcome, Reader, SharedReader, SharedWriter, Writer, block};
 pub use crossbeam_utils::CachePadded;
 
-pub use self::cancel::{CancelHook, CancelToken};
+pub use self::cancel::{CancelHook, CancelToken, Interrupted};
 pub use self::clock::{
-    Clock, ClockMember, ManualClock, ManualTicker, Sleeper, Ticker, TickerStop, as_nanos,
+    Clock, ClockMember, FastClock, ManualClock, ManualTicker, Sleeper, Ticker, TickerStop, as_nanos,
 };
 pub use self::executor::{Executor, ExecutorId, Refusal, Rejected, Unhandled, panic_message};
 pub use self::lane::doorbell::Doorbell;
 pub use self::lane::signal::{SignalBatch, SignalLane};
 pub use self::lane::task::{TaskLane, TaskLaneEnd};
+pub use self::look_on::LookOn;
 pub use self::mark::{
     MarkGuard, Stance, begin_turn, blocking_allowed, current, enter, is_current, non_blocking,
     stance, turn,
 };
 pub use self::owner::OwnerCell;
 pub use self::parker::Parker;
-pub use self::permits::{Permit, Permits};
+pub use self::permits::{Permit, PermitRef, Permits};
+pub use self::pool::{
+    Desk, DeskLimits, Growth, MAX_RESERVED, Next, Placed, Reserve, Seat, Slept, Tally, Turn, Wake,
+    Work,
+};
+pub use self::producer_cell::{Asked, Closing, Glance, Held, Loan, ProducerCell, Rest};
 pub use self::running::{Running, RunningGuard, RunningTask};
 pub use self::signal::{Deliver, Delivery, Signal, SignalBlock};
-pub use self::sys::thread::{thread_id, usable_cpus};
+pub use self::sys::prefetch::prefetch;
+pub use self::sys::thread::{thread_cpu_time, thread_id, usable_cpus};
 pub use self::task::{Blocking, Task};
 pub use self::thread::{
     BadPriority, JoinPolicy, ThreadBuilder, ThreadHandle, ThreadInfo, ThreadJob, ThreadPerTask,
     ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
+};
+pub use self::timeout::{
+    Fate, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane, TimeoutNode,
 };
 pub use self::wait::{WaitGuard, WaitRefused, check_stance, check_wait};

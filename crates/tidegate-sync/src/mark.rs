@@ -9,8 +9,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::executor::{Executor, ExecutorId};
+use crate::prim;
 
-thread_local! {
+prim::thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
     static STANCE: Cell<Stance> = const { Cell::new(Stance::Free) };
     static EXECUTOR: RefCell<Option<Arc<dyn Executor>>> = const { RefCell::new(None) };

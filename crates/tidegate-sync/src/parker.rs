@@ -57,14 +57,10 @@ impl Parker {
     /// Sleeps until [`Parker::unpark`] or until `timeout` has passed; returns whether it was
     /// woken. A wakeup that is already pending is consumed without sleeping.
     pub fn park(&self, timeout: Option<Duration>) -> bool {
-        let state = &self.shared.state;
-        // ORDERING: Acquire pairs with the Release in `unpark` when a wakeup was pending.
-        if state
-            .compare_exchange(NOTIFIED, EMPTY, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
-        {
+        if self.take_wakeup() {
             return true;
         }
+        let state = &self.shared.state;
         if state
             .compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Relaxed)
             .is_err()
@@ -77,6 +73,15 @@ impl Parker {
         self.shared.futex.wait_while(state, PARKED, timeout);
         // ORDERING: Acquire pairs with the Release in `unpark`.
         state.swap(EMPTY, Ordering::Acquire) == NOTIFIED
+    }
+
+    /// Consumes a pending wakeup without sleeping; returns whether there was one.
+    pub fn take_wakeup(&self) -> bool {
+        let state = &self.shared.state;
+        // ORDERING: Acquire pairs with the Release in `unpark`.
+        state
+            .compare_exchange(NOTIFIED, EMPTY, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 
     /// Wakes the sleeper, or makes its next park return at once.

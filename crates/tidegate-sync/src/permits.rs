@@ -43,18 +43,39 @@ impl Permits {
 
     /// Takes a permit if one is free; dropping it gives it back.
     pub fn try_acquire(&self) -> Option<Permit> {
-        let limit = self.shared.limit.load(Ordering::Relaxed);
-        // ORDERING: Acquire pairs with the Release in `Permit::drop`: what the last holder did
-        // is visible to the next.
-        self.shared
-            .held
-            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |held| {
-                (held < limit).then(|| held + 1)
-            })
-            .ok()
-            .map(|_| Permit {
-                of: Arc::clone(&self.shared),
-            })
+        let taken = self.shared.take(self.limit());
+        taken.then(|| Permit {
+            of: Arc::clone(&self.shared),
+        })
+    }
+
+    /// Takes a permit that cannot outlive this handle, which is cheaper: nothing but the count
+    /// is touched.
+    #[inline]
+    pub fn try_borrow(&self) -> Option<PermitRef<'_>> {
+        self.try_borrow_below(usize::MAX)
+    }
+
+    /// Takes a permit only while fewer than `ceiling` are held, so that what is above the ceiling
+    /// stays free for others. A ceiling above the limit means the limit.
+    #[inline]
+    pub fn try_borrow_below(&self, ceiling: usize) -> Option<PermitRef<'_>> {
+        let taken = self.shared.take(self.limit().min(ceiling));
+        taken.then(|| PermitRef { of: &self.shared })
+    }
+
+    /// As [`Permits::try_borrow_below`], with a permit that owns its handle.
+    pub fn try_acquire_below(&self, ceiling: usize) -> Option<Permit> {
+        let taken = self.shared.take(self.limit().min(ceiling));
+        taken.then(|| Permit {
+            of: Arc::clone(&self.shared),
+        })
+    }
+
+    /// Makes a permit of one that was taken and then let go of by [`PermitRef::forget`]. Together
+    /// they hand a held permit to another thread.
+    pub fn adopt(&self) -> PermitRef<'_> {
+        PermitRef { of: &self.shared }
     }
 
     /// Permits held now. After the limit was lowered this may exceed it until enough are back.
@@ -70,6 +91,25 @@ impl Permits {
     /// Changes the limit; holders keep what they hold.
     pub fn set_limit(&self, limit: usize) {
         self.shared.limit.store(limit, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    #[inline]
+    fn take(&self, limit: usize) -> bool {
+        // ORDERING: Acquire pairs with the Release in `give`: what the last holder did is
+        // visible to the next.
+        self.held
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, |held| {
+                (held < limit).then(|| held + 1)
+            })
+            .is_ok()
+    }
+
+    #[inline]
+    fn give(&self) {
+        // ORDERING: Release pairs with the Acquire in `take`.
+        self.held.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -90,8 +130,34 @@ pub struct Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        // ORDERING: Release pairs with the Acquire in `Permits::try_acquire`.
-        self.of.held.fetch_sub(1, Ordering::Release);
+        self.of.give();
+    }
+}
+
+/// One permit, borrowed from its [`Permits`]; dropping it gives it back.
+#[must_use = "dropping a permit gives it back"]
+pub struct PermitRef<'a> {
+    of: &'a Shared,
+}
+
+impl PermitRef<'_> {
+    /// Lets go of the permit without giving it back: it counts as held until somebody adopts
+    /// it ([`Permits::adopt`]) and drops it.
+    pub fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for PermitRef<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.of.give();
+    }
+}
+
+impl fmt::Debug for PermitRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PermitRef")
     }
 }
 
@@ -136,6 +202,26 @@ mod tests {
         assert!(permits.try_acquire().is_none());
         drop(both.1);
         assert!(permits.try_acquire().is_some());
+    }
+
+    #[test]
+    fn what_is_above_a_ceiling_stays_free_for_others() {
+        let permits = Permits::new(3);
+        let low = permits.try_borrow_below(2);
+        assert!(permits.try_borrow_below(1).is_none());
+        let also_low = permits.try_acquire_below(2);
+        assert!(permits.try_borrow_below(2).is_none());
+        let high = permits.try_borrow();
+        assert!(low.is_some() && also_low.is_some() && high.is_some());
+        assert!(
+            permits.try_borrow_below(9).is_none(),
+            "a ceiling raises no limit"
+        );
+        drop((low, also_low));
+        high.expect("it was free").forget();
+        assert_eq!(permits.held(), 1);
+        drop(permits.adopt());
+        assert_eq!(permits.held(), 0);
     }
 
     #[test]

@@ -8,12 +8,13 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::ptr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::prim;
 use crate::task::{Task, Vtable};
 
-thread_local! {
+prim::thread_local! {
     /// The record of the loop that this thread drives.
     static OF_THREAD: RefCell<Option<Arc<Running>>> = const { RefCell::new(None) };
 }
@@ -40,6 +41,8 @@ pub struct Running {
     /// The vtable of the task that runs; null between tasks.
     what: AtomicPtr<Vtable>,
     given: Given,
+    /// The sequence number and the given name of the last task that had one and panicked.
+    panicked: Mutex<Option<(u64, &'static str)>>,
 }
 
 /// A name given by the user, as three words under a version (odd while it is written).
@@ -90,6 +93,18 @@ impl Running {
             sequence: self.started(),
             name: self.given.get().unwrap_or_else(vtable.type_name),
         })
+    }
+
+    /// The name given to the task started last, if it has panicked: by the time that its panic is
+    /// caught it no longer shows its name. Asked by the loop's thread only.
+    pub fn panicked(&self) -> Option<&'static str> {
+        let panicked = *self.lock_panicked();
+        let (sequence, name) = panicked?;
+        (sequence == self.started()).then_some(name)
+    }
+
+    fn lock_panicked(&self) -> MutexGuard<'_, Option<(u64, &'static str)>> {
+        self.panicked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes this the record of what the current thread runs, until the guard is dropped.
@@ -172,11 +187,13 @@ impl Given {
 
 /// Shows `name` as what the current thread runs, until the guard is dropped.
 pub(crate) fn show_name(name: &'static str) -> impl Drop {
-    struct Shown(Option<Arc<Running>>);
+    struct Shown(Option<Arc<Running>>, &'static str);
     impl Drop for Shown {
         fn drop(&mut self) {
-            if let Some(running) = &self.0 {
-                running.given.set(None);
+            let Some(running) = &self.0 else { return };
+            running.given.set(None);
+            if std::thread::panicking() {
+                *running.lock_panicked() = Some((running.started(), self.1));
             }
         }
     }
@@ -186,7 +203,7 @@ pub(crate) fn show_name(name: &'static str) -> impl Drop {
     if let Some(running) = &running {
         running.given.set(Some(name));
     }
-    Shown(running)
+    Shown(running, name)
 }
 
 #[cfg(test)]

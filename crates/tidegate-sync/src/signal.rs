@@ -63,6 +63,11 @@ impl Signal {
         Self { block }
     }
 
+    /// Where the block lies, to tell it from others.
+    pub(crate) fn addr(&self) -> usize {
+        self.block.addr().get()
+    }
+
     /// Takes the block out without delivering; the counterpart of [`Signal::from_block`].
     pub(crate) fn into_block(self) -> NonNull<SignalHeader> {
         let block = self.block;

@@ -16,17 +16,12 @@
 //!
 //! # The models bite
 //!
-//! Not covered: `seen` in the task lane, the head that one producer leaves for the others. Its load
-//! or its store made relaxed fails no model (tried); a model needs two producers, of which the
-//! second claims by what the first has read. The list below was made before `seen` existed; of
-//! it, `head` read relaxed was tried again since and still fails.
-//!
 //! Each of these changes to the sources, made one at a time, failed at least one model with two
 //! preemptions (*Fails when* at a model names the typical ones):
 //!
 //! * Task lane: tag stored or read relaxed; tag not turned; a fresh or a used chunk hung up
-//!   relaxed; the place read relaxed by a producer or by the loop; `head` published or read
-//!   relaxed; a used place not cleared; a directory one place short (hangs); the bound off by
+//!   relaxed, or another's fresh one taken relaxed; the place read relaxed by a producer or by
+//!   the loop; `head` published or read relaxed; `seen` stored or loaded relaxed; a used place not cleared; a directory one place short (hangs); the bound off by
 //!   one; the closed bit not looked at; `drain` not waiting for claimed slots; reservations not
 //!   counted, or counted after the look.
 //! * Doorbell: no fence in `arm`, in `TaskLane::push` or in `SignalLane::push`; `is_empty` going by
@@ -35,6 +30,13 @@
 //! * Signals: push, take or close relaxed; `take` by a plain swap; the batch not reversed; either
 //!   swap of `raised` relaxed, or the mark cleared after the delivery.
 //! * Owner cell: `put` or `take` relaxed.
+//! * Producer cell: `lend` without its fence, or relaxed; `step` only Acquire or only Release; `rest`
+//!   not looking for demand; `claim` leaving none; `lend` leaving the cell idle; `take_loan` not
+//!   comparing the number; `ask` not noting the helper; `close` leaving `HOME` set while it reads
+//!   the box, or telling the end relaxed; `give_up` relaxed.
+//!
+//! Not seen, for reasons given where they stand: the `SeqCst` of the claim, of `close`, `len` and
+//! `is_empty` (the fences stand in for them).
 //!
 //! A model that loom finishes in one iteration proves nothing: `LOOM_LOG=info` tells how many.
 #![cfg(tidegate_loom)]
@@ -46,8 +48,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 use tidegate_sync::{
-    Deliver, Delivery, Doorbell, OwnerCell, Parker, SignalBlock, SignalLane, Task, TaskLane,
-    TaskLaneEnd,
+    Closing, Deliver, Delivery, Doorbell, Held, OwnerCell, Parker, ProducerCell, Rest, SignalBlock,
+    SignalLane, Task, TaskLane, TaskLaneEnd,
 };
 
 /// What ran, in order. Written without a lock, so loom reports any two writers without order.
@@ -126,6 +128,12 @@ impl Deliver for News {
 
 #[path = "models/signals.rs"]
 mod signals;
+
+#[path = "models/producer.rs"]
+mod producer;
+
+#[path = "models/timeouts.rs"]
+mod timeouts;
 
 /// Three threads, one value: whoever takes it is alone with it and sees what the last owner did.
 /// Fails when: `put` is not Release or `take` is not Acquire.

@@ -31,12 +31,13 @@
 //! | `poll`: content with the same waker though `DONE` | the program, at `a_waker_that_was_called_too_early_is_registered_again` |
 //! | `outcome`: load relaxed | the program: loom panics while it unwinds |
 //! | inbox: push or take relaxed | `a_completion_against_two_shared_readers_tells_each_once` |
+//! | `release`: first load relaxed; load after a failure relaxed | `a_notifier_that_frees_comes_after_every_look`; `a_reader_that_leaves_during_the_notification_is_waited_for` |
 //! | `unsweep`: forgets what waits, does not tell when decided, Release dropped; node taken without a swap | `a_removal_against_a_notification_has_one_winner` |
 //!
 //! Not caught, and right so: waking before the right is given up (the woken task registers
-//! again, which only costs time). Not caught, and a gap: the first load in `release` relaxed,
-//! though `a_notifier_that_frees_comes_after_every_look` was made for it; and an owner that
-//! leaves before it has dropped its hook, which only AddressSanitizer can see.
+//! again, which only costs time); the Acquire of a success in `release` (said there). Not caught,
+//! and a gap: an owner that leaves before it has dropped its hook, which only AddressSanitizer
+//! can see.
 #![cfg(tidegate_loom)]
 
 use std::sync::Arc as StdArc;

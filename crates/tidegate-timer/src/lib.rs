@@ -1,10 +1,14 @@
-//! Timer structures as pure data: deadlines in, due entries out.
+//! Timers: structures as pure data, and a thread around one of them.
 //!
-//! Nothing here owns a thread, takes a lock or reads a clock. The caller says what time it is,
-//! so a loop asks once per turn and a test can turn a year in a millisecond.
+//! [`Heap`] and [`Wheel`] own no thread, take no lock and read no clock: deadlines in, due entries
+//! out. The caller says what time it is, so a loop asks once per turn and a test can turn a year
+//! in a millisecond.
 //!
 //! [`Heap`] is the *precise* class of an event loop: exact order by deadline, O(log n) to add,
 //! to take and to cancel. It holds what the loop was asked to run at a certain time.
+//!
+//! [`Wheel`] is the *coarse* class: due to the tick, O(1) for everything, for the many timeouts that
+//! almost never fire. [`WheelTimer`] gives a wheel a thread, for programs without loops.
 //!
 //! # Examples
 //!
@@ -27,5 +31,11 @@
 #![forbid(unsafe_code)]
 
 mod heap;
+mod timer;
+mod wheel;
 
 pub use heap::{Drain, Due, Heap, Key};
+pub use timer::{
+    TimerError, TimerHandle, TimerMetrics, TimerTask, Unfired, WheelTimer, WheelTimerBuilder,
+};
+pub use wheel::{Expired, Wheel, WheelDrain, WheelError};

@@ -30,6 +30,7 @@
 
 #[doc(inline)]
 pub use tidegate_exec as exec;
+pub use tidegate_exec::{sleep, timeout};
 #[doc(inline)]
 pub use tidegate_promise as promise;
 #[doc(inline)]
@@ -66,3 +67,14 @@ pub mod prelude {
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The programs of the guide, run as tests.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../../docs/guide/promises.md")]
+    struct Promises;
+    #[doc = include_str!("../../../docs/guide/loops.md")]
+    struct Loops;
+    #[doc = include_str!("../../../docs/guide/timers.md")]
+    struct Timers;
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::lexer::{self, Token};
 
-/// Folders that hold no text of ours.
+/// What holds no text of ours; in a second work tree `.git` is a file.
 const SKIPPED: [&str; 2] = [".git", "target"];
 
 /// Every text file of the workspace.
@@ -112,7 +112,10 @@ fn visit(folder: &Path, prefix: &str, files: &mut Vec<File>) -> io::Result<()> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
         let kind = entry.file_type()?;
-        if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
+        if SKIPPED.contains(&name.as_str()) {
+            continue;
+        }
+        if kind.is_dir() {
             visit(&entry.path(), &format!("{path}/"), files)?;
         } else if kind.is_file() {
             // What is not UTF-8 is not text.

@@ -7,10 +7,13 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_sync::{Clock, JoinPolicy, Parker, ThreadBuilder, WaitRefused, check_wait};
+use tidegate_sync::prim::Mutex;
+use tidegate_sync::{
+    CancelToken, Clock, JoinPolicy, Parker, ThreadBuilder, WaitRefused, check_wait,
+};
 
 use crate::event_loop::EventLoop;
 use crate::lifecycle::ShutdownError;
@@ -83,6 +86,30 @@ impl<P: Placement> EventLoop<P> {
     /// [`InactivityError::NeverStarted`] if it never had one, and
     /// [`InactivityError::Refused`] on a thread that must not block, such as its own.
     pub fn await_inactivity(&self, timeout: Duration) -> Result<bool, InactivityError> {
+        self.await_no_thread(timeout, None)
+    }
+
+    /// [`EventLoop::await_inactivity`] until `token` is tripped.
+    ///
+    /// # Errors
+    ///
+    /// As there, and [`InactivityError::Interrupted`].
+    pub fn await_inactivity_with(
+        &self,
+        timeout: Duration,
+        token: &CancelToken,
+    ) -> Result<bool, InactivityError> {
+        self.await_no_thread(timeout, Some(token))
+    }
+
+    fn await_no_thread(
+        &self,
+        timeout: Duration,
+        token: Option<&CancelToken>,
+    ) -> Result<bool, InactivityError> {
+        if token.is_some_and(CancelToken::is_cancelled) {
+            return Err(InactivityError::Interrupted);
+        }
         let presence = &self.shared.presence;
         if presence.is_gone()? {
             return Ok(true);
@@ -92,7 +119,14 @@ impl<P: Placement> EventLoop<P> {
         let deadline = clock.deadline(timeout);
         let parker = Arc::new(Parker::new());
         presence.wake_when_gone(&parker);
+        let _hook = token.map(|token| {
+            let parker = Arc::clone(&parker);
+            token.on_cancel(move || parker.unpark())
+        });
         while !presence.is_gone()? {
+            if token.is_some_and(CancelToken::is_cancelled) {
+                return Err(InactivityError::Interrupted);
+            }
             if clock.nanos() >= deadline {
                 return Ok(false);
             }
@@ -144,6 +178,8 @@ pub enum InactivityError {
     NeverStarted,
     /// The calling thread must not block.
     Refused(WaitRefused),
+    /// The caller's token was tripped before the loop's thread was gone.
+    Interrupted,
 }
 
 impl fmt::Display for InactivityError {
@@ -153,6 +189,7 @@ impl fmt::Display for InactivityError {
                 "the loop never had a thread to wait for; give it a task before waiting"
             }
             Self::Refused(_) => "this thread must not wait for a loop's thread to end",
+            Self::Interrupted => "the wait was interrupted by its cancel token",
         })
     }
 }
@@ -160,7 +197,7 @@ impl fmt::Display for InactivityError {
 impl Error for InactivityError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::NeverStarted => None,
+            Self::NeverStarted | Self::Interrupted => None,
             Self::Refused(refused) => Some(refused),
         }
     }

@@ -9,10 +9,11 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, OnceLock, TryLockError, Weak};
+use std::sync::{Arc, OnceLock, TryLockError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
+use tidegate_sync::prim::Mutex;
 use tidegate_sync::{JoinPolicy, ThreadBuilder, Ticker, TickerStop};
 
 use crate::event_loop::EventLoop;

@@ -231,6 +231,19 @@ fn a_panicking_task_is_reported_and_never_kills_the_loop() {
 }
 
 #[test]
+fn a_panicking_task_is_reported_by_the_name_it_was_given() {
+    let clock = ManualClock::new();
+    let (home, heard) = watched(&clock);
+    let compact = Task::named("compact", || panic!("out of ink"));
+    home.execute_task(compact).unwrap();
+    home.execute(|| panic!("out of paper")).unwrap();
+    home.settle();
+    let heard = heard.take();
+    assert!(heard[0].contains("compact") && heard[0].ends_with("out of ink"));
+    assert!(!heard[1].contains("compact"), "{}", heard[1]);
+}
+
+#[test]
 fn a_hook_that_panics_over_a_panic_is_contained() {
     let clock = ManualClock::new();
     let hear = |_: &str, _: &tidegate_sync::Unhandled<'_>| panic!("in the hook too");

@@ -11,14 +11,18 @@ mod execute;
 mod global;
 mod group;
 mod immediate;
+mod interrupt;
 mod metrics;
 mod ordered;
+mod pool;
 mod reject;
 mod schedule;
 mod shutdown;
 mod spawn;
+mod strategy;
 mod stress;
 mod suspend;
+mod timeout;
 mod watchdog;
 
 use std::time::Duration;

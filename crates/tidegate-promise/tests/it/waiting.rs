@@ -1,5 +1,6 @@
 //! Waiting: what a blocked thread gets, and where it may not block.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_promise::{Completion, Failure, WaitError, blocking_allowed, non_blocking, promise};
@@ -462,4 +463,74 @@ fn errors_chain_to_the_cause_behind_the_failure() {
     let error = Completion::<u32>::failed(cause).wait().unwrap_err();
     assert_eq!(error.to_string(), "could not save");
     assert_eq!(error.source().unwrap().to_string(), "disk full");
+}
+
+/// A place from which a listener takes the completion that it listens to.
+type Slot = Arc<Mutex<Option<Completion<u32>>>>;
+
+fn wait_for(slot: &Slot) -> Result<u32, WaitError<Failure>> {
+    let answer = slot.lock().unwrap().take();
+    answer.expect("it was left here").wait()
+}
+
+#[test]
+fn a_wait_in_its_own_listener_is_refused() {
+    let ((promise, answer), log) = (promise::<u32>(), Log::new());
+    let (slot, heard) = (Slot::default(), log.clone());
+    let inside = Arc::clone(&slot);
+    answer.on_complete(move |_| heard.push(wait_for(&inside).unwrap_err()));
+    *slot.lock().unwrap() = Some(answer);
+    promise.succeed(7).unwrap();
+    let error = log.take().remove(0);
+    assert!(error.is_refused());
+    assert!(
+        error
+            .to_string()
+            .contains("use the outcome that the listener was given")
+    );
+}
+
+#[test]
+fn a_wait_in_a_listener_inside_its_own_listener_is_refused() {
+    let ((outer, answer), log) = (promise::<u32>(), Log::new());
+    let (inner, told) = promise::<u32>();
+    let (slot, heard) = (Slot::default(), log.clone());
+    let inside = Arc::clone(&slot);
+    answer.on_complete(move |_| inner.succeed(1).unwrap());
+    told.on_complete(move |_| heard.push(wait_for(&inside).unwrap_err().is_refused()));
+    *slot.lock().unwrap() = Some(answer);
+    outer.succeed(7).unwrap();
+    assert_eq!(log.take(), [true]);
+}
+
+#[test]
+fn a_wait_for_what_this_thread_has_put_off_is_refused() {
+    /// Completes promises inside each other's listeners; the innermost waits for the last.
+    fn nest(depth: u32, log: Log<bool>) {
+        let (promise, answer) = promise::<u32>();
+        if depth == 0 {
+            answer.on_complete(|_| ());
+            promise.succeed(7).unwrap();
+            return log.push(answer.wait().is_err_and(|error| error.is_refused()));
+        }
+        answer.on_complete(move |_| nest(depth - 1, log));
+        promise.succeed(0).unwrap();
+    }
+    let log = Log::new();
+    nest(8, log.clone());
+    assert_eq!(log.take(), [true]);
+}
+
+#[test]
+fn a_listener_may_wait_for_another_promise() {
+    let ((promise, answer), log) = (promise::<u32>(), Log::new());
+    let (other, later) = tidegate_promise::promise::<u32>();
+    let heard = log.clone();
+    answer.on_complete(move |_| {
+        later.on_complete(|_| ());
+        other.succeed(2).unwrap();
+        heard.push(later.wait().unwrap());
+    });
+    promise.succeed(1).unwrap();
+    assert_eq!(log.take(), [2]);
 }

@@ -13,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -26,8 +27,10 @@ const MAX_DEPTH: u32 = 8;
 const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 
 #[cfg(not(tidegate_loom))]
-thread_local! {
+crate::prim::thread_local! {
     static DEPTH: Cell<Depth> = const { Cell::new(Depth::OUTSIDE) };
+    /// The innermost block whose listener runs on this thread, on its stack.
+    static TELLING: Cell<*const Telling> = const { Cell::new(ptr::null()) };
     /// Whether anything was ever put off and not run yet: spares the common case the queue.
     static WAITING: Cell<bool> = const { Cell::new(false) };
     /// What runs when the outermost of them has returned.
@@ -38,6 +41,7 @@ thread_local! {
 #[cfg(tidegate_loom)]
 loom::thread_local! {
     static DEPTH: Cell<Depth> = Cell::new(Depth::OUTSIDE);
+    static TELLING: Cell<*const Telling> = Cell::new(ptr::null());
     static WAITING: Cell<bool> = Cell::new(false);
     static DEFERRED: RefCell<VecDeque<Deferred>> = RefCell::new(VecDeque::new());
 }
@@ -49,6 +53,12 @@ struct Depth {
     level: u32,
     /// The queue is being emptied, further out.
     emptying: bool,
+}
+
+/// A block whose listener this thread is in.
+struct Telling {
+    block: usize,
+    outer: *const Self,
 }
 
 impl Depth {
@@ -74,7 +84,7 @@ impl Deferred {
     fn run(self) {
         match self {
             Self::Block(signal) => signal.deliver(),
-            Self::Hook(hook, home) => deeper(home.as_deref(), || hook.run()),
+            Self::Hook(hook, home) => deeper(0, home.as_deref(), || hook.run()),
         }
     }
 }
@@ -85,16 +95,41 @@ pub(super) fn is_full() -> bool {
     DEPTH.with(Cell::get).level >= max_depth()
 }
 
+/// Whether this thread is in a listener of the block at `block`, or has put off telling it until
+/// the listener that it is in returns: the block cannot settle before that.
+pub(super) fn is_told_here(block: usize) -> bool {
+    let mut telling = TELLING.with(Cell::get);
+    // SAFETY: what `deeper` notes lies on this thread's stack, further out, and is noted no longer
+    // when it returns.
+    while let Some(one) = unsafe { telling.as_ref() } {
+        if one.block == block {
+            return true;
+        }
+        telling = one.outer;
+    }
+    let is_it = |what: &Deferred| matches!(what, Deferred::Block(one) if one.addr() == block);
+    DEFERRED
+        .try_with(|queue| queue.borrow().iter().any(is_it))
+        .unwrap_or(false)
+}
+
 /// Runs code of the user's, contained, one level deeper; the outermost then empties the queue.
-/// Nothing unwinds out of it, so the depth is put back without a guard.
+/// `block` is the one whose listener it is, or 0. Nothing unwinds out of it, so the depth is put
+/// back without a guard.
 #[inline(always)]
-pub(super) fn deeper(home: Option<&dyn Executor>, run: impl FnOnce()) {
+pub(super) fn deeper(block: usize, home: Option<&dyn Executor>, run: impl FnOnce()) {
     let before = DEPTH.with(Cell::get);
     set(Depth {
         level: before.level + 1,
         emptying: before.emptying,
     });
+    let telling = Telling {
+        block,
+        outer: TELLING.with(Cell::get),
+    };
+    TELLING.with(|innermost| innermost.set(&raw const telling));
     contain(home, run);
+    TELLING.with(|innermost| innermost.set(telling.outer));
     if before.level == 0 && !before.emptying && WAITING.with(Cell::get) {
         set(Depth {
             level: 0,
@@ -115,7 +150,7 @@ pub(super) fn run_hook(home: Option<&Arc<dyn Executor>>, hook: Box<Task>) {
     if is_full() {
         put_off(Deferred::Hook(hook, home.cloned()));
     } else {
-        deeper(home.map(|home| &**home), || hook.run());
+        deeper(0, home.map(|home| &**home), || hook.run());
     }
 }
 

@@ -4,8 +4,9 @@
 //! `tidegate-promise` builds what users see. [`state`] has the bits and says who may touch
 //! which field when; [`notify`] runs the listeners where they belong.
 //!
-//! A block that lives the common life (made, listened to, completed) costs two atomic
-//! operations when its read end is given up with the listener, three otherwise, and no lock.
+//! A block that lives the common life (made, listened to, completed) costs one atomic
+//! read-modify-write when its read end is given up with the listener, three otherwise, and no
+//! lock.
 
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
@@ -130,8 +131,9 @@ struct Block<T: 'static, E: 'static> {
     abandoned: fn() -> E,
 }
 
-/// A promise of a word, failing with a pointer, fills two cache lines. (Loom's cells are larger.)
-#[cfg(not(tidegate_loom))]
+/// A promise of a word, failing with a pointer, fills two cache lines. (Those of
+/// the models are larger.)
+#[cfg(not(any(tidegate_loom, tidegate_shuttle)))]
 const _: () = assert!(size_of::<Block<u64, Arc<()>>>() <= 128);
 
 /// A pointer to a block, by which the two ends and the notification share it.
@@ -238,6 +240,33 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
                 Err(now) => state = now,
             }
         }
+    }
+
+    /// Decides the outcome for a unique writer that is the only owner left, which is the case
+    /// when the read end was given up with its listener: nobody else can change the state, so a
+    /// plain store will do. `None` if there is another owner; it must then be done by [`decide`].
+    ///
+    /// [`decide`]: Self::decide
+    #[inline(always)]
+    fn decide_alone(self, leave: u32) -> Option<Decided> {
+        let word = &self.get().state;
+        // ORDERING: Acquire pairs with the Release by which the read end announced its listener
+        // and left.
+        let state = word.load(Ordering::Acquire);
+        if state & (OWNERS | DONE) != WRITER {
+            return None;
+        }
+        let notify = state & LISTENER != 0;
+        let mut next = (state | DONE) & !leave;
+        if notify {
+            next = (next | NOTIFYING) & !(LISTENER | INLINE);
+        }
+        word.store(next, Ordering::Relaxed);
+        Some(Decided {
+            notify,
+            inline: state & INLINE != 0,
+            state: next,
+        })
     }
 
     /// Cancels; false if the outcome is decided, being stored, or cannot be cancelled.

@@ -53,7 +53,7 @@ fn tell_first<T: Send, E: Send>(block: &Block<T, E>) -> bool {
     if unsafe { &*place }.is_waker() {
         return false;
     }
-    depth::deeper(block.home.as_deref(), || {
+    depth::deeper(ptr::from_ref(block).addr(), block.home.as_deref(), || {
         if let Some(outcome) = block.outcome() {
             // SAFETY: as above; nobody looks at the slot again, since `INLINE` is clear and
             // `inline_waits` was not set, and the block lives while `NOTIFYING` is held.
@@ -149,7 +149,7 @@ fn signal_of<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> Signa
 /// Calls a listener, contained, one level deeper.
 #[inline]
 fn tell<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>, listener: Listener<T, E>) {
-    depth::deeper(block.home.as_deref(), || {
+    depth::deeper(ptr::from_ref(block).addr(), block.home.as_deref(), || {
         if let Some(outcome) = block.outcome() {
             listener.call(outcome);
         }
@@ -282,7 +282,9 @@ fn release<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> bool {
             state & !NOTIFYING
         };
         // ORDERING: AcqRel. Release hands the listeners' fields to the next holder and what the
-        // listeners did to the taker; Acquire pairs with the Release of an addition.
+        // listeners did to the taker; Acquire pairs with the Release of an addition. No model
+        // sees the Acquire of a success: the value was read with Acquire before, and while this
+        // thread may notify, no bit that it finds set comes and goes. That of a failure counts.
         match block
             .state
             .compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire)
@@ -379,11 +381,12 @@ fn unsweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
                 .inline_waits
                 .with_mut(|waits| unsafe { *waits = false });
         }
-        // ORDERING: AcqRel. Release hands `queue` to the next holder; Acquire as in `release`.
+        // ORDERING: Release hands `queue` to the next holder, in `decide`, `announce` or `sweep`.
+        // Nothing is read after it, and before a look at the outcome there is an Acquire load.
         match block.state.compare_exchange_weak(
             state,
             (state | waits) & !NOTIFYING,
-            Ordering::AcqRel,
+            Ordering::Release,
             Ordering::Relaxed,
         ) {
             Ok(_) => return,

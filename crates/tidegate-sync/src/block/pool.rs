@@ -2,7 +2,7 @@
 //!
 //! Most promises live shortly and die on the thread that made them, so a small stack of free
 //! blocks per thread spares malloc in the steady state. Blocks of other sizes, and all of them
-//! under loom and sanitizers (which want to see each one come and go), use the allocator.
+//! under loom, shuttle and sanitizers (which want to see each one come and go), use the allocator.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
@@ -18,7 +18,12 @@ const ALIGN: usize = 64;
 /// (`promise_outstanding` 1.1 instead of 1.85 with a bound of 65,536).
 const KEPT: usize = 128 * 1024;
 
-const RECYCLES: bool = cfg!(not(any(tidegate_loom, tidegate_sanitize, miri)));
+const RECYCLES: bool = cfg!(not(any(
+    tidegate_loom,
+    tidegate_shuttle,
+    tidegate_sanitize,
+    miri
+)));
 
 /// Whether blocks of this layout come from the pool.
 const fn is_pooled(layout: Layout) -> bool {

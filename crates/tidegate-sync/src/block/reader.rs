@@ -11,7 +11,7 @@ use super::listener::{Listener, Node};
 use super::state::{
     CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, READER, UNCANCELLABLE, is_settled,
 };
-use super::{Block, BlockPtr, Outcome, count_one, notify};
+use super::{Block, BlockPtr, Outcome, count_one, depth, notify};
 use crate::executor::Executor;
 use crate::prim::Ordering;
 
@@ -131,6 +131,12 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
             return None;
         }
         self.block.get().outcome()
+    }
+
+    /// Whether the calling thread is in a listener of this very block, or has put off telling it:
+    /// a wait for it on this thread would never end.
+    pub fn is_told_here(&self) -> bool {
+        depth::is_told_here(self.block.addr())
     }
 
     /// Takes the outcome if it is decided and every listener was told.

@@ -47,16 +47,17 @@ impl<T: Send + 'static, E: Send + 'static> Writer<T, E> {
         // dropped what the hook captured; without one it leaves in the same step.
         let hooked = !block.hook.load(Ordering::Relaxed).is_null();
         let leave = if hooked { 0 } else { WRITER };
-        let Some(decided) =
-            ptr.decide(|state| (state & DONE == 0).then_some((state | DONE) & !leave))
-        else {
+        let decided = ptr
+            .decide_alone(leave)
+            .or_else(|| ptr.decide(|state| (state & DONE == 0).then_some((state | DONE) & !leave)));
+        let Some(decided) = decided else {
             // SAFETY: it was cancelled, so nobody looks at the outcome that was stored above.
             let outcome = unsafe { block.take_outcome() };
             ptr.give_up(WRITER);
             return Err(outcome);
         };
         if decided.state & OWNERS == 0 {
-            // SAFETY: no owner is left; the compare-and-swap was an Acquire.
+            // SAFETY: no owner is left, seen with Acquire.
             unsafe { ptr.free() };
             return Ok(());
         }

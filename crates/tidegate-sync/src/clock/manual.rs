@@ -15,12 +15,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::{Sleeper, as_nanos};
+use crate::cancel::{CancelToken, Interrupted};
+use crate::prim::{self, Condvar, Mutex, MutexGuard};
 
-thread_local! {
+prim::thread_local! {
     /// Ids of the members that this thread is, innermost last. An id is unique in the process,
     /// since a thread may be a member of several clocks.
     static MEMBER_OF: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
@@ -71,6 +73,8 @@ struct Registered {
 impl ManualClock {
     /// A clock that stands at its origin.
     pub fn new() -> Self {
+        // Asked for first: the process's own origin never lies after a manual clock's.
+        super::origin();
         Self {
             shared: Arc::new(Shared {
                 origin: super::system_now(),
@@ -140,6 +144,30 @@ impl ManualClock {
         drop(self.settled(self.lock()));
     }
 
+    /// [`ManualClock::settle`] until `token` is tripped.
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupted`] when the token was tripped first.
+    pub fn settle_with(&self, token: &CancelToken) -> Result<(), Interrupted> {
+        let clock = self.clone();
+        let _hook = token.on_cancel(move || {
+            // Under the lock: whoever has looked at the token and not yet fallen asleep hears it.
+            let _state = clock.lock();
+            clock.shared.changed.notify_all();
+        });
+        let mut state = self.lock();
+        loop {
+            if token.is_cancelled() {
+                return Err(Interrupted);
+            }
+            if state.is_quiet() {
+                return Ok(());
+            }
+            state = self.wait(state);
+        }
+    }
+
     /// The earliest deadline that somebody sleeps towards.
     pub fn next_deadline(&self) -> Option<Instant> {
         let state = self.lock();
@@ -166,17 +194,17 @@ impl ManualClock {
     }
 
     /// Registers `sleeper` until `wait` returns. Does not call `wait` when the deadline has
-    /// passed.
+    /// passed; answers whether it did.
     pub(super) fn sleep(
         &self,
         sleeper: &Arc<dyn Sleeper>,
         deadline: Option<u64>,
         wait: impl FnOnce(),
-    ) {
+    ) -> bool {
         let deadline = deadline.filter(|&deadline| deadline != u64::MAX);
         let mut state = self.lock();
         if deadline.is_some_and(|deadline| deadline <= state.now) {
-            return;
+            return false;
         }
         let member = state.member_here();
         let id = state.take_id();
@@ -196,6 +224,7 @@ impl ManualClock {
         let mut state = self.lock();
         state.sleepers.remove(&id);
         state.replace_sleep_of(member, outer);
+        true
     }
 
     pub(super) fn join(&self) -> ClockMember {

@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 
 use crate::Parker;
 
+mod fast;
 mod manual;
 mod ticker;
 
+pub use self::fast::FastClock;
 pub use self::manual::{ClockMember, ManualClock};
 pub use self::ticker::{ManualTicker, Ticker, TickerStop};
 
@@ -104,9 +106,27 @@ impl Clock {
         as_nanos(at.saturating_duration_since(origin))
     }
 
+    /// The moment at `nanos` of this clock as an `Instant`; none for "never".
+    pub fn instant_at(&self, nanos: u64) -> Option<Instant> {
+        let origin = match &self.source {
+            Source::System => origin(),
+            Source::Manual(clock) => clock.origin(),
+        };
+        let is_moment = nanos != u64::MAX;
+        is_moment.then(|| origin.checked_add(Duration::from_nanos(nanos)))?
+    }
+
     /// Whether this clock is turned by hand.
     pub fn is_manual(&self) -> bool {
         matches!(self.source, Source::Manual(_))
+    }
+
+    /// The clock that is turned by hand, if this is one.
+    pub fn as_manual(&self) -> Option<&ManualClock> {
+        match &self.source {
+            Source::System => None,
+            Source::Manual(clock) => Some(clock),
+        }
     }
 
     /// Sleeps in `parker` until it is unparked or until nanosecond `deadline`; returns whether
@@ -120,7 +140,10 @@ impl Clock {
             Source::Manual(clock) => {
                 let sleeper: Arc<dyn Sleeper> = Arc::new(parker.clone());
                 let mut woken = false;
-                clock.sleep(&sleeper, deadline, || woken = parker.park(None));
+                if !clock.sleep(&sleeper, deadline, || woken = parker.park(None)) {
+                    // As on the system's clock: a wakeup that is pending is not kept for later.
+                    return parker.take_wakeup();
+                }
                 // The clock wakes a sleeper at its deadline by the same means.
                 woken && deadline.is_none_or(|deadline| clock.nanos() < deadline)
             }
@@ -138,7 +161,9 @@ impl Clock {
     ) {
         match &self.source {
             Source::System => wait(self.left_until(deadline)),
-            Source::Manual(clock) => clock.sleep(sleeper, deadline, || wait(None)),
+            Source::Manual(clock) => {
+                clock.sleep(sleeper, deadline, || wait(None));
+            }
         }
     }
 
@@ -201,7 +226,7 @@ pub fn as_nanos(duration: Duration) -> u64 {
 }
 
 /// Where the system clock's nanoseconds start: near 0 when the process first asks.
-fn origin() -> Instant {
+pub(crate) fn origin() -> Instant {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     *ORIGIN.get_or_init(system_now)
 }

@@ -341,6 +341,44 @@ fn a_tick_nobody_waits_for_returns() {
 }
 
 #[test]
+fn a_manual_ticker_is_stopped_by_its_handle() {
+    let (mut ticker, steps) = Ticker::manual();
+    let stop = ticker.stop_handle();
+    let waiter = thread::Builder::new().spawn(move || {
+        let first = ticker.wait();
+        (first, ticker.wait())
+    });
+    steps.tick(SECOND);
+    stop.stop();
+    let waited = waiter.expect("a thread can be had").join();
+    assert_eq!(waited.expect("it does not panic"), (Some(SECOND), None));
+    steps.tick(SECOND);
+}
+
+#[test]
+fn a_ticker_with_another_hand_goes_on() {
+    let (mut ticker, steps) = Ticker::manual();
+    let other = steps.clone();
+    drop(steps);
+    let waiter = thread::Builder::new().spawn(move || (ticker.wait(), ticker.wait()));
+    other.tick(SECOND);
+    drop(other);
+    let waited = waiter.expect("a thread can be had").join();
+    assert_eq!(waited.expect("it does not panic"), (Some(SECOND), None));
+}
+
+#[test]
+fn a_sleep_whose_time_is_over_consumes_the_pending_wakeup() {
+    for clock in [Clock::system(), Clock::from(ManualClock::new())] {
+        let parker = Parker::new();
+        parker.unpark();
+        assert!(clock.park_until(&parker, Some(0)));
+        assert!(!parker.is_notified());
+        assert!(!clock.park_until(&parker, Some(0)));
+    }
+}
+
+#[test]
 fn a_real_ticker_ticks_and_stops() {
     let mut ticker = Ticker::every(Duration::ZERO);
     assert!(ticker.wait().is_some());

@@ -1,11 +1,11 @@
-//! Sleeping on a word: a futex on Linux, a condition variable elsewhere and under loom.
+//! Sleeping on a word: a futex on Linux, a condition variable elsewhere and in models.
 
-#[cfg(all(target_os = "linux", not(tidegate_loom)))]
+#[cfg(all(target_os = "linux", not(any(tidegate_loom, tidegate_shuttle))))]
 pub(crate) use self::linux::Futex;
-#[cfg(not(all(target_os = "linux", not(tidegate_loom))))]
+#[cfg(not(all(target_os = "linux", not(any(tidegate_loom, tidegate_shuttle)))))]
 pub(crate) use self::portable::Futex;
 
-#[cfg(all(target_os = "linux", not(tidegate_loom)))]
+#[cfg(all(target_os = "linux", not(any(tidegate_loom, tidegate_shuttle))))]
 mod linux {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
@@ -47,16 +47,16 @@ mod linux {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(tidegate_loom))))]
+#[cfg(not(all(target_os = "linux", not(any(tidegate_loom, tidegate_shuttle)))))]
 mod portable {
     use std::time::Duration;
 
     #[cfg(tidegate_loom)]
     use loom::sync::{Condvar, Mutex};
-    #[cfg(not(tidegate_loom))]
-    use std::sync::{Condvar, Mutex};
 
     use crate::prim::{AtomicU32, Ordering};
+    #[cfg(not(tidegate_loom))]
+    use crate::prim::{Condvar, Mutex};
 
     /// A condition variable beside the word.
     #[derive(Debug)]

@@ -1,5 +1,17 @@
 //! Asking for a cache line before it is needed. A hint: on other processors it does nothing.
 
+/// Asks for the memory of a value before it is needed, for writing. A hint: it never faults, and
+/// where the processor has no such instruction it does nothing.
+///
+/// ```
+/// let later = Box::new([0_u64; 8]);
+/// tidegate_sync::prefetch(&*later);
+/// ```
+#[inline(always)]
+pub fn prefetch<T: ?Sized>(value: &T) {
+    for_writing(std::ptr::from_ref(value).cast::<u8>());
+}
+
 /// Asks for the line at `at`, to be written soon. The address need not be valid.
 #[inline(always)]
 pub(crate) fn for_writing<T>(at: *const T) {

@@ -53,6 +53,7 @@ pub(crate) struct Vtable {
     /// The name of the closure's type, for watchers that cannot see the data.
     pub(crate) type_name: fn() -> &'static str,
     blocking: Blocking,
+    long: bool,
 }
 
 /// One unit of work: a closure that runs once.
@@ -103,6 +104,43 @@ impl Task {
         Self::erase::<F, Adapts>(run)
     }
 
+    /// Makes a task that may block and is known to take long: a hint to strategies, which give
+    /// it a thread of its own at once instead of waiting to see.
+    ///
+    /// ```
+    /// use tidegate_sync::{Blocking, Task};
+    ///
+    /// let task = Task::long(|| ());
+    /// assert!(task.is_long() && task.blocking() == Blocking::May);
+    /// ```
+    #[inline]
+    pub fn long<F>(run: F) -> Self
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        Self::erase::<F, Long>(run)
+    }
+
+    /// Makes a task of a kind that is known only when the program runs.
+    ///
+    /// ```
+    /// use tidegate_sync::{Blocking, Task};
+    ///
+    /// let kind = Blocking::Never.max(Blocking::Adapts);
+    /// assert_eq!(Task::of(kind, || ()).blocking(), Blocking::Adapts);
+    /// ```
+    #[inline]
+    pub fn of<F>(kind: Blocking, run: F) -> Self
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        match kind {
+            Blocking::Never => Self::non_blocking(run),
+            Blocking::Adapts => Self::adaptive(run),
+            Blocking::May => Self::new(run),
+        }
+    }
+
     /// Makes a task that shows up under `name` in metrics and watchdog reports.
     ///
     /// Without a name a task is called by the type of its closure. The name takes two of the
@@ -147,6 +185,16 @@ impl Task {
     /// What the task may do to its thread.
     pub fn blocking(&self) -> Blocking {
         self.vtable.blocking
+    }
+
+    /// Whether the task is known to take long.
+    pub fn is_long(&self) -> bool {
+        self.vtable.long
+    }
+
+    /// A number that tasks made from the same closure share: for statistics by class.
+    pub fn class(&self) -> usize {
+        std::ptr::from_ref(self.vtable).addr()
     }
 
     #[inline]
@@ -256,10 +304,17 @@ impl<L: 'static, F: FnOnce() + Send + 'static> Body for Labelled<L, F> {
 /// A [`Blocking`] as a type, so that it costs a task no word.
 trait Kind {
     const BLOCKING: Blocking;
+    const LONG: bool = false;
 }
 struct Never;
 struct Adapts;
 struct May;
+/// May block, and is known to take long.
+struct Long;
+impl Kind for Long {
+    const BLOCKING: Blocking = Blocking::May;
+    const LONG: bool = true;
+}
 impl Kind for Never {
     const BLOCKING: Blocking = Blocking::Never;
 }
@@ -280,6 +335,7 @@ impl<F: Body, B: Kind> Inline<F, B> {
         name: Self::name,
         type_name: F::type_name,
         blocking: B::BLOCKING,
+        long: B::LONG,
     };
 
     unsafe fn run(data: *mut Data) {
@@ -310,6 +366,7 @@ impl<F: Body, B: Kind> Boxed<F, B> {
         name: Self::name,
         type_name: F::type_name,
         blocking: B::BLOCKING,
+        long: B::LONG,
     };
 
     unsafe fn unbox(data: *mut Data) -> Box<F> {

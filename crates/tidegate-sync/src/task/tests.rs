@@ -95,6 +95,33 @@ fn tells_its_name_and_kind() {
 }
 
 #[test]
+fn kinds_join_to_the_maximum() {
+    let kinds = [Blocking::Never, Blocking::Adapts, Blocking::May];
+    for a in kinds {
+        assert_eq!(a.max(a), a);
+        assert_eq!(a.max(Blocking::May), Blocking::May);
+        for b in kinds {
+            assert_eq!(a.max(b), b.max(a));
+            for c in kinds {
+                assert_eq!(a.max(b).max(c), a.max(b.max(c)));
+            }
+        }
+    }
+    assert_eq!(Blocking::Never.max(Blocking::Adapts), Blocking::Adapts);
+    for kind in kinds {
+        assert_eq!(Task::of(kind, || {}).blocking(), kind);
+    }
+}
+
+#[test]
+fn long_is_a_hint_and_not_a_kind() {
+    assert!(Task::long(|| {}).is_long() && !Task::new(|| {}).is_long());
+    assert_eq!(Task::long(|| {}).blocking(), Blocking::May);
+    let made = || Task::new(|| {});
+    assert_eq!(made().class(), made().class());
+}
+
+#[test]
 fn an_over_aligned_closure_is_boxed_and_keeps_its_alignment() {
     #[repr(align(64))]
     struct Wide(u8);

@@ -12,6 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::prim;
 use crate::sys;
 
 mod info;
@@ -259,8 +260,8 @@ fn contain(run: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(run));
 }
 
-fn start(job: ThreadJob) -> io::Result<std::thread::JoinHandle<()>> {
-    let mut thread = std::thread::Builder::new().name(job.name().to_owned());
+fn start(job: ThreadJob) -> io::Result<prim::JoinHandle<()>> {
+    let mut thread = prim::Builder::new().name(job.name().to_owned());
     if let Some(bytes) = job.stack_size() {
         thread = thread.stack_size(bytes);
     }
@@ -271,7 +272,7 @@ fn start(job: ThreadJob) -> io::Result<std::thread::JoinHandle<()>> {
 #[derive(Debug)]
 pub struct ThreadHandle {
     life: Arc<info::Life>,
-    joined: Option<std::thread::JoinHandle<()>>,
+    joined: Option<prim::JoinHandle<()>>,
 }
 
 impl ThreadHandle {
@@ -335,7 +336,7 @@ impl fmt::Display for BadPriority {
 
 impl Error for BadPriority {}
 
-thread_local! {
+prim::thread_local! {
     static AT_EXIT: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -41,9 +41,20 @@ enum Why {
     },
     /// Names of the executors around the circle, the first one being the waiting one.
     Circle { names: Vec<String> },
+    /// A listener would wait until it has been told.
+    OwnListener { name: String },
 }
 
 impl WaitRefused {
+    /// The refusal of a wait, inside a listener, for what that listener is being told.
+    pub fn own_listener() -> Self {
+        Self {
+            why: Why::OwnListener {
+                name: thread_name(),
+            },
+        }
+    }
+
     /// Whether the wait would have closed a circle of waiting executors.
     pub fn is_circle(&self) -> bool {
         matches!(self.why, Why::Circle { .. })
@@ -56,6 +67,7 @@ impl WaitRefused {
                 .chain(home.as_deref())
                 .collect(),
             Why::Circle { names } => names.iter().map(String::as_str).collect(),
+            Why::OwnListener { name } => vec![name],
         }
     }
 }
@@ -86,6 +98,11 @@ impl fmt::Display for WaitRefused {
                 }
                 write!(f, "{}", names.first().map_or("itself", String::as_str))
             }
+            Why::OwnListener { name } => write!(
+                f,
+                "{name} is in a listener of this very promise, which is not over before it \
+                 returns; use the outcome that the listener was given"
+            ),
         }
     }
 }

@@ -211,17 +211,31 @@ fn look(reader: &SharedReader<Value, u32>) {
 }
 
 /// Two threads: the one that tells the listeners may be the last owner; it frees the outcome only
-/// after every look at it.
+/// after every look at it. The listener yields, since loom looks for what could come between two
+/// steps of one thread only at the last step that touched the same word.
+/// Fails when: `release` loads relaxed, or is content with a relaxed load when it was disturbed.
 #[test]
 fn a_notifier_that_frees_comes_after_every_look() {
     loom::model(|| {
         let (writer, reader) = ends();
         let reader = reader.share().expect("nothing was taken");
+        drop(reader.listen(|_| thread::yield_now()));
+        let looker = thread::spawn(move || look(&reader));
+        assert!(writer.complete(Ok(value(7))).is_ok());
+        looker.join().unwrap();
+    });
+}
+
+/// The same, with the look on the other side of the notification.
+#[test]
+fn a_reader_that_leaves_during_the_notification_is_waited_for() {
+    loom::model(|| {
+        let (writer, reader) = ends();
+        let reader = reader.share().expect("nothing was taken");
         drop(reader.listen(|_| ()));
-        let completer = thread::spawn(move || writer.complete(Ok(value(7))).is_ok());
-        look(&reader);
-        drop(reader);
-        assert!(completer.join().unwrap());
+        let looker = thread::spawn(move || look(&reader));
+        assert!(writer.complete(Ok(value(7))).is_ok());
+        looker.join().unwrap();
     });
 }
 

@@ -158,6 +158,37 @@ fn a_producer_that_comes_late_finds_the_recycled_chunk() {
     });
 }
 
+/// Three threads, up to six tasks through bound 2: two producers fill a recycled place by the
+/// `seen` that a third, here the model's own thread, has left and not claimed by. Each pushes once,
+/// since a second push would come after the fence that loom has at the end of the first.
+/// Fails when: `seen` is stored or loaded relaxed.
+#[test]
+fn producers_go_by_the_head_that_another_has_seen() {
+    loom::model(|| {
+        let (lane, mut end) = TaskLane::new(2);
+        let log = Arc::new(Log::default());
+        lane.push(note(&log, 0)).expect("there is room");
+        lane.push(note(&log, 1)).expect("there is room");
+        run(&mut end, 1, true);
+        lane.push(note(&log, 2)).expect("there is room");
+        let producers: Vec<_> = (0..2)
+            .map(|_| {
+                let (lane, log) = (StdArc::clone(&lane), Arc::clone(&log));
+                thread::spawn(move || usize::from(lane.push(note(&log, 9)).is_ok()))
+            })
+            .collect();
+        run(&mut end, 2, true);
+        let mine = usize::from(lane.push(note(&log, 9)).is_ok());
+        let theirs: usize = producers
+            .into_iter()
+            .map(|producer| producer.join().expect("it does not panic"))
+            .sum();
+        run(&mut end, mine + theirs, true);
+        assert!(end.is_empty());
+        assert_eq!(log.get(), [0, 1, 2, 9, 9, 9][..3 + mine + theirs]);
+    });
+}
+
 /// Three threads, bound 2: two pushes against one reservation; exactly two get in.
 /// Fails when: a reservation is not counted, or counted after the look.
 #[test]

@@ -152,7 +152,8 @@ impl TaskLane {
             }
             let next = claim & !u64::from(u32::MAX) | u64::from(index.wrapping_add(1));
             // ORDERING: SeqCst: the claim that `TaskLaneEnd::is_empty` must see, see
-            // `Doorbell`. It publishes nothing: the slot's tag does.
+            // `Doorbell`. It publishes nothing: the slot's tag does. Loom sees `claim_fence` in
+            // its place, so no model fails when this is weakened, but when that is left out.
             match self.producers.claim.compare_exchange_weak(
                 claim,
                 next,
@@ -176,8 +177,9 @@ impl TaskLane {
 
     /// Refuses every later push. Returns false if the lane was closed before.
     pub fn close(&self) -> bool {
-        // ORDERING: SeqCst orders the close among the claims; what was claimed before it is
-        // counted by `waiting`, what comes after is refused.
+        // ORDERING: SeqCst, as the claims: what was claimed before it is counted by `is_empty`,
+        // what comes after is refused. No model sees more of it than that it is one operation on
+        // the word, which any ordering gives; it keeps the close in the order of `Doorbell`.
         self.producers.claim.fetch_or(CLOSED, Ordering::SeqCst) & CLOSED == 0
     }
 
@@ -189,7 +191,7 @@ impl TaskLane {
     /// Tasks accepted and not known to be started, those in the loop's local queue included.
     pub fn len(&self) -> usize {
         // ORDERING: SeqCst, as `TaskLaneEnd::is_empty`: a loop that gives its thread back asks
-        // this after arming its doorbell.
+        // this after arming its doorbell. (Not seen by loom, for the same reason.)
         let claim = self.producers.claim.load(Ordering::SeqCst);
         self.waiting(claim, self.head()) as usize
     }
@@ -287,8 +289,9 @@ impl TaskLane {
     #[cold]
     fn hang(place: &AtomicPtr<Chunk>) -> *mut Chunk {
         let fresh = Box::into_raw(Chunk::allocate());
-        // ORDERING: AcqRel: Release publishes the fresh chunk; Acquire sees another's.
-        match place.compare_exchange(ptr::null_mut(), fresh, Ordering::AcqRel, Ordering::Acquire) {
+        // ORDERING: Release publishes the fresh chunk to `chunk_at` and `find_chunk`; Acquire, on
+        // failure, sees another's. Who finds the place empty reads nothing through it.
+        match place.compare_exchange(ptr::null_mut(), fresh, Ordering::Release, Ordering::Acquire) {
             Ok(_) => fresh,
             Err(theirs) => {
                 // SAFETY: `fresh` came from `Box::into_raw` above and was not published.
@@ -398,7 +401,8 @@ impl TaskLaneEnd {
     /// Whether no task was claimed beyond those taken. The loop asks this after arming its
     /// doorbell; see `Doorbell` for why the answer can be trusted.
     pub fn is_empty(&self) -> bool {
-        // ORDERING: SeqCst, the loop's look; pairs with the claim in `TaskLane::push`.
+        // ORDERING: SeqCst, the loop's look; pairs with the claim in `TaskLane::push`. Loom sees
+        // the fence of `Doorbell::arm` in its place.
         index_of(self.lane.producers.claim.load(Ordering::SeqCst)) == self.head
     }
 

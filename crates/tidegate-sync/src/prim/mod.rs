@@ -1,21 +1,33 @@
-//! The primitives everything else is built from: std's, or loom's under `--cfg tidegate_loom`.
+//! The primitives everything else is built from: std's, loom's under `--cfg tidegate_loom`, or
+//! shuttle's under `--cfg tidegate_shuttle`.
 //!
-//! Only this file knows that there are two sets. A protocol written against it is the same
-//! text in a program and in a model.
+//! Only this folder knows that there are three sets. A protocol written against it is the same
+//! text in a program and in a model. Public for the crates above and no part of the API.
+//!
+//! Under shuttle every thread is a coroutine of one real thread. So whatever a thread may sleep in,
+//! hold across a call, or keep to itself has to come from here: locks, channels, threads and
+//! thread-locals. A lock that is held only around plain memory may stay std's, and so may a
+//! counter in a `static`.
 
 #[cfg(tidegate_loom)]
-pub(crate) use self::model::*;
-#[cfg(not(tidegate_loom))]
-pub(crate) use self::real::*;
+mod model;
+#[cfg(not(any(tidegate_loom, tidegate_shuttle)))]
+mod real;
+#[cfg(tidegate_shuttle)]
+mod scheduled;
+
+#[cfg(tidegate_loom)]
+pub use self::model::*;
+#[cfg(not(any(tidegate_loom, tidegate_shuttle)))]
+pub use self::real::*;
+#[cfg(tidegate_shuttle)]
+pub use self::scheduled::*;
 
 #[cfg(not(tidegate_loom))]
-mod real {
-    pub(crate) use std::hint::spin_loop;
-    pub(crate) use std::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
-    };
-    pub(crate) use std::thread::yield_now;
+pub(crate) use self::cell::{UnsafeCell, claim_fence};
 
+#[cfg(not(tidegate_loom))]
+mod cell {
     /// `std::cell::UnsafeCell` with the access methods of loom's.
     #[derive(Debug, Default)]
     #[repr(transparent)]
@@ -46,20 +58,4 @@ mod real {
     /// order for plain accesses, so its variant of this function is a real fence.
     #[inline(always)]
     pub(crate) fn claim_fence() {}
-}
-
-#[cfg(tidegate_loom)]
-mod model {
-    pub(crate) use loom::cell::UnsafeCell;
-    pub(crate) use loom::hint::spin_loop;
-    pub(crate) use loom::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
-    };
-    pub(crate) use loom::thread::yield_now;
-
-    /// See the real one: loom treats `SeqCst` accesses as `AcqRel` and models only the fence.
-    pub(crate) fn claim_fence() {
-        // ORDERING: SeqCst fence between the claim and the look that follows it.
-        loom::sync::atomic::fence(Ordering::SeqCst);
-    }
 }

@@ -1,0 +1,167 @@
+//! The work of a task, the same under every strategy: a buffer that the producer writes and the consumer reads and
+//! changes, and arithmetic that takes a given time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::ArrayQueue;
+use tidegate_exec::Producer;
+use tidegate_sync::{Blocking, Task};
+
+use crate::gate::Gate;
+use crate::report::quantile;
+
+/// Steps of arithmetic that take a microsecond, measured once.
+pub(crate) fn units_per_micro() -> u64 {
+    static UNITS: OnceLock<u64> = OnceLock::new();
+    *UNITS.get_or_init(|| {
+        const TRY: u64 = 2_000_000;
+        let best = (0..5).map(|_| {
+            let began = Instant::now();
+            burn(TRY);
+            began.elapsed()
+        });
+        let best = best.min().unwrap_or(Duration::from_millis(1));
+        (TRY as f64 / best.as_secs_f64() / 1e6).round().max(1.0) as u64
+    })
+}
+
+/// Arithmetic that the compiler has to do.
+#[inline(never)]
+pub(crate) fn burn(units: u64) -> u64 {
+    let mut x = units | 1;
+    for _ in 0..units {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).rotate_left(17) ^ 0x9E37;
+    }
+    std::hint::black_box(x)
+}
+
+/// What a task is made of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recipe {
+    /// Bytes that the producer writes and the consumer changes.
+    pub(crate) footprint: usize,
+    /// Steps of arithmetic.
+    pub(crate) units: u64,
+    /// What the task says of itself.
+    pub(crate) kind: Blocking,
+    /// How many tasks may be on their way at once.
+    pub(crate) depth: usize,
+}
+
+/// Of so many tasks the latency of one is looked at: two readings of the clock are not free.
+const SAMPLE_ONE_IN: u64 = 16;
+
+/// The buffers in circulation; as many as the loop is deep.
+pub(crate) struct Ring {
+    free: ArrayQueue<Box<Payload>>,
+    /// Tasks consumed on the CPU that produced them.
+    pub(crate) same_cpu: AtomicU64,
+    /// From produced to consumed, in microseconds, of some tasks.
+    latencies: Mutex<Vec<f64>>,
+    gate: &'static Gate,
+    recipe: Recipe,
+}
+
+struct Payload {
+    words: Vec<u64>,
+    cpu: usize,
+    produced: Option<Instant>,
+}
+
+impl Ring {
+    pub(crate) fn new(recipe: Recipe, gate: &'static Gate) -> Arc<Self> {
+        let free = ArrayQueue::new(recipe.depth);
+        for _ in 0..recipe.depth {
+            let words = vec![0; recipe.footprint / 8];
+            let pushed = free.push(Box::new(Payload {
+                words,
+                cpu: 0,
+                produced: None,
+            }));
+            assert!(pushed.is_ok(), "there is room for as many as it is deep");
+        }
+        Arc::new(Self {
+            free,
+            same_cpu: AtomicU64::new(0),
+            latencies: Mutex::default(),
+            gate,
+            recipe,
+        })
+    }
+
+    /// The median and the 99th percentile from produced to consumed, in microseconds.
+    pub(crate) fn latency(&self) -> Option<(f64, f64)> {
+        let mut sorted = std::mem::take(&mut *self.latencies());
+        sorted.sort_by(f64::total_cmp);
+        (!sorted.is_empty()).then(|| (quantile(&sorted, 0.5), quantile(&sorted, 0.99)))
+    }
+
+    fn latencies(&self) -> MutexGuard<'_, Vec<f64>> {
+        self.latencies
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads and changes what the producer wrote, and works.
+    fn consume(&self, mut payload: Box<Payload>) {
+        let mut sum = 0_u64;
+        for word in &mut payload.words {
+            sum = sum.wrapping_add(*word);
+            *word = sum;
+        }
+        burn(self.recipe.units ^ (std::hint::black_box(sum) & 1));
+        if payload.cpu == rustix::thread::sched_getcpu() {
+            self.same_cpu.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(produced) = payload.produced.take() {
+            let micros = produced.elapsed().as_nanos() as f64 / 1e3;
+            self.latencies().push(micros);
+        }
+        assert!(self.free.push(payload).is_ok(), "it came from there");
+        self.gate.pass();
+    }
+}
+
+/// Produces a number of tasks and waits, as a poller would, while all buffers are away.
+pub(crate) struct Mill {
+    ring: Arc<Ring>,
+    left: u64,
+}
+
+impl Mill {
+    pub(crate) fn new(ring: &Arc<Ring>, tasks: u64) -> Self {
+        Self {
+            ring: Arc::clone(ring),
+            left: tasks,
+        }
+    }
+}
+
+impl Producer for Mill {
+    fn produce(&mut self) -> Option<Task> {
+        self.left = self.left.checked_sub(1)?;
+        let mut spins = 0;
+        let mut payload = loop {
+            if let Some(payload) = self.ring.free.pop() {
+                break payload;
+            }
+            // The event has not come: a poller on a CPU of its own would not sleep for so short a time, and on a shared
+            // one the consumer needs it.
+            spins += 1;
+            if spins % 64 == 0 {
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        };
+        for word in &mut payload.words {
+            *word = self.left;
+        }
+        payload.cpu = rustix::thread::sched_getcpu();
+        payload.produced = self.left.is_multiple_of(SAMPLE_ONE_IN).then(Instant::now);
+        let ring = Arc::clone(&self.ring);
+        let kind = ring.recipe.kind;
+        Some(Task::of(kind, move || ring.consume(payload)))
+    }
+}

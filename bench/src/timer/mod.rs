@@ -1,0 +1,431 @@
+//! Suite `timer`: a million timers on one thread, added, cancelled, moved and fired.
+//!
+//! Every contestant lives one life per round; the tables are different looks at the same lives. Nobody reads a clock in
+//! a timed part except where a row says so.
+
+use std::time::{Duration, Instant};
+
+use crate::counting;
+use crate::machine::Watch;
+use crate::report::{Better, Heading, Ratio, Role, Row, Sample, Table};
+use crate::rounds::Settings;
+
+mod contest;
+mod lineup;
+mod threads;
+
+use contest::{Closure, Payload, Timers};
+use lineup::{HashWheel, LazyHeap, Ours, Tokio, Tree};
+
+/// How many timers are alive.
+const OUTSTANDING: usize = 1_000_000;
+
+/// Deadlines lie between these, as timeouts of requests and idle connections do.
+const FIRST: Duration = Duration::from_secs(10);
+const LAST: Duration = Duration::from_secs(60);
+
+/// Rounds when `--rounds` does not say: with and without `--quick`.
+const ROUNDS: (usize, usize) = (7, 9);
+
+/// Deadlines, and the order in which they are cancelled.
+struct Plan {
+    deadlines: Vec<u64>,
+    order: Vec<u32>,
+}
+
+impl Plan {
+    fn new(count: usize) -> Self {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let (first, span) = (FIRST.as_nanos() as u64, (LAST - FIRST).as_nanos() as u64);
+        let deadlines = (0..count).map(|_| first + next() % span).collect();
+        let mut order: Vec<u32> = (0..count as u32).collect();
+        for last in (1..count).rev() {
+            order.swap(last, (next() % (last as u64 + 1)) as usize);
+        }
+        Self { deadlines, order }
+    }
+}
+
+/// What one life showed, in ns per timer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Life {
+    add: f64,
+    cancel: f64,
+    swap: f64,
+    reset: f64,
+    fire: f64,
+    fire_young: f64,
+}
+
+/// One contestant: how it lives with plain payloads, and how it fires boxed closures.
+struct Contestant {
+    name: &'static str,
+    role: Role,
+    quick: bool,
+    live: fn(&Plan, bool) -> Life,
+    memory: fn(&Plan) -> f64,
+}
+
+fn contestant<P, C>(name: &'static str, role: Role, quick: bool) -> Contestant
+where
+    P: Timers<(u64, u64)>,
+    C: Timers<Closure>,
+{
+    Contestant {
+        name,
+        role,
+        quick,
+        live: |plan, quick| Life {
+            fire: fire_aged::<C>(plan),
+            fire_young: if quick { 0.0 } else { fire_young::<C>(plan) },
+            ..keep::<P>(plan, quick)
+        },
+        memory: memory::<P>,
+    }
+}
+
+/// The first row is ours; the peer that has `Role::Inline` here is tokio, which has ratios of its own.
+fn lineup() -> Vec<Contestant> {
+    vec![
+        contestant::<Ours<_, 8192>, Ours<_, 8192>>("tidegate wheel", Role::Ours, true),
+        contestant::<Ours<_, 65536>, Ours<_, 65536>>(
+            "tidegate wheel (65536 slots)",
+            Role::Ours,
+            false,
+        ),
+        // The place for `EventLoop::timeout`, on the loop: implement `Timers` over a loop driven by hand.
+        contestant::<Tokio, Tokio>("tokio Sleep", Role::Peer, true),
+        contestant::<HashWheel<_>, HashWheel<_>>("hierarchical_hash_wheel_timer", Role::Peer, true),
+        contestant::<LazyHeap<_, true>, LazyHeap<_, true>>(
+            "BinaryHeap (lazy, swept at half)",
+            Role::Peer,
+            true,
+        ),
+        contestant::<LazyHeap<_, false>, LazyHeap<_, false>>(
+            "BinaryHeap (lazy, popped)",
+            Role::Peer,
+            false,
+        ),
+        contestant::<Tree<_, true>, Tree<_, true>>("BTreeMap (split off)", Role::Peer, true),
+        contestant::<Tree<_, false>, Tree<_, false>>("BTreeMap (pop first)", Role::Peer, false),
+    ]
+}
+
+/// Runs the suite.
+pub(crate) fn run(settings: &Settings) -> Vec<Table> {
+    let plan = Plan::new(OUTSTANDING);
+    let wanted = |name: &str| {
+        settings.only.is_empty() || settings.only.iter().any(|part| name.contains(part))
+    };
+    let (mut lineup, left_out): (Vec<_>, Vec<_>) = lineup()
+        .into_iter()
+        .filter(|contestant| wanted(contestant.name))
+        .partition(|contestant| contestant.quick || !settings.quick);
+    for contestant in &mut lineup {
+        match &settings.as_ours {
+            Some(name) if name == contestant.name => contestant.role = Role::Ours,
+            Some(_) if contestant.role == Role::Ours => contestant.role = Role::Floor,
+            _ => {}
+        }
+    }
+    let left_out: Vec<String> = left_out.iter().map(|one| one.name.to_owned()).collect();
+    let (lives, others) = live(&plan, &lineup, settings);
+    let memory: Vec<f64> = lineup.iter().map(|one| (one.memory)(&plan)).collect();
+    let tables = Tables {
+        lineup,
+        lives,
+        memory,
+        left_out,
+        others,
+    };
+    let mut tables = tables.all(settings.quick);
+    tables.extend(threads::run(settings));
+    tables
+}
+
+/// Every contestant lives once per round, forwards and backwards in turn; one smaller round warms up.
+fn live(plan: &Plan, lineup: &[Contestant], settings: &Settings) -> (Vec<Vec<Life>>, Option<f64>) {
+    let small = Plan::new(OUTSTANDING / 10);
+    for contestant in lineup {
+        (contestant.live)(&small, true);
+    }
+    let rounds = settings
+        .rounds
+        .unwrap_or(if settings.quick { ROUNDS.0 } else { ROUNDS.1 });
+    let rounds = if settings.quick {
+        rounds.max(5)
+    } else {
+        rounds
+    };
+    let mut lives = vec![Vec::new(); lineup.len()];
+    let watch = Watch::new();
+    for round in 0..rounds {
+        for place in 0..lineup.len() {
+            let place = if round % 2 == 0 {
+                place
+            } else {
+                lineup.len() - 1 - place
+            };
+            lives[place].push((lineup[place].live)(plan, settings.quick));
+        }
+        eprintln!("    round {} of {rounds}", round + 1);
+    }
+    (lives, watch.others())
+}
+
+fn add_all<T: Payload, P: Timers<T>>(timers: &mut P, plan: &Plan) -> Vec<Option<P::Handle>> {
+    let mut handles = Vec::with_capacity(plan.deadlines.len());
+    add_into(timers, plan, &mut handles);
+    handles
+}
+
+fn add_into<T: Payload, P: Timers<T>>(
+    timers: &mut P,
+    plan: &Plan,
+    handles: &mut Vec<Option<P::Handle>>,
+) {
+    handles.clear();
+    let numbers = 0..;
+    for (&deadline, number) in plan.deadlines.iter().zip(numbers) {
+        handles.push(Some(timers.add(deadline, T::fresh(number))));
+    }
+}
+
+fn cancel_all<T: Payload, P: Timers<T>>(
+    timers: &mut P,
+    plan: &Plan,
+    handles: &mut [Option<P::Handle>],
+) {
+    for &which in &plan.order {
+        if let Some(handle) = handles[which as usize].take() {
+            timers.cancel(handle);
+        }
+    }
+}
+
+/// Adds all, cancels all in random order; then, unless `quick`, adds all again, takes one out and puts one in a million
+/// times, and resets all in random order.
+fn keep<P: Timers<(u64, u64)>>(plan: &Plan, quick: bool) -> Life {
+    let mut timers = P::new();
+    timers.within(|timers| {
+        let mut life = Life::default();
+        // Touched before: the memory of the handles is not what is measured.
+        let mut handles: Vec<Option<P::Handle>> = plan.order.iter().map(|_| None).collect();
+        life.add = per_timer(plan, || add_into(timers, plan, &mut handles));
+        life.cancel = per_timer(plan, || cancel_all(timers, plan, &mut handles));
+        if quick {
+            return life;
+        }
+        add_into(timers, plan, &mut handles);
+        life.swap = per_timer(plan, || {
+            for &which in &plan.order {
+                let place = &mut handles[which as usize];
+                if let Some(handle) = place.take() {
+                    timers.cancel(handle);
+                }
+                let deadline = plan.deadlines[which as usize];
+                *place = Some(timers.add(deadline, (0, 0)));
+            }
+        });
+        life.reset = per_timer(plan, || {
+            for &which in &plan.order {
+                if let Some(handle) = &mut handles[which as usize] {
+                    timers.reset(handle, plan.deadlines[which as usize] + 7_000_000);
+                }
+            }
+        });
+        life
+    })
+}
+
+/// Fires a million boxed closures in random order of deadlines, after a million random cancellations.
+fn fire_aged<P: Timers<Closure>>(plan: &Plan) -> f64 {
+    let mut timers = P::new();
+    let kept = timers.within(|timers| {
+        let mut handles = add_all(timers, plan);
+        cancel_all(timers, plan, &mut handles);
+        add_into(timers, plan, &mut handles);
+        handles
+    });
+    fire(&mut timers, plan, kept)
+}
+
+/// The same in a wheel that has seen nothing yet.
+fn fire_young<P: Timers<Closure>>(plan: &Plan) -> f64 {
+    let mut timers = P::new();
+    let kept = timers.within(|timers| add_all(timers, plan));
+    fire(&mut timers, plan, kept)
+}
+
+fn fire<P: Timers<Closure>>(timers: &mut P, plan: &Plan, kept: Vec<Option<P::Handle>>) -> f64 {
+    let before = contest::fired();
+    let now = (LAST + Duration::from_secs(1)).as_nanos() as u64;
+    let each = per_timer(plan, || timers.expire(now));
+    let fired = contest::fired() - before;
+    assert_eq!(fired, plan.deadlines.len() as u64, "every timer fires once");
+    timers.within(|_| drop(kept));
+    each
+}
+
+/// Allocated bytes per outstanding timer, its handle included.
+fn memory<P: Timers<(u64, u64)>>(plan: &Plan) -> f64 {
+    let mut timers = P::new();
+    timers.within(|timers| {
+        let (bytes, handles) = counting::bytes_of(|| {
+            let mut handles = Vec::with_capacity(plan.deadlines.len());
+            let numbers = 0..;
+            for (&deadline, number) in plan.deadlines.iter().zip(numbers) {
+                handles.push(timers.add(deadline, <(u64, u64)>::fresh(number)));
+            }
+            handles
+        });
+        drop(handles);
+        bytes as f64 / plan.deadlines.len() as f64
+    })
+}
+
+fn per_timer(plan: &Plan, work: impl FnOnce()) -> f64 {
+    let began = Instant::now();
+    work();
+    began.elapsed().as_nanos() as f64 / plan.deadlines.len() as f64
+}
+
+/// The lives of a whole run, to be looked at from several sides.
+struct Tables {
+    lineup: Vec<Contestant>,
+    lives: Vec<Vec<Life>>,
+    memory: Vec<f64>,
+    left_out: Vec<String>,
+    others: Option<f64>,
+}
+
+impl Tables {
+    fn all(&self, quick: bool) -> Vec<Table> {
+        let less = Better::Less;
+        let mut tables = vec![
+            self.look(
+                "1,000,000 added, then cancelled in random order: the pair",
+                less,
+                &["timer_add_cancel"],
+                |life| life.add + life.cancel,
+            ),
+            self.against_tokio(
+                "the same against tokio alone",
+                "timer_add_cancel_over_tokio",
+                |life| life.add + life.cancel,
+            ),
+            self.against_tokio("add", "timer_add_over_tokio", |life| life.add),
+            self.look("cancel, in random order", less, &[], |life| life.cancel),
+            self.look(
+                "boxed closures fired after a million random cancellations [M/s]",
+                Better::More,
+                &["timer_expire"],
+                |life| 1_000.0 / life.fire,
+            ),
+        ];
+        if !quick {
+            tables.push(self.look(
+                "one out, one in, with 1,000,000 outstanding",
+                less,
+                &[],
+                |life| life.swap,
+            ));
+            tables.push(self.look("reset, in random order", less, &[], |life| life.reset));
+            tables.push(self.look(
+                "boxed closures fired from a young wheel [M/s]",
+                Better::More,
+                &[],
+                |life| 1_000.0 / life.fire_young,
+            ));
+        }
+        tables.push(self.memory());
+        tables
+    }
+
+    fn look(
+        &self,
+        title: &str,
+        better: Better,
+        ratios: &[&str],
+        figure: fn(&Life) -> f64,
+    ) -> Table {
+        let unit = match better {
+            Better::More => "M/s",
+            Better::Less => "ns",
+        };
+        let rows = self.lineup.iter().zip(&self.lives).map(|(one, lives)| Row {
+            name: one.name.to_owned(),
+            role: one.role,
+            samples: lives.iter().map(|life| sample(figure(life))).collect(),
+        });
+        self.table(title, unit, better, ratios, rows.collect())
+    }
+
+    fn against_tokio(&self, title: &str, ratio: &str, figure: fn(&Life) -> f64) -> Table {
+        let mut table = self.look(title, Better::Less, &[ratio], figure);
+        only_tokio(&mut table);
+        table
+    }
+
+    fn memory(&self) -> Table {
+        let rows = self
+            .lineup
+            .iter()
+            .zip(&self.memory)
+            .map(|(one, &bytes)| Row {
+                name: one.name.to_owned(),
+                role: one.role,
+                samples: vec![sample(bytes)],
+            });
+        let title = "allocated per outstanding timer, handle included";
+        let ratio = ["timer_memory_over_tokio"];
+        let mut table = self.table(title, "bytes", Better::Less, &ratio, rows.collect());
+        only_tokio(&mut table);
+        table
+    }
+
+    fn table(
+        &self,
+        title: &str,
+        unit: &'static str,
+        better: Better,
+        ratios: &[&str],
+        rows: Vec<Row>,
+    ) -> Table {
+        let ratio = |name: &&str| Ratio {
+            name: (*name).to_owned(),
+            against: Role::Peer,
+        };
+        Table {
+            heading: Heading {
+                title: format!("timer, {title}"),
+                unit,
+                better,
+                side: None,
+                ratios: ratios.iter().map(ratio).collect(),
+            },
+            rows,
+            left_out: self.left_out.clone(),
+            others: self.others,
+        }
+    }
+}
+
+/// Leaves tokio as the only peer of a table, so that its ratio is against tokio.
+fn only_tokio(table: &mut Table) {
+    for row in &mut table.rows {
+        if row.role == Role::Peer && !row.name.starts_with("tokio") {
+            row.role = Role::Floor;
+        }
+    }
+}
+
+fn sample(value: f64) -> Sample {
+    Sample { value, side: None }
+}

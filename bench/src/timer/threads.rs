@@ -1,0 +1,227 @@
+//! Timers across threads: add and cancel from another thread, and how late they fire by a real clock.
+
+use std::future::Future as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tidegate_timer::WheelTimer;
+
+use super::lineup::TICK;
+use crate::report::{Better, Heading, Role, Sample, Table, quantile};
+use crate::rounds::{self, Entry, Outcome, Settings, Work};
+
+/// Timeouts of one measurement of lateness, due over one second.
+const SPREAD: usize = 100_000;
+
+pub(super) fn run(settings: &Settings) -> Vec<Table> {
+    let mut tables = vec![lateness(settings)];
+    if !settings.quick {
+        tables.push(remote(settings));
+    }
+    tables
+}
+
+/// A pair of add and cancel from a thread that does not own the timers, with a million of them waiting. Every contestant
+/// here reads the clock once per add, as its interface has it.
+fn remote(settings: &Settings) -> Table {
+    let heading = Heading {
+        title: "timer, add then cancel from another thread, 1,000,000 waiting (reads the clock)"
+            .to_owned(),
+        unit: "ns",
+        better: Better::Less,
+        side: None,
+        ratios: Vec::new(),
+    };
+    let work = Work {
+        first: 10_000,
+        most: 2_000_000,
+    };
+    let timer = WheelTimer::builder("bench").tick(TICK).slots(8192);
+    let timer = timer.build().expect("a sound geometry");
+    let hour = Duration::from_secs(3600);
+    for _ in 0..super::OUTSTANDING {
+        timer.new_timeout(hour, || ()).expect("there is no limit");
+    }
+    let wheel_timer = entry("tidegate WheelTimer", Role::Ours, move |count| {
+        for _ in 0..count {
+            let handle = timer.new_timeout(hour, || ()).expect("there is no limit");
+            handle.cancel();
+        }
+    });
+    // The place for `EventLoop::timeout` from another thread.
+    let lineup = vec![wheel_timer, tokio_remote(hour), pingora(hour)];
+    rounds::race(heading, work, lineup, settings)
+}
+
+fn tokio_remote(hour: Duration) -> Entry {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .build();
+    let runtime = runtime.expect("a runtime can be had");
+    let far = tokio::time::Instant::now() + hour;
+    let mut kept = Vec::with_capacity(super::OUTSTANDING);
+    {
+        let _inside = runtime.enter();
+        for _ in 0..super::OUTSTANDING {
+            kept.push(polled(far));
+        }
+    }
+    entry("tokio Sleep", Role::Peer, move |count| {
+        let _inside = runtime.enter();
+        assert!(!kept.is_empty());
+        for _ in 0..count {
+            drop(polled(tokio::time::Instant::now() + hour));
+        }
+    })
+}
+
+fn polled(at: tokio::time::Instant) -> std::pin::Pin<Box<tokio::time::Sleep>> {
+    let mut sleep = Box::pin(tokio::time::sleep_until(at));
+    let polled = sleep.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "it lies an hour ahead");
+    sleep
+}
+
+/// In no ratio: it shares one timer per tick among all that ask for it, and registers nothing until it is polled.
+fn pingora(hour: Duration) -> Entry {
+    entry("pingora-timeout (polled once)", Role::Floor, move |count| {
+        for _ in 0..count {
+            let never = std::future::pending::<()>();
+            let mut timeout = Box::pin(pingora_timeout::fast_timeout::fast_timeout(hour, never));
+            let polled = timeout
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending(), "it lies an hour ahead");
+        }
+    })
+}
+
+fn entry(name: &str, role: Role, mut work: impl FnMut(u64) + 'static) -> Entry {
+    Entry {
+        name: name.to_owned(),
+        role,
+        quick: true,
+        run: Box::new(move |count| {
+            let began = Instant::now();
+            work(count);
+            let elapsed = began.elapsed();
+            Outcome {
+                elapsed,
+                sample: Sample {
+                    value: elapsed.as_nanos() as f64 / count as f64,
+                    side: None,
+                },
+            }
+        }),
+    }
+}
+
+/// How late 100,000 timeouts fire that are due over one second; the worst of each run goes to stderr.
+fn lateness(settings: &Settings) -> Table {
+    let heading = Heading {
+        title: "timer, lateness p99 of 100,000 timeouts over one second, ticks of 1 ms".to_owned(),
+        unit: "ms",
+        better: Better::Less,
+        side: Some("p50"),
+        ratios: Vec::new(),
+    };
+    let once = Work { first: 1, most: 1 };
+    let late = |name: &str, role, run: fn(&Arc<[AtomicU64]>)| Entry {
+        name: name.to_owned(),
+        role,
+        quick: true,
+        run: Box::new({
+            let name = name.to_owned();
+            move |_| {
+                let began = Instant::now();
+                let late: Arc<[AtomicU64]> =
+                    (0..SPREAD).map(|_| AtomicU64::new(u64::MAX)).collect();
+                run(&late);
+                summary(&name, &late, began.elapsed())
+            }
+        }),
+    };
+    let lineup = vec![
+        late("tidegate WheelTimer", Role::Ours, late_wheel_timer),
+        late("tokio spawn(sleep)", Role::Peer, late_tokio),
+    ];
+    let settings = Settings {
+        rounds: Some(settings.rounds.unwrap_or(5).min(5)),
+        ..settings.clone()
+    };
+    rounds::race(heading, once, lineup, &settings)
+}
+
+fn summary(name: &str, late: &[AtomicU64], elapsed: Duration) -> Outcome {
+    let ms = |late: &AtomicU64| late.load(Ordering::Relaxed) as f64 / 1e6;
+    let mut sorted: Vec<f64> = late.iter().map(ms).collect();
+    sorted.sort_by(f64::total_cmp);
+    eprintln!(
+        "    {name:34} late by p50 {:.2} ms, p99 {:.2} ms, at most {:.2} ms",
+        quantile(&sorted, 0.5),
+        quantile(&sorted, 0.99),
+        quantile(&sorted, 1.0)
+    );
+    Outcome {
+        elapsed,
+        sample: Sample {
+            value: quantile(&sorted, 0.99),
+            side: Some(quantile(&sorted, 0.5)),
+        },
+    }
+}
+
+/// When the timeout of that number is due, spread over the second after a lead of half a second.
+fn due(start: Instant, number: usize) -> Instant {
+    let place = (number as u64 * 7_919) % SPREAD as u64;
+    start + Duration::from_millis(500) + Duration::from_micros(place * 10)
+}
+
+fn note(late: &[AtomicU64], number: usize, due: Instant) {
+    let by = Instant::now().saturating_duration_since(due).as_nanos();
+    late[number].store(by as u64, Ordering::Relaxed);
+}
+
+fn wait_for(late: &[AtomicU64]) {
+    while late
+        .iter()
+        .any(|one| one.load(Ordering::Relaxed) == u64::MAX)
+    {
+        thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+fn late_wheel_timer(late: &Arc<[AtomicU64]>) {
+    let timer = WheelTimer::builder("bench").tick(TICK).slots(8192);
+    let timer = timer.build().expect("a sound geometry");
+    let start = Instant::now();
+    for number in 0..SPREAD {
+        let (late, due) = (Arc::clone(late), due(start, number));
+        let after = due.saturating_duration_since(Instant::now());
+        timer
+            .new_timeout(after, move || note(&late, number, due))
+            .expect("there is no limit");
+    }
+    wait_for(late);
+}
+
+fn late_tokio(late: &Arc<[AtomicU64]>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .build();
+    let runtime = runtime.expect("a runtime can be had");
+    let start = Instant::now();
+    for number in 0..SPREAD {
+        let (late, due) = (Arc::clone(late), due(start, number));
+        runtime.spawn(async move {
+            tokio::time::sleep_until(due.into()).await;
+            note(&late, number, due);
+        });
+    }
+    wait_for(late);
+}

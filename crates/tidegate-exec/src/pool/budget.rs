@@ -1,0 +1,151 @@
+//! The thread budget: who has been promised threads of a pool for as long as it lives.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Weak;
+
+use super::shared::Shared;
+
+/// Threads that were promised to components.
+#[derive(Debug, Default)]
+pub(super) struct Budget {
+    leases: Vec<(u64, Lessee)>,
+    next: u64,
+}
+
+/// Who holds how many threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lessee {
+    /// The component.
+    pub name: String,
+    /// Its threads.
+    pub threads: usize,
+}
+
+impl Budget {
+    pub(super) fn leased(&self) -> usize {
+        self.leases.iter().map(|(_, one)| one.threads).sum()
+    }
+
+    /// Adds a lease if at least one thread of `max` stays free.
+    pub(super) fn add(&mut self, lessee: Lessee, max: usize) -> Result<u64, OverBudget> {
+        let total = self.leased().saturating_add(lessee.threads);
+        if total >= max {
+            return Err(OverBudget {
+                asked: Some(lessee),
+                lessees: self.lessees(),
+                max,
+            });
+        }
+        let id = self.next;
+        self.next += 1;
+        self.leases.push((id, lessee));
+        Ok(id)
+    }
+
+    /// Whether what is leased leaves a thread of `max`.
+    pub(super) fn check(&self, max: usize) -> Result<(), OverBudget> {
+        let leased = self.leased();
+        if leased == 0 || leased < max {
+            return Ok(());
+        }
+        Err(OverBudget {
+            asked: None,
+            lessees: self.lessees(),
+            max,
+        })
+    }
+
+    pub(super) fn remove(&mut self, id: u64) {
+        self.leases.retain(|(one, _)| *one != id);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.leases.clear();
+    }
+
+    fn lessees(&self) -> Vec<Lessee> {
+        self.leases.iter().map(|(_, one)| one.clone()).collect()
+    }
+}
+
+/// Threads of a pool that a component counts on; dropping it gives them back.
+///
+/// ```
+/// use tidegate_exec::WorkerPool;
+///
+/// let pool = WorkerPool::builder("workers").core(1).max(4).build()?;
+/// let lease = pool.lease("acceptors", 2)?;
+/// let error = pool.lease("selectors", 2).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "insufficient threads: selectors asks for 2, acceptors has 2, and at least one of 4 has to \
+///      stay for jobs; raise `max` or lease less",
+/// );
+/// drop(lease);
+/// assert!(pool.lease("selectors", 3).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping a lease gives its threads back"]
+pub struct Lease {
+    pub(super) pool: Weak<Shared>,
+    pub(super) id: u64,
+    pub(super) threads: usize,
+}
+
+impl Lease {
+    /// The threads of this lease.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(pool) = self.pool.upgrade() {
+            pool.end_lease(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Leases that would leave no thread for jobs; names who holds what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OverBudget {
+    asked: Option<Lessee>,
+    lessees: Vec<Lessee>,
+    max: usize,
+}
+
+impl OverBudget {
+    /// Who holds leases.
+    pub fn lessees(&self) -> &[Lessee] {
+        &self.lessees
+    }
+}
+
+impl fmt::Display for OverBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("insufficient threads: ")?;
+        if let Some(asked) = &self.asked {
+            write!(f, "{} asks for {}, ", asked.name, asked.threads)?;
+        }
+        for one in &self.lessees {
+            write!(f, "{} has {}, ", one.name, one.threads)?;
+        }
+        write!(
+            f,
+            "and at least one of {} has to stay for jobs; raise `max` or lease less",
+            self.max
+        )
+    }
+}
+
+impl Error for OverBudget {}

@@ -1,0 +1,87 @@
+//! What the policies do with a job that found no place.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_sync::{Blocking, CancelHook, Parker, Refusal, Rejected, Stance, is_current, stance};
+
+use super::job::Job;
+use super::lanes::Lane;
+use super::policy::PoolPolicy;
+use super::queue::JobKey;
+use super::shared::Shared;
+use crate::immediate::contain;
+
+impl Shared {
+    #[cold]
+    pub(super) fn refuse(&self, refused: Rejected<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
+        let outcome = match (&self.policy, refused.why()) {
+            (PoolPolicy::Backoff { attempts, pause }, Refusal::Full)
+                if !is_current(self.id) && stance() == Stance::Free =>
+            {
+                self.back_off(refused, (*attempts).max(1), *pause)
+            }
+            (PoolPolicy::CallerRuns, Refusal::Full) => self.run_here(refused),
+            (PoolPolicy::With(ask), Refusal::Full) => {
+                let asked = ask(refused.map(Job::into_task));
+                asked.map(|()| None).map_err(|back| back.map(Job::new))
+            }
+            _ => Err(refused),
+        };
+        if outcome.is_err() {
+            self.tells.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    fn back_off(
+        &self,
+        mut refused: Rejected<Job>,
+        attempts: u32,
+        pause: Duration,
+    ) -> Result<Option<JobKey>, Rejected<Job>> {
+        let parker = Parker::new();
+        let job = refused.into_inner();
+        let _told = job.cancel_token().map(|token| wake_on(&parker, token));
+        let _closed = wake_on(&parker, &self.closing);
+        refused = Rejected::new(job, Refusal::Full);
+        for _ in 0..attempts {
+            let until = self.clock.deadline(pause);
+            let job = refused.into_inner();
+            while self.clock.nanos() < until && !job.is_cancelled() && !self.closing.is_cancelled()
+            {
+                self.clock.park_until(&parker, Some(until));
+            }
+            if job.is_cancelled() {
+                return Err(Rejected::new(job, Refusal::Full));
+            }
+            match self.offer(job, Lane::User) {
+                Err(again) => refused = again,
+                accepted => return accepted,
+            }
+            if refused.why() != Refusal::Full {
+                break;
+            }
+        }
+        Err(refused)
+    }
+
+    /// Runs the job on the submitter's thread, unless that might block one that must not.
+    fn run_here(&self, refused: Rejected<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
+        let job = refused.into_inner();
+        if stance() != Stance::Free && job.task().blocking() == Blocking::May {
+            return Err(Rejected::new(job, Refusal::Full));
+        }
+        self.tells.caller_ran.fetch_add(1, Ordering::Relaxed);
+        let name = job.name();
+        if let Err(panic) = contain(|| job.into_task().run()) {
+            self.hear_panic(name, panic);
+        }
+        Ok(None)
+    }
+}
+
+fn wake_on(parker: &Parker, token: &tidegate_sync::CancelToken) -> CancelHook {
+    let parker = parker.clone();
+    token.on_cancel(move || parker.unpark())
+}

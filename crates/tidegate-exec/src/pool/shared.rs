@@ -1,0 +1,512 @@
+//! What the handles of a pool and its threads share: how a job gets in.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use tidegate_promise::Promise;
+use tidegate_sync::{
+    CancelToken, Clock, Desk, Executor, ExecutorId, Growth, Parker, Placed, Refusal, Rejected,
+    Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, as_nanos, is_current, panic_message,
+};
+
+use super::job::Job;
+use super::lanes::{Lane, Lanes};
+use super::limits::PoolLimits;
+use super::policy::{PoolPolicy, displacing};
+use super::queue::{JobKey, JobQueue};
+use super::stop::{StopReport, Stopped};
+use super::worker;
+use crate::headroom::{Headroom, Room};
+use crate::immediate::{contain, discard};
+use crate::lifecycle::ShutdownError;
+use crate::shared::OnUnhandled;
+
+/// Hears that the pool is low on threads, or is not any more.
+pub(super) type OnLow = Arc<dyn Fn(bool) + Send + Sync>;
+
+/// Tries to step up to the desk before `try_execute` gives up.
+const TRIES: u32 = 32;
+
+/// The shared side of one pool.
+pub(super) struct Shared {
+    me: Weak<Self>,
+    pub(super) id: ExecutorId,
+    pub(super) name: String,
+    pub(super) clock: Clock,
+    pub(super) desk: Desk<Job, Lanes>,
+    pub(super) threads: ThreadBuilder,
+    pub(super) policy: PoolPolicy,
+    pub(super) on_unhandled: Option<OnUnhandled>,
+    pub(super) on_low: Option<OnLow>,
+    /// Maximum and bound, for `room`; 0 once the pool is closed.
+    room: AtomicU64,
+    /// Nanoseconds that a thread may be idle; 0 means for ever.
+    keep_alive: AtomicU64,
+    /// Threads that may wait for each other, for the check of waits.
+    width: AtomicUsize,
+    pub(super) handles: AtomicUsize,
+    pub(super) tells: Tells,
+    /// Tripped when no more jobs are taken: ends whoever waits for a place.
+    pub(super) closing: CancelToken,
+    /// Tripped when running jobs should stop.
+    pub(super) stopping: CancelToken,
+    pub(super) reaper: Mutex<Option<Parker>>,
+    pub(super) termination: Mutex<Option<Promise<StopReport, ShutdownError>>>,
+    /// Gone once the pool is over and nobody has a handle: jobs that were handed back hold on to
+    /// their pool, and would keep it and themselves alive.
+    pub(super) ending: Mutex<Option<Stopped>>,
+}
+
+/// Counters beside the lock.
+#[derive(Debug, Default)]
+pub(super) struct Tells {
+    pub(super) refused: AtomicU64,
+    pub(super) panics: AtomicU64,
+    pub(super) caller_ran: AtomicU64,
+    pub(super) cancelled: AtomicU64,
+    pub(super) reserve_hits: AtomicU64,
+    pub(super) reserve_misses: AtomicU64,
+}
+
+/// What a new pool is made of.
+pub(super) struct Parts {
+    pub(super) name: String,
+    pub(super) clock: Clock,
+    pub(super) limits: PoolLimits,
+    pub(super) queue: Box<dyn JobQueue>,
+    pub(super) threads: ThreadBuilder,
+    pub(super) policy: PoolPolicy,
+    pub(super) on_unhandled: Option<OnUnhandled>,
+    pub(super) on_low: Option<OnLow>,
+}
+
+impl Shared {
+    pub(super) fn new(parts: Parts) -> Arc<Self> {
+        let (promise, completion) = tidegate_promise::promise_of();
+        // An end is shared by all who wait for it: none of them can cancel it.
+        promise.set_uncancellable();
+        let stopped = completion
+            .share()
+            .unwrap_or_else(|_| unreachable!("a new completion was not taken"));
+        let limits = parts.limits;
+        let shared = Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            id: ExecutorId::next(),
+            name: parts.name,
+            clock: parts.clock,
+            desk: Desk::new(
+                Lanes::new(limits, parts.queue),
+                limits.desk(),
+                limits.reserved,
+            ),
+            threads: parts.threads,
+            policy: parts.policy,
+            on_unhandled: parts.on_unhandled,
+            on_low: parts.on_low,
+            room: AtomicU64::new(0),
+            keep_alive: AtomicU64::new(0),
+            width: AtomicUsize::new(limits.max),
+            handles: AtomicUsize::new(1),
+            tells: Tells::default(),
+            closing: CancelToken::new(),
+            stopping: CancelToken::new(),
+            reaper: Mutex::default(),
+            termination: Mutex::new(Some(promise)),
+            ending: Mutex::new(Some(stopped)),
+        });
+        shared.show(&limits, 0);
+        shared
+    }
+
+    pub(super) fn arc(&self) -> Arc<Self> {
+        self.me.upgrade().expect("a borrowed value is alive")
+    }
+
+    /// Accepts a user job, as far as the policy goes, or gives it back.
+    #[inline]
+    pub(super) fn submit(&self, job: Job) -> Result<Option<JobKey>, Rejected<Job>> {
+        match self.offer(job, Lane::User) {
+            Err(refused) => self.refuse(refused),
+            accepted => accepted,
+        }
+    }
+
+    /// Accepts a job of the runtime's own, whatever the bound.
+    pub(super) fn submit_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        match self.offer(Job::new(task), Lane::Internal) {
+            Ok(_) => Ok(()),
+            Err(refused) => Err(refused.map(Job::into_task)),
+        }
+    }
+
+    /// Finds a thread or a place for a job; says under which key it waits.
+    #[inline]
+    pub(super) fn offer(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
+        let mut turn = self.desk.turn();
+        // As long as a thread is there, what the runtime itself has accepted can still run.
+        if turn.is_closed() && (lane == Lane::User || turn.threads() == 0) {
+            return Err(Rejected::new(job, Refusal::Closed));
+        }
+        let has_room = turn.has_room(lane);
+        match turn.place(job, has_room) {
+            Placed::Handed(wake) => {
+                turn.counts.accepted += 1;
+                turn.counts.wakeups += u64::from(wake.is_asleep());
+                self.end_turn(turn);
+                drop(wake);
+                Ok(None)
+            }
+            Placed::Queue(job) => {
+                turn.counts.accepted += 1;
+                let key = turn.push(lane, job);
+                self.end_turn(turn);
+                Ok(key)
+            }
+            Placed::Start(job) => {
+                turn.counts.accepted += 1;
+                turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
+                self.end_turn(turn);
+                self.start(job, lane)
+            }
+            Placed::Full(job) => self.offer_by_force(turn, job),
+        }
+    }
+
+    /// The last resort of a pool that drops the oldest.
+    fn offer_by_force(
+        &self,
+        mut turn: Turn<'_, Job, Lanes>,
+        job: Job,
+    ) -> Result<Option<JobKey>, Rejected<Job>> {
+        let displaced = match self.policy {
+            PoolPolicy::DropOldest => turn.displace(&job),
+            _ => None,
+        };
+        if displaced.is_none() {
+            drop(turn);
+            return Err(Rejected::new(job, Refusal::Full));
+        }
+        turn.counts.accepted += 1;
+        let key = turn.push(Lane::User, job);
+        self.end_turn(turn);
+        self.displace(displaced);
+        Ok(key)
+    }
+
+    /// Starts a thread, which is counted already, with its first job.
+    #[cold]
+    fn start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
+        let seat = Arc::new(Seat::new());
+        let given = seat.give(job);
+        debug_assert!(given.is_ok(), "a new seat is empty");
+        if self.start_thread(&seat) {
+            return Ok(None);
+        }
+        let Some(job) = seat.try_take() else {
+            unreachable!("no thread was started that could have taken it");
+        };
+        self.offer_without_start(job, lane)
+    }
+
+    /// Starts a thread, which is counted already; false if none could be had, and the count is
+    /// then taken back.
+    pub(super) fn start_thread(&self, seat: &Arc<Seat<Job>>) -> bool {
+        let member = self.clock.join();
+        let (shared, mine) = (self.arc(), Arc::clone(seat));
+        let started = self
+            .threads
+            .spawn(move || worker::run(&shared, &mine, member));
+        let mut turn = self.desk.turn();
+        if started.is_ok() {
+            turn.counts.started_threads += 1;
+            return true;
+        }
+        turn.counts.failed_starts += 1;
+        turn.uncount_thread();
+        let over = turn.is_closed() && turn.threads() == 0;
+        drop(turn);
+        if over {
+            self.end(Vec::new());
+        }
+        false
+    }
+
+    /// What is left to try when no thread could be started.
+    fn offer_without_start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
+        let mut turn = self.desk.turn();
+        let handed = turn.hand_idle(job).or_else(|job| self.desk.claim(job));
+        match handed {
+            Ok(wake) => {
+                self.end_turn(turn);
+                drop(wake);
+                Ok(None)
+            }
+            Err(job) if turn.threads() > 0 && turn.has_room(lane) => {
+                let key = turn.push(lane, job);
+                self.end_turn(turn);
+                Ok(key)
+            }
+            Err(job) => {
+                turn.counts.accepted -= 1;
+                self.end_turn(turn);
+                Err(Rejected::new(job, Refusal::NoThread))
+            }
+        }
+    }
+
+    /// Gives a task to a thread that already waits, or gives it back. Waits for nothing.
+    pub(super) fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        let mut job = Job::new(task);
+        if self.desk.reserve().capacity() > 0 {
+            match self.desk.claim(job) {
+                Ok(wake) => {
+                    drop(wake);
+                    self.tells.reserve_hits.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(missed) => job = missed,
+            }
+            match self.try_idle(job) {
+                Ok(()) => {
+                    self.tells.reserve_hits.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(missed) => job = missed,
+            }
+        }
+        self.tells.reserve_misses.fetch_add(1, Ordering::Relaxed);
+        Err(Rejected::new(job.into_task(), Refusal::Busy))
+    }
+
+    /// An idle thread outside the reserve, if the desk is free at once; else starts a thread for
+    /// the next time.
+    fn try_idle(&self, job: Job) -> Result<(), Job> {
+        let mut tries = (0..TRIES).map(|_| {
+            std::hint::spin_loop();
+            self.desk.try_turn()
+        });
+        let Some(mut turn) = tries.find_map(|turn| turn) else {
+            return Err(job);
+        };
+        if turn.is_closed() {
+            return Err(job);
+        }
+        match turn.hand_idle(job) {
+            Ok(wake) => {
+                self.end_turn(turn);
+                drop(wake);
+                Ok(())
+            }
+            Err(job) => {
+                let may = turn.count_thread();
+                turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
+                drop(turn);
+                if may {
+                    self.start_thread(&Arc::new(Seat::new()));
+                }
+                Err(job)
+            }
+        }
+    }
+
+    /// Takes a waiting job back.
+    pub(super) fn remove(&self, key: JobKey) -> Option<Job> {
+        let mut turn = self.desk.turn();
+        let job = turn.remove(key);
+        self.end_turn(turn);
+        job
+    }
+
+    /// Drops jobs that had to make room; their promises say so.
+    pub(super) fn displace(&self, jobs: impl IntoIterator<Item = Job>) {
+        for job in jobs {
+            let name = job.name();
+            let dropped = contain(|| displacing(|| drop(job)));
+            if let Err(panic) = dropped {
+                self.hear_panic(name, panic);
+            }
+        }
+    }
+
+    /// Gives up the turn, then does what must not be done with the lock held.
+    #[inline]
+    pub(super) fn end_turn(&self, mut turn: Turn<'_, Job, Lanes>) {
+        let shed = std::mem::take(&mut turn.shed);
+        let changed = match &self.on_low {
+            Some(hear) => {
+                let low = self.is_low(&turn);
+                (std::mem::replace(&mut turn.low, low) != low).then_some((hear, low))
+            }
+            None => None,
+        };
+        drop(turn);
+        if !shed.is_empty() {
+            self.displace(shed);
+        }
+        if let Some((hear, low)) = changed
+            && let Err(panic) = contain(|| hear(low))
+        {
+            let message = panic_message(&*panic).to_owned();
+            self.unhandled(&Unhandled::HookPanic { message: &message });
+            discard(panic);
+        }
+    }
+
+    pub(super) fn is_low(&self, turn: &Turn<'_, Job, Lanes>) -> bool {
+        let limits = turn.limits;
+        let queued = turn.user_len() + turn.internal_len();
+        let free = (limits.max + turn.ready()).saturating_sub(turn.threads() + queued);
+        free <= limits.low
+    }
+
+    pub(super) fn hear_panic(&self, task: &str, panic: Box<dyn std::any::Any + Send>) {
+        self.tells.panics.fetch_add(1, Ordering::Relaxed);
+        let message = panic_message(&*panic);
+        self.unhandled(&Unhandled::TaskPanic { task, message });
+        discard(panic);
+    }
+
+    /// Shows the limits to whoever looks without the lock. Called with the lock held.
+    pub(super) fn show(&self, limits: &PoolLimits, leased: usize) {
+        let word = (limits.max as u64) << 32 | limits.queue as u64;
+        self.room.store(word, Ordering::Relaxed);
+        let keep_alive = as_nanos(limits.keep_alive);
+        self.keep_alive.store(keep_alive, Ordering::Relaxed);
+        self.width.store(limits.max - leased, Ordering::Relaxed);
+    }
+
+    pub(super) fn show_no_room(&self) {
+        self.room.store(0, Ordering::Relaxed);
+    }
+
+    /// Nanoseconds that a thread above the core size may be idle; 0 means for ever.
+    pub(super) fn keep_alive(&self) -> u64 {
+        self.keep_alive.load(Ordering::Relaxed)
+    }
+
+    /// Threads to start for what waits after the limits were raised.
+    pub(super) fn start_for_waiting(&self) {
+        loop {
+            let mut turn = self.desk.turn();
+            let waiting = turn.user_len() + turn.internal_len();
+            let first = match turn.limits.growth {
+                Growth::ThreadsFirst => turn.limits.max,
+                Growth::QueueFirst => turn.limits.core,
+            };
+            let starting = turn.threads().saturating_sub(turn.roster.len());
+            let needed = waiting > starting && turn.threads() < first;
+            if !needed || !turn.count_thread() {
+                return;
+            }
+            turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
+            drop(turn);
+            if !self.start_thread(&Arc::new(Seat::new())) {
+                return;
+            }
+        }
+    }
+
+    pub(super) fn end_lease(&self, id: u64) {
+        let mut turn = self.desk.turn();
+        turn.budget.remove(id);
+        if !turn.is_closed() {
+            self.show(&turn.limits, turn.budget.leased());
+        }
+    }
+}
+
+impl Headroom for Shared {
+    fn room(&self) -> Room {
+        let word = self.room.load(Ordering::Relaxed);
+        let (max, bound) = ((word >> 32) as usize, word as u32 as usize);
+        if max == 0 {
+            return Room::default();
+        }
+        let tally = self.desk.tally();
+        let idle = tally.idle + self.desk.reserve().available();
+        Room {
+            idle: idle.saturating_sub(tally.queued),
+            may_start: max.saturating_sub(tally.threads),
+            places: bound.saturating_sub(tally.queued),
+        }
+    }
+
+    fn has_thread(&self) -> bool {
+        let max = (self.room.load(Ordering::Relaxed) >> 32) as usize;
+        let tally = self.desk.tally();
+        match max {
+            0 => false,
+            max if max > tally.threads => true,
+            // Jobs wait: how many threads are left over takes counting.
+            _ if tally.queued > 0 => self.room().idle > 0,
+            _ => tally.idle > 0 || self.desk.reserve().has_any(),
+        }
+    }
+}
+
+/// A pool as an executor: what promises and other crates know of it. Holding one does not keep
+/// the pool running.
+impl Executor for Shared {
+    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        match self.submit(Job::new(task)) {
+            Ok(_) => Ok(()),
+            Err(refused) => Err(refused.map(Job::into_task)),
+        }
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
+        // A task could not give the signal back: look first, then keep that from changing.
+        let mut turn = self.desk.turn();
+        if turn.is_closed() && turn.threads() == 0 {
+            return Err(Rejected::new(signal, Refusal::Closed));
+        }
+        let task = Task::non_blocking(move || signal.deliver());
+        turn.counts.accepted += 1;
+        match turn.place(Job::new(task), true) {
+            Placed::Handed(wake) => {
+                turn.counts.wakeups += u64::from(wake.is_asleep());
+                self.end_turn(turn);
+                drop(wake);
+            }
+            Placed::Queue(job) | Placed::Full(job) => {
+                turn.push(Lane::Internal, job);
+                self.end_turn(turn);
+            }
+            Placed::Start(job) => {
+                self.end_turn(turn);
+                // A refused one is dropped, which tells it as orphaned: news is never lost.
+                drop(self.start(job, Lane::Internal));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_current(&self) -> bool {
+        is_current(self.id)
+    }
+
+    fn id(&self) -> ExecutorId {
+        self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn width(&self) -> usize {
+        self.width.load(Ordering::Relaxed)
+    }
+
+    fn unhandled(&self, what: &Unhandled<'_>) {
+        if let Some(hear) = &self.on_unhandled {
+            // A hook that panics has nobody left to tell.
+            if let Err(panic) = contain(|| hear(&self.name, what)) {
+                discard(panic);
+            }
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! Adaptive: chooses for each task, by its kind, its thread and the threads that can be had.
+//!
+//! | task | thread free | thread tagged as non-blocking |
+//! |---|---|---|
+//! | never blocks | PC | PC |
+//! | adapts | a thread to be had: EPC; none: PIC | PC |
+//! | may block | a thread to be had: EPC; none: PEC | PEC |
+//!
+//! "To be had" means that a helper is on its way, or that `try_execute` gives one now. This is
+//! what Jetty's EatWhatYouKill became. The last thread able to produce therefore runs nothing
+//! that could hold it.
+//!
+//! With a [`Monitor`] it hands over late: where the table says EPC, it first lends the producer
+//! to the cell, asks for nobody, and runs the task. See `README.md` beside this file.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use tidegate_sync::{Asked, Blocking, Glance, Held, Refusal, Rejected, Task};
+
+use super::counts::raise;
+use super::engine::{Engine, Helper, Options, Rule, discard};
+use super::handle;
+use super::learned::Learned;
+use super::monitor::{Monitor, Watch, Watched};
+use super::producer::Producer;
+use crate::headroom::TryExecutor;
+
+/// No helper of the monitor's is on its way.
+const NO_LOAN: u64 = u64::MAX;
+
+/// Chooses for each task between running it here, running it here without blocking, giving it
+/// away, and running it here while another thread produces.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_exec::{Adaptive, Monitor, Strategy, WorkerPool};
+///
+/// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
+/// let monitor = Monitor::start("io")?;
+/// let strategy = Adaptive::builder(|| None, pool).late(&monitor).build();
+/// strategy.produce();
+/// println!("{}", strategy.counts());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Adaptive<P> {
+    engine: Arc<Engine<P, Choice>>,
+}
+
+/// Describes an [`Adaptive`] strategy.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_exec::{Adaptive, Options, Strategy, WorkerPool};
+///
+/// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
+/// let options = Options::new().on_refused(|refused| eprintln!("{refused}"));
+/// let eager = Adaptive::builder(|| None, pool).options(options).build();
+/// eager.produce();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct AdaptiveBuilder<P> {
+    producer: P,
+    pool: Arc<dyn TryExecutor>,
+    options: Options,
+    watch: Option<Arc<Watch>>,
+    monitor: Option<Monitor>,
+}
+
+impl<P: Producer> Adaptive<P> {
+    /// A strategy over `producer` whose threads come from `pool`, handing over eagerly.
+    pub fn new(producer: P, pool: Arc<dyn TryExecutor>) -> Self {
+        Self::builder(producer, pool).build()
+    }
+
+    /// Describes a strategy over `producer` whose threads come from `pool`.
+    pub fn builder(producer: P, pool: Arc<dyn TryExecutor>) -> AdaptiveBuilder<P> {
+        AdaptiveBuilder {
+            producer,
+            pool,
+            options: Options::new(),
+            watch: None,
+            monitor: None,
+        }
+    }
+
+    /// Switches late hand-over off or on again, from the next task on. Without a monitor it is
+    /// always off.
+    pub fn set_late(&self, on: bool) {
+        self.engine.rule.late_on.store(on, Ordering::Relaxed);
+    }
+
+    /// Whether it hands over late.
+    pub fn is_late(&self) -> bool {
+        self.engine.rule.watch().is_some()
+    }
+}
+
+impl<P: Producer> AdaptiveBuilder<P> {
+    /// Hands over late, with `monitor` watching. The strategy keeps the monitor running.
+    pub fn late(mut self, monitor: &Monitor) -> Self {
+        self.watch = Some(Arc::clone(monitor.watch()));
+        self.monitor = Some(monitor.clone());
+        self
+    }
+
+    /// What else it is told.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Makes the strategy.
+    pub fn build(self) -> Adaptive<P> {
+        let rule = Choice {
+            pool: Arc::clone(&self.pool),
+            watch: self.watch,
+            _monitor: self.monitor,
+            late_on: AtomicBool::new(true),
+            queued: AtomicBool::new(false),
+            class: AtomicUsize::new(0),
+            offered: AtomicU64::new(NO_LOAN),
+            learned: Learned::default(),
+        };
+        let engine = Engine::new(self.producer, rule, self.pool, self.options);
+        if let Some(watch) = &engine.rule.watch {
+            let weak = Arc::downgrade(&engine);
+            let weak: Weak<dyn Watched> = weak;
+            watch.add(weak);
+        }
+        Adaptive { engine }
+    }
+}
+
+impl<P> fmt::Debug for AdaptiveBuilder<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdaptiveBuilder")
+            .field("late", &self.watch.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+handle!(Adaptive, "Adaptive");
+
+/// What the choice goes by.
+pub(super) struct Choice {
+    pool: Arc<dyn TryExecutor>,
+    watch: Option<Arc<Watch>>,
+    /// Keeps it running.
+    _monitor: Option<Monitor>,
+    late_on: AtomicBool,
+    /// The pending helper is in the executor's queue, not yet on a thread.
+    queued: AtomicBool,
+    /// The class of the task that runs with the producer lent.
+    class: AtomicUsize,
+    /// The loan for which a helper is on its way.
+    offered: AtomicU64,
+    learned: Learned,
+}
+
+impl Choice {
+    /// The monitor, if this strategy hands over late now.
+    #[inline]
+    fn watch(&self) -> Option<&Watch> {
+        let watch = self.watch.as_deref()?;
+        (self.late_on.load(Ordering::Relaxed) && watch.is_running()).then_some(watch)
+    }
+}
+
+impl<P: Producer> Rule<P> for Choice {
+    fn consume<'a>(
+        engine: &'a Arc<Engine<P, Self>>,
+        held: Held<'a, P>,
+        task: Task,
+        tagged: bool,
+    ) -> Option<Held<'a, P>> {
+        match (task.blocking(), tagged) {
+            (Blocking::Never, _) | (Blocking::Adapts, true) => {
+                return Some(engine.produce_consume(held, task));
+            }
+            (Blocking::May, true) => return Some(engine.produce_execute_consume(held, task)),
+            (Blocking::Adapts | Blocking::May, false) => {}
+        }
+        let rule = &engine.rule;
+        match rule.watch() {
+            Some(watch) if !wants_thread(rule, watch, &*held, &task) => {
+                // Somebody must be able to take over if the task turns out to block.
+                if rule.pool.has_thread() {
+                    lend(engine, watch, held, task)
+                } else {
+                    Some(without_a_thread(engine, held, task))
+                }
+            }
+            _ => hand_over(engine, held, task),
+        }
+    }
+
+    fn dispatch(engine: &Arc<Engine<P, Self>>) -> Result<(), Rejected<()>> {
+        match engine.cell.ask() {
+            Asked::Enough => Ok(()),
+            Asked::Closed => Err(Rejected::new((), Refusal::Closed)),
+            Asked::BringHelper => {
+                let rule = &engine.rule;
+                rule.queued.store(true, Ordering::Relaxed);
+                let helper = Helper::task(engine);
+                rule.pool.execute_internal(helper).map_err(|refused| {
+                    raise(&engine.counters.helpers_refused);
+                    // Its drop takes back that one is on its way.
+                    refused.map(discard)
+                })
+            }
+        }
+    }
+
+    fn helper_came(&self) {
+        self.queued.store(false, Ordering::Relaxed);
+    }
+
+    fn driving(&self, begins: bool) {
+        if let Some(watch) = &self.watch {
+            watch.driving(begins);
+        }
+    }
+}
+
+/// Whether the task should have a thread at once, although short ones need none: it is known to
+/// be long, by word or by experience, or work waits that an idle processor could do.
+fn wants_thread<P: Producer>(rule: &Choice, watch: &Watch, held: &P, task: &Task) -> bool {
+    task.is_long()
+        || rule.learned.is_long(task.class())
+        || (watch.has_idle_cpu() && held.backlog() > 0 && rule.pool.room().idle > 0)
+}
+
+/// Eager: brings a helper if one can be had now, and runs the task.
+fn hand_over<'a, P: Producer>(
+    engine: &'a Arc<Engine<P, Choice>>,
+    held: Held<'a, P>,
+    task: Task,
+) -> Option<Held<'a, P>> {
+    let rule = &engine.rule;
+    if rule.queued.load(Ordering::Relaxed) && !rule.pool.has_thread() {
+        // The helper on its way has no thread to arrive on.
+        return Some(without_a_thread(engine, held, task));
+    }
+    let class = task.class();
+    let loan = held.lend(true);
+    if let Some(producer) = loan.given_up {
+        discard(producer);
+    }
+    if loan.bring_helper
+        && let Err(refused) = rule.pool.try_execute(Helper::task(engine))
+    {
+        drop(refused);
+        // Back, unless somebody has it by now, who then produces.
+        if let Some(held) = engine.cell.arrive() {
+            return Some(without_a_thread(engine, held, task));
+        }
+    }
+    let back = engine.execute_produce_consume(task);
+    if back.is_some() && engine.cell.glance().loans == loan.number {
+        rule.learned.was_short(class);
+    }
+    back
+}
+
+/// Nobody else could produce: the task must not hold this thread.
+fn without_a_thread<'a, P: Producer>(
+    engine: &'a Arc<Engine<P, Choice>>,
+    held: Held<'a, P>,
+    task: Task,
+) -> Held<'a, P> {
+    match task.blocking() {
+        Blocking::May => engine.produce_execute_consume(held, task),
+        Blocking::Never | Blocking::Adapts => engine.produce_invoke_consume(held, task),
+    }
+}
+
+/// Late: lends the producer, asks for nobody, runs the task.
+#[inline]
+fn lend<'a, P: Producer>(
+    engine: &'a Arc<Engine<P, Choice>>,
+    watch: &Watch,
+    held: Held<'a, P>,
+    task: Task,
+) -> Option<Held<'a, P>> {
+    engine.counters.lent.add(1);
+    let class = task.class();
+    engine.rule.class.store(class, Ordering::Relaxed);
+    let loan = held.lend(false);
+    if let Some(producer) = loan.given_up {
+        discard(producer);
+    }
+    if watch.lent() {
+        raise(&engine.counters.monitor_wakes);
+    }
+    late_execute_produce_consume(engine, task);
+    let back = engine.cell.resume();
+    if back.is_some() && engine.cell.glance().loans == loan.number {
+        engine.rule.learned.was_short(class);
+    }
+    back
+}
+
+/// Runs a task while its producer is lent: one frame in a profile.
+#[inline(never)]
+fn late_execute_produce_consume<P: Producer>(engine: &Engine<P, Choice>, task: Task) {
+    engine.run(task);
+}
+
+impl<P: Producer> Watched for Engine<P, Choice> {
+    fn glance(&self) -> Glance {
+        self.cell.glance()
+    }
+
+    fn offer(self: Arc<Self>, loan: u64) {
+        if self.rule.offered.load(Ordering::Relaxed) == loan {
+            return;
+        }
+        let class = self.rule.class.load(Ordering::Relaxed);
+        let engine = Arc::clone(&self);
+        let job = Task::labelled::<LateHelper, _>(move || {
+            // It has come: what lies there from now on needs another one.
+            engine.rule.offered.store(NO_LOAN, Ordering::Relaxed);
+            match engine.cell.take_loan(loan) {
+                Some(held) => {
+                    raise(&engine.counters.late_epc);
+                    engine.rule.learned.was_long(class);
+                    engine.drive(held);
+                }
+                None => raise(&engine.counters.idle_helpers),
+            }
+        });
+        // Before the helper can come and take it back.
+        self.rule.offered.store(loan, Ordering::Relaxed);
+        match self.rule.pool.try_execute(job) {
+            Ok(()) => raise(&self.counters.helpers),
+            Err(refused) => {
+                self.rule.offered.store(NO_LOAN, Ordering::Relaxed);
+                raise(&self.counters.no_spare);
+                drop(refused);
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.cell.is_over()
+    }
+}
+
+/// How a helper that the monitor sent shows up in metrics.
+struct LateHelper;

@@ -1,0 +1,179 @@
+//! What a pool shows: figures of one moment, the low-on-threads signal, the budget.
+
+use tidegate_exec::{PoolError, PoolLimits};
+use tidegate_sync::ManualClock;
+use tidegate_testkit::{Counter, Log};
+
+use super::{builder, fixed, hold, hold_many, release, until};
+use crate::hits;
+
+#[test]
+fn threads_are_ready_leased_or_utilized() {
+    let clock = ManualClock::new();
+    let pool = builder(&clock).core(6).max(6).queue(8).reserved(2);
+    let pool = pool.build().unwrap();
+    release(&clock, hold_many(&pool, 5));
+    let lease = pool.lease("selectors", 2).unwrap();
+    let gates = hold_many(&pool, 3);
+    until(|| pool.metrics().ready == 2);
+    let metrics = pool.metrics();
+    assert_eq!(
+        metrics.threads,
+        metrics.ready + metrics.leased + metrics.utilized
+    );
+    assert_eq!((metrics.threads, metrics.ready, metrics.leased), (5, 2, 2));
+    assert_eq!(
+        (metrics.utilized, metrics.busy, metrics.available),
+        (1, 3, 4)
+    );
+    assert!((metrics.utilization - 0.25).abs() < 1e-9);
+    assert_eq!(metrics.running, ["held", "held", "held"]);
+    drop(lease);
+    assert_eq!(pool.metrics().leased, 0);
+    release(&clock, gates);
+}
+
+#[test]
+fn the_queue_and_the_idle_are_counted_together() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 2, 8).build().unwrap();
+    let gates = hold_many(&pool, 2);
+    for waiting in 1..=4 {
+        pool.execute(|| ()).unwrap();
+        let metrics = pool.metrics();
+        assert_eq!(
+            (metrics.queued, metrics.ready, metrics.threads),
+            (waiting, 0, 2)
+        );
+    }
+    assert_eq!(pool.metrics().most_queued, 4);
+    release(&clock, gates);
+    let metrics = pool.metrics();
+    assert_eq!((metrics.queued, metrics.ready, metrics.threads), (0, 2, 2));
+    assert_eq!((metrics.accepted, metrics.done, metrics.refused), (6, 6, 0));
+}
+
+#[test]
+fn being_low_on_threads_is_told_when_it_changes() {
+    let clock = ManualClock::new();
+    let log = Log::new();
+    let heard = log.clone();
+    let pool = fixed(&clock, 3, 8).low_threads(1);
+    let pool = pool
+        .on_low_threads(move |low| heard.push(low))
+        .build()
+        .unwrap();
+    let first = hold(&pool);
+    assert!(!pool.is_low_on_threads() && log.is_empty());
+    let second = hold(&pool);
+    assert!(pool.is_low_on_threads() && pool.metrics().low);
+    let third = hold(&pool);
+    log.assert_order(&[true]);
+    release(&clock, vec![first, second, third]);
+    assert!(!pool.is_low_on_threads());
+    log.assert_order(&[true, false]);
+}
+
+#[test]
+fn a_hook_of_low_threads_that_panics_hurts_nobody() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 8).on_low_threads(|_| panic!("on purpose"));
+    let pool = pool.build().unwrap();
+    assert_eq!(pool.submit(|| 7).unwrap().wait().unwrap(), 7);
+    clock.settle();
+    assert_eq!(pool.submit(|| 8).unwrap().wait().unwrap(), 8);
+}
+
+#[test]
+fn the_budget_leaves_a_thread_and_names_each_lessee() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 4, 8).budget("acceptors", 1).build().unwrap();
+    let lease = pool.lease("selectors", 2).unwrap();
+    assert_eq!(lease.threads(), 2);
+    let error = pool.lease("monitor", 1).unwrap_err();
+    let said = error.to_string();
+    for word in [
+        "insufficient threads",
+        "monitor",
+        "acceptors has 1",
+        "selectors has 2",
+    ] {
+        assert!(said.contains(word), "{said}");
+    }
+    assert_eq!(error.lessees().len(), 2);
+    assert_eq!(pool.metrics().leased, 3, "the failed one is undone");
+    drop(lease);
+    assert!(pool.lease("monitor", 2).is_ok());
+}
+
+#[test]
+fn a_maximum_below_the_leases_is_refused_and_changes_nothing() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 8, 8).build().unwrap();
+    let lease = pool.lease("selectors", 4).unwrap();
+    let smaller = PoolLimits {
+        core: 1,
+        max: 4,
+        ..pool.limits()
+    };
+    let error = pool.resize(smaller).unwrap_err();
+    assert!(matches!(&error, PoolError::OverBudget(_)));
+    assert!(error.to_string().contains("selectors has 4"), "{error}");
+    assert_eq!((pool.limits().core, pool.limits().max), (8, 8));
+    drop(lease);
+    pool.resize(smaller).unwrap();
+}
+
+#[test]
+fn leased_threads_do_not_count_as_width() {
+    use tidegate_sync::Executor;
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 3, 8).build().unwrap();
+    let lease = pool.lease("selectors", 2).unwrap();
+    assert_eq!(pool.width(), 1);
+    drop(lease);
+    assert_eq!(pool.width(), 3);
+}
+
+#[test]
+fn internal_jobs_are_never_refused_and_come_first() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 1).build().unwrap();
+    let gate = hold(&pool);
+    let log = Log::new();
+    let note = |what: &'static str| {
+        let log = log.clone();
+        move || log.push(what)
+    };
+    pool.execute(note("user")).unwrap();
+    assert!(pool.execute(note("refused")).is_err());
+    for _ in 0..100 {
+        pool.execute_internal(tidegate_sync::Task::new(note("internal")))
+            .unwrap();
+    }
+    assert_eq!(pool.metrics().queued_internal, 100);
+    release(&clock, vec![gate]);
+    let order = log.take();
+    assert_eq!(order.len(), 101);
+    assert_eq!(order[0], "internal");
+    let user = order.iter().position(|what| *what == "user").unwrap();
+    assert!(user < 20, "users get their turn too: {user}");
+}
+
+#[test]
+fn listeners_run_on_the_pool_whatever_its_bound() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 0).build().unwrap();
+    let gate = hold(&pool);
+    let (promise, answer) = pool.promise::<u32>();
+    let (heard, handle) = (Counter::new(), pool.clone());
+    let mut hit = hits(heard.clone());
+    answer.on_complete(move |_| {
+        assert!(handle.is_current());
+        hit();
+    });
+    promise.succeed(7).unwrap();
+    assert_eq!(heard.count(), 0, "the only thread is busy");
+    release(&clock, vec![gate]);
+    assert_eq!(heard.count(), 1);
+}

@@ -1,0 +1,429 @@
+//! The rules of the breaker, one by one. The model in `tests/it` tries them together.
+
+use super::*;
+use crate::metrics::WindowConfig;
+
+const MS: u64 = 1_000_000;
+const SLEEP: u64 = 5_000 * MS;
+
+/// Judged by the last ten calls, from two on.
+fn quick() -> BreakerConfig {
+    BreakerConfig {
+        window: BreakerWindow::Count(10),
+        min_calls: 2,
+        ..BreakerConfig::default()
+    }
+}
+
+fn breaker(config: BreakerConfig) -> CircuitBreaker {
+    CircuitBreaker::new("dep", config).unwrap()
+}
+
+fn fail(breaker: &CircuitBreaker, now: u64) {
+    let pass = breaker.try_pass(now).expect("it lets calls through");
+    pass.failure(now, Duration::ZERO);
+}
+
+fn succeed(breaker: &CircuitBreaker, now: u64) {
+    let pass = breaker.try_pass(now).expect("it lets calls through");
+    pass.success(now, Duration::ZERO);
+}
+
+/// Open since `now`.
+fn tripped(config: BreakerConfig, now: u64) -> CircuitBreaker {
+    let breaker = breaker(config);
+    fail(&breaker, now);
+    fail(&breaker, now);
+    assert_eq!(breaker.state(now), BreakerState::Open);
+    breaker
+}
+
+#[test]
+fn trips_when_a_bucket_closes_and_not_before() {
+    let breaker = breaker(BreakerConfig::default());
+    for _ in 0..20 {
+        fail(&breaker, 100 * MS);
+    }
+    assert_eq!(breaker.state(499 * MS), BreakerState::Closed);
+    assert_eq!(breaker.state(500 * MS), BreakerState::Open);
+}
+
+#[test]
+fn needs_the_volume_and_the_percentage() {
+    for (calls, failures, trips) in [(19, 19, false), (20, 10, true), (20, 9, false)] {
+        let breaker = breaker(BreakerConfig::default());
+        (0..failures).for_each(|_| fail(&breaker, MS));
+        (failures..calls).for_each(|_| succeed(&breaker, MS));
+        assert_eq!(breaker.is_open(500 * MS), trips, "{failures} of {calls}");
+    }
+}
+
+#[test]
+fn a_pause_does_not_hide_a_trip() {
+    let breaker = breaker(BreakerConfig::default());
+    (0..20).for_each(|_| fail(&breaker, 0));
+    // Judged only now, yet open since the first bucket closed: the sleep ends at 5.5 s.
+    assert!(!breaker.would_allow(5_500 * MS));
+    assert!(breaker.would_allow(5_500 * MS + 1));
+    assert!(breaker.try_pass(20_000 * MS).unwrap().is_probe());
+}
+
+#[test]
+fn denies_until_the_sleep_is_over_then_lets_one_probe_through() {
+    let breaker = tripped(quick(), 0);
+    let open = breaker.try_pass(SLEEP).unwrap_err();
+    assert!(open.retry_after.is_some(), "{open}");
+    let probe = breaker.try_pass(SLEEP + 1).unwrap();
+    assert!(probe.is_probe());
+    assert_eq!(breaker.state(SLEEP + 1), BreakerState::HalfOpen);
+    assert!(breaker.try_pass(SLEEP + 2).is_err() && breaker.is_open(SLEEP + 2));
+    assert!(!breaker.would_allow(SLEEP + 2));
+    probe.success(SLEEP + 3, Duration::ZERO);
+    assert_eq!(breaker.state(SLEEP + 3), BreakerState::Closed);
+    assert_eq!(
+        breaker.counts(SLEEP + 3),
+        (0, 0, 0),
+        "the window begins anew"
+    );
+}
+
+#[test]
+fn a_failing_or_dropped_probe_opens_again_with_a_new_sleep() {
+    let breaker = tripped(quick(), 0);
+    let now = SLEEP + 1;
+    breaker
+        .try_pass(now)
+        .unwrap()
+        .failure(now + 5, Duration::ZERO);
+    assert!(breaker.try_pass(now + 5 + SLEEP).is_err());
+    let probe = breaker.try_pass(now + 6 + SLEEP).unwrap();
+    drop(probe);
+    assert_eq!(breaker.state(now + 6 + SLEEP), BreakerState::Open);
+    assert_eq!(breaker.transitions(), [0, 3, 2, 0]);
+}
+
+#[test]
+fn only_the_probe_decides() {
+    let breaker = breaker(quick());
+    let old = [(); 4].map(|()| breaker.try_pass(0).unwrap());
+    fail(&breaker, 0);
+    fail(&breaker, 0);
+    let probe = breaker.try_pass(SLEEP + 1).unwrap();
+    let [good, bad, ..] = old;
+    good.success(SLEEP + 2, Duration::ZERO);
+    assert_eq!(breaker.state(SLEEP + 2), BreakerState::HalfOpen);
+    bad.failure(SLEEP + 2, Duration::ZERO);
+    let _denied = breaker.try_pass(SLEEP + 3).unwrap_err();
+    assert_eq!(breaker.state(SLEEP + 3), BreakerState::HalfOpen);
+    probe.success(SLEEP + 4, Duration::ZERO);
+    assert_eq!(breaker.state(SLEEP + 4), BreakerState::Closed);
+    assert_eq!(
+        breaker.counts(SLEEP + 4),
+        (0, 0, 0),
+        "old calls say nothing"
+    );
+}
+
+#[test]
+fn a_bad_request_frees_the_place_of_the_probe() {
+    let breaker = tripped(quick(), 0);
+    breaker.try_pass(SLEEP + 1).unwrap().ignore(SLEEP + 2);
+    assert_eq!(breaker.state(SLEEP + 2), BreakerState::HalfOpen);
+    assert!(breaker.try_pass(SLEEP + 3).unwrap().is_probe());
+}
+
+#[test]
+fn several_probes_and_several_successes() {
+    let config = BreakerConfig {
+        probes: 2,
+        successes: 3,
+        ..quick()
+    };
+    let breaker = tripped(config, 0);
+    let now = SLEEP + 1;
+    let (one, two) = (
+        breaker.try_pass(now).unwrap(),
+        breaker.try_pass(now).unwrap(),
+    );
+    assert!(breaker.try_pass(now).is_err(), "two at a time");
+    one.success(now, Duration::ZERO);
+    let three = breaker.try_pass(now).unwrap();
+    two.success(now, Duration::ZERO);
+    assert!(breaker.try_pass(now).is_err(), "the third is out already");
+    three.success(now, Duration::ZERO);
+    assert_eq!(breaker.state(now), BreakerState::Closed);
+}
+
+#[test]
+fn a_probe_that_takes_too_long_opens_again() {
+    let config = BreakerConfig {
+        probe_limit: Duration::from_secs(1),
+        ..quick()
+    };
+    let breaker = tripped(config, 0);
+    let probe = breaker.try_pass(SLEEP + 1).unwrap();
+    assert!(breaker.try_pass(SLEEP + 1_000 * MS).is_err());
+    assert_eq!(breaker.state(SLEEP + 1), BreakerState::HalfOpen);
+    assert!(breaker.try_pass(SLEEP + 1_000 * MS + 2).is_err());
+    assert_eq!(breaker.state(SLEEP + 2_000 * MS), BreakerState::Open);
+    probe.success(SLEEP + 3_000 * MS, Duration::ZERO);
+    assert_eq!(breaker.state(SLEEP + 3_000 * MS), BreakerState::Open);
+}
+
+#[test]
+fn the_sleep_grows_with_each_relapse_up_to_its_bound() {
+    let config = BreakerConfig {
+        sleep: Duration::from_secs(1),
+        sleep_factor: 2.0,
+        max_sleep: Duration::from_secs(3),
+        ..quick()
+    };
+    let breaker = tripped(config, 0);
+    let mut now = 0;
+    for seconds in [1, 2, 3, 3] {
+        let sleep = seconds * 1_000 * MS;
+        assert!(breaker.try_pass(now + sleep).is_err(), "{seconds}");
+        now += sleep + 1;
+        breaker.try_pass(now).unwrap().failure(now, Duration::ZERO);
+    }
+}
+
+#[test]
+fn slow_calls_trip_it_too() {
+    let config = BreakerConfig {
+        slow_call: Some(Duration::from_millis(10)),
+        slow_percent: 50,
+        ..quick()
+    };
+    let breaker = breaker(config);
+    let pass = |now| breaker.try_pass(now).unwrap();
+    pass(0).success(0, Duration::from_millis(10));
+    assert!(!breaker.is_open(0), "ten is not slow yet");
+    pass(0).success(0, Duration::from_millis(11));
+    assert_eq!(breaker.counts(0), (2, 0, 1));
+    assert!(breaker.is_open(0));
+}
+
+#[test]
+fn a_ramp_lets_a_rising_share_through() {
+    let config = BreakerConfig {
+        ramp: Some(Duration::from_secs(10)),
+        ..quick()
+    };
+    let breaker = tripped(config, 0);
+    let start = SLEEP + 1;
+    breaker
+        .try_pass(start)
+        .unwrap()
+        .success(start, Duration::ZERO);
+    assert_eq!(breaker.state(start), BreakerState::Ramping);
+    let passed = |at: u64| {
+        let pass = |_: &u32| breaker.try_pass(start + at).map(|p| p.ignore(at)).is_ok();
+        (0..100).filter(pass).count()
+    };
+    assert_eq!((passed(0), passed(5_000 * MS)), (10, 50));
+    assert_eq!(passed(10_000 * MS), 100);
+    assert_eq!(breaker.state(start + 10_000 * MS), BreakerState::Closed);
+}
+
+#[test]
+fn a_failing_ramp_opens_again() {
+    let config = BreakerConfig {
+        ramp: Some(Duration::from_secs(10)),
+        ..quick()
+    };
+    let breaker = tripped(config, 0);
+    let start = SLEEP + 1;
+    breaker
+        .try_pass(start)
+        .unwrap()
+        .success(start, Duration::ZERO);
+    let mut failures = 0;
+    while failures < 2 {
+        if let Ok(pass) = breaker.try_pass(start + 1) {
+            pass.failure(start + 1, Duration::ZERO);
+            failures += 1;
+        }
+    }
+    assert_eq!(breaker.state(start + 2), BreakerState::Open);
+}
+
+#[test]
+fn forced_open_beats_forced_closed_beats_the_state() {
+    let breaker = tripped(quick(), 0);
+    let force = |mode| {
+        breaker
+            .configure(BreakerConfig { mode, ..quick() })
+            .unwrap()
+    };
+    force(BreakerMode::ForcedClosed);
+    assert!(!breaker.is_open(1) && breaker.try_pass(1).is_ok() && breaker.would_allow(1));
+    assert_eq!(
+        breaker.state(1),
+        BreakerState::Open,
+        "the state goes on beneath"
+    );
+    force(BreakerMode::Normal);
+    assert!(breaker.try_pass(1).is_err(), "removing the force may deny");
+    force(BreakerMode::ForcedOpen);
+    assert!(breaker.is_open(SLEEP * 2) && breaker.try_pass(SLEEP * 2).is_err());
+    assert!(!breaker.would_allow(SLEEP * 2));
+}
+
+#[test]
+fn disabled_allows_all_and_counts_nothing() {
+    let config = BreakerConfig {
+        mode: BreakerMode::Disabled,
+        ..quick()
+    };
+    let breaker = breaker(config);
+    (0..10).for_each(|now| fail(&breaker, now));
+    assert!(!breaker.is_open(10));
+    assert_eq!(breaker.counts(10), (0, 0, 0));
+}
+
+#[test]
+fn metrics_only_goes_through_its_states_and_denies_nothing() {
+    let config = BreakerConfig {
+        mode: BreakerMode::MetricsOnly,
+        ..quick()
+    };
+    let breaker = breaker(config);
+    fail(&breaker, 0);
+    fail(&breaker, 0);
+    assert_eq!(breaker.state(0), BreakerState::Open);
+    assert!(breaker.try_pass(1).is_ok());
+    succeed(&breaker, SLEEP + 1);
+    assert_eq!(breaker.state(SLEEP + 1), BreakerState::Closed);
+}
+
+#[test]
+fn changes_are_told_in_order_with_their_time() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    let breaker = breaker(quick())
+        .on_transition(|_| panic!("on purpose"))
+        .on_transition(move |change| tell.lock().unwrap().push((change.to, change.at_nanos)));
+    fail(&breaker, 7);
+    fail(&breaker, 8);
+    succeed(&breaker, 9 + SLEEP);
+    let expected = [
+        (BreakerState::Open, 8),
+        (BreakerState::HalfOpen, 9 + SLEEP),
+        (BreakerState::Closed, 9 + SLEEP),
+    ];
+    assert_eq!(*told.lock().unwrap(), expected);
+    let times = breaker.time_in_states(10 + SLEEP);
+    assert_eq!(
+        times[BreakerState::Open as usize],
+        Duration::from_nanos(SLEEP + 1)
+    );
+    assert_eq!(
+        times[BreakerState::Closed as usize],
+        Duration::from_nanos(9)
+    );
+}
+
+#[test]
+fn bad_settings_name_the_property_and_the_old_ones_stay() {
+    let breaker = breaker(quick());
+    for (config, property) in [
+        (
+            BreakerConfig {
+                min_calls: 0,
+                ..quick()
+            },
+            "requestVolumeThreshold",
+        ),
+        (
+            BreakerConfig {
+                error_percent: 0,
+                ..quick()
+            },
+            "errorThresholdPercentage",
+        ),
+        (
+            BreakerConfig {
+                slow_percent: 101,
+                ..quick()
+            },
+            "slow_percent",
+        ),
+        (
+            BreakerConfig {
+                sleep_factor: 0.5,
+                ..quick()
+            },
+            "sleep_factor",
+        ),
+        (
+            BreakerConfig {
+                sleep_factor: f64::NAN,
+                ..quick()
+            },
+            "sleep_factor",
+        ),
+        (
+            BreakerConfig {
+                probes: 0,
+                ..quick()
+            },
+            "probes",
+        ),
+        (
+            BreakerConfig {
+                successes: 0,
+                ..quick()
+            },
+            "successes",
+        ),
+        (
+            BreakerConfig {
+                probe_limit: Duration::ZERO,
+                ..quick()
+            },
+            "probe_limit",
+        ),
+        (
+            BreakerConfig {
+                window: BreakerWindow::Count(0),
+                ..quick()
+            },
+            "window",
+        ),
+        (
+            BreakerConfig {
+                window: BreakerWindow::Count(11),
+                ..quick()
+            },
+            "window",
+        ),
+    ] {
+        let error = breaker.configure(config).unwrap_err();
+        assert!(error.property().contains(property), "{error}");
+        assert_eq!(error.key(), "dep");
+    }
+    let window = BreakerWindow::Time(WindowConfig::new(Duration::from_millis(10), 3));
+    let config = BreakerConfig { window, ..quick() };
+    assert_eq!(config.validate(&"k".into()).unwrap_err().key(), "k");
+    assert_eq!(breaker.config(), quick());
+}
+
+#[test]
+fn exactly_one_thread_gets_the_probe() {
+    for _ in 0..100 {
+        let breaker = tripped(quick(), 0);
+        let probes = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    if let Ok(pass) = breaker.try_pass(SLEEP + 1) {
+                        probes.fetch_add(1, Ordering::Relaxed);
+                        std::mem::forget(pass);
+                    }
+                });
+            }
+        });
+        assert_eq!(probes.load(Ordering::Relaxed), 1);
+    }
+}

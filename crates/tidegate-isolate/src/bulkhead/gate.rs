@@ -1,0 +1,567 @@
+//! The permits bulkhead: so many calls at a time, on the callers' own threads.
+//!
+//! Taking a permit is one compare-and-swap against the present limit; nothing is ever taken and
+//! then undone, so no call is refused because another one was. Callers may wait for a bounded
+//! time; a permit that is free goes to whoever waits before anybody is woken for nothing.
+//!
+//! # Invariants
+//!
+//! * Never more permits are held than the limit allowed when each was taken.
+//! * A permit belongs to the running work: it is given back when the work has ended, not when the
+//!   caller stopped waiting for it.
+//! * What is reserved for important calls is not taken by others, however free it is.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_sync::{Clock, Parker, Permit, PermitRef, Permits, as_nanos, check_stance};
+
+use super::limit::{AdaptiveLimit, Sampler};
+use super::queue::{Discipline, Next, WaitQueue};
+use crate::{Invalid, Key, Refused};
+
+/// How much a call matters: under overload, what matters most is refused last.
+///
+/// ```
+/// use tidegate_isolate::Criticality;
+///
+/// assert!(Criticality::High > Criticality::Normal);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Criticality {
+    /// Nobody would notice: prefetches, batch work.
+    Sheddable,
+    /// An ordinary call.
+    #[default]
+    Normal,
+    /// A user waits for it.
+    High,
+    /// The service is down without it.
+    Critical,
+}
+
+/// The shares of the limit that are kept free for calls of a criticality or above.
+///
+/// ```
+/// use tidegate_isolate::{Criticality, Partitions};
+///
+/// let shares = Partitions { normal: 0.5, high: 0.1, critical: 0.1 };
+/// assert_eq!(shares.ceiling(10, Criticality::Sheddable), 3);
+/// assert_eq!(shares.ceiling(10, Criticality::Normal), 8);
+/// assert_eq!(shares.ceiling(10, Criticality::Critical), 10);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Partitions {
+    /// Kept free of sheddable calls.
+    pub normal: f64,
+    /// Kept free of normal calls, too.
+    pub high: f64,
+    /// Kept free of all but critical calls.
+    pub critical: f64,
+}
+
+impl Partitions {
+    /// How many of `limit` permits a call of this criticality may be the last of; one at least.
+    pub fn ceiling(&self, limit: usize, criticality: Criticality) -> usize {
+        let above = match criticality {
+            Criticality::Sheddable => self.normal + self.high + self.critical,
+            Criticality::Normal => self.high + self.critical,
+            Criticality::High => self.critical,
+            Criticality::Critical => 0.0,
+        };
+        // Rounded first: 0.1 + 0.1 is a little more than a fifth.
+        let kept = (limit as f64 * above * 1e6).round() / 1e6;
+        limit.saturating_sub(kept.ceil() as usize).max(1)
+    }
+
+    fn validate(&self, key: &Key) -> Result<(), Invalid> {
+        let shares = [self.normal, self.high, self.critical];
+        let sum: f64 = shares.iter().sum();
+        if shares.iter().all(|share| *share >= 0.0) && sum <= 1.0 {
+            return Ok(());
+        }
+        let reason = "shares are not negative, and together at most 1";
+        Err(Invalid::new(
+            key.as_str(),
+            "partitions",
+            format!("{shares:?}"),
+            reason,
+        ))
+    }
+}
+
+/// The settings of a permits bulkhead.
+///
+/// ```
+/// use tidegate_isolate::PermitConfig;
+///
+/// let config = PermitConfig { limit: 0, ..PermitConfig::default() };
+/// let error = config.validate(&"prices".into()).unwrap_err();
+/// assert!(error.to_string().starts_with("prices: execution.isolation.semaphore"));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct PermitConfig {
+    /// How many calls may run at the same time.
+    pub limit: usize,
+    /// How long a call waits for a permit; zero refuses at once.
+    pub max_wait: Duration,
+    /// How many calls may wait at the same time.
+    pub max_waiting: usize,
+    /// Who is served first of those who wait.
+    pub discipline: Discipline,
+    /// What is kept free for important calls.
+    pub partitions: Partitions,
+    /// Lets the limit follow the latency. The limit above is then not used.
+    pub adaptive: Option<AdaptiveLimit>,
+}
+
+impl Default for PermitConfig {
+    fn default() -> Self {
+        Self {
+            limit: 10,
+            max_wait: Duration::ZERO,
+            max_waiting: 100,
+            discipline: Discipline::Fifo,
+            partitions: Partitions::default(),
+            adaptive: None,
+        }
+    }
+}
+
+impl PermitConfig {
+    /// So many permits, and no waiting.
+    pub fn of(limit: usize) -> Self {
+        Self {
+            limit,
+            ..Self::default()
+        }
+    }
+
+    /// Checks that the settings make sense.
+    ///
+    /// # Errors
+    ///
+    /// Which property is wrong, and why.
+    pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
+        if self.limit == 0 {
+            return Err(Invalid::new(
+                key.as_str(),
+                "execution.isolation.semaphore.maxConcurrentRequests",
+                0,
+                "nothing would ever run; to refuse everything, force the breaker open",
+            ));
+        }
+        self.partitions.validate(key)?;
+        self.adaptive
+            .as_ref()
+            .map_or(Ok(()), |limit| limit.validate(key))
+    }
+}
+
+/// Permits, those who wait for one, and the algorithm that sets the limit.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    permits: Permits,
+    /// Ceilings by criticality, for the present limit.
+    ceilings: [AtomicUsize; 4],
+    partitions: Mutex<Partitions>,
+    wait_nanos: AtomicU64,
+    max_waiting: AtomicUsize,
+    waiting: AtomicUsize,
+    queue: Mutex<WaitQueue<Arc<Waiter>>>,
+    sampler: Option<Sampler>,
+}
+
+const WAITING: u8 = 0;
+/// A permit was taken for this waiter.
+const SERVED: u8 = 1;
+/// It waited too long for its discipline.
+const TURNED_AWAY: u8 = 2;
+/// It left.
+const GONE: u8 = 3;
+
+#[derive(Debug)]
+struct Waiter {
+    parker: Parker,
+    state: AtomicU8,
+    criticality: Criticality,
+}
+
+impl Gate {
+    pub(crate) fn new(config: &PermitConfig) -> Self {
+        let limit = config
+            .adaptive
+            .as_ref()
+            .map_or(config.limit, |adaptive| adaptive.initial);
+        let gate = Self {
+            permits: Permits::new(limit),
+            ceilings: std::array::from_fn(|_| AtomicUsize::new(limit)),
+            partitions: Mutex::new(config.partitions),
+            wait_nanos: AtomicU64::new(as_nanos(config.max_wait)),
+            max_waiting: AtomicUsize::new(config.max_waiting),
+            waiting: AtomicUsize::new(0),
+            queue: Mutex::new(WaitQueue::new(config.discipline)),
+            sampler: config.adaptive.clone().map(Sampler::new),
+        };
+        gate.set_limit(limit);
+        gate
+    }
+
+    /// Takes a permit if one is free for calls of this criticality.
+    #[inline]
+    pub(crate) fn try_enter(&self, criticality: Criticality) -> Option<PermitRef<'_>> {
+        self.permits.try_borrow_below(self.ceiling(criticality))
+    }
+
+    /// As `try_enter`, with a permit that owns its handle.
+    pub(crate) fn try_enter_owned(&self, criticality: Criticality) -> Option<Permit> {
+        self.permits.try_acquire_below(self.ceiling(criticality))
+    }
+
+    /// Whether callers may wait.
+    #[inline]
+    pub(crate) fn may_wait(&self) -> bool {
+        self.wait_nanos.load(Ordering::Relaxed) != 0
+    }
+
+    /// Waits for a permit until the configured time is over, or `until`.
+    #[cold]
+    pub(crate) fn wait(
+        &self,
+        clock: &Clock,
+        criticality: Criticality,
+        until: u64,
+    ) -> Result<PermitRef<'_>, Refused> {
+        if check_stance(None).is_err() {
+            return Err(Refused::Waiting);
+        }
+        let now = clock.nanos();
+        let until = until.min(now.saturating_add(self.wait_nanos.load(Ordering::Relaxed)));
+        if self.waiting.fetch_add(1, Ordering::SeqCst) >= self.max_waiting.load(Ordering::Relaxed) {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(Refused::Permits);
+        }
+        let waiter = Arc::new(Waiter {
+            parker: Parker::new(),
+            state: AtomicU8::new(WAITING),
+            criticality,
+        });
+        let id = self.lock().push(now, Arc::clone(&waiter));
+        // A permit that was given back before this thread could be seen waiting.
+        self.serve(now);
+        let end = waiter.wait(clock, until);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        if end == SERVED {
+            return Ok(self.permits.adopt());
+        }
+        self.lock().remove(id);
+        Err(Refused::Permits)
+    }
+
+    /// Gives a borrowed permit back.
+    #[inline]
+    pub(crate) fn leave(&self, permit: PermitRef<'_>, now: u64) {
+        drop(permit);
+        self.after_leaving(now);
+    }
+
+    /// Serves whoever waits, after a permit was given back.
+    #[inline]
+    pub(crate) fn after_leaving(&self, now: u64) {
+        if self.may_wait() {
+            // Pairs with the count in `wait`: either the waiter finds the permit that was just
+            // given back, or this thread finds the waiter.
+            fence(Ordering::SeqCst);
+            if self.waiting.load(Ordering::Relaxed) != 0 {
+                self.serve(now);
+            }
+        }
+    }
+
+    /// Gives the latency of a finished call to the adaptive limit, if there is one.
+    #[inline]
+    pub(crate) fn sample(&self, now: u64, nanos: u64, dropped: bool) {
+        if let Some(sampler) = &self.sampler {
+            let in_flight = self.permits.held();
+            if let Some(limit) = sampler.sample(now, nanos, in_flight, dropped) {
+                self.set_limit(limit);
+                self.after_leaving(now);
+            }
+        }
+    }
+
+    /// Whether the limit follows the latency.
+    pub(crate) fn is_adaptive(&self) -> bool {
+        self.sampler.is_some()
+    }
+
+    /// Takes over new settings; holders keep what they hold.
+    pub(crate) fn configure(&self, config: &PermitConfig, now: u64) {
+        *self
+            .partitions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = config.partitions;
+        self.max_waiting
+            .store(config.max_waiting, Ordering::Relaxed);
+        self.wait_nanos
+            .store(as_nanos(config.max_wait), Ordering::Relaxed);
+        self.lock().set_discipline(config.discipline);
+        let limit = if self.is_adaptive() {
+            self.permits.limit()
+        } else {
+            config.limit
+        };
+        self.set_limit(limit);
+        self.after_leaving(now);
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.permits.held()
+    }
+
+    pub(crate) fn limit(&self) -> usize {
+        self.permits.limit()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    fn set_limit(&self, limit: usize) {
+        let partitions = *self
+            .partitions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.permits.set_limit(limit);
+        for criticality in [
+            Criticality::Sheddable,
+            Criticality::Normal,
+            Criticality::High,
+            Criticality::Critical,
+        ] {
+            let ceiling = partitions.ceiling(limit, criticality);
+            self.ceilings[criticality as usize].store(ceiling, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    fn ceiling(&self, criticality: Criticality) -> usize {
+        self.ceilings[criticality as usize].load(Ordering::Relaxed)
+    }
+
+    /// Hands free permits to those who wait, in the order of the discipline.
+    #[cold]
+    fn serve(&self, now: u64) {
+        let mut queue = self.lock();
+        while let Some(next) = queue.pop(now) {
+            match next {
+                Next::TurnAway(entry) => {
+                    entry.what.end(TURNED_AWAY);
+                }
+                Next::Serve(entry) => match self.try_enter(entry.what.criticality) {
+                    // A waiter that has left in between leaves the permit for the next.
+                    Some(permit) => {
+                        if entry.what.end(SERVED) {
+                            permit.forget();
+                        }
+                    }
+                    None => {
+                        queue.put_back(entry);
+                        return;
+                    }
+                },
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, WaitQueue<Arc<Waiter>>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiter {
+    /// Sleeps until somebody decides, or gives up at `until`; answers how it ended.
+    fn wait(&self, clock: &Clock, until: u64) -> u8 {
+        loop {
+            // Acquire pairs with the Release in `end`.
+            let state = self.state.load(Ordering::Acquire);
+            if state != WAITING {
+                return state;
+            }
+            if clock.nanos() >= until {
+                return match self.decide(GONE) {
+                    Ok(_) => GONE,
+                    Err(state) => state,
+                };
+            }
+            clock.park_until(&self.parker, Some(until));
+        }
+    }
+
+    /// Decides how the wait ends; false when the waiter has left.
+    fn end(&self, how: u8) -> bool {
+        let first = self.decide(how).is_ok();
+        self.parker.unpark();
+        first
+    }
+
+    fn decide(&self, how: u8) -> Result<u8, u8> {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        self.state.compare_exchange(WAITING, how, success, failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Bounds, reserves and waiting.
+
+    use super::*;
+    use tidegate_sync::ManualClock;
+
+    fn waiting(limit: usize) -> PermitConfig {
+        PermitConfig {
+            limit,
+            max_wait: Duration::from_millis(10),
+            ..PermitConfig::default()
+        }
+    }
+
+    #[test]
+    fn what_matters_most_is_refused_last() {
+        let gate = Gate::new(&PermitConfig {
+            limit: 4,
+            partitions: Partitions {
+                normal: 0.25,
+                high: 0.25,
+                critical: 0.25,
+            },
+            ..PermitConfig::default()
+        });
+        let mut held = Vec::new();
+        for criticality in [
+            Criticality::Sheddable,
+            Criticality::Normal,
+            Criticality::High,
+            Criticality::Critical,
+        ] {
+            held.push(gate.try_enter(criticality).expect("its share is free"));
+            assert!(gate.try_enter(criticality).is_none(), "{criticality:?}");
+        }
+        assert_eq!(gate.held(), 4);
+    }
+
+    #[test]
+    fn a_lower_limit_acts_at_once_and_takes_nothing_back() {
+        let gate = Gate::new(&PermitConfig::of(2));
+        let held = [
+            gate.try_enter_owned(Criticality::Normal),
+            gate.try_enter_owned(Criticality::Normal),
+        ];
+        gate.configure(&PermitConfig::of(1), 0);
+        assert_eq!((gate.held(), gate.limit()), (2, 1));
+        assert!(gate.try_enter(Criticality::Critical).is_none());
+        drop(held);
+        assert!(gate.try_enter(Criticality::Normal).is_some());
+    }
+
+    #[test]
+    fn a_waiter_gets_the_permit_that_is_given_back() {
+        let manual = ManualClock::new();
+        let clock = Clock::from(&manual);
+        let gate = Gate::new(&waiting(1));
+        let first = gate.try_enter(Criticality::Normal).expect("it is free");
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| gate.wait(&clock, Criticality::Normal, u64::MAX).is_ok());
+            manual.await_sleepers(1);
+            assert_eq!(gate.waiting(), 1);
+            gate.leave(first, 0);
+            assert!(waiter.join().expect("it does not panic"));
+        });
+        assert_eq!((gate.held(), gate.waiting()), (0, 0));
+    }
+
+    #[test]
+    fn waiting_ends_with_its_time_and_with_its_room() {
+        let manual = ManualClock::new();
+        let clock = Clock::from(&manual);
+        let gate = Gate::new(&PermitConfig {
+            max_waiting: 1,
+            ..waiting(1)
+        });
+        let _first = gate.try_enter(Criticality::Normal);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| gate.wait(&clock, Criticality::Normal, u64::MAX).err());
+            manual.await_sleepers(1);
+            let second = gate.wait(&clock, Criticality::Normal, u64::MAX);
+            assert_eq!(second.err(), Some(Refused::Permits), "one may wait");
+            manual.advance(Duration::from_millis(10));
+            assert_eq!(
+                waiter.join().expect("it does not panic"),
+                Some(Refused::Permits)
+            );
+        });
+        assert_eq!((gate.held(), gate.waiting()), (1, 0));
+    }
+
+    #[test]
+    fn a_thread_that_must_not_block_is_refused_instead() {
+        let gate = Gate::new(&waiting(1));
+        let _first = gate.try_enter(Criticality::Normal);
+        let refused = tidegate_sync::non_blocking(|| {
+            gate.wait(&Clock::system(), Criticality::Normal, u64::MAX)
+                .err()
+        });
+        assert_eq!(refused, Some(Refused::Waiting));
+    }
+
+    #[test]
+    fn no_permit_is_lost_between_waiters_and_those_who_leave() {
+        let manual = ManualClock::new();
+        let clock = Clock::from(&manual);
+        let gate = Gate::new(&PermitConfig {
+            max_wait: Duration::from_secs(1),
+            ..waiting(2)
+        });
+        let (most, now) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let permit = gate.try_enter(Criticality::Normal);
+                        let permit = match permit {
+                            Some(permit) => Ok(permit),
+                            None => gate.wait(&clock, Criticality::Normal, u64::MAX),
+                        };
+                        let permit = permit.expect("time stands still");
+                        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        now.fetch_sub(1, Ordering::SeqCst);
+                        gate.leave(permit, 0);
+                    }
+                });
+            }
+        });
+        assert!(most.load(Ordering::SeqCst) <= 2);
+        assert_eq!((gate.held(), gate.waiting()), (0, 0));
+    }
+
+    #[test]
+    fn an_adaptive_limit_moves_the_permits() {
+        let gate = Gate::new(&PermitConfig {
+            adaptive: Some(AdaptiveLimit {
+                window: None,
+                ..AdaptiveLimit::aimd()
+            }),
+            ..PermitConfig::default()
+        });
+        let _held: Vec<_> = (0..20)
+            .map(|_| gate.try_enter(Criticality::Normal))
+            .collect();
+        assert_eq!(gate.limit(), 20);
+        gate.sample(0, 1_000_000, false);
+        assert_eq!(gate.limit(), 21);
+        gate.configure(&PermitConfig::of(3), 0);
+        assert_eq!(gate.limit(), 21, "the latency decides, not the setting");
+    }
+}

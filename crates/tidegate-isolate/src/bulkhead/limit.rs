@@ -1,0 +1,566 @@
+//! Adaptive limits: how many calls at a time, learnt from their latency.
+//!
+//! The algorithms are pure data: a sample in, a limit out. Formulas and defaults are those of
+//! Netflix's concurrency-limits.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_sync::as_nanos;
+
+use crate::{Invalid, Key};
+
+/// An adaptive limit: the algorithm, and how samples are gathered for it.
+///
+/// ```
+/// use tidegate_isolate::{AdaptiveLimit, LimitAlgorithm};
+///
+/// let limit = AdaptiveLimit::gradient2();
+/// assert!(matches!(limit.algorithm, LimitAlgorithm::Gradient2 { .. }));
+/// assert!(limit.validate(&"prices".into()).is_ok());
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdaptiveLimit {
+    /// How the next limit follows from a sample.
+    pub algorithm: LimitAlgorithm,
+    /// The limit at the beginning.
+    pub initial: usize,
+    /// The lowest limit.
+    pub min: usize,
+    /// The highest limit.
+    pub max: usize,
+    /// How samples are gathered; none gives each call to the algorithm.
+    pub window: Option<SampleWindow>,
+}
+
+/// How the next limit follows from a sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum LimitAlgorithm {
+    /// One more while calls are quick, a share less when one is dropped or slow.
+    Aimd {
+        /// What the limit is multiplied by after a drop.
+        backoff: f64,
+        /// A call that takes longer counts as dropped.
+        timeout: Duration,
+    },
+    /// Estimates the queue from the shortest latency seen.
+    Vegas {
+        /// How much of a change is taken over at once, from 0 to 1.
+        smoothing: f64,
+        /// How many samples per permit until the shortest latency is measured anew.
+        probe_multiplier: u32,
+    },
+    /// Compares the latest latency with the long-term one.
+    Gradient2 {
+        /// How much longer the latest may be before the limit falls.
+        tolerance: f64,
+        /// How many calls may queue.
+        queue: usize,
+        /// How much of a change is taken over at once, from 0 to 1.
+        smoothing: f64,
+        /// How many samples the long-term latency remembers.
+        long_window: u32,
+    },
+}
+
+/// Gathers the samples of a while into one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampleWindow {
+    /// How long samples are gathered.
+    pub length: Duration,
+    /// The fewest samples that mean something.
+    pub min_samples: u64,
+    /// A shorter latency is ignored.
+    pub min_latency: Duration,
+}
+
+impl Default for SampleWindow {
+    fn default() -> Self {
+        Self {
+            length: Duration::from_secs(1),
+            min_samples: 10,
+            min_latency: Duration::from_micros(100),
+        }
+    }
+}
+
+impl AdaptiveLimit {
+    /// Additive increase, multiplicative decrease, with the usual settings.
+    pub fn aimd() -> Self {
+        Self {
+            algorithm: LimitAlgorithm::Aimd {
+                backoff: 0.9,
+                timeout: Duration::from_secs(5),
+            },
+            initial: 20,
+            min: 20,
+            max: 200,
+            window: Some(SampleWindow::default()),
+        }
+    }
+
+    /// After TCP Vegas, with the usual settings.
+    pub fn vegas() -> Self {
+        Self {
+            algorithm: LimitAlgorithm::Vegas {
+                smoothing: 1.0,
+                probe_multiplier: 30,
+            },
+            initial: 20,
+            min: 1,
+            max: 1000,
+            window: Some(SampleWindow::default()),
+        }
+    }
+
+    /// The gradient of the latency, with the usual settings.
+    pub fn gradient2() -> Self {
+        Self {
+            algorithm: LimitAlgorithm::Gradient2 {
+                tolerance: 1.5,
+                queue: 4,
+                smoothing: 0.2,
+                long_window: 600,
+            },
+            initial: 20,
+            min: 20,
+            max: 200,
+            window: Some(SampleWindow::default()),
+        }
+    }
+
+    /// Checks that the bounds make sense together.
+    ///
+    /// # Errors
+    ///
+    /// Which setting is wrong, and why.
+    pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
+        let Self {
+            initial, min, max, ..
+        } = *self;
+        if min == 0 {
+            return Err(Invalid::new(
+                key.as_str(),
+                "limit.min",
+                0,
+                "nothing would ever pass",
+            ));
+        }
+        if !(min..=max).contains(&initial) {
+            let reason = format!("it must lie between the lowest, {min}, and the highest, {max}");
+            return Err(Invalid::new(key.as_str(), "limit.initial", initial, reason));
+        }
+        let share = |property: &str, value: f64| match value {
+            0.0..=1.0 => Ok(()),
+            _ => Err(Invalid::new(key.as_str(), property, value, "give 0 to 1")),
+        };
+        match self.algorithm {
+            LimitAlgorithm::Aimd { backoff, .. } => share("limit.backoff", backoff),
+            LimitAlgorithm::Vegas { smoothing, .. } => share("limit.smoothing", smoothing),
+            LimitAlgorithm::Gradient2 {
+                smoothing,
+                tolerance,
+                ..
+            } => {
+                share("limit.smoothing", smoothing)?;
+                if tolerance >= 1.0 && tolerance.is_finite() {
+                    return Ok(());
+                }
+                let reason = "give 1.0 or more";
+                Err(Invalid::new(
+                    key.as_str(),
+                    "limit.tolerance",
+                    tolerance,
+                    reason,
+                ))
+            }
+        }
+    }
+}
+
+/// The algorithm at work.
+#[derive(Debug)]
+pub(crate) struct Estimator {
+    config: AdaptiveLimit,
+    limit: f64,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Aimd,
+    Vegas {
+        shortest: u64,
+        samples: u64,
+        jitter: Jitter,
+    },
+    Gradient2(LongLatency),
+}
+
+impl Estimator {
+    pub(crate) fn new(config: AdaptiveLimit) -> Self {
+        let state = match config.algorithm {
+            LimitAlgorithm::Aimd { .. } => State::Aimd,
+            LimitAlgorithm::Vegas { .. } => State::Vegas {
+                shortest: 0,
+                samples: 0,
+                jitter: Jitter::new(),
+            },
+            LimitAlgorithm::Gradient2 { long_window, .. } => {
+                State::Gradient2(LongLatency::new(long_window))
+            }
+        };
+        Self {
+            limit: config.initial as f64,
+            config,
+            state,
+        }
+    }
+
+    /// The limit that follows from a call that took `nanos` while `in_flight` ran.
+    pub(crate) fn update(&mut self, nanos: u64, in_flight: usize, dropped: bool) -> usize {
+        let nanos = nanos.max(1);
+        let limit = self.limit;
+        let next = match (&mut self.state, self.config.algorithm) {
+            (State::Aimd, LimitAlgorithm::Aimd { backoff, timeout }) => {
+                if dropped || nanos > as_nanos(timeout) {
+                    (limit * backoff).floor()
+                } else if in_flight as f64 * 2.0 >= limit {
+                    limit + 1.0
+                } else {
+                    limit
+                }
+            }
+            (
+                State::Vegas {
+                    shortest,
+                    samples,
+                    jitter,
+                },
+                LimitAlgorithm::Vegas {
+                    smoothing,
+                    probe_multiplier,
+                },
+            ) => {
+                *samples += 1;
+                let due = jitter.share() * f64::from(probe_multiplier) * limit;
+                if due <= *samples as f64 {
+                    jitter.turn();
+                    (*samples, *shortest) = (0, nanos);
+                    limit
+                } else if *shortest == 0 || nanos < *shortest {
+                    *shortest = nanos;
+                    limit
+                } else {
+                    let next = vegas(limit, *shortest, nanos, in_flight, dropped);
+                    let next = next.clamp(1.0, self.config.max as f64);
+                    (1.0 - smoothing) * limit + smoothing * next
+                }
+            }
+            (
+                State::Gradient2(long),
+                LimitAlgorithm::Gradient2 {
+                    tolerance,
+                    queue,
+                    smoothing,
+                    ..
+                },
+            ) => {
+                let long = long.add(nanos as f64);
+                if (in_flight as f64) < limit / 2.0 {
+                    limit
+                } else {
+                    let gradient = (tolerance * long / nanos as f64).clamp(0.5, 1.0);
+                    let next = limit * gradient + queue as f64;
+                    limit * (1.0 - smoothing) + next * smoothing
+                }
+            }
+            // The state is made for the algorithm and neither changes.
+            _ => limit,
+        };
+        self.limit = next.clamp(self.config.min as f64, self.config.max as f64);
+        self.limit as usize
+    }
+}
+
+fn vegas(limit: f64, shortest: u64, nanos: u64, in_flight: usize, dropped: bool) -> f64 {
+    let step = limit.log10().floor().max(1.0);
+    let queue = (limit * (1.0 - shortest as f64 / nanos as f64)).ceil();
+    if dropped {
+        limit - step
+    } else if (in_flight as f64) * 2.0 < limit {
+        limit
+    } else if queue <= step {
+        limit + 6.0 * step
+    } else if queue < 3.0 * step {
+        limit + step
+    } else if queue > 6.0 * step {
+        limit - step
+    } else {
+        limit
+    }
+}
+
+/// An exponential average that begins as a plain one.
+#[derive(Debug)]
+struct LongLatency {
+    value: f64,
+    sum: f64,
+    count: u32,
+    factor: f64,
+}
+
+impl LongLatency {
+    const WARM_UP: u32 = 10;
+
+    fn new(window: u32) -> Self {
+        Self {
+            value: 0.0,
+            sum: 0.0,
+            count: 0,
+            factor: 2.0 / (f64::from(window) + 1.0),
+        }
+    }
+
+    /// Adds a sample; answers the average. One that is far above the sample decays faster.
+    fn add(&mut self, sample: f64) -> f64 {
+        if self.count < Self::WARM_UP {
+            self.count += 1;
+            self.sum += sample;
+            self.value = self.sum / f64::from(self.count);
+        } else {
+            self.value = self.value * (1.0 - self.factor) + sample * self.factor;
+        }
+        let long = self.value;
+        if long / sample > 2.0 {
+            self.value = long * 0.95;
+        }
+        long
+    }
+}
+
+/// A share between a half and one, another one each turn.
+#[derive(Debug)]
+struct Jitter {
+    state: u32,
+}
+
+impl Jitter {
+    fn new() -> Self {
+        Self { state: 0x9E37_79B9 }
+    }
+
+    fn share(&self) -> f64 {
+        0.5 + f64::from(self.state >> 16) / f64::from(u16::MAX) * 0.5
+    }
+
+    fn turn(&mut self) {
+        // Xorshift: enough to keep probes of several commands apart.
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 17;
+        self.state ^= self.state << 5;
+    }
+}
+
+/// Gathers samples without a lock and gives them to the algorithm when a window is over.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    window: Option<SampleWindow>,
+    sum: AtomicU64,
+    count: AtomicU64,
+    in_flight: AtomicU64,
+    dropped: AtomicBool,
+    next: AtomicU64,
+    estimator: Mutex<Estimator>,
+}
+
+impl Sampler {
+    pub(crate) fn new(config: AdaptiveLimit) -> Self {
+        Self {
+            window: config.window,
+            sum: AtomicU64::new(0),
+            count: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            dropped: AtomicBool::new(false),
+            next: AtomicU64::new(0),
+            estimator: Mutex::new(Estimator::new(config)),
+        }
+    }
+
+    /// Takes the sample of a call that ended at `now`; answers the new limit when one was made.
+    pub(crate) fn sample(
+        &self,
+        now: u64,
+        nanos: u64,
+        in_flight: usize,
+        dropped: bool,
+    ) -> Option<usize> {
+        let Some(window) = self.window else {
+            let mut estimator = self
+                .estimator
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            return Some(estimator.update(nanos, in_flight, dropped));
+        };
+        if nanos < as_nanos(window.min_latency) {
+            return None;
+        }
+        self.sum.fetch_add(nanos, Ordering::Relaxed);
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.in_flight.load(Ordering::Relaxed) < in_flight as u64 {
+            self.in_flight
+                .fetch_max(in_flight as u64, Ordering::Relaxed);
+        }
+        if dropped {
+            self.dropped.store(true, Ordering::Relaxed);
+        }
+        if now < self.next.load(Ordering::Relaxed) || count < window.min_samples {
+            return None;
+        }
+        // Whoever has the lock closes the window; the others go on.
+        let mut estimator = self.estimator.try_lock().ok()?;
+        let next = now.saturating_add(as_nanos(window.length));
+        self.next.store(next, Ordering::Relaxed);
+        let count = self.count.swap(0, Ordering::Relaxed).max(1);
+        let mean = self.sum.swap(0, Ordering::Relaxed) / count;
+        let in_flight = self.in_flight.swap(0, Ordering::Relaxed) as usize;
+        let dropped = self.dropped.swap(false, Ordering::Relaxed);
+        Some(estimator.update(mean, in_flight, dropped))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The formulas, by hand.
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn bare(config: AdaptiveLimit) -> Estimator {
+        Estimator::new(config)
+    }
+
+    #[test]
+    fn aimd_adds_one_and_takes_a_tenth() {
+        let mut aimd = bare(AdaptiveLimit::aimd());
+        assert_eq!(aimd.update(MS, 10, false), 21);
+        assert_eq!(aimd.update(MS, 10, false), 21, "not half used");
+        for _ in 0..79 {
+            aimd.update(MS, 200, false);
+        }
+        assert_eq!(aimd.update(MS, 200, true), 90);
+        assert_eq!(
+            aimd.update(6_000 * MS, 200, false),
+            81,
+            "slow counts as dropped"
+        );
+        (0..30).for_each(|_| drop(aimd.update(MS, 200, true)));
+        assert_eq!(aimd.update(MS, 200, true), 20, "never below its lowest");
+    }
+
+    #[test]
+    fn vegas_grows_while_there_is_no_queue_and_shrinks_when_there_is() {
+        let mut vegas = bare(AdaptiveLimit::vegas());
+        assert_eq!(
+            vegas.update(10 * MS, 20, false),
+            20,
+            "the first is the shortest"
+        );
+        assert_eq!(vegas.update(10 * MS, 20, false), 26, "plus six steps");
+        assert_eq!(vegas.update(10 * MS, 5, false), 26, "not half used");
+        // The queue is 26 * (1 - 10/20) = 13, above six.
+        assert_eq!(vegas.update(20 * MS, 26, false), 25);
+        assert_eq!(vegas.update(10 * MS, 25, true), 24, "a drop");
+    }
+
+    #[test]
+    fn gradient_falls_with_the_latency_and_ignores_drops() {
+        let mut gradient = bare(AdaptiveLimit {
+            min: 1,
+            ..AdaptiveLimit::gradient2()
+        });
+        // Steady: 20 + 4, a fifth of the way.
+        assert_eq!(gradient.update(10 * MS, 20, true), 20);
+        assert_eq!((gradient.limit * 10.0).round(), 208.0);
+        for _ in 0..100 {
+            gradient.update(10 * MS, 200, false);
+        }
+        let high = gradient.limit;
+        gradient.update(100 * MS, 200, false);
+        let expected = high * 0.8 + (high * 0.5 + 4.0) * 0.2;
+        assert!(
+            (gradient.limit - expected).abs() < 1e-9,
+            "{}",
+            gradient.limit
+        );
+        let before = gradient.limit;
+        gradient.update(100 * MS, 0, false);
+        assert_eq!(gradient.limit, before, "not half used");
+    }
+
+    #[test]
+    fn samples_of_a_second_are_gathered_and_tiny_ones_ignored() {
+        let sampler = Sampler::new(AdaptiveLimit::aimd());
+        for now in 0..9 {
+            assert_eq!(sampler.sample(now, MS, 20, false), None);
+        }
+        assert_eq!(
+            sampler.sample(9, 99_999, 20, false),
+            None,
+            "too short to mean anything"
+        );
+        assert_eq!(sampler.sample(10, MS, 20, false), Some(21));
+        for now in 11..1_000 {
+            assert_eq!(sampler.sample(now, MS, 20, false), None);
+        }
+        assert_eq!(
+            sampler.sample(10 + 1_000 * MS, MS, 21, true),
+            Some(18).map(|l: usize| l.max(20))
+        );
+    }
+
+    #[test]
+    fn bounds_that_contradict_each_other_are_refused() {
+        let key = Key::from("dep");
+        for (limit, property) in [
+            (
+                AdaptiveLimit {
+                    min: 0,
+                    ..AdaptiveLimit::aimd()
+                },
+                "limit.min",
+            ),
+            (
+                AdaptiveLimit {
+                    initial: 5,
+                    ..AdaptiveLimit::aimd()
+                },
+                "limit.initial",
+            ),
+            (
+                AdaptiveLimit {
+                    max: 10,
+                    ..AdaptiveLimit::vegas()
+                },
+                "limit.initial",
+            ),
+        ] {
+            assert_eq!(limit.validate(&key).unwrap_err().property(), property);
+        }
+        let steep = LimitAlgorithm::Aimd {
+            backoff: 1.5,
+            timeout: Duration::from_secs(1),
+        };
+        let limit = AdaptiveLimit {
+            algorithm: steep,
+            ..AdaptiveLimit::aimd()
+        };
+        assert_eq!(
+            limit.validate(&key).unwrap_err().property(),
+            "limit.backoff"
+        );
+    }
+}

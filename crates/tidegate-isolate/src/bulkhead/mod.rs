@@ -1,0 +1,15 @@
+//! Bulkheads: how much of the program one dependency may hold.
+
+mod gate;
+mod limit;
+mod queue;
+mod threads;
+
+pub use self::gate::{Criticality, Partitions, PermitConfig};
+pub use self::limit::{AdaptiveLimit, LimitAlgorithm, SampleWindow};
+pub use self::queue::Discipline;
+
+pub use self::threads::PoolSnapshot;
+
+pub(crate) use self::gate::Gate;
+pub(crate) use self::threads::ThreadBulkhead;

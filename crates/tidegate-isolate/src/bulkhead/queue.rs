@@ -1,0 +1,285 @@
+//! Who is served first of those who wait: a queue as pure data.
+//!
+//! * *First in, first out*: fair, and the right thing while the queue drains.
+//! * *Last in, first out under overload*: when a queue stands, the newest caller is the one whose
+//!   answer still matters.
+//! * *CoDel*: when the shortest wait of an interval was above the target, a queue stands, and
+//!   whoever has waited for more than twice the target is turned away.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tidegate_sync::as_nanos;
+
+/// The order in which waiting calls are served.
+///
+/// ```
+/// use tidegate_isolate::Discipline;
+///
+/// assert_eq!(Discipline::default(), Discipline::Fifo);
+/// assert!(matches!(Discipline::codel(), Discipline::Codel { .. }));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Discipline {
+    /// The oldest first.
+    #[default]
+    Fifo,
+    /// The oldest first; the newest first while the queue stands for longer than `after`.
+    LifoUnderOverload {
+        /// How long the queue may stand before the order turns.
+        after: Duration,
+    },
+    /// The oldest first; under overload whoever waited too long is turned away.
+    Codel {
+        /// The wait that is acceptable.
+        target: Duration,
+        /// How long it must be exceeded before the queue counts as overloaded.
+        interval: Duration,
+    },
+}
+
+impl Discipline {
+    /// CoDel with the settings that services use: 5 ms in 100 ms.
+    pub const fn codel() -> Self {
+        Self::Codel {
+            target: Duration::from_millis(5),
+            interval: Duration::from_millis(100),
+        }
+    }
+}
+
+/// What the queue says when it is asked for the next.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Next<T> {
+    /// This one is served.
+    Serve(Entry<T>),
+    /// This one waited too long; ask again.
+    TurnAway(Entry<T>),
+}
+
+/// Entries that wait, each with an id by which it can be removed.
+#[derive(Debug)]
+pub(crate) struct WaitQueue<T> {
+    discipline: Discipline,
+    entries: VecDeque<Entry<T>>,
+    next_id: u64,
+    /// Since when the queue has not been empty.
+    standing_since: Option<u64>,
+    /// CoDel: the end of the current interval, the shortest wait in it, and the verdict of the
+    /// last one.
+    interval_end: u64,
+    shortest: u64,
+    overloaded: bool,
+}
+
+/// One that waits.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Entry<T> {
+    id: u64,
+    since: u64,
+    pub(crate) what: T,
+}
+
+impl<T> WaitQueue<T> {
+    pub(crate) fn new(discipline: Discipline) -> Self {
+        Self {
+            discipline,
+            entries: VecDeque::new(),
+            next_id: 0,
+            standing_since: None,
+            interval_end: 0,
+            shortest: u64::MAX,
+            overloaded: false,
+        }
+    }
+
+    pub(crate) fn push(&mut self, now: u64, what: T) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.standing_since.get_or_insert(now);
+        self.entries.push_back(Entry {
+            id,
+            since: now,
+            what,
+        });
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: u64) -> Option<T> {
+        let at = self.entries.iter().position(|entry| entry.id == id)?;
+        let entry = self.entries.remove(at)?;
+        self.note_empty();
+        Some(entry.what)
+    }
+
+    pub(crate) fn pop(&mut self, now: u64) -> Option<Next<T>> {
+        let entry = match self.discipline {
+            Discipline::LifoUnderOverload { after } => {
+                let since = self.standing_since.unwrap_or(now);
+                if now.saturating_sub(since) > as_nanos(after) {
+                    self.entries.pop_back()
+                } else {
+                    self.entries.pop_front()
+                }
+            }
+            _ => self.entries.pop_front(),
+        }?;
+        self.note_empty();
+        let waited = now.saturating_sub(entry.since);
+        let turn_away = match self.discipline {
+            Discipline::Codel { target, interval } => {
+                self.note_wait(now, waited, as_nanos(target), as_nanos(interval));
+                self.overloaded && waited > 2 * as_nanos(target)
+            }
+            _ => false,
+        };
+        Some(if turn_away {
+            Next::TurnAway(entry)
+        } else {
+            Next::Serve(entry)
+        })
+    }
+
+    /// Puts back what could not be served after all: it keeps its place.
+    pub(crate) fn put_back(&mut self, entry: Entry<T>) {
+        self.standing_since.get_or_insert(entry.since);
+        let at = self.entries.partition_point(|other| other.id < entry.id);
+        self.entries.insert(at, entry);
+    }
+
+    /// Takes out the newest of those with the lowest rank, if that is below `rank`.
+    pub(crate) fn remove_least(&mut self, rank_of: fn(&T) -> u8, rank: u8) -> Option<T> {
+        let least = self
+            .entries
+            .iter()
+            .map(|entry| rank_of(&entry.what))
+            .min()?;
+        if least >= rank {
+            return None;
+        }
+        let newest = |entry: &Entry<T>| rank_of(&entry.what) == least;
+        let at = self.entries.iter().rposition(newest)?;
+        let entry = self.entries.remove(at)?;
+        self.note_empty();
+        Some(entry.what)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn set_discipline(&mut self, discipline: Discipline) {
+        self.discipline = discipline;
+    }
+
+    fn note_empty(&mut self) {
+        if self.entries.is_empty() {
+            self.standing_since = None;
+        }
+    }
+
+    fn note_wait(&mut self, now: u64, waited: u64, target: u64, interval: u64) {
+        if now >= self.interval_end {
+            self.overloaded = self.shortest != u64::MAX && self.shortest > target;
+            self.interval_end = now.saturating_add(interval);
+            self.shortest = waited;
+        } else {
+            self.shortest = self.shortest.min(waited);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Each discipline serves whom it says.
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn serve(queue: &mut WaitQueue<u32>, now: u64) -> Option<u32> {
+        match queue.pop(now)? {
+            Next::Serve(entry) => Some(entry.what),
+            Next::TurnAway(_) => None,
+        }
+    }
+
+    #[test]
+    fn fifo_serves_the_oldest() {
+        let mut queue = WaitQueue::new(Discipline::Fifo);
+        let ids: Vec<_> = (0..4).map(|n| queue.push(n.into(), n)).collect();
+        assert_eq!(queue.remove(ids[1]), Some(1));
+        assert_eq!(queue.remove(ids[1]), None);
+        let served: Vec<_> = std::iter::from_fn(|| serve(&mut queue, 10 * MS)).collect();
+        assert_eq!(served, [0, 2, 3]);
+        assert_eq!(queue.len(), 0);
+    }
+
+    #[test]
+    fn a_standing_queue_serves_the_newest() {
+        let after = Duration::from_millis(5);
+        let mut queue = WaitQueue::new(Discipline::LifoUnderOverload { after });
+        (0..4).for_each(|n| drop(queue.push(0, n)));
+        assert_eq!(serve(&mut queue, 5 * MS), Some(0), "not standing yet");
+        assert_eq!(serve(&mut queue, 6 * MS), Some(3));
+        assert_eq!(serve(&mut queue, 6 * MS), Some(2));
+        assert_eq!(serve(&mut queue, 6 * MS), Some(1));
+        (0..2).for_each(|n| drop(queue.push(7 * MS, n)));
+        assert_eq!(
+            serve(&mut queue, 8 * MS),
+            Some(0),
+            "it was empty in between"
+        );
+    }
+
+    #[test]
+    fn codel_turns_away_who_waited_too_long_only_under_overload() {
+        let mut queue = WaitQueue::new(Discipline::codel());
+        queue.push(0, 1);
+        assert_eq!(
+            serve(&mut queue, 50 * MS),
+            Some(1),
+            "one long wait is no overload"
+        );
+        // The shortest wait of the next interval is above the target too.
+        queue.push(60 * MS, 2);
+        assert_eq!(serve(&mut queue, 80 * MS), Some(2));
+        queue.push(140 * MS, 3);
+        queue.push(145 * MS, 4);
+        queue.push(150 * MS, 5);
+        let Some(Next::TurnAway(entry)) = queue.pop(151 * MS) else {
+            panic!("it waited for 11 ms");
+        };
+        assert_eq!(entry.what, 3);
+        assert_eq!(
+            serve(&mut queue, 154 * MS),
+            Some(4),
+            "within twice the target"
+        );
+        assert_eq!(serve(&mut queue, 155 * MS), Some(5));
+    }
+
+    #[test]
+    fn the_least_makes_room_for_what_matters_more() {
+        let mut queue = WaitQueue::new(Discipline::Fifo);
+        [2_u8, 1, 3, 1]
+            .into_iter()
+            .for_each(|n| drop(queue.push(0, n)));
+        assert_eq!(queue.remove_least(|n| *n, 1), None, "nobody matters less");
+        assert_eq!(queue.remove_least(|n| *n, 2), Some(1));
+        assert_eq!(queue.remove_least(|n| *n, 9), Some(1));
+        assert_eq!(queue.remove_least(|n| *n, 9), Some(2));
+    }
+
+    #[test]
+    fn what_is_put_back_keeps_its_place() {
+        let mut queue = WaitQueue::new(Discipline::Fifo);
+        (0..3).for_each(|n| drop(queue.push(0, n)));
+        let Some(Next::Serve(first)) = queue.pop(1) else {
+            panic!("three wait");
+        };
+        queue.put_back(first);
+        assert_eq!(serve(&mut queue, 1), Some(0));
+    }
+}

@@ -1,0 +1,405 @@
+//! Collapsing: many small requests become one call.
+//!
+//! Requests are gathered for a moment; then one batch goes through a command, with everything that
+//! protects it, and each request gets its own part of the answer.
+//!
+//! # Invariants
+//!
+//! * A request is in exactly one batch, and ends exactly once.
+//! * A batch is run once: by its timer, or by the request that filled it.
+//! * A batch nobody waits for any more is not run.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_promise::{Abandoned, Completion, Outcome, Promise, promise_of};
+use tidegate_sync::{CancelToken, Task, as_nanos};
+
+use crate::alarm::AlarmId;
+use crate::context::RequestContext;
+use crate::plugin::contain;
+use crate::{Command, CommandError, Event, Invalid};
+
+/// Which requests may share a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CollapseScope {
+    /// Those of one request context.
+    #[default]
+    Request,
+    /// All. The batch then sees no request context at all: it belongs to none of them.
+    Global,
+}
+
+/// The settings of a collapser.
+///
+/// ```
+/// use tidegate_isolate::CollapserConfig;
+///
+/// assert_eq!(CollapserConfig::default().delay.as_millis(), 10);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollapserConfig {
+    /// Which requests may share a batch.
+    pub scope: CollapseScope,
+    /// How long requests are gathered.
+    pub delay: Duration,
+    /// How many arguments a batch takes; a full one is run at once.
+    pub max_batch: usize,
+    /// Whether equal arguments share one answer. Without it the later ones are refused.
+    pub share_equal: bool,
+}
+
+impl Default for CollapserConfig {
+    fn default() -> Self {
+        Self {
+            scope: CollapseScope::Request,
+            delay: Duration::from_millis(10),
+            max_batch: usize::MAX,
+            share_equal: true,
+        }
+    }
+}
+
+/// Why a collapsed request has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CollapseError<E> {
+    /// The batch failed.
+    Batch(CommandError<E>),
+    /// The batch succeeded and has no answer for this argument.
+    NoResponse,
+    /// An equal argument is in the batch, and equal arguments do not share.
+    Duplicate,
+    /// There is no request on this thread: enter a `RequestContext`, or collapse globally.
+    NoContext,
+    /// The collapser or its isolation is gone.
+    Gone,
+}
+
+impl<E: fmt::Display> fmt::Display for CollapseError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Batch(error) => write!(f, "the batch has no answer: {error}"),
+            Self::NoResponse => f.write_str("the batch has no answer for this argument"),
+            Self::Duplicate => f.write_str("an equal argument is in the batch already"),
+            Self::NoContext => f.write_str("there is no request: enter a RequestContext first"),
+            Self::Gone => f.write_str("the collapser is gone"),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for CollapseError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Batch(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl<E> From<Abandoned> for CollapseError<E> {
+    fn from(_: Abandoned) -> Self {
+        Self::Gone
+    }
+}
+
+/// Gathers requests into batches that go through a command. Clones are the same collapser.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use tidegate_isolate::{CollapseScope, Collapser, CollapserConfig, Command, Isolation};
+///
+/// let isolation = Isolation::builder().build()?;
+/// let command: Command<HashMap<u32, String>, String> =
+///     Command::builder("names").group("users").build(&isolation)?;
+/// let config = CollapserConfig { scope: CollapseScope::Global, max_batch: 2, ..Default::default() };
+/// let names = Collapser::new(&command, config, |ids: &[u32], _cancel| {
+///     Ok(ids.iter().map(|id| (*id, format!("user {id}"))).collect())
+/// })?;
+/// let (ann, bob) = (names.submit(1), names.submit(2)); // the second fills the batch
+/// assert_eq!((ann.wait().unwrap(), bob.wait().unwrap()), ("user 1".into(), "user 2".into()));
+/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// ```
+pub struct Collapser<A, V, E> {
+    shared: Arc<Shared<A, V, E>>,
+}
+
+type Work<A, V, E> = dyn Fn(&[A], &CancelToken) -> Result<HashMap<A, V>, E> + Send + Sync;
+type Shards<A> = Box<dyn Fn(Vec<A>) -> Vec<Vec<A>> + Send + Sync>;
+type Waiting<V, E> = Vec<Promise<V, CollapseError<E>>>;
+
+struct Shared<A, V, E> {
+    command: Command<HashMap<A, V>, E>,
+    config: CollapserConfig,
+    work: Arc<Work<A, V, E>>,
+    shards: Option<Shards<A>>,
+    global: Slot<A, V, E>,
+}
+
+/// Where the open batch lies.
+type Slot<A, V, E> = Arc<Mutex<Batch<A, V, E>>>;
+
+struct Batch<A, V, E> {
+    requests: HashMap<A, Box<dyn Receive<V, E>>>,
+    /// In the order in which they came.
+    order: Vec<A>,
+    alarm: Option<AlarmId>,
+}
+
+impl<A, V, E> Default for Batch<A, V, E> {
+    fn default() -> Self {
+        Self {
+            requests: HashMap::new(),
+            order: Vec::new(),
+            alarm: None,
+        }
+    }
+}
+
+impl<A, V, E> Collapser<A, V, E>
+where
+    A: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + 'static,
+    E: Clone + Send + 'static,
+{
+    /// A collapser whose batches run `work` through `command`. The work gets the arguments and
+    /// answers for each of them.
+    ///
+    /// # Errors
+    ///
+    /// Which setting makes no sense, and why.
+    ///
+    /// # Threads
+    ///
+    /// With permits a batch runs on the thread whose request filled it, or beside the timer.
+    pub fn new<F>(
+        command: &Command<HashMap<A, V>, E>,
+        config: CollapserConfig,
+        work: F,
+    ) -> Result<Self, Invalid>
+    where
+        F: Fn(&[A], &CancelToken) -> Result<HashMap<A, V>, E> + Send + Sync + 'static,
+    {
+        if config.max_batch == 0 {
+            let key = command.key().as_str();
+            let reason = "a batch needs room for one request";
+            return Err(Invalid::new(key, "maxRequestsInBatch", 0, reason));
+        }
+        Ok(Self {
+            shared: Arc::new(Shared {
+                command: command.clone(),
+                config,
+                work: Arc::new(work),
+                shards: None,
+                global: Arc::default(),
+            }),
+        })
+    }
+
+    /// Splits every batch; each part is a call of its own.
+    pub fn shards(self, split: impl Fn(Vec<A>) -> Vec<Vec<A>> + Send + Sync + 'static) -> Self {
+        match Arc::try_unwrap(self.shared) {
+            Ok(mut shared) => {
+                shared.shards = Some(Box::new(split));
+                Self {
+                    shared: Arc::new(shared),
+                }
+            }
+            // Others use it already: too late to change it.
+            Err(shared) => Self { shared },
+        }
+    }
+
+    /// Adds a request to the open batch.
+    pub fn submit(&self, argument: A) -> Completion<V, CollapseError<E>> {
+        let shared = &self.shared;
+        let (slot, context) = match shared.config.scope {
+            CollapseScope::Global => (Arc::clone(&shared.global), None),
+            CollapseScope::Request => match RequestContext::current() {
+                None => return Completion::failed(CollapseError::NoContext),
+                Some(context) => (shared.slot_of(&context), Some(context)),
+            },
+        };
+        let (promise, answer) = promise_of();
+        let mut batch = lock(&slot);
+        match batch.requests.get_mut(&argument) {
+            Some(_) if !shared.config.share_equal => {
+                drop(batch);
+                let _ = promise.fail(CollapseError::Duplicate);
+                return answer;
+            }
+            Some(waiting) => waiting.add(promise),
+            None => {
+                let waiting: Waiting<V, E> = vec![promise];
+                batch.requests.insert(argument.clone(), Box::new(waiting));
+                batch.order.push(argument);
+            }
+        }
+        if batch.order.len() >= shared.config.max_batch {
+            let full = std::mem::take(&mut *batch);
+            drop(batch);
+            Shared::run(shared, full, context);
+        } else if batch.alarm.is_none() {
+            batch.alarm = Some(shared.set_alarm(&slot, context));
+        }
+        answer
+    }
+}
+
+impl<A, V, E> Shared<A, V, E>
+where
+    A: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + 'static,
+    E: Clone + Send + 'static,
+{
+    /// The batch of a request.
+    fn slot_of(&self, context: &RequestContext) -> Slot<A, V, E> {
+        // The name cannot be a cache key of a user's: those are in the namespace of a call.
+        let made = context.cached(self.command.key(), "\0batch", || {
+            let slot: Slot<A, V, E> = Arc::default();
+            (Arc::clone(&slot), slot)
+        });
+        made.unwrap_or_else(|slot| slot)
+    }
+
+    fn set_alarm(
+        self: &Arc<Self>,
+        slot: &Slot<A, V, E>,
+        context: Option<RequestContext>,
+    ) -> AlarmId {
+        let alarms = self.command.alarms().clone();
+        let at = alarms.clock().clock().deadline(self.config.delay);
+        let (shared, slot) = (Arc::clone(self), Arc::clone(slot));
+        let aside = alarms.clone();
+        let due = move || {
+            let run = Task::named("batch", move || {
+                let batch = std::mem::take(&mut *lock(&slot));
+                Shared::run(&shared, batch, context);
+            });
+            if let Err(task) = aside.run_aside(run) {
+                task.run();
+            }
+        };
+        debug_assert!(
+            as_nanos(self.config.delay) < u64::MAX,
+            "a delay is a moment"
+        );
+        alarms.call_at(at, Task::new(due))
+    }
+
+    /// Runs a batch that was taken out of its slot.
+    fn run(self: &Arc<Self>, mut batch: Batch<A, V, E>, context: Option<RequestContext>) {
+        if let Some(alarm) = batch.alarm.take() {
+            self.command.alarms().cancel(alarm);
+        }
+        // Whoever has left is not asked for.
+        batch.requests.retain(|_, waiting| waiting.is_wanted());
+        let wanted = batch
+            .order
+            .iter()
+            .filter(|a| batch.requests.contains_key(a));
+        let arguments: Vec<A> = wanted.cloned().collect();
+        if arguments.is_empty() {
+            return;
+        }
+        let parts = match &self.shards {
+            None => vec![arguments],
+            Some(split) => {
+                let whole = arguments.clone();
+                contain(|| split(arguments)).unwrap_or_else(|_| vec![whole])
+            }
+        };
+        for part in parts {
+            let requests: Vec<_> = part
+                .iter()
+                .filter_map(|argument| batch.requests.remove_entry(argument))
+                .collect();
+            self.run_part(part, requests, context.as_ref());
+        }
+        // A split that forgot some of them: they have no answer.
+        for (_, waiting) in batch.requests {
+            waiting.end(Err(CollapseError::NoResponse));
+        }
+    }
+
+    fn run_part(
+        &self,
+        part: Vec<A>,
+        requests: Vec<(A, Box<dyn Receive<V, E>>)>,
+        context: Option<&RequestContext>,
+    ) {
+        let work = Arc::clone(&self.work);
+        for _ in &requests {
+            self.command.count(Event::Collapsed);
+        }
+        let mut call = self.command.call();
+        if let Some(context) = context {
+            call = call.context(context);
+        }
+        let _apart = context.is_none().then(RequestContext::leave);
+        let answer = call.queue(move |cancel| work(&part, cancel));
+        answer.finally(move |outcome| {
+            for (argument, waiting) in requests {
+                waiting.end(match &outcome {
+                    Outcome::Success(answers) => {
+                        let answer = answers.get(&argument).cloned();
+                        answer.ok_or(CollapseError::NoResponse)
+                    }
+                    Outcome::Failure(error) => Err(CollapseError::Batch((*error).clone())),
+                    Outcome::Cancelled => Err(CollapseError::Gone),
+                });
+            }
+        });
+    }
+}
+
+/// Those who wait for one argument.
+trait Receive<V, E>: Send {
+    fn add(&mut self, promise: Promise<V, CollapseError<E>>)
+    where
+        V: Send + 'static,
+        E: Send + 'static;
+    fn is_wanted(&self) -> bool;
+    fn end(self: Box<Self>, answer: Result<V, CollapseError<E>>);
+}
+
+impl<V: Clone + Send + 'static, E: Clone + Send + 'static> Receive<V, E> for Waiting<V, E> {
+    fn add(&mut self, promise: Promise<V, CollapseError<E>>) {
+        self.push(promise);
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.iter().any(|promise| !promise.is_cancelled())
+    }
+
+    fn end(self: Box<Self>, answer: Result<V, CollapseError<E>>) {
+        for promise in *self {
+            let _ = promise.complete(answer.clone());
+        }
+    }
+}
+
+impl<A, V, E> Clone for Collapser<A, V, E> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<A, V, E> fmt::Debug for Collapser<A, V, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collapser")
+            .field("config", &self.shared.config)
+            .finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

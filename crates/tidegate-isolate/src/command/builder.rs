@@ -1,0 +1,226 @@
+//! How a command is made.
+
+use std::any::TypeId;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_sync::panic_message;
+
+use super::{Command, CommandError, Shared};
+use crate::breaker::BreakerConfig;
+use crate::bulkhead::{AdaptiveLimit, PermitConfig};
+use crate::metrics::MetricsConfig;
+use crate::properties::Said;
+use crate::{Bulkhead, CommandConfig, Invalid, Isolation, Key, PoolConfig, RateConfig};
+
+/// Makes a [`Command`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_isolate::{Command, Isolation};
+///
+/// let isolation = Isolation::builder().build()?;
+/// let prices: Command<u32, String> = Command::builder("prices")
+///     .group("catalog")
+///     .permits(20)
+///     .timeout(Duration::from_millis(250))
+///     .fallback(|_why| Ok(0))
+///     .build(&isolation)?;
+/// assert_eq!(prices.key().as_str(), "prices");
+/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// ```
+pub struct CommandBuilder<T, E> {
+    key: Key,
+    group: Option<Key>,
+    pool: Option<Key>,
+    config: CommandConfig,
+    /// Properties that were said although they have the value of the default.
+    marks: Vec<&'static str>,
+    fallback: Option<super::Fallback<T, E>>,
+    is_bad_request: Option<super::IsBadRequest<E>>,
+}
+
+impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
+    pub(super) fn new(key: Key) -> Self {
+        Self {
+            key,
+            group: None,
+            pool: None,
+            config: CommandConfig::default(),
+            marks: Vec::new(),
+            fallback: None,
+            is_bad_request: None,
+        }
+    }
+
+    /// The group that the command belongs to; its threads come from the pool of this name
+    /// unless another is named.
+    pub fn group(mut self, group: impl Into<Key>) -> Self {
+        self.group = Some(group.into());
+        self
+    }
+
+    /// The pool that its threads come from.
+    pub fn pool(mut self, pool: impl Into<Key>) -> Self {
+        self.pool = Some(pool.into());
+        self
+    }
+
+    /// Runs on the callers' threads, so many at a time.
+    pub fn permits(self, limit: usize) -> Self {
+        self.permits_with(PermitConfig::of(limit))
+    }
+
+    /// Runs on the callers' threads, bounded by permits with these settings.
+    pub fn permits_with(mut self, permits: PermitConfig) -> Self {
+        self.config.bulkhead = Bulkhead::Permits;
+        self.config.permits = permits;
+        self.mark(&[
+            "execution.isolation.strategy",
+            "execution.isolation.semaphore.maxConcurrentRequests",
+        ])
+    }
+
+    /// Runs on the callers' threads, as many at a time as the latency allows.
+    pub fn adaptive(mut self, limit: AdaptiveLimit) -> Self {
+        self.config.permits.adaptive = Some(limit);
+        self.mark(&["execution.isolation.strategy"])
+    }
+
+    /// Runs on threads of its own.
+    pub fn threads(mut self, pool: PoolConfig) -> Self {
+        self.config.bulkhead = Bulkhead::Threads;
+        self.config.pool = pool;
+        self.mark(&[
+            "execution.isolation.strategy",
+            "coreSize",
+            "maximumSize",
+            "maxQueueSize",
+            "queueSizeRejectionThreshold",
+            "keepAliveTimeMinutes",
+            "allowMaximumSizeToDivergeFromCoreSize",
+        ])
+    }
+
+    /// How long a call may take, waiting included.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.config.timeout = Some(timeout);
+        self.mark(&[
+            "execution.isolation.thread.timeoutInMilliseconds",
+            "execution.timeout.enabled",
+        ])
+    }
+
+    /// Calls may take as long as they like.
+    pub fn no_timeout(mut self) -> Self {
+        self.config.timeout = None;
+        self.mark(&["execution.timeout.enabled"])
+    }
+
+    /// The circuit breaker.
+    pub fn breaker(mut self, breaker: BreakerConfig) -> Self {
+        self.config.breaker = breaker;
+        self.mark(&[
+            "circuitBreaker.enabled",
+            "circuitBreaker.requestVolumeThreshold",
+            "circuitBreaker.sleepWindowInMilliseconds",
+            "circuitBreaker.errorThresholdPercentage",
+            "circuitBreaker.forceOpen",
+            "circuitBreaker.forceClosed",
+            "metrics.healthSnapshot.intervalInMilliseconds",
+        ])
+    }
+
+    /// How many calls may begin in a time.
+    pub fn rate(mut self, rate: RateConfig) -> Self {
+        self.config.rate = Some(rate);
+        self
+    }
+
+    /// The windows of the metrics.
+    pub fn metrics(mut self, metrics: MetricsConfig) -> Self {
+        self.config.metrics = metrics;
+        self
+    }
+
+    /// Changes any other setting.
+    pub fn configure(mut self, change: impl FnOnce(&mut CommandConfig)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// Answers in place of the work when it fails, times out or is refused. Gets the reason.
+    ///
+    /// # Threads
+    ///
+    /// Runs on the thread that found out: the caller's, or a thread of the bulkhead.
+    pub fn fallback<F>(mut self, fallback: F) -> Self
+    where
+        F: Fn(&CommandError<E>) -> Result<T, E> + Send + Sync + 'static,
+    {
+        self.fallback = Some(Arc::new(fallback));
+        self
+    }
+
+    /// Says which errors of the work mean that the caller is wrong: they go to the caller as
+    /// they are, without a fallback, and no breaker hears of them.
+    pub fn bad_request_when<F>(mut self, is_bad_request: F) -> Self
+    where
+        F: Fn(&E) -> bool + Send + Sync + 'static,
+    {
+        self.is_bad_request = Some(Arc::new(is_bad_request));
+        self
+    }
+
+    /// Makes the command. A second one of the same key shares everything with the first.
+    ///
+    /// # Errors
+    ///
+    /// Which property of which key makes no sense, and why; also when a command of this key
+    /// exists and was built with other settings.
+    pub fn build(self, isolation: &Isolation) -> Result<Command<T, E>, Invalid> {
+        let key = self.key;
+        if key.trim().is_empty() {
+            let reason = "a command needs a name; `Key::for_type` makes one of a type's";
+            return Err(Invalid::new("(command)", "key", "blank", reason));
+        }
+        let Some(group) = self.group else {
+            let reason = "say which group of dependencies the command belongs to";
+            return Err(Invalid::new(&*key, "group", "missing", reason));
+        };
+        let mut said = Said::new(self.config);
+        for name in self.marks {
+            said.mark(name);
+        }
+        let types = TypeId::of::<fn() -> (T, E)>();
+        let state = isolation.state(key, group, self.pool, types, said)?;
+        Ok(Command {
+            shared: Arc::new(Shared {
+                state,
+                fallback: self.fallback,
+                is_bad_request: self.is_bad_request,
+            }),
+        })
+    }
+
+    fn mark(mut self, names: &[&'static str]) -> Self {
+        self.marks.extend_from_slice(names);
+        self
+    }
+}
+
+impl<T, E> fmt::Debug for CommandBuilder<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CommandBuilder")
+            .field("key", &self.key)
+            .field("group", &self.group)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The message of a panic that was caught around the work.
+pub(super) fn message(payload: Box<dyn std::any::Any + Send>) -> String {
+    panic_message(&*payload).to_owned()
+}

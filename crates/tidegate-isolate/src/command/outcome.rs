@@ -1,0 +1,206 @@
+//! How a call ends: counting, the fallback, hooks, the log.
+
+use std::time::Duration;
+
+use super::call::Options;
+use super::state::{FALLS_BACK, LOGS, State, WATCHED};
+use super::{CommandError, Shared};
+use crate::context::{Logged, RequestContext};
+use crate::plugin::contain;
+use crate::{Cause, Event, Events, FallbackError, Stage};
+
+/// What is known of a call that is being made.
+pub(super) struct Story {
+    pub(super) start: u64,
+    pub(super) events: Events,
+}
+
+impl Story {
+    pub(super) fn new(start: u64) -> Self {
+        Self {
+            start,
+            events: Events::none(),
+        }
+    }
+}
+
+impl State {
+    /// Calls the hooks of a stage.
+    pub(super) fn hook(&self, stage: Stage) -> Result<(), String> {
+        if self.flags() & WATCHED == 0 {
+            return Ok(());
+        }
+        self.plugins.hook(stage, &self.key)
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
+    /// Counts an event and tells whoever listens.
+    pub(super) fn emit(&self, story: &mut Story, options: &mut Options<T, E>, event: Event) {
+        story.events.add(event);
+        let state = &*self.state;
+        state.metrics.count(state.now(), event);
+        self.tell(options, event);
+    }
+
+    fn tell(&self, options: &mut Options<T, E>, event: Event) {
+        self.state.plugins.event(&self.state.key, event);
+        if let Some(observer) = &mut options.observer {
+            let _ = contain(|| observer(event));
+        }
+    }
+
+    /// Whether anybody wants to know about a call that went well.
+    #[inline]
+    pub(super) fn is_watched(&self, flags: u32, options: &Options<T, E>) -> bool {
+        flags & WATCHED != 0
+            || options.observer.is_some()
+            || (flags & LOGS != 0 && (options.context.is_some() || RequestContext::is_entered()))
+    }
+
+    /// Tells about a call that went well, whose success was counted already.
+    #[cold]
+    pub(super) fn succeeded(&self, mut story: Story, mut options: Options<T, E>) {
+        story.events.add(Event::Success);
+        self.tell(&mut options, Event::Success);
+        for stage in [
+            Stage::ExecutionEmit,
+            Stage::Emit,
+            Stage::ExecutionSuccess,
+            Stage::Success,
+        ] {
+            let _ = self.state.hook(stage);
+        }
+        self.log(&story, &options);
+    }
+
+    /// Ends a call that has no answer of its own: the fallback may have one.
+    #[cold]
+    pub(super) fn failed(
+        &self,
+        mut story: Story,
+        mut options: Options<T, E>,
+        cause: Cause<E>,
+    ) -> Result<T, CommandError<E>> {
+        self.emit(&mut story, &mut options, cause.event());
+        let error = CommandError::new(&self.state.key, cause).with_events(story.events);
+        if options.is_attempt {
+            self.log(&story, &options);
+            return Err(error);
+        }
+        let answer = if error.cause().allows_fallback() {
+            self.fall_back(&mut story, &mut options, error)
+        } else {
+            Err(error)
+        };
+        self.finish(story, options, answer)
+    }
+
+    /// Tries the fallback for an attempt that was the last.
+    pub(super) fn fall_back_from(
+        &self,
+        mut options: Options<T, E>,
+        error: CommandError<E>,
+    ) -> Result<T, CommandError<E>> {
+        let mut story = Story::new(self.state.now());
+        story.events = error.events();
+        if !error.cause().allows_fallback() {
+            return Err(error);
+        }
+        let answer = self.fall_back(&mut story, &mut options, error);
+        self.finish(story, options, answer)
+    }
+
+    fn finish(
+        &self,
+        mut story: Story,
+        mut options: Options<T, E>,
+        answer: Result<T, CommandError<E>>,
+    ) -> Result<T, CommandError<E>> {
+        if answer.is_err() {
+            let cancelled = story.events.contains(Event::Cancelled);
+            if !cancelled {
+                self.emit(&mut story, &mut options, Event::ExceptionThrown);
+                let _ = self.state.hook(Stage::Error);
+            }
+        } else {
+            let _ = self.state.hook(Stage::Success);
+        }
+        self.log(&story, &options);
+        answer.map_err(|error| error.with_events(story.events))
+    }
+
+    fn fall_back(
+        &self,
+        story: &mut Story,
+        options: &mut Options<T, E>,
+        error: CommandError<E>,
+    ) -> Result<T, CommandError<E>> {
+        let answer = self.try_fallback(options, &error);
+        let event = match &answer {
+            Ok(_) => Event::FallbackSuccess,
+            Err(FallbackError::Disabled) => Event::FallbackDisabled,
+            Err(FallbackError::Missing) => Event::FallbackMissing,
+            Err(FallbackError::Rejected) => Event::FallbackRejection,
+            Err(_) => Event::FallbackFailure,
+        };
+        let stages: &[Stage] = match event {
+            Event::FallbackSuccess => &[Stage::FallbackEmit, Stage::Emit, Stage::FallbackSuccess],
+            Event::FallbackFailure => &[Stage::FallbackError],
+            _ => &[],
+        };
+        self.emit(story, options, event);
+        for stage in stages {
+            let _ = self.state.hook(*stage);
+        }
+        answer.map_err(|fallback| error.with_fallback(fallback))
+    }
+
+    fn try_fallback(
+        &self,
+        options: &mut Options<T, E>,
+        error: &CommandError<E>,
+    ) -> Result<T, FallbackError<E>> {
+        let state = &*self.state;
+        if state.flags() & FALLS_BACK == 0 {
+            return Err(FallbackError::Disabled);
+        }
+        let own = options.fallback.take();
+        if own.is_none() && self.fallback.is_none() {
+            return Err(FallbackError::Missing);
+        }
+        let Some(_permit) = state.fallback_permits.try_borrow() else {
+            return Err(FallbackError::Rejected);
+        };
+        state
+            .hook(Stage::FallbackStart)
+            .map_err(FallbackError::Panicked)?;
+        let _entered = options.context.as_ref().map(RequestContext::enter);
+        let ran = contain(|| match (own, &self.fallback) {
+            (Some(own), _) => Some(own(error)),
+            (None, Some(fallback)) => Some(fallback(error)),
+            (None, None) => None,
+        });
+        match ran {
+            Ok(Some(Ok(value))) => Ok(value),
+            Ok(Some(Err(error))) => Err(FallbackError::Failed(error)),
+            Ok(None) => Err(FallbackError::Missing),
+            Err(message) => Err(FallbackError::Panicked(message)),
+        }
+    }
+
+    fn log(&self, story: &Story, options: &Options<T, E>) {
+        let state = &*self.state;
+        if state.flags() & LOGS == 0 {
+            return;
+        }
+        let context = options.context.clone().or_else(RequestContext::current);
+        if let Some(context) = context {
+            context.note(Logged {
+                command: state.key.clone(),
+                events: story.events,
+                took: Duration::from_nanos(state.now().saturating_sub(story.start)),
+            });
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! A call with permits, on the calling thread.
+//!
+//! The way of a call that succeeds at once: one clock reading, two loads for the breaker, one
+//! compare-and-swap for the permit, a store and a compare-and-swap for the deadline, the work, one
+//! clock reading, one subtraction for the permit, and three additions: the outcome, the breaker's
+//! count and the latency. Nothing is allocated and no lock is taken.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::Result as Caught;
+use std::time::Duration;
+
+use tidegate_sync::{CancelToken, PermitRef};
+
+use super::builder::message;
+use super::call::Options;
+use super::outcome::Story;
+use super::state::{INTERRUPTS, RATED, THREADS, WATCHED};
+use super::{CommandError, Shared};
+use crate::breaker::{Ticket, Verdict};
+use crate::context::RequestContext;
+use crate::{Cause, Event, Refused, Stage};
+
+impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
+    #[inline]
+    pub(super) fn run_in_place<F>(
+        &self,
+        options: Options<T, E>,
+        work: F,
+    ) -> Result<T, CommandError<E>>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E>,
+    {
+        let state = &*self.state;
+        let start = state.now();
+        let flags = state.flags();
+        if flags & (WATCHED | RATED | THREADS) != 0
+            && let Err(cause) = self.may_begin(start, flags)
+        {
+            return self.failed(Story::new(start), options, cause);
+        }
+        let ticket = match state.breaker.try_ticket(start) {
+            Ok(ticket) => ticket,
+            Err(open) => {
+                let cause = Cause::ShortCircuited(open.retry_after);
+                return self.failed(Story::new(start), options, cause);
+            }
+        };
+        let timeout = options.timeout.unwrap_or(state.timeout());
+        let deadline = start.saturating_add(timeout);
+        let (permit, began) = match state.gate.try_enter(options.criticality) {
+            Some(permit) => (permit, start),
+            None => match self.wait_for_permit(&options, deadline) {
+                Ok(permit) => (permit, state.now()),
+                Err(refused) => return self.refused(start, options, ticket, refused),
+            },
+        };
+        state.metrics.note_active(start, state.gate.held() as u64);
+
+        let flight = state.alarms.take_flight();
+        state.alarms.arm(&flight, deadline, flags & INTERRUPTS != 0);
+        let entered = options.context.as_ref().map(RequestContext::enter);
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            if flags & WATCHED != 0 {
+                state.hook(Stage::ExecutionStart).map_err(Refusal)?;
+            }
+            Ok(work(flight.token()))
+        }));
+        drop(entered);
+        let now = state.now();
+        let in_time = flight.finish() && now < deadline;
+        state.alarms.keep_flight(flight);
+
+        let run = now.saturating_sub(began);
+        state.gate.sample(now, run, !in_time);
+        state.gate.leave(permit, now);
+        if began == start {
+            state.metrics.record_at_once(now, run);
+        } else {
+            let (wait, total) = (began - start, now.saturating_sub(start));
+            state.metrics.record(now, wait, run, total);
+        }
+        match result {
+            Ok(Ok(Ok(value))) if in_time => {
+                state.metrics.count(now, Event::Success);
+                state.breaker.settle(ticket, Verdict::Success, now, run);
+                if self.is_watched(flags, &options) {
+                    self.succeeded(Story::new(start), options);
+                }
+                Ok(value)
+            }
+            other => {
+                let cause = self.cause_of(other, in_time, timeout);
+                self.settle_failure(ticket, &cause, now, run);
+                if in_time {
+                    let _ = state.hook(Stage::ExecutionError);
+                }
+                self.failed(Story::new(start), options, cause)
+            }
+        }
+    }
+
+    /// What stands before the breaker: hooks, the rate, the kind of bulkhead.
+    #[cold]
+    pub(super) fn may_begin(&self, now: u64, flags: u32) -> Result<(), Cause<E>> {
+        let state = &*self.state;
+        state.hook(Stage::Start).map_err(Cause::Hook)?;
+        if flags & THREADS != 0 {
+            return Err(Cause::Rejected(Refused::InPlace));
+        }
+        let rated = state.rate.try_take(now);
+        rated.map_err(|after| Cause::Rejected(Refused::Rate(after)))
+    }
+
+    #[cold]
+    fn wait_for_permit(
+        &self,
+        options: &Options<T, E>,
+        deadline: u64,
+    ) -> Result<PermitRef<'_>, Refused> {
+        let state = &*self.state;
+        if !state.gate.may_wait() {
+            return Err(Refused::Permits);
+        }
+        let clock = state.alarms.clock().clock();
+        state.gate.wait(clock, options.criticality, deadline)
+    }
+
+    #[cold]
+    pub(super) fn refused(
+        &self,
+        start: u64,
+        options: Options<T, E>,
+        ticket: Ticket,
+        refused: Refused,
+    ) -> Result<T, CommandError<E>> {
+        let now = self.state.now();
+        self.state.breaker.settle(ticket, Verdict::Failure, now, 0);
+        self.state.gate.sample(now, now.saturating_sub(start), true);
+        self.failed(Story::new(start), options, Cause::Rejected(refused))
+    }
+
+    /// What went wrong, of a work that did not answer in time or did not answer well.
+    pub(super) fn cause_of(&self, result: Ran<T, E>, in_time: bool, timeout: u64) -> Cause<E> {
+        match result {
+            _ if !in_time => late(timeout),
+            Ok(Ok(Err(error))) => {
+                let is_bad = |error: &E| {
+                    let ask = self.is_bad_request.as_ref();
+                    ask.is_some_and(|ask| crate::plugin::contain(|| ask(error)).unwrap_or(false))
+                };
+                if is_bad(&error) {
+                    Cause::BadRequest(error)
+                } else {
+                    Cause::Failed(error)
+                }
+            }
+            Ok(Err(Refusal(message))) => Cause::Panicked(message),
+            Err(payload) => Cause::Panicked(message(payload)),
+            // A value in time is a success, which is not asked about here.
+            Ok(Ok(Ok(_))) => Cause::Cancelled,
+        }
+    }
+
+    pub(super) fn settle_failure(&self, ticket: Ticket, cause: &Cause<E>, now: u64, run: u64) {
+        let verdict = match cause {
+            Cause::BadRequest(_) => Verdict::Ignored,
+            Cause::Cancelled => Verdict::Dropped,
+            _ => Verdict::Failure,
+        };
+        self.state.breaker.settle(ticket, verdict, now, run);
+    }
+}
+
+/// Why a call was ended before its work: its time was over, or, where it has none, everything was
+/// stopped.
+pub(super) fn late<E>(timeout: u64) -> Cause<E> {
+    match timeout {
+        u64::MAX => Cause::Cancelled,
+        _ => Cause::TimedOut(Duration::from_nanos(timeout)),
+    }
+}
+
+/// A hook's refusal just before the work: it counts as the work's own failure.
+pub(super) struct Refusal(pub(super) String);
+
+/// What became of the work: it panicked, a hook refused it, or it answered.
+pub(super) type Ran<T, E> = Caught<Result<Result<T, E>, Refusal>>;

@@ -1,0 +1,215 @@
+//! What all commands of one key share: settings, metrics, breaker, permits.
+
+use std::any::TypeId;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use tidegate_sync::{Permits, as_nanos};
+
+use crate::alarm::Alarms;
+use crate::breaker::CircuitBreaker;
+use crate::bulkhead::{Gate, ThreadBulkhead};
+use crate::metrics::Metrics;
+use crate::plugin::Plugins;
+use crate::properties::{Said, Sources};
+use crate::rate::RateLimit;
+use crate::{Bulkhead, CommandConfig, Invalid, Key, PoolConfig};
+
+/// The token is tripped when the time is over.
+pub(crate) const INTERRUPTS: u32 = 1;
+/// The token is tripped when the caller cancels.
+pub(crate) const INTERRUPTS_ON_CANCEL: u32 = 2;
+/// A fallback is tried.
+pub(crate) const FALLS_BACK: u32 = 4;
+/// Calls with a cache key share a run.
+pub(crate) const CACHES: u32 = 8;
+/// Calls are written into the log of their request.
+pub(crate) const LOGS: u32 = 16;
+/// Something was plugged in.
+pub(crate) const WATCHED: u32 = 32;
+/// There is a rate limit.
+pub(crate) const RATED: u32 = 64;
+/// The work runs on threads of its own.
+pub(crate) const THREADS: u32 = 128;
+/// A command with threads is bounded by its gate, too.
+pub(crate) const GATED: u32 = 256;
+
+/// One key.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) key: Key,
+    pub(crate) group: Key,
+    pub(crate) pool: Key,
+    /// What the commands of this key answer.
+    pub(crate) types: TypeId,
+    /// What the code says; changed by `configure`.
+    said: Mutex<Said>,
+    /// What the first builder said, to compare others with.
+    pub(crate) built: Said,
+    config: ArcSwap<CommandConfig>,
+    timeout: AtomicU64,
+    flags: AtomicU32,
+    pub(crate) metrics: Metrics,
+    pub(crate) breaker: CircuitBreaker,
+    pub(crate) gate: Gate,
+    pub(crate) fallback_permits: Permits,
+    pub(crate) rate: RateLimit,
+    /// The pool, for commands with threads; made with the first of its commands.
+    pub(crate) threads: Option<Arc<ThreadBulkhead>>,
+    /// Calls whose work runs on a thread of the pool.
+    pub(crate) running: AtomicUsize,
+    pub(crate) alarms: Alarms,
+    pub(crate) plugins: Arc<Plugins>,
+    sources: Arc<Sources>,
+}
+
+impl State {
+    pub(crate) fn new(
+        key: Key,
+        group: Key,
+        pool: Key,
+        types: TypeId,
+        said: Said,
+        parts: (Alarms, Arc<Plugins>, Arc<Sources>),
+        make_pool: impl FnOnce(&Key, &PoolConfig) -> Result<Arc<ThreadBulkhead>, Invalid>,
+    ) -> Result<Self, Invalid> {
+        let (alarms, plugins, sources) = parts;
+        let (config, invalid) = said.resolve(&sources, &key, &pool);
+        if let Some(first) = invalid.into_iter().next() {
+            return Err(first);
+        }
+        config.validate(&key)?;
+        let threads = match config.bulkhead {
+            Bulkhead::Threads => Some(make_pool(&pool, &config.pool)?),
+            Bulkhead::Permits => None,
+        };
+        let listeners = plugins.on_transition.clone();
+        let breaker = CircuitBreaker::with_listeners(&key, config.breaker.clone(), listeners)?;
+        let state = Self {
+            metrics: Metrics::new(config.metrics),
+            breaker,
+            gate: Gate::new(&config.permits),
+            fallback_permits: Permits::new(config.fallback_permits),
+            rate: config
+                .rate
+                .as_ref()
+                .map_or_else(RateLimit::none, RateLimit::new),
+            config: ArcSwap::from_pointee(config.clone()),
+            timeout: AtomicU64::new(u64::MAX),
+            flags: AtomicU32::new(0),
+            built: said.clone(),
+            said: Mutex::new(said),
+            running: AtomicUsize::new(0),
+            threads,
+            key,
+            group,
+            pool,
+            types,
+            alarms,
+            plugins,
+            sources,
+        };
+        state.set_hot(&config);
+        Ok(state)
+    }
+
+    #[inline]
+    pub(crate) fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// The timeout in nanoseconds; `u64::MAX` for none.
+    #[inline]
+    pub(crate) fn timeout(&self) -> u64 {
+        self.timeout.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.alarms.clock().nanos()
+    }
+
+    pub(crate) fn config(&self) -> Arc<CommandConfig> {
+        self.config.load_full()
+    }
+
+    /// Changes what the code says. Nothing changes if the result makes no sense.
+    pub(crate) fn configure(&self, change: impl FnOnce(&mut CommandConfig)) -> Result<(), Invalid> {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = said.clone();
+        let mut config = next.config.clone();
+        change(&mut config);
+        self.check_fixed(&said.config, &config)?;
+        next.change(config);
+        self.apply(&next)?;
+        *said = next;
+        Ok(())
+    }
+
+    /// Looks at the properties again.
+    pub(crate) fn refresh(&self) -> Result<(), Invalid> {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        self.apply(&said)
+    }
+
+    fn check_fixed(&self, old: &CommandConfig, new: &CommandConfig) -> Result<(), Invalid> {
+        let reason = "it is fixed for the life of the key";
+        let wrong =
+            |property: &str, value: String| Err(Invalid::new(&*self.key, property, value, reason));
+        if old.metrics != new.metrics {
+            return wrong("metrics", format!("{:?}", new.metrics));
+        }
+        if old.breaker.window != new.breaker.window {
+            return wrong("breaker.window", format!("{:?}", new.breaker.window));
+        }
+        Ok(())
+    }
+
+    fn apply(&self, said: &Said) -> Result<(), Invalid> {
+        let (mut config, invalid) = said.resolve(&self.sources, &self.key, &self.pool);
+        if let Some(first) = invalid.into_iter().next() {
+            return Err(first);
+        }
+        // Read once, when the key was made: a property that changes later is for later keys.
+        let old = self.config();
+        config.metrics = old.metrics;
+        config.breaker.window = old.breaker.window;
+        config.validate(&self.key)?;
+        if config.bulkhead != old.bulkhead {
+            let reason = "where the work runs is fixed for the life of the key";
+            let property = "execution.isolation.strategy";
+            return Err(Invalid::new(&*self.key, property, config.bulkhead, reason));
+        }
+        if let Some(threads) = self.threads.as_ref().filter(|_| config.pool != old.pool) {
+            threads.configure(&config.pool)?;
+        }
+        self.breaker.configure(config.breaker.clone())?;
+        self.gate.configure(&config.permits, self.now());
+        self.fallback_permits.set_limit(config.fallback_permits);
+        self.rate.configure(config.rate.as_ref());
+        self.set_hot(&config);
+        self.config.store(Arc::new(config));
+        Ok(())
+    }
+
+    /// Puts what every call looks at where it costs one load.
+    fn set_hot(&self, config: &CommandConfig) {
+        let timeout = config.timeout.map_or(u64::MAX, as_nanos);
+        self.timeout.store(timeout, Ordering::Relaxed);
+        self.alarms.expect_timeout(timeout);
+        let flags = [
+            (config.interrupt_on_timeout, INTERRUPTS),
+            (config.interrupt_on_cancel, INTERRUPTS_ON_CANCEL),
+            (config.fallback_enabled, FALLS_BACK),
+            (config.cache_enabled, CACHES),
+            (config.log_enabled, LOGS),
+            (!self.plugins.is_quiet(), WATCHED),
+            (config.rate.is_some(), RATED),
+            (config.bulkhead == Bulkhead::Threads, THREADS),
+            (config.permits.adaptive.is_some(), GATED),
+        ];
+        let flags = flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag);
+        self.flags.store(flags.sum(), Ordering::Relaxed);
+    }
+}

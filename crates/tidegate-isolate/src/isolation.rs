@@ -1,0 +1,345 @@
+//! The registry: every key once, with the clock, the timer, the plug-ins and the properties that
+//! its commands share.
+
+use std::any::TypeId;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tidegate_exec::{Stopped, WorkerPool};
+use tidegate_sync::{Clock, Task};
+
+use crate::alarm::Alarms;
+use crate::bulkhead::{PoolSnapshot, ThreadBulkhead};
+use crate::command::state::State;
+use crate::plugin::{Hook, MetricsPublisher, Plugins, Propagator};
+use crate::properties::{
+    ChangeListener, Concerns, PREFIX, PropertySource, Said, Sources, concerns,
+};
+use crate::snapshot::CommandSnapshot;
+use crate::{Event, Invalid, Key, PoolConfig, Transition};
+
+/// Owns what commands share. Clones are handles to the same isolation; when the last of them and
+/// the last command are gone, its timer ends.
+///
+/// ```
+/// use tidegate_isolate::{Isolation, Properties};
+///
+/// let properties = Properties::new();
+/// let isolation = Isolation::builder().properties(properties.clone()).build()?;
+/// assert_eq!(isolation.len(), 0);
+/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// ```
+#[derive(Clone)]
+pub struct Isolation {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    alarms: Alarms,
+    plugins: Arc<Plugins>,
+    sources: Arc<Sources>,
+    states: Mutex<HashMap<Key, Arc<State>>>,
+    pools: Mutex<HashMap<Key, Arc<ThreadBulkhead>>>,
+    /// Interned names of groups and pools.
+    names: Mutex<HashMap<Key, ()>>,
+}
+
+impl Isolation {
+    /// Begins to make an isolation.
+    pub fn builder() -> IsolationBuilder {
+        IsolationBuilder::default()
+    }
+
+    /// How every known command is doing, ordered by key. A command that was never called is
+    /// there, with zeros.
+    pub fn snapshots(&self) -> Vec<CommandSnapshot> {
+        let mut states: Vec<_> = self.states().values().cloned().collect();
+        states.sort_by(|a, b| a.key.cmp(&b.key));
+        states
+            .iter()
+            .map(|state| CommandSnapshot::of(state))
+            .collect()
+    }
+
+    /// How many keys are known.
+    pub fn len(&self) -> usize {
+        self.states().len()
+    }
+
+    /// Whether no key is known.
+    pub fn is_empty(&self) -> bool {
+        self.states().is_empty()
+    }
+
+    /// Forgets a key; false if it is not known. Commands that exist go on by themselves, a new
+    /// one of this key begins anew, and the memory comes back with the last of them.
+    pub fn remove(&self, key: &str) -> bool {
+        let removed = self.states().remove(key);
+        if let Some(state) = &removed {
+            self.inner.plugins.removed(&state.key);
+        }
+        removed.is_some()
+    }
+
+    /// Takes back what idle keys hold because they were in use: histograms and window marks.
+    /// Answers how many keys hold counters only.
+    pub fn reclaim(&self) -> usize {
+        let states: Vec<_> = self.states().values().cloned().collect();
+        let now = self.inner.alarms.clock().nanos();
+        let idle = states.iter().filter(|state| state.metrics.reclaim(now));
+        idle.count()
+    }
+
+    /// Tells every running call to stop: its token is tripped and it ends as timed out. Nothing
+    /// times out any more after that.
+    pub fn stop(&self) {
+        self.inner.alarms.close(true);
+    }
+
+    /// The clock by which calls are timed.
+    pub fn clock(&self) -> &Clock {
+        self.inner.alarms.clock().clock()
+    }
+
+    /// How every pool is doing, ordered by key.
+    pub fn pool_snapshots(&self) -> Vec<PoolSnapshot> {
+        let mut pools: Vec<_> = self.inner.pools().values().cloned().collect();
+        pools.sort_by(|a, b| a.key.cmp(&b.key));
+        let now = self.inner.alarms.clock().nanos();
+        pools.iter().map(|pool| pool.snapshot(now)).collect()
+    }
+
+    /// The worker pool of a pool key, to see how much room it has or to give it other work.
+    pub fn pool(&self, key: &str) -> Option<WorkerPool> {
+        self.inner.pools().get(key).map(|pool| pool.pool().clone())
+    }
+
+    /// Takes no more calls on threads. What was accepted runs until `timeout` has passed; then
+    /// every running call is told to stop. Answers the end of every pool, with a report of what
+    /// was left.
+    pub fn shutdown(&self, timeout: Duration) -> Vec<(Key, Stopped)> {
+        let pools: Vec<_> = self.inner.pools().values().cloned().collect();
+        let ends = pools
+            .iter()
+            .map(|pool| (pool.key.clone(), pool.pool().stop(timeout)));
+        let ends = ends.collect();
+        let alarms = self.inner.alarms.clone();
+        let at = self.clock().deadline(timeout);
+        let tell = alarms.clone();
+        alarms.call_at(at, Task::new(move || tell.expire_all()));
+        ends
+    }
+
+    fn make_pool(&self, key: &Key, config: &PoolConfig) -> Result<Arc<ThreadBulkhead>, Invalid> {
+        let mut pools = self.inner.pools();
+        if let Some(known) = pools.get(key) {
+            if known.config() == *config {
+                return Ok(Arc::clone(known));
+            }
+            let reason = "a pool of this key exists with other settings; configure it through \
+                          one of its commands, or name another pool";
+            return Err(Invalid::new(&**key, "pool", format!("{config:?}"), reason));
+        }
+        let pool = Arc::new(ThreadBulkhead::new(key, config, self.inner.alarms.clock())?);
+        pools.insert(key.clone(), Arc::clone(&pool));
+        Ok(pool)
+    }
+
+    /// The state of a key: made by the first command, shared by the others if they agree.
+    pub(crate) fn state(
+        &self,
+        key: Key,
+        group: Key,
+        pool: Option<Key>,
+        types: TypeId,
+        said: Said,
+    ) -> Result<Arc<State>, Invalid> {
+        let over = format!("{PREFIX}.command.{key}.threadPoolKeyOverride");
+        let over = self
+            .inner
+            .sources
+            .get(&over)
+            .filter(|name| !name.is_empty());
+        let pool = over
+            .map(Key::from)
+            .or(pool)
+            .unwrap_or_else(|| group.clone());
+        let (group, pool) = (self.intern(group), self.intern(pool));
+        let mut states = self.states();
+        if let Some(known) = states.get(&key) {
+            return agree(known, &group, types, &said).map(|()| Arc::clone(known));
+        }
+        let parts = (
+            self.inner.alarms.clone(),
+            Arc::clone(&self.inner.plugins),
+            Arc::clone(&self.inner.sources),
+        );
+        let make_pool = |key: &Key, config: &PoolConfig| self.make_pool(key, config);
+        let state = State::new(key.clone(), group, pool, types, said, parts, make_pool)?;
+        let state = Arc::new(state);
+        states.insert(key.clone(), Arc::clone(&state));
+        drop(states);
+        self.inner.plugins.added(&key);
+        Ok(state)
+    }
+
+    fn intern(&self, name: Key) -> Key {
+        let names = self.inner.names.lock();
+        let mut names = names.unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, ())) = names.get_key_value(&name) {
+            return known.clone();
+        }
+        names.insert(name.clone(), ());
+        name
+    }
+
+    fn states(&self) -> MutexGuard<'_, HashMap<Key, Arc<State>>> {
+        self.inner.states()
+    }
+}
+
+/// Checks that a later builder says what the first one said.
+fn agree(known: &State, group: &Key, types: TypeId, said: &Said) -> Result<(), Invalid> {
+    let differs = |property: &str, value: String| {
+        let reason = "a command of this key exists and was built differently; use its clone, \
+                      `configure` it, or give this one another key";
+        Err(Invalid::new(&*known.key, property, value, reason))
+    };
+    if known.types != types {
+        return differs("types", "another answer or error type".to_owned());
+    }
+    if known.group != *group {
+        return differs("group", group.to_string());
+    }
+    if known.built != *said {
+        return differs("builder", format!("{:?}", said.config));
+    }
+    Ok(())
+}
+
+impl Inner {
+    fn states(&self) -> MutexGuard<'_, HashMap<Key, Arc<State>>> {
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pools(&self) -> MutexGuard<'_, HashMap<Key, Arc<ThreadBulkhead>>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the commands that a property concerns.
+    fn changed(&self, name: &str) -> Result<(), Invalid> {
+        let concerned = |state: &&Arc<State>| match concerns(name) {
+            Concerns::All => true,
+            Concerns::Command(key) => &*state.key == key,
+            Concerns::Pool(pool) => &*state.pool == pool,
+            Concerns::Nothing => false,
+        };
+        let states: Vec<_> = self.states().values().filter(concerned).cloned().collect();
+        states.iter().try_for_each(|state| state.refresh())
+    }
+}
+
+impl fmt::Debug for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Isolation")
+            .field("keys", &self.len())
+            .field("plugins", &self.inner.plugins)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes an [`Isolation`].
+///
+/// ```
+/// use tidegate_isolate::Isolation;
+/// use tidegate_sync::ManualClock;
+///
+/// let clock = ManualClock::new();
+/// let isolation = Isolation::builder()
+///     .clock(&clock)
+///     .on_event(|command, event| println!("{command}: {event}"))
+///     .build()?;
+/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct IsolationBuilder {
+    clock: Clock,
+    sources: Vec<Source>,
+    plugins: Plugins,
+}
+
+struct Source(Arc<dyn PropertySource>);
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PropertySource")
+    }
+}
+
+impl IsolationBuilder {
+    /// The clock by which calls are timed.
+    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
+        self.clock = clock.into();
+        self
+    }
+
+    /// Adds a source of properties. The first that has a property wins.
+    pub fn properties(mut self, source: impl PropertySource) -> Self {
+        self.sources.push(Source(Arc::new(source)));
+        self
+    }
+
+    /// Adds a hook around every call.
+    pub fn hook(mut self, hook: impl Hook) -> Self {
+        self.plugins.hooks.push(Arc::new(hook));
+        self
+    }
+
+    /// Calls `listen` with every event of every call, on the thread where it happens.
+    pub fn on_event(mut self, listen: impl Fn(&Key, Event) + Send + Sync + 'static) -> Self {
+        self.plugins.on_event.push(Arc::new(listen));
+        self
+    }
+
+    /// Calls `listen` at every change of a breaker, on the thread whose call caused it.
+    pub fn on_transition(mut self, listen: impl Fn(&Transition) + Send + Sync + 'static) -> Self {
+        self.plugins.on_transition.push(Arc::new(listen));
+        self
+    }
+
+    /// Adds a publisher, which hears of every key once.
+    pub fn publisher(mut self, publisher: impl MetricsPublisher) -> Self {
+        self.plugins.publishers.push(Arc::new(publisher));
+        self
+    }
+
+    /// Adds what carries something from the calling to the working thread.
+    pub fn propagator(mut self, propagator: impl Propagator) -> Self {
+        self.plugins.propagators.push(Arc::new(propagator));
+        self
+    }
+
+    /// Makes the isolation.
+    ///
+    /// # Errors
+    ///
+    /// None at present; settings of the isolation itself will be checked here.
+    pub fn build(self) -> Result<Isolation, Invalid> {
+        let sources = self.sources.into_iter().map(|source| source.0).collect();
+        let inner = Arc::new(Inner {
+            alarms: Alarms::new(&self.clock),
+            plugins: Arc::new(self.plugins),
+            sources: Arc::new(Sources::new(sources)),
+            states: Mutex::default(),
+            pools: Mutex::default(),
+            names: Mutex::default(),
+        });
+        let weak: Weak<Inner> = Arc::downgrade(&inner);
+        let listener: ChangeListener =
+            Arc::new(move |name| weak.upgrade().map_or(Ok(()), |inner| inner.changed(name)));
+        inner.sources.watch(&listener);
+        Ok(Isolation { inner })
+    }
+}

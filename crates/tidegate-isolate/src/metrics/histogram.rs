@@ -1,0 +1,278 @@
+//! A log-linear histogram of durations: 4 KiB, never more than 3 % off.
+//!
+//! Each power of two is cut into [`STEPS`] equal steps, so a step is at most 1/32 of its value
+//! wide, and its middle at most 1/64 away from what fell into it. Below 32 units the steps are
+//! exact. The unit is 16 ns and the range ends at about 18 minutes; what is longer counts as that.
+//!
+//! Recording is one relaxed addition. Emptying swaps each step out, so that no record is lost
+//! and none is seen twice, whatever other threads record meanwhile.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Steps in one power of two.
+const STEPS: usize = 32;
+const STEP_BITS: u32 = STEPS.trailing_zeros();
+/// Bits that the unit leaves away: 16 ns.
+const UNIT_BITS: u32 = 4;
+/// Steps in all.
+const LEN: usize = 1024;
+/// The highest step holds everything above.
+const TOP: u64 = (1 << (STEP_BITS as u64 + (LEN / STEPS) as u64 - 1)) - 1;
+
+/// Counts of durations that many threads add to.
+#[derive(Debug)]
+pub(crate) struct Histogram {
+    steps: Box<[AtomicU32]>,
+}
+
+impl Histogram {
+    pub(crate) fn new() -> Self {
+        Self {
+            steps: (0..LEN).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    /// Adds one duration, in nanoseconds.
+    #[inline]
+    pub(crate) fn record(&self, nanos: u64) {
+        self.steps[step_of(nanos)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes everything out.
+    pub(crate) fn drain(&self) -> Sparse {
+        self.collect(|step| step.swap(0, Ordering::Relaxed))
+    }
+
+    /// What is in it now.
+    pub(crate) fn read(&self) -> Sparse {
+        self.collect(|step| step.load(Ordering::Relaxed))
+    }
+
+    fn collect(&self, take: impl Fn(&AtomicU32) -> u32) -> Sparse {
+        let mut counts = Vec::new();
+        for (at, step) in self.steps.iter().enumerate() {
+            // Most steps are empty, and looking is cheaper than swapping.
+            if step.load(Ordering::Relaxed) != 0 {
+                let count = take(step);
+                if count != 0 {
+                    counts.push((at as u16, count));
+                }
+            }
+        }
+        Sparse { counts }
+    }
+}
+
+/// What a histogram held, without its empty steps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sparse {
+    counts: Vec<(u16, u32)>,
+}
+
+impl Sparse {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+}
+
+/// A distribution of durations: what a latency window holds, merged.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_isolate::Distribution;
+///
+/// let mut latencies = Distribution::default();
+/// for ms in 1..=100 {
+///     latencies.record(Duration::from_millis(ms));
+/// }
+/// let p99 = latencies.percentile(99.0).as_secs_f64() * 1e3;
+/// assert!((p99 - 99.0).abs() <= 99.0 * 0.03);
+/// assert_eq!(latencies.count(), 100);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Distribution {
+    /// Counts by step; shorter than the histogram when the highest steps are empty.
+    counts: Vec<u64>,
+    count: u64,
+}
+
+impl Distribution {
+    /// Adds one duration.
+    pub fn record(&mut self, duration: Duration) {
+        self.add(step_of(tidegate_sync::as_nanos(duration)), 1);
+    }
+
+    /// Adds everything that `other` holds.
+    pub fn merge(&mut self, other: &Distribution) {
+        for (step, &count) in other.counts.iter().enumerate() {
+            self.add(step, count);
+        }
+    }
+
+    /// How many durations it holds.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The duration below or at which `percent` of them lie; zero when it is empty. What is
+    /// not between 0 and 100 counts as the nearer end.
+    pub fn percentile(&self, percent: f64) -> Duration {
+        let share = (percent / 100.0).clamp(0.0, 1.0);
+        let rank = ((self.count as f64 * share).ceil() as u64).max(1);
+        let mut seen = 0;
+        for (step, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return Duration::from_nanos(middle_of(step));
+            }
+        }
+        Duration::ZERO
+    }
+
+    /// The mean; zero when it is empty.
+    pub fn mean(&self) -> Duration {
+        let sum: u128 = self
+            .counts
+            .iter()
+            .enumerate()
+            .map(|(step, &count)| u128::from(middle_of(step)) * u128::from(count))
+            .sum();
+        let mean = sum.checked_div(u128::from(self.count)).unwrap_or(0);
+        Duration::from_nanos(mean as u64)
+    }
+
+    /// The longest; zero when it is empty.
+    pub fn max(&self) -> Duration {
+        self.percentile(100.0)
+    }
+
+    pub(crate) fn add_sparse(&mut self, sparse: &Sparse) {
+        for &(step, count) in &sparse.counts {
+            self.add(usize::from(step), u64::from(count));
+        }
+    }
+
+    /// Adds `count` durations of zero.
+    pub(crate) fn add_zeros(&mut self, count: u64) {
+        self.add(0, count);
+    }
+
+    fn add(&mut self, step: usize, count: u64) {
+        if count == 0 {
+            return;
+        }
+        if self.counts.len() <= step {
+            self.counts.resize(step + 1, 0);
+        }
+        self.counts[step] += count;
+        self.count += count;
+    }
+}
+
+/// The step that `nanos` falls into.
+#[inline]
+fn step_of(nanos: u64) -> usize {
+    let units = (nanos >> UNIT_BITS).min(TOP);
+    // Below two powers of `STEPS` the step is the value itself.
+    let octave = (u64::BITS - (units | (STEPS as u64 - 1)).leading_zeros()) - STEP_BITS;
+    let shifted = units >> octave.saturating_sub(1);
+    match octave {
+        0 => units as usize,
+        _ => (octave as usize) * STEPS + (shifted as usize - STEPS),
+    }
+}
+
+/// The middle of what falls into `step`, in nanoseconds.
+fn middle_of(step: usize) -> u64 {
+    let octave = step / STEPS;
+    if octave == 0 {
+        return if step == 0 {
+            0
+        } else {
+            (step as u64) << UNIT_BITS
+        };
+    }
+    let width = 1_u64 << (octave - 1);
+    let low = ((step % STEPS + STEPS) as u64) * width;
+    (low << UNIT_BITS) + ((width << UNIT_BITS) / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    //! No duration is misplaced by more than 3 %, and nothing is lost.
+
+    use super::*;
+
+    #[test]
+    fn every_duration_is_within_three_percent_of_its_step() {
+        let mut nanos = 512_u64;
+        while nanos < 800_000_000_000 {
+            for probe in [nanos, nanos + nanos / 3, nanos + nanos / 7] {
+                let middle = middle_of(step_of(probe));
+                let error = middle.abs_diff(probe) as f64 / probe as f64;
+                assert!(error <= 0.03, "{probe} is told as {middle}");
+            }
+            nanos += nanos / 11 + 1;
+        }
+    }
+
+    #[test]
+    fn short_durations_are_within_one_unit() {
+        for nanos in 0..1_024 {
+            assert!(middle_of(step_of(nanos)).abs_diff(nanos) <= 24, "{nanos}");
+        }
+    }
+
+    #[test]
+    fn steps_are_in_order_and_the_longest_has_a_place() {
+        let mut last = 0;
+        for units in 0..100_000_u64 {
+            let step = step_of(units << UNIT_BITS);
+            assert!(step == last || step == last + 1, "{units}");
+            last = step;
+        }
+        assert_eq!(step_of(u64::MAX), LEN - 1);
+        assert_eq!(step_of(TOP << UNIT_BITS), LEN - 1);
+    }
+
+    #[test]
+    fn four_kibibytes() {
+        let histogram = Histogram::new();
+        assert_eq!(size_of_val(&*histogram.steps), 4096);
+    }
+
+    #[test]
+    fn draining_while_others_record_loses_nothing() {
+        let histogram = Histogram::new();
+        let mut all = Distribution::default();
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..2_u64)
+                .map(|who| {
+                    let histogram = &histogram;
+                    scope.spawn(move || {
+                        for n in 0..20_000 {
+                            histogram.record(n * 100 + who);
+                        }
+                    })
+                })
+                .collect();
+            while !writers.iter().all(|writer| writer.is_finished()) {
+                all.add_sparse(&histogram.drain());
+            }
+        });
+        all.add_sparse(&histogram.drain());
+        assert_eq!(all.count(), 40_000);
+        assert!(histogram.read().is_empty());
+    }
+
+    #[test]
+    fn percentiles_of_nothing_are_zero() {
+        let nothing = Distribution::default();
+        assert_eq!(nothing.percentile(50.0), Duration::ZERO);
+        assert_eq!(
+            (nothing.mean(), nothing.max()),
+            (Duration::ZERO, Duration::ZERO)
+        );
+    }
+}

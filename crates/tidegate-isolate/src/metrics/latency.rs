@@ -1,0 +1,201 @@
+//! Three latencies of a command over a rolling window: waiting, running, both.
+//!
+//! A call that did not wait has one figure instead of three: it ran as long as it took. Such
+//! calls go into a histogram of their own, so that they cost one addition, and are told as all
+//! three when somebody asks. The histograms are made when the first call needs them, and given
+//! back when the key has been idle for a window.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::histogram::{Distribution, Histogram, Sparse};
+use super::window::{Edge, WindowConfig};
+
+/// Waiting, running and total time of the calls in a window.
+///
+/// ```
+/// use tidegate_isolate::Latencies;
+///
+/// let none = Latencies::default();
+/// assert_eq!(none.total.count(), 0);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    /// From the call until the work began: the queue, or the wait for a permit.
+    pub wait: Distribution,
+    /// From the work's beginning to its end.
+    pub run: Distribution,
+    /// From the call to the outcome, as the caller saw it.
+    pub total: Distribution,
+}
+
+/// The histograms of one key.
+#[derive(Debug)]
+pub(crate) struct Block {
+    window: WindowConfig,
+    at_once: OnceLock<Rolled>,
+    apart: OnceLock<[Rolled; 3]>,
+}
+
+impl Block {
+    pub(crate) fn new(window: WindowConfig) -> Self {
+        Self {
+            window,
+            at_once: OnceLock::new(),
+            apart: OnceLock::new(),
+        }
+    }
+
+    /// Records a call that did not wait.
+    #[inline]
+    pub(crate) fn record_at_once(&self, now: u64, nanos: u64) {
+        self.at_once
+            .get_or_init(|| Rolled::new(self.window))
+            .record(now, nanos);
+    }
+
+    /// Records a call that waited.
+    pub(crate) fn record(&self, now: u64, wait: u64, run: u64, total: u64) {
+        let make = || std::array::from_fn(|_| Rolled::new(self.window));
+        let figures = self.apart.get_or_init(make);
+        for (figure, nanos) in figures.iter().zip([wait, run, total]) {
+            figure.record(now, nanos);
+        }
+    }
+
+    pub(crate) fn read(&self, now: u64) -> Latencies {
+        let mut latencies = Latencies::default();
+        let Latencies { wait, run, total } = &mut latencies;
+        if let Some(at_once) = self.at_once.get() {
+            let both = at_once.read(now);
+            wait.add_zeros(both.count());
+            run.merge(&both);
+            total.merge(&both);
+        }
+        if let Some(figures) = self.apart.get() {
+            for (figure, sum) in figures.iter().zip([wait, run, total]) {
+                sum.merge(&figure.read(now));
+            }
+        }
+        latencies
+    }
+
+    /// Histograms in use, for the cost of a key.
+    pub(crate) fn histograms(&self) -> usize {
+        usize::from(self.at_once.get().is_some()) + self.apart.get().map_or(0, |all| all.len())
+    }
+}
+
+/// One figure: a histogram of the current bucket, and what the closed ones held.
+#[derive(Debug)]
+struct Rolled {
+    edge: Edge,
+    live: Histogram,
+    buckets: u64,
+    closed: Mutex<Closed>,
+}
+
+#[derive(Debug, Default)]
+struct Closed {
+    /// The bucket that `live` belongs to.
+    current: u64,
+    list: VecDeque<(u64, Sparse)>,
+}
+
+impl Rolled {
+    fn new(window: WindowConfig) -> Self {
+        Self {
+            edge: Edge::new(window.bucket_nanos()),
+            live: Histogram::new(),
+            buckets: u64::from(window.buckets.max(1)),
+            closed: Mutex::default(),
+        }
+    }
+
+    #[inline]
+    fn record(&self, now: u64, nanos: u64) {
+        if self.edge.is_past(now) {
+            self.roll(now);
+        }
+        self.live.record(nanos);
+    }
+
+    fn read(&self, now: u64) -> Distribution {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        self.close(&mut closed, now);
+        let mut all = Distribution::default();
+        for (_, bucket) in &closed.list {
+            all.add_sparse(bucket);
+        }
+        all.add_sparse(&self.live.read());
+        all
+    }
+
+    #[cold]
+    fn roll(&self, now: u64) {
+        // Nobody waits: whoever holds the lock is about to do the same.
+        if let Ok(mut closed) = self.closed.try_lock() {
+            self.close(&mut closed, now);
+        }
+    }
+
+    fn close(&self, closed: &mut Closed, now: u64) {
+        let bucket = self.edge.bucket_of(now);
+        if self.edge.is_past(now) {
+            let held = self.live.drain();
+            if !held.is_empty() {
+                let of = closed.current;
+                closed.list.push_back((of, held));
+            }
+            closed.current = bucket;
+            self.edge.set(bucket);
+        }
+        let first = (bucket + 1).saturating_sub(self.buckets);
+        while closed.list.front().is_some_and(|(at, _)| *at < first) {
+            closed.list.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Figures leave with their bucket, and calls that did not wait count in all three.
+
+    use super::*;
+    use std::time::Duration;
+
+    const WINDOW: WindowConfig = WindowConfig::new(Duration::from_secs(60), 6);
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_call_that_did_not_wait_counts_in_all_three() {
+        let block = Block::new(WINDOW);
+        block.record_at_once(0, 5_000_000);
+        assert_eq!(block.histograms(), 1);
+        let told = block.read(SECOND);
+        assert_eq!(told.wait.percentile(99.0), Duration::ZERO);
+        assert_eq!(told.run, told.total);
+        assert_eq!((told.wait.count(), told.run.count()), (1, 1));
+    }
+
+    #[test]
+    fn waiting_running_and_total_are_three_figures() {
+        let block = Block::new(WINDOW);
+        block.record(0, 30_000_000, 10_000_000, 40_000_000);
+        let told = block.read(1);
+        let near = |told: Duration, ms: f64| (told.as_secs_f64() * 1e3 - ms).abs() < ms * 0.03;
+        assert!(near(told.wait.max(), 30.0), "{:?}", told.wait.max());
+        assert!(near(told.run.max(), 10.0), "{:?}", told.run.max());
+        assert!(near(told.total.max(), 40.0), "{:?}", told.total.max());
+    }
+
+    #[test]
+    fn latencies_leave_with_their_bucket() {
+        let block = Block::new(WINDOW);
+        block.record_at_once(0, 1_000);
+        block.record_at_once(10 * SECOND, 2_000);
+        assert_eq!(block.read(59 * SECOND).total.count(), 2);
+        assert_eq!(block.read(60 * SECOND).total.count(), 1);
+        assert_eq!(block.read(70 * SECOND).total.count(), 0);
+    }
+}

@@ -1,0 +1,421 @@
+//! Rolling counts: how often something happened in the last so many seconds.
+//!
+//! The counters themselves only grow; they are the totals, exact by construction. A window keeps
+//! *marks*: what the totals were when a bucket of time began. What happened in the window is the
+//! totals now less the totals at its first mark. So counting is one relaxed addition to a cell
+//! of the thread's own stripe, and one comparison with the end of the current bucket.
+//!
+//! # Invariants
+//!
+//! * A writer never waits: it takes the lock of the marks only if nobody has it, and once per
+//!   bucket.
+//! * No mark is set for a bucket in which nothing happened: the next mark serves for it.
+//! * A count is in exactly one bucket. Under a race at a bucket's edge it may be the one before
+//!   the edge; alone, it is always the right one.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_sync::{CachePadded, as_nanos, usable_cpus};
+
+use crate::Invalid;
+
+/// The length of a window and the number of its buckets.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_isolate::WindowConfig;
+///
+/// assert!(WindowConfig::new(Duration::from_secs(10), 10).validate("a window").is_ok());
+/// assert!(WindowConfig::new(Duration::from_secs(10), 7).validate("a window").is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowConfig {
+    /// The whole length.
+    pub length: Duration,
+    /// How many buckets it is cut into; the length must divide evenly.
+    pub buckets: u32,
+}
+
+impl WindowConfig {
+    /// A window of this length and so many buckets.
+    pub const fn new(length: Duration, buckets: u32) -> Self {
+        Self { length, buckets }
+    }
+
+    /// Checks that the window can be cut into its buckets.
+    ///
+    /// # Errors
+    ///
+    /// When it has no buckets or no length, or does not divide evenly.
+    pub fn validate(&self, property: &str) -> Result<(), Invalid> {
+        let wrong = |reason: &str| {
+            let value = format!("{:?} in {} buckets", self.length, self.buckets);
+            Err(Invalid::new("", property, value, reason))
+        };
+        match (as_nanos(self.length), u64::from(self.buckets)) {
+            (0, _) => wrong("a window needs a length"),
+            (_, 0) => wrong("a window needs a bucket"),
+            (length, buckets) if !length.is_multiple_of(buckets) => {
+                wrong("the length does not divide evenly into the buckets")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn bucket_nanos(&self) -> u64 {
+        (as_nanos(self.length) / u64::from(self.buckets.max(1))).max(1)
+    }
+}
+
+/// `K` counters with totals and a rolling window.
+#[derive(Debug)]
+pub(crate) struct Counts<const K: usize> {
+    stripes: Box<[CachePadded<[AtomicU64; K]>]>,
+    edge: Edge,
+    marks: Mutex<Marks<K>>,
+}
+
+/// When the current bucket ends, for a quick look.
+#[derive(Debug)]
+pub(crate) struct Edge {
+    bucket: u64,
+    next: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Marks<const K: usize> {
+    buckets: u64,
+    /// Bucket numbers and what the totals were when each began; oldest first.
+    list: VecDeque<(u64, [u64; K])>,
+}
+
+impl<const K: usize> Counts<K> {
+    /// Counters with a window of this shape.
+    pub(crate) fn new(window: WindowConfig) -> Self {
+        let zeros = || CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0)));
+        Self {
+            stripes: (0..stripe_count()).map(|_| zeros()).collect(),
+            edge: Edge::new(window.bucket_nanos()),
+            marks: Mutex::new(Marks {
+                buckets: u64::from(window.buckets.max(1)),
+                list: VecDeque::new(),
+            }),
+        }
+    }
+
+    /// Counts one `kind` at time `now`.
+    #[inline]
+    pub(crate) fn add(&self, now: u64, kind: usize) {
+        if self.edge.is_past(now) {
+            self.roll(now);
+        }
+        self.stripes[stripe() & (self.stripes.len() - 1)][kind].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Everything ever counted.
+    pub(crate) fn totals(&self) -> [u64; K] {
+        let mut totals = [0; K];
+        for stripe in &self.stripes {
+            for (total, cell) in totals.iter_mut().zip(stripe.iter()) {
+                *total += cell.load(Ordering::Relaxed);
+            }
+        }
+        totals
+    }
+
+    /// What was counted in the window that ends with the current bucket, that one included.
+    pub(crate) fn rolling(&self, now: u64) -> [u64; K] {
+        let mut marks = self.lock();
+        let totals = self.totals();
+        let bucket = self.edge.bucket_of(now);
+        // A reader rolls too, or what was counted before a pause would look new after it.
+        self.mark(&mut marks, bucket, totals);
+        let first = (bucket + 1).saturating_sub(marks.buckets);
+        difference(totals, marks.at_start_of(first).unwrap_or(totals))
+    }
+
+    /// What was counted in the closed buckets of the window: the current one is left out.
+    pub(crate) fn closed(&self, now: u64) -> [u64; K] {
+        let mut marks = self.lock();
+        let totals = self.totals();
+        let bucket = self.edge.bucket_of(now);
+        self.mark(&mut marks, bucket, totals);
+        let first = bucket.saturating_sub(marks.buckets);
+        let at = |bucket| marks.at_start_of(bucket).unwrap_or(totals);
+        difference(at(bucket), at(first))
+    }
+
+    /// What each window held that closed after bucket `since` and up to `now`: the number of the
+    /// bucket that began then, and the counts of the buckets before it. Windows that closed
+    /// after everything had left them are left out.
+    pub(crate) fn closings(&self, now: u64, since: u64) -> Vec<(u64, [u64; K])> {
+        let mut marks = self.lock();
+        let totals = self.totals();
+        let bucket = self.edge.bucket_of(now);
+        let at = |bucket: u64| marks.at_start_of(bucket).unwrap_or(totals);
+        let last = marks.list.back().map_or(0, |(last, _)| *last);
+        let until = bucket.min(last.max(since) + marks.buckets + 1);
+        let windows = (since + 1..=until).map(|end| {
+            let first = end.saturating_sub(marks.buckets);
+            (end, difference(at(end), at(first)))
+        });
+        let windows = windows.collect();
+        self.mark(&mut marks, bucket, totals);
+        windows
+    }
+
+    /// Begins the window anew: what was counted before is in the totals only.
+    pub(crate) fn restart(&self, now: u64) {
+        let mut marks = self.lock();
+        let totals = self.totals();
+        let bucket = self.edge.bucket_of(now);
+        marks.list.clear();
+        marks.list.push_back((bucket, totals));
+        self.edge.set(bucket);
+    }
+
+    /// The number of the bucket in which `now` lies.
+    pub(crate) fn bucket_of(&self, now: u64) -> u64 {
+        self.edge.bucket_of(now)
+    }
+
+    /// When `bucket` begins.
+    pub(crate) fn start_of(&self, bucket: u64) -> u64 {
+        bucket.saturating_mul(self.edge.bucket)
+    }
+
+    /// Whether nothing was counted in the window.
+    pub(crate) fn is_idle(&self, now: u64) -> bool {
+        self.rolling(now).iter().all(|&count| count == 0)
+    }
+
+    /// Gives back the memory of the marks when they say nothing.
+    pub(crate) fn shrink(&self, now: u64) {
+        if self.is_idle(now) {
+            let mut marks = self.lock();
+            marks.list = VecDeque::new();
+            self.edge.next.store(0, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn roll(&self, now: u64) {
+        if let Ok(mut marks) = self.marks.try_lock() {
+            let totals = self.totals();
+            self.mark(&mut marks, self.edge.bucket_of(now), totals);
+        }
+    }
+
+    fn mark(&self, marks: &mut Marks<K>, bucket: u64, totals: [u64; K]) {
+        if marks.list.back().is_some_and(|(last, _)| *last >= bucket) {
+            return;
+        }
+        marks.list.push_back((bucket, totals));
+        // One more than the window: the closed buckets begin one earlier.
+        let oldest = bucket.saturating_sub(marks.buckets);
+        while marks.list.front().is_some_and(|(first, _)| *first < oldest) {
+            marks.list.pop_front();
+        }
+        self.edge.set(bucket);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Marks<K>> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<const K: usize> Marks<K> {
+    /// The totals when `bucket` began, if anything happened in it or since.
+    fn at_start_of(&self, bucket: u64) -> Option<[u64; K]> {
+        let mut later = self.list.iter().filter(|(at, _)| *at >= bucket);
+        later.next().map(|(_, totals)| *totals)
+    }
+}
+
+impl Edge {
+    pub(crate) fn new(bucket: u64) -> Self {
+        Self {
+            bucket,
+            next: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether the bucket in which `now` lies was not begun.
+    #[inline]
+    pub(crate) fn is_past(&self, now: u64) -> bool {
+        now >= self.next.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bucket_of(&self, now: u64) -> u64 {
+        now / self.bucket
+    }
+
+    /// Says that `bucket` was begun.
+    pub(crate) fn set(&self, bucket: u64) {
+        let next = (bucket + 1).saturating_mul(self.bucket);
+        self.next.store(next, Ordering::Relaxed);
+    }
+}
+
+/// The largest of what was seen in each bucket, and in the window.
+#[derive(Debug)]
+pub(crate) struct Peak {
+    edge: Edge,
+    current: AtomicU64,
+    closed: Mutex<VecDeque<(u64, u64)>>,
+    buckets: u64,
+}
+
+impl Peak {
+    pub(crate) fn new(window: WindowConfig) -> Self {
+        Self {
+            edge: Edge::new(window.bucket_nanos()),
+            current: AtomicU64::new(0),
+            closed: Mutex::default(),
+            buckets: u64::from(window.buckets.max(1)),
+        }
+    }
+
+    /// Notes that there were `level` at `now`.
+    #[inline]
+    pub(crate) fn note(&self, now: u64, level: u64) {
+        if self.edge.is_past(now) {
+            self.roll(now, level);
+        }
+        // A look first: most calls raise nothing.
+        if self.current.load(Ordering::Relaxed) < level {
+            self.current.fetch_max(level, Ordering::Relaxed);
+        }
+    }
+
+    /// The largest in the window that ends with the current bucket.
+    pub(crate) fn rolling(&self, now: u64, level: u64) -> u64 {
+        self.note(now, level);
+        let first = (self.edge.bucket_of(now) + 1).saturating_sub(self.buckets);
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = closed.iter().filter(|(bucket, _)| *bucket >= first);
+        let current = self.current.load(Ordering::Relaxed);
+        known.map(|(_, peak)| *peak).max().unwrap_or(0).max(current)
+    }
+
+    #[cold]
+    fn roll(&self, now: u64, level: u64) {
+        let Ok(mut closed) = self.closed.try_lock() else {
+            return;
+        };
+        let next = self.edge.next.load(Ordering::Relaxed);
+        if now < next {
+            return;
+        }
+        let bucket = self.edge.bucket_of(now);
+        let peak = self.current.swap(level, Ordering::Relaxed);
+        if next > 0 {
+            closed.push_back((next / self.edge.bucket - 1, peak));
+        }
+        let oldest = bucket.saturating_sub(self.buckets);
+        while closed.front().is_some_and(|(first, _)| *first < oldest) {
+            closed.pop_front();
+        }
+        self.edge.set(bucket);
+    }
+}
+
+fn difference<const K: usize>(new: [u64; K], old: [u64; K]) -> [u64; K] {
+    std::array::from_fn(|at| new[at].saturating_sub(old[at]))
+}
+
+/// Stripes in a set of counters: enough that two running threads rarely share one.
+fn stripe_count() -> usize {
+    usable_cpus().next_power_of_two().min(8)
+}
+
+/// A small number of the calling thread's own.
+#[inline]
+fn stripe() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    MINE.try_with(|mine| *mine).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a window says at its edges. The model in `tests/it` does the rest.
+
+    use super::*;
+
+    const TEN: WindowConfig = WindowConfig::new(Duration::from_nanos(100), 10);
+
+    #[test]
+    fn a_window_that_does_not_divide_is_refused() {
+        let bad = WindowConfig::new(Duration::from_nanos(100), 7);
+        let error = bad.validate("metrics.rollingStats").unwrap_err();
+        assert!(error.reason().contains("divide"), "{error}");
+        assert!(WindowConfig::new(Duration::ZERO, 1).validate("x").is_err());
+        assert!(
+            WindowConfig::new(Duration::from_secs(1), 0)
+                .validate("x")
+                .is_err()
+        );
+        assert!(TEN.validate("x").is_ok());
+    }
+
+    #[test]
+    fn counts_leave_the_window_and_stay_in_the_totals() {
+        let counts = Counts::<2>::new(TEN);
+        counts.add(5, 0);
+        counts.add(15, 1);
+        assert_eq!(counts.rolling(15), [1, 1]);
+        assert_eq!(counts.closed(15), [1, 0], "the current bucket is open");
+        assert_eq!(counts.rolling(99), [1, 1]);
+        assert_eq!(counts.rolling(100), [0, 1]);
+        assert_eq!(counts.rolling(110), [0, 0]);
+        assert_eq!(counts.totals(), [1, 1]);
+    }
+
+    #[test]
+    fn a_pause_longer_than_the_window_clears_it() {
+        let counts = Counts::<1>::new(TEN);
+        counts.add(0, 0);
+        assert_eq!(counts.rolling(1_000_000), [0]);
+        counts.add(1_000_001, 0);
+        assert_eq!(counts.rolling(1_000_001), [1]);
+        assert_eq!(counts.totals(), [2]);
+        counts.shrink(2_000_000);
+        assert!(counts.is_idle(2_000_000));
+        counts.add(2_000_001, 0);
+        assert_eq!(counts.rolling(2_000_001), [1]);
+    }
+
+    #[test]
+    fn totals_are_exact_under_contention() {
+        let counts = Counts::<3>::new(TEN);
+        std::thread::scope(|scope| {
+            for kind in 0..3 {
+                let counts = &counts;
+                scope.spawn(move || (0..10_000).for_each(|now| counts.add(now, kind)));
+            }
+            for now in 0..500 {
+                counts.rolling(now * 20);
+            }
+        });
+        assert_eq!(counts.totals(), [10_000; 3]);
+    }
+
+    #[test]
+    fn a_peak_is_the_largest_of_the_window() {
+        let peak = Peak::new(TEN);
+        peak.note(5, 3);
+        peak.note(6, 7);
+        peak.note(7, 2);
+        peak.note(55, 4);
+        assert_eq!(peak.rolling(55, 1), 7);
+        assert_eq!(peak.rolling(99, 1), 7);
+        assert_eq!(peak.rolling(100, 1), 4);
+        assert_eq!(peak.rolling(160, 1), 1);
+    }
+}

@@ -1,0 +1,273 @@
+//! Dynamic configuration: properties with the names that Hystrix gave them.
+//!
+//! A setting is looked for in four places, the first that has it wins: the property of the
+//! command (`hystrix.command.<KEY>.x`), what the code said when it built the command, the property
+//! for all commands (`hystrix.command.default.x`), the default. A change is pushed to the commands
+//! it concerns at once. One that makes no sense is refused with a reason, and the old stays.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::{CommandConfig, Invalid, Key};
+
+mod table;
+
+pub(crate) use self::table::{COMMAND, POOL, Property};
+
+/// What every name begins with.
+pub const PREFIX: &str = "hystrix";
+
+/// Hears of a property that changed; an error refuses the change.
+pub type ChangeListener = Arc<dyn Fn(&str) -> Result<(), Invalid> + Send + Sync>;
+
+/// Where properties come from.
+///
+/// ```
+/// use tidegate_isolate::PropertySource;
+///
+/// struct Environment;
+///
+/// impl PropertySource for Environment {
+///     fn get(&self, name: &str) -> Option<String> {
+///         std::env::var(name.replace('.', "_")).ok()
+///     }
+/// }
+///
+/// assert_eq!(Environment.get("hystrix.command.default.nothing"), None);
+/// ```
+pub trait PropertySource: Send + Sync + 'static {
+    /// The value of a property, if it has one.
+    fn get(&self, name: &str) -> Option<String>;
+
+    /// Calls `listener` with the name of every property that changes from now on, on the thread
+    /// that changes it. A source that never changes does nothing.
+    fn watch(&self, listener: ChangeListener) {
+        let _ = listener;
+    }
+}
+
+/// Properties in memory, to be set and removed. Clones are handles to the same properties.
+///
+/// ```
+/// use tidegate_isolate::{Properties, PropertySource};
+///
+/// let properties = Properties::new();
+/// properties.set("hystrix.command.default.fallback.enabled", "false")?;
+/// let value = properties.get("hystrix.command.default.fallback.enabled");
+/// assert_eq!(value.as_deref(), Some("false"));
+/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Properties {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    values: Mutex<HashMap<String, String>>,
+    listeners: Mutex<Vec<ChangeListener>>,
+    /// One change at a time, so that a refused one is undone before the next.
+    changing: Mutex<()>,
+}
+
+impl Properties {
+    /// No properties.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a property and tells the commands it concerns.
+    ///
+    /// # Errors
+    ///
+    /// Which property of which key, and why, when a command refuses the value. The old value
+    /// is then in force again.
+    pub fn set(&self, name: &str, value: impl Into<String>) -> Result<(), Invalid> {
+        self.change(name, Some(value.into()))
+    }
+
+    /// Removes a property: the next place that has the setting wins.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Properties::set`].
+    pub fn remove(&self, name: &str) -> Result<(), Invalid> {
+        self.change(name, None)
+    }
+
+    fn change(&self, name: &str, value: Option<String>) -> Result<(), Invalid> {
+        let _one = lock(&self.shared.changing);
+        let old = self.put(name, value);
+        let listeners = lock(&self.shared.listeners).clone();
+        let told = listeners.iter().try_for_each(|listener| listener(name));
+        if told.is_err() {
+            self.put(name, old);
+            for listener in &listeners {
+                // The old value was in force before: nobody refuses it.
+                let _ = listener(name);
+            }
+        }
+        told
+    }
+
+    fn put(&self, name: &str, value: Option<String>) -> Option<String> {
+        let mut values = lock(&self.shared.values);
+        match value {
+            Some(value) => values.insert(name.to_owned(), value),
+            None => values.remove(name),
+        }
+    }
+}
+
+impl PropertySource for Properties {
+    fn get(&self, name: &str) -> Option<String> {
+        lock(&self.shared.values).get(name).cloned()
+    }
+
+    fn watch(&self, listener: ChangeListener) {
+        lock(&self.shared.listeners).push(listener);
+    }
+}
+
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = lock(&self.shared.values);
+        f.debug_map().entries(values.iter()).finish()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Several sources as one: the first that has a property wins.
+#[derive(Clone, Default)]
+pub(crate) struct Sources {
+    sources: Vec<Arc<dyn PropertySource>>,
+}
+
+impl Sources {
+    pub(crate) fn new(sources: Vec<Arc<dyn PropertySource>>) -> Self {
+        Self { sources }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        self.sources.iter().find_map(|source| source.get(name))
+    }
+
+    pub(crate) fn watch(&self, listener: &ChangeListener) {
+        for source in &self.sources {
+            source.watch(Arc::clone(listener));
+        }
+    }
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sources({})", self.sources.len())
+    }
+}
+
+/// What the code said, and which properties it said it about.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) config: CommandConfig,
+    properties: Vec<&'static str>,
+}
+
+impl Said {
+    /// Everything by default except where `config` differs from the default.
+    pub(crate) fn new(config: CommandConfig) -> Self {
+        let mut said = Self {
+            config: CommandConfig::default(),
+            properties: Vec::new(),
+        };
+        said.change(config);
+        said
+    }
+
+    /// Takes over a new configuration: whatever differs was said by the code.
+    pub(crate) fn change(&mut self, config: CommandConfig) {
+        for property in COMMAND.iter().chain(&POOL) {
+            let differs = (property.get)(&self.config) != (property.get)(&config);
+            if differs && !self.properties.contains(&property.name) {
+                self.properties.push(property.name);
+            }
+        }
+        self.config = config;
+    }
+
+    /// Marks a property as said although it has the value of the default.
+    pub(crate) fn mark(&mut self, name: &'static str) {
+        if !self.properties.contains(&name) {
+            self.properties.push(name);
+        }
+    }
+
+    /// The settings in force: what the code said, under and over what the sources say. A value
+    /// that cannot be read is reported and skipped.
+    pub(crate) fn resolve(
+        &self,
+        sources: &Sources,
+        key: &Key,
+        pool: &Key,
+    ) -> (CommandConfig, Vec<Invalid>) {
+        let mut config = self.config.clone();
+        let mut invalid = Vec::new();
+        for (family, table, key) in [("command", &COMMAND[..], key), ("threadpool", &POOL, pool)] {
+            for property in table {
+                let said = self.properties.contains(&property.name);
+                let global = (!said && !property.per_key_only).then_some("default");
+                for scope in global.into_iter().chain([key.as_str()]) {
+                    let name = format!("{PREFIX}.{family}.{scope}.{}", property.name);
+                    let Some(value) = sources.get(&name) else {
+                        continue;
+                    };
+                    if let Err(reason) = (property.set)(&mut config, value.trim()) {
+                        invalid.push(Invalid::new(key.as_str(), property.name, value, reason));
+                    }
+                }
+            }
+        }
+        (config, invalid)
+    }
+}
+
+/// Which keys a property concerns: all commands, one, the commands of a pool, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Concerns<'a> {
+    All,
+    Command(&'a str),
+    Pool(&'a str),
+    Nothing,
+}
+
+/// Finds out whom a change of `name` concerns. A key may contain dots, so the name is cut at
+/// the property, not at the first dot.
+pub(crate) fn concerns(name: &str) -> Concerns<'_> {
+    let Some(rest) = name.strip_prefix(PREFIX).and_then(|n| n.strip_prefix('.')) else {
+        return Concerns::Nothing;
+    };
+    for (family, table) in [("command.", &COMMAND[..]), ("threadpool.", &POOL)] {
+        let Some(rest) = rest.strip_prefix(family) else {
+            continue;
+        };
+        let key = |property: &Property| {
+            let key = rest.strip_suffix(property.name)?.strip_suffix('.')?;
+            (!key.is_empty()).then_some(key)
+        };
+        // The longest name wins: one property may end like another.
+        let keys = table.iter().filter_map(key);
+        return match keys.min_by_key(|key| key.len()) {
+            None => Concerns::Nothing,
+            Some("default") => Concerns::All,
+            Some(key) if family == "command." => Concerns::Command(key),
+            Some(key) => Concerns::Pool(key),
+        };
+    }
+    Concerns::Nothing
+}
+
+#[cfg(test)]
+mod tests;

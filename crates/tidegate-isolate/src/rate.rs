@@ -1,0 +1,123 @@
+//! A rate limit: calls begin evenly, a few at once after a pause.
+//!
+//! One word: the moment at which the bucket would be full again (the generic cell rate
+//! algorithm). Taking a token is one compare-and-swap; nothing refills in the background.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tidegate_sync::as_nanos;
+
+use crate::RateConfig;
+
+/// A bucket of tokens that fills evenly.
+#[derive(Debug)]
+pub(crate) struct RateLimit {
+    /// Nanoseconds between two calls, and how far ahead of now the word may be.
+    interval: AtomicU64,
+    ahead: AtomicU64,
+    full_at: AtomicU64,
+}
+
+impl RateLimit {
+    pub(crate) fn new(config: &RateConfig) -> Self {
+        let limit = Self {
+            interval: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
+            full_at: AtomicU64::new(0),
+        };
+        limit.configure(Some(config));
+        limit
+    }
+
+    /// A limit that refuses nothing.
+    pub(crate) fn none() -> Self {
+        Self {
+            interval: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
+            full_at: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn configure(&self, config: Option<&RateConfig>) {
+        let interval = config.map_or(0, |c| as_nanos(c.per) / u64::from(c.calls.max(1)));
+        let burst = config.map_or(0, |c| u64::from(c.burst.saturating_sub(1)));
+        self.ahead
+            .store(interval.saturating_mul(burst), Ordering::Relaxed);
+        self.interval.store(interval, Ordering::Relaxed);
+    }
+
+    /// Takes a token.
+    ///
+    /// # Errors
+    ///
+    /// The time after which there will be one.
+    pub(crate) fn try_take(&self, now: u64) -> Result<(), Duration> {
+        let interval = self.interval.load(Ordering::Relaxed);
+        if interval == 0 {
+            return Ok(());
+        }
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        let taken = self
+            .full_at
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
+                let from = full_at.max(now);
+                (from - now <= ahead).then(|| from.saturating_add(interval))
+            });
+        taken
+            .map(|_| ())
+            .map_err(|full_at| Duration::from_nanos(full_at - now - ahead))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Even calls pass, bursts are bounded, and the refusal says how long.
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn limit(burst: u32) -> RateLimit {
+        RateLimit::new(&RateConfig {
+            calls: 100,
+            per: Duration::from_secs(1),
+            burst,
+        })
+    }
+
+    #[test]
+    fn calls_pass_evenly() {
+        let limit = limit(1);
+        assert_eq!(limit.try_take(0), Ok(()));
+        assert_eq!(limit.try_take(3 * MS), Err(Duration::from_millis(7)));
+        assert_eq!(limit.try_take(10 * MS), Ok(()));
+        assert_eq!(limit.try_take(35 * MS), Ok(()));
+        assert!(limit.try_take(40 * MS).is_err(), "a pause is not saved up");
+    }
+
+    #[test]
+    fn a_burst_passes_after_a_pause() {
+        let limit = limit(3);
+        let burst = |now| (0..10).filter(|_| limit.try_take(now).is_ok()).count();
+        assert_eq!((burst(0), burst(10 * MS), burst(100 * MS)), (3, 1, 3));
+    }
+
+    #[test]
+    fn never_more_than_the_rate_under_contention() {
+        let limit = limit(5);
+        let passed = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for now in 0..1_000 {
+                        if limit.try_take(now * MS).is_ok() {
+                            passed.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        assert!(passed.load(Ordering::Relaxed) <= 105);
+    }
+}

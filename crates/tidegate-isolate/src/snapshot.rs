@@ -1,0 +1,120 @@
+//! How a command is doing, as plain data.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::breaker::BreakerState;
+use crate::command::state::State;
+use crate::{CommandConfig, Event, EventCounts, Key, Latencies};
+
+/// How a command is doing at one moment.
+///
+/// ```
+/// use tidegate_isolate::{Command, Event, Isolation};
+///
+/// let isolation = Isolation::builder().build()?;
+/// let prices: Command<u32, String> =
+///     Command::builder("prices").group("catalog").build(&isolation)?;
+/// prices.run(|_| Ok(1)).unwrap();
+/// let snapshot = prices.snapshot();
+/// assert_eq!(snapshot.totals[Event::Success], 1);
+/// assert!(snapshot.to_string().starts_with("prices: closed, 0/10 active"));
+/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CommandSnapshot {
+    /// The key.
+    pub key: Key,
+    /// The group.
+    pub group: Key,
+    /// The pool that its threads come from.
+    pub pool: Key,
+    /// Where its breaker stands.
+    pub breaker: BreakerState,
+    /// Whether its breaker denies calls.
+    pub is_open: bool,
+    /// Calls that run now.
+    pub active: usize,
+    /// The most that ran at the same time, in the window.
+    pub peak: u64,
+    /// The most that may run at the same time.
+    pub limit: usize,
+    /// Calls that wait for a permit.
+    pub waiting: usize,
+    /// Fallbacks that run now.
+    pub fallbacks: usize,
+    /// What happened in the window, the current bucket included.
+    pub window: EventCounts,
+    /// What happened in the closed buckets of the window.
+    pub closed: EventCounts,
+    /// What happened since the key was made.
+    pub totals: EventCounts,
+    /// Waiting, running and total time, in their window.
+    pub latencies: Latencies,
+    /// The settings in force.
+    pub config: Arc<CommandConfig>,
+    /// Memory that the key holds because it is in use, in bytes.
+    pub lent_bytes: usize,
+}
+
+impl CommandSnapshot {
+    pub(crate) fn of(state: &State) -> Self {
+        let now = state.now();
+        let running = state.running.load(std::sync::atomic::Ordering::Relaxed);
+        let active = match &state.threads {
+            Some(_) => running,
+            None => state.gate.held(),
+        };
+        Self {
+            key: state.key.clone(),
+            group: state.group.clone(),
+            pool: state.pool.clone(),
+            breaker: state.breaker.state(now),
+            is_open: state.breaker.is_open(now),
+            active,
+            peak: state.metrics.peak(now, active as u64),
+            limit: match &state.threads {
+                Some(pool) => pool.config().effective_max(),
+                None => state.gate.limit(),
+            },
+            waiting: state.gate.waiting(),
+            fallbacks: state.fallback_permits.held(),
+            window: state.metrics.rolling(now),
+            closed: state.metrics.closed(now),
+            totals: state.metrics.totals(),
+            latencies: state.metrics.latencies(now),
+            config: state.config(),
+            lent_bytes: state.metrics.lent_bytes(),
+        }
+    }
+}
+
+impl fmt::Display for CommandSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.breaker {
+            BreakerState::Closed => "closed",
+            BreakerState::Open => "open",
+            BreakerState::HalfOpen => "half open",
+            BreakerState::Ramping => "ramping",
+        };
+        let rejected = self.window[Event::PermitsRejected] + self.window[Event::PoolRejected];
+        let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+        write!(
+            f,
+            "{}: {state}, {}/{} active, {} ok, {} failed, {} timed out, {rejected} rejected, \
+             {} short-circuited, {}% errors, p50 {:.3} ms, p99 {:.3} ms",
+            self.key,
+            self.active,
+            self.limit,
+            self.window[Event::Success],
+            self.window[Event::Failure],
+            self.window[Event::Timeout],
+            self.window[Event::ShortCircuited],
+            self.window.error_percent(),
+            ms(self.latencies.total.percentile(50.0)),
+            ms(self.latencies.total.percentile(99.0)),
+        )
+    }
+}

@@ -1,0 +1,147 @@
+//! Trying again: retries within a budget, and second attempts beside slow first ones.
+
+use std::future::{Future, pending};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tidegate_isolate::{Event, Hedge, Retry, RetryBudget};
+
+use crate::support::{builder, still};
+
+#[test]
+fn tries_again_until_it_succeeds() {
+    let (_clock, isolation) = still();
+    let command = builder("a").fallback(|_| Ok(99)).build(&isolation).unwrap();
+    let tries = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&tries);
+    let work = move |_: &_| match count.fetch_add(1, Ordering::Relaxed) {
+        2 => Ok(7),
+        _ => Err("not yet"),
+    };
+    let answer = command.run_with_retry(Retry::attempts(5), &RetryBudget::default(), work);
+    assert_eq!(answer, Ok(7), "no fallback in between");
+    let totals = command.snapshot().totals;
+    assert_eq!((totals[Event::Failure], totals[Event::Retried]), (2, 2));
+    assert_eq!(
+        (totals[Event::Success], totals[Event::FallbackSuccess]),
+        (1, 0)
+    );
+}
+
+#[test]
+fn the_fallback_comes_after_the_last_attempt() {
+    let (_clock, isolation) = still();
+    let command = builder("a").fallback(|_| Ok(99)).build(&isolation).unwrap();
+    let answer = command.run_with_retry(Retry::attempts(3), &RetryBudget::default(), |_| Err("no"));
+    assert_eq!(answer, Ok(99));
+    let totals = command.snapshot().totals;
+    assert_eq!(
+        (totals[Event::Failure], totals[Event::FallbackSuccess]),
+        (3, 1)
+    );
+}
+
+#[test]
+fn an_empty_budget_ends_it() {
+    let (_clock, isolation) = still();
+    let command = builder("a").fallback(|_| Ok(99)).build(&isolation).unwrap();
+    let budget = RetryBudget::new(0, 1);
+    for failures in [2, 3] {
+        let answer = command.run_with_retry(Retry::attempts(10), &budget, |_| Err("no"));
+        assert_eq!(answer, Ok(99));
+        assert_eq!(command.snapshot().totals[Event::Failure], failures);
+    }
+}
+
+#[test]
+fn a_bad_request_is_not_tried_again() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .bad_request_when(|_| true)
+        .build(&isolation)
+        .unwrap();
+    let error = command.run_with_retry(Retry::attempts(3), &RetryBudget::default(), |_| Err("you"));
+    assert!(error.unwrap_err().is_bad_request());
+    assert_eq!(command.snapshot().totals[Event::BadRequest], 1);
+}
+
+#[test]
+fn pauses_grow_between_retries() {
+    let (clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let retry = Retry::attempts(3).backoff(Duration::from_millis(10), 3.0);
+    std::thread::scope(|scope| {
+        let runner = scope.spawn(|| {
+            command.run_with_retry(retry, &RetryBudget::default(), |_| Err::<u32, _>("no"))
+        });
+        while !runner.is_finished() {
+            clock.jump(Duration::from_millis(1));
+            std::thread::yield_now();
+        }
+        assert!(runner.join().unwrap().is_err());
+    });
+    assert!(clock.nanos() >= 40_000_000, "ten and thirty milliseconds");
+}
+
+fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn a_slow_first_attempt_gets_a_second_beside_it() {
+    let (clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    for _ in 0..20 {
+        let turn = clock.clone();
+        command
+            .run(move |_| {
+                turn.jump(Duration::from_millis(10));
+                Ok(0)
+            })
+            .unwrap();
+    }
+    let started = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&started);
+    let work = move |_| {
+        let n = count.fetch_add(1, Ordering::Relaxed);
+        async move { if n == 0 { pending().await } else { Ok(n) } }
+    };
+    let mut hedged = pin!(command.run_hedged(Hedge::default(), work));
+    assert!(poll(hedged.as_mut()).is_pending());
+    clock.jump(Duration::from_millis(9));
+    assert!(poll(hedged.as_mut()).is_pending());
+    assert_eq!(started.load(Ordering::Relaxed), 1, "not yet");
+    clock.jump(Duration::from_millis(2));
+    assert_eq!(poll(hedged.as_mut()), Poll::Ready(Ok(1)));
+    let snapshot = command.snapshot();
+    assert_eq!((snapshot.totals[Event::Hedged], snapshot.active), (1, 0));
+    assert_eq!(
+        snapshot.totals[Event::Cancelled],
+        1,
+        "the loser was dropped"
+    );
+}
+
+#[test]
+fn without_figures_there_is_no_second_attempt() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .no_timeout()
+        .fallback(|_| Ok(5))
+        .build(&isolation)
+        .unwrap();
+    let mut hedged = pin!(command.run_hedged(Hedge::default(), |_| async { Err("no") }));
+    assert_eq!(
+        poll(hedged.as_mut()),
+        Poll::Ready(Ok(5)),
+        "the fallback at the end"
+    );
+    let mut waiting = Box::pin(command.run_hedged(Hedge::default(), |_| pending()));
+    assert!(poll(waiting.as_mut()).is_pending());
+    clock.jump(Duration::from_secs(100));
+    assert!(poll(waiting.as_mut()).is_pending());
+    assert_eq!(command.snapshot().totals[Event::Hedged], 0);
+}

@@ -1,0 +1,129 @@
+//! The request cache shares a run, also while it runs.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tidegate_isolate::{Cause, Event, RequestContext};
+use tidegate_testkit::Gate;
+
+use crate::support::{builder, still};
+
+#[test]
+fn equal_keys_share_one_run_in_a_request() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let runs = AtomicU32::new(0);
+    let call = |key: &str| {
+        let work = |_: &_| Ok(runs.fetch_add(1, Ordering::Relaxed));
+        command.call().cache_key(key).run_in_place(work)
+    };
+    let request = RequestContext::new();
+    let entered = request.enter();
+    assert_eq!((call("x"), call("x"), call("y")), (Ok(0), Ok(0), Ok(1)));
+    assert_eq!(command.snapshot().totals[Event::ResponseFromCache], 1);
+    assert_eq!(
+        command.snapshot().totals[Event::Success],
+        2,
+        "a hit adds nothing else"
+    );
+    assert!(request.clear_cached(command.key(), "x"));
+    assert_eq!(call("x"), Ok(2));
+    drop(entered);
+    let other = RequestContext::new();
+    let _entered = other.enter();
+    assert_eq!(call("x"), Ok(3), "another request");
+    let text = request.log_text();
+    assert!(text.contains("a[RESPONSE_FROM_CACHE][0ms]"), "{text}");
+}
+
+#[test]
+fn errors_are_shared_too() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let request = RequestContext::new();
+    let runs = AtomicU32::new(0);
+    for _ in 0..2 {
+        let call = command.call().context(&request).cache_key("x");
+        let error = call.run_in_place(|_| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            Err("down")
+        });
+        assert_eq!(error.unwrap_err().cause(), &Cause::Failed("down"));
+    }
+    assert_eq!(runs.into_inner(), 1);
+}
+
+#[test]
+fn a_call_joins_the_run_that_is_under_way() {
+    let (_clock, isolation) = still();
+    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let request = RequestContext::new();
+    let (inside, go_on) = (Gate::new(), Gate::new());
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            let call = command.call().context(&request).cache_key("x");
+            call.run_in_place(|_| {
+                inside.open();
+                go_on.wait();
+                Ok(1)
+            })
+        });
+        inside.wait();
+        let second = scope.spawn(|| {
+            let call = command.call().context(&request).cache_key("x");
+            // Told just before it waits; the permit is taken, so a run of its own would fail.
+            let go_on = go_on.clone();
+            call.observe(move |_| go_on.open())
+                .run_in_place(|_| panic!("must not run"))
+        });
+        assert_eq!(second.join().unwrap(), Ok(1));
+        assert_eq!(first.join().unwrap(), Ok(1));
+    });
+}
+
+#[test]
+fn a_cache_key_without_a_request_is_an_error() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let error = command.call().cache_key("x").run(|_| Ok(1)).unwrap_err();
+    assert!(error.to_string().contains("RequestContext"), "{error}");
+    assert_eq!(command.run(|_| Ok(1)), Ok(1), "without a key it runs");
+}
+
+#[test]
+fn a_switched_off_cache_runs_every_call() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .configure(|c| c.cache_enabled = false)
+        .build(&isolation)
+        .unwrap();
+    let request = RequestContext::new();
+    let runs = AtomicU32::new(0);
+    for _ in 0..2 {
+        let call = command.call().context(&request).cache_key("x");
+        call.run_in_place(|_| Ok(runs.fetch_add(1, Ordering::Relaxed)))
+            .unwrap();
+    }
+    assert_eq!(runs.into_inner(), 2);
+}
+
+#[test]
+fn calls_are_logged_in_their_request() {
+    let (_clock, isolation) = still();
+    let command = builder("a").fallback(|_| Ok(0)).build(&isolation).unwrap();
+    let request = RequestContext::new();
+    {
+        let _entered = request.enter();
+        command.run(|_| Ok(1)).unwrap();
+        command.run(|_| Err("no")).unwrap();
+        command.run(|_| Ok(1)).unwrap();
+    }
+    command.run(|_| Ok(1)).unwrap();
+    assert_eq!(
+        request.log_text(),
+        "a[SUCCESS][0ms]x2, a[FAILURE, FALLBACK_SUCCESS][0ms]"
+    );
+    command.configure(|c| c.log_enabled = false).unwrap();
+    let _entered = request.enter();
+    command.run(|_| Ok(1)).unwrap();
+    assert_eq!(request.log().len(), 3);
+}

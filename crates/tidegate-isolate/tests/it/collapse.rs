@@ -1,0 +1,199 @@
+//! Many requests, one call.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate_isolate::{
+    CollapseError, CollapseScope, Collapser, CollapserConfig, Command, Event, Isolation,
+    RequestContext,
+};
+use tidegate_sync::ManualClock;
+
+type Batches = Arc<Mutex<Vec<Vec<u32>>>>;
+type Doubler = Collapser<u32, u32, &'static str>;
+
+fn doubler(
+    config: CollapserConfig,
+) -> (
+    ManualClock,
+    Command<HashMap<u32, u32>, &'static str>,
+    Batches,
+    Doubler,
+) {
+    let clock = ManualClock::new();
+    let isolation = Isolation::builder().clock(&clock).build().unwrap();
+    let command = Command::builder("double")
+        .group("tests")
+        .build(&isolation)
+        .unwrap();
+    let batches = Batches::default();
+    let note = Arc::clone(&batches);
+    let collapser = Collapser::new(&command, config, move |numbers: &[u32], _: &_| {
+        note.lock().unwrap().push(numbers.to_vec());
+        if numbers.contains(&13) {
+            return Err("unlucky");
+        }
+        Ok(numbers
+            .iter()
+            .filter(|n| **n != 0)
+            .map(|n| (*n, n * 2))
+            .collect())
+    });
+    (clock, command, batches, collapser.unwrap())
+}
+
+fn global() -> CollapserConfig {
+    CollapserConfig {
+        scope: CollapseScope::Global,
+        ..CollapserConfig::default()
+    }
+}
+
+#[test]
+fn a_batch_runs_when_its_time_has_come() {
+    let (clock, command, batches, collapser) = doubler(global());
+    let answers = [3, 1, 2].map(|n| collapser.submit(n));
+    clock.advance(Duration::from_millis(9));
+    assert!(batches.lock().unwrap().is_empty());
+    clock.advance(Duration::from_millis(1));
+    let doubled: Vec<_> = answers
+        .into_iter()
+        .map(|answer| answer.wait().unwrap())
+        .collect();
+    assert_eq!(doubled, [6, 2, 4]);
+    assert_eq!(*batches.lock().unwrap(), [[3, 1, 2]]);
+    let totals = command.snapshot().totals;
+    assert_eq!((totals[Event::Success], totals[Event::Collapsed]), (1, 3));
+}
+
+#[test]
+fn a_full_batch_runs_at_once_and_its_timer_is_taken_back() {
+    let (clock, _command, batches, collapser) = doubler(CollapserConfig {
+        max_batch: 2,
+        ..global()
+    });
+    let answers = [1, 2, 3].map(|n| collapser.submit(n));
+    assert_eq!(*batches.lock().unwrap(), [[1, 2]]);
+    clock.advance(Duration::from_millis(10));
+    for (answer, n) in answers.into_iter().zip(1..) {
+        assert_eq!(answer.wait().unwrap(), n * 2);
+    }
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(
+        batches.lock().unwrap().len(),
+        2,
+        "an empty batch is not run"
+    );
+}
+
+#[test]
+fn equal_arguments_share_or_are_refused() {
+    let (clock, _command, batches, collapser) = doubler(global());
+    let answers = [5, 5, 5].map(|n| collapser.submit(n));
+    clock.advance(Duration::from_millis(10));
+    for answer in answers {
+        assert_eq!(answer.wait().unwrap(), 10);
+    }
+    assert_eq!(*batches.lock().unwrap(), [[5]]);
+    let (clock, _command, _batches, collapser) = doubler(CollapserConfig {
+        share_equal: false,
+        ..global()
+    });
+    let (first, second) = (collapser.submit(5), collapser.submit(5));
+    assert_eq!(
+        second.wait().unwrap_err().failure(),
+        Some(CollapseError::Duplicate)
+    );
+    clock.advance(Duration::from_millis(10));
+    assert_eq!(first.wait().unwrap(), 10);
+}
+
+#[test]
+fn a_failed_batch_fails_every_request_and_a_missing_answer_its_own() {
+    let (clock, _command, _batches, collapser) = doubler(global());
+    let (good, none) = (collapser.submit(1), collapser.submit(0));
+    clock.advance(Duration::from_millis(10));
+    assert_eq!(good.wait().unwrap(), 2);
+    assert_eq!(
+        none.wait().unwrap_err().failure(),
+        Some(CollapseError::NoResponse)
+    );
+    let answers = [1, 13].map(|n| collapser.submit(n));
+    clock.advance(Duration::from_millis(10));
+    for answer in answers {
+        let error = answer.wait().unwrap_err().failure();
+        assert!(matches!(error, Some(CollapseError::Batch(error)) if error.is_failed()));
+    }
+}
+
+#[test]
+fn who_has_left_is_not_asked_for() {
+    let (clock, _command, batches, collapser) = doubler(global());
+    let (stays, leaves) = (collapser.submit(1), collapser.submit(2));
+    assert!(leaves.cancel());
+    let (one, other) = (collapser.submit(3), collapser.submit(3));
+    assert!(one.cancel(), "the other still waits for it");
+    clock.advance(Duration::from_millis(10));
+    assert_eq!((stays.wait().unwrap(), other.wait().unwrap()), (2, 6));
+    assert_eq!(*batches.lock().unwrap(), [[1, 3]]);
+    assert!(collapser.submit(7).cancel());
+    clock.advance(Duration::from_millis(10));
+    assert_eq!(
+        batches.lock().unwrap().len(),
+        1,
+        "nobody waits: nothing is run"
+    );
+}
+
+#[test]
+fn a_batch_is_split_into_shards() {
+    let (clock, command, batches, collapser) = doubler(global());
+    let collapser = collapser.shards(|numbers| {
+        let (odd, even) = numbers.into_iter().partition(|n| n % 2 == 1);
+        vec![odd, even]
+    });
+    let answers = [1, 2, 3].map(|n| collapser.submit(n));
+    clock.advance(Duration::from_millis(10));
+    for (answer, n) in answers.into_iter().zip(1..) {
+        assert_eq!(answer.wait().unwrap(), n * 2);
+    }
+    assert_eq!(*batches.lock().unwrap(), [vec![1, 3], vec![2]]);
+    assert_eq!(command.snapshot().totals[Event::Collapsed], 3);
+}
+
+#[test]
+fn requests_have_batches_of_their_own() {
+    let (clock, _command, batches, collapser) = doubler(CollapserConfig::default());
+    let lost = collapser.submit(1);
+    assert_eq!(
+        lost.wait().unwrap_err().failure(),
+        Some(CollapseError::NoContext)
+    );
+    let answers = [1, 2].map(|n| {
+        let request = RequestContext::new();
+        let _entered = request.enter();
+        collapser.submit(n)
+    });
+    clock.advance(Duration::from_millis(10));
+    for (answer, n) in answers.into_iter().zip(1..) {
+        assert_eq!(answer.wait().unwrap(), n * 2);
+    }
+    assert_eq!(batches.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn a_batch_of_nothing_is_refused() {
+    let isolation = Isolation::builder().build().unwrap();
+    let command: Command<HashMap<u32, u32>, ()> = Command::builder("a")
+        .group("tests")
+        .build(&isolation)
+        .unwrap();
+    let config = CollapserConfig {
+        max_batch: 0,
+        ..global()
+    };
+    let error =
+        Collapser::new(&command, config, |_: &[u32], _: &_| Ok(HashMap::new())).unwrap_err();
+    assert_eq!((error.key(), error.property()), ("a", "maxRequestsInBatch"));
+}

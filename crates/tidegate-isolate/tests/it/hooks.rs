@@ -1,0 +1,233 @@
+//! Hooks, listeners and publishers: in order, several of each, and contained.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate_isolate::{
+    BreakerConfig, BreakerMode, Cause, FallbackError, Isolation, Key, MetricsPublisher, Stage,
+};
+use tidegate_sync::ManualClock;
+
+use crate::support::builder;
+
+type Stages = Arc<Mutex<Vec<Stage>>>;
+
+fn hooked() -> (Stages, ManualClock, Isolation) {
+    let stages = Stages::default();
+    let clock = ManualClock::new();
+    let note = Arc::clone(&stages);
+    let isolation = Isolation::builder()
+        .clock(&clock)
+        .hook(move |stage: Stage, _: &Key| {
+            note.lock().unwrap().push(stage);
+            Ok(())
+        })
+        .build()
+        .unwrap();
+    (stages, clock, isolation)
+}
+
+fn take(stages: &Stages) -> Vec<Stage> {
+    std::mem::take(&mut stages.lock().unwrap())
+}
+
+#[test]
+fn success_goes_through_its_stages() {
+    let (stages, _clock, isolation) = hooked();
+    let command = builder("a").build(&isolation).unwrap();
+    command.run(|_| Ok(1)).unwrap();
+    let expected = [
+        Stage::Start,
+        Stage::ExecutionStart,
+        Stage::ExecutionEmit,
+        Stage::Emit,
+        Stage::ExecutionSuccess,
+        Stage::Success,
+    ];
+    assert_eq!(take(&stages), expected);
+}
+
+#[test]
+fn failure_with_and_without_a_fallback() {
+    let (stages, _clock, isolation) = hooked();
+    let with = builder("with")
+        .fallback(|_| Ok(1))
+        .build(&isolation)
+        .unwrap();
+    with.run(|_| Err("no")).unwrap();
+    let expected = [
+        Stage::Start,
+        Stage::ExecutionStart,
+        Stage::ExecutionError,
+        Stage::FallbackStart,
+        Stage::FallbackEmit,
+        Stage::Emit,
+        Stage::FallbackSuccess,
+        Stage::Success,
+    ];
+    assert_eq!(take(&stages), expected);
+    let without = builder("without").build(&isolation).unwrap();
+    let _ = without.run(|_| Err("no"));
+    let expected = [
+        Stage::Start,
+        Stage::ExecutionStart,
+        Stage::ExecutionError,
+        Stage::Error,
+    ];
+    assert_eq!(take(&stages), expected);
+    let failing = builder("failing")
+        .fallback(|_| Err("neither"))
+        .build(&isolation)
+        .unwrap();
+    let _ = failing.run(|_| Err("no"));
+    let expected = [Stage::FallbackStart, Stage::FallbackError, Stage::Error];
+    assert_eq!(take(&stages)[3..], expected);
+}
+
+#[test]
+fn a_timeout_has_neither_execution_error_nor_success() {
+    let (stages, clock, isolation) = hooked();
+    let command = builder("a").fallback(|_| Ok(1)).build(&isolation).unwrap();
+    command
+        .run(move |_| {
+            clock.advance(Duration::from_secs(1));
+            Ok(2)
+        })
+        .unwrap();
+    let expected = [
+        Stage::Start,
+        Stage::ExecutionStart,
+        Stage::FallbackStart,
+        Stage::FallbackEmit,
+        Stage::Emit,
+        Stage::FallbackSuccess,
+        Stage::Success,
+    ];
+    assert_eq!(take(&stages), expected);
+}
+
+#[test]
+fn a_short_circuit_has_only_start_and_error() {
+    let (stages, _clock, isolation) = hooked();
+    let open = BreakerConfig {
+        mode: BreakerMode::ForcedOpen,
+        ..BreakerConfig::default()
+    };
+    let command = builder("a").breaker(open).build(&isolation).unwrap();
+    let _ = command.run(|_| Ok(1));
+    assert_eq!(take(&stages), [Stage::Start, Stage::Error]);
+}
+
+#[test]
+fn a_hook_that_refuses_the_start_ends_the_call_without_a_fallback() {
+    let refuse = |at: Stage| {
+        Isolation::builder()
+            .hook(move |stage: Stage, _: &Key| {
+                if stage == at {
+                    Err("not today".to_owned())
+                } else {
+                    Ok(())
+                }
+            })
+            .build()
+            .unwrap()
+    };
+    let isolation = refuse(Stage::Start);
+    let command = builder("a").fallback(|_| Ok(1)).build(&isolation).unwrap();
+    let error = command.run(|_| panic!("must not run")).unwrap_err();
+    assert_eq!(error.cause(), &Cause::Hook("not today".into()));
+    assert_eq!(error.fallback(), None);
+
+    let isolation = refuse(Stage::ExecutionStart);
+    let command = builder("a").fallback(|_| Ok(1)).build(&isolation).unwrap();
+    assert_eq!(
+        command.run(|_| panic!("must not run")),
+        Ok(1),
+        "as if the work had failed"
+    );
+
+    let isolation = refuse(Stage::FallbackStart);
+    let command = builder("a").fallback(|_| Ok(1)).build(&isolation).unwrap();
+    let error = command.run(|_| Err("no")).unwrap_err();
+    assert_eq!(
+        error.fallback(),
+        Some(&FallbackError::Panicked("not today".into()))
+    );
+
+    let isolation = refuse(Stage::Success);
+    let command = builder("a").build(&isolation).unwrap();
+    assert_eq!(command.run(|_| Ok(1)), Ok(1), "an observer cannot refuse");
+}
+
+#[test]
+fn several_hooks_and_listeners_and_one_that_panics() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let note = |name: &'static str| {
+        let log = Arc::clone(&log);
+        move |_: &Key, event| log.lock().unwrap().push((name, event))
+    };
+    let isolation = Isolation::builder()
+        .on_event(note("first"))
+        .on_event(|_, _| panic!("on purpose"))
+        .on_event(note("second"))
+        .hook(|_: Stage, _: &Key| -> Result<(), String> { panic!("on purpose") })
+        .build()
+        .unwrap();
+    let command = builder("a").build(&isolation).unwrap();
+    let error = command.run(|_| Ok(1)).unwrap_err();
+    assert!(
+        matches!(error.cause(), Cause::Hook(_)),
+        "a start hook that panics refuses"
+    );
+    let names: Vec<_> = log.lock().unwrap().iter().map(|(name, _)| *name).collect();
+    assert_eq!(names[..2], ["first", "second"]);
+}
+
+#[test]
+fn a_publisher_hears_of_every_key_once() {
+    #[derive(Clone, Default)]
+    struct Heard(Arc<Mutex<Vec<String>>>);
+    impl MetricsPublisher for Heard {
+        fn added(&self, command: &Key) {
+            self.0.lock().unwrap().push(format!("+{command}"));
+        }
+        fn removed(&self, command: &Key) {
+            self.0.lock().unwrap().push(format!("-{command}"));
+        }
+    }
+    let heard = Heard::default();
+    let isolation = Isolation::builder()
+        .publisher(heard.clone())
+        .build()
+        .unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| builder("a").build(&isolation).unwrap());
+        }
+    });
+    assert!(isolation.remove("a") && !isolation.remove("a"));
+    assert_eq!(*heard.0.lock().unwrap(), ["+a", "-a"]);
+}
+
+#[test]
+fn changes_of_breakers_are_events() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&log);
+    let clock = ManualClock::new();
+    let isolation = Isolation::builder()
+        .clock(&clock)
+        .on_transition(move |change| {
+            note.lock()
+                .unwrap()
+                .push(format!("{} {:?}", change.key, change.to));
+        })
+        .build()
+        .unwrap();
+    let command = builder("a").build(&isolation).unwrap();
+    for _ in 0..20 {
+        let _ = command.run(|_| Err("down"));
+    }
+    clock.advance(Duration::from_secs(6));
+    command.run(|_| Ok(1)).unwrap();
+    assert_eq!(*log.lock().unwrap(), ["a Open", "a HalfOpen", "a Closed"]);
+}

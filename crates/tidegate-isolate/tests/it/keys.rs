@@ -1,0 +1,126 @@
+//! Keys: one of each, found by name, removable.
+
+use tidegate_isolate::{Command, Event, Isolation, Key, Properties};
+
+use crate::support::{builder, still};
+
+#[test]
+fn a_command_needs_a_group_and_a_name() {
+    let (_clock, isolation) = still();
+    let error = Command::<(), ()>::builder("a")
+        .build(&isolation)
+        .unwrap_err();
+    assert_eq!(error.property(), "group");
+    let error = builder(" ").build(&isolation).unwrap_err();
+    assert_eq!(error.property(), "key");
+}
+
+#[test]
+fn commands_of_one_key_share_everything() {
+    let (_clock, isolation) = still();
+    let (one, two) = (
+        builder("a").build(&isolation).unwrap(),
+        builder("a").build(&isolation).unwrap(),
+    );
+    one.run(|_| Ok(1)).unwrap();
+    assert_eq!(two.snapshot().totals[Event::Success], 1);
+    one.configure(|c| c.permits.limit = 3).unwrap();
+    assert_eq!(two.snapshot().limit, 3);
+    assert_eq!(isolation.len(), 1);
+    assert!(
+        builder("a").build(&isolation).is_ok(),
+        "a live change is no conflict"
+    );
+}
+
+#[test]
+fn two_builders_that_disagree_are_reported() {
+    let (_clock, isolation) = still();
+    let _first = builder("a").permits(5).build(&isolation).unwrap();
+    let error = builder("a").permits(6).build(&isolation).unwrap_err();
+    assert!(error.reason().contains("built differently"), "{error}");
+    let error = Command::<u32, &'static str>::builder("a")
+        .group("other")
+        .permits(5);
+    assert_eq!(error.build(&isolation).unwrap_err().property(), "group");
+    let error = Command::<String, ()>::builder("a")
+        .group("tests")
+        .permits(5);
+    assert_eq!(error.build(&isolation).unwrap_err().property(), "types");
+}
+
+#[test]
+fn the_pool_is_the_override_the_named_one_or_the_group() {
+    let properties = Properties::new();
+    let isolation = Isolation::builder()
+        .properties(properties.clone())
+        .build()
+        .unwrap();
+    let group = builder("a").build(&isolation).unwrap();
+    let named = builder("b").pool("named").build(&isolation).unwrap();
+    properties
+        .set("hystrix.command.c.threadPoolKeyOverride", "over")
+        .unwrap();
+    let over = builder("c").pool("named").build(&isolation).unwrap();
+    let pools = [&group, &named, &over].map(|command| command.pool().as_str());
+    assert_eq!(pools, ["tests", "named", "over"]);
+}
+
+#[test]
+fn names_are_interned() {
+    let (_clock, isolation) = still();
+    let (a, b) = (
+        builder("a").build(&isolation).unwrap(),
+        builder("b").build(&isolation).unwrap(),
+    );
+    assert!(a.group().is_same(b.group()) && a.pool().is_same(b.pool()));
+    assert!(
+        !a.group().is_same(&Key::from("tests")),
+        "equal, but not interned"
+    );
+}
+
+#[test]
+fn known_keys_appear_at_once_with_zeros() {
+    let (_clock, isolation) = still();
+    let _commands = ["b", "a"].map(|key| builder(key).build(&isolation).unwrap());
+    let snapshots = isolation.snapshots();
+    let keys: Vec<_> = snapshots
+        .iter()
+        .map(|snapshot| snapshot.key.as_str())
+        .collect();
+    assert_eq!(keys, ["a", "b"]);
+    assert_eq!(snapshots[0].totals[Event::Success], 0);
+}
+
+#[test]
+fn a_removed_key_begins_anew() {
+    let (_clock, isolation) = still();
+    let old = builder("a").build(&isolation).unwrap();
+    old.run(|_| Ok(1)).unwrap();
+    assert!(isolation.remove("a"));
+    let new = builder("a").permits(3).build(&isolation).unwrap();
+    assert_eq!(new.snapshot().totals[Event::Success], 0);
+    assert_eq!(old.run(|_| Ok(1)), Ok(1), "who still has it may go on");
+}
+
+#[test]
+fn idle_keys_give_their_histograms_back() {
+    let (clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    command.run(|_| Ok(1)).unwrap();
+    assert_eq!(command.snapshot().lent_bytes, 4096);
+    assert_eq!(isolation.reclaim(), 0, "it is in use");
+    clock.advance(std::time::Duration::from_secs(61));
+    assert_eq!(isolation.reclaim(), 1);
+    assert_eq!(command.snapshot().lent_bytes, 0);
+    command.run(|_| Ok(1)).unwrap();
+    let snapshot = command.snapshot();
+    assert_eq!(
+        (
+            snapshot.totals[Event::Success],
+            snapshot.latencies.run.count()
+        ),
+        (2, 1)
+    );
+}

@@ -1,0 +1,173 @@
+//! Bounds: permits, reserves, waiting and adaptive limits, from outside.
+
+use std::time::Duration;
+
+use tidegate_isolate::{
+    AdaptiveLimit, Cause, Criticality, Event, Partitions, PermitConfig, Refused,
+};
+use tidegate_testkit::Gate;
+
+use crate::support::{Numbers, builder, still};
+
+/// Runs `then` while `count` calls of `command` are inside.
+fn while_inside(command: &Numbers, count: usize, then: impl FnOnce()) {
+    let go_on = Gate::new();
+    std::thread::scope(|scope| {
+        for _ in 0..count {
+            let inside = Gate::new();
+            let (mine, go_on) = (inside.clone(), go_on.clone());
+            scope.spawn(move || {
+                command.run_in_place(|_| {
+                    mine.open();
+                    go_on.wait();
+                    Ok(0)
+                })
+            });
+            inside.wait();
+        }
+        then();
+        go_on.open();
+    });
+}
+
+#[test]
+fn what_matters_most_is_refused_last() {
+    let (_clock, isolation) = still();
+    let partitions = Partitions {
+        normal: 0.25,
+        high: 0.25,
+        critical: 0.25,
+    };
+    let config = PermitConfig {
+        limit: 4,
+        partitions,
+        ..PermitConfig::default()
+    };
+    let command = builder("a").permits_with(config).build(&isolation).unwrap();
+    let passes = |criticality| {
+        command
+            .call()
+            .criticality(criticality)
+            .run(|_| Ok(1))
+            .is_ok()
+    };
+    while_inside(&command, 2, || {
+        assert!(!passes(Criticality::Sheddable) && !passes(Criticality::Normal));
+        assert!(passes(Criticality::High) && passes(Criticality::Critical));
+    });
+    assert!(passes(Criticality::Sheddable));
+}
+
+#[test]
+fn a_call_waits_for_a_permit_and_its_wait_is_a_figure_of_its_own() {
+    let (clock, isolation) = still();
+    let config = PermitConfig {
+        limit: 1,
+        max_wait: Duration::from_millis(500),
+        ..PermitConfig::default()
+    };
+    let command = builder("a")
+        .permits_with(config)
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    let (inside, go_on) = (Gate::new(), Gate::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            command.run_in_place(|_| {
+                inside.open();
+                go_on.wait();
+                Ok(1)
+            })
+        });
+        inside.wait();
+        let sleepers = clock.sleepers();
+        let waiter = scope.spawn(|| command.run(|_| Ok(2)));
+        clock.await_sleepers(sleepers + 1);
+        assert_eq!(command.snapshot().waiting, 1);
+        clock.jump(Duration::from_millis(100));
+        go_on.open();
+        assert_eq!(waiter.join().unwrap(), Ok(2));
+    });
+    let latencies = command.snapshot().latencies;
+    assert!(
+        latencies.wait.max() >= Duration::from_millis(97),
+        "{:?}",
+        latencies.wait.max()
+    );
+    assert_eq!(latencies.wait.count(), 2);
+}
+
+#[test]
+fn a_wait_that_is_over_is_a_refusal() {
+    let (clock, isolation) = still();
+    let config = PermitConfig {
+        limit: 1,
+        max_wait: Duration::from_millis(5),
+        ..PermitConfig::default()
+    };
+    let command = builder("a")
+        .permits_with(config)
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    while_inside(&command, 1, || {
+        std::thread::scope(|scope| {
+            let sleepers = clock.sleepers();
+            let waiter = scope.spawn(|| command.run(|_| Ok(2)));
+            clock.await_sleepers(sleepers + 1);
+            clock.jump(Duration::from_millis(5));
+            let error = waiter.join().unwrap().unwrap_err();
+            assert_eq!(error.cause(), &Cause::Rejected(Refused::Permits));
+        });
+    });
+    assert_eq!(command.snapshot().totals[Event::PermitsRejected], 1);
+}
+
+#[test]
+fn a_lower_limit_acts_at_once() {
+    let (_clock, isolation) = still();
+    let command = builder("a").permits(3).build(&isolation).unwrap();
+    while_inside(&command, 2, || {
+        command.configure(|c| c.permits.limit = 2).unwrap();
+        assert!(command.run(|_| Ok(1)).unwrap_err().is_rejected());
+        command.configure(|c| c.permits.limit = 3).unwrap();
+        assert_eq!(command.run(|_| Ok(1)), Ok(1));
+    });
+}
+
+#[test]
+fn an_adaptive_limit_follows_the_calls() {
+    let (clock, isolation) = still();
+    let limit = AdaptiveLimit {
+        window: None,
+        ..AdaptiveLimit::aimd()
+    };
+    let command = builder("a")
+        .adaptive(limit)
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    assert_eq!(command.snapshot().limit, 20);
+    while_inside(&command, 10, || {
+        let turn = clock.clone();
+        command
+            .run(move |_| {
+                turn.jump(Duration::from_millis(1));
+                Ok(1)
+            })
+            .unwrap();
+    });
+    assert!(command.snapshot().limit >= 21);
+}
+
+#[test]
+fn a_command_with_threads_refuses_work_in_place() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .threads(Default::default())
+        .build(&isolation)
+        .unwrap();
+    let error = command.run_in_place(|_| Ok(1)).unwrap_err();
+    assert_eq!(error.cause(), &Cause::Rejected(Refused::InPlace));
+}

@@ -1,0 +1,187 @@
+//! Timeouts of calls with permits: the token is tripped, the permit is kept until the work ends.
+
+use std::time::Duration;
+
+use tidegate_isolate::{Cause, Event};
+use tidegate_testkit::Gate;
+
+use crate::support::{builder, counted, still};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_work_that_passes_its_deadline_has_its_token_tripped() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .timeout(SECOND)
+        .fallback(|_| Ok(0))
+        .build(&isolation)
+        .unwrap();
+    let turn = clock.clone();
+    let answer = command.run(move |cancel| {
+        assert_eq!(cancel.deadline(), Some(turn.now() + SECOND));
+        turn.advance(SECOND - Duration::from_nanos(1));
+        assert!(!cancel.is_cancelled());
+        turn.advance(Duration::from_nanos(1));
+        assert!(cancel.is_cancelled());
+        Ok(1)
+    });
+    assert_eq!(answer, Ok(0), "its answer comes too late");
+    assert_eq!(
+        counted(&command),
+        [(Event::Timeout, 1), (Event::FallbackSuccess, 1)]
+    );
+    let snapshot = command.snapshot();
+    assert_eq!(snapshot.window.health_errors(), 1);
+    assert!(snapshot.latencies.run.max() >= Duration::from_millis(970));
+}
+
+#[test]
+fn without_interrupts_the_token_stays_and_the_call_still_times_out() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .timeout(SECOND)
+        .configure(|c| c.interrupt_on_timeout = false)
+        .build(&isolation)
+        .unwrap();
+    let error = command.run(move |cancel| {
+        clock.advance(SECOND);
+        assert!(!cancel.is_cancelled());
+        Ok(1)
+    });
+    assert_eq!(error.unwrap_err().cause(), &Cause::TimedOut(SECOND));
+}
+
+#[test]
+fn hooks_of_the_token_run_when_the_time_is_over() {
+    let (clock, isolation) = still();
+    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (tripped, seen) = (Gate::new(), Gate::new());
+    let open = tripped.clone();
+    let error = command.run(move |cancel| {
+        let _hook = cancel.on_cancel(move || open.open());
+        clock.advance(SECOND);
+        tripped.wait();
+        seen.open();
+        Ok(1)
+    });
+    assert!(error.unwrap_err().is_timed_out());
+}
+
+#[test]
+fn the_permit_is_held_until_the_work_has_ended() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .permits(1)
+        .timeout(SECOND)
+        .build(&isolation)
+        .unwrap();
+    let inner = command.clone();
+    let error = command.run(move |_| {
+        clock.advance(SECOND * 2);
+        assert_eq!(inner.snapshot().active, 1);
+        assert!(inner.run(|_| Ok(1)).unwrap_err().is_rejected());
+        Ok(1)
+    });
+    assert!(error.unwrap_err().is_timed_out());
+    assert_eq!(command.run(|_| Ok(1)), Ok(1));
+}
+
+#[test]
+fn a_call_has_its_own_timeout() {
+    let (clock, isolation) = still();
+    let command = builder("a").timeout(SECOND * 10).build(&isolation).unwrap();
+    let turn = clock.clone();
+    let error = command.call().timeout(SECOND).run(move |cancel| {
+        turn.advance(SECOND);
+        assert!(cancel.is_cancelled());
+        Ok(1)
+    });
+    assert_eq!(error.unwrap_err().cause(), &Cause::TimedOut(SECOND));
+    let turn = clock.clone();
+    let answer = command.run(move |_| {
+        turn.advance(SECOND);
+        Ok(1)
+    });
+    assert_eq!(answer, Ok(1));
+}
+
+#[test]
+fn no_timeout_means_none() {
+    let (clock, isolation) = still();
+    let command = builder("a").no_timeout().build(&isolation).unwrap();
+    let answer = command.run(move |cancel| {
+        assert_eq!(cancel.deadline(), None);
+        clock.advance(SECOND * 1_000_000);
+        Ok(1)
+    });
+    assert_eq!(answer, Ok(1));
+}
+
+#[test]
+fn a_token_that_is_kept_never_hears_of_a_later_call() {
+    let (clock, isolation) = still();
+    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    command
+        .run(move |cancel| {
+            tell.send(cancel.clone()).unwrap();
+            Ok(1)
+        })
+        .unwrap();
+    let kept = told.recv().unwrap();
+    let error = command.run(move |cancel| {
+        clock.advance(SECOND);
+        assert!(cancel.is_cancelled());
+        Ok(1)
+    });
+    assert!(error.is_err());
+    assert!(!kept.is_cancelled(), "cancellation belongs to the call");
+}
+
+#[test]
+fn nested_calls_have_deadlines_of_their_own() {
+    let (clock, isolation) = still();
+    let outer = builder("outer")
+        .timeout(SECOND * 5)
+        .build(&isolation)
+        .unwrap();
+    let inner = builder("inner").timeout(SECOND).build(&isolation).unwrap();
+    let answer = outer.run(move |outer_token| {
+        let error = inner.run(move |inner_token| {
+            clock.advance(SECOND);
+            assert!(inner_token.is_cancelled());
+            Ok(1)
+        });
+        assert!(error.unwrap_err().is_timed_out());
+        assert!(!outer_token.is_cancelled());
+        Ok(2)
+    });
+    assert_eq!(answer, Ok(2));
+}
+
+#[test]
+fn stopping_tells_running_calls() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let stop = isolation.clone();
+    let error = command.run(move |cancel| {
+        stop.stop();
+        assert!(cancel.is_cancelled());
+        Ok(1)
+    });
+    assert!(error.is_err());
+}
+
+#[test]
+fn timeouts_outlive_the_isolation_that_made_them() {
+    let (clock, isolation) = still();
+    let command = builder("a").timeout(SECOND).build(&isolation).unwrap();
+    drop(isolation);
+    let error = command.run(move |cancel| {
+        clock.advance(SECOND);
+        assert!(cancel.is_cancelled());
+        Ok(1)
+    });
+    assert!(error.unwrap_err().is_timed_out());
+}

@@ -1,0 +1,60 @@
+//! What can be wrong with what a timer is asked for.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::WheelError;
+
+/// Why a timer cannot do what it was asked.
+///
+/// # Examples
+///
+/// ```
+/// use tidegate_timer::{TimerError, WheelTimer};
+///
+/// let timer = WheelTimer::new();
+/// timer.stop()?;
+/// assert_eq!(timer.start(), Err(TimerError::Stopped));
+/// # Ok::<(), TimerError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TimerError {
+    /// Its wheel cannot be made.
+    Geometry(WheelError),
+    /// It has stopped and does not start again.
+    Stopped,
+    /// No thread could be started for it.
+    NoThread,
+    /// Its own thread cannot wait for its own end.
+    OwnThread,
+}
+
+impl fmt::Display for TimerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Geometry(_) => "the wheel of the timer cannot be made",
+            Self::Stopped => "the timer has stopped; make another one",
+            Self::NoThread => "no thread could be started; try again when the system has room",
+            Self::OwnThread => {
+                "a timer cannot be stopped by its own task; stop it from another thread, or run \
+                 the task on an executor"
+            }
+        })
+    }
+}
+
+impl Error for TimerError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Geometry(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+impl From<WheelError> for TimerError {
+    fn from(cause: WheelError) -> Self {
+        Self::Geometry(cause)
+    }
+}

@@ -1,0 +1,338 @@
+//! What the threads around a timer share: the way in, the counters, and the wheel.
+//!
+//! Callers never wait for the wheel: they change the word of their timeout and push its cell into
+//! the lane. Whoever turns the wheel, the timer's thread as a rule, takes the lane first.
+//!
+//! # Invariants
+//!
+//! * No code of the user runs while the wheel is locked.
+//! * `pending` counts the cells without a fate; who decides a fate counts it out.
+//! * The note of a cell is its key in the wheel, or 0; it changes under the lock only.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use tidegate_sync::{
+    CachePadded, Clock, Doorbell, Executor, Fate, Parker, Refusal, Rejected, Reset, ThreadBuilder,
+    TimeoutLane, TimeoutNode, Unhandled, panic_message,
+};
+
+use super::errors::TimerError;
+use super::task::TimerTask;
+use super::worker;
+use crate::{Key, Wheel};
+
+/// The worker is woken when this many cancelled entries wait to be unlinked.
+pub(super) const WAKE_AFTER: usize = 1_024;
+
+/// From this many on the worker is not keeping up, and who cancels unlinks some itself.
+const HELP_AFTER: usize = 64 * WAKE_AFTER;
+
+pub(super) type Cell = TimeoutNode<TimerTask>;
+pub(super) type OnUnhandled = Arc<dyn Fn(&str, &Unhandled<'_>) + Send + Sync>;
+
+pub(super) struct Shared {
+    pub(super) name: String,
+    pub(super) clock: Clock,
+    pub(super) lane: TimeoutLane<TimerTask>,
+    pub(super) bell: Doorbell,
+    pub(super) parker: Parker,
+    pub(super) executor: Option<Arc<dyn Executor>>,
+    on_unhandled: Option<OnUnhandled>,
+    tick: u64,
+    limit: usize,
+    pub(super) pending: CachePadded<AtomicUsize>,
+    /// Cancellations since somebody took the lane.
+    cancels: CachePadded<AtomicUsize>,
+    pub(super) counts: CachePadded<Counts>,
+    core: Mutex<Core>,
+    /// Whether `life` is running, without its lock.
+    running: AtomicBool,
+    life: Mutex<Life>,
+    /// Notified when the worker has ended.
+    ended: Condvar,
+}
+
+/// What whoever turns the wheel owns.
+pub(super) struct Core {
+    pub(super) wheel: Wheel<Arc<Cell>>,
+    /// Timeouts that the ending worker had in its hands.
+    pub(super) left: Vec<Arc<Cell>>,
+}
+
+/// Counted by the worker, except `cancelled` and `refused`.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) fired: AtomicU64,
+    pub(super) cancelled: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) panicked: AtomicU64,
+    pub(super) fell_back: AtomicU64,
+    pub(super) wakeups: AtomicU64,
+    pub(super) longest: AtomicU64,
+}
+
+pub(super) enum Life {
+    New(ThreadBuilder),
+    /// With the worker's thread, once it has begun.
+    Running(Option<ThreadId>),
+    /// Stopped; the worker may still be on its way out, and somebody may wait for it.
+    Stopping {
+        waited_for: bool,
+    },
+    Ended,
+}
+
+pub(super) struct Settings {
+    pub(super) name: String,
+    pub(super) clock: Clock,
+    pub(super) executor: Option<Arc<dyn Executor>>,
+    pub(super) on_unhandled: Option<OnUnhandled>,
+    pub(super) limit: usize,
+    pub(super) threads: ThreadBuilder,
+}
+
+impl Shared {
+    pub(super) fn new(wheel: Wheel<Arc<Cell>>, settings: Settings) -> Self {
+        Self {
+            name: settings.name,
+            clock: settings.clock,
+            lane: TimeoutLane::new(),
+            bell: Doorbell::new(),
+            parker: Parker::new(),
+            executor: settings.executor,
+            on_unhandled: settings.on_unhandled,
+            tick: tidegate_sync::as_nanos(wheel.tick()),
+            limit: settings.limit,
+            pending: CachePadded::new(AtomicUsize::new(0)),
+            cancels: CachePadded::new(AtomicUsize::new(0)),
+            counts: CachePadded::new(Counts::default()),
+            core: Mutex::new(Core {
+                wheel,
+                left: Vec::new(),
+            }),
+            running: AtomicBool::new(false),
+            life: Mutex::new(Life::New(settings.threads)),
+            ended: Condvar::new(),
+        }
+    }
+
+    /// Starts the worker unless it runs.
+    pub(super) fn start(self: &Arc<Self>) -> Result<(), TimerError> {
+        // Acquire pairs with the Release below; a stop is found by the lane.
+        if self.running.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut life = self.life();
+        match &*life {
+            Life::New(threads) => {
+                let (member, shared) = (self.clock.join(), Arc::clone(self));
+                let thread = threads.spawn(move || worker::run(&shared, member));
+                thread.map_err(|_| TimerError::NoThread)?;
+                *life = Life::Running(None);
+                self.running.store(true, Ordering::Release);
+                Ok(())
+            }
+            Life::Running(_) => Ok(()),
+            Life::Stopping { .. } | Life::Ended => Err(TimerError::Stopped),
+        }
+    }
+
+    pub(super) fn add(
+        self: &Arc<Self>,
+        after: Duration,
+        task: TimerTask,
+    ) -> Result<Arc<Cell>, Rejected<TimerTask>> {
+        if let Err(cause) = self.start() {
+            let why = match cause {
+                TimerError::NoThread => Refusal::NoThread,
+                _ => Refusal::Closed,
+            };
+            return Err(Rejected::new(task, why));
+        }
+        if self.pending.fetch_add(1, Ordering::Relaxed) >= self.limit {
+            self.pending.fetch_sub(1, Ordering::Relaxed);
+            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(Rejected::new(task, Refusal::Full));
+        }
+        let deadline = self.clock.deadline(after);
+        let cell = TimeoutNode::new(deadline, task);
+        if !self.lane.push(&cell) {
+            let task = cell.decide(Fate::Stopped);
+            let task = task.expect("nobody else has the cell");
+            self.pending.fetch_sub(1, Ordering::Relaxed);
+            return Err(Rejected::new(task, Refusal::Closed));
+        }
+        self.wake_before(deadline);
+        Ok(cell)
+    }
+
+    pub(super) fn cancel(&self, cell: &Arc<Cell>) -> bool {
+        let Some(task) = cell.decide(Fate::Cancelled) else {
+            return false;
+        };
+        self.counts.cancelled.fetch_add(1, Ordering::Relaxed);
+        self.discard(task);
+        if self.lane.push(cell) {
+            let waiting = self.cancels.fetch_add(1, Ordering::Relaxed) + 1;
+            if waiting >= WAKE_AFTER && self.bell.ring() {
+                self.parker.unpark();
+            }
+            if waiting >= HELP_AFTER {
+                self.absorb(&mut self.core());
+            }
+        }
+        true
+    }
+
+    pub(super) fn reset(&self, cell: &Arc<Cell>, after: Duration) -> bool {
+        let deadline = self.clock.deadline(after);
+        match cell.reset(deadline) {
+            Reset::No(_) => return false,
+            Reset::Later => {}
+            Reset::Sooner if !self.lane.push(cell) => return false,
+            Reset::Sooner => self.wake_before(deadline),
+        }
+        true
+    }
+
+    /// Takes what waits in the lane into the wheel, or out of it.
+    pub(super) fn absorb(&self, core: &mut Core) {
+        self.cancels.store(0, Ordering::Relaxed);
+        for cell in self.lane.take() {
+            match (cell.deadline(), Key::from_bits(cell.note())) {
+                (Some(deadline), _) => core.place(deadline, cell),
+                (None, Some(key)) => {
+                    cell.set_note(0);
+                    drop(core.wheel.remove(key));
+                }
+                (None, None) => {}
+            }
+        }
+    }
+
+    /// Stops the timer and answers what did not fire. `wait` is false where the worker cannot be
+    /// waited for; what it has in its hands is then dropped.
+    pub(super) fn stop(&self, wait: bool) -> Result<Vec<(u64, TimerTask)>, TimerError> {
+        let mut life = self.life();
+        match *life {
+            Life::Running(id) if wait && id == Some(std::thread::current().id()) => {
+                return Err(TimerError::OwnThread);
+            }
+            Life::Running(_) => *life = Life::Stopping { waited_for: wait },
+            Life::New(_) => *life = Life::Ended,
+            Life::Stopping { .. } | Life::Ended => return Ok(Vec::new()),
+        }
+        self.running.store(false, Ordering::Release);
+        let mut cells: Vec<_> = self.lane.close().collect();
+        self.parker.unpark();
+        while wait && !matches!(*life, Life::Ended) {
+            life = self
+                .ended
+                .wait(life)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(life);
+        let mut core = self.core();
+        cells.extend(core.wheel.drain().map(|entry| entry.value));
+        cells.append(&mut core.left);
+        drop(core);
+        Ok(self.finish(cells))
+    }
+
+    /// Decides that timeouts will not fire; answers those that were pending, by deadline.
+    fn finish(&self, cells: Vec<Arc<Cell>>) -> Vec<(u64, TimerTask)> {
+        let decide = |cell: Arc<Cell>| Some((cell.deadline()?, cell.decide(Fate::Stopped)?));
+        let mut unfired: Vec<_> = cells.into_iter().filter_map(decide).collect();
+        unfired.sort_by_key(|&(deadline, _)| deadline);
+        for (_, task) in &mut unfired {
+            self.pending.fetch_sub(1, Ordering::Relaxed);
+            self.run_hook(task);
+        }
+        unfired
+    }
+
+    /// Called by the worker when it begins: whose thread this is.
+    pub(super) fn begin(&self) {
+        if let Life::Running(id) = &mut *self.life() {
+            *id = Some(std::thread::current().id());
+        }
+    }
+
+    /// Called by the worker when it is done with the wheel.
+    pub(super) fn end(&self) {
+        let before = std::mem::replace(&mut *self.life(), Life::Ended);
+        self.ended.notify_all();
+        if matches!(before, Life::Stopping { waited_for: false }) {
+            let left = std::mem::take(&mut self.core().left);
+            drop(self.finish(left));
+        }
+    }
+
+    pub(super) fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs what is the user's and reports a panic of it.
+    pub(super) fn contain(&self, name: &str, run: impl FnOnce()) {
+        let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else {
+            return;
+        };
+        self.counts.panicked.fetch_add(1, Ordering::Relaxed);
+        if let Some(hear) = &self.on_unhandled {
+            let what = Unhandled::TaskPanic {
+                task: name,
+                message: panic_message(&*panic),
+            };
+            // A hook that panics itself has nobody left to tell.
+            let _ = catch_unwind(AssertUnwindSafe(|| hear(&self.name, &what)));
+        }
+    }
+
+    /// Drops a task that will not run, and runs its hook.
+    fn discard(&self, mut task: TimerTask) {
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+        self.run_hook(&mut task);
+        self.contain("drop", || drop(task));
+    }
+
+    fn run_hook(&self, task: &mut TimerTask) {
+        let hook = task.extras.as_mut().and_then(|it| it.on_cancel.take());
+        if let Some(hook) = hook {
+            self.contain("on_cancel", || hook.run());
+        }
+    }
+
+    /// Wakes the worker if it sleeps beyond the tick of a deadline.
+    fn wake_before(&self, deadline: u64) {
+        let due = deadline.div_ceil(self.tick).saturating_mul(self.tick);
+        if self.bell.ring_before(due) {
+            self.parker.unpark();
+        }
+    }
+
+    fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Core {
+    /// Puts a cell where `deadline` says, wherever it was, and again if that became earlier.
+    pub(super) fn place(&mut self, mut deadline: u64, cell: Arc<Cell>) {
+        loop {
+            if let Some(key) = Key::from_bits(cell.note()) {
+                self.wheel.reset(key, deadline);
+            } else {
+                let key = self.wheel.insert(deadline, Arc::clone(&cell));
+                cell.set_note(key.to_bits());
+            }
+            match cell.arm(deadline) {
+                Some(sooner) => deadline = sooner,
+                None => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The thread of a timer: takes the lane, turns the wheel, fires what is due, sleeps.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidegate_sync::{ClockMember, StillPending, Task};
+
+use super::shared::{Cell, Shared};
+use super::task::TimerTask;
+
+/// How many due timeouts leave the wheel at a time, before the lane is looked at again.
+const BATCH: usize = 256;
+
+pub(super) fn run(shared: &Shared, mut member: ClockMember) {
+    shared.begin();
+    member.enter();
+    let _end = End(shared);
+    let mut due = Vec::with_capacity(BATCH);
+    while !shared.lane.is_closed() {
+        let now = shared.clock.nanos();
+        let next = turn(shared, now, &mut due);
+        if due.is_empty() {
+            sleep(shared, next);
+        }
+        for cell in due.drain(..) {
+            fire(shared, cell, now);
+        }
+    }
+}
+
+/// Says that the worker is done, also if it was unwound.
+struct End<'a>(&'a Shared);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Takes a batch of what is due; answers when the wheel has to be looked at again.
+fn turn(shared: &Shared, now: u64, due: &mut Vec<Arc<Cell>>) -> Option<u64> {
+    let mut core = shared.core();
+    shared.absorb(&mut core);
+    while due.len() < BATCH
+        && let Some(expired) = core.wheel.pop_due(now)
+    {
+        expired.value.set_note(0);
+        due.push(expired.value);
+    }
+    core.wheel.next_deadline()
+}
+
+fn sleep(shared: &Shared, until: Option<u64>) {
+    shared.bell.arm(until.unwrap_or(u64::MAX));
+    if shared.lane.is_empty() && !shared.lane.is_closed() {
+        shared.clock.park_until(&shared.parker, until);
+        shared.counts.wakeups.fetch_add(1, Ordering::Relaxed);
+    }
+    shared.bell.disarm();
+}
+
+fn fire(shared: &Shared, cell: Arc<Cell>, now: u64) {
+    match cell.expire(now) {
+        Ok(task) => {
+            shared.pending.fetch_sub(1, Ordering::Relaxed);
+            shared.counts.fired.fetch_add(1, Ordering::Relaxed);
+            drop(cell);
+            dispatch(shared, task);
+        }
+        // It was reset after it had left the wheel; whoever helped may have put it back.
+        Err(StillPending::Until(deadline)) => {
+            let mut core = shared.core();
+            if shared.lane.is_closed() {
+                core.left.push(cell);
+            } else if cell.note() == 0 {
+                core.place(deadline, cell);
+            }
+        }
+        Err(StillPending::No(_)) => {}
+    }
+}
+
+/// Runs a task where it belongs. One that its executor refuses runs here: it was accepted.
+fn dispatch(shared: &Shared, task: TimerTask) {
+    let TimerTask { task, extras } = task;
+    let own = extras.as_ref().and_then(|extras| extras.executor.as_ref());
+    let task = match own.or(shared.executor.as_ref()) {
+        None => task,
+        Some(executor) => {
+            let mut refused = None;
+            shared.contain(task.name(), || refused = executor.execute(task).err());
+            let Some(refused) = refused else { return };
+            shared.counts.fell_back.fetch_add(1, Ordering::Relaxed);
+            refused.into_inner()
+        }
+    };
+    run_here(shared, task);
+    // The hook of a timeout that fired is dropped here, and its panic is nobody else's either.
+    shared.contain("drop", || drop(extras));
+}
+
+fn run_here(shared: &Shared, task: Task) {
+    let begin = shared.clock.nanos();
+    shared.contain(task.name(), || task.run());
+    let took = shared.clock.nanos().saturating_sub(begin);
+    shared.counts.longest.fetch_max(took, Ordering::Relaxed);
+}

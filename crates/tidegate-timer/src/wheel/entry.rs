@@ -1,0 +1,108 @@
+//! An entry of a wheel: one cell of its slab.
+
+use std::num::NonZeroU32;
+
+use tidegate_sync::prefetch;
+
+use super::lists::Place;
+use super::pages::{Cell, Pages};
+
+/// Given to no entry: a cell that reaches it has used up its generations.
+pub(super) const RETIRED: u32 = u32::MAX;
+
+/// Half a cache line with a value of two words, one line with up to six.
+#[derive(Debug)]
+#[repr(align(32))]
+pub(super) struct Entry<T>(pub(super) State<T>);
+
+/// The generation of a live entry is never zero, which is where the compiler keeps the
+/// difference between the variants: it needs no room of its own.
+#[derive(Debug)]
+pub(super) enum State<T> {
+    Live(Live<T>),
+    Free {
+        /// Of the next value.
+        generation: u32,
+        next: u16,
+    },
+}
+
+#[derive(Debug)]
+pub(super) struct Live<T> {
+    pub(super) value: T,
+    pub(super) deadline: u64,
+    pub(super) place: Place,
+    pub(super) generation: NonZeroU32,
+}
+
+impl<T> Cell for Entry<T> {
+    fn free(generation: u32, next: u16) -> Self {
+        Self(State::Free { generation, next })
+    }
+
+    #[inline]
+    fn next_free(&self) -> u16 {
+        match &self.0 {
+            State::Free { next, .. } => *next,
+            State::Live(_) => unreachable!("only a free cell is on the free list"),
+        }
+    }
+}
+
+impl<T> Entry<T> {
+    /// The generation that the next value of a free cell has.
+    #[inline]
+    pub(super) fn next_generation(&self) -> NonZeroU32 {
+        match &self.0 {
+            State::Free { generation, .. } => {
+                NonZeroU32::new(*generation).expect("generations start at one")
+            }
+            State::Live(_) => unreachable!("only a free cell can be claimed"),
+        }
+    }
+
+    #[inline]
+    pub(super) fn live(&self) -> Option<&Live<T>> {
+        match &self.0 {
+            State::Live(live) => Some(live),
+            State::Free { .. } => None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn live_mut(&mut self) -> Option<&mut Live<T>> {
+        match &mut self.0 {
+            State::Live(live) => Some(live),
+            State::Free { .. } => None,
+        }
+    }
+
+    /// Makes a live cell free, for [`Pages::release`](super::pages::Pages::release).
+    #[inline]
+    pub(super) fn vacate(&mut self, next: u16) -> (Option<u32>, Live<T>) {
+        let generation = self.live().expect("a listed entry is live").generation;
+        let generation = generation.get().saturating_add(1);
+        let before = std::mem::replace(&mut self.0, State::Free { generation, next });
+        let State::Live(live) = before else {
+            unreachable!("it was live above")
+        };
+        ((generation != RETIRED).then_some(generation), live)
+    }
+}
+
+impl<T> Pages<Entry<T>> {
+    /// Whether a live entry says that it is at a place.
+    #[inline]
+    pub(super) fn is_there(&self, slot: u32, place: Place) -> bool {
+        let live = self.get(slot).and_then(Entry::live);
+        live.is_some_and(|live| live.place == place)
+    }
+
+    /// Asks for the memory of an entry.
+    #[inline]
+    pub(super) fn ask_for(&self, slot: u32) {
+        if let Some(entry) = self.get(slot) {
+            prefetch(entry);
+        }
+    }
+}

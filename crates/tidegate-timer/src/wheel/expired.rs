@@ -1,0 +1,80 @@
+//! What comes out of a wheel.
+
+use std::iter::FusedIterator;
+use std::vec;
+
+use super::entry::Live;
+
+/// An entry that has left the wheel because it was due.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_timer::{Expired, Wheel};
+///
+/// let mut wheel = Wheel::new(Duration::from_nanos(10), 8)?;
+/// wheel.insert(15, 'a');
+/// let Expired { deadline, value } = wheel.pop_due(20).expect("it is due");
+/// assert_eq!((deadline, value), (15, 'a'));
+/// # Ok::<(), tidegate_timer::WheelError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Expired<T> {
+    /// What was asked for, or the first moment of the next tick if that had passed already. The
+    /// difference to now is how late it is.
+    pub deadline: u64,
+    /// What was inserted.
+    pub value: T,
+}
+
+impl<T> From<Live<T>> for Expired<T> {
+    fn from(live: Live<T>) -> Self {
+        Self {
+            deadline: live.deadline,
+            value: live.value,
+        }
+    }
+}
+
+/// What was left in a [`Wheel`](super::Wheel), by deadline; made by [`drain`](super::Wheel::drain).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let mut wheel = tidegate_timer::Wheel::new(Duration::from_millis(1), 512)?;
+/// wheel.insert(10, 'a');
+/// assert_eq!(wheel.drain().len(), 1);
+/// # Ok::<(), tidegate_timer::WheelError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping it drops what was in the wheel"]
+pub struct WheelDrain<T> {
+    entries: vec::IntoIter<Expired<T>>,
+}
+
+impl<T> WheelDrain<T> {
+    pub(super) fn new(entries: Vec<Expired<T>>) -> Self {
+        Self {
+            entries: entries.into_iter(),
+        }
+    }
+}
+
+impl<T> Iterator for WheelDrain<T> {
+    type Item = Expired<T>;
+
+    fn next(&mut self) -> Option<Expired<T>> {
+        self.entries.next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.entries.size_hint()
+    }
+}
+
+impl<T> ExactSizeIterator for WheelDrain<T> {}
+
+impl<T> FusedIterator for WheelDrain<T> {}

@@ -1,0 +1,589 @@
+//! A timing wheel: deadlines in, due entries out, at a cost that does not grow with their number.
+//!
+//! Pure data: no thread, no lock, no clock. One thread owns it and says what time it is.
+//!
+//! Three parts: the geometry says in which list a tick belongs, the lists hold numbers of
+//! entries, the entries lie in pages. An addition stores into the newest chunk of its list and into
+//! a page that is being filled anyway; a cancellation touches its entry alone.
+//!
+//! # Invariants
+//!
+//! * `current <= seen`, and neither goes back.
+//! * A live entry hangs in exactly one list and knows its place there.
+//! * An entry hangs in the list of its tick as seen from `current`; it is ripe when that tick is
+//!   not after `current`.
+//!
+//! After Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987).
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::heap::Key;
+
+mod bits;
+mod entry;
+mod expired;
+mod geometry;
+mod lists;
+mod pages;
+#[cfg(test)]
+mod tests;
+
+use entry::{Entry, Live, State};
+pub use expired::{Expired, WheelDrain};
+use geometry::Geometry;
+pub use geometry::WheelError;
+use lists::{Lists, MAX_ENTRIES};
+use pages::Pages;
+
+/// How many entries are made ready at a time: enough to hide the way to memory behind them.
+const BATCH: usize = 32;
+
+/// How many pages are given back at a time.
+const TRIM: usize = 16;
+
+/// How many slots ahead the first line of a list is asked for.
+const LOOKAHEAD: usize = 8;
+
+/// Entries by the tick at which they are due: O(1) to add, to cancel and to move.
+///
+/// For the many timeouts that almost never fire. A deadline is a number of nanoseconds on the
+/// caller's clock, as in [`Heap`](crate::Heap). An entry is due at the first end of a tick that
+/// is not before its deadline: never early, and less than one tick late. One whose deadline has
+/// already passed when it is added is due at the next tick.
+///
+/// # Order
+///
+/// By tick. Within one tick in the order of addition; an entry that was
+/// [reset](Self::reset) may keep an earlier place.
+///
+/// # Memory
+///
+/// An entry with a value of 16 bytes costs 32 bytes and its share of a list, 6 to 8 bytes when the
+/// wheel is full and never more than 64. Entries lie in pages of 512 of one array that grows by
+/// doubling. While more pages are empty than in use, [`pop_due`](Self::pop_due) gives some of the
+/// last ones back each time it finds nothing due; an entry that stays keeps the pages below its
+/// own.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_timer::Wheel;
+///
+/// let ms = 1_000_000;
+/// let mut idle = Wheel::new(Duration::from_millis(10), 512)?;
+/// let first = idle.insert(60_000 * ms, "connection 1");
+/// idle.insert(60_000 * ms + 1, "connection 2");
+///
+/// // Something arrived on connection 1.
+/// assert!(idle.reset(first, 75_000 * ms));
+///
+/// assert!(idle.pop_due(60_000 * ms).is_none());
+/// let expired = idle.pop_due(60_010 * ms).expect("its tick has ended");
+/// assert_eq!((expired.deadline, expired.value), (60_000 * ms + 1, "connection 2"));
+/// # Ok::<(), tidegate_timer::WheelError>(())
+/// ```
+pub struct Wheel<T> {
+    geometry: Geometry,
+    lists: Lists,
+    entries: Pages<Entry<T>>,
+    /// For each list above the first level, a tick not after any in it; exact until the entry
+    /// that it came from is removed.
+    earliest: Box<[u64]>,
+    /// The tick up to which the lists were emptied.
+    current: u64,
+    /// The latest moment that the owner told of, and its tick.
+    now: u64,
+    seen: u64,
+    len: usize,
+    /// The latest tick at which something was due.
+    busy: u64,
+    /// How many ripe entries are left before the next batch is made ready.
+    runway: usize,
+    warm: Option<fn(&T)>,
+    /// The ripe chunk whose successor was warmed last.
+    warmed: Option<u32>,
+}
+
+impl<T> Wheel<T> {
+    /// Makes an empty wheel that stands at time 0.
+    ///
+    /// `slots` is rounded up to a power of two. One turn, `tick` times `slots`, should be as long as
+    /// most timeouts are; longer ones are moved once or twice on their way.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let wheel = tidegate_timer::Wheel::<u32>::new(Duration::from_millis(1), 1_000)?;
+    /// assert_eq!(wheel.slots(), 1_024);
+    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// A tick or a number of slots that is zero or too large; see [`WheelError`].
+    pub fn new(tick: Duration, slots: usize) -> Result<Self, WheelError> {
+        let geometry = Geometry::new(tick, slots)?;
+        Ok(Self {
+            geometry,
+            lists: Lists::new(geometry.lists()),
+            entries: Pages::new(),
+            earliest: vec![0; geometry.lists() - geometry.slots()].into_boxed_slice(),
+            current: 0,
+            now: 0,
+            seen: 0,
+            len: 0,
+            busy: 0,
+            runway: 0,
+            warm: None,
+            warmed: None,
+        })
+    }
+
+    /// Calls `warm` with each value shortly before it is due, to ask for the memory behind it.
+    ///
+    /// A hint for values that point elsewhere, such as boxed closures; see
+    /// [`prefetch`](tidegate_sync::prefetch). It may be called for a value that is cancelled
+    /// in the end, and not at all for some.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tidegate_sync::prefetch;
+    /// use tidegate_timer::Wheel;
+    ///
+    /// type Callback = Box<dyn FnOnce()>;
+    /// let mut wheel = Wheel::<Callback>::new(Duration::from_millis(1), 512)?
+    ///     .warmed_by(|callback| prefetch(&**callback));
+    /// wheel.insert(5, Box::new(|| ()));
+    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// ```
+    #[must_use]
+    pub fn warmed_by(mut self, warm: fn(&T)) -> Self {
+        self.warm = Some(warm);
+        self
+    }
+
+    /// Adds an entry, in O(1).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let mut wheel = tidegate_timer::Wheel::new(Duration::from_nanos(10), 8)?;
+    /// wheel.insert(u64::MAX, "never");
+    /// wheel.insert(0, "at the next tick");
+    /// assert_eq!(wheel.next_deadline(), Some(10));
+    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the wheel already holds 2²⁷ entries.
+    #[inline]
+    pub fn insert(&mut self, deadline: u64, value: T) -> Key {
+        assert!(self.len < MAX_ENTRIES, "a wheel holds at most 2^27 entries");
+        let (list, deadline) = self.list_for(deadline);
+        let (slot, cell) = self.entries.claim();
+        let generation = cell.next_generation();
+        let place = self.lists.append(list, slot);
+        cell.0 = State::Live(Live {
+            value,
+            deadline,
+            place,
+            generation,
+        });
+        self.len += 1;
+        Key { slot, generation }
+    }
+
+    /// Takes an entry out, in O(1): what a cancellation does. Its memory is free at once.
+    ///
+    /// Answers `None` when the key is stale: the entry fired or was removed before.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let mut wheel = tidegate_timer::Wheel::new(Duration::from_millis(1), 512)?;
+    /// let key = wheel.insert(5_000_000, "request timeout");
+    /// assert_eq!(wheel.remove(key), Some("request timeout"));
+    /// assert_eq!(wheel.remove(key), None);
+    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// ```
+    #[inline]
+    pub fn remove(&mut self, key: Key) -> Option<T> {
+        let place = self.live(key)?.place;
+        self.lists.remove(place);
+        Some(self.take(key.slot).value)
+    }
+
+    /// Gives an entry another deadline, in O(1); it keeps its key, its value and its memory.
+    ///
+    /// Answers whether there is such an entry: one that has fired cannot be reset.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let mut wheel = tidegate_timer::Wheel::new(Duration::from_nanos(10), 8)?;
+    /// let key = wheel.insert(10, "idle");
+    /// assert!(wheel.reset(key, 500));
+    /// assert!(wheel.pop_due(499).is_none());
+    /// assert!(wheel.pop_due(500).is_some());
+    /// assert!(!wheel.reset(key, 1_000));
+    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// ```
+    pub fn reset(&mut self, key: Key, deadline: u64) -> bool {
+        let Some(&Live {
+            deadline: before,
+            place,
+            ..
+        }) = self.live(key)
+        else {
+            return false;
+        };
+        let old = self.list_at(before);
+        let (list, deadline) = self.list_for(deadline);
+        let place = if list == old {
+            place
+        } else {
+            self.lists.remove(place);
+            self.lists.append(list, key.slot)
+        };
+        let live = self.live_mut(key).expect("it was live above");
+        (live.deadline, live.place) = (deadline, place);
+        true
+    }
+
+    /// Takes out one entry that is due at `now`: its tick has ended.
+    ///
+    /// One entry per call, so that its owner can run it, stop when its budget is spent, and add,
+    /// reset or cancel others in between. At one `now` this ends even if each entry that fires
+    /// adds another: what is added is due at a later tick. A `now` before an earlier one counts
+    /// as that earlier one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let mut wheel = tidegate_timer::Wheel::new(Duration::from_nanos(10), 8)?;
+    /// wheel.insert(12, "a");
+    /// assert!(wheel.pop_due(19).is_none());
+    /// while let Some(expired) = wheel.pop_due(20) {
+    ///     wheel.insert(0, expired.value);
+    /// }
+    /// assert_eq!(wheel.next_deadline(), Some(30));
+    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// ```
+    #[inline]
+    pub fn pop_due(&mut self, now: u64) -> Option<Expired<T>> {
+        if now > self.now {
+            self.now = now;
+            self.seen = self.geometry.tick_at(now);
+        }
+        if self.runway == 0 || self.lists.is_empty(self.lists.ripe()) {
+            self.ripen();
+        }
+        self.runway = self.runway.saturating_sub(1);
+        if let Some(warm) = self.warm {
+            self.warm_ahead(warm);
+        }
+        let slot = self.pop_ripe()?;
+        Some(Expired::from(self.take(slot)))
+    }
+
+    /// Takes out every entry at once and hands them over by deadline: what a shutdown does.
+    ///
+    /// The wheel is empty when this returns, whether or not the iterator is used up, and every
+    /// key is stale. The iterator borrows nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let mut wheel = tidegate_timer::Wheel::new(Duration::from_millis(1), 512)?;
+    /// wheel.insert(u64::MAX, "never");
+    /// wheel.insert(10, "soon");
+    /// let left: Vec<_> = wheel.drain().map(|entry| entry.value).collect();
+    /// assert_eq!(left, ["soon", "never"]);
+    /// assert!(wheel.is_empty());
+    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// ```
+    pub fn drain(&mut self) -> WheelDrain<T> {
+        let mut left = Vec::with_capacity(self.len);
+        while let Some(slot) = self.pop_ripe() {
+            left.push(Expired::from(self.take(slot)));
+        }
+        while let Some(list) = self.lists.first_occupied() {
+            let mut ring = self.lists.detach(list);
+            while let Some((number, chunk)) = self.lists.take_chunk(&mut ring) {
+                for (place, slot) in chunk.places(number) {
+                    if self.entries.is_there(slot, place) {
+                        left.push(Expired::from(self.take(slot)));
+                    }
+                }
+            }
+        }
+        left.sort_by_key(|entry| entry.deadline);
+        WheelDrain::new(left)
+    }
+
+    /// When the owner has to look again: the end of the earliest tick in which something is due.
+    ///
+    /// `None` means that there is nothing to wait for. Something that is due already answers a
+    /// moment that has passed. The answer may be early, never late, when the earliest of a group
+    /// of far entries was cancelled; the look that it causes finds the true one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let mut wheel = tidegate_timer::Wheel::new(Duration::from_millis(100), 512)?;
+    /// assert_eq!(wheel.next_deadline(), None);
+    /// wheel.insert(3_600_000_000_001, "in an hour");
+    /// assert_eq!(wheel.next_deadline(), Some(3_600_100_000_000));
+    /// # Ok::<(), tidegate_timer::WheelError>(())
+    /// ```
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<u64> {
+        if !self.lists.is_empty(self.lists.ripe()) {
+            return Some(self.geometry.end_of(self.current));
+        }
+        let list = self.lists.first_occupied()?;
+        let tick = match list.checked_sub(self.geometry.slots()) {
+            Some(upper) => self.earliest[upper],
+            None => self.geometry.start_of(list, self.current),
+        };
+        Some(self.geometry.end_of(tick))
+    }
+
+    /// The value under a key, or `None` when the key is stale.
+    #[must_use]
+    pub fn get(&self, key: Key) -> Option<&T> {
+        Some(&self.live(key)?.value)
+    }
+
+    /// The value under a key, to change it, or `None` when the key is stale.
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        Some(&mut self.live_mut(key)?.value)
+    }
+
+    /// The deadline that the entry under a key was given last, or `None` when the key is stale.
+    #[must_use]
+    pub fn deadline(&self, key: Key) -> Option<u64> {
+        Some(self.live(key)?.deadline)
+    }
+
+    /// How many entries are in the wheel.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is nothing to wait for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How long a tick is: the most by which an entry is late.
+    #[must_use]
+    pub fn tick(&self) -> Duration {
+        self.geometry.tick()
+    }
+
+    /// Slots of one turn, a power of two.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        self.geometry.slots()
+    }
+
+    #[inline]
+    fn live(&self, key: Key) -> Option<&Live<T>> {
+        let live = self.entries.get(key.slot)?.live()?;
+        (live.generation == key.generation).then_some(live)
+    }
+
+    #[inline]
+    fn live_mut(&mut self, key: Key) -> Option<&mut Live<T>> {
+        let live = self.entries.get_mut(key.slot)?.live_mut()?;
+        (live.generation == key.generation).then_some(live)
+    }
+
+    /// The list for a new deadline, told of it, and the deadline as the entry has to know it: one
+    /// that has passed becomes the first moment of the next tick.
+    #[inline]
+    fn list_for(&mut self, deadline: u64) -> (usize, u64) {
+        let next = self.seen.saturating_add(1).min(self.geometry.last());
+        let tick = self.geometry.tick_of(deadline);
+        if tick < next {
+            let deadline = self.geometry.end_of(next - 1).saturating_add(1);
+            return (self.list_to_be(next), deadline);
+        }
+        (self.list_to_be(tick), deadline)
+    }
+
+    /// The list that an entry of this deadline hangs in.
+    #[inline]
+    fn list_at(&self, deadline: u64) -> usize {
+        let tick = self.geometry.tick_of(deadline);
+        if tick <= self.current {
+            return self.lists.ripe();
+        }
+        self.geometry.list_of(tick, self.current)
+    }
+
+    /// The list for a tick, told that an entry of it comes.
+    #[inline]
+    fn list_to_be(&mut self, tick: u64) -> usize {
+        if tick <= self.current {
+            return self.lists.ripe();
+        }
+        let list = self.geometry.list_of(tick, self.current);
+        if let Some(upper) = list.checked_sub(self.geometry.slots()) {
+            let earliest = &mut self.earliest[upper];
+            *earliest = if self.lists.is_empty(list) {
+                tick
+            } else {
+                tick.min(*earliest)
+            };
+        }
+        list
+    }
+
+    /// Frees the cell of an entry that hangs in no list any more.
+    #[inline]
+    fn take(&mut self, slot: u32) -> Live<T> {
+        self.len -= 1;
+        self.entries.release(slot, Entry::vacate)
+    }
+
+    /// Turns the wheel to `seen`, or until a batch is ripe.
+    fn ripen(&mut self) {
+        let ahead = !self.lists.is_empty(self.lists.ripe());
+        let batch = if ahead { BATCH } else { 2 * BATCH };
+        let mut found = 0;
+        while found < batch {
+            let next = self.lists.first_occupied();
+            let start = next.map(|list| self.geometry.start_of(list, self.current));
+            let (Some(list), Some(start)) = (next, start.filter(|&start| start <= self.seen))
+            else {
+                self.current = self.seen;
+                // Nothing more is due, so there is nothing to look for until these are gone.
+                self.runway = usize::MAX;
+                self.note_turn(found > 0);
+                return;
+            };
+            self.current = start;
+            if list < self.geometry.slots() {
+                self.lists.ask_for(list + LOOKAHEAD, list + LOOKAHEAD / 2);
+                let entries = &self.entries;
+                found += self.lists.ripen(list, |chunk| {
+                    chunk.entries().for_each(|slot| entries.ask_for(slot));
+                });
+            } else {
+                self.cascade(list);
+                found += usize::from(!self.lists.is_empty(self.lists.ripe()));
+            }
+        }
+        // These stay ahead of what fires: the next batch is made ready when as many are left.
+        self.runway = if ahead { found } else { found / 2 };
+        self.note_turn(true);
+    }
+
+    /// Gives memory back, a little at a time and only when a whole tick passed in which nothing
+    /// was due: never in the middle of a burst.
+    fn note_turn(&mut self, busy: bool) {
+        if busy {
+            self.busy = self.seen;
+        } else if self.seen > self.busy {
+            self.entries.trim(TRIM);
+            self.lists.trim(TRIM);
+        }
+    }
+
+    /// Moves the entries of a far list to where they belong as seen from `current`.
+    fn cascade(&mut self, list: usize) {
+        let mut ring = self.lists.detach(list);
+        while let Some((number, chunk)) = self.lists.take_chunk(&mut ring) {
+            if let Some(ahead) = self.lists.peek_chunk(&ring) {
+                for slot in ahead.entries() {
+                    self.entries.ask_for(slot);
+                }
+            }
+            for (place, slot) in chunk.places(number) {
+                let live = self.entries.get(slot).and_then(Entry::live);
+                let Some(live) = live.filter(|live| live.place == place) else {
+                    continue;
+                };
+                let list = self.list_to_be(self.geometry.tick_of(live.deadline));
+                let at = self.lists.append(list, slot);
+                if let Some(live) = self.entries.get_mut(slot).and_then(Entry::live_mut) {
+                    live.place = at;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn pop_ripe(&mut self) -> Option<u32> {
+        let entries = &self.entries;
+        self.lists
+            .pop_ripe(|slot, place| entries.is_there(slot, place))
+    }
+
+    /// Warms the values of the chunk after the one that is being emptied, once.
+    #[inline]
+    fn warm_ahead(&mut self, warm: fn(&T)) {
+        let oldest = self.lists.oldest(self.lists.ripe());
+        if oldest == self.warmed {
+            return;
+        }
+        self.warmed = oldest;
+        let Some(oldest) = oldest else { return };
+        let next = self.lists.after(self.lists.chunk(oldest));
+        for slot in next.entries() {
+            if let Some(live) = self.entries.get(slot).and_then(Entry::live) {
+                warm(&live.value);
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn check(&self) {
+        assert!(self.current <= self.seen);
+        let places = self
+            .lists
+            .check(|slot, place| self.entries.is_there(slot, place));
+        assert_eq!(places.len(), self.len);
+        self.entries.check(self.len);
+        for (at, list, slot) in places {
+            let live = self.entries.get(slot).and_then(Entry::live);
+            let live = live.expect("a listed entry is live");
+            assert_eq!(live.place, at);
+            assert_eq!(list, self.list_at(live.deadline));
+        }
+    }
+}
+
+impl<T> fmt::Debug for Wheel<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wheel")
+            .field("tick", &self.tick())
+            .field("slots", &self.slots())
+            .field("len", &self.len)
+            .field("next_deadline", &self.next_deadline())
+            .finish_non_exhaustive()
+    }
+}

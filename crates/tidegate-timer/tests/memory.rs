@@ -1,0 +1,102 @@
+//! What timers cost in memory, counted by an allocator that counts. A program of its own, since
+//! the allocator is the whole program's.
+#![cfg(not(any(tidegate_sanitize, miri)))]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tidegate_sync::ManualClock;
+use tidegate_timer::{Wheel, WheelTimer};
+
+/// The system's allocator, counting what is out and how much it was at most.
+struct Counting;
+
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let live = LIVE.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(live, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// The counts are the whole program's: one test at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn alone() -> impl Drop {
+    ONE_AT_A_TIME
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Ten million, as promised; fewer where the compiler did not optimise, unless asked for.
+fn pairs() -> usize {
+    let long = std::env::var_os("TIDEGATE_LONG").is_some();
+    if long || !cfg!(debug_assertions) {
+        10_000_000
+    } else {
+        500_000
+    }
+}
+
+#[test]
+fn ten_million_adds_and_cancels_against_a_far_deadline_need_little_memory() {
+    let _alone = alone();
+    let clock = ManualClock::new();
+    let timer = WheelTimer::builder("test").clock(&clock).build();
+    let timer = timer.expect("the defaults are sound");
+    let far = timer.new_timeout(Duration::from_secs(3600), || ());
+    let far = far.expect("no limit");
+    clock.settle();
+    let before = LIVE.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    for _ in 0..pairs() {
+        let pair = timer.new_timeout(Duration::from_secs(7200), || ());
+        assert!(pair.expect("no limit").cancel());
+    }
+    let peak = PEAK.load(Ordering::Relaxed) - before;
+    // At most 64 times 1,024 wait, of 100 bytes each, and what came while some were unlinked.
+    assert!(peak < 32 << 20, "{peak} bytes at the peak");
+    clock.settle();
+    let left = LIVE.load(Ordering::Relaxed).saturating_sub(before);
+    assert!(left < 1 << 20, "{left} bytes left");
+    assert_eq!((timer.pending(), far.is_expired()), (1, false));
+}
+
+#[test]
+fn a_million_timeouts_cost_less_than_48_bytes_each_and_give_them_back() {
+    let _alone = alone();
+    let before = LIVE.load(Ordering::Relaxed);
+    let mut wheel = Wheel::new(Duration::from_millis(1), 65_536).expect("a sound geometry");
+    let mut keys = Vec::with_capacity(1_000_000);
+    for number in 0..1_000_000_u64 {
+        let deadline = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % 60_000_000_000;
+        keys.push(wheel.insert(deadline, [number; 2]));
+    }
+    let each = (LIVE.load(Ordering::Relaxed) - before) / 1_000_000;
+    assert!(each < 48 + 8, "{each} bytes, 8 of them the key");
+    for key in keys.drain(..) {
+        assert!(wheel.remove(key).is_some());
+    }
+    drop(keys);
+    for turn in 1..400 {
+        assert!(wheel.pop_due(turn * 1_000_000).is_none());
+    }
+    let left = LIVE.load(Ordering::Relaxed) - before;
+    assert!(left < 1 << 20, "{left} bytes left");
+}

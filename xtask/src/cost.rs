@@ -1,0 +1,93 @@
+//! `cargo xtask cost`: instructions per task and per promise, counted by callgrind.
+//!
+//! Counts do not depend on how busy the machine is. Each kind runs twice, with different numbers of
+//! things, so that what a program costs anyway falls out of the difference.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::root;
+use crate::step::{self, Outcome};
+
+/// The kinds that `examples/cost.rs` of the exec crate knows, and what they are.
+const KINDS: [(&str, &str); 5] = [
+    ("execute", "empty task"),
+    ("execute-timed", "empty task, with `time_tasks`"),
+    ("execute-named", "empty task with a name of its own"),
+    ("submit", "empty task with a completion"),
+    ("promise", "promise with one listener"),
+];
+/// How many of them in the two runs.
+const FEW: u64 = 100_000;
+const MANY: u64 = 1_100_000;
+
+/// Builds the program, counts and prints a table. Skips where there is no valgrind.
+///
+/// # Errors
+///
+/// When the program does not build or run.
+pub fn run(root: &Path) -> step::Result {
+    if !step::works(Command::new("valgrind").arg("--version")) {
+        return Ok(Outcome::Skipped("no valgrind".to_string()));
+    }
+    let program = build(root)?;
+    println!("| what | instructions |\n|---|---|");
+    for (kind, what) in KINDS {
+        let difference = count(&program, kind, MANY)? - count(&program, kind, FEW)?;
+        let each = difference as f64 / (MANY - FEW) as f64;
+        println!("| {what} | {each:.1} |");
+    }
+    Ok(Outcome::Passed)
+}
+
+fn build(root: &Path) -> Result<PathBuf, String> {
+    // The usual folder: the flags are the usual ones.
+    let target = root::target_dir(root, "");
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root)
+        .args([
+            "build",
+            "--release",
+            "--quiet",
+            "--package",
+            "tidegate-exec",
+        ])
+        .args(["--example", "cost"])
+        .env("CARGO_TARGET_DIR", &target);
+    step::run(&mut command)?;
+    Ok(target.join("release/examples/cost"))
+}
+
+/// The instructions of one run.
+fn count(program: &Path, kind: &str, count: u64) -> Result<u64, String> {
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .args([kind, &count.to_string()]);
+    let ran = command.output().map_err(|e| format!("valgrind: {e}"))?;
+    let said = String::from_utf8_lossy(&ran.stderr);
+    if !ran.status.success() {
+        return Err(format!("{}: valgrind {kind} {count}\n{said}", ran.status));
+    }
+    collected(&said).ok_or_else(|| format!("callgrind did not say what it counted:\n{said}"))
+}
+
+/// The figure in callgrind's line `==1== Collected : 123`.
+fn collected(said: &str) -> Option<u64> {
+    let line = said.lines().find(|line| line.contains("Collected :"))?;
+    line.rsplit(':').next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_is_found_in_what_callgrind_says() {
+        let said = "==7== Events    : Ir\n==7== Collected : 12345678\n==7== \n";
+        assert_eq!(collected(said), Some(12_345_678));
+        assert_eq!(collected("==7== Events    : Ir\n"), None);
+    }
+}
