@@ -3,6 +3,7 @@
 mod frames;
 mod idle;
 mod log;
+mod proxy;
 mod shape;
 mod strings;
 
@@ -11,5 +12,6 @@ pub use self::frames::{
 };
 pub use self::idle::{Idle, IdleEvent, Quietness, WriteTimeout};
 pub use self::log::{Logging, hex_dump};
+pub use self::proxy::{ProxiedPeer, ProxyProtocol};
 pub use self::shape::{FlushLess, Rate, Traffic};
 pub use self::strings::Strings;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_net::handlers::{
     DelimiterFrames, FixedFrames, FlushLess, Idle, IdleEvent, LengthField, LengthFrames,
-    LengthPrefix, LineFrames, Logging, Quietness, Rate, Strings, Traffic, WriteTimeout,
+    LengthPrefix, LineFrames, Logging, ProxiedPeer, ProxyProtocol, Quietness, Rate, Strings,
+    Traffic, WriteTimeout,
 };
 use tidegate_net::{
     Assembly, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, Passing, UserEvent,
@@ -347,4 +348,63 @@ fn logging_tells_what_passes() {
             "inactive"
         ]
     );
+}
+
+fn proxied(header: &[u8], cut: usize) -> (Option<ProxiedPeer>, Vec<Bytes>, bool) {
+    let mut channel = embedded(|p| p.add("proxy", ProxyProtocol::new()));
+    let whole = [header, b"rest"].concat();
+    let (one, two) = whole.split_at(cut.min(whole.len()));
+    for part in [one, two] {
+        if !part.is_empty() {
+            channel.receive(part.to_vec());
+        }
+    }
+    let peer = channel.channel().attribute::<ProxiedPeer>();
+    (peer, frames(&mut channel), channel.is_open())
+}
+
+#[test]
+fn a_proxy_says_who_is_behind_it_in_both_versions() {
+    let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f".to_vec();
+    binary.extend([192, 0, 2, 1, 192, 0, 2, 9, 0x0f, 0xa0, 1, 0xbb, 1, 2, 3]);
+    let text = b"PROXY TCP4 192.0.2.1 192.0.2.9 4000 443\r\n".to_vec();
+    for header in [binary, text] {
+        for cut in 0..=header.len() {
+            let (peer, rest, open) = proxied(&header, cut);
+            let (source, destination) = peer.unwrap().addresses.unwrap();
+            assert_eq!(source, "192.0.2.1:4000".parse().unwrap());
+            assert_eq!(destination, "192.0.2.9:443".parse().unwrap());
+            assert_eq!(rest.concat(), b"rest", "cut at {cut}");
+            assert!(open);
+        }
+    }
+    let six = b"PROXY TCP6 2001:db8::1 2001:db8::2 1 2\r\n";
+    let (peer, ..) = proxied(six, 0);
+    assert!(peer.unwrap().addresses.unwrap().0.is_ipv6());
+    for silent in [
+        &b"PROXY UNKNOWN whatever\r\n"[..],
+        b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
+    ] {
+        let (peer, rest, _) = proxied(silent, 3);
+        assert_eq!(peer, Some(ProxiedPeer { addresses: None }));
+        assert_eq!(rest.concat(), b"rest");
+    }
+}
+
+#[test]
+fn a_header_that_is_none_ends_the_connection() {
+    let long = [&b"PROXY TCP4 "[..], &[b'1'; 200]].concat();
+    for garbage in [
+        &b"GET / HTTP/1.1\r\n"[..],
+        b"PROXY TCP4 1.2.3.4 5.6.7.8 1\r\n",
+        b"PROXY TCP4 ::1 ::2 1 2\r\n",
+        b"PROXY TCP4 1.2.3.4 5.6.7.8 1 99999\r\n",
+        b"\r\n\r\n\0\r\nQUIT\n\x11\x11\0\0",
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x01x",
+        b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff",
+        &long,
+    ] {
+        let (peer, rest, open) = proxied(garbage, 0);
+        assert_eq!((peer, rest.len(), open), (None, 0, false), "{garbage:?}");
+    }
 }
