@@ -1,9 +1,10 @@
 //! What the handles of a pool and its threads share: how a job gets in.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use tidegate_promise::Promise;
+use tidegate_sync::prim::Mutex;
 use tidegate_sync::{
     CancelToken, Clock, Desk, Executor, ExecutorId, Growth, Parker, Placed, Refusal, Rejected,
     Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, as_nanos, is_current, panic_message,
