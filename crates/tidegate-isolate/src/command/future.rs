@@ -150,7 +150,7 @@ where
                 state.metrics.count(now, Event::Success);
                 state.breaker.settle(ticket, Verdict::Success, now, run);
                 if shared.is_watched(state.flags(), &options) {
-                    shared.succeeded(Story::new(start), options);
+                    shared.succeeded(Story::until(start, now), options);
                 }
                 Ok(value)
             }
@@ -160,7 +160,7 @@ where
                 if in_time {
                     let _ = state.hook(Stage::ExecutionError);
                 }
-                shared.failed(Story::new(start), options, cause)
+                shared.failed(Story::until(start, now), options, cause)
             }
         }
     }

@@ -84,7 +84,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 state.metrics.count(now, Event::Success);
                 state.breaker.settle(ticket, Verdict::Success, now, run);
                 if self.is_watched(flags, &options) {
-                    self.succeeded(Story::new(start), options);
+                    self.succeeded(Story::until(start, now), options);
                 }
                 Ok(value)
             }
@@ -94,7 +94,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 if in_time {
                     let _ = state.hook(Stage::ExecutionError);
                 }
-                self.failed(Story::new(start), options, cause)
+                self.failed(Story::until(start, now), options, cause)
             }
         }
     }
@@ -133,10 +133,15 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         ticket: Ticket,
         refused: Refused,
     ) -> Result<T, CommandError<E>> {
-        let now = self.state.now();
+        // A call that waited for its permit was refused later than it began.
+        let now = if self.state.gate.may_wait() {
+            self.state.now()
+        } else {
+            start
+        };
         self.state.breaker.settle(ticket, Verdict::Failure, now, 0);
         self.state.gate.sample(now, now.saturating_sub(start), true);
-        self.failed(Story::new(start), options, Cause::Rejected(refused))
+        self.failed(Story::until(start, now), options, Cause::Rejected(refused))
     }
 
     /// What went wrong, of a work that did not answer in time or did not answer well.
