@@ -183,7 +183,7 @@ fn rejection(settings: &Settings) -> Table {
         .group("bench")
         .permits(1)
         .breaker(BreakerConfig {
-            mode: BreakerMode::MetricsOnly,
+            mode: BreakerMode::Disabled,
             ..BreakerConfig::default()
         })
         .build(&isolation)

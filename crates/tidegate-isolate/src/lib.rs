@@ -1,4 +1,45 @@
 //! Isolation: every dependency behind its own bulkhead.
+//!
+//! A [`Command`] stands for a dependency. It is built once and called often, and bounds what the
+//! dependency can do to the program:
+//!
+//! * A *bulkhead* bounds how much of the program it may hold: permits on the callers' threads
+//!   ([`PermitConfig`]), threads of its own ([`PoolConfig`]), or as many calls as the latency
+//!   allows ([`AdaptiveLimit`]). What matters most is refused last ([`Criticality`]).
+//! * A *timeout* bounds how long a call takes. The work is told through its `CancelToken`.
+//! * A *breaker* stops calling what does not answer ([`BreakerConfig`]).
+//! * A *fallback* answers in its place, and is told why.
+//!
+//! Around these: a rate limit ([`RateConfig`]), retries within a budget ([`Retry`]), second attempts
+//! beside slow ones ([`Hedge`]), a cache per request ([`Call::cache_key`]), batches
+//! ([`Collapser`]), hooks and listeners ([`IsolationBuilder`]), properties with the names of
+//! Hystrix ([`Properties`]) and plain snapshots ([`CommandSnapshot`], [`PoolSnapshot`]).
+//!
+//! ```
+//! use std::time::Duration;
+//! use tidegate_isolate::{BreakerConfig, Command, Isolation, PoolConfig};
+//!
+//! let isolation = Isolation::builder().build()?;
+//! let prices: Command<u32, std::io::Error> = Command::builder("prices")
+//!     .group("catalog")
+//!     .threads(PoolConfig { core: 10, max: 10, queue: 20, ..PoolConfig::default() })
+//!     .timeout(Duration::from_millis(250))
+//!     .breaker(BreakerConfig::default())
+//!     .fallback(|_why| Ok(0))
+//!     .build(&isolation)?;
+//!
+//! let price = prices.run(|_cancel| Ok(42))?; // a blocking caller
+//! assert_eq!(price, 42);
+//! prices.configure(|c| c.pool.core = 20)?; // live, atomic, validated
+//! println!("{}", prices.snapshot());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What a call costs
+//!
+//! With permits, breaker, timeout and metrics, a call that succeeds at once allocates nothing,
+//! takes no lock and reads a cheap clock twice (`FastClock`, whose documentation says how wrong it
+//! can be).
 #![forbid(unsafe_code)]
 
 mod alarm;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::prim::{AtomicU64, Ordering};
 
 /// A number of permits that can be held at the same time. Clones are handles to the same set.
 ///
@@ -21,8 +22,8 @@ pub struct Permits {
 }
 
 struct Shared {
-    held: AtomicUsize,
-    limit: AtomicUsize,
+    held: AtomicU64,
+    limit: AtomicU64,
 }
 
 impl Permits {
@@ -30,8 +31,8 @@ impl Permits {
     pub fn new(limit: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
-                held: AtomicUsize::new(0),
-                limit: AtomicUsize::new(limit),
+                held: AtomicU64::new(0),
+                limit: AtomicU64::new(limit as u64),
             }),
         }
     }
@@ -80,23 +81,24 @@ impl Permits {
 
     /// Permits held now. After the limit was lowered this may exceed it until enough are back.
     pub fn held(&self) -> usize {
-        self.shared.held.load(Ordering::Relaxed)
+        self.shared.held.load(Ordering::Relaxed) as usize
     }
 
     /// The most permits that can be held.
     pub fn limit(&self) -> usize {
-        self.shared.limit.load(Ordering::Relaxed)
+        self.shared.limit.load(Ordering::Relaxed) as usize
     }
 
     /// Changes the limit; holders keep what they hold.
     pub fn set_limit(&self, limit: usize) {
-        self.shared.limit.store(limit, Ordering::Relaxed);
+        self.shared.limit.store(limit as u64, Ordering::Relaxed);
     }
 }
 
 impl Shared {
     #[inline]
     fn take(&self, limit: usize) -> bool {
+        let limit = limit as u64;
         // ORDERING: Acquire pairs with the Release in `give`: what the last holder did is
         // visible to the next.
         self.held
@@ -167,11 +169,12 @@ impl fmt::Debug for Permit {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(tidegate_loom)))]
 mod tests {
     //! Never more holders than the limit, and no permit is lost.
 
     use super::*;
+    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn never_exceeds_the_limit_under_contention() {

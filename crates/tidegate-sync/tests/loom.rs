@@ -48,8 +48,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 use tidegate_sync::{
-    Closing, Deliver, Delivery, Doorbell, Held, OwnerCell, Parker, ProducerCell, Rest, SignalBlock,
-    SignalLane, Task, TaskLane, TaskLaneEnd,
+    Closing, Deliver, Delivery, Doorbell, Held, OwnerCell, Parker, Permits, ProducerCell, Rest,
+    SignalBlock, SignalLane, Task, TaskLane, TaskLaneEnd,
 };
 
 /// What ran, in order. Written without a lock, so loom reports any two writers without order.
@@ -164,5 +164,64 @@ fn an_owner_is_alone_and_sees_what_the_last_one_did() {
             .sum();
         let log = cell.take().expect("everybody put it back");
         assert_eq!(log.get().len(), owned);
+    });
+}
+
+/// Three threads, one permit: never two inside, and the next holder sees what the last one did.
+/// Fails when: `take` is not Acquire or `give` is not Release; or when a permit is taken by an
+/// addition that is undone.
+#[test]
+fn a_permit_has_one_holder_who_sees_what_the_last_one_did() {
+    loom::model(|| {
+        let (permits, log) = (StdArc::new(Permits::new(1)), Arc::new(Log::default()));
+        let others: Vec<_> = (0..2)
+            .map(|what| {
+                let (permits, log) = (StdArc::clone(&permits), Arc::clone(&log));
+                thread::spawn(move || {
+                    let permit = permits.try_borrow();
+                    permit.map_or(0, |_held| {
+                        log.note(what);
+                        1
+                    })
+                })
+            })
+            .collect();
+        let mine = permits.try_acquire().map_or(0, |_held| {
+            log.note(2);
+            1
+        });
+        let noted: usize = others
+            .into_iter()
+            .map(|other| other.join().expect("it does not panic"))
+            .sum();
+        assert_eq!(log.get().len(), noted + mine);
+        assert!(noted + mine > 0, "a free permit is not refused to all");
+        assert_eq!(permits.held(), 0);
+    });
+}
+
+/// Two threads, two permits, a limit that falls to one meanwhile: never more than the limit that
+/// was in force, and all come back. Fails when: a permit is given back twice or never.
+#[test]
+fn a_falling_limit_loses_no_permit() {
+    loom::model(|| {
+        let permits = StdArc::new(Permits::new(2));
+        let other = {
+            let permits = StdArc::clone(&permits);
+            thread::spawn(move || {
+                let held = permits.try_borrow();
+                permits.set_limit(1);
+                drop(held);
+            })
+        };
+        let mine = permits.try_borrow();
+        assert!(permits.held() <= 2);
+        if let Some(permit) = mine {
+            permit.forget();
+            drop(permits.adopt());
+        }
+        other.join().expect("it does not panic");
+        assert_eq!((permits.held(), permits.limit()), (0, 1));
+        assert!(permits.try_borrow().is_some());
     });
 }

@@ -11,13 +11,13 @@ use tidegate_sync::{CancelToken, Permit};
 
 use super::call::Options;
 use super::outcome::Story;
-use super::run::Refusal;
+use super::run::{End, Refusal};
 use super::state::{INTERRUPTS, RATED, THREADS, WATCHED};
 use super::{Command, CommandError};
 use crate::alarm::Flight;
 use crate::breaker::{Ticket, Verdict};
 use crate::context::RequestContext;
-use crate::{Cause, Event, Refused, Stage};
+use crate::{Cause, Refused, Stage};
 
 /// The future of [`Command::run_async`]. Admitted when it is first polled; dropping it cancels.
 ///
@@ -144,25 +144,15 @@ where
         state.gate.sample(now, run, !in_time);
         drop(permit);
         state.gate.after_leaving(now);
-        state.metrics.record_at_once(now, run);
-        match result {
-            Ok(Ok(Ok(value))) if in_time => {
-                state.metrics.count(now, Event::Success);
-                state.breaker.settle(ticket, Verdict::Success, now, run);
-                if shared.is_watched(state.flags(), &options) {
-                    shared.succeeded(Story::new(start), options);
-                }
-                Ok(value)
-            }
-            other => {
-                let cause = shared.cause_of(other, in_time, timeout);
-                shared.settle_failure(ticket, &cause, now, run);
-                if in_time {
-                    let _ = state.hook(Stage::ExecutionError);
-                }
-                shared.failed(Story::new(start), options, cause)
-            }
-        }
+        let end = End {
+            start,
+            began: start,
+            now,
+            in_time,
+            timeout,
+            ticket,
+        };
+        shared.end_in_place(options, &end, result)
     }
 
     fn poll_running(

@@ -12,13 +12,21 @@ use crate::{Cause, Event, Events, FallbackError, Stage};
 /// What is known of a call that is being made.
 pub(super) struct Story {
     pub(super) start: u64,
+    /// The last reading of the clock: a clock costs more than a count.
+    now: u64,
     pub(super) events: Events,
 }
 
 impl Story {
     pub(super) fn new(start: u64) -> Self {
+        Self::until(start, start)
+    }
+
+    /// A call that began at `start` and has come to `now`.
+    pub(super) fn until(start: u64, now: u64) -> Self {
         Self {
             start,
+            now,
             events: Events::none(),
         }
     }
@@ -39,7 +47,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     pub(super) fn emit(&self, story: &mut Story, options: &mut Options<T, E>, event: Event) {
         story.events.add(event);
         let state = &*self.state;
-        state.metrics.count(state.now(), event);
+        state.metrics.count(story.now, event);
         self.tell(options, event);
     }
 
@@ -149,6 +157,10 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Event::FallbackFailure => &[Stage::FallbackError],
             _ => &[],
         };
+        if event == Event::FallbackSuccess || event == Event::FallbackFailure {
+            // The fallback ran, and may have taken its time.
+            story.now = self.state.now();
+        }
         self.emit(story, options, event);
         for stage in stages {
             let _ = self.state.hook(*stage);
@@ -199,7 +211,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             context.note(Logged {
                 command: state.key.clone(),
                 events: story.events,
-                took: Duration::from_nanos(state.now().saturating_sub(story.start)),
+                took: Duration::from_nanos(story.now.saturating_sub(story.start)),
             });
         }
     }

@@ -70,9 +70,37 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let in_time = flight.finish() && now < deadline;
         state.alarms.keep_flight(flight);
 
-        let run = now.saturating_sub(began);
-        state.gate.sample(now, run, !in_time);
+        let end = End {
+            start,
+            began,
+            now,
+            in_time,
+            timeout,
+            ticket,
+        };
+        state.gate.sample(now, now.saturating_sub(began), !in_time);
         state.gate.leave(permit, now);
+        self.end_in_place(options, &end, result)
+    }
+
+    /// Counts a call whose work has ended and whose permit is back.
+    #[inline]
+    pub(super) fn end_in_place(
+        &self,
+        options: Options<T, E>,
+        end: &End,
+        result: Ran<T, E>,
+    ) -> Result<T, CommandError<E>> {
+        let state = &*self.state;
+        let &End {
+            start,
+            began,
+            now,
+            in_time,
+            timeout,
+            ticket,
+        } = end;
+        let run = now.saturating_sub(began);
         if began == start {
             state.metrics.record_at_once(now, run);
         } else {
@@ -83,8 +111,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Ok(Ok(Ok(value))) if in_time => {
                 state.metrics.count(now, Event::Success);
                 state.breaker.settle(ticket, Verdict::Success, now, run);
-                if self.is_watched(flags, &options) {
-                    self.succeeded(Story::new(start), options);
+                if self.is_watched(state.flags(), &options) {
+                    self.succeeded(Story::until(start, now), options);
                 }
                 Ok(value)
             }
@@ -94,7 +122,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 if in_time {
                     let _ = state.hook(Stage::ExecutionError);
                 }
-                self.failed(Story::new(start), options, cause)
+                self.failed(Story::until(start, now), options, cause)
             }
         }
     }
@@ -133,10 +161,15 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         ticket: Ticket,
         refused: Refused,
     ) -> Result<T, CommandError<E>> {
-        let now = self.state.now();
+        // A call that waited for its permit was refused later than it began.
+        let now = if self.state.gate.may_wait() {
+            self.state.now()
+        } else {
+            start
+        };
         self.state.breaker.settle(ticket, Verdict::Failure, now, 0);
         self.state.gate.sample(now, now.saturating_sub(start), true);
-        self.failed(Story::new(start), options, Cause::Rejected(refused))
+        self.failed(Story::until(start, now), options, Cause::Rejected(refused))
     }
 
     /// What went wrong, of a work that did not answer in time or did not answer well.
@@ -169,6 +202,17 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         };
         self.state.breaker.settle(ticket, verdict, now, run);
     }
+}
+
+/// What is known of a call whose work has ended.
+pub(super) struct End {
+    pub(super) start: u64,
+    /// When the work began: `start`, if the call did not wait.
+    pub(super) began: u64,
+    pub(super) now: u64,
+    pub(super) in_time: bool,
+    pub(super) timeout: u64,
+    pub(super) ticket: Ticket,
 }
 
 /// Why a call was ended before its work: its time was over, or, where it has none, everything was

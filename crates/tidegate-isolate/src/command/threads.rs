@@ -291,11 +291,11 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         match raw {
             Ok(value) => {
                 if self.is_watched(self.state.flags(), &options) {
-                    self.succeeded(Story::new(start), options);
+                    self.succeeded(Story::until(start, self.state.now()), options);
                 }
                 Ok(value)
             }
-            Err(cause) => self.failed(Story::new(start), options, cause),
+            Err(cause) => self.failed(Story::until(start, self.state.now()), options, cause),
         }
     }
 

@@ -9,7 +9,10 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::histogram::{Distribution, Histogram, Sparse};
-use super::window::{Edge, WindowConfig};
+use super::window::{Edge, WindowConfig, stripe};
+
+/// Histograms of calls that did not wait.
+const STRIPES: usize = 4;
 
 /// Waiting, running and total time of the calls in a window.
 ///
@@ -33,7 +36,8 @@ pub struct Latencies {
 #[derive(Debug)]
 pub(crate) struct Block {
     window: WindowConfig,
-    at_once: OnceLock<Rolled>,
+    /// One for each of a few threads, so that two that run at the same time rarely meet.
+    at_once: [OnceLock<Rolled>; STRIPES],
     apart: OnceLock<[Rolled; 3]>,
 }
 
@@ -41,7 +45,7 @@ impl Block {
     pub(crate) fn new(window: WindowConfig) -> Self {
         Self {
             window,
-            at_once: OnceLock::new(),
+            at_once: [const { OnceLock::new() }; STRIPES],
             apart: OnceLock::new(),
         }
     }
@@ -49,7 +53,7 @@ impl Block {
     /// Records a call that did not wait.
     #[inline]
     pub(crate) fn record_at_once(&self, now: u64, nanos: u64) {
-        self.at_once
+        self.at_once[stripe() % STRIPES]
             .get_or_init(|| Rolled::new(self.window))
             .record(now, nanos);
     }
@@ -66,7 +70,7 @@ impl Block {
     pub(crate) fn read(&self, now: u64) -> Latencies {
         let mut latencies = Latencies::default();
         let Latencies { wait, run, total } = &mut latencies;
-        if let Some(at_once) = self.at_once.get() {
+        for at_once in self.at_once.iter().filter_map(OnceLock::get) {
             let both = at_once.read(now);
             wait.add_zeros(both.count());
             run.merge(&both);
@@ -82,7 +86,8 @@ impl Block {
 
     /// Histograms in use, for the cost of a key.
     pub(crate) fn histograms(&self) -> usize {
-        usize::from(self.at_once.get().is_some()) + self.apart.get().map_or(0, |all| all.len())
+        let at_once = self.at_once.iter().filter_map(OnceLock::get).count();
+        at_once + self.apart.get().map_or(0, |all| all.len())
     }
 }
 

@@ -334,7 +334,7 @@ fn stripe_count() -> usize {
 
 /// A small number of the calling thread's own.
 #[inline]
-fn stripe() -> usize {
+pub(super) fn stripe() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
