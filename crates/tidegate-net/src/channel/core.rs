@@ -140,6 +140,8 @@ impl ChannelCore {
             return;
         };
         self.pipeline.begin();
+        // No poller tells what came before this end was there.
+        self.read_ready = self.transport.io().is_none();
         match start {
             Start::Open => self.activate(desk),
             Start::Connecting(connecting) => {
@@ -521,7 +523,10 @@ impl EventSource for ChannelCore {
         if self.is_closed() {
             return Next::Leave;
         }
-        self.pipeline.parts.publish();
+        let changed = self.pipeline.parts.publish();
+        if changed || readiness.any(Readiness::MAIL) {
+            self.shared().tell_writers();
+        }
         if self.again.is_none() {
             Next::Stay
         } else {

@@ -64,11 +64,12 @@ impl LocalEnd {
         lock(&self.theirs).writer = Some(channel);
     }
 
-    pub(crate) fn read(&self, most: usize) -> io::Result<Bytes> {
+    /// At most `most` bytes, and whether that was all there is.
+    pub(crate) fn read(&self, most: usize) -> io::Result<(Bytes, bool)> {
         let mut way = lock(&self.mine);
         let Some(mut chunk) = way.chunks.pop_front() else {
             return if way.shut {
-                Ok(Bytes::new())
+                Ok((Bytes::new(), true))
             } else {
                 Err(io::ErrorKind::WouldBlock.into())
             };
@@ -78,10 +79,11 @@ impl LocalEnd {
             way.chunks.push_front(rest);
         }
         way.held -= chunk.len();
+        let all = way.chunks.is_empty() && !way.shut;
         let waiting = std::mem::take(&mut way.blocked).then(|| way.writer.clone());
         drop(way);
         tell(waiting.flatten(), Mail::CanWrite);
-        Ok(chunk)
+        Ok((chunk, all))
     }
 
     pub(crate) fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {

@@ -24,7 +24,7 @@ pub use self::options::{ChannelOptions, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_P
 pub use self::shared::Closed;
 pub(crate) use self::shared::{Mail, Shared, refuse};
 pub(crate) use self::transport::Transport;
-use crate::errors::WriteRefused;
+use crate::errors::{NetError, WriteRefused};
 use crate::message::Msg;
 use crate::pipeline::{Change, Own, UserEvent};
 
@@ -94,6 +94,21 @@ impl Channel {
         }
         self.write(bytes);
         Ok(())
+    }
+
+    /// Completes when the channel is writable: at once if it is. Sends what was written so far,
+    /// since nothing else would make room. Fails when the channel is closed.
+    pub fn writable(&self) -> Completion<()> {
+        let (promise, room) = promise_on(Arc::clone(self.shared.executor()));
+        match self.shared.wait_for_room(promise) {
+            Ok(()) => self.flush(),
+            Err(promise) if self.shared.is_closed() => {
+                let why = NetError::Closed(self.close_cause());
+                let _ = promise.fail(Failure::new(why));
+            }
+            Err(promise) => drop(promise.succeed(())),
+        }
+        room
     }
 
     /// Writes bytes and sends them.

@@ -68,9 +68,25 @@ pub(crate) struct Shared {
 #[derive(Default)]
 struct Inner {
     mail: Vec<Mail>,
+
     end: End,
-    #[expect(clippy::box_collection, reason = "most channels have none")]
-    attributes: Option<Box<HashMap<TypeId, Box<dyn Any + Send>>>>,
+    rare: Option<Box<Rare>>,
+}
+
+/// What most channels do not have.
+#[derive(Default)]
+struct Rare {
+    attributes: HashMap<TypeId, Box<dyn Any + Send>>,
+    /// Who waits until the channel is writable.
+    writers: Vec<Promise<()>>,
+}
+
+impl Inner {
+    fn take_writers(&mut self) -> Vec<Promise<()>> {
+        let rare = self.rare.as_deref_mut();
+        rare.map(|rare| std::mem::take(&mut rare.writers))
+            .unwrap_or_default()
+    }
 }
 
 /// The end of a channel, for whoever wants to know.
@@ -190,6 +206,28 @@ impl Shared {
         Ok(())
     }
 
+    /// Lets `promise` wait until the channel is writable; given back if it is, or is closed.
+    pub(crate) fn wait_for_room(&self, promise: Promise<()>) -> Result<(), Promise<()>> {
+        let mut inner = self.lock();
+        if self.is_writable() || matches!(inner.end, End::Over(..)) {
+            return Err(promise);
+        }
+        let rare = inner.rare.get_or_insert_default();
+        rare.writers.push(promise);
+        Ok(())
+    }
+
+    /// Tells whoever waits that the channel is writable, if it is.
+    pub(crate) fn tell_writers(&self) {
+        if !self.is_writable() {
+            return;
+        }
+        let writers = self.lock().take_writers();
+        for writer in writers {
+            let _ = writer.succeed(());
+        }
+    }
+
     /// Takes the mail out, oldest first.
     pub(crate) fn take_mail(&self) -> Vec<Mail> {
         std::mem::take(&mut self.lock().mail)
@@ -241,6 +279,7 @@ impl Shared {
         }
         let end = std::mem::replace(&mut inner.end, End::Over(cause.clone(), None));
         let left = std::mem::take(&mut inner.mail);
+        let writers = inner.take_writers();
         let promise = match end {
             End::Asked(promise, closed) => {
                 inner.end = End::Over(cause.clone(), Some(closed));
@@ -255,6 +294,9 @@ impl Shared {
         if let Some(origin) = &self.origin {
             origin.left();
         }
+        for writer in writers {
+            let _ = writer.fail(Failure::new(NetError::Closed(cause.clone())));
+        }
         for mail in left {
             refuse(mail, cause.as_ref());
         }
@@ -264,7 +306,8 @@ impl Shared {
         &self,
         use_them: impl FnOnce(&mut HashMap<TypeId, Box<dyn Any + Send>>) -> R,
     ) -> R {
-        use_them(self.lock().attributes.get_or_insert_default())
+        let mut inner = self.lock();
+        use_them(&mut inner.rare.get_or_insert_default().attributes)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -52,7 +52,7 @@ impl Transport {
             Self::Unix(stream) => return receive(&SockRef::from(&*stream), buffer, room),
             // Read as datagrams, with their senders.
             Self::Udp(_) => Err(io::ErrorKind::WouldBlock.into()),
-            Self::Local(end) => end.read(most),
+            Self::Local(end) => return end.read(most),
             Self::Embedded(wire) => wire.read(most),
             Self::Gone => Err(io::ErrorKind::NotConnected.into()),
         };

@@ -396,14 +396,16 @@ impl Parts {
         Some(writable)
     }
 
-    /// Shows other threads how things stand.
+    /// Shows other threads how things stand; true if that is news.
     #[inline]
-    pub(crate) fn publish(&mut self) {
+    pub(crate) fn publish(&mut self) -> bool {
         let now = (self.queue.pending(), self.is_writable());
-        if now != self.published {
+        let changed = now != self.published;
+        if changed {
             self.published = now;
             self.shared.publish(now.0, now.1);
         }
+        changed
     }
 
     pub(crate) fn set_auto_read(&mut self, yes: bool) {

@@ -291,6 +291,31 @@ fn who_saw_it_unwritable_is_told_when_it_is_over_however_soon() {
 }
 
 #[test]
+fn a_writer_elsewhere_can_wait_for_room() {
+    let (mut channel, _log) = notes(marks(300, 1000, 10_000));
+    let handle = channel.channel();
+    assert!(handle.writable().is_done(), "there is room");
+    channel.set_room(Some(0));
+    handle.write(vec![0; 2000]);
+    let room = handle.writable();
+    channel.run();
+    assert!(!room.is_done());
+    channel.set_room(None);
+    room.wait().unwrap();
+    // What was mailed and not flushed is sent by the wait itself.
+    handle.write(vec![0; 2000]);
+    let room = handle.writable();
+    channel.run();
+    room.wait().unwrap();
+    channel.set_room(Some(0));
+    handle.write(vec![0; 2000]);
+    let never = handle.writable();
+    channel.close();
+    assert!(never.wait().is_err());
+    assert!(handle.writable().wait().is_err());
+}
+
+#[test]
 fn flags_of_the_users_own_are_joined_with_the_marks() {
     let (mut channel, log) = notes(ChannelOptions::default());
     let handle = channel.channel();

@@ -525,7 +525,11 @@ fn two_ends_in_memory_speak_to_each_other() {
     let hears = move |p: tidegate_net::Assembly| p.add("hears", Hears(own.clone()));
     let pair = tidegate_net::local_pair(&group, hears, |p| p.add("echo", Echo));
     let (one, other) = pair.wait().unwrap();
-    let sent = one.write_with(vec![1; 300_000]);
+    // In pieces, so that several lie there when the other end looks.
+    for _ in 0..299 {
+        one.write(vec![1; 1000]);
+    }
+    let sent = one.write_with(vec![1; 1000]);
     one.flush();
     sent.wait().unwrap();
     let mut total = 0;
@@ -536,6 +540,39 @@ fn two_ends_in_memory_speak_to_each_other() {
     assert_eq!(total, 300_000);
     one.close().wait().unwrap();
     other.closed().wait().unwrap();
+}
+
+#[test]
+fn what_one_end_says_before_the_other_is_there_is_heard() {
+    struct Greets;
+    impl Inbound for Greets {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+            ctx.write("hello");
+            ctx.close_when_flushed();
+        }
+        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+    }
+    let group = group(1);
+    let log = Log::new();
+    let own = log.clone();
+    struct Hears(Log<Bytes>);
+    impl Inbound for Hears {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
+            self.0.push(bytes);
+        }
+    }
+    // On one loop the first end is opened, speaks and ends before the second is made.
+    let hears = move |p: tidegate_net::Assembly| p.add("hears", Hears(own.clone()));
+    let pair = tidegate_net::local_pair(&group, |p| p.add("greets", Greets), hears);
+    let (_, other) = pair.wait().unwrap();
+    other.closed().wait().unwrap();
+    assert_eq!(log.take(), ["hello"]);
 }
 
 #[test]
