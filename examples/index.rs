@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 /// Each example's name and what it shows.
-pub const EXAMPLES: [(&str, &str); 5] = [
+pub const EXAMPLES: [(&str, &str); 8] = [
     ("promise", "a promise, its listener and a blocking wait"),
     (
         "schedule",
@@ -11,4 +11,10 @@ pub const EXAMPLES: [(&str, &str); 5] = [
     ("group", "several loops, and one that is full"),
     ("graceful_shutdown", "quiet period, hooks, the report"),
     ("async_on_a_loop", "futures on loops, awaiting each other"),
+    (
+        "bulkheads",
+        "one slow dependency and nine healthy ones, with and without bulkheads",
+    ),
+    ("collapser", "many small requests become one call"),
+    ("live_resize", "a bulkhead grows and shrinks while it works"),
 ];
