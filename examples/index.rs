@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 /// Each example's name and what it shows.
-pub const EXAMPLES: [(&str, &str); 14] = [
+pub const EXAMPLES: [(&str, &str); 17] = [
     ("promise", "a promise, its listener and a blocking wait"),
     (
         "schedule",
@@ -35,4 +35,10 @@ pub const EXAMPLES: [(&str, &str); 14] = [
     ("resp", "a small server of the Redis protocol"),
     ("tcp_proxy", "two channels that hold each other back"),
     ("udp", "datagrams"),
+    (
+        "bulkheads",
+        "one slow dependency and nine healthy ones, with and without bulkheads",
+    ),
+    ("collapser", "many small requests become one call"),
+    ("live_resize", "a bulkhead grows and shrinks while it works"),
 ];

@@ -334,7 +334,8 @@ where
         context: Option<&RequestContext>,
     ) {
         let work = Arc::clone(&self.work);
-        for _ in &requests {
+        let waiting = requests.iter().map(|(_, waiting)| waiting.count()).sum();
+        for _ in 0..waiting {
             self.command.count(Event::Collapsed);
         }
         let mut call = self.command.call();
@@ -365,6 +366,7 @@ trait Receive<V, E>: Send {
         V: Send + 'static,
         E: Send + 'static;
     fn is_wanted(&self) -> bool;
+    fn count(&self) -> usize;
     fn end(self: Box<Self>, answer: Result<V, CollapseError<E>>);
 }
 
@@ -375,6 +377,10 @@ impl<V: Clone + Send + 'static, E: Clone + Send + 'static> Receive<V, E> for Wai
 
     fn is_wanted(&self) -> bool {
         self.iter().any(|promise| !promise.is_cancelled())
+    }
+
+    fn count(&self) -> usize {
+        self.len()
     }
 
     fn end(self: Box<Self>, answer: Result<V, CollapseError<E>>) {

@@ -51,6 +51,23 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.tell(options, event);
     }
 
+    /// An error is about to reach the caller. It is counted only where no other count says so.
+    fn thrown(&self, story: &mut Story, options: &mut Options<T, E>) {
+        let said = [
+            Event::BadRequest,
+            Event::FallbackFailure,
+            Event::FallbackRejection,
+            Event::FallbackDisabled,
+            Event::FallbackMissing,
+        ];
+        if said.iter().any(|event| story.events.contains(*event)) {
+            story.events.add(Event::ExceptionThrown);
+            self.tell(options, Event::ExceptionThrown);
+        } else {
+            self.emit(story, options, Event::ExceptionThrown);
+        }
+    }
+
     fn tell(&self, options: &mut Options<T, E>, event: Event) {
         self.state.plugins.event(&self.state.key, event);
         if let Some(observer) = &mut options.observer {
@@ -128,7 +145,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if answer.is_err() {
             let cancelled = story.events.contains(Event::Cancelled);
             if !cancelled {
-                self.emit(&mut story, &mut options, Event::ExceptionThrown);
+                self.thrown(&mut story, &mut options);
                 let _ = self.state.hook(Stage::Error);
             }
         } else {

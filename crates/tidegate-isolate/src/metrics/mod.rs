@@ -66,7 +66,18 @@ pub struct EventCounts {
 }
 
 impl EventCounts {
-    pub(crate) fn new(counts: [u64; Event::COUNT]) -> Self {
+    /// Errors that reach a caller are not counted apart: they follow from the other counts, but
+    /// for those that had no such end.
+    pub(crate) fn new(mut counts: [u64; Event::COUNT]) -> Self {
+        let thrown = [
+            Event::BadRequest,
+            Event::FallbackFailure,
+            Event::FallbackRejection,
+            Event::FallbackDisabled,
+            Event::FallbackMissing,
+        ];
+        let thrown: u64 = thrown.iter().map(|event| counts[*event as usize]).sum();
+        counts[Event::ExceptionThrown as usize] += thrown;
         Self { counts }
     }
 

@@ -89,13 +89,14 @@ fn a_full_batch_runs_at_once_and_its_timer_is_taken_back() {
 
 #[test]
 fn equal_arguments_share_or_are_refused() {
-    let (clock, _command, batches, collapser) = doubler(global());
+    let (clock, command, batches, collapser) = doubler(global());
     let answers = [5, 5, 5].map(|n| collapser.submit(n));
     clock.advance(Duration::from_millis(10));
     for answer in answers {
         assert_eq!(answer.wait().unwrap(), 10);
     }
     assert_eq!(*batches.lock().unwrap(), [[5]]);
+    assert_eq!(command.snapshot().totals[Event::Collapsed], 3);
     let (clock, _command, _batches, collapser) = doubler(CollapserConfig {
         share_equal: false,
         ..global()

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_exec::{Adaptive, Strategy};
 use tidegate_isolate::{
     Cause, Criticality, Discipline, Event, Growth, Install, Isolation, Key, PoolConfig,
     PoolSnapshot, Propagator, Properties, Refused, RequestContext, Restore, Stage,
 };
 use tidegate_promise::Completion;
-use tidegate_sync::ManualClock;
+use tidegate_sync::{ManualClock, Task};
 use tidegate_testkit::{Gate, Log};
 
 use crate::support::{Numbers, builder, counted, still};
@@ -684,4 +685,47 @@ fn timeouts_ends_and_cancellations_race_and_each_call_ends_once() {
     let ended = totals[Event::Success] + totals[Event::Timeout] + totals[Event::PoolRejected];
     assert_eq!(ended + totals[Event::Cancelled], calls);
     assert_eq!(pool(&isolation).queued, 0);
+}
+
+#[test]
+fn a_loop_over_a_full_bulkhead_keeps_producing() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(2, 0))
+        .build(&isolation)
+        .unwrap();
+    let go_on = Gate::new();
+    let held = [hold(&command, &go_on), hold(&command, &go_on)];
+    let bulkhead = isolation.pool("tests").unwrap();
+    assert!(
+        !bulkhead.room().has_thread(),
+        "the strategy sees that it is full"
+    );
+    let (refused, mut left) = (Arc::new(AtomicUsize::new(0)), 5);
+    let (count, called) = (Arc::clone(&refused), command.clone());
+    let producer = move || {
+        left -= 1;
+        let (count, called) = (Arc::clone(&count), called.clone());
+        (left >= 0).then(|| {
+            Task::non_blocking(move || {
+                let answer = called.queue(|_| Ok(1));
+                assert!(answer.is_done(), "refused at once");
+                count.fetch_add(1, Ordering::Relaxed);
+            })
+        })
+    };
+    let strategy = Adaptive::new(producer, Arc::new(bulkhead.clone()));
+    strategy.produce();
+    assert_eq!(
+        refused.load(Ordering::Relaxed),
+        5,
+        "nobody waited for a thread"
+    );
+    go_on.open();
+    for answer in held {
+        answer.wait().unwrap();
+    }
+    while !bulkhead.room().has_thread() {
+        std::thread::yield_now();
+    }
 }

@@ -1,0 +1,132 @@
+//! The parts of the tour above the loops: threads, strategies, sockets, isolation.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, mpsc};
+
+use tidegate::Result;
+use tidegate::exec::PoolLimits;
+use tidegate::isolate::{Command, Isolation, PermitConfig};
+use tidegate::net::handlers::LineFrames;
+use tidegate::net::{Inbound, InboundContext, Nothing, Server, pinned};
+use tidegate::prelude::*;
+
+use super::{Lines, line};
+
+pub(super) fn pool() -> Result<Lines> {
+    let workers = WorkerPool::builder("workers").core(1).max(1).queue(2).build()?;
+    let (go, gate) = mpsc::channel::<()>();
+    let busy = workers.submit(move || gate.recv().is_err())?;
+    let waiting = [workers.submit(|| 1)?, workers.submit(|| 2)?];
+    let refused = workers.submit(|| 3).map(drop).expect_err("two places, both taken");
+    let before = workers.limits();
+    workers.resize(PoolLimits { queue: 3, ..before })?;
+    let third = workers.submit(|| 3)?;
+    drop(go);
+    let mut sum = i32::from(busy.wait()?);
+    for answer in waiting.into_iter().chain([third]) {
+        sum += answer.wait()?;
+    }
+    let report = workers.stop(Duration::from_secs(5)).wait()?;
+    Ok(vec![
+        line("a job into a full pool of one thread", refused),
+        line(
+            "one place more, live; then stopped",
+            format!("{sum} jobs answered in order, {} handed back", report.handed_back.len()),
+        ),
+    ])
+}
+
+/// Says the number of each task that runs, one of which waits for a later one.
+pub(super) fn strategy() -> Result<Lines> {
+    const TASKS: u32 = 1_000;
+    let workers = WorkerPool::builder("workers").core(2).max(4).reserved(1).build()?;
+    let monitor = Monitor::start("monitor")?;
+    let (say, said) = mpsc::channel();
+    let (open, gate) = mpsc::channel::<()>();
+    let (mut gate, mut open) = (Some(gate), Some(open));
+    let mut next = 0;
+    let producer = move || {
+        next += 1;
+        let (number, say) = (next, say.clone());
+        // The tenth blocks until the last has run.
+        let waits = (number == 10).then(|| gate.take()).flatten();
+        let opens = (number == TASKS).then(|| open.take()).flatten();
+        (number <= TASKS).then(|| {
+            Task::new(move || {
+                drop(opens);
+                if let Some(gate) = waits {
+                    let _ = gate.recv();
+                }
+                let _ = say.send(number);
+            })
+        })
+    };
+    let strategy = Adaptive::builder(producer, Arc::new(workers)).late(&monitor).build();
+    strategy.produce();
+    let ran = said.iter().take(TASKS as usize).count();
+    Ok(vec![
+        line(
+            "1,000 tasks from one producer; the tenth waits for the last",
+            format!("{ran} ran; nobody waited in vain"),
+        ),
+        line("what the strategy chose", strategy.counts()),
+    ])
+}
+
+struct Shout;
+
+impl Inbound for Shout {
+    type In = bytes::Bytes;
+    type Out = Nothing;
+    type Write = bytes::Bytes;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn read(&mut self, line: bytes::Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write(line.to_ascii_uppercase());
+    }
+
+    fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        ctx.flush();
+    }
+}
+
+pub(super) fn server() -> Result<Lines> {
+    let group = pinned("io", 2)?;
+    let server = Server::new(&group)
+        .pipeline(|p| p.add("lines", LineFrames::max(1024)).add("shout", Shout))
+        .bind("127.0.0.1:0")
+        .wait()?;
+    let mut client = TcpStream::connect(server.local_addr())?;
+    client.write_all(b"hello\n")?;
+    let mut answer = [0; 5];
+    client.read_exact(&mut answer)?;
+    drop(client);
+    server.close().wait()?;
+    Ok(vec![line(
+        "a line over TCP through a pipeline of two handlers",
+        format!("`{}`", String::from_utf8_lossy(&answer)),
+    )])
+}
+
+pub(super) fn bulkhead() -> Result<Lines> {
+    let isolation = Isolation::builder().build()?;
+    let prices: Command<u32, std::io::Error> = Command::builder("prices")
+        .permits(PermitConfig { limit: 1, ..PermitConfig::default() })
+        .build(&isolation)?;
+    let inner = prices.clone();
+    let (say, said) = mpsc::channel();
+    prices.run(move |_| {
+        let refused = inner.run(|_| Ok(1)).expect_err("the permit is out");
+        let _ = say.send(refused.to_string());
+        Ok(1)
+    })?;
+    let refused = said.recv()?;
+    let down = prices.run(|_| Err(std::io::Error::other("the price server is down")));
+    let down = down.expect_err("it failed");
+    Ok(vec![
+        line("a second call while the only permit is out", refused),
+        line("a call that fails", down),
+        line("what the command says of itself", prices.snapshot()),
+    ])
+}

@@ -1,0 +1,80 @@
+//! One slow dependency and nine healthy ones under load, first in one shared pool, then each
+//! behind a bulkhead of its own: a table every half second shows the difference.
+
+use std::time::Duration;
+
+use tidegate_isolate::{Command, Event, Invalid, Isolation, PoolConfig};
+use tidegate_sync::{CancelToken, Parker};
+
+const DEPENDENCIES: usize = 10;
+const TURNS: usize = 100;
+
+/// Takes its time, unless nobody waits for it any more.
+fn fetch(slow: bool, cancel: &CancelToken) -> Result<u32, String> {
+    let parker = Parker::new();
+    let wake = parker.clone();
+    let _hook = cancel.on_cancel(move || wake.unpark());
+    parker.park(Some(Duration::from_millis(if slow { 5_000 } else { 5 })));
+    if cancel.is_cancelled() {
+        return Err("nobody waits any more".to_owned());
+    }
+    Ok(1)
+}
+
+fn run(shared: bool) -> Result<(), Invalid> {
+    let isolation = Isolation::builder().build()?;
+    let build = |at: usize| {
+        let pool = if shared {
+            "one for all".to_owned()
+        } else {
+            format!("pool-{at}")
+        };
+        let threads = if shared { 40 } else { 4 };
+        Command::<u32, String>::builder(format!("dependency-{at}"))
+            .group("example")
+            .pool(pool)
+            .threads(PoolConfig {
+                core: threads,
+                max: threads,
+                ..PoolConfig::default()
+            })
+            .timeout(Duration::from_millis(1_000))
+            .build(&isolation)
+    };
+    let commands: Vec<_> = (0..DEPENDENCIES).map(build).collect::<Result<_, _>>()?;
+    println!(
+        "\n{}",
+        if shared {
+            "one pool for all"
+        } else {
+            "a bulkhead each"
+        }
+    );
+    let pause = Parker::new();
+    for turn in 1..=TURNS {
+        for (at, command) in commands.iter().enumerate() {
+            // Nobody looks at the answers: the counts say enough.
+            drop(command.queue(move |cancel| fetch(at == 0, cancel)));
+        }
+        pause.park(Some(Duration::from_millis(15)));
+        if turn % 33 == 0 {
+            let window = |at: usize| commands[at].snapshot().window;
+            let slow = window(0);
+            let healthy: u64 = (1..DEPENDENCIES).map(|at| window(at)[Event::Success]).sum();
+            let refused: u64 = (1..DEPENDENCIES)
+                .map(|at| window(at)[Event::PoolRejected])
+                .sum();
+            println!(
+                "  slow one: {:>3} timed out, {:>3} refused   healthy nine: {healthy:>4} answered, {refused:>4} refused",
+                slow[Event::Timeout],
+                slow[Event::PoolRejected] + slow[Event::ShortCircuited],
+            );
+        }
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Invalid> {
+    run(true)?;
+    run(false)
+}
