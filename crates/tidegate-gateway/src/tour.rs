@@ -9,6 +9,8 @@ use tidegate::prelude::*;
 use tidegate::promise::{all, promise};
 use tidegate::sync::{Ticker, blocking_allowed};
 
+mod parts;
+
 /// What was done, and what came of it.
 type Lines = Vec<(String, String)>;
 
@@ -16,7 +18,7 @@ type Lines = Vec<(String, String)>;
 type Part = fn() -> Result<Lines>;
 
 /// The parts, in the order in which one would meet them.
-pub(crate) const PARTS: [(&str, Part); 9] = [
+pub(crate) const PARTS: [(&str, Part); 13] = [
     ("promise", promises),
     ("wait", waits),
     ("event loop", event_loop),
@@ -26,6 +28,10 @@ pub(crate) const PARTS: [(&str, Part); 9] = [
     ("group", group),
     ("overload", overload),
     ("shutdown", shutdown),
+    ("pool", parts::pool),
+    ("strategy", parts::strategy),
+    ("server", parts::server),
+    ("bulkhead", parts::bulkhead),
 ];
 
 fn line(done: &str, came: impl std::fmt::Display) -> (String, String) {

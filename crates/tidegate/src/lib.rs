@@ -32,6 +32,10 @@
 pub use tidegate_exec as exec;
 pub use tidegate_exec::{sleep, timeout};
 #[doc(inline)]
+pub use tidegate_isolate as isolate;
+#[doc(inline)]
+pub use tidegate_net as net;
+#[doc(inline)]
 pub use tidegate_promise as promise;
 #[doc(inline)]
 pub use tidegate_sync as sync;
@@ -57,6 +61,8 @@ pub mod prelude {
         Adaptive, Choose, EventLoop, EventLoopGroup, Missed, Monitor, Pinned, ProduceConsume,
         Producer, Quiet, RejectPolicy, Roaming, Strategy, TimeoutHandle, WorkerPool,
     };
+    pub use tidegate_isolate::{BreakerConfig, Command, CommandError, Isolation, PoolConfig};
+    pub use tidegate_net::{Channel, Client, Inbound, InboundContext, Nothing, Server};
     pub use tidegate_promise::{
         Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
     };
@@ -78,4 +84,6 @@ mod guide {
     struct Loops;
     #[doc = include_str!("../../../docs/guide/timers.md")]
     struct Timers;
+    #[doc = include_str!("../../../docs/guide/pools.md")]
+    struct Pools;
 }
