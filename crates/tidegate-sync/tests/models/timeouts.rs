@@ -5,7 +5,7 @@ use tidegate_sync::{Fate, TimeoutLane, TimeoutNode};
 
 /// Three threads, one timeout: a cancel, an expiry and a reset. One of the first two gets the
 /// value, and a reset that succeeded is not overtaken by the old deadline.
-/// Fails when: the value is taken without the swap, or `expire` does not compare the deadline.
+/// Fails when: `expire` does not compare the deadline.
 #[test]
 fn one_fate_and_one_taker() {
     loom::model(|| {
@@ -39,18 +39,18 @@ fn one_fate_and_one_taker() {
     });
 }
 
-/// Two threads, one cell: it is pushed, cancelled and pushed again while the owner takes. The
-/// owner sees the cancellation at the latest when it takes the last time.
-/// Fails when: a swap of `queued` is relaxed, or `queued` is cleared after the cell was read.
+/// Two threads, one cell that hangs in the lane: it is cancelled and pushed again while the owner
+/// takes. The owner sees the cancellation at the latest when it takes the last time.
+/// Fails when: `queued` is not cleared as the cell is given out.
 #[test]
 fn the_last_news_of_a_cell_is_seen() {
     loom::model(|| {
         let lane = StdArc::new(TimeoutLane::new());
         let cell = TimeoutNode::new(5, ());
+        assert!(lane.push(&cell));
         let canceller = {
             let (lane, cell) = (StdArc::clone(&lane), StdArc::clone(&cell));
             thread::spawn(move || {
-                assert!(lane.push(&cell));
                 assert!(cell.decide(Fate::Cancelled).is_some());
                 assert!(lane.push(&cell));
             })
@@ -70,7 +70,6 @@ fn the_last_news_of_a_cell_is_seen() {
 
 /// Three threads: two push a cell each while the owner closes. Each cell is in the last batch, in
 /// the one before, or refused.
-/// Fails when: `take` swaps without looking for the mark of the closed lane.
 #[test]
 fn a_cell_is_taken_or_refused() {
     loom::model(|| {
@@ -95,7 +94,7 @@ fn a_cell_is_taken_or_refused() {
 
 /// Two threads: one pushes and rings, the other sleeps by the doorbell. Nothing is slept over,
 /// also when the cell hung in the lane already.
-/// Fails when: there is no fence in `TimeoutLane::push`.
+/// Fails when: there is no fence in `TimeoutLane::push`, or a swap of `queued` is relaxed.
 #[test]
 fn no_timeout_is_slept_over() {
     loom::model(|| {
