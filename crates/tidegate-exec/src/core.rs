@@ -153,7 +153,10 @@ impl<D: Driver> Core<D> {
 
     fn run_signals(&mut self, shared: &Shared) -> bool {
         let mut any = false;
-        shared.silent.store(0, Ordering::Relaxed);
+        // Looked at first: it lies on a line that producers read, and is hardly ever set.
+        if shared.silent.load(Ordering::Relaxed) != 0 {
+            shared.silent.store(0, Ordering::Relaxed);
+        }
         for signal in shared.signals.take() {
             any = true;
             // Listeners and futures contain their own panics; this is the last resort.

@@ -353,8 +353,10 @@ pub(crate) fn contained(run: impl FnOnce()) {
 
 /// Drops a value of the user's; a panic in its drop goes no further.
 pub(crate) fn discard<T>(value: T) {
-    if let Err(panic) = contain(|| drop(value)) {
+    if let Err(panic) = contain(|| drop(value))
+        && let Err(again) = contain(|| drop(panic))
+    {
         // A payload whose own drop panics is not worth a process.
-        std::mem::forget(panic);
+        std::mem::forget(again);
     }
 }

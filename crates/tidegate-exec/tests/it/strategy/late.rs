@@ -269,6 +269,7 @@ fn work_that_waits_while_a_processor_is_idle_brings_a_thread() {
         let brought = waiting as u64 * u64::from(tidegate_sync::usable_cpus() > 1);
         assert_eq!((counts.epc, counts.lent), (brought, 1 - brought));
         assert_eq!(hand.given() as u64, brought);
+        hand.drop_all();
     }
 }
 
@@ -296,6 +297,7 @@ fn with_its_monitor_stopped_it_hands_over_eagerly() {
     late.strategy.produce();
     let counts = late.strategy.counts();
     assert_eq!((counts.epc, counts.lent), (1, 0));
+    late.hand.drop_all();
 }
 
 #[test]

@@ -191,6 +191,15 @@ impl Stage {
     }
 }
 
+/// A helper that still waits holds the strategy, which holds the executor in which it waits; a
+/// producer may hold its strategy too. Both circles end here.
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.made.strategy.stop();
+        self.hand.drop_all();
+    }
+}
+
 impl std::fmt::Display for Stage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let counts = self.made.strategy.counts();
