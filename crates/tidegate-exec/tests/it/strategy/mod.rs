@@ -9,7 +9,7 @@ mod stress;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use tidegate_exec::{
     Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, Options, ProduceConsume,
@@ -113,6 +113,8 @@ pub(crate) const PLACES: [Place; 4] =
 
 /// One cell of the matrix: a strategy in a place, with a source of tasks.
 pub(crate) struct Stage {
+    /// First, so that it goes while the strategy still lives.
+    _undo: Undo,
     pub(crate) kind: Kind,
     pub(crate) place: Place,
     /// The executor, except in a pool; then it only keeps the log.
@@ -147,10 +149,12 @@ impl Stage {
             drop(task);
             hear.hit();
         });
+        let made = make(kind, producer, executor, options);
         Self {
+            _undo: Undo(Arc::downgrade(&made.strategy), Arc::clone(&hand)),
             kind,
             place,
-            made: make(kind, producer, executor, options),
+            made,
             hand,
             pool,
             source: source.clone(),
@@ -192,11 +196,15 @@ impl Stage {
 }
 
 /// A helper that still waits holds the strategy, which holds the executor in which it waits; a
-/// producer may hold its strategy too. Both circles end here.
-impl Drop for Stage {
+/// producer may hold its strategy too. Both circles end with the stage.
+struct Undo(Weak<dyn Strategy>, Arc<Hand>);
+
+impl Drop for Undo {
     fn drop(&mut self) {
-        self.made.strategy.stop();
-        self.hand.drop_all();
+        if let Some(strategy) = self.0.upgrade() {
+            strategy.stop();
+        }
+        self.1.drop_all();
     }
 }
 
