@@ -13,7 +13,12 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 const FLAGS: &str = "-Zsanitizer=address --cfg tidegate_sanitize";
 
 /// The crate with the unsafe code, and those whose tests drive it.
-const CRATES: [&str; 3] = ["tidegate-sync", "tidegate-promise", "tidegate-exec"];
+const CRATES: [&str; 4] = [
+    "tidegate-sync",
+    "tidegate-promise",
+    "tidegate-exec",
+    "tidegate-net",
+];
 
 /// Runs the tests of the crates above; with `long`, of the whole workspace.
 ///

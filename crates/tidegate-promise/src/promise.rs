@@ -178,9 +178,18 @@ impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Promise<T, E> {
 /// # let _ = b;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct SharedPromise<T: Send + 'static, E: Send + 'static = Failure> {
     writer: SharedWriter<T, E>,
+}
+
+// By hand: a handle can be cloned whatever it completes with.
+impl<T: Send + 'static, E: Send + 'static> Clone for SharedPromise<T, E> {
+    fn clone(&self) -> Self {
+        Self {
+            writer: self.writer.clone(),
+        }
+    }
 }
 
 impl<T: Send + 'static, E: Send + 'static> SharedPromise<T, E> {

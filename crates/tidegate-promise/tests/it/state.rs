@@ -377,3 +377,16 @@ fn failures_say_what_they_are() {
     assert!(cancelled.downcast_ref::<std::io::Error>().is_none());
     assert_eq!(format!("{io:?}"), "Failure(Error: disk full)");
 }
+
+#[test]
+fn a_shared_promise_of_what_cannot_be_cloned_can_be_cloned() {
+    struct Unique;
+    let (promise, answer) = promise::<Unique>();
+    let (one, two) = {
+        let one = promise.share();
+        (one.clone(), one)
+    };
+    assert!(one.try_succeed(Unique).is_ok());
+    assert!(two.try_succeed(Unique).is_err());
+    assert!(answer.wait().is_ok());
+}
