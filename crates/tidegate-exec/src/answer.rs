@@ -5,8 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
-
-use crate::shared::Shared;
+use tidegate_sync::Executor;
 
 /// The write end that travels with a closure.
 pub(crate) struct Answer<T: Send + 'static> {
@@ -14,10 +13,10 @@ pub(crate) struct Answer<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> Answer<T> {
-    /// An answer whose listeners run on the loop.
+    /// An answer whose listeners run at `home`: a loop, or a pool.
     #[inline]
-    pub(crate) fn of(shared: &Arc<Shared>) -> (Self, Completion<T>) {
-        let (promise, completion) = promise_on(Arc::<Shared>::clone(shared));
+    pub(crate) fn of<H: Executor>(home: &Arc<H>) -> (Self, Completion<T>) {
+        let (promise, completion) = promise_on(Arc::<H>::clone(home));
         let answer = Self {
             promise: Some(promise),
         };

@@ -1,55 +1,39 @@
 //! The promise behind a closure that was given to a pool.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tidegate_promise::{Completion, Failure, Promise, promise_on};
+use tidegate_promise::{Completion, Failure};
 
 use super::policy::{Displaced, is_displacing};
 use super::shared::Shared;
+use crate::answer;
 
-/// The write end that travels with a closure: completed by its result, failed by its panic or
-/// by a displacement, cancelled when the closure is dropped otherwise.
+/// The answer of a loop's closure, which also fails when its job is displaced by another.
 pub(super) struct Answer<T: Send + 'static> {
-    promise: Option<Promise<T>>,
+    inner: Option<answer::Answer<T>>,
 }
 
 impl<T: Send + 'static> Answer<T> {
     #[inline]
     pub(super) fn of(shared: &Arc<Shared>) -> (Self, Completion<T>) {
-        let (promise, completion) = promise_on(Arc::<Shared>::clone(shared));
-        let answer = Self {
-            promise: Some(promise),
-        };
-        (answer, completion)
+        let (inner, completion) = answer::Answer::of(shared);
+        (Self { inner: Some(inner) }, completion)
     }
 
     /// Runs `run` unless the reader has cancelled, and answers with what it returns.
     #[inline]
     pub(super) fn run(mut self, run: impl FnOnce() -> T) {
-        let Some(promise) = self.promise.take() else {
-            return;
-        };
-        if !promise.set_uncancellable() {
-            return;
+        if let Some(inner) = self.inner.take() {
+            inner.run(run);
         }
-        // Nobody can cancel any more, so nothing is refused.
-        let _ = match catch_unwind(AssertUnwindSafe(run)) {
-            Ok(value) => promise.complete(Ok(value)),
-            Err(panic) => promise.complete(Err(Failure::from_panic(panic))),
-        };
     }
 }
 
 impl<T: Send + 'static> Drop for Answer<T> {
     fn drop(&mut self) {
-        let Some(promise) = self.promise.take() else {
-            return;
-        };
-        if is_displacing() {
-            let _ = promise.fail(Failure::new(Displaced));
-        } else {
-            promise.cancel();
+        // Dropped without having run it is cancelled, unless it had to make room.
+        if let Some(inner) = self.inner.take().filter(|_| is_displacing()) {
+            inner.fail(Failure::new(Displaced));
         }
     }
 }
