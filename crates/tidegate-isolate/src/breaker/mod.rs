@@ -271,7 +271,15 @@ impl CircuitBreaker {
             generation: word.generation(),
             is_probe: false,
         };
-        match (self.mode(), word.state()) {
+        if self.mode.load(Ordering::Relaxed) == BreakerMode::Normal as u8 && word.is_closed() {
+            return Ok(free);
+        }
+        self.try_ticket_otherwise(now, free)
+    }
+
+    /// Lets a call through a breaker that is not closed, or not in use.
+    fn try_ticket_otherwise(&self, now: u64, free: Ticket) -> Result<Ticket, Open> {
+        match (self.mode(), self.word.get().state()) {
             (BreakerMode::Normal, BreakerState::Closed) => Ok(free),
             (BreakerMode::Normal, _) => self.try_ticket_when_open(now),
             (BreakerMode::ForcedOpen, _) => Err(Open { retry_after: None }),

@@ -18,12 +18,50 @@ pub(super) struct Options<T, E> {
     /// Nanoseconds, in place of the command's.
     pub(super) timeout: Option<u64>,
     pub(super) criticality: Criticality,
-    pub(super) cache: Option<CacheUse<T, E>>,
     pub(super) context: Option<RequestContext>,
-    pub(super) fallback: Option<OwnFallback<T, E>>,
-    pub(super) observer: Option<Box<dyn FnMut(Event) + Send>>,
+    /// What few calls have, so that the others need not carry it along.
+    pub(super) rare: Option<Box<Rare<T, E>>>,
     /// The call is one attempt of several: no fallback is tried.
     pub(super) is_attempt: bool,
+}
+
+pub(super) struct Rare<T, E> {
+    pub(super) cache: Option<CacheUse<T, E>>,
+    pub(super) fallback: Option<OwnFallback<T, E>>,
+    pub(super) observer: Option<Box<dyn FnMut(Event) + Send>>,
+}
+
+impl<T, E> Options<T, E> {
+    fn rare(&mut self) -> &mut Rare<T, E> {
+        self.rare.get_or_insert_with(|| {
+            Box::new(Rare {
+                cache: None,
+                fallback: None,
+                observer: None,
+            })
+        })
+    }
+
+    #[inline]
+    pub(super) fn has_observer(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.observer.is_some())
+    }
+
+    fn take_cache(&mut self) -> Option<CacheUse<T, E>> {
+        self.rare.as_mut()?.cache.take()
+    }
+
+    pub(super) fn take_fallback(&mut self) -> Option<OwnFallback<T, E>> {
+        self.rare.as_mut()?.fallback.take()
+    }
+
+    /// Tells whoever observes this call.
+    pub(super) fn tell(&mut self, event: Event) {
+        let observer = self.rare.as_mut().and_then(|rare| rare.observer.as_mut());
+        if let Some(observer) = observer {
+            let _ = crate::plugin::contain(|| observer(event));
+        }
+    }
 }
 
 impl<T, E> Default for Options<T, E> {
@@ -32,10 +70,8 @@ impl<T, E> Default for Options<T, E> {
         Self {
             timeout: None,
             criticality: Criticality::Normal,
-            cache: None,
             context: None,
-            fallback: None,
-            observer: None,
+            rare: None,
             is_attempt: false,
         }
     }
@@ -116,7 +152,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     where
         F: FnOnce(&CommandError<E>) -> Result<T, E> + Send + 'static,
     {
-        self.options.fallback = Some(Box::new(fallback));
+        self.options.rare().fallback = Some(Box::new(fallback));
         self
     }
 
@@ -129,7 +165,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     /// Calls `observe` with everything that happens in this call, in order, on the thread
     /// where it happens.
     pub fn observe(mut self, observe: impl FnMut(Event) + Send + 'static) -> Self {
-        self.options.observer = Some(Box::new(observe));
+        self.options.rare().observer = Some(Box::new(observe));
         self
     }
 
@@ -155,14 +191,15 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     ///
     /// Why there is no answer.
     #[inline]
-    pub fn run_in_place<F>(self, work: F) -> Result<T, CommandError<E>>
+    pub fn run_in_place<F>(mut self, work: F) -> Result<T, CommandError<E>>
     where
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
-        if self.options.cache.is_some() {
+        if self.options.rare.is_some() {
             return self.run_cached(work);
         }
-        self.command.shared.run_in_place(self.options, work)
+        let shared = &self.command.shared;
+        shared.run_in_place(&mut self.options, work)
     }
 
     /// Runs `work` behind the bulkhead. See [`Command::queue`].
@@ -189,23 +226,25 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     }
 
     /// Runs `work` on a thread of the bulkhead and waits for it.
-    #[cold]
+    #[inline(never)]
     fn run_on_threads<F>(self, work: F) -> Result<T, CommandError<E>>
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
-        let run = move |call: Self| call.command.shared.run_on_threads(call.options, work);
-        self.with_cache(run)
+        self.with_cache(move |mut call: Self| {
+            let shared = &call.command.shared;
+            shared.run_on_threads(&mut call.options, work)
+        })
     }
 
     /// Runs `work` on a thread of the bulkhead. A call that shares the run of another waits for
     /// it on this thread.
-    #[cold]
+    #[inline(never)]
     fn queue_on_threads<F>(self, work: F) -> Completion<T, CommandError<E>>
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
-        if self.options.cache.is_some() {
+        if self.options.rare.as_ref().is_some_and(|rare| rare.cache.is_some()) {
             return match self.run_on_threads(work) {
                 Ok(value) => Completion::succeeded(value),
                 Err(error) => Completion::failed(error),
@@ -219,7 +258,10 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
-        self.with_cache(|call| call.command.shared.run_in_place(call.options, work))
+        self.with_cache(|mut call| {
+            let shared = &call.command.shared;
+            shared.run_in_place(&mut call.options, work)
+        })
     }
 
     /// Runs the call with `run`, unless another one with the same cache key has an answer or is
@@ -230,7 +272,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     ) -> Result<T, CommandError<E>> {
         let shared = &self.command.shared;
         let state = &*shared.state;
-        let Some(cache) = self.options.cache.take() else {
+        let Some(cache) = self.options.take_cache() else {
             return run(self);
         };
         if state.flags() & CACHES == 0 {
@@ -256,9 +298,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
                 state.metrics.count(now, Event::ResponseFromCache);
                 let _ = state.plugins.hook(Stage::CacheHit, &state.key);
                 state.plugins.event(&state.key, Event::ResponseFromCache);
-                if let Some(observer) = &mut self.options.observer {
-                    let _ = crate::plugin::contain(|| observer(Event::ResponseFromCache));
-                }
+                self.options.tell(Event::ResponseFromCache);
                 let answer = wait();
                 let events = answer
                     .as_ref()
@@ -282,7 +322,7 @@ where
     /// Shares one run with all calls of this command that have the same key in the same request,
     /// also while it runs. Errors are shared too.
     pub fn cache_key(mut self, key: impl fmt::Display) -> Self {
-        self.options.cache = Some(CacheUse {
+        self.options.rare().cache = Some(CacheUse {
             key: key.to_string(),
             look_up: look_up::<T, E>,
         });

@@ -70,7 +70,7 @@ where
     }
 
     /// Takes permit and ticket, or ends the call at once.
-    fn begin(&mut self, options: Options<T, E>, work: F) -> Option<Result<T, CommandError<E>>> {
+    fn begin(&mut self, mut options: Options<T, E>, work: F) -> Option<Result<T, CommandError<E>>> {
         let shared = &self.command.shared;
         let state = &*shared.state;
         let start = state.now();
@@ -78,17 +78,14 @@ where
         if flags & (WATCHED | RATED) != 0
             && let Err(cause) = shared.may_begin(start, flags & !THREADS)
         {
-            return Some(shared.failed(Story::new(start), options, cause));
+            return Some(shared.failed(Story::new(start), &mut options, cause));
         }
         let ticket = match state.breaker.try_ticket(start) {
             Ok(ticket) => ticket,
-            Err(open) => {
-                let cause = Cause::ShortCircuited(open.retry_after);
-                return Some(shared.failed(Story::new(start), options, cause));
-            }
+            Err(open) => return Some(shared.short_circuited(start, flags, &mut options, open)),
         };
         let Some(permit) = state.gate.try_enter_owned(options.criticality) else {
-            return Some(shared.refused(start, options, ticket, Refused::Permits));
+            return Some(shared.refused(start, &mut options, ticket, Refused::Permits));
         };
         state.metrics.note_active(start, state.gate.held() as u64);
         let timeout = options.timeout.unwrap_or(state.timeout());
@@ -128,7 +125,7 @@ where
         let shared = &self.command.shared;
         let state = &*shared.state;
         let Flying {
-            options,
+            mut options,
             start,
             deadline,
             timeout,
@@ -152,7 +149,7 @@ where
             timeout,
             ticket,
         };
-        shared.end_in_place(options, &end, result)
+        shared.end_in_place(&mut options, &end, result)
     }
 
     fn poll_running(
@@ -226,7 +223,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Drop for RunAsync<T, E, F, W> {
         let state = &*shared.state;
         flying.flight.token().cancel();
         let _ = crate::plugin::contain(|| drop(future));
-        let flying = *flying;
+        let mut flying = *flying;
         let now = state.now();
         flying.flight.finish();
         flying.flight.clear_waker();
@@ -238,7 +235,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Drop for RunAsync<T, E, F, W> {
             .breaker
             .settle(flying.ticket, Verdict::Dropped, now, run);
         let _ = state.hook(Stage::Cancelled);
-        let _ = shared.failed(Story::new(flying.start), flying.options, Cause::Cancelled);
+        let _ = shared.failed(Story::new(flying.start), &mut flying.options, Cause::Cancelled);
     }
 }
 

@@ -167,7 +167,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
 
     /// Tries the fallback for a call that went without one.
     pub(crate) fn fall_back_from(&self, error: CommandError<E>) -> Result<T, CommandError<E>> {
-        self.shared.fall_back_from(Options::default(), error)
+        self.shared.fall_back_from(&mut Options::default(), error)
     }
 
     /// How it is doing.

@@ -16,15 +16,16 @@ use super::call::Options;
 use super::outcome::Story;
 use super::state::{INTERRUPTS, RATED, THREADS, WATCHED};
 use super::{CommandError, Shared};
-use crate::breaker::{Ticket, Verdict};
+use crate::breaker::{Open, Ticket, Verdict};
 use crate::context::RequestContext;
+use crate::metrics::Plain;
 use crate::{Cause, Event, Refused, Stage};
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline]
     pub(super) fn run_in_place<F>(
         &self,
-        options: Options<T, E>,
+        options: &mut Options<T, E>,
         work: F,
     ) -> Result<T, CommandError<E>>
     where
@@ -40,16 +41,13 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         }
         let ticket = match state.breaker.try_ticket(start) {
             Ok(ticket) => ticket,
-            Err(open) => {
-                let cause = Cause::ShortCircuited(open.retry_after);
-                return self.failed(Story::new(start), options, cause);
-            }
+            Err(open) => return self.short_circuited(start, flags, options, open),
         };
         let timeout = options.timeout.unwrap_or(state.timeout());
         let deadline = start.saturating_add(timeout);
         let (permit, began) = match state.gate.try_enter(options.criticality) {
             Some(permit) => (permit, start),
-            None => match self.wait_for_permit(&options, deadline) {
+            None => match self.wait_for_permit(options, deadline) {
                 Ok(permit) => (permit, state.now()),
                 Err(refused) => return self.refused(start, options, ticket, refused),
             },
@@ -87,7 +85,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline]
     pub(super) fn end_in_place(
         &self,
-        options: Options<T, E>,
+        options: &mut Options<T, E>,
         end: &End,
         result: Ran<T, E>,
     ) -> Result<T, CommandError<E>> {
@@ -111,7 +109,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Ok(Ok(Ok(value))) if in_time => {
                 state.metrics.count(now, Event::Success);
                 state.breaker.settle(ticket, Verdict::Success, now, run);
-                if self.is_watched(state.flags(), &options) {
+                if self.is_watched(state.flags(), options) {
                     self.succeeded(Story::until(start, now), options);
                 }
                 Ok(value)
@@ -139,6 +137,22 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         rated.map_err(|after| Cause::Rejected(Refused::Rate(after)))
     }
 
+    /// The breaker let nobody through.
+    #[inline(never)]
+    pub(super) fn short_circuited(
+        &self,
+        start: u64,
+        flags: u32,
+        options: &mut Options<T, E>,
+        open: Open,
+    ) -> Result<T, CommandError<E>> {
+        let cause = Cause::ShortCircuited(open.retry_after);
+        if self.is_plain(flags, options) {
+            return self.refused_plainly(start, Plain::Open, cause);
+        }
+        self.failed(Story::new(start), options, cause)
+    }
+
     #[cold]
     fn wait_for_permit(
         &self,
@@ -153,11 +167,11 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         state.gate.wait(clock, options.criticality, deadline)
     }
 
-    #[cold]
+    #[inline(never)]
     pub(super) fn refused(
         &self,
         start: u64,
-        options: Options<T, E>,
+        options: &mut Options<T, E>,
         ticket: Ticket,
         refused: Refused,
     ) -> Result<T, CommandError<E>> {
@@ -169,7 +183,11 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         };
         self.state.breaker.settle(ticket, Verdict::Failure, now, 0);
         self.state.gate.sample(now, now.saturating_sub(start), true);
-        self.failed(Story::until(start, now), options, Cause::Rejected(refused))
+        let cause = Cause::Rejected(refused);
+        if self.is_plain(self.state.flags(), options) {
+            return self.refused_plainly(now, Plain::Permits, cause);
+        }
+        self.failed(Story::until(start, now), options, cause)
     }
 
     /// What went wrong, of a work that did not answer in time or did not answer well.
