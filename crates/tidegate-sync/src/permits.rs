@@ -80,11 +80,13 @@ impl Permits {
     }
 
     /// Permits held now. After the limit was lowered this may exceed it until enough are back.
+    #[inline]
     pub fn held(&self) -> usize {
         self.shared.held.load(Ordering::Relaxed) as usize
     }
 
     /// The most permits that can be held.
+    #[inline]
     pub fn limit(&self) -> usize {
         self.shared.limit.load(Ordering::Relaxed) as usize
     }

@@ -108,6 +108,14 @@ pub(crate) struct Ticket {
     is_probe: bool,
 }
 
+impl Ticket {
+    /// Of a call that no breaker hears of.
+    pub(crate) const UNHEARD: Ticket = Ticket {
+        generation: u64::MAX,
+        is_probe: false,
+    };
+}
+
 /// How a call that was let through ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -283,10 +291,7 @@ impl CircuitBreaker {
             (BreakerMode::Normal, BreakerState::Closed) => Ok(free),
             (BreakerMode::Normal, _) => self.try_ticket_when_open(now),
             (BreakerMode::ForcedOpen, _) => Err(Open { retry_after: None }),
-            (BreakerMode::Disabled, _) => Ok(Ticket {
-                generation: u64::MAX,
-                is_probe: false,
-            }),
+            (BreakerMode::Disabled, _) => Ok(Ticket::UNHEARD),
             (BreakerMode::ForcedClosed, _) => Ok(free),
             // Nothing is denied, and the states go on as if it were.
             (BreakerMode::MetricsOnly, _) => Ok(self.try_ticket_when_open(now).unwrap_or(free)),

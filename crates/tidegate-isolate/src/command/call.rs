@@ -42,11 +42,6 @@ impl<T, E> Options<T, E> {
         })
     }
 
-    #[inline]
-    pub(super) fn has_observer(&self) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.observer.is_some())
-    }
-
     fn take_cache(&mut self) -> Option<CacheUse<T, E>> {
         self.rare.as_mut()?.cache.take()
     }
@@ -60,6 +55,52 @@ impl<T, E> Options<T, E> {
         let observer = self.rare.as_mut().and_then(|rare| rare.observer.as_mut());
         if let Some(observer) = observer {
             let _ = crate::plugin::contain(|| observer(event));
+        }
+    }
+}
+
+/// The options of a call, if it has any: most have none, and need not carry them along.
+pub(super) struct Asked<'a, T, E>(pub(super) Option<&'a mut Options<T, E>>);
+
+impl<T, E> Asked<'_, T, E> {
+    pub(super) const NOTHING: Self = Self(None);
+
+    #[inline]
+    pub(super) fn timeout(&self) -> Option<u64> {
+        self.0.as_ref().and_then(|options| options.timeout)
+    }
+
+    #[inline]
+    pub(super) fn criticality(&self) -> Criticality {
+        let options = self.0.as_ref();
+        options.map_or(Criticality::Normal, |options| options.criticality)
+    }
+
+    #[inline]
+    pub(super) fn context(&self) -> Option<&RequestContext> {
+        self.0.as_ref()?.context.as_ref()
+    }
+
+    /// Whether nothing was asked for but a timeout or a criticality.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.0.as_ref().is_none_or(|options| {
+            options.context.is_none() && options.rare.is_none() && !options.is_attempt
+        })
+    }
+
+    #[inline]
+    pub(super) fn has_observer(&self) -> bool {
+        let rare = self.0.as_ref().and_then(|options| options.rare.as_ref());
+        rare.is_some_and(|rare| rare.observer.is_some())
+    }
+
+    /// Calls `then` with the options, or with those of a call that asked for nothing.
+    #[cold]
+    pub(super) fn with<R>(self, then: impl FnOnce(&mut Options<T, E>) -> R) -> R {
+        match self.0 {
+            Some(options) => then(options),
+            None => then(&mut Options::default()),
         }
     }
 }
@@ -199,7 +240,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
             return self.run_cached(work);
         }
         let shared = &self.command.shared;
-        shared.run_in_place(&mut self.options, work)
+        shared.run_in_place(Asked(Some(&mut self.options)), work)
     }
 
     /// Runs `work` behind the bulkhead. See [`Command::queue`].
@@ -244,7 +285,12 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
-        if self.options.rare.as_ref().is_some_and(|rare| rare.cache.is_some()) {
+        if self
+            .options
+            .rare
+            .as_ref()
+            .is_some_and(|rare| rare.cache.is_some())
+        {
             return match self.run_on_threads(work) {
                 Ok(value) => Completion::succeeded(value),
                 Err(error) => Completion::failed(error),
@@ -260,7 +306,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     {
         self.with_cache(|mut call| {
             let shared = &call.command.shared;
-            shared.run_in_place(&mut call.options, work)
+            shared.run_in_place(Asked(Some(&mut call.options)), work)
         })
     }
 

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use tidegate_sync::{CancelToken, Permit};
 
-use super::call::Options;
+use super::call::{Asked, Options};
 use super::outcome::Story;
 use super::run::{End, Refusal};
 use super::state::{INTERRUPTS, RATED, THREADS, WATCHED};
@@ -82,10 +82,18 @@ where
         }
         let ticket = match state.breaker.try_ticket(start) {
             Ok(ticket) => ticket,
-            Err(open) => return Some(shared.short_circuited(start, flags, &mut options, open)),
+            Err(open) => {
+                return Some(shared.short_circuited(start, flags, Asked(Some(&mut options)), open));
+            }
         };
         let Some(permit) = state.gate.try_enter_owned(options.criticality) else {
-            return Some(shared.refused(start, &mut options, ticket, Refused::Permits));
+            return Some(shared.refused(
+                (start, start),
+                flags,
+                Asked(Some(&mut options)),
+                ticket,
+                Refused::Permits,
+            ));
         };
         state.metrics.note_active(start, state.gate.held() as u64);
         let timeout = options.timeout.unwrap_or(state.timeout());
@@ -149,7 +157,7 @@ where
             timeout,
             ticket,
         };
-        shared.end_in_place(&mut options, &end, result)
+        shared.end_in_place(Asked(Some(&mut options)), &end, result)
     }
 
     fn poll_running(
@@ -235,7 +243,11 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Drop for RunAsync<T, E, F, W> {
             .breaker
             .settle(flying.ticket, Verdict::Dropped, now, run);
         let _ = state.hook(Stage::Cancelled);
-        let _ = shared.failed(Story::new(flying.start), &mut flying.options, Cause::Cancelled);
+        let _ = shared.failed(
+            Story::new(flying.start),
+            &mut flying.options,
+            Cause::Cancelled,
+        );
     }
 }
 

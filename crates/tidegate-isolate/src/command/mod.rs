@@ -22,8 +22,8 @@ pub use self::builder::CommandBuilder;
 pub use self::call::Call;
 pub use self::future::RunAsync;
 
-use self::call::Options;
-use self::state::State;
+use self::call::{Asked, Options};
+use self::state::{State, THREADS};
 use crate::Event;
 use crate::alarm::Alarms;
 use crate::error::CommandError;
@@ -80,7 +80,10 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
-        self.call().run(work)
+        if self.shared.state.flags() & THREADS != 0 {
+            return self.shared.run_on_threads(&mut Options::default(), work);
+        }
+        self.shared.run_in_place(Asked::NOTHING, work)
     }
 
     /// Runs `work` on the calling thread and waits for its answer; the work may borrow. For
@@ -94,7 +97,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
-        self.call().run_in_place(work)
+        self.shared.run_in_place(Asked::NOTHING, work)
     }
 
     /// Runs `work` behind the bulkhead. With permits it runs before this returns.

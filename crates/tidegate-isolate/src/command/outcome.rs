@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::call::Options;
+use super::call::{Asked, Options};
 use super::state::{FALLS_BACK, LOGS, State, WATCHED};
 use super::{CommandError, Shared};
 use crate::context::{Logged, RequestContext};
@@ -78,25 +78,24 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     /// Whether anybody wants to know about a call that went well.
     #[inline]
-    pub(super) fn is_watched(&self, flags: u32, options: &Options<T, E>) -> bool {
+    pub(super) fn is_watched(&self, flags: u32, asked: &Asked<'_, T, E>) -> bool {
         flags & WATCHED != 0
-            || options.has_observer()
-            || (flags & LOGS != 0 && (options.context.is_some() || RequestContext::is_entered()))
+            || asked.has_observer()
+            || (flags & LOGS != 0 && (asked.context().is_some() || RequestContext::is_entered()))
     }
 
     /// Whether a refusal ends with its error: no fallback could answer, and nobody else hears.
-    #[inline]
-    pub(super) fn is_plain(&self, flags: u32, options: &Options<T, E>) -> bool {
-        flags & FALLS_BACK != 0
+    #[inline(always)]
+    pub(super) fn is_plain(&self, flags: u32, asked: &Asked<'_, T, E>) -> bool {
+        flags & (FALLS_BACK | WATCHED) == FALLS_BACK
             && self.fallback.is_none()
-            && options.rare.is_none()
-            && !options.is_attempt
-            && !self.is_watched(flags, options)
+            && asked.is_plain()
+            && (flags & LOGS == 0 || !RequestContext::is_entered())
     }
 
     /// Counts a refusal for which [`Shared::is_plain`] holds. The same as [`Shared::failed`], in
     /// one count.
-    #[inline]
+    #[inline(always)]
     pub(super) fn refused_plainly(
         &self,
         now: u64,

@@ -21,7 +21,7 @@ use tidegate_exec::JobKey;
 use tidegate_promise::{Completion, Promise, promise_of};
 use tidegate_sync::{CancelToken, Left, Permit, Task, UnderWay, check_stance};
 
-use super::call::Options;
+use super::call::{Asked, Options};
 use super::outcome::Story;
 use super::run::{Ran, Refusal, late};
 use super::state::{GATED, INTERRUPTS, INTERRUPTS_ON_CANCEL, RATED, THREADS, WATCHED};
@@ -91,6 +91,7 @@ struct Cargo<F> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
+    #[inline(never)]
     pub(super) fn run_on_threads<F>(
         self: &Arc<Self>,
         options: &mut Options<T, E>,
@@ -221,7 +222,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     ) -> Result<T, CommandError<E>> {
         match raw {
             Ok(value) => {
-                if self.is_watched(self.state.flags(), options) {
+                if self.is_watched(self.state.flags(), &Asked(Some(options))) {
                     self.succeeded(Story::until(start, self.state.now()), options);
                 }
                 Ok(value)
@@ -247,10 +248,7 @@ where
     }
 
     /// Gives the job to the pool; with the caller's ear back if there is no room.
-    fn hand_over(
-        self: &Arc<Self>,
-        criticality: Criticality,
-    ) -> Begun<T, E> {
+    fn hand_over(self: &Arc<Self>, criticality: Criticality) -> Begun<T, E> {
         let queued = Queued(Some(Arc::clone(self)));
         let task = Task::labelled::<F, _>(move || queued.run());
         match self.pool.submit(task, criticality) {

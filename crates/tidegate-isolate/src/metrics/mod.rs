@@ -14,6 +14,7 @@ use arc_swap::ArcSwapOption;
 
 use crate::{Event, Events};
 
+mod cells;
 mod histogram;
 mod latency;
 mod window;
