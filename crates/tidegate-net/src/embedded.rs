@@ -161,7 +161,7 @@ impl EmbeddedChannel {
         let token = hand.run(move || {
             let mut parts = Parts::new(shared);
             parts.record = Some(recorded);
-            let pipeline = Pipeline::new(parts, checked);
+            let pipeline = <Pipeline>::new(parts, checked);
             let transport = Transport::Embedded(own);
             let registered = reactor::register(|token| {
                 Box::new(ChannelCore::new(transport, pipeline, Start::Open, token))
@@ -287,10 +287,7 @@ impl EmbeddedChannel {
     /// The names of the handlers, first to last.
     pub fn names(&mut self) -> Vec<String> {
         let token = self.token;
-        let names = self
-            .hand
-            .run(|| reactor::with_channel(token, |core| core.pipeline().names()));
-        names.unwrap_or_default()
+        self.hand.run(|| reactor::names(token))
     }
 
     fn post(&mut self, mail: Mail) {

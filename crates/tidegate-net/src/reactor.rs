@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tidegate_sync::SignalBlock;
+use tidegate_sync::{Blocking, SignalBlock};
 
-use crate::channel::{ChannelCore, Shared};
+use crate::channel::Shared;
 use crate::metrics::Counters;
 use crate::pipeline::Action;
 use crate::slab::{Slab, Taken};
@@ -51,9 +51,14 @@ pub(crate) trait EventSource {
         None
     }
 
-    /// Itself, if it is a channel.
-    fn as_channel(&mut self) -> Option<&mut ChannelCore> {
-        None
+    /// The names of its handlers, if it is a channel.
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What it may do to the thread on which it is told.
+    fn blocking(&self) -> Blocking {
+        Blocking::Never
     }
 }
 
@@ -311,13 +316,10 @@ pub(crate) fn channels() -> Vec<Arc<SignalBlock<Shared>>> {
     all.unwrap_or_default()
 }
 
-/// Looks at a channel that is at home.
-pub(crate) fn with_channel<R>(token: Token, look: impl FnOnce(&mut ChannelCore) -> R) -> Option<R> {
-    with(|reactor| {
-        let source = reactor.sources.get_mut(token)?;
-        source.as_channel().map(look)
-    })
-    .flatten()
+/// The names of the handlers of a channel that is at home.
+pub(crate) fn names(token: Token) -> Vec<String> {
+    let names = with(|reactor| Some(reactor.sources.get_mut(token)?.names()));
+    names.flatten().unwrap_or_default()
 }
 
 /// Says goodbye to everybody.

@@ -127,6 +127,11 @@ impl Shared {
         &self.executor
     }
 
+    /// Whether it travels with its tasks.
+    pub(crate) fn roams(&self) -> bool {
+        false
+    }
+
     pub(crate) fn options(&self) -> Arc<ChannelOptions> {
         Arc::clone(&self.options)
     }

@@ -198,7 +198,7 @@ impl Client {
             let start = this.begin_connect(&home, &shared, promise);
             let mut parts = Parts::new(shared);
             parts.outbox = datagrams.then(Box::default);
-            let pipeline = Pipeline::new(parts, checked);
+            let pipeline = <Pipeline>::new(parts, checked);
             let registered = reactor::register(|token| {
                 Box::new(ChannelCore::new(transport, pipeline, start, token))
             });

@@ -257,7 +257,7 @@ fn adopt(accepting: &Accepting, arrival: Arrival, transport: Transport, peer: Op
         // closed, and counted out when `shared` goes.
         return;
     };
-    let pipeline = Pipeline::new(Parts::new(shared), checked);
+    let pipeline = <Pipeline>::new(Parts::new(shared), checked);
     let registered = reactor::register(|token| {
         Box::new(ChannelCore::new(transport, pipeline, Start::Open, token))
     });
