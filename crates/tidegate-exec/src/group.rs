@@ -19,8 +19,8 @@ use crate::errors::BuildError;
 use crate::event_loop::EventLoop;
 use crate::lifecycle::{Lifecycle, Quiet, ShutdownError, ShutdownReport};
 use crate::placement::{Pinned, Placement, Roaming};
-use crate::roam::Crew;
 use crate::reject::RejectPolicy;
+use crate::roam::Crew;
 use crate::scale::{Scaler, Scaling};
 use crate::shared::{Terminated, lock};
 

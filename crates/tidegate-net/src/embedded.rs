@@ -10,7 +10,7 @@ use tidegate_exec::{EventLoop, HandLoop};
 use tidegate_promise::Failure;
 use tidegate_sync::{ManualClock, SignalBlock};
 
-use crate::channel::{Channel, ChannelCore, ChannelOptions, Mail, Shared, Start, Transport};
+use crate::channel::{Channel, ChannelCore, ChannelOptions, Home, Mail, Shared, Start, Transport};
 use crate::driver::PollDriver;
 use crate::message::Msg;
 use crate::pipeline::{Assembly, Head, Parts, Pipeline, PipelineError, Record};
@@ -152,7 +152,11 @@ impl EmbeddedChannel {
             .clock(&clock)
             .build_by_hand_with(PollDriver::new(poller))
             .expect("the description of this loop is in order");
-        let shared = Shared::new(home.executor(), Arc::new(options), (None, None), None);
+        let of_channel = Home {
+            executor: home.executor(),
+            roam: None,
+        };
+        let shared = Shared::new(of_channel, Arc::new(options), (None, None), None);
         let channel = Channel::of(Arc::clone(&shared));
         let wire = Arc::<Wire>::default();
         let own = Arc::clone(&wire);

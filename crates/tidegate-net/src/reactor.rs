@@ -84,6 +84,17 @@ pub(crate) struct Desk {
     pub(crate) counters: Arc<Counters>,
 }
 
+impl Desk {
+    pub(crate) fn new(counters: Arc<Counters>) -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            datagram: Vec::new(),
+            actions: Vec::new(),
+            counters,
+        }
+    }
+}
+
 /// The reactor of one loop.
 pub(crate) struct Reactor {
     id: u64,
@@ -113,12 +124,7 @@ impl Reactor {
             again: VecDeque::new(),
             due: 0,
             sources: Slab::new(generation),
-            desk: Some(Box::new(Desk {
-                buffer: BytesMut::new(),
-                datagram: Vec::new(),
-                actions: Vec::new(),
-                counters: Arc::clone(&counters),
-            })),
+            desk: Some(Box::new(Desk::new(Arc::clone(&counters)))),
             counters,
         }
     }
