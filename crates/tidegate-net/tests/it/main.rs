@@ -11,6 +11,8 @@ mod model;
 mod pipeline;
 mod stream;
 mod tcp;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
