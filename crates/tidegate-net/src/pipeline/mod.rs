@@ -25,6 +25,7 @@ use crate::message::Msg;
 pub use self::change::{Assembly, Change, Handler};
 pub use self::check::PipelineError;
 pub use self::context::{HandlerContext, InboundContext, OutboundContext};
+pub(crate) use self::handler::InputEnd;
 pub use self::handler::{Inbound, InputShutdown, Outbound, UserEvent};
 
 use self::change::{Place, What};
@@ -184,8 +185,6 @@ impl<E: ?Sized + Held> Pipeline<E> {
             }
             Action::Drop { id } => self.drop_handler(id),
             Action::Change(what) => self.apply(*what),
-            Action::ShutdownOutput => self.parts.shutdown_wanted = true,
-            Action::CloseWhenFlushed => self.parts.close_when_flushed = true,
         }
     }
 

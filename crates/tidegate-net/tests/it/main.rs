@@ -12,6 +12,8 @@ mod pipeline;
 mod roaming;
 mod stream;
 mod tcp;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
