@@ -162,6 +162,7 @@ impl Events {
         all
     }
 
+    #[inline]
     pub(crate) const fn of_three(one: Event, two: Event, three: Event) -> Self {
         Self {
             bits: 1 << one as u8 | 1 << two as u8 | 1 << three as u8,

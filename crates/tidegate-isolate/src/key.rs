@@ -39,6 +39,7 @@ impl Key {
     }
 
     /// Whether the two are one interned key, not only equal.
+    #[inline]
     pub fn is_same(&self, other: &Key) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -22,8 +22,10 @@ use tidegate_exec::WorkerPool;
 use tidegate_sync::{Clock, FastClock, JoinPolicy, Parker, Task, ThreadBuilder};
 
 mod flight;
+mod pause;
 
 pub(crate) use self::flight::Flight;
+pub(crate) use self::pause::Pause;
 
 /// Flights that a thread keeps for its next calls, at most. Calls may be nested, and those that a
 /// worker has ended began on another thread: what is above half goes back in one step.

@@ -27,6 +27,7 @@ use self::state::{State, THREADS};
 use crate::Event;
 use crate::alarm::Alarms;
 use crate::error::CommandError;
+use crate::properties::Sources;
 
 type Fallback<T, E> = Arc<dyn Fn(&CommandError<E>) -> Result<T, E> + Send + Sync>;
 type IsBadRequest<E> = Arc<dyn Fn(&E) -> bool + Send + Sync>;
@@ -155,6 +156,10 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     /// The key of the pool that its threads come from.
     pub fn pool(&self) -> &Key {
         &self.shared.state.pool
+    }
+
+    pub(crate) fn sources(&self) -> &Arc<Sources> {
+        &self.shared.state.sources
     }
 
     pub(crate) fn alarms(&self) -> &Alarms {

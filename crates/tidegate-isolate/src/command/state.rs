@@ -64,7 +64,7 @@ pub(crate) struct State {
     pub(crate) running: AtomicUsize,
     pub(crate) alarms: Alarms,
     pub(crate) plugins: Arc<Plugins>,
-    sources: Arc<Sources>,
+    pub(crate) sources: Arc<Sources>,
 }
 
 impl State {

@@ -135,10 +135,12 @@ pub(crate) enum Plain {
 impl Plain {
     const ALL: [Plain; 3] = [Self::Permits, Self::Pool, Self::Open];
 
+    #[inline]
     const fn cell(self) -> usize {
         Event::COUNT + self as usize
     }
 
+    #[inline]
     const fn event(self) -> Event {
         match self {
             Self::Permits => Event::PermitsRejected,
@@ -148,6 +150,7 @@ impl Plain {
     }
 
     /// What such a call is told to have gone through.
+    #[inline]
     pub(crate) const fn events(self) -> Events {
         Events::of_three(self.event(), Event::FallbackMissing, Event::ExceptionThrown)
     }
