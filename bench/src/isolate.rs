@@ -16,9 +16,10 @@ use failsafe::CircuitBreaker as _;
 use tidegate_isolate::{
     AdaptiveLimit, BreakerConfig, BreakerMode, Command, Isolation, Permits, PoolConfig,
 };
+use tidegate_sync::{Clock, FastClock};
 use tower::Service;
 
-use crate::report::{Better, Heading, Ratio, Role, Sample, Table};
+use crate::report::{Better, Heading, Ratio, Role, Sample, Table, quantile};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
 
 /// Calls that may run at the same time.
@@ -46,7 +47,10 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
         guarded_by_two(settings),
         rejection(settings),
         round_trip(settings),
+        round_trip_tail(settings),
         throughput(settings),
+        resize(settings),
+        clock_error(settings),
     ]
 }
 
@@ -269,6 +273,111 @@ fn round_trip(settings: &Settings) -> Table {
     rounds::race(heading, ROUND_TRIPS, lineup, settings)
 }
 
+/// The same round trip, as the slowest of a hundred see it.
+fn round_trip_tail(settings: &Settings) -> Table {
+    let isolation = isolation();
+    let command = on_threads(&isolation, 10);
+    let runtime = runtime();
+    let rayon = one_rayon_thread();
+    let lineup = vec![
+        tail("tidegate thread bulkhead", Role::Ours, move |n| {
+            black_box(command.run(move |_| work(n))).ok();
+        }),
+        tail("tokio spawn_blocking", Role::Floor, move |n| {
+            let answer = runtime.block_on(tokio::task::spawn_blocking(move || work(n)));
+            black_box(answer).ok();
+        }),
+        tail("rayon spawn + oneshot", Role::Floor, move |n| {
+            let (tell, told) = oneshot::channel();
+            rayon.spawn(move || drop(tell.send(work(n))));
+            black_box(told.recv()).ok();
+        }),
+    ];
+    let heading = Heading {
+        unit: "ns, p99",
+        side: Some("p50"),
+        ..heading("round trip through a thread, 99th percentile", &[])
+    };
+    rounds::race(heading, ROUND_TRIPS, lineup, settings)
+}
+
+/// Every limit of a busy pool is changed between any two batches of 64 calls.
+fn resize(settings: &Settings) -> Table {
+    let isolation = isolation();
+    let command = on_threads(&isolation, IN_FLIGHT as usize * 2);
+    let batch = |command: &Command<u64, Failure>, n: u64| {
+        let answers: Vec<_> = (0..IN_FLIGHT)
+            .map(|at| command.queue(move |_| work(n + at)))
+            .collect();
+        answers.into_iter().for_each(|answer| {
+            black_box(answer.wait()).ok();
+        });
+    };
+    let steady = command.clone();
+    let lineup = vec![
+        in_flight("resized between batches", Role::Ours, move |n| {
+            let threads = if n % 2 == 0 { LIMIT } else { LIMIT / 2 };
+            let changed = command.configure(|config| {
+                (config.pool.core, config.pool.max) = (threads, threads);
+            });
+            changed.expect("the settings agree with each other");
+            batch(&command, n);
+        }),
+        in_flight("left alone", Role::Floor, move |n| batch(&steady, n)),
+    ];
+    rounds::race(
+        heading("64 in flight, live resize", &[]),
+        ROUND_TRIPS,
+        lineup,
+        settings,
+    )
+}
+
+/// How far the clock that calls are timed with is from the system's.
+fn clock_error(settings: &Settings) -> Table {
+    let clock = Clock::system();
+    let (fast, exact) = (FastClock::new(&clock), clock.clone());
+    let entry = |name: &str, role: Role, mut read: Box<dyn FnMut() -> f64>| Entry {
+        name: name.to_owned(),
+        role,
+        quick: true,
+        run: Box::new(move |count| {
+            let began = Instant::now();
+            let value = (0..count).map(|_| read()).fold(0.0, f64::max);
+            Outcome {
+                elapsed: began.elapsed(),
+                sample: Sample { value, side: None },
+            }
+        }),
+    };
+    let differs = move || {
+        let (before, told, after) = (exact.nanos(), fast.nanos(), exact.nanos());
+        let early = before.saturating_sub(told);
+        early.max(told.saturating_sub(after)) as f64
+    };
+    let worst = FastClock::new(&clock);
+    let lineup = vec![
+        entry(
+            "outside of two readings around it",
+            Role::Ours,
+            Box::new(differs),
+        ),
+        entry(
+            "what its calibrations found",
+            Role::Floor,
+            Box::new(move || {
+                black_box(worst.nanos());
+                worst.worst_error().as_nanos() as f64
+            }),
+        ),
+    ];
+    let heading = Heading {
+        unit: "ns, the worst of a round",
+        ..heading("error of the cycle clock", &[])
+    };
+    rounds::race(heading, CHEAP, lineup, settings)
+}
+
 fn throughput(settings: &Settings) -> Table {
     let isolation = isolation();
     let command = on_threads(&isolation, IN_FLIGHT as usize * 2);
@@ -320,6 +429,34 @@ fn each(name: &str, role: Role, mut call: impl FnMut(u64) + 'static) -> Entry {
         role,
         quick: true,
         run: Box::new(move |count| timed(count, || (0..count).for_each(&mut call))),
+    }
+}
+
+/// A contestant whose calls are timed one by one.
+fn tail(name: &str, role: Role, mut call: impl FnMut(u64) + 'static) -> Entry {
+    Entry {
+        name: name.to_owned(),
+        role,
+        quick: false,
+        run: Box::new(move |count| {
+            let began = Instant::now();
+            let mut each: Vec<f64> = (0..count)
+                .map(|n| {
+                    let began = Instant::now();
+                    call(n);
+                    began.elapsed().as_nanos() as f64
+                })
+                .collect();
+            let elapsed = began.elapsed();
+            each.sort_by(f64::total_cmp);
+            Outcome {
+                elapsed,
+                sample: Sample {
+                    value: quantile(&each, 0.99),
+                    side: Some(quantile(&each, 0.5)),
+                },
+            }
+        }),
     }
 }
 

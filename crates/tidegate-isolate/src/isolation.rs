@@ -4,6 +4,7 @@
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -124,11 +125,24 @@ impl Isolation {
         let ends = pools
             .iter()
             .map(|pool| (pool.key.clone(), pool.pool().stop(timeout)));
-        let ends = ends.collect();
-        let alarms = self.inner.alarms.clone();
-        let at = self.clock().deadline(timeout);
-        let tell = alarms.clone();
-        alarms.call_at(at, Task::new(move || tell.expire_all()));
+        let ends: Vec<_> = ends.collect();
+        let alarms = &self.inner.alarms;
+        // The time is over and every pool has reported: a call that is told to stop leaves the
+        // queue, and would be missing in a report that comes later.
+        let left = Arc::new(AtomicUsize::new(ends.len() + 1));
+        let one_less = || {
+            let (alarms, left) = (alarms.clone(), Arc::clone(&left));
+            move || {
+                if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    alarms.expire_all();
+                }
+            }
+        };
+        for (_, end) in &ends {
+            let told = one_less();
+            end.on_complete(move |_| told());
+        }
+        alarms.call_at(self.clock().deadline(timeout), Task::new(one_less()));
         ends
     }
 
