@@ -187,6 +187,11 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
         self.forget_polled();
     }
 
+    fn sleep(&mut self) -> Option<Self::Answer> {
+        // Several may sleep on one block; each does so in its own parker.
+        None
+    }
+
     fn is_told_here(&self) -> bool {
         // Whoever only looks need not wait until everybody was told.
         false

@@ -129,6 +129,8 @@ pub(crate) trait Waitable {
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer>;
     fn forget(&mut self);
     /// Whether the calling thread is what keeps it from being ready.
+    /// Sleeps until it is ready, without a waker; `None` if it cannot do that.
+    fn sleep(&mut self) -> Option<Self::Answer>;
     fn is_told_here(&self) -> bool;
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>>;
 }
@@ -149,6 +151,13 @@ impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
 
     fn forget(&mut self) {
         self.forget_waker();
+    }
+
+    fn sleep(&mut self) -> Option<Self::Answer> {
+        if !Reader::sleep(self) {
+            return None;
+        }
+        self.look()
     }
 
     fn is_told_here(&self) -> bool {
@@ -213,35 +222,63 @@ where
     if what.is_told_here() {
         return Err(WaitError::Refused(WaitRefused::own_listener()));
     }
+    // Nothing but the outcome can end this wait, so the thread may sleep on the block itself.
     if deadline.is_none()
         && token.is_none()
         && !clock.is_manual()
-        && let Some(outcome) = look_on(what)
+        && let Some(outcome) = look_on(what).or_else(|| what.sleep())
     {
         return WaitError::from_taken(outcome);
     }
-    // A thread that is ending may have lost its own parker already.
-    let (parker, waker) = PARKER
-        .try_with(Clone::clone)
-        .unwrap_or_else(|_| new_parker());
-    let _hook = token.map(|token| {
-        let parker = parker.clone();
-        token.on_cancel(move || parker.unpark())
-    });
-    let why = loop {
-        if let Poll::Ready(outcome) = what.poll(&waker) {
-            return WaitError::from_taken(outcome);
-        }
-        if token.is_some_and(CancelToken::is_cancelled) {
-            break WaitError::Interrupted;
-        }
-        if deadline.is_some_and(|deadline| clock.nanos() >= deadline) {
-            break WaitError::TimedOut { after };
-        }
-        clock.park_until(&parker, deadline);
+    let mut rest = Rest {
+        what,
+        clock,
+        deadline,
+        after,
+        token,
     };
-    what.forget();
-    Err(why)
+    // A thread that is ending may have lost its own parker already.
+    PARKER
+        .try_with(|(parker, waker)| rest.sleep(parker, waker))
+        .unwrap_or_else(|_| {
+            let (parker, waker) = new_parker();
+            rest.sleep(&parker, &waker)
+        })
+}
+
+/// The part of a wait that sleeps.
+struct Rest<'a, W> {
+    what: &'a mut W,
+    clock: &'a Clock,
+    deadline: Option<u64>,
+    after: Duration,
+    token: Option<&'a CancelToken>,
+}
+
+impl<W, T, E> Rest<'_, W>
+where
+    W: Waitable<Answer = Option<Outcome<T, E>>>,
+{
+    fn sleep(&mut self, parker: &Parker, waker: &Waker) -> Result<T, WaitError<E>> {
+        let _hook = self.token.map(|token| {
+            let parker = parker.clone();
+            token.on_cancel(move || parker.unpark())
+        });
+        let why = loop {
+            if let Poll::Ready(outcome) = self.what.poll(waker) {
+                return WaitError::from_taken(outcome);
+            }
+            if self.token.is_some_and(CancelToken::is_cancelled) {
+                break WaitError::Interrupted;
+            }
+            if self.deadline.is_some_and(|at| self.clock.nanos() >= at) {
+                break WaitError::TimedOut { after: self.after };
+            }
+            self.clock.park_until(parker, self.deadline);
+        };
+        self.what.forget();
+        Err(why)
+    }
 }
 
 /// Looks on for a while, as far as that has paid on this thread lately: an answer that is nearly

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidegate_promise::{Completion, Failure, Promise};
-use tidegate_sync::SignalBlock;
+use tidegate_sync::{Blocking, SignalBlock};
 
 use super::datagram::{Datagram, LARGEST};
 use super::shared::{Mail, Shared, refuse};
 use super::{Channel, Transport};
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::pipeline::{InEvent, InputEnd, InputShutdown, OutOp, Pipeline, UserEvent};
+use crate::pipeline::{Erased, Held, InEvent, InputEnd, InputShutdown, OutOp, Pipeline, UserEvent};
 use crate::reactor::{Desk, EventSource, Next};
 use crate::read_size::ReadSize;
 use crate::sys::{Readiness, Source, Token};
@@ -48,9 +48,9 @@ enum State {
 }
 
 /// A channel on its loop.
-pub(crate) struct ChannelCore {
+pub(crate) struct ChannelCore<E: ?Sized + Held = dyn Erased> {
     transport: Transport,
-    pipeline: Pipeline,
+    pipeline: Pipeline<E>,
     state: State,
     size: ReadSize,
     /// The socket takes no more for now.
@@ -66,10 +66,10 @@ pub(crate) struct ChannelCore {
     again: Readiness,
 }
 
-impl ChannelCore {
+impl<E: ?Sized + Held> ChannelCore<E> {
     pub(crate) fn new(
         transport: Transport,
-        pipeline: Pipeline,
+        pipeline: Pipeline<E>,
         start: Start,
         token: Token,
     ) -> Self {
@@ -515,13 +515,9 @@ impl ChannelCore {
         std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
         done
     }
-
-    pub(crate) fn pipeline(&self) -> &Pipeline {
-        &self.pipeline
-    }
 }
 
-impl EventSource for ChannelCore {
+impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
     fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
         self.again = Readiness::NONE;
         self.with_desk(desk, |core, desk| core.handle(readiness, desk));
@@ -551,12 +547,16 @@ impl EventSource for ChannelCore {
         Some(self.shared())
     }
 
-    fn as_channel(&mut self) -> Option<&mut ChannelCore> {
-        Some(self)
+    fn names(&self) -> Vec<String> {
+        self.pipeline.names()
+    }
+
+    fn blocking(&self) -> Blocking {
+        self.pipeline.blocking()
     }
 }
 
-impl Drop for ChannelCore {
+impl<E: ?Sized + Held> Drop for ChannelCore<E> {
     fn drop(&mut self) {
         // A channel that goes without having been closed: its loop lost it.
         let shared = Arc::clone(self.shared());
@@ -590,7 +590,7 @@ mod tests {
     #[test]
     fn an_idle_channel_is_small() {
         let sizes = (
-            size_of::<ChannelCore>(),
+            size_of::<ChannelCore<dyn Erased>>(),
             size_of::<SignalBlock<Shared>>(),
             size_of::<Parts>(),
             size_of::<Action>(),

@@ -22,7 +22,7 @@ pub(crate) use self::datagram::Outbox;
 pub(crate) use self::local::local_ends;
 pub use self::options::{ChannelOptions, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN};
 pub use self::shared::Closed;
-pub(crate) use self::shared::{Mail, Shared, refuse};
+pub(crate) use self::shared::{Home, Mail, Shared, refuse};
 pub(crate) use self::transport::Transport;
 use crate::errors::{NetError, WriteRefused};
 use crate::message::Msg;

@@ -17,6 +17,7 @@ use crate::errors::NetError;
 use crate::message::Msg;
 use crate::pipeline::{Change, Own, PipelineError, UserEvent};
 use crate::reactor;
+use crate::roaming::{Roam, Update};
 use crate::server::Origin;
 use crate::sys::{Readiness, Ready, Token};
 use crate::write_queue::ENTRY_OVERHEAD;
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     /// Where it is registered; 0 until then.
     token: AtomicU64,
     executor: Arc<dyn Executor>,
+    /// The way to its loop, if that roams.
+    roam: Option<Arc<Roam>>,
     options: Arc<ChannelOptions>,
     peer: Option<SocketAddr>,
     local: Option<SocketAddr>,
@@ -89,6 +92,14 @@ impl Inner {
     }
 }
 
+/// The loop of a channel.
+#[derive(Clone)]
+pub(crate) struct Home {
+    pub(crate) executor: Arc<dyn Executor>,
+    /// The way to it, if it roams.
+    pub(crate) roam: Option<Arc<Roam>>,
+}
+
 /// The end of a channel, for whoever wants to know.
 pub type Closed = SharedCompletion<(), Failure>;
 
@@ -103,14 +114,15 @@ enum End {
 
 impl Shared {
     pub(crate) fn new(
-        executor: Arc<dyn Executor>,
+        home: Home,
         options: Arc<ChannelOptions>,
         (local, peer): (Option<SocketAddr>, Option<SocketAddr>),
         origin: Option<Arc<Origin>>,
     ) -> Arc<SignalBlock<Self>> {
         SignalBlock::new(Self {
             token: AtomicU64::new(0),
-            executor,
+            executor: home.executor,
+            roam: home.roam,
             options,
             peer,
             local,
@@ -125,6 +137,15 @@ impl Shared {
 
     pub(crate) fn executor(&self) -> &Arc<dyn Executor> {
         &self.executor
+    }
+
+    /// Whether it travels with its tasks.
+    pub(crate) fn roams(&self) -> bool {
+        self.roam.is_some()
+    }
+
+    pub(crate) fn roam(&self) -> Option<&Arc<Roam>> {
+        self.roam.as_ref()
     }
 
     pub(crate) fn options(&self) -> Arc<ChannelOptions> {
@@ -344,6 +365,9 @@ impl Deliver for Shared {
         };
         if how == Delivery::Orphaned {
             block.finish(None);
+        } else if let Some(roam) = block.roam().cloned() {
+            // A loop that is over has closed it, or its task will.
+            let _ = roam.push(Update::Mail(block));
         } else if ready.token.bits() != 0 && !reactor::dispatch(ready) {
             // Gone with its loop: nobody else will read this.
             for mail in block.take_mail() {

@@ -2,9 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
+
+use tidegate_exec::{Pinned, Placement, Roaming};
 
 use super::check::{Head, Name, PipelineError, check};
-use super::handler::{Both, Erased, In, Inbound, Out, Outbound, Shape};
+use super::handler::{Both, In, Inbound, Made, Out, Outbound, Shape};
+use super::lodged::Lodged;
 
 /// A handler ready to be put into a pipeline.
 ///
@@ -15,22 +19,40 @@ use super::handler::{Both, Erased, In, Inbound, Out, Outbound, Shape};
 /// let change = Change::add_first("lines", Handler::inbound(LineFrames::max(1024)));
 /// # let _ = change;
 /// ```
-pub struct Handler(pub(crate) Box<dyn Erased>);
+///
+/// One that is not `Send` is made with the `local_` variants and fits a channel of a pinned loop
+/// only; that of a roaming loop refuses it with [`PipelineError::Stays`].
+pub struct Handler(pub(crate) Made);
 
 impl Handler {
     /// A handler of what comes in.
-    pub fn inbound(handler: impl Inbound) -> Self {
-        Self(Box::new(In(handler)))
+    pub fn inbound(handler: impl Inbound + Send) -> Self {
+        Self(Made::Sent(Box::new(In(handler))))
     }
 
     /// A handler of what goes out.
-    pub fn outbound(handler: impl Outbound) -> Self {
-        Self(Box::new(Out(handler)))
+    pub fn outbound(handler: impl Outbound + Send) -> Self {
+        Self(Made::Sent(Box::new(Out(handler))))
     }
 
     /// A handler of both.
-    pub fn duplex(handler: impl Inbound + Outbound) -> Self {
-        Self(Box::new(Both(handler)))
+    pub fn duplex(handler: impl Inbound + Outbound + Send) -> Self {
+        Self(Made::Sent(Box::new(Both(handler))))
+    }
+
+    /// [`Handler::inbound`] for one that stays on its thread.
+    pub fn local_inbound(handler: impl Inbound) -> Self {
+        Self(Made::Local(Box::new(In(handler))))
+    }
+
+    /// [`Handler::outbound`] for one that stays on its thread.
+    pub fn local_outbound(handler: impl Outbound) -> Self {
+        Self(Made::Local(Box::new(Out(handler))))
+    }
+
+    /// [`Handler::duplex`] for one that stays on its thread.
+    pub fn local_duplex(handler: impl Inbound + Outbound) -> Self {
+        Self(Made::Local(Box::new(Both(handler))))
     }
 
     /// A name for a handler that was given none: its type, and a number.
@@ -62,26 +84,43 @@ impl fmt::Debug for Handler {
 /// assert_eq!(channel.names(), ["lines", "strings"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Default)]
+///
+/// On a roaming loop handlers travel, so they must be `Send`:
+///
+/// ```compile_fail
+/// use std::rc::Rc;
+/// use tidegate_net::{Assembly, Inbound, InboundContext, Nothing};
+/// use tidegate_exec::Roaming;
+///
+/// struct Stays(Rc<()>);
+/// impl Inbound for Stays {
+///     type In = bytes::Bytes;
+///     type Out = Nothing;
+///     type Write = Nothing;
+///     fn read(&mut self, _: bytes::Bytes, _: &mut InboundContext<'_, Self>) {}
+/// }
+///
+/// fn assemble(p: Assembly<Roaming>) -> Assembly<Roaming> {
+///     p.add("stays", Stays(Rc::new(()))) // with `Assembly` alone, of a pinned loop, it compiles
+/// }
+/// ```
+#[derive(Debug)]
 #[must_use = "an assembly does nothing until it is handed back"]
-pub struct Assembly {
+pub struct Assembly<P: Placement = Pinned> {
     handlers: Vec<(Name, Handler)>,
+    placement: PhantomData<P>,
 }
 
 impl Assembly {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a handler of what comes in behind the others. An empty name stands for one made of
     /// the handler's type.
     pub fn add(self, name: impl Into<Cow<'static, str>>, handler: impl Inbound) -> Self {
-        self.add_handler(name, Handler::inbound(handler))
+        self.add_handler(name, Handler::local_inbound(handler))
     }
 
     /// Adds a handler of what goes out.
     pub fn add_outbound(self, name: impl Into<Cow<'static, str>>, handler: impl Outbound) -> Self {
-        self.add_handler(name, Handler::outbound(handler))
+        self.add_handler(name, Handler::local_outbound(handler))
     }
 
     /// Adds a handler of both.
@@ -90,7 +129,42 @@ impl Assembly {
         name: impl Into<Cow<'static, str>>,
         handler: impl Inbound + Outbound,
     ) -> Self {
+        self.add_handler(name, Handler::local_duplex(handler))
+    }
+}
+
+impl Assembly<Roaming> {
+    /// Adds a handler of what comes in behind the others. An empty name stands for one made of
+    /// the handler's type.
+    pub fn add(self, name: impl Into<Cow<'static, str>>, handler: impl Inbound + Send) -> Self {
+        self.add_handler(name, Handler::inbound(handler))
+    }
+
+    /// Adds a handler of what goes out.
+    pub fn add_outbound(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        handler: impl Outbound + Send,
+    ) -> Self {
+        self.add_handler(name, Handler::outbound(handler))
+    }
+
+    /// Adds a handler of both.
+    pub fn add_duplex(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        handler: impl Inbound + Outbound + Send,
+    ) -> Self {
         self.add_handler(name, Handler::duplex(handler))
+    }
+}
+
+impl<P: Placement> Assembly<P> {
+    pub(crate) fn new() -> Self {
+        Self {
+            handlers: Vec::new(),
+            placement: PhantomData,
+        }
     }
 
     /// Adds a handler made before.
@@ -112,6 +186,12 @@ impl Assembly {
             .map(|(name, handler)| (name.clone(), handler.0.shape()))
             .collect();
         check(&chain, head)?;
+        for (name, handler) in &self.handlers {
+            if !P::PINNED && handler.0.is_local() {
+                let name = name.to_string();
+                return Err(PipelineError::Stays { name });
+            }
+        }
         Ok(self.handlers)
     }
 }
@@ -125,11 +205,11 @@ pub struct Change {
 }
 
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum What<H = Handler> {
     Insert {
         place: Place,
         name: Name,
-        handler: Handler,
+        handler: H,
     },
     Remove {
         name: Name,
@@ -137,8 +217,41 @@ pub(crate) enum What {
     Replace {
         old: Name,
         name: Name,
-        handler: Handler,
+        handler: H,
     },
+}
+
+impl What {
+    /// The name of a handler that stays on its thread, if that is what it brings.
+    pub(crate) fn stays(&self) -> Option<&Name> {
+        match self {
+            Self::Insert { name, handler, .. } | Self::Replace { name, handler, .. } => {
+                handler.0.is_local().then_some(name)
+            }
+            Self::Remove { .. } => None,
+        }
+    }
+
+    /// The same, fit to wait with a channel that may leave its thread.
+    pub(crate) fn lodge(self) -> What<Lodged> {
+        match self {
+            Self::Insert {
+                place,
+                name,
+                handler,
+            } => What::Insert {
+                place,
+                name,
+                handler: Lodged::new(handler),
+            },
+            Self::Remove { name } => What::Remove { name },
+            Self::Replace { old, name, handler } => What::Replace {
+                old,
+                name,
+                handler: Lodged::new(handler),
+            },
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -52,6 +52,11 @@ pub enum PipelineError {
         /// The name.
         name: String,
     },
+    /// A handler that is not `Send` was given to a channel of a roaming loop.
+    Stays {
+        /// The handler's name.
+        name: String,
+    },
     /// The channel is closed.
     Closed,
 }
@@ -76,6 +81,11 @@ impl fmt::Display for PipelineError {
                 )
             }
             Self::Missing { name } => write!(f, "there is no handler called `{name}`"),
+            Self::Stays { name } => write!(
+                f,
+                "`{name}` was made to stay on its thread, but the channels of a roaming loop \
+                 travel; make it with `Handler::inbound`, `outbound` or `duplex`"
+            ),
             Self::Closed => f.write_str("the channel is closed, and its handlers are gone"),
         }
     }

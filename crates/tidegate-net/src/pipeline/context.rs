@@ -170,9 +170,11 @@ impl HandlerContext<'_> {
     pub fn schedule(&mut self, after: Duration, key: u64) -> Option<Completion<()>> {
         let channel = self.parts.weak();
         let id = self.parts.id(self.at);
-        let home = EventLoop::current()?;
-        home.schedule(after, move || crate::channel::ring_timer(&channel, id, key))
-            .ok()
+        let ring = move || crate::channel::ring_timer(&channel, id, key);
+        match self.parts.shared.roam() {
+            Some(roam) => roam.timers()?.schedule(after, ring).ok(),
+            None => EventLoop::current()?.schedule(after, ring).ok(),
+        }
     }
 
     /// Nanoseconds on the loop's clock.

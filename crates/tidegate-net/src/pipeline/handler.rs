@@ -314,6 +314,51 @@ pub(crate) trait Erased {
     fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>);
 }
 
+/// How a pipeline holds its handlers: bound to their thread, or free to leave it.
+pub(crate) trait Held: Erased {
+    /// The handler, if it can be held that way.
+    fn hold(made: Made) -> Option<Box<Self>>;
+}
+
+impl Held for dyn Erased {
+    fn hold(made: Made) -> Option<Box<Self>> {
+        Some(match made {
+            Made::Sent(handler) => handler,
+            Made::Local(handler) => handler,
+        })
+    }
+}
+
+impl Held for dyn Erased + Send {
+    fn hold(made: Made) -> Option<Box<Self>> {
+        match made {
+            Made::Sent(handler) => Some(handler),
+            Made::Local(_) => None,
+        }
+    }
+}
+
+/// A handler that is in no pipeline yet.
+pub(crate) enum Made {
+    /// It may leave its thread.
+    Sent(Box<dyn Erased + Send>),
+    /// It stays where it was made.
+    Local(Box<dyn Erased>),
+}
+
+impl Made {
+    pub(crate) fn shape(&self) -> &'static Shape {
+        match self {
+            Self::Sent(handler) => handler.shape(),
+            Self::Local(handler) => handler.shape(),
+        }
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Self::Local(_))
+    }
+}
+
 /// A handler with an inbound side only.
 pub(crate) struct In<H>(pub(crate) H);
 /// A handler with an outbound side only.

@@ -8,6 +8,7 @@ use tidegate_sync::SignalBlock;
 use super::change::{Change, What, plan};
 use super::check::{Head, Name, PipelineError, check};
 use super::handler::{InEvent, OutOp, Own, Shape, mask};
+use super::lodged::Lodged;
 use crate::channel::{Channel, ChannelOptions, Datagram, Outbox, Shared};
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -42,7 +43,7 @@ pub(crate) enum Action {
     Drop {
         id: u32,
     },
-    Change(Box<What>),
+    Change(Box<What<Lodged>>),
 }
 
 /// What a chain knows of one of its handlers.
@@ -442,8 +443,14 @@ impl Parts {
         };
         plan(&mut what, &mut chain)?;
         check(&chain, self.head())?;
+        if self.shared.roams()
+            && let Some(name) = what.stays()
+        {
+            let name = name.to_string();
+            return Err(PipelineError::Stays { name });
+        }
         self.planned = Some(Box::new(chain));
-        self.stack.push(Action::Change(Box::new(what)));
+        self.stack.push(Action::Change(Box::new(what.lodge())));
         Ok(())
     }
 

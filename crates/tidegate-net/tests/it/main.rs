@@ -9,6 +9,7 @@ mod faults;
 mod handlers;
 mod model;
 mod pipeline;
+mod roaming;
 mod stream;
 mod tcp;
 #[cfg(feature = "tls")]
