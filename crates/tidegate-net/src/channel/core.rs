@@ -226,8 +226,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 self.blocked = false;
                 self.pipeline.parts.flush_wanted |= self.pipeline.parts.queue.has_flushed();
             }
-            Mail::Event(event) => self.pipeline.fire(InEvent::User(event)),
-            Mail::Error(why) => self.pipeline.fire(InEvent::Error(why)),
+            Mail::Fire(event) => self.pipeline.fire(event),
+            Mail::Stage(id, back) => self.pipeline.back(id, back),
             Mail::UserWritable(flag, writable) => {
                 // A number that is no flag changes nothing; the handle's docs say so.
                 let _ = self.pipeline.parts.set_user_writable(flag, writable);

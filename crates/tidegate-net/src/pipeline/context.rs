@@ -173,7 +173,10 @@ impl HandlerContext<'_> {
         let ring = move || crate::channel::ring_timer(&channel, id, key);
         match self.parts.shared.roam() {
             Some(roam) => roam.timers()?.schedule(after, ring).ok(),
-            None => EventLoop::current()?.schedule(after, ring).ok(),
+            None => {
+                let home = super::stage::home().or_else(EventLoop::current)?;
+                home.schedule(after, ring).ok()
+            }
         }
     }
 

@@ -312,6 +312,14 @@ pub(crate) trait Erased {
     fn own(&mut self, what: Own, ctx: HandlerContext<'_>);
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>);
     fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>);
+    /// Whether it keeps its place after its removal, until it says that it is done.
+    fn lingers(&self) -> bool {
+        false
+    }
+    /// Whether it has nothing under way.
+    fn is_idle(&self) -> bool {
+        true
+    }
 }
 
 /// How a pipeline holds its handlers: bound to their thread, or free to leave it.
@@ -380,6 +388,26 @@ const fn out_kinds<H: Outbound>() -> [Kind; 2] {
 
 const fn wider(a: Blocking, b: Blocking) -> Blocking {
     if a as u8 > b as u8 { a } else { b }
+}
+
+/// The shape of an inbound handler that runs elsewhere: there it may do what it likes.
+pub(crate) const fn inbound_elsewhere<H: Inbound>() -> Shape {
+    Shape {
+        inbound: Some(in_kinds::<H>()),
+        outbound: None,
+        blocking: Blocking::Never,
+        type_name: type_name::<H>,
+    }
+}
+
+/// The shape of a handler of both that runs elsewhere.
+pub(crate) const fn duplex_elsewhere<H: Inbound + Outbound>() -> Shape {
+    Shape {
+        inbound: Some(in_kinds::<H>()),
+        outbound: Some(out_kinds::<H>()),
+        blocking: Blocking::Never,
+        type_name: type_name::<H>,
+    }
 }
 
 impl<H: Inbound> Erased for In<H> {

@@ -14,6 +14,7 @@ mod context;
 mod handler;
 mod lodged;
 mod parts;
+mod stage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -35,6 +36,7 @@ use self::handler::{Shape, mask};
 use self::lodged::Lodged;
 pub(crate) use self::parts::{Action, Parts, Record};
 use self::parts::{Doing, Meta};
+pub(crate) use self::stage::Back;
 
 /// The handlers of a channel, and what they share. `E` says whether they can leave their thread.
 pub(crate) struct Pipeline<E: ?Sized + Held = dyn Erased> {
@@ -394,10 +396,13 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// Begins to take a handler out: nothing reaches it any more but the news of its removal.
     fn remove(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
+        let lingers = self.handlers[at].lingers();
         let meta = &mut self.parts.metas[at];
-        meta.mask = 0;
         meta.name = Name::Borrowed("");
-        self.parts.stack.push(Action::Drop { id });
+        if !lingers {
+            meta.mask = 0;
+            self.parts.stack.push(Action::Drop { id });
+        }
         let what = Own::Removed;
         self.parts.stack.push(Action::Own { id, what });
     }

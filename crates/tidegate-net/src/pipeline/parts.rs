@@ -9,6 +9,7 @@ use super::change::{Change, What, plan};
 use super::check::{Head, Name, PipelineError, check};
 use super::handler::{InEvent, OutOp, Own, Shape, mask};
 use super::lodged::Lodged;
+use super::stage::OUTWARDS;
 use crate::channel::{Channel, ChannelOptions, Datagram, Outbox, Shared};
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -255,6 +256,12 @@ impl Parts {
         self.look_at_marks();
     }
 
+    /// Shows a handler elsewhere how the channel stands.
+    pub(super) fn mirror(&mut self) {
+        self.in_flight = self.shared.pending();
+        self.low_enough = self.shared.is_writable();
+    }
+
     /// Notes that a write has left the stack.
     pub(super) fn arrived(&mut self, msg: &Msg) {
         self.in_flight = self.in_flight.saturating_sub(msg.size() + ENTRY_OVERHEAD);
@@ -435,6 +442,12 @@ impl Parts {
     pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {
         if self.closed {
             return Err(PipelineError::Closed);
+        }
+        if let [first, own, ..] = self.metas.as_slice()
+            && std::ptr::eq(first.shape, &raw const OUTWARDS)
+        {
+            let name = own.name.to_string();
+            return Err(PipelineError::Elsewhere { name });
         }
         let mut what = change.what;
         let mut chain = match &self.planned {

@@ -5,6 +5,7 @@
 )]
 
 mod channel;
+mod elsewhere;
 mod faults;
 mod handlers;
 mod model;
