@@ -43,6 +43,13 @@ pub trait Headroom {
     fn has_thread(&self) -> bool {
         self.room().has_thread()
     }
+
+    /// A number that grows each time one of its threads is done with what it ran. A monitor
+    /// that sees it grow fast knows that the threads are busy, but not held: the next of them to
+    /// come free comes soon. An executor that cannot say leaves it at zero.
+    fn moves(&self) -> u64 {
+        0
+    }
 }
 
 /// An executor that keeps threads in reserve.

@@ -108,6 +108,9 @@ pub(crate) enum Limit {
     Until(Instant),
 }
 
+/// A wait with a shorter limit does not look on: it would overstay by as much as that takes.
+const LOOK_ON_FROM: Duration = Duration::from_millis(1);
+
 tidegate_sync::prim::thread_local! {
     /// Where this thread sleeps when it waits for a promise.
     static PARKER: (Parker, Waker) = new_parker();
@@ -222,11 +225,17 @@ where
     if what.is_told_here() {
         return Err(WaitError::Refused(WaitRefused::own_listener()));
     }
-    // Nothing but the outcome can end this wait, so the thread may sleep on the block itself.
+    if (deadline.is_none() || after >= LOOK_ON_FROM)
+        && !clock.is_manual()
+        && let Some(outcome) = look_on(what, token)
+    {
+        return WaitError::from_taken(outcome);
+    }
+    // Where nothing but the outcome can end the wait, the thread may sleep on the block itself.
     if deadline.is_none()
         && token.is_none()
         && !clock.is_manual()
-        && let Some(outcome) = look_on(what).or_else(|| what.sleep())
+        && let Some(outcome) = what.sleep()
     {
         return WaitError::from_taken(outcome);
     }
@@ -283,12 +292,12 @@ where
 
 /// Looks on for a while, as far as that has paid on this thread lately: an answer that is nearly
 /// there costs no sleep.
-fn look_on<W: Waitable>(what: &mut W) -> Option<W::Answer> {
+fn look_on<W: Waitable>(what: &mut W, token: Option<&CancelToken>) -> Option<W::Answer> {
     let mut look = LOOK_ON.try_with(Cell::get).ok()?;
     let mut seen = None;
     look.look_on(|| {
         seen = what.look();
-        seen.is_some()
+        seen.is_some() || token.is_some_and(CancelToken::is_cancelled)
     });
     let _ = LOOK_ON.try_with(|last| last.set(look));
     seen

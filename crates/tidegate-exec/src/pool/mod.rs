@@ -368,6 +368,10 @@ impl Headroom for WorkerPool {
     fn has_thread(&self) -> bool {
         self.shared.has_thread()
     }
+
+    fn moves(&self) -> u64 {
+        self.shared.moves()
+    }
 }
 
 impl TryExecutor for WorkerPool {

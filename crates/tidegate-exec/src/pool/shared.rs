@@ -7,7 +7,7 @@ use tidegate_promise::Promise;
 use tidegate_sync::prim::Mutex;
 use tidegate_sync::{
     CancelToken, Clock, Desk, Executor, ExecutorId, Growth, Parker, Placed, Refusal, Rejected,
-    Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, as_nanos, is_current, panic_message,
+    Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, Wake, as_nanos, is_current, panic_message,
 };
 
 use super::job::Job;
@@ -149,6 +149,13 @@ impl Shared {
             return Err(Rejected::new(job, Refusal::Closed));
         }
         let has_room = turn.has_room(lane);
+        if has_room && let Some(looks) = turn.put_off() {
+            turn.counts.accepted += 1;
+            let key = turn.push(lane, job);
+            self.end_turn(turn);
+            self.look_for_taker(looks);
+            return Ok(key);
+        }
         match turn.place(job, has_room) {
             Placed::Handed(wake) => {
                 turn.counts.accepted += 1;
@@ -171,6 +178,23 @@ impl Shared {
             }
             Placed::Full(job) => self.offer_by_force(turn, job),
         }
+    }
+
+    /// Waits a moment for a busy worker to come for a job whose wakeup was put off, and makes up
+    /// for it if none does.
+    #[inline]
+    fn look_for_taker(&self, looks: u32) {
+        for _ in 0..looks {
+            std::hint::spin_loop();
+            if !self.desk.is_put_off() {
+                return;
+            }
+        }
+        let mut turn = self.desk.turn();
+        let wake = turn.make_up();
+        turn.counts.wakeups += u64::from(wake.as_ref().is_some_and(Wake::is_asleep));
+        self.end_turn(turn);
+        drop(wake);
     }
 
     /// The last resort of a pool that drops the oldest.
@@ -442,6 +466,10 @@ impl Headroom for Shared {
             _ if tally.queued > 0 => self.room().idle > 0,
             _ => tally.idle > 0 || self.desk.reserve().has_any(),
         }
+    }
+
+    fn moves(&self) -> u64 {
+        self.desk.moves()
     }
 }
 
