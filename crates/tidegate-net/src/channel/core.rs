@@ -100,18 +100,13 @@ impl ChannelCore {
         matches!(self.state, State::Closed)
     }
 
+    #[inline]
     fn handle(&mut self, readiness: Readiness, desk: &mut Desk) {
-        if let State::New(_) = self.state {
-            self.start(desk);
-        }
-        if let State::Connecting(_) = self.state {
-            self.connecting(readiness, desk);
-        }
-        if readiness.any(Readiness::MAIL) {
-            self.read_mail(desk);
-        }
-        if !matches!(self.state, State::Open) {
-            return;
+        if !matches!(self.state, State::Open) || readiness.any(Readiness::MAIL) {
+            self.begin(readiness, desk);
+            if !matches!(self.state, State::Open) {
+                return;
+            }
         }
         // Every event says that there is room to write; it matters to who waited for it.
         if readiness.has(Readiness::WRITE) && (self.blocked || self.owes) {
@@ -131,6 +126,19 @@ impl ChannelCore {
             && let Some(why) = self.transport.take_error()
         {
             self.fail(why, desk);
+        }
+    }
+
+    /// What comes before reading and writing: the start, the connect, the mail.
+    fn begin(&mut self, readiness: Readiness, desk: &mut Desk) {
+        if let State::New(_) = self.state {
+            self.start(desk);
+        }
+        if let State::Connecting(_) = self.state {
+            self.connecting(readiness, desk);
+        }
+        if readiness.any(Readiness::MAIL) {
+            self.read_mail(desk);
         }
     }
 
@@ -388,9 +396,17 @@ impl ChannelCore {
     /// Carries out what the handlers asked for.
     #[inline]
     fn after(&mut self, desk: &mut Desk) {
-        if !self.pipeline.parts.has_wishes() {
-            return;
+        let parts = &mut self.pipeline.parts;
+        if parts.flush_wanted && parts.stack.is_empty() {
+            parts.flush_wanted = false;
+            self.flush(desk);
         }
+        if self.pipeline.parts.has_wishes() {
+            self.carry_out(desk);
+        }
+    }
+
+    fn carry_out(&mut self, desk: &mut Desk) {
         for _ in 0..ROUNDS {
             self.pipeline.run_rest();
             let parts = &mut self.pipeline.parts;
@@ -438,18 +454,25 @@ impl ChannelCore {
         }
     }
 
-    /// Writes what was flushed.
-    fn flush(&mut self, desk: &mut Desk) {
-        if self.blocked || !matches!(self.state, State::Open) {
-            return;
-        }
+    fn flush_datagrams(&mut self, desk: &mut Desk) {
         if let (Transport::Udp(socket), Some(outbox)) =
             (&self.transport, &mut self.pipeline.parts.outbox)
         {
             let mut calls = 0;
             self.blocked = outbox.send(socket, &mut calls);
             self.owes = self.blocked;
-            return desk.counters.writes.add(calls);
+            desk.counters.writes.add(calls);
+        }
+    }
+
+    /// Writes what was flushed.
+    #[inline]
+    fn flush(&mut self, desk: &mut Desk) {
+        if self.blocked || !matches!(self.state, State::Open) {
+            return;
+        }
+        if let Transport::Udp(_) = self.transport {
+            return self.flush_datagrams(desk);
         }
         let spins = self.pipeline.parts.options.write_spin.max(1);
         let queue = &mut self.pipeline.parts.queue;
@@ -538,6 +561,11 @@ impl EventSource for ChannelCore {
         self.transport.io()
     }
 
+    #[inline]
+    fn expect(&self) {
+        self.pipeline.expect();
+    }
+
     fn close(&mut self, desk: &mut Desk) {
         self.with_desk(desk, |core, desk| ChannelCore::close(core, None, desk));
     }
@@ -570,6 +598,12 @@ impl crate::write_queue::Sink for CountedSink<'_> {
     fn write(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.calls += 1;
         self.transport.write(slices)
+    }
+
+    #[inline]
+    fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.calls += 1;
+        self.transport.write_one(bytes)
     }
 }
 

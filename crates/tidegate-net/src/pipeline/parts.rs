@@ -374,14 +374,14 @@ impl Parts {
     /// Whether the handlers asked for anything, or have to be told something.
     #[inline]
     pub(crate) fn has_wishes(&self) -> bool {
-        self.flush_wanted
-            || self.close_wanted
-            || self.close_when_flushed
-            || self.shutdown_wanted
-            || self.dipped
-            || !self.stack.is_empty()
-            || self.is_writable() != self.told_writable
-            || !self.low_enough
+        // No short cuts: one look at neighbours is quicker than eight that may end early.
+        let asked = self.flush_wanted
+            | self.close_wanted
+            | self.close_when_flushed
+            | self.shutdown_wanted
+            | self.dipped
+            | !self.low_enough;
+        asked || !self.stack.is_empty() || self.is_writable() != self.told_writable
     }
 
     /// What the handlers have to be told of writability, if anything.
