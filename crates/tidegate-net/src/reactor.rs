@@ -203,7 +203,7 @@ impl Reactor {
     }
 
     /// Takes a source back; answers it if it wanted to leave, to be dropped by the caller.
-    #[inline]
+    #[inline(always)]
     fn put(
         &mut self,
         token: Token,
@@ -218,19 +218,23 @@ impl Reactor {
             return Some(source);
         }
         match self.sources.put(token, source) {
-            Ok(mut missed) => {
-                if let Next::Again(readiness) = next {
-                    missed |= readiness;
-                    self.counters.again.add(1);
-                }
-                if !missed.is_none() {
-                    let readiness = missed;
-                    self.again.push_back(Ready { token, readiness });
+            Ok(missed) => {
+                if next != Next::Stay || !missed.is_none() {
+                    self.queue_again(token, next, missed);
                 }
                 None
             }
             Err(source) => Some(source),
         }
+    }
+
+    fn queue_again(&mut self, token: Token, next: Next, missed: Readiness) {
+        let mut readiness = missed;
+        if let Next::Again(more) = next {
+            readiness |= more;
+            self.counters.again.add(1);
+        }
+        self.again.push_back(Ready { token, readiness });
     }
 }
 
@@ -324,7 +328,6 @@ pub(crate) fn dispatch(ready: Ready) -> bool {
 }
 
 /// Tells the next one in the flat array.
-#[inline]
 pub(crate) fn dispatch_next() {
     CURRENT.with(|current| {
         let taken = match current.borrow_mut().as_deref_mut() {
@@ -337,7 +340,7 @@ pub(crate) fn dispatch_next() {
     });
 }
 
-#[inline]
+#[inline(always)]
 fn tell(
     current: &RefCell<Option<Box<Reactor>>>,
     token: Token,
@@ -352,12 +355,17 @@ fn tell(
         Some(reactor) => reactor.put(token, source, desk, next),
         None => Some(source),
     };
-    if gone.is_some() {
-        drop(gone);
+    if let Some(gone) = gone {
+        let_go(gone);
     }
     if let Err(panic) = told {
         std::panic::resume_unwind(panic);
     }
+}
+
+#[cold]
+fn let_go(source: Box<dyn EventSource>) {
+    drop(source);
 }
 
 /// The channels of this loop that are at home.

@@ -100,7 +100,7 @@ impl ChannelCore {
         matches!(self.state, State::Closed)
     }
 
-    #[inline]
+    #[inline(always)]
     fn handle(&mut self, readiness: Readiness, desk: &mut Desk) {
         if !matches!(self.state, State::Open) || readiness.any(Readiness::MAIL) {
             self.begin(readiness, desk);
@@ -114,7 +114,7 @@ impl ChannelCore {
             self.owes = false;
             let parts = &mut self.pipeline.parts;
             parts.flush_wanted |= parts.queue.has_flushed() || parts.outbox.is_some();
-            self.after(desk);
+            self.carry_out(desk);
         }
         if readiness.any(Readiness::READ | Readiness::HANG_UP | Readiness::ERROR) {
             self.read_ready = true;
@@ -165,7 +165,7 @@ impl ChannelCore {
     fn activate(&mut self, desk: &mut Desk) {
         self.shared().set_active(true);
         self.pipeline.fire(InEvent::Active);
-        self.after(desk);
+        self.carry_out(desk);
     }
 
     /// Looks whether a connect has ended.
@@ -195,7 +195,7 @@ impl ChannelCore {
         let parts = &mut self.pipeline.parts;
         parts.flush_wanted |= parts.queue.has_flushed();
         self.pipeline.fire(InEvent::Active);
-        self.after(desk);
+        self.carry_out(desk);
         if !wanted {
             self.close(Some(Failure::cancelled()), desk);
         }
@@ -210,7 +210,7 @@ impl ChannelCore {
             self.read_letter(mail, desk);
         }
         if !self.is_closed() {
-            self.after(desk);
+            self.carry_out(desk);
         }
     }
 
@@ -258,6 +258,7 @@ impl ChannelCore {
     }
 
     /// Reads what is there, as far as the budget and the handlers' wish go.
+    #[inline(always)]
     fn read_on(&mut self, desk: &mut Desk) {
         let parts = &self.pipeline.parts;
         if !self.read_ready || !(parts.auto_read || parts.read_wanted) || self.is_closed() {
@@ -340,7 +341,7 @@ impl ChannelCore {
         }
         if any {
             self.pipeline.fire(InEvent::ReadComplete);
-            self.after(desk);
+            self.carry_out(desk);
         }
         let parts = &self.pipeline.parts;
         if self.read_ready && (parts.auto_read || parts.read_wanted) {
@@ -349,6 +350,7 @@ impl ChannelCore {
     }
 
     /// The end of a read: tells the handlers, and what came after the bytes.
+    #[inline(always)]
     fn read_to(&mut self, total: usize, ended: Option<io::Result<()>>, desk: &mut Desk) {
         if total > 0 {
             desk.counters.read_bytes.add(total as u64);
@@ -378,7 +380,7 @@ impl ChannelCore {
         }
         let event = UserEvent::new(InputShutdown);
         self.pipeline.fire(InEvent::User(event));
-        self.after(desk);
+        self.carry_out(desk);
     }
 
     /// The socket is broken: the handlers hear why, and the channel is closed.
@@ -394,7 +396,7 @@ impl ChannelCore {
     }
 
     /// Carries out what the handlers asked for.
-    #[inline]
+    #[inline(always)]
     fn after(&mut self, desk: &mut Desk) {
         let parts = &mut self.pipeline.parts;
         if parts.flush_wanted && parts.stack.is_empty() {
@@ -412,7 +414,7 @@ impl ChannelCore {
             let parts = &mut self.pipeline.parts;
             if parts.flush_wanted {
                 parts.flush_wanted = false;
-                self.flush(desk);
+                self.flush_again(desk);
             }
             let parts = &mut self.pipeline.parts;
             parts.look_at_marks();
@@ -454,6 +456,11 @@ impl ChannelCore {
         }
     }
 
+    #[cold]
+    fn flush_again(&mut self, desk: &mut Desk) {
+        self.flush(desk);
+    }
+
     fn flush_datagrams(&mut self, desk: &mut Desk) {
         if let (Transport::Udp(socket), Some(outbox)) =
             (&self.transport, &mut self.pipeline.parts.outbox)
@@ -466,7 +473,7 @@ impl ChannelCore {
     }
 
     /// Writes what was flushed.
-    #[inline]
+    #[inline(always)]
     fn flush(&mut self, desk: &mut Desk) {
         if self.blocked || !matches!(self.state, State::Open) {
             return;

@@ -262,6 +262,7 @@ impl Parts {
     }
 
     /// A write that has passed all handlers.
+    #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         if self.closed {
             return self.refuse_write(promise, NetError::Closed(self.close_cause.clone()));
