@@ -82,6 +82,9 @@ pub(crate) struct Desk {
     pub(crate) counters: Arc<Counters>,
 }
 
+/// A source that is out of its slot to be told something, and the desk that it does it at.
+type Busy = (Box<dyn EventSource>, Box<Desk>);
+
 /// The reactor of one loop.
 pub(crate) struct Reactor {
     id: u64,
@@ -180,14 +183,13 @@ impl Reactor {
 
     /// Takes out whom the next event is for.
     #[inline]
-    fn take_next(&mut self) -> Option<(Token, Readiness, Box<dyn EventSource>, Box<Desk>)> {
+    fn take_next(&mut self) -> Option<(Ready, Busy)> {
         let ready = self.next()?;
-        let (source, desk) = self.take(ready)?;
-        Some((ready.token, ready.readiness, source, desk))
+        Some((ready, self.take(ready)?))
     }
 
     #[inline]
-    fn take(&mut self, ready: Ready) -> Option<(Box<dyn EventSource>, Box<Desk>)> {
+    fn take(&mut self, ready: Ready) -> Option<Busy> {
         let Some(desk) = self.desk.take() else {
             // Somebody is being told right now: this waits its turn.
             self.again.push_back(ready);
@@ -323,7 +325,7 @@ pub(crate) fn dispatch(ready: Ready) -> bool {
     let Some((source, desk)) = with(|reactor| reactor.take(ready)).flatten() else {
         return with(|reactor| reactor.sources.slot_exists(ready.token)).unwrap_or(false);
     };
-    CURRENT.with(|current| tell(current, ready.token, ready.readiness, source, desk));
+    CURRENT.with(|current| tell(current, ready, source, desk));
     true
 }
 
@@ -334,8 +336,8 @@ pub(crate) fn dispatch_next() {
             Some(reactor) => reactor.take_next(),
             None => None,
         };
-        if let Some((token, readiness, source, desk)) = taken {
-            tell(current, token, readiness, source, desk);
+        if let Some((ready, (source, desk))) = taken {
+            tell(current, ready, source, desk);
         }
     });
 }
@@ -343,16 +345,17 @@ pub(crate) fn dispatch_next() {
 #[inline(always)]
 fn tell(
     current: &RefCell<Option<Box<Reactor>>>,
-    token: Token,
-    readiness: Readiness,
+    ready: Ready,
     mut source: Box<dyn EventSource>,
     mut desk: Box<Desk>,
 ) {
     // Handlers contain their panics; this is the last resort, so that a desk is never lost.
-    let told = catch_unwind(AssertUnwindSafe(|| source.ready(readiness, &mut desk)));
+    let told = catch_unwind(AssertUnwindSafe(|| {
+        source.ready(ready.readiness, &mut desk)
+    }));
     let next = *told.as_ref().unwrap_or(&Next::Leave);
     let gone = match current.borrow_mut().as_deref_mut() {
-        Some(reactor) => reactor.put(token, source, desk, next),
+        Some(reactor) => reactor.put(ready.token, source, desk, next),
         None => Some(source),
     };
     if let Some(gone) = gone {
