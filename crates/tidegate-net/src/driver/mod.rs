@@ -36,6 +36,8 @@ pub struct PollDriver {
     /// The reactor that this thread had before.
     outer: Option<u64>,
     failures: u32,
+    /// Events that are there to be told.
+    ready: usize,
     /// Where the generations of the next reactor begin, so that a token is never used twice.
     generation: u32,
 }
@@ -51,6 +53,7 @@ impl PollDriver {
             counters: Arc::default(),
             outer: None,
             failures: 0,
+            ready: 0,
             generation: 1,
         }
     }
@@ -63,17 +66,22 @@ impl PollDriver {
         }
     }
 
-    fn polled(&mut self, polled: Option<std::io::Result<()>>) {
+    fn polled(&mut self, polled: Option<std::io::Result<usize>>) {
         match polled {
             Some(Err(why)) => {
                 self.failures += 1;
+                self.ready = 0;
                 self.counters.poll_failures.add(1);
                 assert!(
                     self.failures < FAILURES,
                     "the poller failed {FAILURES} times in a row, the last time with: {why}"
                 );
             }
-            _ => self.failures = 0,
+            Some(Ok(ready)) => {
+                self.failures = 0;
+                self.ready = ready;
+            }
+            None => self.ready = 0,
         }
     }
 }
@@ -104,7 +112,7 @@ impl Driver for PollDriver {
             if reactor.has_ready() {
                 return reactor.poll(Some(Duration::ZERO));
             }
-            let mut polled = Ok(());
+            let mut polled = Ok(0);
             clock.sleep_until(&self.waker, deadline, |timeout| {
                 polled = reactor.poll(timeout);
             });
@@ -119,10 +127,8 @@ impl Driver for PollDriver {
 
     #[inline]
     fn next_task(&mut self) -> Option<Task> {
-        let ready = reactor::with(Reactor::next).flatten()?;
-        Some(Task::non_blocking(move || {
-            reactor::dispatch(ready);
-        }))
+        self.ready = self.ready.checked_sub(1)?;
+        Some(Task::non_blocking(reactor::dispatch_next))
     }
 
     fn look(&mut self) {
