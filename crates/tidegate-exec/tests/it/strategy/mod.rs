@@ -2,7 +2,7 @@
 
 mod adaptive;
 mod conformance;
-mod hand;
+pub(crate) mod hand;
 mod late;
 mod rules;
 mod stress;
