@@ -15,7 +15,7 @@ use super::shared::{Mail, Shared, refuse};
 use super::{Channel, Transport};
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::pipeline::{Erased, Held, InEvent, InputShutdown, OutOp, Pipeline, UserEvent};
+use crate::pipeline::{Erased, Held, InEvent, InputEnd, InputShutdown, OutOp, Pipeline, UserEvent};
 use crate::reactor::{Desk, EventSource, Next};
 use crate::read_size::ReadSize;
 use crate::sys::{Readiness, Source, Token};
@@ -216,9 +216,9 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             Mail::Close => self.pipeline.out(OutOp::Close),
             Mail::CloseWhenFlushed => {
                 self.pipeline.out(OutOp::Flush);
-                self.pipeline.parts.close_when_flushed = true;
+                self.pipeline.out(OutOp::CloseWhenFlushed);
             }
-            Mail::ShutdownOutput => self.pipeline.parts.shutdown_wanted = true,
+            Mail::ShutdownOutput => self.pipeline.out(OutOp::ShutdownOutput),
             Mail::AutoRead(yes) => self.pipeline.parts.set_auto_read(yes),
             Mail::Read => self.pipeline.parts.read_wanted = true,
             Mail::CanRead => self.read_ready = true,
@@ -226,8 +226,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 self.blocked = false;
                 self.pipeline.parts.flush_wanted |= self.pipeline.parts.queue.has_flushed();
             }
-            Mail::Event(event) => self.pipeline.fire(InEvent::User(event)),
-            Mail::Error(why) => self.pipeline.fire(InEvent::Error(why)),
+            Mail::Fire(event) => self.pipeline.fire(event),
+            Mail::Stage(id, back) => self.pipeline.back(id, back),
             Mail::UserWritable(flag, writable) => {
                 // A number that is no flag changes nothing; the handle's docs say so.
                 let _ = self.pipeline.parts.set_user_writable(flag, writable);
@@ -265,7 +265,6 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         let mut ended = None;
         for _ in 0..most_reads {
             let most = self.size.next();
-            self.pipeline.parts.read_wanted = false;
             desk.counters.reads.add(1);
             match self.transport.read(&mut desk.buffer, most, fixed) {
                 Ok((bytes, _)) if bytes.is_empty() => {
@@ -275,6 +274,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 Ok((bytes, all)) => {
                     let count = bytes.len();
                     total += count;
+                    self.pipeline.parts.read_wanted = false;
                     if count >= most {
                         self.size.record(count);
                     }
@@ -313,11 +313,11 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             let Transport::Udp(socket) = &self.transport else {
                 return;
             };
-            self.pipeline.parts.read_wanted = false;
             desk.counters.reads.add(1);
             match socket.recv_from(&mut desk.datagram) {
                 Ok((count, peer)) => {
                     any = true;
+                    self.pipeline.parts.read_wanted = false;
                     desk.counters.read_bytes.add(count as u64);
                     let bytes = Bytes::copy_from_slice(&desk.datagram[..count]);
                     self.pipeline.read(Msg::of(Datagram { bytes, peer }));
@@ -366,7 +366,12 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
         self.input_shut = true;
         if !self.pipeline.parts.options.half_closure || self.output_shut {
-            return self.close(None, desk);
+            if self.pipeline.parts.tell_input_end {
+                self.pipeline.fire(InEvent::User(UserEvent::new(InputEnd)));
+                self.after(desk);
+            }
+            let cause = self.pipeline.parts.close_cause.clone();
+            return self.close(cause, desk);
         }
         let event = UserEvent::new(InputShutdown);
         self.pipeline.fire(InEvent::User(event));

@@ -14,6 +14,7 @@ mod context;
 mod handler;
 mod lodged;
 mod parts;
+mod stage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,6 +26,7 @@ use crate::message::Msg;
 pub use self::change::{Assembly, Change, Handler};
 pub use self::check::PipelineError;
 pub use self::context::{HandlerContext, InboundContext, OutboundContext};
+pub(crate) use self::handler::InputEnd;
 pub use self::handler::{Inbound, InputShutdown, Outbound, UserEvent};
 
 use self::change::{Place, What};
@@ -34,6 +36,7 @@ use self::handler::{Shape, mask};
 use self::lodged::Lodged;
 pub(crate) use self::parts::{Action, Parts, Record};
 use self::parts::{Doing, Meta};
+pub(crate) use self::stage::Back;
 
 /// The handlers of a channel, and what they share. `E` says whether they can leave their thread.
 pub(crate) struct Pipeline<E: ?Sized + Held = dyn Erased> {
@@ -184,8 +187,6 @@ impl<E: ?Sized + Held> Pipeline<E> {
             }
             Action::Drop { id } => self.drop_handler(id),
             Action::Change(what) => self.apply(*what),
-            Action::ShutdownOutput => self.parts.shutdown_wanted = true,
-            Action::CloseWhenFlushed => self.parts.close_when_flushed = true,
         }
     }
 
@@ -395,10 +396,13 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// Begins to take a handler out: nothing reaches it any more but the news of its removal.
     fn remove(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
+        let lingers = self.handlers[at].lingers();
         let meta = &mut self.parts.metas[at];
-        meta.mask = 0;
         meta.name = Name::Borrowed("");
-        self.parts.stack.push(Action::Drop { id });
+        if !lingers {
+            meta.mask = 0;
+            self.parts.stack.push(Action::Drop { id });
+        }
         let what = Own::Removed;
         self.parts.stack.push(Action::Own { id, what });
     }

@@ -5,6 +5,7 @@
 )]
 
 mod channel;
+mod elsewhere;
 mod faults;
 mod handlers;
 mod model;
@@ -12,6 +13,8 @@ mod pipeline;
 mod roaming;
 mod stream;
 mod tcp;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
