@@ -38,12 +38,58 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
         tables.push(against_peers(connections, settings));
     }
     tables.push(more_handlers(settings));
+    tables.push(roaming(settings));
+    tables.push(blockers(settings));
     tables.push(fairness(settings));
     if !settings.quick {
         tables.push(streams(settings));
     }
     tables.extend(idle::run(settings));
     tables
+}
+
+/// What travelling costs where nobody blocks.
+fn roaming(settings: &Settings) -> Table {
+    let heading = Heading {
+        title: "echo, 50 connections, a roaming loop beside a pinned one, nobody blocks".to_owned(),
+        unit: "server CPU ns/message",
+        better: Better::Less,
+        side: Some("messages/s"),
+        ratios: vec![Ratio {
+            name: "roaming_over_pinned".to_owned(),
+            against: Role::Peer,
+        }],
+    };
+    let lineup = vec![
+        entry("ours, roaming", Role::Ours, Kind::Roaming, 50),
+        entry("ours, pinned", Role::Peer, Kind::Ours { passing: 0 }, 50),
+    ];
+    rounds::race(heading, WORK, lineup, settings)
+}
+
+/// What travelling gains where one message in a hundred blocks for 10 ms.
+fn blockers(settings: &Settings) -> Table {
+    let heading = Heading {
+        title: "echo, 50 connections, 1 % of the messages block for 10 ms".to_owned(),
+        unit: "messages/s",
+        better: Better::More,
+        side: Some("p99 us"),
+        ratios: vec![Ratio {
+            name: "roaming_blockers_over_pinned".to_owned(),
+            against: Role::Peer,
+        }],
+    };
+    let blocks = |name: &str, role, kind| {
+        let mut bout = Bout::new(kind, 50, MESSAGE);
+        boxed(name, role, move |amount| {
+            bout.run_for(amount, Figure::Speed)
+        })
+    };
+    let lineup = vec![
+        blocks("ours, roaming", Role::Ours, Kind::RoamingBlockers),
+        blocks("ours, pinned", Role::Peer, Kind::PinnedBlockers),
+    ];
+    rounds::race(heading, WORK, lineup, settings)
 }
 
 /// Ours with one handler beside the floor and the peers.
@@ -210,6 +256,7 @@ fn boxed(name: &str, role: Role, run: impl FnMut(u64) -> Outcome + 'static) -> E
 #[derive(Clone, Copy)]
 enum Figure {
     Cpu,
+    Speed,
     Fairness,
 }
 
@@ -249,6 +296,10 @@ impl Bout {
             Figure::Cpu => Sample {
                 value: each(result.server_cpu),
                 side: Some(result.messages as f64 / result.elapsed.as_secs_f64()),
+            },
+            Figure::Speed => Sample {
+                value: result.messages as f64 / result.elapsed.as_secs_f64(),
+                side: Some(result.p99 / 1000.0),
             },
             Figure::Fairness => Sample {
                 value: result.p50 / result.p99,

@@ -3,22 +3,36 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use monoio::io::{AsyncReadRent as _, AsyncWriteRentExt as _};
 use monoio::{IoUringDriver, LegacyDriver, Runtime, RuntimeBuilder};
 use rustix::event::epoll;
 use rustix::net::{RecvFlags, SendFlags};
-use tidegate_net::{Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_exec::{Roaming, WorkerPool};
+use tidegate_net::{Assembly, Blocking, Inbound, InboundContext, NetGroup, Nothing, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::load::pin;
+
+/// Threads of the pool under a roaming loop.
+const POOL: usize = 32;
+/// How long a handler blocks that does.
+const BLOCK: Duration = Duration::from_millis(10);
 
 /// Which server.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// Ours: a handler that echoes, behind `passing` ones that pass on.
     Ours { passing: usize },
+    /// Ours on a roaming loop, over a pool of 32.
+    Roaming,
+    /// Ours, with a handler that blocks now and then, on a pinned loop.
+    PinnedBlockers,
+    /// The same on a roaming loop, over a pool of 32.
+    RoamingBlockers,
     /// `epoll_wait`, `recv`, `send`, and nothing else.
     RawEpoll,
     /// The same over mio.
@@ -40,14 +54,22 @@ pub(super) enum Kind {
 /// A server that runs.
 pub(super) struct Running {
     pub(super) address: SocketAddr,
-    ours: Option<(NetGroup, Server)>,
+    ours: Option<Ours>,
+}
+
+/// A group and its server, kept alive.
+enum Ours {
+    Pinned(NetGroup, Server),
+    Roaming(NetGroup<Roaming>, Server, WorkerPool),
 }
 
 impl Running {
     /// System calls of ours so far.
     pub(super) fn io(&self) -> Option<u64> {
-        let (group, _) = self.ours.as_ref()?;
-        let all = group.io_metrics();
+        let all = match self.ours.as_ref()? {
+            Ours::Pinned(group, _) => group.io_metrics(),
+            Ours::Roaming(group, ..) => group.io_metrics(),
+        };
         Some(all.iter().map(|io| io.polls + io.reads + io.writes).sum())
     }
 }
@@ -55,8 +77,12 @@ impl Running {
 /// Starts a server on the first CPU.
 pub(super) fn start(kind: Kind) -> Running {
     pin(0);
-    if let Kind::Ours { passing } = kind {
-        return ours(passing);
+    match kind {
+        Kind::Ours { passing } => return ours(passing),
+        Kind::Roaming => return roaming(|p| p.add("echo", Echo)),
+        Kind::PinnedBlockers => return pinned(|p| p.add("blocks", Blocks::new())),
+        Kind::RoamingBlockers => return roaming(|p| p.add("blocks", Blocks::new())),
+        _ => {}
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -78,7 +104,7 @@ pub(super) fn start(kind: Kind) -> Running {
         Kind::Smol => over_smol(listener),
         Kind::MonoioEpoll => over_monoio(RuntimeBuilder::<LegacyDriver>::new().build(), listener),
         Kind::MonoioUring => over_monoio(RuntimeBuilder::<IoUringDriver>::new().build(), listener),
-        Kind::Ours { .. } => unreachable!("started above"),
+        _ => unreachable!("started above"),
     });
     Running {
         address,
@@ -92,6 +118,7 @@ impl Inbound for Echo {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
+    const BLOCKING: Blocking = Blocking::Never;
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         ctx.write(bytes);
@@ -115,21 +142,70 @@ impl Inbound for PassOn {
     }
 }
 
+/// Echoes, and blocks for 10 ms before one message in a hundred, by a seed of its own.
+struct Blocks {
+    state: u64,
+}
+
+impl Blocks {
+    fn new() -> Self {
+        static SEED: AtomicU64 = AtomicU64::new(1);
+        Self {
+            state: SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed),
+        }
+    }
+}
+
+impl Inbound for Blocks {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+    const BLOCKING: Blocking = Blocking::May;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        // SplitMix64.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        if (mixed ^ (mixed >> 31)).is_multiple_of(100) {
+            std::thread::sleep(BLOCK);
+        }
+        ctx.write(bytes);
+        ctx.flush();
+    }
+}
+
 fn ours(passing: usize) -> Running {
+    pinned(move |mut p| {
+        for _ in 0..passing {
+            p = p.add("", PassOn);
+        }
+        p.add("echo", Echo)
+    })
+}
+
+fn pinned(assemble: impl Fn(Assembly) -> Assembly + Send + Sync + 'static) -> Running {
     let group = tidegate_net::pinned("echo", 1).expect("a poller");
-    let server = Server::new(&group)
-        .pipeline(move |mut p| {
-            for _ in 0..passing {
-                p = p.add("", PassOn);
-            }
-            p.add("echo", Echo)
-        })
-        .bind("127.0.0.1:0")
-        .wait()
-        .expect("a free port");
+    let server = Server::new(&group).pipeline(assemble).bind("127.0.0.1:0");
+    let server = server.wait().expect("a free port");
     Running {
         address: server.local_addr(),
-        ours: Some((group, server)),
+        ours: Some(Ours::Pinned(group, server)),
+    }
+}
+
+fn roaming(
+    assemble: impl Fn(Assembly<Roaming>) -> Assembly<Roaming> + Send + Sync + 'static,
+) -> Running {
+    let pool = WorkerPool::builder("workers").core(POOL).max(POOL);
+    let pool = pool.build().expect("limits that agree");
+    let group = tidegate_net::roaming("echo", 1, &pool).expect("a poller");
+    let server = Server::new(&group).pipeline(assemble).bind("127.0.0.1:0");
+    let server = server.wait().expect("a free port");
+    Running {
+        address: server.local_addr(),
+        ours: Some(Ours::Roaming(group, server, pool)),
     }
 }
 

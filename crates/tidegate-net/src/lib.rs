@@ -50,6 +50,7 @@ mod stream;
 pub mod sys;
 mod write_queue;
 
+pub use bytes::Bytes;
 pub use tidegate_sync::Blocking;
 
 pub use self::channel::{

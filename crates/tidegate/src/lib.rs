@@ -58,7 +58,7 @@ pub mod prelude {
     pub use std::time::Duration;
 
     pub use tidegate_exec::{
-        Adaptive, Choose, EventLoop, EventLoopGroup, Missed, Monitor, Pinned, ProduceConsume,
+        Adaptive, Choose, Crew, EventLoop, EventLoopGroup, Missed, Monitor, Pinned, ProduceConsume,
         Producer, Quiet, RejectPolicy, Roaming, Strategy, TimeoutHandle, WorkerPool,
     };
     pub use tidegate_isolate::{BreakerConfig, Command, CommandError, Isolation, PoolConfig};

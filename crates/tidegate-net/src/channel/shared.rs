@@ -310,11 +310,12 @@ impl Shared {
             _ => None,
         };
         drop(inner);
-        if let Some(promise) = promise {
-            let _ = promise.succeed(());
-        }
+        // First, so that whoever hears of the end finds it counted.
         if let Some(origin) = &self.origin {
             origin.left();
+        }
+        if let Some(promise) = promise {
+            let _ = promise.succeed(());
         }
         for writer in writers {
             let _ = writer.fail(Failure::new(NetError::Closed(cause.clone())));
