@@ -5,6 +5,7 @@
 )]
 
 mod channel;
+mod decoders;
 mod faults;
 mod handlers;
 mod model;
