@@ -18,6 +18,7 @@ use crate::event_loop::EventLoop;
 use crate::headroom::{Headroom, Room, TryExecutor};
 use crate::lifecycle::Lifecycle;
 use crate::placement::{Placement, Roaming};
+use crate::pool::{Lease, OverBudget};
 use crate::schedule;
 use crate::shared::Shared;
 use crate::strategy::{Adaptive, Monitor, Options, Producer, Strategy};
@@ -285,6 +286,10 @@ impl Headroom for OfLoop {
     fn has_thread(&self) -> bool {
         self.pool.has_thread()
     }
+
+    fn moves(&self) -> u64 {
+        self.pool.moves()
+    }
 }
 
 impl TryExecutor for OfLoop {
@@ -294,5 +299,9 @@ impl TryExecutor for OfLoop {
 
     fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.pool.execute_internal(task)
+    }
+
+    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {
+        self.pool.lease_threads(who, threads)
     }
 }

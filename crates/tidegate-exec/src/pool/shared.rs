@@ -45,6 +45,8 @@ pub(super) struct Shared {
     keep_alive: AtomicU64,
     /// Threads that may wait for each other, for the check of waits.
     width: AtomicUsize,
+    /// Threads that were leased and are not used yet.
+    kept: AtomicUsize,
     pub(super) handles: AtomicUsize,
     pub(super) tells: Tells,
     /// Tripped when no more jobs are taken: ends whoever waits for a place.
@@ -107,6 +109,7 @@ impl Shared {
             room: AtomicU64::new(0),
             keep_alive: AtomicU64::new(0),
             width: AtomicUsize::new(limits.max),
+            kept: AtomicUsize::new(0),
             handles: AtomicUsize::new(1),
             tells: Tells::default(),
             closing: CancelToken::new(),
@@ -431,6 +434,15 @@ impl Shared {
         }
     }
 
+    /// Keeps one more, or one less, of the threads out of the room.
+    pub(super) fn keep_for_lessee(&self, one_more: bool) {
+        if one_more {
+            self.kept.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.kept.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     pub(super) fn end_lease(&self, id: u64) {
         let mut turn = self.desk.turn();
         turn.budget.remove(id);
@@ -449,9 +461,11 @@ impl Headroom for Shared {
         }
         let tally = self.desk.tally();
         let idle = tally.idle + self.desk.reserve().available();
+        let may_start = max.saturating_sub(tally.threads);
+        let kept = self.kept.load(Ordering::Relaxed);
         Room {
-            idle: idle.saturating_sub(tally.queued),
-            may_start: max.saturating_sub(tally.threads),
+            idle: idle.saturating_sub(tally.queued + kept.saturating_sub(may_start)),
+            may_start: may_start.saturating_sub(kept),
             places: bound.saturating_sub(tally.queued),
         }
     }
@@ -461,6 +475,7 @@ impl Headroom for Shared {
         let tally = self.desk.tally();
         match max {
             0 => false,
+            _ if self.kept.load(Ordering::Relaxed) > 0 => self.room().has_thread(),
             max if max > tally.threads => true,
             // Jobs wait: how many threads are left over takes counting.
             _ if tally.queued > 0 => self.room().idle > 0,
