@@ -786,3 +786,29 @@ fn several_listeners_share_one_port_and_each_keeps_its_connections() {
     drop(clients);
     assert!(report.wait().unwrap().cut.is_empty());
 }
+
+#[test]
+fn a_poller_that_begins_anew_still_hears_its_sockets_and_its_waker() {
+    use tidegate_net::sys::{MioPoller, Poller, Readiness, Token};
+    let mut poller = MioPoller::new().unwrap();
+    let waker = poller.waker();
+    let address = "127.0.0.1:0".parse().unwrap();
+    let mut listener = mio::net::TcpListener::bind(address).unwrap();
+    let token = Token::new(3, 1);
+    poller.register(&mut listener, token).unwrap();
+    let lost = poller.renew(vec![(token, &mut listener)]).unwrap();
+    assert!(lost.is_empty());
+    let mut ready = Vec::new();
+    poller.poll(&mut ready, None).unwrap();
+    assert!(
+        ready.is_empty(),
+        "it was rung, in case somebody had just done so"
+    );
+    waker.wake();
+    poller.poll(&mut ready, None).unwrap();
+    assert!(ready.is_empty());
+    let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    poller.poll(&mut ready, None).unwrap();
+    assert_eq!(ready[0].token, token);
+    assert!(ready[0].readiness.has(Readiness::READ));
+}
