@@ -164,6 +164,16 @@ impl Reactor {
         polled.map(|()| self.ready.len() + self.due)
     }
 
+    /// Puts a fresh poller in the place of one that fails or spins. Answers who could not be moved.
+    #[cold]
+    pub(crate) fn renew(&mut self) -> io::Result<Vec<Token>> {
+        let homes = self.sources.homes_mut();
+        let watched = homes.filter_map(|(token, source)| Some((token, source.io()?)));
+        let lost = self.poller.renew(watched.collect())?;
+        self.counters.fresh_pollers.add(1);
+        Ok(lost)
+    }
+
     /// The next event to tell.
     #[inline]
     fn next(&mut self) -> Option<Ready> {
@@ -408,15 +418,20 @@ pub(crate) fn close() {
             return;
         }
         for token in tokens {
-            let readiness = Readiness::NONE;
-            let taken = with(|reactor| reactor.take(Ready { token, readiness })).flatten();
-            let Some((mut source, mut desk)) = taken else {
-                continue;
-            };
-            let said = catch_unwind(AssertUnwindSafe(|| source.close(&mut desk)));
-            drop(said);
-            let gone = with(|reactor| reactor.put(token, source, desk, Next::Leave));
-            drop(gone);
+            close_one(token);
         }
     }
+}
+
+/// Says goodbye to one source.
+pub(crate) fn close_one(token: Token) {
+    let readiness = Readiness::NONE;
+    let taken = with(|reactor| reactor.take(Ready { token, readiness })).flatten();
+    let Some((mut source, mut desk)) = taken else {
+        return;
+    };
+    let said = catch_unwind(AssertUnwindSafe(|| source.close(&mut desk)));
+    drop(said);
+    let gone = with(|reactor| reactor.put(token, source, desk, Next::Leave));
+    drop(gone);
 }

@@ -167,6 +167,18 @@ impl<T> Slab<T> {
         }
     }
 
+    /// The values that are at home, to be changed.
+    pub(crate) fn homes_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
+        let slots = self.slots.iter_mut().enumerate();
+        slots.filter_map(|(at, slot)| match &mut slot.place {
+            Place::Home(value) => {
+                let at = u32::try_from(at).ok()?;
+                Some((Token::new(at, slot.generation), value))
+            }
+            _ => None,
+        })
+    }
+
     /// A value that is at home.
     pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         match &mut self.slot(token)?.place {

@@ -28,15 +28,15 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 self.shared().took(&msg);
                 self.pipeline.write(msg, promise);
             }
-            Mail::Flush => self.pipeline.out(OutOp::Flush),
+            Mail::Flush(promise) => self.pipeline.flush(promise),
             Mail::Close => self.pipeline.out(OutOp::Close),
             Mail::CloseWhenFlushed => {
                 self.pipeline.out(OutOp::Flush);
                 self.pipeline.out(OutOp::CloseWhenFlushed);
             }
             Mail::ShutdownOutput => self.pipeline.out(OutOp::ShutdownOutput),
-            Mail::AutoRead(yes) => self.pipeline.parts.set_auto_read(yes),
-            Mail::Read => self.pipeline.parts.read_wanted = true,
+            Mail::AutoRead(yes) => self.pipeline.set_auto_read(yes),
+            Mail::Read => self.pipeline.out(OutOp::Read),
             Mail::CanRead => self.read_ready = true,
             Mail::CanWrite => {
                 self.blocked = false;

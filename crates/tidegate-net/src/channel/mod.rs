@@ -120,7 +120,15 @@ impl Channel {
 
     /// Sends what was written so far.
     pub fn flush(&self) {
-        self.post(Mail::Flush);
+        self.post(Mail::Flush(None));
+    }
+
+    /// Sends what was written so far; completes when the operating system has all of it that the
+    /// handlers did not hold back, and fails if it was lost.
+    pub fn flush_with(&self) -> Completion<()> {
+        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        self.post(Mail::Flush(Some(promise)));
+        done
     }
 
     /// Closes the channel; completes when it is closed. What was not sent by then fails.

@@ -25,7 +25,7 @@ use crate::write_queue::ENTRY_OVERHEAD;
 /// Something that a channel is asked from outside.
 pub(crate) enum Mail {
     Write(Msg, Option<Promise<()>>),
-    Flush,
+    Flush(Option<Promise<()>>),
     Close,
     CloseWhenFlushed,
     ShutdownOutput,
@@ -351,7 +351,9 @@ fn new_end() -> (Promise<()>, Closed) {
 pub(crate) fn refuse(mail: Mail, cause: Option<&Failure>) {
     let closed = || Failure::new(NetError::Closed(cause.cloned()));
     match mail {
-        Mail::Write(_, Some(promise)) | Mail::Stage(_, Back::Write(_, Some(promise))) => {
+        Mail::Write(_, Some(promise))
+        | Mail::Flush(Some(promise))
+        | Mail::Stage(_, Back::Write(_, Some(promise))) => {
             drop(promise.fail(closed()));
         }
         Mail::Change(_, promise) => {

@@ -15,6 +15,10 @@ use crate::sys::Poller;
 
 /// Polls in a row that may fail before the loop gives up, and with it its place in the group.
 pub(crate) const FAILURES: u32 = 16;
+/// Failures in a row after which a fresh poller takes the place of this one.
+const RENEW_AFTER: u32 = 4;
+/// Waits in a row that end for no reason before the poller counts as spinning.
+const SPINS: u32 = 512;
 
 /// What a loop with I/O waits on.
 ///
@@ -38,6 +42,9 @@ pub struct PollDriver {
     failures: u32,
     /// Events that are there to be told.
     ready: usize,
+    /// Waits in a row that ended for no reason, and the wakeups seen so far.
+    spins: u32,
+    wakes: u64,
     /// Where the generations of the next reactor begin, so that a token is never used twice.
     generation: u32,
 }
@@ -54,6 +61,8 @@ impl PollDriver {
             outer: None,
             failures: 0,
             ready: 0,
+            spins: 0,
+            wakes: 0,
             generation: 1,
         }
     }
@@ -76,12 +85,44 @@ impl PollDriver {
                     self.failures < FAILURES,
                     "the poller failed {FAILURES} times in a row, the last time with: {why}"
                 );
+                if self.failures.is_multiple_of(RENEW_AFTER) {
+                    Self::renew();
+                }
             }
             Some(Ok(ready)) => {
                 self.failures = 0;
                 self.ready = ready;
             }
             None => self.ready = 0,
+        }
+    }
+
+    /// Looks whether a wait ended for a reason: an event, a wakeup, its deadline.
+    fn waited(&mut self, clock: &Clock, deadline: Option<u64>) {
+        let woken = self.waker.wakes() != self.wakes;
+        if self.ready > 0
+            || woken
+            || self.failures > 0
+            || deadline.is_some_and(|at| clock.nanos() >= at)
+        {
+            self.wakes = self.waker.wakes();
+            self.spins = 0;
+            return;
+        }
+        self.spins += 1;
+        if self.spins >= SPINS {
+            self.spins = 0;
+            Self::renew();
+        }
+    }
+
+    /// Puts a fresh poller in the place of this one; who cannot be moved is closed.
+    #[cold]
+    fn renew() {
+        // If there is none to be had the old one goes on, and is asked again.
+        let lost = reactor::with(Reactor::renew).and_then(Result::ok);
+        for token in lost.unwrap_or_default() {
+            reactor::close_one(token);
         }
     }
 }
@@ -119,6 +160,7 @@ impl Driver for PollDriver {
             polled
         });
         self.polled(polled);
+        self.waited(clock, deadline);
     }
 
     fn waker(&self) -> Arc<dyn Sleeper> {

@@ -23,8 +23,9 @@ pub(crate) mod mask {
     pub(crate) const CLOSE: u16 = 1 << 9;
     pub(crate) const CLOSE_WHEN_FLUSHED: u16 = 1 << 10;
     pub(crate) const SHUTDOWN: u16 = 1 << 11;
+    pub(crate) const DEMAND: u16 = 1 << 12;
     pub(crate) const INBOUND: u16 = WRITE - 1;
-    pub(crate) const OUTBOUND: u16 = WRITE | FLUSH | CLOSE | CLOSE_WHEN_FLUSHED | SHUTDOWN;
+    pub(crate) const OUTBOUND: u16 = WRITE | FLUSH | CLOSE | CLOSE_WHEN_FLUSHED | SHUTDOWN | DEMAND;
 }
 
 /// An event of the user's own, on its way from head to tail.
@@ -231,6 +232,12 @@ pub trait Outbound: Sized + 'static {
         ctx.never(mask::SHUTDOWN);
         ctx.shutdown_output();
     }
+
+    /// Somebody asks for a read, or lets the channel read on its own again.
+    fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.never(mask::DEMAND);
+        ctx.read();
+    }
 }
 
 /// An event on its way in.
@@ -264,6 +271,7 @@ pub(crate) enum OutOp {
     Close,
     CloseWhenFlushed,
     ShutdownOutput,
+    Read,
 }
 
 impl OutOp {
@@ -273,6 +281,7 @@ impl OutOp {
             Self::Close => mask::CLOSE,
             Self::CloseWhenFlushed => mask::CLOSE_WHEN_FLUSHED,
             Self::ShutdownOutput => mask::SHUTDOWN,
+            Self::Read => mask::DEMAND,
         }
     }
 }
@@ -566,5 +575,6 @@ fn outbound<H: Outbound>(handler: &mut H, op: OutOp, ctx: HandlerContext<'_>) {
         OutOp::Close => handler.close(ctx),
         OutOp::CloseWhenFlushed => handler.close_when_flushed(ctx),
         OutOp::ShutdownOutput => handler.shutdown_output(ctx),
+        OutOp::Read => handler.read(ctx),
     }
 }

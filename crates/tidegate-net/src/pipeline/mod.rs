@@ -18,6 +18,7 @@ mod stage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use bytes::Bytes;
 use tidegate_promise::{Failure, Promise};
 use tidegate_sync::{Blocking, Unhandled};
 
@@ -148,6 +149,29 @@ impl<E: ?Sized + Held> Pipeline<E> {
     pub(crate) fn out(&mut self, op: OutOp) {
         let at = self.tail();
         self.start(Action::Out { at, op });
+    }
+
+    /// Sends what was written so far; `promise` completes when the operating system has it.
+    pub(crate) fn flush(&mut self, promise: Option<Promise<()>>) {
+        self.out(OutOp::Flush);
+        match promise {
+            Some(promise) if self.parts.outbox.is_some() => drop(promise.succeed(())),
+            Some(promise) => {
+                // An empty write behind all that has reached the socket.
+                self.parts
+                    .write_head(Msg::Bytes(Bytes::new()), Some(promise));
+                self.parts.out_head(OutOp::Flush);
+            }
+            None => {}
+        }
+    }
+
+    /// Lets the channel read on its own, or only when asked.
+    pub(crate) fn set_auto_read(&mut self, yes: bool) {
+        self.parts.set_auto_read(yes);
+        if yes && self.parts.is_watched(self.tail(), mask::DEMAND) {
+            self.out(OutOp::Read);
+        }
     }
 
     pub(crate) fn own(&mut self, id: u32, what: Own) {

@@ -218,7 +218,7 @@ impl Parts {
 
     /// Whether a handler nearer to the socket than `at` cares about `event`.
     #[inline]
-    fn is_watched(&self, at: u32, event: u16) -> bool {
+    pub(super) fn is_watched(&self, at: u32, event: u16) -> bool {
         self.metas[..at as usize]
             .iter()
             .any(|meta| meta.mask & event != 0)
@@ -285,6 +285,7 @@ impl Parts {
             OutOp::Close => self.close_wanted = true,
             OutOp::CloseWhenFlushed => self.close_when_flushed = true,
             OutOp::ShutdownOutput => self.shutdown_wanted = true,
+            OutOp::Read => self.read_wanted = true,
         }
     }
 

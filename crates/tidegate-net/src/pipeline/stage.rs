@@ -290,9 +290,6 @@ impl Work {
             self.auto_read = parts.auto_read;
             mail.push(Mail::AutoRead(parts.auto_read));
         }
-        if std::mem::take(&mut parts.read_wanted) {
-            mail.push(Mail::Read);
-        }
         let channel = self.channel.upgrade();
         for (mail, channel) in mail.into_iter().zip(channel.iter().cycle()) {
             let _ = Shared::post(channel, mail, true);
