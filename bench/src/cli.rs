@@ -22,7 +22,7 @@ options
   --quick         only what the RATIO lines need, under two minutes a suite
   --rounds N      measured rounds (at least 5 with --quick)
   --only a,b      only contestants whose name contains one of these
-  --table a,b     only tables whose title contains one of these
+  --table a,b     only tables whose title contains one of these; x+y means both
   --plot FILE     where suite strategy puts its plot (needs a run without --quick)
   --as-ours NAME  let this contestant stand in for ours (to try the RATIO lines)
   --help          this text

@@ -23,6 +23,7 @@ mod queue;
 mod refuse;
 mod shared;
 mod stop;
+mod times;
 mod worker;
 
 use std::fmt;
@@ -46,6 +47,7 @@ pub use self::metrics::PoolMetrics;
 pub use self::policy::{Displaced, PoolPolicy};
 pub use self::queue::{JobKey, JobList, JobQueue, Popped};
 pub use self::stop::{StopReport, Stopped, StuckJob};
+pub use self::times::JobTimes;
 pub use tidegate_sync::Growth;
 
 use self::answer::Answer;

@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 use tidegate_promise::Promise;
 use tidegate_sync::prim::Mutex;
 use tidegate_sync::{
-    CancelToken, Clock, Desk, Executor, ExecutorId, Growth, Parker, Placed, Refusal, Rejected,
-    Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, Wake, as_nanos, is_current, panic_message,
+    CancelToken, Clock, Desk, Executor, ExecutorId, FastClock, Growth, Parker, Placed, Refusal,
+    Rejected, Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, Wake, as_nanos, is_current,
+    panic_message,
 };
 
 use super::job::Job;
@@ -39,6 +40,8 @@ pub(super) struct Shared {
     pub(super) policy: PoolPolicy,
     pub(super) on_unhandled: Option<OnUnhandled>,
     pub(super) on_low: Option<OnLow>,
+    /// What jobs are timed by, if they are.
+    pub(super) times: Option<FastClock>,
     /// Maximum and bound, for `room`; 0 once the pool is closed.
     room: AtomicU64,
     /// Nanoseconds that a thread may be idle; 0 means for ever.
@@ -81,6 +84,7 @@ pub(super) struct Parts {
     pub(super) policy: PoolPolicy,
     pub(super) on_unhandled: Option<OnUnhandled>,
     pub(super) on_low: Option<OnLow>,
+    pub(super) times: Option<FastClock>,
 }
 
 impl Shared {
@@ -106,6 +110,7 @@ impl Shared {
             policy: parts.policy,
             on_unhandled: parts.on_unhandled,
             on_low: parts.on_low,
+            times: parts.times,
             room: AtomicU64::new(0),
             keep_alive: AtomicU64::new(0),
             width: AtomicUsize::new(limits.max),
@@ -145,7 +150,8 @@ impl Shared {
 
     /// Finds a thread or a place for a job; says under which key it waits.
     #[inline]
-    pub(super) fn offer(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
+    pub(super) fn offer(&self, mut job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
+        self.stamp(&mut job);
         let mut turn = self.desk.turn();
         // As long as a thread is there, what the runtime itself has accepted can still run.
         if turn.is_closed() && (lane == Lane::User || turn.threads() == 0) {
@@ -180,6 +186,14 @@ impl Shared {
                 self.start(job, lane)
             }
             Placed::Full(job) => self.offer_by_force(turn, job),
+        }
+    }
+
+    /// Notes when the job came, if that is measured.
+    #[inline]
+    fn stamp(&self, job: &mut Job) {
+        if let Some(clock) = &self.times {
+            job.since = clock.nanos();
         }
     }
 
@@ -285,6 +299,7 @@ impl Shared {
     /// Gives a task to a thread that already waits, or gives it back. Waits for nothing.
     pub(super) fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         let mut job = Job::new(task);
+        self.stamp(&mut job);
         if self.desk.reserve().capacity() > 0 {
             match self.desk.claim(job) {
                 Ok(wake) => {
@@ -506,7 +521,9 @@ impl Executor for Shared {
         }
         let task = Task::non_blocking(move || signal.deliver());
         turn.counts.accepted += 1;
-        match turn.place(Job::new(task), true) {
+        let mut job = Job::new(task);
+        self.stamp(&mut job);
+        match turn.place(job, true) {
             Placed::Handed(wake) => {
                 turn.counts.wakeups += u64::from(wake.is_asleep());
                 self.end_turn(turn);
