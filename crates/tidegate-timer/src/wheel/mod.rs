@@ -29,11 +29,11 @@ mod pages;
 #[cfg(test)]
 mod tests;
 
-use entry::{Entry, Live, State};
+use entry::{CELLS, Entry, Live, State};
 pub use expired::{Expired, WheelDrain};
 use geometry::Geometry;
 pub use geometry::WheelError;
-use lists::{Lists, MAX_ENTRIES};
+use lists::{Lists, MAX_ENTRIES, Place};
 use pages::Pages;
 
 /// How many entries are made ready at a time: enough to hide the way to memory behind them.
@@ -87,7 +87,7 @@ const LOOKAHEAD: usize = 8;
 pub struct Wheel<T> {
     geometry: Geometry,
     lists: Lists,
-    entries: Pages<Entry<T>>,
+    entries: Pages<Entry<T>, CELLS>,
     /// For each list above the first level, a tick not after any in it; exact until the entry
     /// that it came from is removed.
     earliest: Box<[u64]>,
@@ -219,9 +219,11 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn remove(&mut self, key: Key) -> Option<T> {
-        let place = self.live(key)?.place;
-        self.lists.remove(place);
-        Some(self.take(key.slot).value)
+        let is_it = |entry: &Entry<T>| entry.is(key.generation);
+        let live = self.entries.release_if(key.slot, is_it, Entry::vacate)?;
+        self.lists.remove(live.place);
+        self.len -= 1;
+        Some(live.value)
     }
 
     /// Gives an entry another deadline, in O(1); it keeps its key, its value and its memory.
@@ -297,8 +299,7 @@ impl<T> Wheel<T> {
         if let Some(warm) = self.warm {
             self.warm_ahead(warm);
         }
-        let slot = self.pop_ripe()?;
-        Some(Expired::from(self.take(slot)))
+        self.pop_ripe().map(Expired::from)
     }
 
     /// Takes out every entry at once and hands them over by deadline: what a shutdown does.
@@ -321,16 +322,14 @@ impl<T> Wheel<T> {
     /// ```
     pub fn drain(&mut self) -> WheelDrain<T> {
         let mut left = Vec::with_capacity(self.len);
-        while let Some(slot) = self.pop_ripe() {
-            left.push(Expired::from(self.take(slot)));
+        while let Some(live) = self.pop_ripe() {
+            left.push(Expired::from(live));
         }
         while let Some(list) = self.lists.first_occupied() {
             let mut ring = self.lists.detach(list);
             while let Some((number, chunk)) = self.lists.take_chunk(&mut ring) {
                 for (place, slot) in chunk.places(number) {
-                    if self.entries.is_there(slot, place) {
-                        left.push(Expired::from(self.take(slot)));
-                    }
+                    left.extend(self.take_at(slot, place).map(Expired::from));
                 }
             }
         }
@@ -462,11 +461,13 @@ impl<T> Wheel<T> {
         list
     }
 
-    /// Frees the cell of an entry that hangs in no list any more.
+    /// Frees the cell of an entry if it is at a place where it hangs no more.
     #[inline]
-    fn take(&mut self, slot: u32) -> Live<T> {
+    fn take_at(&mut self, slot: u32, place: Place) -> Option<Live<T>> {
+        let is_it = |entry: &Entry<T>| entry.is_at(place);
+        let live = self.entries.release_if(slot, is_it, Entry::vacate)?;
         self.len -= 1;
-        self.entries.release(slot, Entry::vacate)
+        Some(live)
     }
 
     /// Turns the wheel to `seen`, or until a batch is ripe.
@@ -487,7 +488,7 @@ impl<T> Wheel<T> {
             };
             self.current = start;
             if list < self.geometry.slots() {
-                self.lists.ask_for(list + LOOKAHEAD, list + LOOKAHEAD / 2);
+                self.lists.ask_for(list + LOOKAHEAD);
                 let entries = &self.entries;
                 found += self.lists.ripen(list, |chunk| {
                     chunk.entries().for_each(|slot| entries.ask_for(slot));
@@ -537,10 +538,14 @@ impl<T> Wheel<T> {
     }
 
     #[inline]
-    fn pop_ripe(&mut self) -> Option<u32> {
-        let entries = &self.entries;
-        self.lists
-            .pop_ripe(|slot, place| entries.is_there(slot, place))
+    fn pop_ripe(&mut self) -> Option<Live<T>> {
+        loop {
+            let (place, slot) = self.lists.next_ripe()?;
+            if let Some(live) = self.take_at(slot, place) {
+                self.lists.remove(place);
+                return Some(live);
+            }
+        }
     }
 
     /// Warms the values of the chunk after the one that is being emptied, once.
@@ -552,7 +557,7 @@ impl<T> Wheel<T> {
         }
         self.warmed = oldest;
         let Some(oldest) = oldest else { return };
-        let next = self.lists.after(self.lists.chunk(oldest));
+        let next = self.lists.chunk(self.lists.after(oldest));
         for slot in next.entries() {
             if let Some(live) = self.entries.get(slot).and_then(Entry::live) {
                 warm(&live.value);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::entry::{Entry, RETIRED};
-use super::pages::{CELLS, KEPT, OLD};
+use super::pages::{KEPT, OLD};
 use super::*;
 
 fn wheel(tick: u64, slots: usize) -> Wheel<u64> {
@@ -17,11 +17,11 @@ impl<T> Wheel<T> {
 }
 
 #[test]
-fn an_entry_is_half_a_line_and_a_chunk_is_one() {
+fn an_entry_is_half_a_line_and_a_chunk_is_two() {
     assert_eq!(size_of::<Entry<(u64, u64)>>(), 32);
     assert_eq!(size_of::<Entry<Box<dyn FnOnce()>>>(), 32);
     assert_eq!(size_of::<Entry<[u64; 5]>>(), 64);
-    assert_eq!(size_of::<lists::Chunk>(), 64);
+    assert_eq!(size_of::<lists::Chunk>(), 128);
 }
 
 #[test]
