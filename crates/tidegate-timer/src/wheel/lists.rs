@@ -16,7 +16,8 @@
 //! * A position is given out once while its chunk is in a ring, so an entry that says it is there
 //!   is the one that was put there.
 //! * `occupied` has exactly the lists that are not empty, except the last one: what is ripe.
-//! * The positions before `cursor` of the oldest ripe chunk are stale.
+//! * A picked chunk is in no ring. Who picked it counts as one of its numbers, so that no other
+//!   list gets it while somebody may still look for what was in it.
 
 use tidegate_sync::prefetch;
 
@@ -33,6 +34,9 @@ const CHUNKS: usize = 128;
 
 /// A hole, or no chunk.
 const NONE: u32 = u32::MAX;
+
+/// In place of its list for a chunk that was picked.
+const PICKED: u32 = u32::MAX;
 
 /// Where an entry hangs: a chunk and a position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +66,6 @@ pub(super) struct Lists {
     /// The neighbours of each chunk.
     links: Vec<Link>,
     occupied: Bits,
-    /// The position in the oldest ripe chunk that is looked at next.
-    cursor: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -136,15 +138,14 @@ impl Chunk {
 }
 
 impl Lists {
-    /// `count` lists that can be found by [`Lists::first_occupied`], and one more.
+    /// `count` lists that can be found by [`Lists::first`], and one more.
     pub(super) fn new(count: usize) -> Self {
         Self {
             heads: vec![EMPTY; count + 1].into_boxed_slice(),
-            chunks: Pages::new(),
+            chunks: Pages::new(1),
             counts: Vec::new(),
             links: Vec::new(),
             occupied: Bits::new(count),
-            cursor: 0,
         }
     }
 
@@ -159,10 +160,14 @@ impl Lists {
         self.heads[list].tail == NONE
     }
 
-    /// The lowest list that is not empty, `ripe` left out.
+    /// The list that comes first of those that are not empty: what is ripe, or else the lowest.
     #[inline]
-    pub(super) fn first_occupied(&self) -> Option<usize> {
-        self.occupied.first()
+    pub(super) fn first(&self) -> Option<usize> {
+        if self.is_empty(self.ripe()) {
+            self.occupied.first()
+        } else {
+            Some(self.ripe())
+        }
     }
 
     /// Hangs an entry behind all others of a list.
@@ -190,26 +195,29 @@ impl Lists {
         }
     }
 
-    /// The place in the ripe list that is looked at next and the entry whose number is there,
-    /// perhaps a stale one. `None` at the end of the list.
+    /// Takes the oldest chunk out of a list that is not empty. Its entries keep their places. It
+    /// is free when the last of them was removed and it was [let go](Self::let_go).
     #[inline]
-    pub(super) fn next_ripe(&mut self) -> Option<(Place, u32)> {
-        let number = self.oldest(self.ripe())?;
-        loop {
-            let at = self.cursor;
-            self.cursor += 1;
-            let entry = self.chunk(number).items[at as usize];
-            if entry != NONE {
-                return Some((Place::new(number, at), entry));
-            }
-        }
+    pub(super) fn pick(&mut self, list: usize) -> (u32, &Chunk) {
+        let number = self.oldest(list).expect("there is something in the list");
+        self.unhang(number);
+        self.links[number as usize].list = PICKED;
+        self.counts[number as usize] += 1;
+        (number, self.chunk(number))
+    }
+
+    /// Lets a picked chunk go.
+    pub(super) fn let_go(&mut self, chunk: u32) {
+        self.remove(Place::new(chunk, 0));
     }
 
     /// Takes all chunks out of a list; they are given out by [`Lists::take_chunk`].
     pub(super) fn detach(&mut self, list: usize) -> Ring {
         let next = self.oldest(list).unwrap_or(NONE);
         let last = std::mem::replace(&mut self.heads[list], EMPTY).tail;
-        self.occupied.remove(list);
+        if list != self.ripe() {
+            self.occupied.remove(list);
+        }
         Ring { next, last }
     }
 
@@ -244,28 +252,6 @@ impl Lists {
         } else {
             self.links[number as usize].next
         }
-    }
-
-    /// Moves a whole list behind what is ripe; shows each of its chunks on the way and answers
-    /// how many entries it has.
-    pub(super) fn ripen(&mut self, list: usize, mut seen: impl FnMut(&Chunk)) -> usize {
-        let ripe = self.ripe();
-        let moved = self.heads[list];
-        let ring = self.detach(list);
-        let (mut number, mut found) = (ring.next, 0);
-        while number != NONE {
-            found += usize::from(self.counts[number as usize]);
-            self.links[number as usize].list = ripe as u32;
-            seen(self.chunk(number));
-            number = self.along(&ring, number);
-        }
-        let before = std::mem::replace(&mut self.heads[ripe], moved);
-        if before.tail != NONE {
-            let oldest = self.links[before.tail as usize].next;
-            self.join(before.tail, ring.next);
-            self.join(ring.last, oldest);
-        }
-        found
     }
 
     /// Gives back at most `most` pages of chunks.
@@ -316,7 +302,7 @@ impl Lists {
     /// Hangs a chunk behind a list, to be filled at once.
     #[cold]
     fn append_chunk(&mut self, list: usize) {
-        let (number, chunk) = self.chunks.claim();
+        let (number, chunk) = self.chunks.claim(0);
         chunk.items = [NONE; ITEMS];
         let link = Link {
             next: number,
@@ -343,14 +329,19 @@ impl Lists {
         }
     }
 
-    /// Takes an empty chunk out of its ring.
+    /// Frees a chunk that has become empty.
     #[cold]
     fn unlink(&mut self, number: u32) {
+        if self.links[number as usize].list != PICKED {
+            self.unhang(number);
+        }
+        self.free(number);
+    }
+
+    /// Takes a chunk out of its ring.
+    fn unhang(&mut self, number: u32) {
         let Link { next, prev, list } = self.links[number as usize];
         let list = list as usize;
-        if list == self.ripe() && self.oldest(list) == Some(number) {
-            self.cursor = 0;
-        }
         if next == number {
             self.heads[list] = EMPTY;
             if list != self.ripe() {
@@ -363,7 +354,6 @@ impl Lists {
                 self.heads[list] = Head { tail: prev, end };
             }
         }
-        self.free(number);
     }
 
     fn join(&mut self, before: u32, after: u32) {
@@ -382,9 +372,13 @@ impl Lists {
 
     /// Every place in use, with its list and entry; checks the rings on the way.
     #[cfg(test)]
-    pub(super) fn check(&self, is_there: impl Fn(u32, Place) -> bool) -> Vec<(Place, usize, u32)> {
+    pub(super) fn check(
+        &self,
+        picked: usize,
+        is_there: impl Fn(u32, Place) -> bool,
+    ) -> Vec<(Place, usize, u32)> {
         let mut places = Vec::new();
-        let mut chunks = 0;
+        let mut chunks = picked;
         for (list, head) in self.heads.iter().enumerate() {
             if list != self.ripe() {
                 assert_eq!(self.occupied.contains(list), head.tail != NONE);

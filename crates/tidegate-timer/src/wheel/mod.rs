@@ -26,6 +26,7 @@ mod expired;
 mod geometry;
 mod lists;
 mod pages;
+mod queue;
 #[cfg(test)]
 mod tests;
 
@@ -35,9 +36,18 @@ use geometry::Geometry;
 pub use geometry::WheelError;
 use lists::{Lists, MAX_ENTRIES, Place};
 use pages::Pages;
+use queue::{Item, Queue};
 
-/// How many entries are made ready at a time: enough to hide the way to memory behind them.
-const BATCH: usize = 32;
+/// More of what is due is made ready when less than this is ready, and until this is: enough to
+/// hide the way to memory behind what fires meanwhile.
+const READY: (usize, usize) = (48, 96);
+
+/// How many fire between the request for the memory behind a value and its turn.
+const WARM: usize = 16;
+
+/// From how many entries on those that come up together lie together. Fewer are near anyway, and
+/// a page for each group would be a waste.
+const GROUPED: usize = 32 * 1024;
 
 /// How many pages are given back at a time.
 const TRIM: usize = 16;
@@ -99,11 +109,11 @@ pub struct Wheel<T> {
     len: usize,
     /// The latest tick at which something was due.
     busy: u64,
-    /// How many ripe entries are left before the next batch is made ready.
-    runway: usize,
+    /// What is due at `current` or before, and was taken out of the lists.
+    ready: Queue,
+    /// Whether something that is due may be left in the lists.
+    more: bool,
     warm: Option<fn(&T)>,
-    /// The ripe chunk whose successor was warmed last.
-    warmed: Option<u32>,
 }
 
 impl<T> Wheel<T> {
@@ -130,16 +140,16 @@ impl<T> Wheel<T> {
         Ok(Self {
             geometry,
             lists: Lists::new(geometry.lists()),
-            entries: Pages::new(),
+            entries: Pages::new(geometry.groups()),
             earliest: vec![0; geometry.lists() - geometry.slots()].into_boxed_slice(),
             current: 0,
             now: 0,
             seen: 0,
             len: 0,
             busy: 0,
-            runway: 0,
+            ready: Queue::new(),
+            more: false,
             warm: None,
-            warmed: None,
         })
     }
 
@@ -189,7 +199,12 @@ impl<T> Wheel<T> {
     pub fn insert(&mut self, deadline: u64, value: T) -> Key {
         assert!(self.len < MAX_ENTRIES, "a wheel holds at most 2^27 entries");
         let (list, deadline) = self.list_for(deadline);
-        let (slot, cell) = self.entries.claim();
+        let group = if self.len < GROUPED {
+            0
+        } else {
+            self.geometry.group_of(list)
+        };
+        let (slot, cell) = self.entries.claim(group);
         let generation = cell.next_generation();
         let place = self.lists.append(list, slot);
         cell.0 = State::Live(Live {
@@ -291,15 +306,12 @@ impl<T> Wheel<T> {
         if now > self.now {
             self.now = now;
             self.seen = self.geometry.tick_at(now);
+            self.more = true;
         }
-        if self.runway == 0 || self.lists.is_empty(self.lists.ripe()) {
-            self.ripen();
+        if self.more && self.ready.len() < READY.0 {
+            self.make_ready();
         }
-        self.runway = self.runway.saturating_sub(1);
-        if let Some(warm) = self.warm {
-            self.warm_ahead(warm);
-        }
-        self.pop_ripe().map(Expired::from)
+        self.pop_ready().map(Expired::from)
     }
 
     /// Takes out every entry at once and hands them over by deadline: what a shutdown does.
@@ -322,10 +334,10 @@ impl<T> Wheel<T> {
     /// ```
     pub fn drain(&mut self) -> WheelDrain<T> {
         let mut left = Vec::with_capacity(self.len);
-        while let Some(live) = self.pop_ripe() {
+        while let Some(live) = self.pop_ready() {
             left.push(Expired::from(live));
         }
-        while let Some(list) = self.lists.first_occupied() {
+        while let Some(list) = self.lists.first() {
             let mut ring = self.lists.detach(list);
             while let Some((number, chunk)) = self.lists.take_chunk(&mut ring) {
                 for (place, slot) in chunk.places(number) {
@@ -356,10 +368,13 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        if !self.lists.is_empty(self.lists.ripe()) {
+        if self.any_ready() {
             return Some(self.geometry.end_of(self.current));
         }
-        let list = self.lists.first_occupied()?;
+        let list = self.lists.first()?;
+        if list == self.lists.ripe() {
+            return Some(self.geometry.end_of(self.current));
+        }
         let tick = match list.checked_sub(self.geometry.slots()) {
             Some(upper) => self.earliest[upper],
             None => self.geometry.start_of(list, self.current),
@@ -447,6 +462,7 @@ impl<T> Wheel<T> {
     #[inline]
     fn list_to_be(&mut self, tick: u64) -> usize {
         if tick <= self.current {
+            self.more = true;
             return self.lists.ripe();
         }
         let list = self.geometry.list_of(tick, self.current);
@@ -470,48 +486,60 @@ impl<T> Wheel<T> {
         Some(live)
     }
 
-    /// Turns the wheel to `seen`, or until a batch is ripe.
-    fn ripen(&mut self) {
-        let ahead = !self.lists.is_empty(self.lists.ripe());
-        let batch = if ahead { BATCH } else { 2 * BATCH };
-        let mut found = 0;
-        while found < batch {
-            let next = self.lists.first_occupied();
-            let start = next.map(|list| self.geometry.start_of(list, self.current));
+    /// Turns the wheel to `seen`, or until enough is ready.
+    fn make_ready(&mut self) {
+        let before = self.ready.len();
+        while self.ready.len() < READY.1 {
+            let next = self.lists.first();
+            let start = next.map(|list| self.start_of(list));
             let (Some(list), Some(start)) = (next, start.filter(|&start| start <= self.seen))
             else {
                 self.current = self.seen;
-                // Nothing more is due, so there is nothing to look for until these are gone.
-                self.runway = usize::MAX;
-                self.note_turn(found > 0);
-                return;
+                self.more = false;
+                break;
             };
             self.current = start;
-            if list < self.geometry.slots() {
-                self.lists.ask_for(list + LOOKAHEAD);
-                let entries = &self.entries;
-                found += self.lists.ripen(list, |chunk| {
-                    chunk.entries().for_each(|slot| entries.ask_for(slot));
-                });
+            if self.geometry.is_near(list) || list == self.lists.ripe() {
+                self.pick(list);
             } else {
                 self.cascade(list);
-                found += usize::from(!self.lists.is_empty(self.lists.ripe()));
             }
         }
-        // These stay ahead of what fires: the next batch is made ready when as many are left.
-        self.runway = if ahead { found } else { found / 2 };
-        self.note_turn(true);
-    }
-
-    /// Gives memory back, a little at a time and only when a whole tick passed in which nothing
-    /// was due: never in the middle of a burst.
-    fn note_turn(&mut self, busy: bool) {
-        if busy {
+        if self.ready.len() > before {
             self.busy = self.seen;
         } else if self.seen > self.busy {
+            // A little at a time and only when a whole tick passed in which nothing was due:
+            // never in the middle of a burst.
             self.entries.trim(TRIM);
             self.lists.trim(TRIM);
         }
+    }
+
+    /// The first tick of a list that is not empty.
+    fn start_of(&self, list: usize) -> u64 {
+        if list == self.lists.ripe() {
+            return self.current;
+        }
+        self.geometry.start_of(list, self.current)
+    }
+
+    /// Makes the oldest entries of a list ready, and asks for their memory.
+    fn pick(&mut self, list: usize) {
+        self.lists.ask_for(list + LOOKAHEAD);
+        let (number, chunk) = self.lists.pick(list);
+        for (place, slot) in chunk.places(number) {
+            self.entries.ask_for(slot);
+            self.ready.push(Item::Entry { slot, place });
+        }
+        self.ready.push(Item::End { chunk: number });
+    }
+
+    /// Whether anything that is ready was not cancelled since.
+    fn any_ready(&self) -> bool {
+        self.ready.iter().any(|item| match item {
+            Item::Entry { slot, place } => self.entries.is_there(slot, place),
+            Item::End { .. } => false,
+        })
     }
 
     /// Moves the entries of a far list to where they belong as seen from `current`.
@@ -537,30 +565,24 @@ impl<T> Wheel<T> {
         }
     }
 
+    /// Takes out the first of what is ready.
     #[inline]
-    fn pop_ripe(&mut self) -> Option<Live<T>> {
+    fn pop_ready(&mut self) -> Option<Live<T>> {
         loop {
-            let (place, slot) = self.lists.next_ripe()?;
-            if let Some(live) = self.take_at(slot, place) {
-                self.lists.remove(place);
-                return Some(live);
-            }
-        }
-    }
-
-    /// Warms the values of the chunk after the one that is being emptied, once.
-    #[inline]
-    fn warm_ahead(&mut self, warm: fn(&T)) {
-        let oldest = self.lists.oldest(self.lists.ripe());
-        if oldest == self.warmed {
-            return;
-        }
-        self.warmed = oldest;
-        let Some(oldest) = oldest else { return };
-        let next = self.lists.chunk(self.lists.after(oldest));
-        for slot in next.entries() {
-            if let Some(live) = self.entries.get(slot).and_then(Entry::live) {
+            if let Some(warm) = self.warm
+                && let Some(slot) = self.ready.ahead(WARM)
+                && let Some(live) = self.entries.get(slot).and_then(Entry::live)
+            {
                 warm(&live.value);
+            }
+            match self.ready.pop()? {
+                Item::Entry { slot, place } => {
+                    if let Some(live) = self.take_at(slot, place) {
+                        self.lists.remove(place);
+                        return Some(live);
+                    }
+                }
+                Item::End { chunk } => self.lists.let_go(chunk),
             }
         }
     }
@@ -568,16 +590,23 @@ impl<T> Wheel<T> {
     #[cfg(test)]
     fn check(&self) {
         assert!(self.current <= self.seen);
-        let places = self
-            .lists
-            .check(|slot, place| self.entries.is_there(slot, place));
-        assert_eq!(places.len(), self.len);
+        let is_there = |slot, place| self.entries.is_there(slot, place);
+        let ends = self.ready.iter();
+        let ends = ends.filter(|item| matches!(item, Item::End { .. })).count();
+        let places = self.lists.check(ends, is_there);
+        let ready = self.ready.iter().filter(|&item| match item {
+            Item::Entry { slot, place } => is_there(slot, place),
+            Item::End { .. } => false,
+        });
+        assert_eq!(places.len() + ready.count(), self.len);
         self.entries.check(self.len);
         for (at, list, slot) in places {
             let live = self.entries.get(slot).and_then(Entry::live);
             let live = live.expect("a listed entry is live");
             assert_eq!(live.place, at);
-            assert_eq!(list, self.list_at(live.deadline));
+            // Of what is due now, a part may be left in the list of its tick.
+            let right = self.list_at(live.deadline);
+            assert!(list == right || right == self.lists.ripe() && self.more);
         }
     }
 }

@@ -2,11 +2,15 @@
 //!
 //! A page is filled before the next one is looked at, so what is added together lies together,
 //! also after a million removals in random order: a single free list would by then lead through
-//! the whole memory. Pages do not move: growing costs the same however many there are.
+//! the whole memory. Who takes cells says for which group, and each group fills a page of its own:
+//! what will be used together lies together too. Pages do not move: growing costs the same
+//! however many there are.
 //!
 //! # Invariants
 //!
-//! * A page is on the list that starts at `roomy` exactly when it has a free cell.
+//! * A page is open for one group, or roomy, or shut. A shut one has few free cells or none.
+//! * The roomy pages are on the list that starts at `roomy`; a page without live cells is one of
+//!   them, unless its cells are used up.
 //! * `used` pages have live cells.
 //! * A pair (cell, generation) is given out once: `floor` is not below the generation of any cell
 //!   of a page that was given back.
@@ -17,8 +21,14 @@ pub(super) const KEPT: usize = 2;
 /// The end of a page's list of free cells.
 pub(super) const END: u16 = u16::MAX;
 
-/// The end of the list of pages.
+/// The end of the list of roomy pages, and no page.
 const NONE: u32 = u32::MAX;
+
+/// In place of the next roomy page.
+const SHUT: u32 = u32::MAX - 1;
+
+/// In place of the next roomy page, together with the group.
+const OPEN: u32 = 1 << 31;
 
 /// A page is given back only up to this generation, so that `floor` leaves every new page at
 /// least half of the range.
@@ -40,8 +50,10 @@ pub(super) trait Cell: Sized {
 #[derive(Debug)]
 pub(super) struct Pages<C, const CELLS: usize> {
     pages: Vec<Page<C, CELLS>>,
-    /// The page to take the next cell from, or `NONE`. The last one that got a cell back comes
-    /// first: its memory is likely to be near.
+    /// The page that each group fills, or `NONE`.
+    open: Box<[u32]>,
+    /// The page that is opened next, or `NONE`. The last one that got a cell back comes first:
+    /// its memory is likely to be near.
     roomy: u32,
     used: usize,
     /// The generation of cells that did not exist before.
@@ -52,7 +64,7 @@ pub(super) struct Pages<C, const CELLS: usize> {
 #[derive(Debug)]
 struct Page<C, const CELLS: usize> {
     cells: Box<[C; CELLS]>,
-    /// The next page with room.
+    /// The next roomy page, or `SHUT`, or `OPEN` and the group.
     next: u32,
     /// The first free cell.
     free: u16,
@@ -62,9 +74,13 @@ struct Page<C, const CELLS: usize> {
 impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
     const SHIFT: u32 = CELLS.trailing_zeros();
 
-    pub(super) const fn new() -> Self {
+    /// How many cells of a roomy page are live at most: opening one is worth it.
+    const ROOMY: u16 = (CELLS - CELLS / 8) as u16;
+
+    pub(super) fn new(groups: usize) -> Self {
         Self {
             pages: Vec::new(),
+            open: vec![NONE; groups].into_boxed_slice(),
             roomy: NONE,
             used: 0,
             floor: 1,
@@ -73,20 +89,20 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
 
     /// Takes a free cell, which is still as [`Cell::free`] made it.
     #[inline]
-    pub(super) fn claim(&mut self) -> (u32, &mut C) {
-        if self.roomy == NONE {
-            self.grow();
+    pub(super) fn claim(&mut self, group: usize) -> (u32, &mut C) {
+        let mut number = self.open[group];
+        if number == NONE {
+            number = self.open(group);
         }
-        let number = self.roomy;
         let page = &mut self.pages[number as usize];
         let place = page.free;
         let cell = &mut page.cells[usize::from(place) % CELLS];
         page.free = cell.next_free();
-        if page.free == END {
-            self.roomy = page.next;
-        }
-        self.used += usize::from(page.live == 0);
         page.live += 1;
+        if page.free == END {
+            page.next = SHUT;
+            self.open[group] = NONE;
+        }
         (number << Self::SHIFT | u32::from(place), cell)
     }
 
@@ -108,15 +124,11 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         }
         let (again, result) = free(cell, page.free);
         if again {
-            if page.free == END {
-                page.next = self.roomy;
-                self.roomy = number;
-            }
             page.free = place as u16;
         }
         page.live -= 1;
-        if page.live == 0 {
-            self.used -= 1;
+        if page.live == 0 || page.next == SHUT && page.live <= Self::ROOMY {
+            self.now_roomy(number);
         }
         Some(result)
     }
@@ -163,11 +175,45 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         // Rising, so that new cells gather at the front and the tail can empty.
         self.roomy = NONE;
         for (number, page) in self.pages.iter_mut().enumerate().rev() {
-            if page.free != END {
+            if page.is_roomy() {
                 page.next = self.roomy;
                 self.roomy = number as u32;
             }
         }
+    }
+
+    /// Puts a page on the list of those with room.
+    #[cold]
+    fn now_roomy(&mut self, number: u32) {
+        let page = &mut self.pages[number as usize];
+        self.used -= usize::from(page.live == 0);
+        if page.is_roomy() {
+            return;
+        }
+        if page.free == END {
+            page.next = SHUT;
+            return;
+        }
+        if page.next != SHUT {
+            self.open[(page.next & !OPEN) as usize] = NONE;
+        }
+        page.next = self.roomy;
+        self.roomy = number;
+    }
+
+    /// Opens a page for a group.
+    #[cold]
+    fn open(&mut self, group: usize) -> u32 {
+        if self.roomy == NONE {
+            self.grow();
+        }
+        let number = self.roomy;
+        let page = &mut self.pages[number as usize];
+        self.roomy = page.next;
+        self.used += usize::from(page.live == 0);
+        page.next = OPEN | group as u32;
+        self.open[group] = number;
+        number
     }
 
     /// How many pages there are.
@@ -190,7 +236,14 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
             next = self.pages[next as usize].next;
         }
         for (page, listed) in self.pages.iter().zip(listed) {
-            assert_eq!(page.free != END, listed, "a page with room is on the list");
+            assert_eq!(page.is_roomy(), listed, "a roomy page is on the list");
+            assert!(page.live > 0 || listed || page.free == END);
+            assert!(page.next != SHUT || page.live > Self::ROOMY || page.free == END);
+        }
+        for (group, &number) in self.open.iter().enumerate() {
+            if number != NONE {
+                assert_eq!(self.pages[number as usize].next, OPEN | group as u32);
+            }
         }
     }
 
@@ -218,5 +271,11 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
             free: 0,
             live: 0,
         });
+    }
+}
+
+impl<C, const CELLS: usize> Page<C, CELLS> {
+    fn is_roomy(&self) -> bool {
+        self.next == NONE || self.next < OPEN
     }
 }
