@@ -95,6 +95,15 @@ impl<T> Entry<T> {
         self.live().is_some_and(|live| live.place == place)
     }
 
+    /// Makes a free cell live.
+    #[inline]
+    pub(super) fn fill(&mut self, live: Live<T>) {
+        let before = std::mem::replace(&mut self.0, State::Live(live));
+        debug_assert!(matches!(before, State::Free { .. }));
+        // Nothing is in it, and nobody needs to look.
+        std::mem::forget(before);
+    }
+
     /// Makes a live cell free, for [`Pages::release_if`].
     #[inline]
     pub(super) fn vacate(&mut self, next: u16) -> (bool, Live<T>) {

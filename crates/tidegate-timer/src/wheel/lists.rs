@@ -171,7 +171,7 @@ impl Lists {
     }
 
     /// Hangs an entry behind all others of a list.
-    #[inline]
+    #[inline(always)]
     pub(super) fn append(&mut self, list: usize, entry: u32) -> Place {
         if self.heads[list].end == ITEMS as u32 {
             self.append_chunk(list);

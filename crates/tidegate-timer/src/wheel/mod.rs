@@ -21,6 +21,7 @@ use std::time::Duration;
 use crate::heap::Key;
 
 mod bits;
+mod dial;
 mod entry;
 mod expired;
 mod geometry;
@@ -30,11 +31,12 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-use entry::{CELLS, Entry, Live, State};
+use dial::Dial;
+use entry::{CELLS, Entry, Live};
 pub use expired::{Expired, WheelDrain};
 use geometry::Geometry;
 pub use geometry::WheelError;
-use lists::{Lists, MAX_ENTRIES, Place};
+use lists::{MAX_ENTRIES, Place};
 use pages::Pages;
 use queue::{Item, Queue};
 
@@ -95,14 +97,8 @@ const LOOKAHEAD: usize = 8;
 /// # Ok::<(), tidegate_timer::WheelError>(())
 /// ```
 pub struct Wheel<T> {
-    geometry: Geometry,
-    lists: Lists,
+    dial: Dial,
     entries: Pages<Entry<T>, CELLS>,
-    /// For each list above the first level, a tick not after any in it; exact until the entry
-    /// that it came from is removed.
-    earliest: Box<[u64]>,
-    /// The tick up to which the lists were emptied.
-    current: u64,
     /// The latest moment that the owner told of, and its tick.
     now: u64,
     seen: u64,
@@ -138,11 +134,8 @@ impl<T> Wheel<T> {
     pub fn new(tick: Duration, slots: usize) -> Result<Self, WheelError> {
         let geometry = Geometry::new(tick, slots)?;
         Ok(Self {
-            geometry,
-            lists: Lists::new(geometry.lists()),
+            dial: Dial::new(geometry),
             entries: Pages::new(geometry.groups()),
-            earliest: vec![0; geometry.lists() - geometry.slots()].into_boxed_slice(),
-            current: 0,
             now: 0,
             seen: 0,
             len: 0,
@@ -198,16 +191,17 @@ impl<T> Wheel<T> {
     #[inline]
     pub fn insert(&mut self, deadline: u64, value: T) -> Key {
         assert!(self.len < MAX_ENTRIES, "a wheel holds at most 2^27 entries");
-        let (list, deadline) = self.list_for(deadline);
+        let (list, deadline) = self.dial.list_for(deadline, self.seen);
+        self.more |= list == self.dial.lists.ripe();
         let group = if self.len < GROUPED {
             0
         } else {
-            self.geometry.group_of(list)
+            self.dial.geometry.group_of(list)
         };
         let (slot, cell) = self.entries.claim(group);
         let generation = cell.next_generation();
-        let place = self.lists.append(list, slot);
-        cell.0 = State::Live(Live {
+        let place = self.dial.lists.append(list, slot);
+        cell.fill(Live {
             value,
             deadline,
             place,
@@ -236,7 +230,7 @@ impl<T> Wheel<T> {
     pub fn remove(&mut self, key: Key) -> Option<T> {
         let is_it = |entry: &Entry<T>| entry.is(key.generation);
         let live = self.entries.release_if(key.slot, is_it, Entry::vacate)?;
-        self.lists.remove(live.place);
+        self.dial.lists.remove(live.place);
         self.len -= 1;
         Some(live.value)
     }
@@ -267,13 +261,14 @@ impl<T> Wheel<T> {
         else {
             return false;
         };
-        let old = self.list_at(before);
-        let (list, deadline) = self.list_for(deadline);
+        let old = self.dial.list_at(before);
+        let (list, deadline) = self.dial.list_for(deadline, self.seen);
+        self.more |= list == self.dial.lists.ripe();
         let place = if list == old {
             place
         } else {
-            self.lists.remove(place);
-            self.lists.append(list, key.slot)
+            self.dial.lists.remove(place);
+            self.dial.lists.append(list, key.slot)
         };
         let live = self.live_mut(key).expect("it was live above");
         (live.deadline, live.place) = (deadline, place);
@@ -305,7 +300,7 @@ impl<T> Wheel<T> {
     pub fn pop_due(&mut self, now: u64) -> Option<Expired<T>> {
         if now > self.now {
             self.now = now;
-            self.seen = self.geometry.tick_at(now);
+            self.seen = self.dial.geometry.tick_at(now);
             self.more = true;
         }
         if self.more && self.ready.len() < READY.0 {
@@ -337,9 +332,9 @@ impl<T> Wheel<T> {
         while let Some(live) = self.pop_ready() {
             left.push(Expired::from(live));
         }
-        while let Some(list) = self.lists.first() {
-            let mut ring = self.lists.detach(list);
-            while let Some((number, chunk)) = self.lists.take_chunk(&mut ring) {
+        while let Some(list) = self.dial.lists.first() {
+            let mut ring = self.dial.lists.detach(list);
+            while let Some((number, chunk)) = self.dial.lists.take_chunk(&mut ring) {
                 for (place, slot) in chunk.places(number) {
                     left.extend(self.take_at(slot, place).map(Expired::from));
                 }
@@ -368,18 +363,12 @@ impl<T> Wheel<T> {
     /// ```
     #[must_use]
     pub fn next_deadline(&self) -> Option<u64> {
-        if self.any_ready() {
-            return Some(self.geometry.end_of(self.current));
-        }
-        let list = self.lists.first()?;
-        if list == self.lists.ripe() {
-            return Some(self.geometry.end_of(self.current));
-        }
-        let tick = match list.checked_sub(self.geometry.slots()) {
-            Some(upper) => self.earliest[upper],
-            None => self.geometry.start_of(list, self.current),
+        let tick = if self.any_ready() {
+            self.dial.current
+        } else {
+            self.dial.first_tick()?
         };
-        Some(self.geometry.end_of(tick))
+        Some(self.dial.geometry.end_of(tick))
     }
 
     /// The value under a key, or `None` when the key is stale.
@@ -414,13 +403,13 @@ impl<T> Wheel<T> {
     /// How long a tick is: the most by which an entry is late.
     #[must_use]
     pub fn tick(&self) -> Duration {
-        self.geometry.tick()
+        self.dial.geometry.tick()
     }
 
     /// Slots of one turn, a power of two.
     #[must_use]
     pub fn slots(&self) -> usize {
-        self.geometry.slots()
+        self.dial.geometry.slots()
     }
 
     #[inline]
@@ -433,48 +422,6 @@ impl<T> Wheel<T> {
     fn live_mut(&mut self, key: Key) -> Option<&mut Live<T>> {
         let live = self.entries.get_mut(key.slot)?.live_mut()?;
         (live.generation == key.generation).then_some(live)
-    }
-
-    /// The list for a new deadline, told of it, and the deadline as the entry has to know it: one
-    /// that has passed becomes the first moment of the next tick.
-    #[inline]
-    fn list_for(&mut self, deadline: u64) -> (usize, u64) {
-        let next = self.seen.saturating_add(1).min(self.geometry.last());
-        let tick = self.geometry.tick_of(deadline);
-        if tick < next {
-            let deadline = self.geometry.end_of(next - 1).saturating_add(1);
-            return (self.list_to_be(next), deadline);
-        }
-        (self.list_to_be(tick), deadline)
-    }
-
-    /// The list that an entry of this deadline hangs in.
-    #[inline]
-    fn list_at(&self, deadline: u64) -> usize {
-        let tick = self.geometry.tick_of(deadline);
-        if tick <= self.current {
-            return self.lists.ripe();
-        }
-        self.geometry.list_of(tick, self.current)
-    }
-
-    /// The list for a tick, told that an entry of it comes.
-    #[inline]
-    fn list_to_be(&mut self, tick: u64) -> usize {
-        if tick <= self.current {
-            self.more = true;
-            return self.lists.ripe();
-        }
-        let list = self.geometry.list_of(tick, self.current);
-        if let Some(upper) = list.checked_sub(self.geometry.slots()) {
-            let earliest = &mut self.earliest[upper];
-            *earliest = if self.lists.is_empty(list) {
-                tick
-            } else {
-                tick.min(*earliest)
-            };
-        }
-        list
     }
 
     /// Frees the cell of an entry if it is at a place where it hangs no more.
@@ -490,16 +437,14 @@ impl<T> Wheel<T> {
     fn make_ready(&mut self) {
         let before = self.ready.len();
         while self.ready.len() < READY.1 {
-            let next = self.lists.first();
-            let start = next.map(|list| self.start_of(list));
-            let (Some(list), Some(start)) = (next, start.filter(|&start| start <= self.seen))
+            let Some((list, start)) = self.dial.first().filter(|&(_, start)| start <= self.seen)
             else {
-                self.current = self.seen;
+                self.dial.current = self.seen;
                 self.more = false;
                 break;
             };
-            self.current = start;
-            if self.geometry.is_near(list) || list == self.lists.ripe() {
+            self.dial.current = start;
+            if self.dial.geometry.is_near(list) || list == self.dial.lists.ripe() {
                 self.pick(list);
             } else {
                 self.cascade(list);
@@ -511,22 +456,14 @@ impl<T> Wheel<T> {
             // A little at a time and only when a whole tick passed in which nothing was due:
             // never in the middle of a burst.
             self.entries.trim(TRIM);
-            self.lists.trim(TRIM);
+            self.dial.lists.trim(TRIM);
         }
-    }
-
-    /// The first tick of a list that is not empty.
-    fn start_of(&self, list: usize) -> u64 {
-        if list == self.lists.ripe() {
-            return self.current;
-        }
-        self.geometry.start_of(list, self.current)
     }
 
     /// Makes the oldest entries of a list ready, and asks for their memory.
     fn pick(&mut self, list: usize) {
-        self.lists.ask_for(list + LOOKAHEAD);
-        let (number, chunk) = self.lists.pick(list);
+        self.dial.lists.ask_for(list + LOOKAHEAD);
+        let (number, chunk) = self.dial.lists.pick(list);
         for (place, slot) in chunk.places(number) {
             self.entries.ask_for(slot);
             self.ready.push(Item::Entry { slot, place });
@@ -544,22 +481,18 @@ impl<T> Wheel<T> {
 
     /// Moves the entries of a far list to where they belong as seen from `current`.
     fn cascade(&mut self, list: usize) {
-        let mut ring = self.lists.detach(list);
-        while let Some((number, chunk)) = self.lists.take_chunk(&mut ring) {
-            if let Some(ahead) = self.lists.peek_chunk(&ring) {
-                for slot in ahead.entries() {
-                    self.entries.ask_for(slot);
-                }
+        let Self { dial, entries, .. } = self;
+        let mut ring = dial.lists.detach(list);
+        while let Some((number, chunk)) = dial.lists.take_chunk(&mut ring) {
+            if let Some(ahead) = dial.lists.peek_chunk(&ring) {
+                ahead.entries().for_each(|slot| entries.ask_for(slot));
             }
             for (place, slot) in chunk.places(number) {
-                let live = self.entries.get(slot).and_then(Entry::live);
-                let Some(live) = live.filter(|live| live.place == place) else {
-                    continue;
-                };
-                let list = self.list_to_be(self.geometry.tick_of(live.deadline));
-                let at = self.lists.append(list, slot);
-                if let Some(live) = self.entries.get_mut(slot).and_then(Entry::live_mut) {
-                    live.place = at;
+                if let Some(live) = entries.get_mut(slot).and_then(Entry::live_mut)
+                    && live.place == place
+                {
+                    let list = dial.list_to_be(dial.geometry.tick_of(live.deadline));
+                    live.place = dial.lists.append(list, slot);
                 }
             }
         }
@@ -578,22 +511,22 @@ impl<T> Wheel<T> {
             match self.ready.pop()? {
                 Item::Entry { slot, place } => {
                     if let Some(live) = self.take_at(slot, place) {
-                        self.lists.remove(place);
+                        self.dial.lists.remove(place);
                         return Some(live);
                     }
                 }
-                Item::End { chunk } => self.lists.let_go(chunk),
+                Item::End { chunk } => self.dial.lists.let_go(chunk),
             }
         }
     }
 
     #[cfg(test)]
     fn check(&self) {
-        assert!(self.current <= self.seen);
+        assert!(self.dial.current <= self.seen);
         let is_there = |slot, place| self.entries.is_there(slot, place);
         let ends = self.ready.iter();
         let ends = ends.filter(|item| matches!(item, Item::End { .. })).count();
-        let places = self.lists.check(ends, is_there);
+        let places = self.dial.lists.check(ends, is_there);
         let ready = self.ready.iter().filter(|&item| match item {
             Item::Entry { slot, place } => is_there(slot, place),
             Item::End { .. } => false,
@@ -605,8 +538,8 @@ impl<T> Wheel<T> {
             let live = live.expect("a listed entry is live");
             assert_eq!(live.place, at);
             // Of what is due now, a part may be left in the list of its tick.
-            let right = self.list_at(live.deadline);
-            assert!(list == right || right == self.lists.ripe() && self.more);
+            let right = self.dial.list_at(live.deadline);
+            assert!(list == right || right == self.dial.lists.ripe() && self.more);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What is due and was not taken yet: a short queue in front of the lists.
 
-use super::lists::{ITEMS, Place};
+use super::lists::Place;
 
 /// How many fit.
 const ROOM: usize = 256;
@@ -34,12 +34,6 @@ impl Queue {
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.tail.wrapping_sub(self.head)
-    }
-
-    /// Whether another chunk fits.
-    #[inline]
-    pub(super) fn has_room(&self) -> bool {
-        self.len() < ROOM - ITEMS
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::entry::{Entry, RETIRED};
+use super::entry::{Entry, RETIRED, State};
 use super::pages::{KEPT, OLD};
 use super::*;
 
@@ -189,7 +189,7 @@ fn a_peak_is_given_back_and_its_keys_stay_stale() {
         }
         wheel.check();
         assert!(wheel.entries.in_memory() <= KEPT);
-        assert!(wheel.lists.pages_in_memory() <= KEPT);
+        assert!(wheel.dial.lists.pages_in_memory() <= KEPT);
         old.extend(keys);
     }
     for value in 0..20 * CELLS as u64 {
@@ -226,7 +226,7 @@ fn add_and_cancel_in_one_slot_need_few_chunks() {
         wheel.remove(key);
     }
     wheel.check();
-    assert_eq!((wheel.len(), wheel.lists.pages_in_memory()), (1, 1));
+    assert_eq!((wheel.len(), wheel.dial.lists.pages_in_memory()), (1, 1));
 }
 
 #[test]
