@@ -2,16 +2,18 @@
 //!
 //! Pure data: no thread, no lock, no clock. One thread owns it and says what time it is.
 //!
-//! Three parts: the geometry says in which list a tick belongs, the lists hold numbers of
-//! entries, the entries lie in pages. An addition stores into the newest chunk of its list and into
-//! a page that is being filled anyway; a cancellation touches its entry alone.
+//! Three parts: the dial says in which list a tick belongs, the lists hold numbers of entries, the
+//! entries lie in pages. An addition stores into the newest chunk of its list and into a page that
+//! is being filled anyway; a cancellation touches its entry alone. What is due goes through a short
+//! queue, so that its memory is asked for some time before it fires.
 //!
 //! # Invariants
 //!
 //! * `current <= seen`, and neither goes back.
-//! * A live entry hangs in exactly one list and knows its place there.
-//! * An entry hangs in the list of its tick as seen from `current`; it is ripe when that tick is
-//!   not after `current`.
+//! * A live entry has exactly one place, in a list or in a chunk that was picked from one, and
+//!   knows it. Every other number of it, in chunks and in the queue, is stale.
+//! * An entry hangs in the list of its tick as seen from `current`; when that tick is not after
+//!   `current` it is ready, or left in the list that more is made ready of.
 //!
 //! After Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987).
 
@@ -45,7 +47,7 @@ use queue::{Item, Queue};
 const READY: (usize, usize) = (48, 96);
 
 /// How many fire between the request for the memory behind a value and its turn.
-const WARM: usize = 16;
+const WARM: usize = 12;
 
 /// From how many entries on those that come up together lie together. Fewer are near anyway, and
 /// a page for each group would be a waste.
@@ -71,11 +73,12 @@ const LOOKAHEAD: usize = 8;
 ///
 /// # Memory
 ///
-/// An entry with a value of 16 bytes costs 32 bytes and its share of a list, 6 to 8 bytes when the
-/// wheel is full and never more than 64. Entries lie in pages of 512 of one array that grows by
-/// doubling. While more pages are empty than in use, [`pop_due`](Self::pop_due) gives some of the
-/// last ones back each time it finds nothing due; an entry that stays keeps the pages below its
-/// own.
+/// An entry with a value of 16 bytes costs 32 bytes and its share of a list, 5 to 8 bytes when the
+/// wheel is full and never more than 141. Entries lie in pages of 512, which are never moved. In a
+/// wheel of more than 32,768 entries those that come up together share pages, so there may be one
+/// page with holes per far slot in use; a page with an eighth of its cells free is filled again.
+/// While more pages are empty than in use, [`pop_due`](Self::pop_due) gives some of the last ones
+/// back each time it finds nothing due; an entry that stays keeps the pages below its own.
 ///
 /// # Examples
 ///
