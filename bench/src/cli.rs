@@ -22,6 +22,7 @@ options
   --quick         only what the RATIO lines need, under two minutes a suite
   --rounds N      measured rounds (at least 5 with --quick)
   --only a,b      only contestants whose name contains one of these
+  --table a,b     only tables whose title contains one of these
   --plot FILE     where suite strategy puts its plot (needs a run without --quick)
   --as-ours NAME  let this contestant stand in for ours (to try the RATIO lines)
   --help          this text
@@ -107,6 +108,10 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
                 let names = value("names, separated by commas")?;
                 settings.only = names.split(',').map(str::to_owned).collect();
             }
+            "--table" => {
+                let names = value("parts of titles, separated by commas")?;
+                settings.tables = names.split(',').map(str::to_owned).collect();
+            }
             "--plot" => settings.plot = Some(value("the name of a file")?),
             "--as-ours" => settings.as_ours = Some(value("the name of a contestant")?),
             "--case" => {
@@ -139,6 +144,9 @@ pub(crate) fn arguments(settings: &Settings) -> Vec<String> {
     }
     if !settings.only.is_empty() {
         arguments.extend(["--only".to_owned(), settings.only.join(",")]);
+    }
+    if !settings.tables.is_empty() {
+        arguments.extend(["--table".to_owned(), settings.tables.join(",")]);
     }
     if let Some(name) = &settings.as_ours {
         arguments.extend(["--as-ours".to_owned(), name.clone()]);
@@ -182,6 +190,7 @@ mod tests {
             quick: true,
             rounds: Some(6),
             only: vec!["a".to_owned(), "b c".to_owned()],
+            tables: vec!["one loop".to_owned()],
             as_ours: Some("b c".to_owned()),
             plot: None,
         };

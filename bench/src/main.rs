@@ -80,7 +80,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    for table in &tables {
+    for table in tables.iter().filter(|table| !table.rows.is_empty()) {
         println!("{}", table.render());
     }
     for line in tables.iter().flat_map(Table::ratio_lines) {

@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) rounds: Option<usize>,
     /// Parts of the names of the contestants to run; empty means all.
     pub(crate) only: Vec<String>,
+    /// Parts of the titles of the tables to run; empty means all.
+    pub(crate) tables: Vec<String>,
     /// The contestant that stands in for ours.
     pub(crate) as_ours: Option<String>,
     /// Where a suite that has a plot puts it.
@@ -44,6 +46,11 @@ impl Settings {
 
     fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
+    }
+
+    /// Whether the table of this title is to be run.
+    pub(crate) fn wants_table(&self, title: &str) -> bool {
+        self.tables.is_empty() || self.tables.iter().any(|part| title.contains(part))
     }
 
     fn role(&self, entry: &Entry) -> Role {
@@ -87,6 +94,14 @@ pub(crate) struct Entry {
 
 /// Runs a comparison: the warm-up, then the rounds.
 pub(crate) fn race(heading: Heading, work: Work, lineup: Vec<Entry>, settings: &Settings) -> Table {
+    if !settings.wants_table(&heading.title) {
+        return Table {
+            heading,
+            rows: Vec::new(),
+            left_out: Vec::new(),
+            others: None,
+        };
+    }
     let wanted = lineup
         .into_iter()
         .filter(|entry| settings.wants(&entry.name));

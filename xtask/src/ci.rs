@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::step::{self, Outcome};
-use crate::{loom, miri, readme, sanitize, shuttle, tidy};
+use crate::{interop, loom, miri, readme, sanitize, shuttle, tidy};
 
 /// Crates whose tests also run optimised: races hide in debug builds.
 const RELEASE_TESTED: [&str; 3] = ["tidegate-sync", "tidegate-promise", "tidegate-exec"];
@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
     ("test, release", test_release),
     ("doc", doc),
     ("tidy", tidy::run),
+    ("interop", interop::run),
     ("loom", |root| loom::run(root, false, &[])),
     ("shuttle", |root| shuttle::run(root, false, &[])),
     ("sanitize", |root| sanitize::run(root, false, &[])),

@@ -37,6 +37,7 @@ mod patience;
 mod placement;
 mod pool;
 mod reject;
+mod roam;
 mod run_task;
 mod scale;
 mod schedule;
@@ -69,6 +70,7 @@ pub use self::pool::{
     WorkerPool, WorkerPoolBuilder,
 };
 pub use self::reject::{RejectPolicy, RejectWith};
+pub use self::roam::{Crew, LoopTimers};
 pub use self::scale::Scaling;
 pub use self::schedule::Missed;
 pub use self::shared::Terminated;

@@ -56,6 +56,13 @@ pub enum NetError {
     BadFlag(u8),
     /// The server takes no more connections.
     Draining,
+    /// The executor of a handler does not take its work.
+    Refused {
+        /// The executor's name.
+        executor: String,
+        /// What it said.
+        why: String,
+    },
 }
 
 impl fmt::Display for NetError {
@@ -93,6 +100,9 @@ impl fmt::Display for NetError {
             Self::NoIo => f.write_str("these loops have no I/O; make the group with `net::pinned`"),
             Self::BadFlag(flag) => {
                 write!(f, "there is no writability flag {flag}; they are 1 to 31")
+            }
+            Self::Refused { executor, why } => {
+                write!(f, "`{executor}` refuses the work of its handler: {why}")
             }
             Self::Draining => f.write_str("the server takes no more connections"),
         }

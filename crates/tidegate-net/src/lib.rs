@@ -42,6 +42,8 @@ mod metrics;
 mod pipeline;
 mod reactor;
 mod read_size;
+mod residence;
+mod roaming;
 mod server;
 mod slab;
 mod stream;
@@ -57,7 +59,7 @@ pub use self::client::{Address, Client, MOST_LOOKUPS, Resolver, SystemResolver, 
 pub use self::driver::{IoWatch, PollDriver};
 pub use self::embedded::EmbeddedChannel;
 pub use self::errors::{NetError, WriteRefused};
-pub use self::group::{NetGroup, pinned};
+pub use self::group::{NetGroup, pinned, roaming};
 pub use self::message::{Nothing, Passing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{
@@ -67,6 +69,7 @@ pub use self::pipeline::{
 pub use self::read_size::{
     BadReadSize, DEFAULT_INITIAL, DEFAULT_MAXIMUM, DEFAULT_MINIMUM, ReadSize, SIZE_TABLE,
 };
+pub use self::roaming::RoamDriver;
 pub use self::server::{
     DEFAULT_ACCEPT_PAUSE, DEFAULT_BACKLOG, DrainReport, Draining, Server, ServerBuilder,
 };

@@ -1,6 +1,5 @@
 //! What a loop with I/O counts.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread writes and any thread reads.
@@ -81,7 +80,7 @@ pub struct IoMetrics {
 }
 
 impl Counters {
-    pub(crate) fn snapshot(self: &Arc<Self>) -> IoMetrics {
+    pub(crate) fn snapshot(&self) -> IoMetrics {
         IoMetrics {
             polls: self.polls.get(),
             events: self.events.get(),
@@ -97,5 +96,24 @@ impl Counters {
             written_bytes: self.written_bytes.get(),
             unread: self.unread.get(),
         }
+    }
+}
+
+impl IoMetrics {
+    /// Adds what another part of the same loop has counted.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.polls += more.polls;
+        self.events += more.events;
+        self.stale += more.stale;
+        self.again += more.again;
+        self.registered += more.registered;
+        self.poll_failures += more.poll_failures;
+        self.accepted += more.accepted;
+        self.accept_pauses += more.accept_pauses;
+        self.reads += more.reads;
+        self.read_bytes += more.read_bytes;
+        self.writes += more.writes;
+        self.written_bytes += more.written_bytes;
+        self.unread += more.unread;
     }
 }

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tidegate_sync::SignalBlock;
+use tidegate_sync::{Blocking, SignalBlock};
 
-use crate::channel::{ChannelCore, Shared};
+use crate::channel::Shared;
 use crate::metrics::Counters;
 use crate::pipeline::Action;
 use crate::slab::{Slab, Taken};
@@ -54,9 +54,14 @@ pub(crate) trait EventSource {
         None
     }
 
-    /// Itself, if it is a channel.
-    fn as_channel(&mut self) -> Option<&mut ChannelCore> {
-        None
+    /// The names of its handlers, if it is a channel.
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// What it may do to the thread on which it is told.
+    fn blocking(&self) -> Blocking {
+        Blocking::Never
     }
 }
 
@@ -80,6 +85,17 @@ pub(crate) struct Desk {
     /// The stack of a pipeline's events in flight.
     pub(crate) actions: Vec<Action>,
     pub(crate) counters: Arc<Counters>,
+}
+
+impl Desk {
+    pub(crate) fn new(counters: Arc<Counters>) -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            datagram: Vec::new(),
+            actions: Vec::new(),
+            counters,
+        }
+    }
 }
 
 /// A source that is out of its slot to be told something, and the desk that it does it at.
@@ -114,12 +130,7 @@ impl Reactor {
             again: VecDeque::new(),
             due: 0,
             sources: Slab::new(generation),
-            desk: Some(Box::new(Desk {
-                buffer: BytesMut::new(),
-                datagram: Vec::new(),
-                actions: Vec::new(),
-                counters: Arc::clone(&counters),
-            })),
+            desk: Some(Box::new(Desk::new(Arc::clone(&counters)))),
             counters,
         }
     }
@@ -382,13 +393,10 @@ pub(crate) fn channels() -> Vec<Arc<SignalBlock<Shared>>> {
     all.unwrap_or_default()
 }
 
-/// Looks at a channel that is at home.
-pub(crate) fn with_channel<R>(token: Token, look: impl FnOnce(&mut ChannelCore) -> R) -> Option<R> {
-    with(|reactor| {
-        let source = reactor.sources.get_mut(token)?;
-        source.as_channel().map(look)
-    })
-    .flatten()
+/// The names of the handlers of a channel that is at home.
+pub(crate) fn names(token: Token) -> Vec<String> {
+    let names = with(|reactor| Some(reactor.sources.get_mut(token)?.names()));
+    names.flatten().unwrap_or_default()
 }
 
 /// Says goodbye to everybody.

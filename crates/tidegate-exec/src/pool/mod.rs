@@ -27,7 +27,7 @@ mod worker;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate_promise::{Completion, Promise, promise_on};
@@ -237,6 +237,7 @@ impl WorkerPool {
             pool: Arc::downgrade(&self.shared),
             id: self.add_lease(lessee)?,
             threads,
+            used: AtomicUsize::new(threads),
         })
     }
 
@@ -368,6 +369,10 @@ impl Headroom for WorkerPool {
     fn has_thread(&self) -> bool {
         self.shared.has_thread()
     }
+
+    fn moves(&self) -> u64 {
+        self.shared.moves()
+    }
 }
 
 impl TryExecutor for WorkerPool {
@@ -377,6 +382,10 @@ impl TryExecutor for WorkerPool {
 
     fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.shared.submit_internal(task)
+    }
+
+    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {
+        self.lease(who, threads).map(Some)
     }
 }
 

@@ -7,7 +7,7 @@ use tidegate_promise::Promise;
 use tidegate_sync::prim::Mutex;
 use tidegate_sync::{
     CancelToken, Clock, Desk, Executor, ExecutorId, Growth, Parker, Placed, Refusal, Rejected,
-    Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, as_nanos, is_current, panic_message,
+    Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, Wake, as_nanos, is_current, panic_message,
 };
 
 use super::job::Job;
@@ -45,6 +45,8 @@ pub(super) struct Shared {
     keep_alive: AtomicU64,
     /// Threads that may wait for each other, for the check of waits.
     width: AtomicUsize,
+    /// Threads that were leased and are not used yet.
+    kept: AtomicUsize,
     pub(super) handles: AtomicUsize,
     pub(super) tells: Tells,
     /// Tripped when no more jobs are taken: ends whoever waits for a place.
@@ -107,6 +109,7 @@ impl Shared {
             room: AtomicU64::new(0),
             keep_alive: AtomicU64::new(0),
             width: AtomicUsize::new(limits.max),
+            kept: AtomicUsize::new(0),
             handles: AtomicUsize::new(1),
             tells: Tells::default(),
             closing: CancelToken::new(),
@@ -149,6 +152,13 @@ impl Shared {
             return Err(Rejected::new(job, Refusal::Closed));
         }
         let has_room = turn.has_room(lane);
+        if has_room && let Some(looks) = turn.put_off() {
+            turn.counts.accepted += 1;
+            let key = turn.push(lane, job);
+            self.end_turn(turn);
+            self.look_for_taker(looks);
+            return Ok(key);
+        }
         match turn.place(job, has_room) {
             Placed::Handed(wake) => {
                 turn.counts.accepted += 1;
@@ -171,6 +181,23 @@ impl Shared {
             }
             Placed::Full(job) => self.offer_by_force(turn, job),
         }
+    }
+
+    /// Waits a moment for a busy worker to come for a job whose wakeup was put off, and makes up
+    /// for it if none does.
+    #[inline]
+    fn look_for_taker(&self, looks: u32) {
+        for _ in 0..looks {
+            std::hint::spin_loop();
+            if !self.desk.is_put_off() {
+                return;
+            }
+        }
+        let mut turn = self.desk.turn();
+        let wake = turn.make_up();
+        turn.counts.wakeups += u64::from(wake.as_ref().is_some_and(Wake::is_asleep));
+        self.end_turn(turn);
+        drop(wake);
     }
 
     /// The last resort of a pool that drops the oldest.
@@ -407,6 +434,15 @@ impl Shared {
         }
     }
 
+    /// Keeps one more, or one less, of the threads out of the room.
+    pub(super) fn keep_for_lessee(&self, one_more: bool) {
+        if one_more {
+            self.kept.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.kept.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     pub(super) fn end_lease(&self, id: u64) {
         let mut turn = self.desk.turn();
         turn.budget.remove(id);
@@ -425,9 +461,11 @@ impl Headroom for Shared {
         }
         let tally = self.desk.tally();
         let idle = tally.idle + self.desk.reserve().available();
+        let may_start = max.saturating_sub(tally.threads);
+        let kept = self.kept.load(Ordering::Relaxed);
         Room {
-            idle: idle.saturating_sub(tally.queued),
-            may_start: max.saturating_sub(tally.threads),
+            idle: idle.saturating_sub(tally.queued + kept.saturating_sub(may_start)),
+            may_start: may_start.saturating_sub(kept),
             places: bound.saturating_sub(tally.queued),
         }
     }
@@ -437,11 +475,16 @@ impl Headroom for Shared {
         let tally = self.desk.tally();
         match max {
             0 => false,
+            _ if self.kept.load(Ordering::Relaxed) > 0 => self.room().has_thread(),
             max if max > tally.threads => true,
             // Jobs wait: how many threads are left over takes counting.
             _ if tally.queued > 0 => self.room().idle > 0,
             _ => tally.idle > 0 || self.desk.reserve().has_any(),
         }
+    }
+
+    fn moves(&self) -> u64 {
+        self.desk.moves()
     }
 }
 

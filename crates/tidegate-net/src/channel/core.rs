@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tidegate_promise::{Completion, Failure, Promise};
-use tidegate_sync::SignalBlock;
+use tidegate_sync::{Blocking, SignalBlock};
 
 use super::datagram::{Datagram, LARGEST};
 use super::shared::Shared;
 use super::{Channel, Transport};
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::pipeline::{InEvent, InputShutdown, Pipeline, UserEvent};
+use crate::pipeline::{Erased, Held, InEvent, InputEnd, InputShutdown, Pipeline, UserEvent};
 use crate::reactor::{Desk, EventSource, Next};
 use crate::read_size::ReadSize;
 use crate::sys::{Readiness, Source, Token};
@@ -48,9 +48,9 @@ pub(super) enum State {
 }
 
 /// A channel on its loop.
-pub(crate) struct ChannelCore {
+pub(crate) struct ChannelCore<E: ?Sized + Held = dyn Erased> {
     pub(super) transport: Transport,
-    pub(super) pipeline: Pipeline,
+    pub(super) pipeline: Pipeline<E>,
     pub(super) state: State,
     pub(super) size: ReadSize,
     /// The socket takes no more for now.
@@ -66,10 +66,10 @@ pub(crate) struct ChannelCore {
     pub(super) again: Readiness,
 }
 
-impl ChannelCore {
+impl<E: ?Sized + Held> ChannelCore<E> {
     pub(crate) fn new(
         transport: Transport,
-        pipeline: Pipeline,
+        pipeline: Pipeline<E>,
         start: Start,
         token: Token,
     ) -> Self {
@@ -218,7 +218,6 @@ impl ChannelCore {
         let mut ended = None;
         for _ in 0..most_reads {
             let most = self.size.next();
-            self.pipeline.parts.read_wanted = false;
             desk.counters.reads.add(1);
             match self.transport.read(&mut desk.buffer, most, fixed) {
                 Ok((bytes, _)) if bytes.is_empty() => {
@@ -228,6 +227,7 @@ impl ChannelCore {
                 Ok((bytes, all)) => {
                     let count = bytes.len();
                     total += count;
+                    self.pipeline.parts.read_wanted = false;
                     if count >= most {
                         self.size.record(count);
                     }
@@ -266,11 +266,11 @@ impl ChannelCore {
             let Transport::Udp(socket) = &self.transport else {
                 return;
             };
-            self.pipeline.parts.read_wanted = false;
             desk.counters.reads.add(1);
             match socket.recv_from(&mut desk.datagram) {
                 Ok((count, peer)) => {
                     any = true;
+                    self.pipeline.parts.read_wanted = false;
                     desk.counters.read_bytes.add(count as u64);
                     let bytes = Bytes::copy_from_slice(&desk.datagram[..count]);
                     self.pipeline.read(Msg::of(Datagram { bytes, peer }));
@@ -320,7 +320,12 @@ impl ChannelCore {
         }
         self.input_shut = true;
         if !self.pipeline.parts.options.half_closure || self.output_shut {
-            return self.close(None, desk);
+            if self.pipeline.parts.tell_input_end {
+                self.pipeline.fire(InEvent::User(UserEvent::new(InputEnd)));
+                self.after(desk);
+            }
+            let cause = self.pipeline.parts.close_cause.clone();
+            return self.close(cause, desk);
         }
         let event = UserEvent::new(InputShutdown);
         self.pipeline.fire(InEvent::User(event));
@@ -485,13 +490,9 @@ impl ChannelCore {
         std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
         done
     }
-
-    pub(crate) fn pipeline(&self) -> &Pipeline {
-        &self.pipeline
-    }
 }
 
-impl EventSource for ChannelCore {
+impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
     fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
         self.again = Readiness::NONE;
         self.with_desk(desk, |core, desk| core.handle(readiness, desk));
@@ -526,12 +527,16 @@ impl EventSource for ChannelCore {
         Some(self.shared())
     }
 
-    fn as_channel(&mut self) -> Option<&mut ChannelCore> {
-        Some(self)
+    fn names(&self) -> Vec<String> {
+        self.pipeline.names()
+    }
+
+    fn blocking(&self) -> Blocking {
+        self.pipeline.blocking()
     }
 }
 
-impl Drop for ChannelCore {
+impl<E: ?Sized + Held> Drop for ChannelCore<E> {
     fn drop(&mut self) {
         // A channel that goes without having been closed: its loop lost it.
         let shared = Arc::clone(self.shared());
@@ -571,7 +576,7 @@ mod tests {
     #[test]
     fn an_idle_channel_is_small() {
         let sizes = (
-            size_of::<ChannelCore>(),
+            size_of::<ChannelCore<dyn Erased>>(),
             size_of::<SignalBlock<Shared>>(),
             size_of::<Parts>(),
             size_of::<Action>(),

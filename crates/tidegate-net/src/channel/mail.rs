@@ -4,10 +4,10 @@ use tidegate_promise::Failure;
 
 use super::core::{ChannelCore, State};
 use super::shared::{Mail, refuse};
-use crate::pipeline::{InEvent, OutOp};
+use crate::pipeline::{Held, InEvent, OutOp};
 use crate::reactor::Desk;
 
-impl ChannelCore {
+impl<E: ?Sized + Held> ChannelCore<E> {
     /// Reads what handles put into the box, oldest first.
     pub(super) fn read_mail(&mut self, desk: &mut Desk) {
         for mail in self.shared().take_mail() {
@@ -32,9 +32,9 @@ impl ChannelCore {
             Mail::Close => self.pipeline.out(OutOp::Close),
             Mail::CloseWhenFlushed => {
                 self.pipeline.out(OutOp::Flush);
-                self.pipeline.parts.close_when_flushed = true;
+                self.pipeline.out(OutOp::CloseWhenFlushed);
             }
-            Mail::ShutdownOutput => self.pipeline.parts.shutdown_wanted = true,
+            Mail::ShutdownOutput => self.pipeline.out(OutOp::ShutdownOutput),
             Mail::AutoRead(yes) => self.pipeline.parts.set_auto_read(yes),
             Mail::Read => self.pipeline.parts.read_wanted = true,
             Mail::CanRead => self.read_ready = true,
@@ -42,8 +42,8 @@ impl ChannelCore {
                 self.blocked = false;
                 self.pipeline.parts.flush_wanted |= self.pipeline.parts.queue.has_flushed();
             }
-            Mail::Event(event) => self.pipeline.fire(InEvent::User(event)),
-            Mail::Error(why) => self.pipeline.fire(InEvent::Error(why)),
+            Mail::Fire(event) => self.pipeline.fire(event),
+            Mail::Stage(id, back) => self.pipeline.back(id, back),
             Mail::UserWritable(flag, writable) => {
                 // A number that is no flag changes nothing; the handle's docs say so.
                 let _ = self.pipeline.parts.set_user_writable(flag, writable);

@@ -23,11 +23,11 @@ pub(crate) use self::datagram::Outbox;
 pub(crate) use self::local::local_ends;
 pub use self::options::{ChannelOptions, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN};
 pub use self::shared::Closed;
-pub(crate) use self::shared::{Mail, Shared, refuse};
+pub(crate) use self::shared::{Home, Mail, Shared, refuse};
 pub(crate) use self::transport::Transport;
 use crate::errors::{NetError, WriteRefused};
 use crate::message::Msg;
-use crate::pipeline::{Change, Own, UserEvent};
+use crate::pipeline::{Change, InEvent, Own, UserEvent};
 
 /// A handle of a connection. Clones are handles of the same one; dropping them all leaves it
 /// open.
@@ -164,12 +164,12 @@ impl Channel {
 
     /// Sends an event of the user's through the handlers.
     pub fn fire_event(&self, event: impl Any + Send) {
-        self.post(Mail::Event(UserEvent::new(event)));
+        self.post(Mail::Fire(InEvent::User(UserEvent::new(event))));
     }
 
     /// Sends an error through the handlers.
     pub fn fire_error(&self, why: Failure) {
-        self.post(Mail::Error(why));
+        self.post(Mail::Fire(InEvent::Error(why)));
     }
 
     /// Switches one of 31 flags of the user's: see

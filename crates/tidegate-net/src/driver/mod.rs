@@ -10,10 +10,11 @@ use tidegate_sync::{Clock, Sleeper, Task};
 
 use crate::metrics::{Counters, IoMetrics};
 use crate::reactor::{self, Reactor};
+use crate::roaming::Roam;
 use crate::sys::Poller;
 
 /// Polls in a row that may fail before the loop gives up, and with it its place in the group.
-const FAILURES: u32 = 16;
+pub(crate) const FAILURES: u32 = 16;
 
 /// What a loop with I/O waits on.
 ///
@@ -61,6 +62,7 @@ impl PollDriver {
     pub fn watch(&self) -> IoWatch {
         IoWatch {
             counters: Arc::clone(&self.counters),
+            roam: None,
         }
     }
 
@@ -164,12 +166,25 @@ impl fmt::Debug for PollDriver {
 #[derive(Clone, Debug)]
 pub struct IoWatch {
     counters: Arc<Counters>,
+    /// Where a roaming loop's trips count.
+    roam: Option<Arc<Roam>>,
 }
 
 impl IoWatch {
+    pub(crate) fn of_roaming(counters: Arc<Counters>, roam: Arc<Roam>) -> Self {
+        Self {
+            counters,
+            roam: Some(roam),
+        }
+    }
+
     /// The counters now.
     pub fn metrics(&self) -> IoMetrics {
-        self.counters.snapshot()
+        let mut sum = self.counters.snapshot();
+        if let Some(roam) = &self.roam {
+            roam.each_counters(|more| sum.add(&more.snapshot()));
+        }
+        sum
     }
 }
 

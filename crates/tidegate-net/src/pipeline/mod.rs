@@ -12,7 +12,9 @@ mod change;
 mod check;
 mod context;
 mod handler;
+mod lodged;
 mod parts;
+mod stage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -25,36 +27,43 @@ use crate::sys::prefetch;
 pub use self::change::{Assembly, Change, Handler};
 pub use self::check::PipelineError;
 pub use self::context::{HandlerContext, InboundContext, OutboundContext};
+pub(crate) use self::handler::InputEnd;
 pub use self::handler::{Inbound, InputShutdown, Outbound, UserEvent};
 
 use self::change::{Place, What};
 pub(crate) use self::check::{Head, Name};
-use self::handler::{Erased, mask};
-pub(crate) use self::handler::{InEvent, OutOp, Own};
+pub(crate) use self::handler::{Erased, Held, InEvent, OutOp, Own};
+use self::handler::{Shape, mask};
+use self::lodged::Lodged;
 pub(crate) use self::parts::{Action, Parts, Record};
 use self::parts::{Doing, Meta};
+pub(crate) use self::stage::Back;
 
-/// The handlers of a channel, and what they share.
-pub(crate) struct Pipeline {
-    handlers: Vec<Box<dyn Erased>>,
+/// The handlers of a channel, and what they share. `E` says whether they can leave their thread.
+pub(crate) struct Pipeline<E: ?Sized + Held = dyn Erased> {
+    handlers: Vec<Box<E>>,
     pub(crate) parts: Parts,
 }
 
-impl Pipeline {
+impl<E: ?Sized + Held> Pipeline<E> {
     /// A pipeline of handlers that were checked.
     pub(crate) fn new(mut parts: Parts, checked: Vec<(Name, Handler)>) -> Self {
         let mut handlers = Vec::with_capacity(checked.len());
         parts.metas = Vec::with_capacity(checked.len());
         for (name, handler) in checked {
-            let meta = meta(&mut parts, name, &handler);
+            let shape = handler.0.shape();
+            // Checked: those of the wrong kind were refused.
+            let Some(handler) = E::hold(handler.0) else {
+                continue;
+            };
+            let meta = meta(&mut parts, name, shape);
             parts.metas.push(meta);
-            handlers.push(handler.0);
+            handlers.push(handler);
         }
         Self { handlers, parts }
     }
 
     /// What the handlers together may do to their thread.
-    #[expect(dead_code, reason = "for roaming loops, whose tasks carry it")]
     pub(crate) fn blocking(&self) -> Blocking {
         let kinds = self.parts.metas.iter().map(|meta| meta.shape.blocking);
         kinds.max().unwrap_or(Blocking::Never)
@@ -206,8 +215,6 @@ impl Pipeline {
             }
             Action::Drop { id } => self.drop_handler(id),
             Action::Change(what) => self.apply(*what),
-            Action::ShutdownOutput => self.parts.shutdown_wanted = true,
-            Action::CloseWhenFlushed => self.parts.close_when_flushed = true,
         }
     }
 
@@ -253,12 +260,7 @@ impl Pipeline {
 
     /// Calls handler `at` and puts what it said into the order in which it is carried out.
     #[inline]
-    fn call(
-        &mut self,
-        at: usize,
-        doing: Doing,
-        call: impl FnOnce(&mut dyn Erased, HandlerContext<'_>),
-    ) {
+    fn call(&mut self, at: usize, doing: Doing, call: impl FnOnce(&mut E, HandlerContext<'_>)) {
         let base = self.parts.stack.len();
         let index = at as u32;
         self.parts.base = base;
@@ -376,7 +378,7 @@ impl Pipeline {
             .unhandled(&Unhandled::ChannelError { message: &message });
     }
 
-    fn apply(&mut self, what: What) {
+    fn apply(&mut self, what: What<Lodged>) {
         match what {
             What::Insert {
                 place,
@@ -415,11 +417,14 @@ impl Pipeline {
         self.parts.metas.iter().position(|meta| meta.name == *name)
     }
 
-    fn insert(&mut self, at: usize, name: Name, handler: Handler) {
-        let meta = meta(&mut self.parts, name, &handler);
+    fn insert(&mut self, at: usize, name: Name, handler: Lodged) {
+        let Some(made) = handler.take() else { return };
+        let shape = made.shape();
+        let Some(handler) = E::hold(made) else { return };
+        let meta = meta(&mut self.parts, name, shape);
         let id = meta.id;
         self.parts.metas.insert(at, meta);
-        self.handlers.insert(at, handler.0);
+        self.handlers.insert(at, handler);
         self.shift(|index| index + u32::from(index as usize > at));
         let what = Own::Added;
         self.parts.stack.push(Action::Own { id, what });
@@ -428,10 +433,13 @@ impl Pipeline {
     /// Begins to take a handler out: nothing reaches it any more but the news of its removal.
     fn remove(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
+        let lingers = self.handlers[at].lingers();
         let meta = &mut self.parts.metas[at];
-        meta.mask = 0;
         meta.name = Name::Borrowed("");
-        self.parts.stack.push(Action::Drop { id });
+        if !lingers {
+            meta.mask = 0;
+            self.parts.stack.push(Action::Drop { id });
+        }
         let what = Own::Removed;
         self.parts.stack.push(Action::Own { id, what });
     }
@@ -458,8 +466,7 @@ impl Pipeline {
     }
 }
 
-fn meta(parts: &mut Parts, name: Name, handler: &Handler) -> Meta {
-    let shape = handler.0.shape();
+fn meta(parts: &mut Parts, name: Name, shape: &'static Shape) -> Meta {
     Meta {
         name,
         shape,

@@ -12,16 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tidegate_promise::{Completion, Failure, promise};
+use tidegate_exec::{LoopTimers, Pinned};
+use tidegate_promise::{Completion, Failure, Promise, promise};
 use tidegate_sync::SignalBlock;
 
-use self::listener::{Accepting, ListenerCore, Listening};
+use self::listener::{Accepting, ListenerCore, Listening, Nursery};
 pub(crate) use self::origin::Origin;
 pub use self::origin::{DrainReport, Draining};
-use crate::channel::{ChannelOptions, Closed};
+use crate::channel::{ChannelOptions, Closed, Home};
 use crate::group::NetGroup;
 use crate::pipeline::{Assembly, Head};
-use crate::reactor;
+use crate::residence::Residence;
 
 /// Connections that the operating system holds until they are accepted, when nothing is said.
 pub const DEFAULT_BACKLOG: i32 = 1024;
@@ -33,7 +34,7 @@ pub const DEFAULT_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
 /// What makes the handlers of a new connection, on its loop.
-pub(crate) type Initialiser = Arc<dyn Fn(Assembly) -> Assembly + Send + Sync>;
+pub(crate) type Initialiser<P> = Arc<dyn Fn(Assembly<P>) -> Assembly<P> + Send + Sync>;
 
 /// Describes a server, and when bound is a handle of it.
 ///
@@ -75,9 +76,9 @@ impl Server {
         clippy::new_ret_no_self,
         reason = "a server exists when its description is bound"
     )]
-    pub fn new(group: &NetGroup) -> ServerBuilder {
+    pub fn new<P: Residence>(group: &NetGroup<P>) -> ServerBuilder<P> {
         ServerBuilder {
-            boss: group.clone(),
+            boss: None,
             children: group.clone(),
             initialise: None,
             options: ChannelOptions::default(),
@@ -119,7 +120,7 @@ impl Server {
     /// them finish until `deadline`; then closes what is left. The report says how many.
     pub fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
         drop(self.close());
-        origin::drain(self.accepting.origin(), self.accepting.children(), deadline)
+        self.accepting.drain(deadline)
     }
 }
 
@@ -134,20 +135,48 @@ impl fmt::Debug for Server {
 
 /// Describes a [`Server`].
 #[must_use = "a server exists when its description is bound"]
-pub struct ServerBuilder {
-    boss: NetGroup,
-    children: NetGroup,
-    initialise: Option<Initialiser>,
+pub struct ServerBuilder<P: Residence = Pinned> {
+    boss: Option<Boss>,
+    children: NetGroup<P>,
+    initialise: Option<Initialiser<P>>,
     options: ChannelOptions,
     backlog: i32,
     pause: Duration,
     reuse_port: bool,
 }
 
-impl ServerBuilder {
-    /// Accepts on the loops of another group than the one on which connections live.
-    pub fn boss(mut self, group: &NetGroup) -> Self {
-        self.boss = group.clone();
+/// Registers the listener of a server and completes its promise.
+type Register = Box<dyn FnOnce(Listening, Server, Promise<Server>) -> Result<(), String> + Send>;
+
+/// The loop that accepts, whatever its shape.
+struct Boss {
+    home: Home,
+    timers: LoopTimers,
+    register: Register,
+}
+
+impl Boss {
+    fn of<Q: Residence>(group: &NetGroup<Q>) -> Self {
+        let one = group.pick();
+        Self {
+            home: one.of_channel(),
+            timers: one.home.timers(),
+            register: Box::new(move |listening, server, promise| {
+                let accepting = Arc::clone(&server.accepting);
+                let core = |token| Box::new(ListenerCore::new(listening, accepting, token));
+                one.register(core, |registered| {
+                    let registered = registered.map(|()| server);
+                    let _ = promise.complete(registered.map_err(Failure::new));
+                })
+            }),
+        }
+    }
+}
+
+impl<P: Residence> ServerBuilder<P> {
+    /// Accepts on the next loop of another group than the one on which connections live.
+    pub fn boss<Q: Residence>(mut self, group: &NetGroup<Q>) -> Self {
+        self.boss = Some(Boss::of(group));
         self
     }
 
@@ -155,7 +184,7 @@ impl ServerBuilder {
     /// once when the server is bound, to check that they fit each other.
     pub fn pipeline(
         mut self,
-        assemble: impl Fn(Assembly) -> Assembly + Send + Sync + 'static,
+        assemble: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
     ) -> Self {
         self.initialise = Some(Arc::new(assemble));
         self
@@ -233,28 +262,20 @@ impl ServerBuilder {
         initialise(Assembly::new())
             .checked(Head::BYTES)
             .map_err(Failure::new)?;
-        let boss = self.boss.next().clone();
+        let boss = self.boss.unwrap_or_else(|| Boss::of(&self.children));
         let accepting = Accepting::new(listener::Config {
-            executor: boss.executor(),
-            children: self.children,
-            initialise,
+            home: boss.home,
+            timers: boss.timers,
+            children: Box::new(Nursery {
+                group: self.children,
+                initialise,
+            }),
             options: Arc::new(self.options),
             pause: self.pause,
         });
-        let server = Server {
-            accepting: Arc::clone(&accepting),
-            address,
-        };
+        let server = Server { accepting, address };
         let (promise, bound) = promise();
-        let register = move || {
-            let core = |token| Box::new(ListenerCore::new(listening, accepting, token));
-            let registered = reactor::register(core).map(|_| server);
-            let _ = promise.complete(registered.map_err(Failure::new));
-        };
-        let refused = boss
-            .execute(register)
-            .map_err(|refused| refused.to_string());
-        refused.map_err(Failure::new)?;
+        (boss.register)(listening, server, promise).map_err(Failure::new)?;
         Ok(bound)
     }
 
@@ -282,7 +303,7 @@ impl ServerBuilder {
     }
 }
 
-impl fmt::Debug for ServerBuilder {
+impl<P: Residence> fmt::Debug for ServerBuilder<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerBuilder")
             .field("options", &self.options)

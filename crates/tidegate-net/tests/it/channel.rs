@@ -469,3 +469,21 @@ fn attributes_are_kept_by_type() {
     assert_eq!(channel.attribute::<&str>(), Some("name"));
     assert_eq!(channel.attribute::<u64>(), None);
 }
+
+#[test]
+fn a_wish_to_read_lasts_until_something_was_read() {
+    let options = ChannelOptions {
+        auto_read: false,
+        ..ChannelOptions::default()
+    };
+    let mut channel = EmbeddedChannel::with_options(options, |p| p).unwrap();
+    channel.channel().read();
+    channel.run();
+    channel.receive("one");
+    channel.receive("two");
+    assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "one");
+    assert!(
+        channel.read_inbound::<Bytes>().is_none(),
+        "one wish, one read"
+    );
+}

@@ -9,7 +9,8 @@ use tidegate_net::handlers::{
     Traffic, WriteTimeout,
 };
 use tidegate_net::{
-    Assembly, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, Passing, UserEvent,
+    Assembly, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, Passing,
+    UserEvent, WaterMarks,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
@@ -324,6 +325,59 @@ fn traffic_is_slowed_down_both_ways_and_together() {
     assert_eq!(channel.sent().len(), 5);
     for one in sent {
         one.wait().unwrap();
+    }
+}
+
+#[test]
+fn what_a_handler_holds_back_counts_as_waiting_and_is_sent_before_a_gentle_end() {
+    let options = ChannelOptions {
+        marks: WaterMarks::new(10, 100, 10_000).unwrap(),
+        ..ChannelOptions::default()
+    };
+    for half in [true, false] {
+        let slow = Traffic::new(None, Some(Rate::bytes_per_second(60)));
+        let mut channel =
+            EmbeddedChannel::with_options(options.clone(), |p| p.add_duplex("slow", slow)).unwrap();
+        let handle = channel.channel();
+        for _ in 0..3 {
+            handle.write_and_flush(vec![b'x'; 60]);
+        }
+        channel.run();
+        assert_eq!(channel.sent().len(), 60);
+        assert_eq!((handle.pending_bytes(), handle.is_writable()), (120, false));
+        if half {
+            handle.shutdown_output();
+        } else {
+            drop(handle.close_when_flushed());
+        }
+        channel.run();
+        channel.advance(SECOND);
+        assert!(channel.is_open() && !channel.is_output_shut());
+        channel.advance(SECOND);
+        assert_eq!(channel.sent().len(), 120, "nothing was lost");
+        assert_eq!((channel.is_output_shut(), channel.is_open()), (half, half));
+    }
+}
+
+#[test]
+fn a_flush_held_back_goes_out_before_a_gentle_close() {
+    let mut channel = embedded(|p| p.add_duplex("flush", FlushLess::every(256)).add("bye", Bye));
+    channel.receive("x");
+    assert_eq!(channel.sent(), "bye");
+    assert!(!channel.is_open());
+}
+
+/// Answers and closes while a read is going on.
+struct Bye;
+
+impl Inbound for Bye {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write("bye");
+        ctx.close_when_flushed();
     }
 }
 

@@ -1,6 +1,7 @@
 //! Strategies: one suite over all of them, then the rules of each.
 
 mod adaptive;
+mod busy_pool;
 mod conformance;
 mod hand;
 mod late;
