@@ -59,8 +59,11 @@ pub(super) struct Running {
 
 /// A group and its server, kept alive.
 enum Ours {
-    Pinned(NetGroup, Server),
-    Roaming(NetGroup<Roaming>, Server, WorkerPool),
+    Pinned(NetGroup, #[expect(dead_code, reason = "kept alive")] Server),
+    Roaming(
+        NetGroup<Roaming>,
+        #[expect(dead_code, reason = "kept alive")] (Server, WorkerPool),
+    ),
 }
 
 impl Running {
@@ -205,7 +208,7 @@ fn roaming(
     let server = server.wait().expect("a free port");
     Running {
         address: server.local_addr(),
-        ours: Some(Ours::Roaming(group, server, pool)),
+        ours: Some(Ours::Roaming(group, (server, pool))),
     }
 }
 
