@@ -89,7 +89,7 @@ impl Bench {
         self.driver.look();
         if !panics {
             self.one().run();
-            self.log.take();
+            drop(self.log.take());
         }
         told.recv().unwrap()
     }
