@@ -1,10 +1,12 @@
-//! The servers: ours, a raw epoll loop as the floor, mio, tokio. Each runs until the process ends.
+//! The servers: ours, a raw epoll loop as the floor, and the peers. Each runs until the process ends.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
+use monoio::io::{AsyncReadRent as _, AsyncWriteRentExt as _};
+use monoio::{IoUringDriver, LegacyDriver, Runtime, RuntimeBuilder};
 use rustix::event::epoll;
 use rustix::net::{RecvFlags, SendFlags};
 use tidegate_net::{Inbound, InboundContext, NetGroup, Nothing, Server};
@@ -25,6 +27,14 @@ pub(super) enum Kind {
     TokioCurrent,
     /// The same on two workers.
     TokioMulti,
+    /// A task for each connection that waits without a buffer.
+    TokioBare,
+    /// A task for each connection on one thread, with a buffer of 4 KiB.
+    Smol,
+    /// The same over monoio's epoll driver.
+    MonoioEpoll,
+    /// The same over monoio's `io_uring` driver.
+    MonoioUring,
 }
 
 /// A server that runs.
@@ -61,6 +71,13 @@ pub(super) fn start(kind: Kind) -> Running {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
             over_tokio(builder.worker_threads(2).enable_all().build(), listener);
         }
+        Kind::TokioBare => {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            over_bare_tokio(builder.enable_all().build(), listener);
+        }
+        Kind::Smol => over_smol(listener),
+        Kind::MonoioEpoll => over_monoio(RuntimeBuilder::<LegacyDriver>::new().build(), listener),
+        Kind::MonoioUring => over_monoio(RuntimeBuilder::<IoUringDriver>::new().build(), listener),
         Kind::Ours { .. } => unreachable!("started above"),
     });
     Running {
@@ -214,4 +231,98 @@ fn over_tokio(runtime: std::io::Result<tokio::runtime::Runtime>, listener: TcpLi
             });
         }
     });
+}
+
+fn over_bare_tokio(runtime: std::io::Result<tokio::runtime::Runtime>, listener: TcpListener) {
+    let runtime = runtime.expect("a runtime");
+    listener.set_nonblocking(true).expect("a socket option");
+    runtime.block_on(async move {
+        let listener = tokio::net::TcpListener::from_std(listener).expect("inside a runtime");
+        loop {
+            let Ok((stream, _)) = listener.accept().await else {
+                continue;
+            };
+            stream.set_nodelay(true).expect("a TCP option");
+            tokio::spawn(
+                async move { while stream.readable().await.is_ok() && bounce(&stream) {} },
+            );
+        }
+    });
+}
+
+/// Echoes what is there, out of a buffer on the stack; false at the end.
+fn bounce(stream: &tokio::net::TcpStream) -> bool {
+    let mut buffer = [0; 4096];
+    match stream.try_read(&mut buffer) {
+        Ok(0) => false,
+        Ok(count) => stream.try_write(&buffer[..count]).is_ok(),
+        Err(why) => why.kind() == std::io::ErrorKind::WouldBlock,
+    }
+}
+
+fn over_smol(listener: TcpListener) {
+    use smol::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let executor = smol::LocalExecutor::new();
+    let accept = async {
+        let listener = smol::Async::new(listener).expect("the reactor takes it");
+        loop {
+            let Ok((mut stream, _)) = listener.accept().await else {
+                continue;
+            };
+            stream.get_ref().set_nodelay(true).expect("a TCP option");
+            let serve = async move {
+                let mut buffer = [0; 4096];
+                while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+                    if stream.write_all(&buffer[..count]).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            executor.spawn(serve).detach();
+        }
+    };
+    smol::block_on(executor.run(accept));
+}
+
+fn over_monoio<D: monoio::Driver>(runtime: std::io::Result<Runtime<D>>, listener: TcpListener) {
+    let mut runtime = runtime.expect("a driver that was tried before");
+    runtime.block_on(async move {
+        let listener = monoio::net::TcpListener::from_std(listener).expect("the driver takes it");
+        loop {
+            let Ok((mut stream, _)) = listener.accept().await else {
+                continue;
+            };
+            stream.set_nodelay(true).expect("a TCP option");
+            monoio::spawn(async move {
+                let mut buffer = Vec::with_capacity(4096);
+                loop {
+                    let (read, filled) = stream.read(buffer).await;
+                    if !matches!(read, Ok(1..)) {
+                        return;
+                    }
+                    let (written, emptied) = stream.write_all(filled).await;
+                    if written.is_err() {
+                        return;
+                    }
+                    buffer = emptied;
+                    buffer.clear();
+                }
+            });
+        }
+    });
+}
+
+/// Why a server cannot run here, if it cannot.
+pub(super) fn complaint(kind: Kind) -> Option<String> {
+    match kind {
+        Kind::MonoioUring => {
+            let tried = std::panic::catch_unwind(|| RuntimeBuilder::<IoUringDriver>::new().build());
+            match tried {
+                Ok(Ok(_)) => None,
+                Ok(Err(why)) => Some(why.to_string()),
+                Err(_) => Some("its driver panicked".to_owned()),
+            }
+        }
+        _ => None,
+    }
 }

@@ -170,6 +170,15 @@ impl<T> Slab<T> {
         })
     }
 
+    /// Looks at the value in the place of `token`, whichever it is.
+    #[inline]
+    pub(crate) fn peek(&self, token: Token) -> Option<&T> {
+        match &self.slots.get(token.slot() as usize)?.place {
+            Place::Home(value) => Some(value),
+            _ => None,
+        }
+    }
+
     /// A value that is at home.
     pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         match &mut self.slot(token)?.place {

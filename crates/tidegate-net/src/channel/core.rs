@@ -100,18 +100,13 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         matches!(self.state, State::Closed)
     }
 
+    #[inline(always)]
     fn handle(&mut self, readiness: Readiness, desk: &mut Desk) {
-        if let State::New(_) = self.state {
-            self.start(desk);
-        }
-        if let State::Connecting(_) = self.state {
-            self.connecting(readiness, desk);
-        }
-        if readiness.any(Readiness::MAIL) {
-            self.read_mail(desk);
-        }
-        if !matches!(self.state, State::Open) {
-            return;
+        if !matches!(self.state, State::Open) || readiness.any(Readiness::MAIL) {
+            self.begin(readiness, desk);
+            if !matches!(self.state, State::Open) {
+                return;
+            }
         }
         // Every event says that there is room to write; it matters to who waited for it.
         if readiness.has(Readiness::WRITE) && (self.blocked || self.owes) {
@@ -119,7 +114,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             self.owes = false;
             let parts = &mut self.pipeline.parts;
             parts.flush_wanted |= parts.queue.has_flushed() || parts.outbox.is_some();
-            self.after(desk);
+            self.carry_out(desk);
         }
         if readiness.any(Readiness::READ | Readiness::HANG_UP | Readiness::ERROR) {
             self.read_ready = true;
@@ -131,6 +126,19 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             && let Some(why) = self.transport.take_error()
         {
             self.fail(why, desk);
+        }
+    }
+
+    /// What comes before reading and writing: the start, the connect, the mail.
+    fn begin(&mut self, readiness: Readiness, desk: &mut Desk) {
+        if let State::New(_) = self.state {
+            self.start(desk);
+        }
+        if let State::Connecting(_) = self.state {
+            self.connecting(readiness, desk);
+        }
+        if readiness.any(Readiness::MAIL) {
+            self.read_mail(desk);
         }
     }
 
@@ -157,7 +165,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     fn activate(&mut self, desk: &mut Desk) {
         self.shared().set_active(true);
         self.pipeline.fire(InEvent::Active);
-        self.after(desk);
+        self.carry_out(desk);
     }
 
     /// Looks whether a connect has ended.
@@ -187,7 +195,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         let parts = &mut self.pipeline.parts;
         parts.flush_wanted |= parts.queue.has_flushed();
         self.pipeline.fire(InEvent::Active);
-        self.after(desk);
+        self.carry_out(desk);
         if !wanted {
             self.close(Some(Failure::cancelled()), desk);
         }
@@ -202,7 +210,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             self.read_letter(mail, desk);
         }
         if !self.is_closed() {
-            self.after(desk);
+            self.carry_out(desk);
         }
     }
 
@@ -250,6 +258,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     /// Reads what is there, as far as the budget and the handlers' wish go.
+    #[inline(always)]
     fn read_on(&mut self, desk: &mut Desk) {
         let parts = &self.pipeline.parts;
         if !self.read_ready || !(parts.auto_read || parts.read_wanted) || self.is_closed() {
@@ -332,7 +341,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
         if any {
             self.pipeline.fire(InEvent::ReadComplete);
-            self.after(desk);
+            self.carry_out(desk);
         }
         let parts = &self.pipeline.parts;
         if self.read_ready && (parts.auto_read || parts.read_wanted) {
@@ -341,6 +350,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     /// The end of a read: tells the handlers, and what came after the bytes.
+    #[inline(always)]
     fn read_to(&mut self, total: usize, ended: Option<io::Result<()>>, desk: &mut Desk) {
         if total > 0 {
             desk.counters.read_bytes.add(total as u64);
@@ -375,7 +385,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
         let event = UserEvent::new(InputShutdown);
         self.pipeline.fire(InEvent::User(event));
-        self.after(desk);
+        self.carry_out(desk);
     }
 
     /// The socket is broken: the handlers hear why, and the channel is closed.
@@ -391,17 +401,25 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     /// Carries out what the handlers asked for.
-    #[inline]
+    #[inline(always)]
     fn after(&mut self, desk: &mut Desk) {
-        if !self.pipeline.parts.has_wishes() {
-            return;
+        let parts = &mut self.pipeline.parts;
+        if parts.flush_wanted && parts.stack.is_empty() {
+            parts.flush_wanted = false;
+            self.flush(desk);
         }
+        if self.pipeline.parts.has_wishes() {
+            self.carry_out(desk);
+        }
+    }
+
+    fn carry_out(&mut self, desk: &mut Desk) {
         for _ in 0..ROUNDS {
             self.pipeline.run_rest();
             let parts = &mut self.pipeline.parts;
             if parts.flush_wanted {
                 parts.flush_wanted = false;
-                self.flush(desk);
+                self.flush_again(desk);
             }
             let parts = &mut self.pipeline.parts;
             parts.look_at_marks();
@@ -443,18 +461,30 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
     }
 
-    /// Writes what was flushed.
-    fn flush(&mut self, desk: &mut Desk) {
-        if self.blocked || !matches!(self.state, State::Open) {
-            return;
-        }
+    #[cold]
+    fn flush_again(&mut self, desk: &mut Desk) {
+        self.flush(desk);
+    }
+
+    fn flush_datagrams(&mut self, desk: &mut Desk) {
         if let (Transport::Udp(socket), Some(outbox)) =
             (&self.transport, &mut self.pipeline.parts.outbox)
         {
             let mut calls = 0;
             self.blocked = outbox.send(socket, &mut calls);
             self.owes = self.blocked;
-            return desk.counters.writes.add(calls);
+            desk.counters.writes.add(calls);
+        }
+    }
+
+    /// Writes what was flushed.
+    #[inline(always)]
+    fn flush(&mut self, desk: &mut Desk) {
+        if self.blocked || !matches!(self.state, State::Open) {
+            return;
+        }
+        if let Transport::Udp(_) = self.transport {
+            return self.flush_datagrams(desk);
         }
         let spins = self.pipeline.parts.options.write_spin.max(1);
         let queue = &mut self.pipeline.parts.queue;
@@ -539,6 +569,11 @@ impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
         self.transport.io()
     }
 
+    #[inline]
+    fn expect(&self) {
+        self.pipeline.expect();
+    }
+
     fn close(&mut self, desk: &mut Desk) {
         self.with_desk(desk, |core, desk| ChannelCore::close(core, None, desk));
     }
@@ -575,6 +610,12 @@ impl crate::write_queue::Sink for CountedSink<'_> {
     fn write(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.calls += 1;
         self.transport.write(slices)
+    }
+
+    #[inline]
+    fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.calls += 1;
+        self.transport.write_one(bytes)
     }
 }
 

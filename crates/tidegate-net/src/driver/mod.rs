@@ -43,6 +43,8 @@ pub struct PollDriver {
     /// Waits in a row that ended for no reason, and the wakeups seen so far.
     spins: u32,
     wakes: u64,
+    /// Events that are there to be told.
+    ready: usize,
     /// Where the generations of the next reactor begin, so that a token is never used twice.
     generation: u32,
 }
@@ -60,6 +62,7 @@ impl PollDriver {
             failures: 0,
             spins: 0,
             wakes: 0,
+            ready: 0,
             generation: 1,
         }
     }
@@ -72,10 +75,11 @@ impl PollDriver {
         }
     }
 
-    fn polled(&mut self, polled: Option<std::io::Result<()>>) {
+    fn polled(&mut self, polled: Option<std::io::Result<usize>>) {
         match polled {
             Some(Err(why)) => {
                 self.failures += 1;
+                self.ready = 0;
                 self.counters.poll_failures.add(1);
                 assert!(
                     self.failures < FAILURES,
@@ -85,15 +89,22 @@ impl PollDriver {
                     Self::renew();
                 }
             }
-            _ => self.failures = 0,
+            Some(Ok(ready)) => {
+                self.failures = 0;
+                self.ready = ready;
+            }
+            None => self.ready = 0,
         }
     }
 
     /// Looks whether a wait ended for a reason: an event, a wakeup, its deadline.
     fn waited(&mut self, clock: &Clock, deadline: Option<u64>) {
         let woken = self.waker.wakes() != self.wakes;
-        let ready = reactor::with(|reactor| reactor.has_ready()).unwrap_or(true);
-        if ready || woken || self.failures > 0 || deadline.is_some_and(|at| clock.nanos() >= at) {
+        if self.ready > 0
+            || woken
+            || self.failures > 0
+            || deadline.is_some_and(|at| clock.nanos() >= at)
+        {
             self.wakes = self.waker.wakes();
             self.spins = 0;
             return;
@@ -142,7 +153,7 @@ impl Driver for PollDriver {
             if reactor.has_ready() {
                 return reactor.poll(Some(Duration::ZERO));
             }
-            let mut polled = Ok(());
+            let mut polled = Ok(0);
             clock.sleep_until(&self.waker, deadline, |timeout| {
                 polled = reactor.poll(timeout);
             });
@@ -158,10 +169,8 @@ impl Driver for PollDriver {
 
     #[inline]
     fn next_task(&mut self) -> Option<Task> {
-        let ready = reactor::with(Reactor::next).flatten()?;
-        Some(Task::non_blocking(move || {
-            reactor::dispatch(ready);
-        }))
+        self.ready = self.ready.checked_sub(1)?;
+        Some(Task::non_blocking(reactor::dispatch_next))
     }
 
     fn look(&mut self) {

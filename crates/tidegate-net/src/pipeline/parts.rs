@@ -290,6 +290,7 @@ impl Parts {
     }
 
     /// A write that has passed all handlers.
+    #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         if self.closed {
             return self.refuse_write(promise, NetError::Closed(self.close_cause.clone()));
@@ -402,14 +403,14 @@ impl Parts {
     /// Whether the handlers asked for anything, or have to be told something.
     #[inline]
     pub(crate) fn has_wishes(&self) -> bool {
-        self.flush_wanted
-            || self.close_wanted
-            || self.close_when_flushed
-            || self.shutdown_wanted
-            || self.dipped
-            || !self.stack.is_empty()
-            || self.is_writable() != self.told_writable
-            || !self.low_enough
+        // No short cuts: one look at neighbours is quicker than eight that may end early.
+        let asked = self.flush_wanted
+            | self.close_wanted
+            | self.close_when_flushed
+            | self.shutdown_wanted
+            | self.dipped
+            | !self.low_enough;
+        asked || !self.stack.is_empty() || self.is_writable() != self.told_writable
     }
 
     /// What the handlers have to be told of writability, if anything.
