@@ -11,11 +11,11 @@ use tidegate_promise::{Completion, Failure, Promise};
 use tidegate_sync::{Blocking, SignalBlock};
 
 use super::datagram::{Datagram, LARGEST};
-use super::shared::{Mail, Shared, refuse};
+use super::shared::Shared;
 use super::{Channel, Transport};
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::pipeline::{Erased, Held, InEvent, InputEnd, InputShutdown, OutOp, Pipeline, UserEvent};
+use crate::pipeline::{Erased, Held, InEvent, InputEnd, InputShutdown, Pipeline, UserEvent};
 use crate::reactor::{Desk, EventSource, Next};
 use crate::read_size::ReadSize;
 use crate::sys::{Readiness, Source, Token};
@@ -39,7 +39,7 @@ pub(crate) enum Start {
     Connecting(Box<Connecting>),
 }
 
-enum State {
+pub(super) enum State {
     /// Registered, and its handlers know nothing yet.
     New(Start),
     Connecting(Box<Connecting>),
@@ -49,21 +49,21 @@ enum State {
 
 /// A channel on its loop.
 pub(crate) struct ChannelCore<E: ?Sized + Held = dyn Erased> {
-    transport: Transport,
-    pipeline: Pipeline<E>,
-    state: State,
-    size: ReadSize,
+    pub(super) transport: Transport,
+    pub(super) pipeline: Pipeline<E>,
+    pub(super) state: State,
+    pub(super) size: ReadSize,
     /// The socket takes no more for now.
-    blocked: bool,
+    pub(super) blocked: bool,
     /// Its turn was over before it had written or told everything.
-    owes: bool,
+    pub(super) owes: bool,
     /// The socket has something to read, as far as is known.
-    read_ready: bool,
+    pub(super) read_ready: bool,
     /// The peer writes no more: reads go on to the end.
-    hung_up: bool,
-    input_shut: bool,
-    output_shut: bool,
-    again: Readiness,
+    pub(super) hung_up: bool,
+    pub(super) input_shut: bool,
+    pub(super) output_shut: bool,
+    pub(super) again: Readiness,
 }
 
 impl<E: ?Sized + Held> ChannelCore<E> {
@@ -96,7 +96,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         &self.pipeline.parts.shared
     }
 
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
 
@@ -198,62 +198,6 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         self.carry_out(desk);
         if !wanted {
             self.close(Some(Failure::cancelled()), desk);
-        }
-    }
-
-    fn read_mail(&mut self, desk: &mut Desk) {
-        for mail in self.shared().take_mail() {
-            if self.is_closed() {
-                refuse(mail, self.pipeline.parts.close_cause.as_ref());
-                continue;
-            }
-            self.read_letter(mail, desk);
-        }
-        if !self.is_closed() {
-            self.carry_out(desk);
-        }
-    }
-
-    fn read_letter(&mut self, mail: Mail, desk: &mut Desk) {
-        match mail {
-            Mail::Write(msg, promise) => {
-                self.shared().took(&msg);
-                self.pipeline.write(msg, promise);
-            }
-            Mail::Flush(promise) => self.pipeline.flush(promise),
-            Mail::Close => self.pipeline.out(OutOp::Close),
-            Mail::CloseWhenFlushed => {
-                self.pipeline.out(OutOp::Flush);
-                self.pipeline.out(OutOp::CloseWhenFlushed);
-            }
-            Mail::ShutdownOutput => self.pipeline.out(OutOp::ShutdownOutput),
-            Mail::AutoRead(yes) => self.pipeline.set_auto_read(yes),
-            Mail::Read => self.pipeline.out(OutOp::Read),
-            Mail::CanRead => self.read_ready = true,
-            Mail::CanWrite => {
-                self.blocked = false;
-                self.pipeline.parts.flush_wanted |= self.pipeline.parts.queue.has_flushed();
-            }
-            Mail::Fire(event) => self.pipeline.fire(event),
-            Mail::Stage(id, back) => self.pipeline.back(id, back),
-            Mail::UserWritable(flag, writable) => {
-                // A number that is no flag changes nothing; the handle's docs say so.
-                let _ = self.pipeline.parts.set_user_writable(flag, writable);
-            }
-            Mail::Own(id, what) => self.pipeline.own(id, what),
-            Mail::Inbound(msg) => {
-                self.pipeline.read(msg);
-                self.pipeline.fire(InEvent::ReadComplete);
-            }
-            Mail::Change(make, promise) => {
-                let made = self.pipeline.change(make());
-                let _ = promise.complete(made.map_err(Failure::new));
-            }
-            Mail::CancelConnect(why) => {
-                if let State::Connecting(_) = self.state {
-                    self.close(Some(why), desk);
-                }
-            }
         }
     }
 
@@ -413,7 +357,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
     }
 
-    fn carry_out(&mut self, desk: &mut Desk) {
+    /// Carries out what the handlers asked for, and what follows from that.
+    pub(super) fn carry_out(&mut self, desk: &mut Desk) {
         for _ in 0..ROUNDS {
             self.pipeline.run_rest();
             let parts = &mut self.pipeline.parts;
@@ -506,7 +451,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     /// Closes: no more writes, socket gone, whoever waits is told, then the handlers.
-    fn close(&mut self, cause: Option<Failure>, desk: &mut Desk) {
+    pub(super) fn close(&mut self, cause: Option<Failure>, desk: &mut Desk) {
         let state = std::mem::replace(&mut self.state, State::Closed);
         let parts = &mut self.pipeline.parts;
         if let Some(cause) = &cause {

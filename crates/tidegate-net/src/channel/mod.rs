@@ -3,6 +3,7 @@
 mod core;
 mod datagram;
 mod local;
+mod mail;
 mod options;
 mod shared;
 mod transport;

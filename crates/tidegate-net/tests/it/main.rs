@@ -5,6 +5,7 @@
 )]
 
 mod channel;
+mod decoders;
 mod elsewhere;
 mod faults;
 mod handlers;
