@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 /// Each example's name and what it shows.
-pub const EXAMPLES: [(&str, &str); 17] = [
+pub const EXAMPLES: [(&str, &str); 19] = [
     ("promise", "a promise, its listener and a blocking wait"),
     (
         "schedule",
@@ -32,7 +32,15 @@ pub const EXAMPLES: [(&str, &str); 17] = [
         "chat",
         "a room: channels written to from other channels' handlers",
     ),
+    (
+        "json_lines",
+        "a codec of one's own: Rust types as lines of JSON",
+    ),
     ("resp", "a small server of the Redis protocol"),
+    (
+        "tls_echo",
+        "the echo server with TLS, and a client that checks its certificate",
+    ),
     ("tcp_proxy", "two channels that hold each other back"),
     ("udp", "datagrams"),
     (

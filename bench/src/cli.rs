@@ -22,6 +22,7 @@ options
   --quick         only what the RATIO lines need, under two minutes a suite
   --rounds N      measured rounds (at least 5 with --quick)
   --only a,b      only contestants whose name contains one of these
+  --table a,b     only tables whose title contains one of these; x+y means both
   --plot FILE     where suite strategy puts its plot (needs a run without --quick)
   --as-ours NAME  let this contestant stand in for ours (to try the RATIO lines)
   --help          this text
@@ -87,6 +88,8 @@ pub(crate) enum Command {
     Run(Vec<Suite>, Settings),
     /// Run one case of the ping-pong in this process (the parent started it so).
     Case(Case, Settings),
+    /// Serve idle connections in this process (the parent started it so).
+    Idle(String),
 }
 
 /// Reads the arguments, without the program's name.
@@ -105,12 +108,17 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
                 let names = value("names, separated by commas")?;
                 settings.only = names.split(',').map(str::to_owned).collect();
             }
+            "--table" => {
+                let names = value("parts of titles, separated by commas")?;
+                settings.tables = names.split(',').map(str::to_owned).collect();
+            }
             "--plot" => settings.plot = Some(value("the name of a file")?),
             "--as-ours" => settings.as_ours = Some(value("the name of a contestant")?),
             "--case" => {
                 let name = value("2cpu or 1cpu")?;
                 case = Some(Case::parse(&name).ok_or(format!("there is no case {name:?}"))?);
             }
+            "--idle" => return Ok(Command::Idle(value("the name of a server")?)),
             "all" => suites.extend(Suite::ALL),
             name => match Suite::ALL.into_iter().find(|suite| suite.name() == name) {
                 Some(suite) => suites.push(suite),
@@ -136,6 +144,9 @@ pub(crate) fn arguments(settings: &Settings) -> Vec<String> {
     }
     if !settings.only.is_empty() {
         arguments.extend(["--only".to_owned(), settings.only.join(",")]);
+    }
+    if !settings.tables.is_empty() {
+        arguments.extend(["--table".to_owned(), settings.tables.join(",")]);
     }
     if let Some(name) = &settings.as_ours {
         arguments.extend(["--as-ours".to_owned(), name.clone()]);
@@ -179,6 +190,7 @@ mod tests {
             quick: true,
             rounds: Some(6),
             only: vec!["a".to_owned(), "b c".to_owned()],
+            tables: vec!["one loop".to_owned()],
             as_ours: Some("b c".to_owned()),
             plot: None,
         };

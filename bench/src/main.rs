@@ -50,6 +50,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Case(case, settings) => pingpong::child(case, &settings),
+        Command::Idle(server) => echo::idle_child(&server),
         Command::Run(suites, settings) => suites
             .into_iter()
             .map(|suite| run(suite, &settings))
@@ -79,7 +80,7 @@ fn run(suite: Suite, settings: &Settings) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    for table in &tables {
+    for table in tables.iter().filter(|table| !table.rows.is_empty()) {
         println!("{}", table.render());
     }
     for line in tables.iter().flat_map(Table::ratio_lines) {

@@ -1,13 +1,16 @@
 //! Suite `pool`: what a job on a pool of threads costs from its submission to its answer, one at a time and with 64 in
 //! flight. The caller waits by blocking, as a program does that calls blocking code from plain threads.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tidegate_exec::WorkerPool;
 use tidegate_promise::Completion;
 
 use crate::contest::{PoolContestant, observe};
+use crate::machine::cpu_time;
 use crate::peers::pools::{RayonInstall, RayonSpawn, Rusty, SpawnBlocking, StdChannel, Threadpool};
 use crate::report::{Better, Heading, Ratio, Role, Sample, Table, quantile};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
@@ -45,10 +48,84 @@ impl PoolContestant for Tidegate {
         pending.wait().expect("a job answers")
     }
 
+    fn wakeups(&self) -> Option<u64> {
+        Some(self.0.metrics().wakeups)
+    }
+
     fn stop(self) {
         let stopped = self.0.stop(Duration::from_secs(10));
         stopped.wait().expect("every job has run");
     }
+}
+
+/// What a contestant's jobs cost beside time, over all its rounds.
+#[derive(Default)]
+struct Cost {
+    jobs: u64,
+    cpu: Duration,
+    wakeups: Option<u64>,
+}
+
+/// Collects the costs of a table's rows, by their names.
+type Costs = Rc<RefCell<Vec<(String, Cost)>>>;
+
+/// Measures the cost of the jobs until it ends.
+struct Meter {
+    cpu: Duration,
+    wakeups: Option<u64>,
+}
+
+impl Meter {
+    fn start<P: PoolContestant>(pool: &P) -> Self {
+        Self {
+            wakeups: pool.wakeups(),
+            cpu: cpu_time(),
+        }
+    }
+
+    fn end<P: PoolContestant>(self, pool: &P, jobs: u64, costs: &Costs, name: &str) {
+        let cpu = cpu_time().saturating_sub(self.cpu);
+        let mut costs = costs.borrow_mut();
+        let at = costs.iter().position(|row| row.0 == name);
+        let at = at.unwrap_or_else(|| {
+            costs.push((name.to_owned(), Cost::default()));
+            costs.len() - 1
+        });
+        let cost = &mut costs[at].1;
+        cost.jobs += jobs;
+        cost.cpu += cpu;
+        if let (Some(before), Some(now)) = (self.wakeups, pool.wakeups()) {
+            *cost.wakeups.get_or_insert(0) += now - before;
+        }
+    }
+}
+
+/// Runs a table and prints what its rows cost.
+fn race(
+    heading: Heading,
+    work: Work,
+    lineup: Vec<Entry>,
+    costs: &Costs,
+    settings: &Settings,
+) -> Table {
+    let title = heading.title.clone();
+    let table = rounds::race(heading, work, lineup, settings);
+    if !table.rows.is_empty() {
+        println!("{title}");
+    }
+    for (name, cost) in costs.borrow().iter() {
+        let per = |figure: f64| figure / cost.jobs.max(1) as f64;
+        let wakeups = match cost.wakeups {
+            Some(wakeups) => format!(", {:.4} wakeups", per(wakeups as f64)),
+            None => String::new(),
+        };
+        println!(
+            "    {name:30} {:.0} CPU ns{wakeups} a job",
+            per(cost.cpu.as_nanos() as f64)
+        );
+    }
+    println!();
+    table
 }
 
 /// Runs the suite.
@@ -57,15 +134,16 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
 }
 
 fn run_round_trip(settings: &Settings) -> Table {
+    let costs = Costs::default();
     let lineup = vec![
-        round_trip::<Tidegate>("tidegate", Role::Ours, true),
-        round_trip::<RayonInstall>("rayon install", RAYON, true),
-        round_trip::<RayonSpawn>("rayon spawn+oneshot", RAYON, true),
-        round_trip::<SpawnBlocking<false>>("tokio spawn_blocking", BLOCKING, true),
-        round_trip::<SpawnBlocking<true>>("tokio spawn_blocking, futures", BLOCKING, true),
-        round_trip::<Threadpool>("threadpool", Role::Peer, false),
-        round_trip::<Rusty>("rusty_pool", Role::Peer, false),
-        round_trip::<StdChannel>("std channel+threads", Role::Peer, false),
+        round_trip::<Tidegate>(&costs, "tidegate", Role::Ours, true),
+        round_trip::<RayonInstall>(&costs, "rayon install", RAYON, true),
+        round_trip::<RayonSpawn>(&costs, "rayon spawn+oneshot", RAYON, true),
+        round_trip::<SpawnBlocking<false>>(&costs, "tokio spawn_blocking", BLOCKING, true),
+        round_trip::<SpawnBlocking<true>>(&costs, "tokio spawn_blocking, futures", BLOCKING, true),
+        round_trip::<Threadpool>(&costs, "threadpool", Role::Peer, false),
+        round_trip::<Rusty>(&costs, "rusty_pool", Role::Peer, false),
+        round_trip::<StdChannel>(&costs, "std channel+threads", Role::Peer, false),
     ];
     let heading = Heading {
         title: "pool, one job at a time: submit, run, answer, p50".to_owned(),
@@ -82,18 +160,19 @@ fn run_round_trip(settings: &Settings) -> Table {
         first: 500,
         most: 100_000,
     };
-    rounds::race(heading, work, lineup, settings)
+    race(heading, work, lineup, &costs, settings)
 }
 
 fn run_throughput(settings: &Settings) -> Table {
+    let costs = Costs::default();
     let lineup = vec![
-        throughput::<Tidegate>("tidegate", Role::Ours, true),
-        throughput::<RayonSpawn>("rayon spawn+oneshot", RAYON, true),
-        throughput::<SpawnBlocking<false>>("tokio spawn_blocking", BLOCKING, true),
-        throughput::<SpawnBlocking<true>>("tokio spawn_blocking, futures", BLOCKING, true),
-        throughput::<Threadpool>("threadpool", Role::Peer, false),
-        throughput::<Rusty>("rusty_pool", Role::Peer, false),
-        throughput::<StdChannel>("std channel+threads", Role::Peer, false),
+        throughput::<Tidegate>(&costs, "tidegate", Role::Ours, true),
+        throughput::<RayonSpawn>(&costs, "rayon spawn+oneshot", RAYON, true),
+        throughput::<SpawnBlocking<false>>(&costs, "tokio spawn_blocking", BLOCKING, true),
+        throughput::<SpawnBlocking<true>>(&costs, "tokio spawn_blocking, futures", BLOCKING, true),
+        throughput::<Threadpool>(&costs, "threadpool", Role::Peer, false),
+        throughput::<Rusty>(&costs, "rusty_pool", Role::Peer, false),
+        throughput::<StdChannel>(&costs, "std channel+threads", Role::Peer, false),
     ];
     let heading = Heading {
         title: format!("pool, {IN_FLIGHT} jobs in flight"),
@@ -110,7 +189,7 @@ fn run_throughput(settings: &Settings) -> Table {
         first: 1_000,
         most: 10_000_000,
     };
-    rounds::race(heading, work, lineup, settings)
+    race(heading, work, lineup, &costs, settings)
 }
 
 fn ratio(name: &str, against: Role) -> Ratio {
@@ -120,9 +199,11 @@ fn ratio(name: &str, against: Role) -> Ratio {
     }
 }
 
-fn round_trip<P: PoolContestant>(name: &str, role: Role, quick: bool) -> Entry {
-    entry(name, role, quick, |count| {
+fn round_trip<P: PoolContestant>(costs: &Costs, name: &str, role: Role, quick: bool) -> Entry {
+    let (costs, label) = (Rc::clone(costs), name.to_owned());
+    entry(name, role, quick, move |count| {
         let pool = warm::<P>();
+        let meter = Meter::start(&pool);
         let mut delays = Vec::with_capacity(count as usize);
         let began = Instant::now();
         let mut last = began;
@@ -133,6 +214,7 @@ fn round_trip<P: PoolContestant>(name: &str, role: Role, quick: bool) -> Entry {
             last = now;
         }
         let elapsed = began.elapsed();
+        meter.end(&pool, count, &costs, &label);
         pool.stop();
         delays.sort_by(f64::total_cmp);
         let sample = Sample {
@@ -143,9 +225,11 @@ fn round_trip<P: PoolContestant>(name: &str, role: Role, quick: bool) -> Entry {
     })
 }
 
-fn throughput<P: PoolContestant>(name: &str, role: Role, quick: bool) -> Entry {
-    entry(name, role, quick, |count| {
+fn throughput<P: PoolContestant>(costs: &Costs, name: &str, role: Role, quick: bool) -> Entry {
+    let (costs, label) = (Rc::clone(costs), name.to_owned());
+    entry(name, role, quick, move |count| {
         let pool = warm::<P>();
+        let meter = Meter::start(&pool);
         let mut flying = VecDeque::with_capacity(IN_FLIGHT);
         let began = Instant::now();
         for value in 0..count {
@@ -160,6 +244,7 @@ fn throughput<P: PoolContestant>(name: &str, role: Role, quick: bool) -> Entry {
             observe(pool.wait(pending));
         }
         let elapsed = began.elapsed();
+        meter.end(&pool, count, &costs, &label);
         pool.stop();
         let value = count as f64 / elapsed.as_secs_f64() / 1e6;
         let sample = Sample { value, side: None };

@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) rounds: Option<usize>,
     /// Parts of the names of the contestants to run; empty means all.
     pub(crate) only: Vec<String>,
+    /// Parts of the titles of the tables to run; empty means all.
+    pub(crate) tables: Vec<String>,
     /// The contestant that stands in for ours.
     pub(crate) as_ours: Option<String>,
     /// Where a suite that has a plot puts it.
@@ -44,6 +46,12 @@ impl Settings {
 
     fn wants(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| name.contains(part))
+    }
+
+    /// Whether the table of this title is to be run.
+    pub(crate) fn wants_table(&self, title: &str) -> bool {
+        let fits = |parts: &String| parts.split('+').all(|part| title.contains(part));
+        self.tables.is_empty() || self.tables.iter().any(fits)
     }
 
     fn role(&self, entry: &Entry) -> Role {
@@ -87,6 +95,14 @@ pub(crate) struct Entry {
 
 /// Runs a comparison: the warm-up, then the rounds.
 pub(crate) fn race(heading: Heading, work: Work, lineup: Vec<Entry>, settings: &Settings) -> Table {
+    if !settings.wants_table(&heading.title) {
+        return Table {
+            heading,
+            rows: Vec::new(),
+            left_out: Vec::new(),
+            others: None,
+        };
+    }
     let wanted = lineup
         .into_iter()
         .filter(|entry| settings.wants(&entry.name));
@@ -215,6 +231,17 @@ mod tests {
         let (a, b) = (("a", 15_000_000), ("b", 150_000));
         assert_eq!(measured, [a, b, b, a]);
         assert_eq!(table.rows[1].samples.len(), 2);
+    }
+
+    #[test]
+    fn a_table_is_run_if_its_title_has_all_the_parts_asked_for() {
+        let settings = Settings {
+            tables: vec!["depth 1+2 µs".to_owned(), "folklore".to_owned()],
+            ..Settings::default()
+        };
+        assert!(settings.wants_table("depth 1, 2 µs") && settings.wants_table("folklore"));
+        assert!(!settings.wants_table("depth 1, 3 µs"));
+        assert!(Settings::default().wants_table("any"));
     }
 
     #[test]

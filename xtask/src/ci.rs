@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::step::{self, Outcome};
-use crate::{loom, miri, readme, sanitize, shuttle, tidy};
+use crate::{interop, loom, miri, readme, sanitize, shuttle, tidy};
 
 /// Crates whose tests also run optimised: races hide in debug builds.
 const RELEASE_TESTED: [&str; 3] = ["tidegate-sync", "tidegate-promise", "tidegate-exec"];
@@ -20,6 +20,7 @@ const STEPS: &[Step] = &[
     ("test, release", test_release),
     ("doc", doc),
     ("tidy", tidy::run),
+    ("interop", interop::run),
     ("loom", |root| loom::run(root, false, &[])),
     ("shuttle", |root| shuttle::run(root, false, &[])),
     ("sanitize", |root| sanitize::run(root, false, &[])),
@@ -81,7 +82,7 @@ fn test(root: &Path) -> step::Result {
 
 fn test_release(root: &Path) -> step::Result {
     let mut command = cargo(root);
-    command.args(["test", "--release", "--lib", "--tests"]);
+    command.args(["test", "--profile", "optimised", "--lib", "--tests"]);
     for name in RELEASE_TESTED {
         command.args(["-p", name]);
     }

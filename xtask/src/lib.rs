@@ -6,6 +6,7 @@
 
 pub mod ci;
 pub mod cost;
+pub mod interop;
 pub mod loom;
 pub mod miri;
 pub mod readme;

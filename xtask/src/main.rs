@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use xtask::step::{self, Outcome};
-use xtask::{ci, cost, loom, miri, root, sanitize, shuttle, tidy};
+use xtask::{ci, cost, interop, loom, miri, root, sanitize, shuttle, tidy};
 
 const USAGE: &str = "\
 usage: cargo xtask <task>
@@ -15,6 +15,7 @@ usage: cargo xtask <task>
   shuttle [--long] [-- <args>]   whole loops under schedules, each known by its seed
   sanitize [--long] [-- <args>]  tests under AddressSanitizer and LeakSanitizer (nightly)
   miri [-- <args>]               tests under Miri, where the toolchain has it
+  interop                        our servers and programs that nobody here wrote
   cost                           instructions per task and promise, by callgrind
 
 <args> go to the test program, for example the name of one test.
@@ -53,6 +54,7 @@ fn run(args: &[String]) -> step::Result {
         ["sanitize"] => sanitize::run(&root, false, rest),
         ["sanitize", "--long"] => sanitize::run(&root, true, rest),
         ["miri"] => miri::run(&root, rest),
+        ["interop"] => interop::run(&root),
         ["cost"] => cost::run(&root),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");

@@ -192,6 +192,9 @@ fn table(case: Case, ratio: &str, settings: &Settings) -> Table {
         ratios: ratios(ratio),
     };
     let table = rounds::race(heading, WORK, lineup, settings);
+    if table.rows.is_empty() {
+        return table;
+    }
     println!("{}", case.title());
     let ran = |detail: &Detail| detail.tasks > 0;
     for (name, detail) in details.borrow().iter().filter(|row| ran(&row.1)) {

@@ -9,8 +9,9 @@ use crate::core::{Core, Drive};
 use crate::driver::{Driver, ParkDriver};
 use crate::errors::BuildError;
 use crate::event_loop::EventLoop;
-use crate::placement::{Pinned, Placement};
+use crate::placement::{Pinned, Placement, Roaming};
 use crate::reject::RejectPolicy;
+use crate::roam::Crew;
 use crate::shared::{OnUnhandled, Parts, Settings, Shared};
 use crate::spawn::LocalFutures;
 use crate::timeout::{self, DEFAULT_TIMEOUT_TICK};
@@ -142,7 +143,7 @@ impl EventLoopBuilder {
         self,
         driver: D,
     ) -> Result<(EventLoop, HandLoop), BuildError> {
-        let (shared, core) = self.parts::<Pinned, _>(driver)?;
+        let (shared, core) = self.parts::<Pinned, _>(driver, false)?;
         shared.drop_thread();
         let hand = HandLoop {
             shared: Arc::clone(&shared),
@@ -150,6 +151,25 @@ impl EventLoopBuilder {
             pinned: LocalFutures::default(),
         };
         Ok((EventLoop::from_shared(shared), hand))
+    }
+
+    /// Makes a roaming loop that a strategy drives on the threads of `crew`: tasks that may block
+    /// run while another thread goes on with the loop. Timers, listeners, futures and tasks made
+    /// with [`Task::non_blocking`](tidegate_sync::Task::non_blocking) are the loop's own work: one
+    /// at a time, and a wait in them is refused.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopBuilder::build`].
+    pub fn build_over<D: Driver>(
+        self,
+        driver: D,
+        crew: &Crew,
+    ) -> Result<EventLoop<Roaming>, BuildError> {
+        let (shared, core) = self.parts::<Roaming, D>(driver, true)?;
+        drop(shared.core.put(Box::new(core)));
+        shared.drive_by(crew.drive(&shared));
+        Ok(EventLoop::from_shared(shared))
     }
 
     /// The same description for one loop of a group.
@@ -170,7 +190,7 @@ impl EventLoopBuilder {
         self,
         driver: D,
     ) -> Result<EventLoop<P>, BuildError> {
-        let (shared, core) = self.parts::<P, D>(driver)?;
+        let (shared, core) = self.parts::<P, D>(driver, false)?;
         drop(shared.core.put(Box::new(core)));
         Ok(EventLoop::from_shared(shared))
     }
@@ -178,6 +198,7 @@ impl EventLoopBuilder {
     fn parts<P: Placement, D: Driver>(
         self,
         driver: D,
+        driven: bool,
     ) -> Result<(Arc<Shared>, Box<dyn Drive>), BuildError> {
         if matches!(self.reject, RejectPolicy::Backoff { attempts: 0, .. }) {
             return Err(BuildError::NoAttempts);
@@ -191,6 +212,7 @@ impl EventLoopBuilder {
                 timeout_tick: this.timeout_tick,
                 spin: !this.clock.is_manual(),
                 pinned: P::PINNED,
+                driven,
                 idle_stop: this.idle_stop,
             },
             name: this.name,

@@ -43,6 +43,18 @@ pub trait Driver: Send + 'static {
         true
     }
 
+    /// How many more tasks could be had at once, as far as is known without looking.
+    fn backlog(&self) -> usize {
+        0
+    }
+
+    /// The loop is about to close, and its tasks have run: takes nothing new. False while something of
+    /// the driver's is still with another thread; asked again whenever the loop is woken, until its
+    /// time is over.
+    fn wind_up(&mut self) -> bool {
+        true
+    }
+
     /// The loop closes: lets go of everything. Called on the loop, after its last task and
     /// before its promises are told the end.
     fn close(&mut self) {}

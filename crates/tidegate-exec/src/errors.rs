@@ -6,6 +6,8 @@ use std::io;
 
 use tidegate_timer::WheelError;
 
+use crate::pool::OverBudget;
+
 /// A periodic task that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -96,6 +98,8 @@ pub enum BuildError {
     BadScaling(&'static str),
     /// A driver could not be made.
     Driver(io::Error),
+    /// The pool has not enough threads for the loops.
+    NoThreads(OverBudget),
 }
 
 impl fmt::Display for BuildError {
@@ -111,6 +115,7 @@ impl fmt::Display for BuildError {
             Self::BadTick(why) => write!(f, "the loop's timeouts cannot be counted: {why}"),
             Self::BadScaling(what) => f.write_str(what),
             Self::Driver(_) => f.write_str("the loop's driver could not be made"),
+            Self::NoThreads(why) => write!(f, "the pool is too small for the loops: {why}"),
         }
     }
 }

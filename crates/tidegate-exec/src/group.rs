@@ -20,6 +20,7 @@ use crate::event_loop::EventLoop;
 use crate::lifecycle::{Lifecycle, Quiet, ShutdownError, ShutdownReport};
 use crate::placement::{Pinned, Placement, Roaming};
 use crate::reject::RejectPolicy;
+use crate::roam::Crew;
 use crate::scale::{Scaler, Scaling};
 use crate::shared::{Terminated, lock};
 
@@ -352,6 +353,22 @@ impl EventLoopGroupBuilder {
     }
 }
 
+impl EventLoopGroupBuilder<Roaming> {
+    /// Makes loops that strategies drive on the threads of `crew`, each with a driver of its own;
+    /// see [`EventLoopBuilder::build_over`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopGroupBuilder::build_with`].
+    pub fn build_over<D: Driver>(
+        self,
+        crew: &Crew,
+        driver: impl FnMut(usize) -> io::Result<D>,
+    ) -> Result<EventLoopGroup<Roaming>, BuildError> {
+        self.build_each(driver, |one, driver| one.build_over(driver, crew))
+    }
+}
+
 impl<P: Placement> EventLoopGroupBuilder<P> {
     /// How many loops; 0 means twice the processors.
     pub fn loops(mut self, loops: usize) -> Self {
@@ -428,7 +445,15 @@ impl<P: Placement> EventLoopGroupBuilder<P> {
     /// As for [`EventLoopGroupBuilder::build`], and [`BuildError::Driver`].
     pub fn build_with<D: Driver>(
         self,
+        driver: impl FnMut(usize) -> io::Result<D>,
+    ) -> Result<EventLoopGroup<P>, BuildError> {
+        self.build_each(driver, EventLoopBuilder::assemble::<P, D>)
+    }
+
+    fn build_each<D: Driver>(
+        self,
         mut driver: impl FnMut(usize) -> io::Result<D>,
+        build: impl Fn(EventLoopBuilder, D) -> Result<EventLoop<P>, BuildError>,
     ) -> Result<EventLoopGroup<P>, BuildError> {
         let Self {
             proto,
@@ -452,7 +477,7 @@ impl<P: Placement> EventLoopGroupBuilder<P> {
         let mut made = Vec::with_capacity(count);
         for at in 0..count {
             let driver = driver(at).map_err(BuildError::Driver)?;
-            made.push(proto.numbered(at).assemble::<P, D>(driver)?);
+            made.push(build(proto.numbered(at), driver)?);
         }
         let loops: Arc<[EventLoop<P>]> = made.into();
         let active = Arc::new(ArcSwap::from_pointee((0..count).collect()));

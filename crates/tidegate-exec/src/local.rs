@@ -87,7 +87,7 @@ impl Entered {
         kept: &mut Option<Box<Kept>>,
         pinned: LocalFutures,
     ) -> Self {
-        let stance = if shared.settings.pinned {
+        let stance = if shared.settings.pinned || shared.settings.driven {
             Stance::Loop
         } else {
             Stance::Free

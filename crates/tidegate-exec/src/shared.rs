@@ -12,12 +12,13 @@ use tidegate_sync::{
     Unhandled, is_current,
 };
 
-use crate::core::Drive;
+use crate::core::{Drive, Out};
 use crate::global::Presence;
 use crate::lifecycle::{HandedBack, Lifecycle, Plan, ShutdownError, ShutdownReport, State};
 use crate::local;
 use crate::metrics::{Counters, LoopMetrics};
 use crate::reject::RejectPolicy;
+use crate::strategy::Strategy;
 
 /// Signals pushed without waking a loop that wake it after all.
 const SILENT: u32 = 1024;
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     /// What the loop's thread drives, while no thread does.
     pub(crate) core: OwnerCell<Box<dyn Drive>>,
+    /// What a strategy was given to run and is not over.
+    pub(crate) out: Out,
     /// Handles alive; the last one to go asks for shutdown.
     pub(crate) handles: AtomicUsize,
     /// A watchdog has found the loop stuck.
@@ -91,6 +94,8 @@ pub(crate) struct Settings {
     pub(crate) spin: bool,
     /// The loop's thread must not block.
     pub(crate) pinned: bool,
+    /// A strategy drives the loop: what the loop itself runs must not block.
+    pub(crate) driven: bool,
     /// Nanoseconds of idleness after which the loop gives its thread back; 0 means never.
     pub(crate) idle_stop: u64,
 }
@@ -104,6 +109,8 @@ pub(crate) struct Hook {
 pub(crate) struct ThreadSlot {
     builder: Option<ThreadBuilder>,
     watch: Option<ThreadWatch>,
+    /// What drives the loop instead of a thread of its own.
+    strategy: Option<Arc<dyn Strategy>>,
 }
 
 /// What a new loop is made of.
@@ -145,6 +152,7 @@ impl Shared {
             on_unhandled: parts.on_unhandled,
             settings: parts.settings,
             core: OwnerCell::empty(),
+            out: Out::default(),
             handles: AtomicUsize::new(1),
             stalled: AtomicBool::new(false),
             endless: AtomicBool::new(false),
@@ -152,6 +160,7 @@ impl Shared {
             thread: Mutex::new(ThreadSlot {
                 builder: parts.threads,
                 watch: None,
+                strategy: None,
             }),
             plan: Mutex::default(),
             hooks: Mutex::default(),
@@ -278,7 +287,9 @@ impl Shared {
             return Ok(());
         }
         // Without a builder it is driven by hand: whoever drives it comes by.
-        if let Some(builder) = &slot.builder {
+        if let Some(strategy) = &slot.strategy {
+            strategy.dispatch().map_err(|refused| refused.why())?;
+        } else if let Some(builder) = &slot.builder {
             let member = self.clock.join();
             let shared = self.arc();
             let present = Presence::join(&self.presence);
@@ -426,6 +437,17 @@ impl Shared {
 
     pub(crate) fn thread(&self) -> Option<ThreadWatch> {
         self.thread_slot().watch.clone()
+    }
+
+    /// Has `strategy` drive the loop.
+    pub(crate) fn drive_by(&self, strategy: Arc<dyn Strategy>) {
+        let mut slot = self.thread_slot();
+        slot.builder = None;
+        slot.strategy = Some(strategy);
+    }
+
+    pub(crate) fn strategy(&self) -> Option<Arc<dyn Strategy>> {
+        self.thread_slot().strategy.clone()
     }
 
     pub(crate) fn drop_thread(&self) {

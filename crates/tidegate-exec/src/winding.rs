@@ -112,6 +112,13 @@ impl Winding {
                 return false;
             }
         }
+        if core.is_out(shared) {
+            if now < plan.deadline {
+                core.sleep_until(shared, plan.deadline);
+                return false;
+            }
+            self.failed = Some(stuck(shared));
+        }
         self.close(core, shared, plan);
         true
     }
@@ -359,17 +366,21 @@ fn reap(shared: &Shared, parker: &Parker) {
     }
     shared.state.raise(Lifecycle::Shutdown);
     shared.lane.close();
-    let age = shared
-        .clock
-        .nanos()
-        .saturating_sub(shared.counters.heartbeat.get());
-    shared.report(Err(ShutdownError::Stuck {
+    shared.report(Err(stuck(shared)));
+}
+
+/// A loop whose time is over and that something holds.
+fn stuck(shared: &Shared) -> ShutdownError {
+    let now = shared.clock.nanos();
+    let age = now.saturating_sub(shared.counters.heartbeat.get());
+    let running = || shared.running.now().map(|task| task.name);
+    ShutdownError::Stuck {
         name: shared.name.clone(),
-        task: shared.running.now().map_or("the driver", |task| task.name),
+        task: shared.out.any().or_else(running).unwrap_or("the driver"),
         age: Duration::from_nanos(age),
         behind: shared.pending(),
         handed_back: shared.handed_back(),
-    }));
+    }
 }
 
 /// A termination that has failed already.

@@ -10,7 +10,7 @@ use tidegate_exec::{EventLoop, HandLoop};
 use tidegate_promise::Failure;
 use tidegate_sync::{ManualClock, SignalBlock};
 
-use crate::channel::{Channel, ChannelCore, ChannelOptions, Mail, Shared, Start, Transport};
+use crate::channel::{Channel, ChannelCore, ChannelOptions, Home, Mail, Shared, Start, Transport};
 use crate::driver::PollDriver;
 use crate::message::Msg;
 use crate::pipeline::{Assembly, Head, Parts, Pipeline, PipelineError, Record};
@@ -152,7 +152,11 @@ impl EmbeddedChannel {
             .clock(&clock)
             .build_by_hand_with(PollDriver::new(poller))
             .expect("the description of this loop is in order");
-        let shared = Shared::new(home.executor(), Arc::new(options), (None, None), None);
+        let of_channel = Home {
+            executor: home.executor(),
+            roam: None,
+        };
+        let shared = Shared::new(of_channel, Arc::new(options), (None, None), None);
         let channel = Channel::of(Arc::clone(&shared));
         let wire = Arc::<Wire>::default();
         let own = Arc::clone(&wire);
@@ -161,7 +165,7 @@ impl EmbeddedChannel {
         let token = hand.run(move || {
             let mut parts = Parts::new(shared);
             parts.record = Some(recorded);
-            let pipeline = Pipeline::new(parts, checked);
+            let pipeline = <Pipeline>::new(parts, checked);
             let transport = Transport::Embedded(own);
             let registered = reactor::register(|token| {
                 Box::new(ChannelCore::new(transport, pipeline, Start::Open, token))
@@ -287,10 +291,7 @@ impl EmbeddedChannel {
     /// The names of the handlers, first to last.
     pub fn names(&mut self) -> Vec<String> {
         let token = self.token;
-        let names = self
-            .hand
-            .run(|| reactor::with_channel(token, |core| core.pipeline().names()));
-        names.unwrap_or_default()
+        self.hand.run(|| reactor::names(token))
     }
 
     fn post(&mut self, mail: Mail) {

@@ -1,12 +1,19 @@
 //! Groups of loops with I/O.
 
 use std::fmt;
+use std::io;
 use std::ops::Deref;
+use std::sync::Arc;
 
-use tidegate_exec::{BuildError, EventLoopGroup, EventLoopGroupBuilder};
+use tidegate_exec::{
+    BuildError, Counts, Crew, EventLoopGroup, EventLoopGroupBuilder, Lease, Monitor, Pinned,
+    Placement, Roaming, WorkerPool,
+};
 
 use crate::driver::{IoWatch, PollDriver};
 use crate::metrics::IoMetrics;
+use crate::residence::Residing;
+use crate::roaming::{Roam, RoamDriver};
 use crate::sys::MioPoller;
 
 /// Makes `loops` event loops with I/O, each on a thread of its own that a channel never leaves;
@@ -25,7 +32,38 @@ pub fn pinned(name: impl Into<String>, loops: usize) -> Result<NetGroup, BuildEr
     NetGroup::build(EventLoopGroup::builder(name).loops(loops))
 }
 
-/// Event loops with I/O, on which channels live for good.
+/// Makes `loops` event loops with I/O on the threads of `workers`: a channel travels to the thread
+/// that runs its handlers, and while one of them blocks another thread goes on with the loop. The
+/// strategy is [`Adaptive`](tidegate_exec::Adaptive) with late hand-over.
+///
+/// Each loop keeps one thread of the pool; the others are for handlers that block. End the loops
+/// before the pool.
+///
+/// # Errors
+///
+/// [`BuildError`] when the pool is too small for so many loops, or a poller or the monitor's thread
+/// cannot be had.
+///
+/// ```
+/// use tidegate_exec::WorkerPool;
+///
+/// let workers = WorkerPool::builder("workers").core(4).max(64).build()?;
+/// let group = tidegate_net::roaming("io", 2, &workers)?;
+/// assert_eq!(group.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn roaming(
+    name: impl Into<String>,
+    loops: usize,
+    workers: &WorkerPool,
+) -> Result<NetGroup<Roaming>, BuildError> {
+    let name = name.into();
+    let monitor = Monitor::start(&name).map_err(BuildError::Driver)?;
+    let builder = EventLoopGroup::builder(name).loops(loops).roaming();
+    NetGroup::build_over(builder, workers, Some(&monitor))
+}
+
+/// Event loops with I/O, on which channels live for good, or with which they roam.
 ///
 /// ```
 /// use tidegate_exec::{Choose, EventLoopGroup};
@@ -36,10 +74,13 @@ pub fn pinned(name: impl Into<String>, loops: usize) -> Result<NetGroup, BuildEr
 /// assert_eq!(group.io_metrics().len(), 2);
 /// # Ok::<(), tidegate_exec::BuildError>(())
 /// ```
-#[derive(Clone)]
-pub struct NetGroup {
-    loops: EventLoopGroup,
-    watches: Vec<IoWatch>,
+pub struct NetGroup<P: Placement = Pinned> {
+    loops: EventLoopGroup<P>,
+    watches: Arc<[IoWatch]>,
+    /// One for each loop that roams.
+    roams: Arc<[Arc<Roam>]>,
+    /// The threads that the loops keep.
+    lease: Option<Arc<Lease>>,
 }
 
 impl NetGroup {
@@ -55,11 +96,79 @@ impl NetGroup {
             watches.push(driver.watch());
             Ok(driver)
         })?;
-        Ok(Self { loops, watches })
+        Ok(Self {
+            loops,
+            watches: watches.into(),
+            roams: Arc::new([]),
+            lease: None,
+        })
+    }
+}
+
+impl NetGroup<Roaming> {
+    /// Makes the loops that `builder` describes, each with a poller, on the threads of `workers`;
+    /// with a monitor they hand over late.
+    ///
+    /// # Errors
+    ///
+    /// As for [`roaming`].
+    pub fn build_over(
+        builder: EventLoopGroupBuilder<Roaming>,
+        workers: &WorkerPool,
+        monitor: Option<&Monitor>,
+    ) -> Result<Self, BuildError> {
+        let crew = Crew::of(Arc::new(workers.clone()));
+        let crew = match monitor {
+            Some(monitor) => crew.late(monitor),
+            None => crew,
+        };
+        let mut group =
+            Self::build_with(builder, &crew, |_| Ok(RoamDriver::new(MioPoller::new()?)))?;
+        let lease = workers.lease("event loops", group.loops.len());
+        group.lease = Some(Arc::new(lease.map_err(BuildError::NoThreads)?));
+        Ok(group)
     }
 
+    /// Makes the loops that `builder` describes, with drivers of the caller's, on the threads of
+    /// `crew`.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when the description contradicts itself or a driver cannot be had.
+    pub fn build_with(
+        builder: EventLoopGroupBuilder<Roaming>,
+        crew: &Crew,
+        mut driver: impl FnMut(usize) -> io::Result<RoamDriver>,
+    ) -> Result<Self, BuildError> {
+        let (mut watches, mut roams) = (Vec::new(), Vec::new());
+        let loops = builder.build_over(crew, |at| {
+            let driver = driver(at)?;
+            watches.push(driver.watch());
+            roams.push(Arc::clone(driver.roam()));
+            Ok(driver)
+        })?;
+        for (one, roam) in loops.iter().zip(&roams) {
+            roam.set_timers(one.timers());
+        }
+        Ok(Self {
+            loops,
+            watches: watches.into(),
+            roams: roams.into(),
+            lease: None,
+        })
+    }
+
+    /// What the strategy of each loop has chosen, in the order of the loops: how many tasks ran
+    /// where they were produced, were given away, or were handed over late.
+    pub fn metrics(&self) -> Vec<Counts> {
+        let strategies = self.loops.iter().filter_map(|one| one.strategy());
+        strategies.map(|strategy| strategy.counts()).collect()
+    }
+}
+
+impl<P: Placement> NetGroup<P> {
     /// The loops.
-    pub fn loops(&self) -> &EventLoopGroup {
+    pub fn loops(&self) -> &EventLoopGroup<P> {
         &self.loops
     }
 
@@ -67,17 +176,44 @@ impl NetGroup {
     pub fn io_metrics(&self) -> Vec<IoMetrics> {
         self.watches.iter().map(IoWatch::metrics).collect()
     }
+
+    /// The loop for the next connection.
+    pub(crate) fn pick(&self) -> Residing<P> {
+        let home = self.loops.next().clone();
+        let at = self.loops.iter().position(|one| *one == home);
+        let roam = at.and_then(|at| self.roams.get(at)).cloned();
+        Residing { home, roam }
+    }
+
+    /// Every loop.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Residing<P>> {
+        self.loops.iter().enumerate().map(|(at, home)| Residing {
+            home: home.clone(),
+            roam: self.roams.get(at).cloned(),
+        })
+    }
 }
 
-impl Deref for NetGroup {
-    type Target = EventLoopGroup;
+impl<P: Placement> Clone for NetGroup<P> {
+    fn clone(&self) -> Self {
+        Self {
+            loops: self.loops.clone(),
+            watches: Arc::clone(&self.watches),
+            roams: Arc::clone(&self.roams),
+            lease: self.lease.clone(),
+        }
+    }
+}
 
-    fn deref(&self) -> &EventLoopGroup {
+impl<P: Placement> Deref for NetGroup<P> {
+    type Target = EventLoopGroup<P>;
+
+    fn deref(&self) -> &EventLoopGroup<P> {
         &self.loops
     }
 }
 
-impl fmt::Debug for NetGroup {
+impl<P: Placement> fmt::Debug for NetGroup<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.loops.fmt(f)
     }

@@ -42,22 +42,27 @@ mod metrics;
 mod pipeline;
 mod reactor;
 mod read_size;
+mod residence;
+mod roaming;
 mod server;
 mod slab;
 mod stream;
 pub mod sys;
 mod write_queue;
 
+pub use bytes::Bytes;
 pub use tidegate_sync::Blocking;
 
 pub use self::channel::{
     Channel, ChannelOptions, Closed, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN, Datagram,
 };
-pub use self::client::{Address, Client, MOST_LOOKUPS, Resolver, SystemResolver, local_pair};
+pub use self::client::{
+    Address, Client, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver, local_pair,
+};
 pub use self::driver::{IoWatch, PollDriver};
 pub use self::embedded::EmbeddedChannel;
 pub use self::errors::{NetError, WriteRefused};
-pub use self::group::{NetGroup, pinned};
+pub use self::group::{NetGroup, pinned, roaming};
 pub use self::message::{Nothing, Passing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{
@@ -67,6 +72,7 @@ pub use self::pipeline::{
 pub use self::read_size::{
     BadReadSize, DEFAULT_INITIAL, DEFAULT_MAXIMUM, DEFAULT_MINIMUM, ReadSize, SIZE_TABLE,
 };
+pub use self::roaming::RoamDriver;
 pub use self::server::{
     DEFAULT_ACCEPT_PAUSE, DEFAULT_BACKLOG, DrainReport, Draining, Server, ServerBuilder,
 };

@@ -1,6 +1,5 @@
 //! What a loop with I/O counts.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that one thread writes and any thread reads.
@@ -33,6 +32,7 @@ pub(crate) struct Counters {
     pub(crate) again: Cell,
     pub(crate) registered: Cell,
     pub(crate) poll_failures: Cell,
+    pub(crate) fresh_pollers: Cell,
     pub(crate) accepted: Cell,
     pub(crate) accept_pauses: Cell,
     pub(crate) reads: Cell,
@@ -64,6 +64,8 @@ pub struct IoMetrics {
     pub registered: u64,
     /// Polls that failed.
     pub poll_failures: u64,
+    /// Times that a fresh poller took the place of one that failed or spun.
+    pub fresh_pollers: u64,
     /// Connections accepted.
     pub accepted: u64,
     /// Times that accepting paused for want of descriptors.
@@ -81,7 +83,7 @@ pub struct IoMetrics {
 }
 
 impl Counters {
-    pub(crate) fn snapshot(self: &Arc<Self>) -> IoMetrics {
+    pub(crate) fn snapshot(&self) -> IoMetrics {
         IoMetrics {
             polls: self.polls.get(),
             events: self.events.get(),
@@ -89,6 +91,7 @@ impl Counters {
             again: self.again.get(),
             registered: self.registered.get(),
             poll_failures: self.poll_failures.get(),
+            fresh_pollers: self.fresh_pollers.get(),
             accepted: self.accepted.get(),
             accept_pauses: self.accept_pauses.get(),
             reads: self.reads.get(),
@@ -97,5 +100,25 @@ impl Counters {
             written_bytes: self.written_bytes.get(),
             unread: self.unread.get(),
         }
+    }
+}
+
+impl IoMetrics {
+    /// Adds what another part of the same loop has counted.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.polls += more.polls;
+        self.events += more.events;
+        self.stale += more.stale;
+        self.again += more.again;
+        self.registered += more.registered;
+        self.poll_failures += more.poll_failures;
+        self.fresh_pollers += more.fresh_pollers;
+        self.accepted += more.accepted;
+        self.accept_pauses += more.accept_pauses;
+        self.reads += more.reads;
+        self.read_bytes += more.read_bytes;
+        self.writes += more.writes;
+        self.written_bytes += more.written_bytes;
+        self.unread += more.unread;
     }
 }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::io::{self, IoSlice};
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -214,10 +215,13 @@ impl fmt::Debug for ByteStream {
 ///
 /// # Threads
 ///
-/// The future runs on the channel's loop and need not be `Send`.
+/// The future runs on the channel's loop and need not be `Send`; so the loop must be a pinned
+/// one.
 pub struct TakeOver<F> {
     begin: Option<F>,
     shared: Option<Arc<Shared>>,
+    /// Its future stays on the loop's thread, so it does not fit a roaming loop.
+    stays: PhantomData<*const ()>,
 }
 
 impl<F, T> TakeOver<F>
@@ -230,6 +234,7 @@ where
         Self {
             begin: Some(begin),
             shared: None,
+            stays: PhantomData,
         }
     }
 }

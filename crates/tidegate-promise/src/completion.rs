@@ -180,6 +180,19 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::None, Some(token), true)
     }
 
+    /// Waits for the outcome until `token` is tripped, at most for `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Completion::wait_timeout`], and [`WaitError::Interrupted`].
+    pub fn wait_timeout_with(
+        &mut self,
+        timeout: Duration,
+        token: &CancelToken,
+    ) -> Result<T, WaitError<E>> {
+        wait(&mut self.reader, Limit::For(timeout), Some(token), true)
+    }
+
     /// Waits although the wait record would refuse: for a promise that somebody else than its
     /// home completes. On a thread that must not block it is refused all the same.
     ///

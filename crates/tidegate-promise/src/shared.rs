@@ -119,6 +119,23 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::None, Some(token), true)
     }
 
+    /// Waits for the outcome until `token` is tripped, at most for `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Completion::wait_timeout_with`](crate::Completion::wait_timeout_with).
+    pub fn wait_timeout_with(
+        &self,
+        timeout: Duration,
+        token: &CancelToken,
+    ) -> Result<T, WaitError<E>>
+    where
+        T: Clone,
+        E: Clone,
+    {
+        wait(&mut self.clone(), Limit::For(timeout), Some(token), true)
+    }
+
     /// Waits although the wait record would refuse; see
     /// [`Completion::wait_unchecked`](crate::Completion::wait_unchecked).
     ///
@@ -185,6 +202,11 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
 
     fn forget(&mut self) {
         self.forget_polled();
+    }
+
+    fn sleep(&mut self) -> Option<Self::Answer> {
+        // Several may sleep on one block; each does so in its own parker.
+        None
     }
 
     fn is_told_here(&self) -> bool {

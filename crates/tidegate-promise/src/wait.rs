@@ -108,6 +108,9 @@ pub(crate) enum Limit {
     Until(Instant),
 }
 
+/// A wait with a shorter limit does not look on: it would overstay by as much as that takes.
+const LOOK_ON_FROM: Duration = Duration::from_millis(1);
+
 tidegate_sync::prim::thread_local! {
     /// Where this thread sleeps when it waits for a promise.
     static PARKER: (Parker, Waker) = new_parker();
@@ -129,6 +132,8 @@ pub(crate) trait Waitable {
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer>;
     fn forget(&mut self);
     /// Whether the calling thread is what keeps it from being ready.
+    /// Sleeps until it is ready, without a waker; `None` if it cannot do that.
+    fn sleep(&mut self) -> Option<Self::Answer>;
     fn is_told_here(&self) -> bool;
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>>;
 }
@@ -149,6 +154,13 @@ impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
 
     fn forget(&mut self) {
         self.forget_waker();
+    }
+
+    fn sleep(&mut self) -> Option<Self::Answer> {
+        if !Reader::sleep(self) {
+            return None;
+        }
+        self.look()
     }
 
     fn is_told_here(&self) -> bool {
@@ -213,45 +225,79 @@ where
     if what.is_told_here() {
         return Err(WaitError::Refused(WaitRefused::own_listener()));
     }
-    if deadline.is_none()
-        && token.is_none()
+    if (deadline.is_none() || after >= LOOK_ON_FROM)
         && !clock.is_manual()
-        && let Some(outcome) = look_on(what)
+        && let Some(outcome) = look_on(what, token)
     {
         return WaitError::from_taken(outcome);
     }
-    // A thread that is ending may have lost its own parker already.
-    let (parker, waker) = PARKER
-        .try_with(Clone::clone)
-        .unwrap_or_else(|_| new_parker());
-    let _hook = token.map(|token| {
-        let parker = parker.clone();
-        token.on_cancel(move || parker.unpark())
-    });
-    let why = loop {
-        if let Poll::Ready(outcome) = what.poll(&waker) {
-            return WaitError::from_taken(outcome);
-        }
-        if token.is_some_and(CancelToken::is_cancelled) {
-            break WaitError::Interrupted;
-        }
-        if deadline.is_some_and(|deadline| clock.nanos() >= deadline) {
-            break WaitError::TimedOut { after };
-        }
-        clock.park_until(&parker, deadline);
+    // Where nothing but the outcome can end the wait, the thread may sleep on the block itself.
+    if deadline.is_none()
+        && token.is_none()
+        && !clock.is_manual()
+        && let Some(outcome) = what.sleep()
+    {
+        return WaitError::from_taken(outcome);
+    }
+    let mut rest = Rest {
+        what,
+        clock,
+        deadline,
+        after,
+        token,
     };
-    what.forget();
-    Err(why)
+    // A thread that is ending may have lost its own parker already.
+    PARKER
+        .try_with(|(parker, waker)| rest.sleep(parker, waker))
+        .unwrap_or_else(|_| {
+            let (parker, waker) = new_parker();
+            rest.sleep(&parker, &waker)
+        })
+}
+
+/// The part of a wait that sleeps.
+struct Rest<'a, W> {
+    what: &'a mut W,
+    clock: &'a Clock,
+    deadline: Option<u64>,
+    after: Duration,
+    token: Option<&'a CancelToken>,
+}
+
+impl<W, T, E> Rest<'_, W>
+where
+    W: Waitable<Answer = Option<Outcome<T, E>>>,
+{
+    fn sleep(&mut self, parker: &Parker, waker: &Waker) -> Result<T, WaitError<E>> {
+        let _hook = self.token.map(|token| {
+            let parker = parker.clone();
+            token.on_cancel(move || parker.unpark())
+        });
+        let why = loop {
+            if let Poll::Ready(outcome) = self.what.poll(waker) {
+                return WaitError::from_taken(outcome);
+            }
+            if self.token.is_some_and(CancelToken::is_cancelled) {
+                break WaitError::Interrupted;
+            }
+            if self.deadline.is_some_and(|at| self.clock.nanos() >= at) {
+                break WaitError::TimedOut { after: self.after };
+            }
+            self.clock.park_until(parker, self.deadline);
+        };
+        self.what.forget();
+        Err(why)
+    }
 }
 
 /// Looks on for a while, as far as that has paid on this thread lately: an answer that is nearly
 /// there costs no sleep.
-fn look_on<W: Waitable>(what: &mut W) -> Option<W::Answer> {
+fn look_on<W: Waitable>(what: &mut W, token: Option<&CancelToken>) -> Option<W::Answer> {
     let mut look = LOOK_ON.try_with(Cell::get).ok()?;
     let mut seen = None;
     look.look_on(|| {
         seen = what.look();
-        seen.is_some()
+        seen.is_some() || token.is_some_and(CancelToken::is_cancelled)
     });
     let _ = LOOK_ON.try_with(|last| last.set(look));
     seen

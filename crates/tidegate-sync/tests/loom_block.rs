@@ -33,6 +33,7 @@
 //! | inbox: push or take relaxed | `a_completion_against_two_shared_readers_tells_each_once` |
 //! | `release`: first load relaxed; load after a failure relaxed | `a_notifier_that_frees_comes_after_every_look`; `a_reader_that_leaves_during_the_notification_is_waited_for` |
 //! | `unsweep`: forgets what waits, does not tell when decided, Release dropped; node taken without a swap | `a_removal_against_a_notification_has_one_winner` |
+//! | `tell`: does not ring; `release`: does not ring | `a_sleeper_is_woken_by_a_decision`; `a_sleeper_is_woken_after_the_listeners` |
 //!
 //! Not caught, and right so: waking before the right is given up (the woken task registers
 //! again, which only costs time); the Acquire of a success in `release` (said there). Not caught,
@@ -165,3 +166,6 @@ mod ends_of_life;
 
 #[path = "models/block_remove.rs"]
 mod remove;
+
+#[path = "models/block_sleep.rs"]
+mod sleep;

@@ -16,6 +16,7 @@
 //! | `Reserve::claim`: load and store instead of the swap; swap relaxed | `a_claim_beside_a_submission_strands_nothing` |
 //! | `Turn::next`: sits down though jobs wait; `Turn::place`: queues though somebody is in reserve | `no_job_is_queued_while_a_worker_sleeps` |
 //! | `Turn::arrived`: does not send the next one | `who_was_woken_sends_the_next_one` |
+//! | `Turn::make_up`: sends nobody; `Turn::next`: takes the debt away though jobs wait | `a_wakeup_that_is_put_off_is_not_forgotten` |
 //! | `Turn::again`: leaves though its seat was claimed | `a_worker_that_leaves_takes_no_job_with_it` |
 #![cfg(tidegate_loom)]
 
@@ -85,6 +86,27 @@ fn submit(pool: &Pool, number: u32) {
         Placed::Queue(job) => turn.jobs.push_back((number, job)),
         Placed::Start(_) | Placed::Full(_) => unreachable!("every thread is there"),
     }
+}
+
+/// Two jobs, the first by a submitter that puts its wakeup off if there is somebody to wait for,
+/// the second by another one that comes in between.
+fn submit_patiently(pool: &Pool, numbers: [u32; 2]) {
+    let mut turn = pool.turn();
+    let Some(looks) = turn.put_off() else {
+        drop(turn);
+        return numbers.into_iter().for_each(|number| submit(pool, number));
+    };
+    turn.jobs.push_back((numbers[0], job(numbers[0])));
+    drop(turn);
+    submit(pool, numbers[1]);
+    for _ in 0..looks {
+        thread::yield_now();
+        if !pool.is_put_off() {
+            return;
+        }
+    }
+    let wake = pool.turn().make_up();
+    drop(wake);
 }
 
 fn close(pool: &Pool) {
@@ -312,6 +334,33 @@ fn who_was_woken_sends_the_next_one() {
             }
         });
     }
+}
+
+/// A worker that is busy for ever, one that is busy for a moment, one that sleeps, or any of them:
+/// whoever puts a wakeup off makes up for it, so that the two jobs meet.
+#[test]
+fn a_wakeup_that_is_put_off_is_not_forgotten() {
+    loom::model(|| {
+        let pool = pool(2, 0);
+        let meeting = Arc::new((Mutex::new(0), Condvar::new()));
+        let workers: Vec<_> = seats(&pool, 2)
+            .into_iter()
+            .map(|seat| {
+                let (pool, meeting) = (StdArc::clone(&pool), Arc::clone(&meeting));
+                thread::spawn(move || {
+                    while let Some(job) = next(&pool, &seat) {
+                        assert!(job.get() > 0);
+                        meet(&meeting);
+                        close(&pool);
+                    }
+                })
+            })
+            .collect();
+        submit_patiently(&pool, [1, 2]);
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
 }
 
 /// Waits until two are there.

@@ -23,11 +23,12 @@ mod queue;
 mod refuse;
 mod shared;
 mod stop;
+mod times;
 mod worker;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate_promise::{Completion, Promise, promise_on};
@@ -46,6 +47,7 @@ pub use self::metrics::PoolMetrics;
 pub use self::policy::{Displaced, PoolPolicy};
 pub use self::queue::{JobKey, JobList, JobQueue, Popped};
 pub use self::stop::{StopReport, Stopped, StuckJob};
+pub use self::times::JobTimes;
 pub use tidegate_sync::Growth;
 
 use self::answer::Answer;
@@ -158,6 +160,23 @@ impl WorkerPool {
         })
     }
 
+    /// Accepts a job and says under which key it waits; `None` if a thread has it. Less than
+    /// [`WorkerPool::enqueue`]: whoever keeps the pool can take the job out with
+    /// [`WorkerPool::take_back`].
+    ///
+    /// # Errors
+    ///
+    /// The job, as for [`WorkerPool::execute`].
+    pub fn place(&self, job: impl Into<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
+        self.shared.submit(job.into())
+    }
+
+    /// Takes a job back that waits under this key; `None` if it has started, or was taken out or
+    /// displaced before.
+    pub fn take_back(&self, key: JobKey) -> Option<Task> {
+        Some(self.shared.remove(key)?.into_task())
+    }
+
     /// Accepts a task of the runtime's own: runs before user jobs and is never refused for want
     /// of room.
     ///
@@ -237,6 +256,7 @@ impl WorkerPool {
             pool: Arc::downgrade(&self.shared),
             id: self.add_lease(lessee)?,
             threads,
+            used: AtomicUsize::new(threads),
         })
     }
 
@@ -368,6 +388,10 @@ impl Headroom for WorkerPool {
     fn has_thread(&self) -> bool {
         self.shared.has_thread()
     }
+
+    fn moves(&self) -> u64 {
+        self.shared.moves()
+    }
 }
 
 impl TryExecutor for WorkerPool {
@@ -377,6 +401,10 @@ impl TryExecutor for WorkerPool {
 
     fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.shared.submit_internal(task)
+    }
+
+    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {
+        self.lease(who, threads).map(Some)
     }
 }
 

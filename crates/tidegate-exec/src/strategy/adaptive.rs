@@ -14,7 +14,7 @@
 //! to the cell, asks for nobody, and runs the task. See `README.md` beside this file.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use tidegate_sync::{Asked, Blocking, Glance, Held, Refusal, Rejected, Task};
@@ -26,9 +26,15 @@ use super::learned::Learned;
 use super::monitor::{Monitor, Watch, Watched};
 use super::producer::Producer;
 use crate::headroom::TryExecutor;
+use crate::pool::{Lease, OverBudget};
 
 /// No helper of the monitor's is on its way.
 const NO_LOAN: u64 = u64::MAX;
+/// Jobs that the pool's threads must have ended between two looks of the monitor, for it to
+/// call them short: each took a small part of a tick.
+const BRISK_MOVES: u64 = 4;
+/// Looks in a row that must have found it so.
+const BRISK_LOOKS: u32 = 2;
 
 /// Chooses for each task between running it here, running it here without blocking, giving it
 /// away, and running it here while another thread produces.
@@ -66,6 +72,7 @@ pub struct AdaptiveBuilder<P> {
     options: Options,
     watch: Option<Arc<Watch>>,
     monitor: Option<Monitor>,
+    lease: Option<Lease>,
 }
 
 impl<P: Producer> Adaptive<P> {
@@ -82,6 +89,7 @@ impl<P: Producer> Adaptive<P> {
             options: Options::new(),
             watch: None,
             monitor: None,
+            lease: None,
         }
     }
 
@@ -111,9 +119,26 @@ impl<P: Producer> AdaptiveBuilder<P> {
         self
     }
 
+    /// For a producer that waits inside [`Producer::produce`] and so keeps a thread of the pool as
+    /// long as it has something to wait for: leases that thread in the name of `who`, so that a
+    /// pool with too few threads says so now, and its room is true. The lease ends with the
+    /// strategy.
+    ///
+    /// # Errors
+    ///
+    /// [`OverBudget`] when no thread would be left for tasks.
+    pub fn lease(mut self, who: &str) -> Result<Self, OverBudget> {
+        self.lease = self.pool.lease_threads(who, 1)?;
+        Ok(self)
+    }
+
     /// Makes the strategy.
     pub fn build(self) -> Adaptive<P> {
+        if let Some(lease) = &self.lease {
+            lease.uses(false);
+        }
         let rule = Choice {
+            lease: self.lease,
             pool: Arc::clone(&self.pool),
             watch: self.watch,
             _monitor: self.monitor,
@@ -121,6 +146,9 @@ impl<P: Producer> AdaptiveBuilder<P> {
             queued: AtomicBool::new(false),
             class: AtomicUsize::new(0),
             offered: AtomicU64::new(NO_LOAN),
+            moves: AtomicU64::new(0),
+            brisk: AtomicU32::new(0),
+            given: AtomicU64::new(0),
             learned: Learned::default(),
         };
         let engine = Engine::new(self.producer, rule, self.pool, self.options);
@@ -145,6 +173,8 @@ handle!(Adaptive, "Adaptive");
 
 /// What the choice goes by.
 pub(super) struct Choice {
+    /// For the thread that the producer keeps.
+    lease: Option<Lease>,
     pool: Arc<dyn TryExecutor>,
     watch: Option<Arc<Watch>>,
     /// Keeps it running.
@@ -156,6 +186,12 @@ pub(super) struct Choice {
     class: AtomicUsize,
     /// The loan for which a helper is on its way.
     offered: AtomicU64,
+    /// What the monitor's last look read of the pool's moves; for how many looks in a row they
+    /// were many. Only the monitor writes them.
+    moves: AtomicU64,
+    brisk: AtomicU32,
+    /// Tasks that had been given away at that look.
+    given: AtomicU64,
     learned: Learned,
 }
 
@@ -165,6 +201,12 @@ impl Choice {
     fn watch(&self) -> Option<&Watch> {
         let watch = self.watch.as_deref()?;
         (self.late_on.load(Ordering::Relaxed) && watch.is_running()).then_some(watch)
+    }
+
+    /// Whether every thread of the pool has work, but of the short kind: one of them will soon
+    /// be able to take over, though none is idle at this moment.
+    fn is_brisk(&self) -> bool {
+        self.brisk.load(Ordering::Relaxed) >= BRISK_LOOKS
     }
 }
 
@@ -188,7 +230,14 @@ impl<P: Producer> Rule<P> for Choice {
                 // Somebody must be able to take over if the task turns out to block.
                 if rule.pool.has_thread() {
                     lend(engine, watch, held, task)
+                } else if rule.is_brisk() {
+                    engine.counters.lent_busy.add(1);
+                    lend(engine, watch, held, task)
                 } else {
+                    // It sees when the pool has a thread to spare again.
+                    if watch.lent() {
+                        raise(&engine.counters.monitor_wakes);
+                    }
                     Some(without_a_thread(engine, held, task))
                 }
             }
@@ -220,6 +269,11 @@ impl<P: Producer> Rule<P> for Choice {
     fn driving(&self, begins: bool) {
         if let Some(watch) = &self.watch {
             watch.driving(begins);
+        }
+        if let Some(lease) = &self.lease
+            && self.pool.is_current()
+        {
+            lease.uses(begins);
         }
     }
 }
@@ -313,32 +367,45 @@ impl<P: Producer> Watched for Engine<P, Choice> {
         self.cell.glance()
     }
 
+    fn look(&self) -> bool {
+        let rule = &self.rule;
+        let moves = rule.pool.moves();
+        let last = rule.moves.swap(moves, Ordering::Relaxed);
+        let looks = match moves.wrapping_sub(last) >= BRISK_MOVES {
+            true => rule.brisk.load(Ordering::Relaxed).saturating_add(1),
+            false => 0,
+        };
+        rule.brisk.store(looks, Ordering::Relaxed);
+        let given = self.counters.pec.get();
+        rule.given.swap(given, Ordering::Relaxed) != given
+    }
+
+    fn rest(&self) {
+        self.rule.brisk.store(0, Ordering::Relaxed);
+    }
+
     fn offer(self: Arc<Self>, loan: u64) {
-        if self.rule.offered.load(Ordering::Relaxed) == loan {
+        let rule = &self.rule;
+        if rule.offered.load(Ordering::Relaxed) == loan {
             return;
         }
-        let class = self.rule.class.load(Ordering::Relaxed);
-        let engine = Arc::clone(&self);
-        let job = Task::labelled::<LateHelper, _>(move || {
-            // It has come: what lies there from now on needs another one.
-            engine.rule.offered.store(NO_LOAN, Ordering::Relaxed);
-            match engine.cell.take_loan(loan) {
-                Some(held) => {
-                    raise(&engine.counters.late_epc);
-                    engine.rule.learned.was_long(class);
-                    engine.drive(held);
-                }
-                None => raise(&engine.counters.idle_helpers),
-            }
-        });
         // Before the helper can come and take it back.
-        self.rule.offered.store(loan, Ordering::Relaxed);
-        match self.rule.pool.try_execute(job) {
-            Ok(()) => raise(&self.counters.helpers),
-            Err(refused) => {
-                self.rule.offered.store(NO_LOAN, Ordering::Relaxed);
-                raise(&self.counters.no_spare);
-                drop(refused);
+        rule.offered.store(loan, Ordering::Relaxed);
+        let Err(refused) = rule.pool.try_execute(LateHelper::task(&self, loan)) else {
+            return raise(&self.counters.helpers);
+        };
+        raise(&self.counters.no_spare);
+        // Its drop takes back that one is on its way.
+        drop(refused);
+        if rule.is_brisk() {
+            // The next thread that is done with a short job comes here first.
+            rule.offered.store(loan, Ordering::Relaxed);
+            if rule
+                .pool
+                .execute_internal(LateHelper::task(&self, loan))
+                .is_ok()
+            {
+                raise(&self.counters.helpers);
             }
         }
     }
@@ -348,5 +415,48 @@ impl<P: Producer> Watched for Engine<P, Choice> {
     }
 }
 
-/// How a helper that the monitor sent shows up in metrics.
-struct LateHelper;
+/// A helper that the monitor sent for one loan; shows up in metrics by this name.
+struct LateHelper<P: Producer> {
+    engine: Arc<Engine<P, Choice>>,
+    loan: u64,
+    class: usize,
+}
+
+impl<P: Producer> LateHelper<P> {
+    fn task(engine: &Arc<Engine<P, Choice>>, loan: u64) -> Task {
+        let helper = Self {
+            engine: Arc::clone(engine),
+            loan,
+            class: engine.rule.class.load(Ordering::Relaxed),
+        };
+        Task::labelled::<Self, _>(move || helper.arrive())
+    }
+
+    fn arrive(self) {
+        let engine = Arc::clone(&self.engine);
+        let (loan, class) = (self.loan, self.class);
+        // It has come: what lies there from now on needs another one.
+        drop(self);
+        match engine.cell.take_loan(loan) {
+            Some(held) => {
+                raise(&engine.counters.late_epc);
+                engine.rule.learned.was_long(class);
+                engine.drive(held);
+            }
+            None => raise(&engine.counters.idle_helpers),
+        }
+    }
+}
+
+impl<P: Producer> Drop for LateHelper<P> {
+    fn drop(&mut self) {
+        // Arrived, refused, or dropped with its queue: it is not on its way any more. Another
+        // one, for a later loan, may be.
+        let _ = self.engine.rule.offered.compare_exchange(
+            self.loan,
+            NO_LOAN,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+}

@@ -39,7 +39,9 @@ pub struct Counts {
     pub epc: u64,
     /// Run by the thread that produced it, with the right to produce lying in the cell.
     pub lent: u64,
-    /// Of those, the ones whose producer the monitor gave to another thread: late EPC.
+    /// Of those, the ones that ran while no thread was idle, but all that the pool ran was short.
+    pub lent_busy: u64,
+    /// Of the lent ones, those whose producer the monitor gave to another thread: late EPC.
     pub late_epc: u64,
     /// Looks of the monitor that found a stuck task and no thread to be had.
     pub no_spare: u64,
@@ -72,6 +74,7 @@ impl Counts {
             pec: self.pec - base.pec,
             epc: self.epc - base.epc,
             lent: self.lent - base.lent,
+            lent_busy: self.lent_busy - base.lent_busy,
             late_epc: self.late_epc - base.late_epc,
             no_spare: self.no_spare - base.no_spare,
             monitor_wakes: self.monitor_wakes - base.monitor_wakes,
@@ -94,6 +97,7 @@ impl fmt::Display for Counts {
             ("pec", self.pec),
             ("epc", self.epc),
             ("lent", self.lent),
+            ("lent while busy", self.lent_busy),
             ("late epc", self.late_epc),
             ("no spare", self.no_spare),
             ("monitor woken", self.monitor_wakes),
@@ -122,6 +126,7 @@ pub(crate) struct Counters {
     pub(crate) pec: Cell,
     pub(crate) lent: Cell,
     pub(crate) epc: AtomicU64,
+    pub(crate) lent_busy: Cell,
     pub(crate) late_epc: AtomicU64,
     pub(crate) no_spare: AtomicU64,
     pub(crate) monitor_wakes: AtomicU64,
@@ -154,6 +159,7 @@ impl Counters {
             pec: self.pec.get(),
             epc: read(&self.epc),
             lent: self.lent.get(),
+            lent_busy: self.lent_busy.get(),
             late_epc: read(&self.late_epc),
             no_spare: read(&self.no_spare),
             monitor_wakes: read(&self.monitor_wakes),

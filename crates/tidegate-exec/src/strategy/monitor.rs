@@ -205,6 +205,13 @@ impl Drop for Handle {
 pub(crate) trait Watched: Send + Sync {
     fn glance(&self) -> Glance;
 
+    /// Another look has come: sees what its pool's threads do. Whether tasks were given away
+    /// since the last one, for want of a thread that could take over.
+    fn look(&self) -> bool;
+
+    /// There will be no look for a while: what the last ones saw holds no more.
+    fn rest(&self);
+
     /// Gives the producer of loan number `loan` to a thread, if there is one and none was sent.
     fn offer(self: Arc<Self>, loan: u64);
 
@@ -319,6 +326,7 @@ impl Watch {
                 return false;
             };
             let now = cell.glance();
+            moved |= cell.look();
             moved |= now.lent || now.loans != seen.last.loans;
             let is_stuck = now.lent && now == seen.last;
             seen.last = now;
@@ -342,6 +350,7 @@ impl Watch {
             let Some(cell) = seen.cell.upgrade() else {
                 return true;
             };
+            cell.rest();
             let now = cell.glance();
             !now.lent && now.loans == seen.last.loans
         });

@@ -15,8 +15,9 @@ use tidegate_sync::{Deliver, Delivery, Executor, SignalBlock};
 use super::ChannelOptions;
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::pipeline::{Change, Own, PipelineError, UserEvent};
+use crate::pipeline::{Back, Change, InEvent, Own, PipelineError};
 use crate::reactor;
+use crate::roaming::{Roam, Update};
 use crate::server::Origin;
 use crate::sys::{Readiness, Ready, Token};
 use crate::write_queue::ENTRY_OVERHEAD;
@@ -24,7 +25,7 @@ use crate::write_queue::ENTRY_OVERHEAD;
 /// Something that a channel is asked from outside.
 pub(crate) enum Mail {
     Write(Msg, Option<Promise<()>>),
-    Flush,
+    Flush(Option<Promise<()>>),
     Close,
     CloseWhenFlushed,
     ShutdownOutput,
@@ -32,10 +33,11 @@ pub(crate) enum Mail {
     Read,
     CanRead,
     CanWrite,
-    Event(UserEvent),
-    Error(Failure),
+    Fire(InEvent),
     UserWritable(u8, bool),
     Own(u32, Own),
+    /// From a handler that runs elsewhere.
+    Stage(u32, Back),
     Inbound(Msg),
     Change(
         Box<dyn FnOnce() -> Change + Send>,
@@ -52,6 +54,8 @@ pub(crate) struct Shared {
     /// Where it is registered; 0 until then.
     token: AtomicU64,
     executor: Arc<dyn Executor>,
+    /// The way to its loop, if that roams.
+    roam: Option<Arc<Roam>>,
     options: Arc<ChannelOptions>,
     peer: Option<SocketAddr>,
     local: Option<SocketAddr>,
@@ -89,6 +93,14 @@ impl Inner {
     }
 }
 
+/// The loop of a channel.
+#[derive(Clone)]
+pub(crate) struct Home {
+    pub(crate) executor: Arc<dyn Executor>,
+    /// The way to it, if it roams.
+    pub(crate) roam: Option<Arc<Roam>>,
+}
+
 /// The end of a channel, for whoever wants to know.
 pub type Closed = SharedCompletion<(), Failure>;
 
@@ -103,14 +115,15 @@ enum End {
 
 impl Shared {
     pub(crate) fn new(
-        executor: Arc<dyn Executor>,
+        home: Home,
         options: Arc<ChannelOptions>,
         (local, peer): (Option<SocketAddr>, Option<SocketAddr>),
         origin: Option<Arc<Origin>>,
     ) -> Arc<SignalBlock<Self>> {
         SignalBlock::new(Self {
             token: AtomicU64::new(0),
-            executor,
+            executor: home.executor,
+            roam: home.roam,
             options,
             peer,
             local,
@@ -125,6 +138,15 @@ impl Shared {
 
     pub(crate) fn executor(&self) -> &Arc<dyn Executor> {
         &self.executor
+    }
+
+    /// Whether it travels with its tasks.
+    pub(crate) fn roams(&self) -> bool {
+        self.roam.is_some()
+    }
+
+    pub(crate) fn roam(&self) -> Option<&Arc<Roam>> {
+        self.roam.as_ref()
     }
 
     pub(crate) fn options(&self) -> Arc<ChannelOptions> {
@@ -190,7 +212,7 @@ impl Shared {
                 drop(inner);
                 return Err(mail);
             }
-            if let Mail::Write(msg, _) = &mail {
+            if let Mail::Write(msg, _) | Mail::Stage(_, Back::Write(msg, _)) = &mail {
                 let counts = msg.size() + ENTRY_OVERHEAD;
                 block.mailed.fetch_add(counts, Ordering::Relaxed);
             }
@@ -288,11 +310,12 @@ impl Shared {
             _ => None,
         };
         drop(inner);
-        if let Some(promise) = promise {
-            let _ = promise.succeed(());
-        }
+        // First, so that whoever hears of the end finds it counted.
         if let Some(origin) = &self.origin {
             origin.left();
+        }
+        if let Some(promise) = promise {
+            let _ = promise.succeed(());
         }
         for writer in writers {
             let _ = writer.fail(Failure::new(NetError::Closed(cause.clone())));
@@ -328,7 +351,11 @@ fn new_end() -> (Promise<()>, Closed) {
 pub(crate) fn refuse(mail: Mail, cause: Option<&Failure>) {
     let closed = || Failure::new(NetError::Closed(cause.cloned()));
     match mail {
-        Mail::Write(_, Some(promise)) => drop(promise.fail(closed())),
+        Mail::Write(_, Some(promise))
+        | Mail::Flush(Some(promise))
+        | Mail::Stage(_, Back::Write(_, Some(promise))) => {
+            drop(promise.fail(closed()));
+        }
         Mail::Change(_, promise) => {
             drop(promise.fail(Failure::new(PipelineError::Closed)));
         }
@@ -344,6 +371,9 @@ impl Deliver for Shared {
         };
         if how == Delivery::Orphaned {
             block.finish(None);
+        } else if let Some(roam) = block.roam().cloned() {
+            // A loop that is over has closed it, or its task will.
+            let _ = roam.push(Update::Mail(block));
         } else if ready.token.bits() != 0 && !reactor::dispatch(ready) {
             // Gone with its loop: nobody else will read this.
             for mail in block.take_mail() {

@@ -2,25 +2,27 @@
 
 mod resolve;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 #[cfg(unix)]
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use mio::net::TcpStream;
-use tidegate_exec::EventLoop;
+use tidegate_exec::{LoopTimers, Pinned};
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise, promise_on};
 
-pub use self::resolve::{Address, MOST_LOOKUPS, Resolver, SystemResolver};
+pub use self::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver};
 use crate::channel::{
-    Channel, ChannelCore, ChannelOptions, Connecting, Mail, Shared, Start, Transport, local_ends,
+    Channel, ChannelOptions, Connecting, Mail, Shared, Start, Transport, local_ends,
 };
 use crate::errors::NetError;
 use crate::group::NetGroup;
-use crate::pipeline::{Assembly, Head, Parts, Pipeline};
-use crate::reactor;
+use crate::pipeline::{Assembly, Head, Parts};
+use crate::residence::{Residence, Residing, Settler};
 use crate::server::Initialiser;
 
 /// Describes connections to be made; each `connect` makes one.
@@ -35,29 +37,30 @@ use crate::server::Initialiser;
 /// channel.write_and_flush("hello\n");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
-pub struct Client {
-    group: NetGroup,
-    initialise: Initialiser,
+pub struct Client<P: Residence = Pinned> {
+    group: NetGroup<P>,
+    initialise: Initialiser<P>,
     options: Arc<ChannelOptions>,
     resolver: Arc<dyn Resolver>,
+    resolve_timeout: Duration,
 }
 
-impl Client {
+impl<P: Residence> Client<P> {
     /// Describes connections that live on the loops of `group`.
-    pub fn new(group: &NetGroup) -> Self {
+    pub fn new(group: &NetGroup<P>) -> Self {
         Self {
             group: group.clone(),
             initialise: Arc::new(|p| p),
             options: Arc::default(),
             resolver: Arc::new(SystemResolver::new()),
+            resolve_timeout: DEFAULT_RESOLVE_TIMEOUT,
         }
     }
 
     /// The handlers of each connection, first to last; called on the connection's loop.
     pub fn pipeline(
         mut self,
-        assemble: impl Fn(Assembly) -> Assembly + Send + Sync + 'static,
+        assemble: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
     ) -> Self {
         self.initialise = Arc::new(assemble);
         self
@@ -75,34 +78,40 @@ impl Client {
         self
     }
 
-    /// Connects. The completion fails if the handlers do not fit each other, if the name has no
+    /// How long a name may take to resolve; zero means as long as it likes.
+    pub fn resolve_timeout(mut self, after: Duration) -> Self {
+        self.resolve_timeout = after;
+        self
+    }
+
+    /// Connects: to the addresses of a name in their order, until one answers. The completion fails if the handlers do not fit each other, if the name has no
     /// address, with what the operating system says, or with [`NetError::ConnectTimeout`].
     /// Cancelling it ends the attempt.
     pub fn connect(&self, to: impl Into<Address>) -> Completion<Channel> {
-        let home = self.group.next().clone();
-        let (promise, connected) = promise_on(home.executor());
-        match to.into() {
-            Address::Socket(address) => self.connect_on(&home, address, promise),
-            Address::Name(host, port) => {
-                let this = self.clone();
-                let resolved = self.resolver.resolve(&host, port);
-                resolved.finally(move |outcome| {
-                    let why = match outcome {
-                        Outcome::Success(addresses) => match addresses.first() {
-                            Some(address) => return this.connect_on(&home, *address, promise),
-                            None => Failure::new(NetError::NoAddress(host)),
-                        },
-                        Outcome::Failure(why) => why.clone(),
-                        Outcome::Cancelled => Failure::cancelled(),
-                    };
-                    let _ = promise.fail(why);
-                });
-            }
+        let home = self.group.pick();
+        let (promise, connected) = promise_on(home.home.executor());
+        let to = to.into();
+        if let Address::Socket(address) = to {
+            self.connect_on(&home, address, promise);
+            return connected;
         }
+        let timers = home.home.timers();
+        let found = to.look_up(&*self.resolver, self.resolve_timeout, &timers);
+        let attempts = Attempts {
+            client: self.clone(),
+            home,
+            current: Arc::default(),
+        };
+        attempts.end_with(&promise);
+        found.finally(move |outcome| match outcome {
+            Outcome::Success(found) => attempts.next(found.clone().into(), promise),
+            Outcome::Failure(why) => drop(promise.fail(why.clone())),
+            Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
+        });
         connected
     }
 
-    fn connect_on(&self, home: &EventLoop, address: SocketAddr, promise: Promise<Channel>) {
+    fn connect_on(&self, home: &Residing<P>, address: SocketAddr, promise: Promise<Channel>) {
         let open = move || {
             let stream = TcpStream::connect(address)?;
             let local = stream.local_addr().ok();
@@ -114,8 +123,8 @@ impl Client {
     /// Connects to a Unix socket.
     #[cfg(unix)]
     pub fn connect_unix(&self, path: impl AsRef<Path>) -> Completion<Channel> {
-        let home = self.group.next().clone();
-        let (promise, connected) = promise_on(home.executor());
+        let home = self.group.pick();
+        let (promise, connected) = promise_on(home.home.executor());
         let path = path.as_ref().to_owned();
         let open = move || {
             let stream = mio::net::UnixStream::connect(path)?;
@@ -127,8 +136,8 @@ impl Client {
 
     /// Makes a channel of a connection made before.
     pub fn adopt(&self, stream: std::net::TcpStream) -> Completion<Channel> {
-        let home = self.group.next().clone();
-        let (promise, connected) = promise_on(home.executor());
+        let home = self.group.pick();
+        let (promise, connected) = promise_on(home.home.executor());
         let open = move || {
             stream.set_nonblocking(true)?;
             let (local, peer) = (stream.local_addr().ok(), stream.peer_addr().ok());
@@ -153,8 +162,8 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn bind_udp(&self, address: SocketAddr) -> Completion<Channel> {
-        let home = self.group.next().clone();
-        let (promise, bound) = promise_on(home.executor());
+        let home = self.group.pick();
+        let (promise, bound) = promise_on(home.home.executor());
         let open = move || {
             let socket = mio::net::UdpSocket::bind(address)?;
             let local = socket.local_addr().ok();
@@ -167,13 +176,14 @@ impl Client {
     /// Opens a connection on its loop.
     fn open_on(
         &self,
-        home: &EventLoop,
+        home: &Residing<P>,
         open: impl FnOnce() -> io::Result<Opened> + Send + 'static,
         promise: Promise<Channel>,
     ) {
         let this = self.clone();
+        let (of_channel, timers) = (home.of_channel(), home.home.timers());
         // A refused task drops its promise, which fails as abandoned.
-        let _ = home.execute(move || {
+        let _ = home.run(move || {
             let (transport, local, peer) = match open() {
                 Ok(opened) => opened,
                 Err(why) => return drop(promise.fail(Failure::new(why))),
@@ -189,28 +199,24 @@ impl Client {
                 Ok(checked) => checked,
                 Err(why) => return drop(promise.fail(Failure::new(why))),
             };
-            let Some(home) = EventLoop::current() else {
-                return;
-            };
             transport.set_options(&this.options);
             let options = Arc::clone(&this.options);
-            let shared = Shared::new(home.executor(), options, (local, peer), None);
-            let start = this.begin_connect(&home, &shared, promise);
+            let shared = Shared::new(of_channel, options, (local, peer), None);
+            let start = this.begin_connect(&timers, &shared, promise);
             let mut parts = Parts::new(shared);
             parts.outbox = datagrams.then(Box::default);
-            let pipeline = Pipeline::new(parts, checked);
-            let registered = reactor::register(|token| {
-                Box::new(ChannelCore::new(transport, pipeline, start, token))
+            P::settle(Settler {
+                transport,
+                parts,
+                checked,
+                start,
             });
-            if let Ok(token) = registered {
-                reactor::begin(token);
-            }
         });
     }
 
     fn begin_connect(
         &self,
-        home: &EventLoop,
+        timers: &LoopTimers,
         shared: &Arc<tidegate_sync::SignalBlock<Shared>>,
         promise: Promise<Channel>,
     ) -> Start {
@@ -224,7 +230,7 @@ impl Client {
         let cancelled = give_up.clone();
         promise.on_cancel(move || cancelled(Failure::cancelled()));
         let timeout = (!after.is_zero()).then(|| {
-            home.schedule(after, move || {
+            timers.schedule(after, move || {
                 give_up(Failure::new(NetError::ConnectTimeout(after)));
             })
         });
@@ -233,9 +239,67 @@ impl Client {
     }
 }
 
+/// One address after the other.
+struct Attempts<P: Residence> {
+    client: Client<P>,
+    home: Residing<P>,
+    /// The attempt that is going on.
+    current: Arc<Mutex<Option<Completion<Channel>>>>,
+}
+
+impl<P: Residence> Attempts<P> {
+    /// Lets the attempt that is going on end with the wish for a connection.
+    fn end_with(&self, promise: &Promise<Channel>) {
+        let current = Arc::clone(&self.current);
+        promise.on_cancel(move || {
+            let current = current.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(attempt) = current.as_ref() {
+                attempt.cancel();
+            }
+        });
+    }
+
+    /// Tries the first of `addresses`, and the rest if that fails.
+    fn next(self, mut addresses: VecDeque<SocketAddr>, promise: Promise<Channel>) {
+        let Some(address) = addresses.pop_front() else {
+            return;
+        };
+        let (own, attempt) = promise_on(self.home.home.executor());
+        self.client.connect_on(&self.home, address, own);
+        let current = Arc::clone(&self.current);
+        let this = attempt.on_complete(move |outcome| match outcome {
+            Outcome::Success(channel) => {
+                let channel = channel.clone();
+                if promise.succeed(channel.clone()).is_err() {
+                    drop(channel.close());
+                }
+            }
+            Outcome::Failure(_) if !addresses.is_empty() && !promise.is_cancelled() => {
+                self.next(addresses, promise);
+            }
+            Outcome::Failure(why) => drop(promise.fail(why.clone())),
+            Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
+        });
+        drop(this);
+        *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(attempt);
+    }
+}
+
 type Opened = (Transport, Option<SocketAddr>, Option<SocketAddr>);
 
-impl fmt::Debug for Client {
+impl<P: Residence> Clone for Client<P> {
+    fn clone(&self) -> Self {
+        Self {
+            group: self.group.clone(),
+            initialise: Arc::clone(&self.initialise),
+            options: Arc::clone(&self.options),
+            resolver: Arc::clone(&self.resolver),
+            resolve_timeout: self.resolve_timeout,
+        }
+    }
+}
+
+impl<P: Residence> fmt::Debug for Client<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
             .field("options", &self.options)
@@ -253,15 +317,15 @@ impl fmt::Debug for Client {
 /// other.closed().wait()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn local_pair(
-    group: &NetGroup,
-    first: impl Fn(Assembly) -> Assembly + Send + Sync + 'static,
-    second: impl Fn(Assembly) -> Assembly + Send + Sync + 'static,
+pub fn local_pair<P: Residence>(
+    group: &NetGroup<P>,
+    first: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
+    second: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
 ) -> Completion<(Channel, Channel)> {
     let (one, other) = local_ends();
-    let open = |end, assemble: Initialiser| {
-        let home = group.next().clone();
-        let (promise, connected) = promise_on(home.executor());
+    let open = |end, assemble: Initialiser<P>| {
+        let home = group.pick();
+        let (promise, connected) = promise_on(home.home.executor());
         let mut client = Client::new(group);
         client.initialise = assemble;
         client.open_on(

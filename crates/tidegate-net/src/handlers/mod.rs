@@ -1,12 +1,16 @@
 //! Handlers that everybody needs.
 
+mod flow;
 mod frames;
 mod idle;
 mod log;
 mod proxy;
 mod shape;
 mod strings;
+#[cfg(feature = "tls")]
+mod tls;
 
+pub use self::flow::FlowControl;
 pub use self::frames::{
     BadFrames, DelimiterFrames, FixedFrames, LengthField, LengthFrames, LengthPrefix, LineFrames,
 };
@@ -15,3 +19,10 @@ pub use self::log::{Logging, hex_dump};
 pub use self::proxy::{ProxiedPeer, ProxyProtocol};
 pub use self::shape::{FlushLess, Rate, Traffic};
 pub use self::strings::Strings;
+#[cfg(feature = "tls")]
+pub use self::tls::{
+    DEFAULT_HANDSHAKE_TIMEOUT, Tls, TlsClient, TlsError, TlsHandshake, TlsName, TlsServer,
+    TlsVersion,
+};
+#[cfg(feature = "tls")]
+pub use rustls;

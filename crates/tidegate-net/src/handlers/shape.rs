@@ -98,6 +98,13 @@ impl Outbound for FlushLess {
         }
         ctx.close();
     }
+
+    fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        if self.let_out() {
+            ctx.flush();
+        }
+        ctx.close_when_flushed();
+    }
 }
 
 /// A number of bytes a second, for one channel or, cloned, for many together.
@@ -160,6 +167,15 @@ pub struct Traffic {
     write: Option<Rate>,
     waiting: VecDeque<(Bytes, Option<Promise<()>>)>,
     paused: bool,
+    /// What was asked for while something waited.
+    end: Option<End>,
+}
+
+/// What comes after everything that waits.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Close,
+    ShutOutput,
 }
 
 const READ_AGAIN: u64 = 0;
@@ -173,6 +189,7 @@ impl Traffic {
             write,
             waiting: VecDeque::new(),
             paused: false,
+            end: None,
         }
     }
 }
@@ -203,8 +220,16 @@ impl Inbound for Traffic {
             return ctx.set_auto_read(true);
         }
         if let Some((bytes, promise)) = self.waiting.pop_front() {
+            ctx.release(bytes.len());
             ctx.write_for(bytes, promise);
             ctx.flush();
+        }
+        if self.waiting.is_empty() {
+            match self.end.take() {
+                Some(End::Close) => ctx.close_when_flushed(),
+                Some(End::ShutOutput) => ctx.shutdown_output(),
+                None => {}
+            }
         }
     }
 }
@@ -225,6 +250,27 @@ impl Outbound for Traffic {
             return ctx.write(bytes);
         }
         let promise = ctx.take_promise();
+        if let Err(why) = ctx.hold(bytes.len()) {
+            match promise {
+                Some(promise) => drop(promise.fail(why)),
+                None => ctx.fire_error(why.into()),
+            }
+            return;
+        }
         self.waiting.push_back((bytes, promise));
+    }
+
+    fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        if self.waiting.is_empty() {
+            return ctx.close_when_flushed();
+        }
+        self.end = Some(End::Close);
+    }
+
+    fn shutdown_output(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        if self.waiting.is_empty() {
+            return ctx.shutdown_output();
+        }
+        self.end.get_or_insert(End::ShutOutput);
     }
 }

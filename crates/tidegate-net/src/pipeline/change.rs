@@ -2,9 +2,18 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use tidegate_exec::{Pinned, Placement, Roaming};
+use tidegate_sync::Executor;
 
 use super::check::{Head, Name, PipelineError, check};
-use super::handler::{Both, Erased, In, Inbound, Out, Outbound, Shape};
+use super::handler::{
+    Both, In, Inbound, Made, Out, Outbound, Shape, duplex_elsewhere, inbound_elsewhere,
+};
+use super::lodged::Lodged;
+use super::stage::Stage;
 
 /// A handler ready to be put into a pipeline.
 ///
@@ -15,22 +24,78 @@ use super::handler::{Both, Erased, In, Inbound, Out, Outbound, Shape};
 /// let change = Change::add_first("lines", Handler::inbound(LineFrames::max(1024)));
 /// # let _ = change;
 /// ```
-pub struct Handler(pub(crate) Box<dyn Erased>);
+///
+/// One that is not `Send` is made with the `local_` variants and fits a channel of a pinned loop
+/// only; that of a roaming loop refuses it with [`PipelineError::Stays`].
+pub struct Handler(pub(crate) Made);
 
 impl Handler {
     /// A handler of what comes in.
-    pub fn inbound(handler: impl Inbound) -> Self {
-        Self(Box::new(In(handler)))
+    pub fn inbound(handler: impl Inbound + Send) -> Self {
+        Self(Made::Sent(Box::new(In(handler))))
     }
 
     /// A handler of what goes out.
-    pub fn outbound(handler: impl Outbound) -> Self {
-        Self(Box::new(Out(handler)))
+    pub fn outbound(handler: impl Outbound + Send) -> Self {
+        Self(Made::Sent(Box::new(Out(handler))))
     }
 
     /// A handler of both.
-    pub fn duplex(handler: impl Inbound + Outbound) -> Self {
-        Self(Box::new(Both(handler)))
+    pub fn duplex(handler: impl Inbound + Outbound + Send) -> Self {
+        Self(Made::Sent(Box::new(Both(handler))))
+    }
+
+    /// [`Handler::inbound`] for one that runs on `executor` instead of the channel's loop: one call
+    /// at a time, in order, whatever the executor is like. It may block there. What it passes on
+    /// and writes goes back to the loop. When much waits for it the channel reads no more; work
+    /// that the executor refuses is an error event, a [`NetError::Refused`](crate::NetError).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidegate_exec::WorkerPool;
+    /// use tidegate_net::Handler;
+    /// use tidegate_net::handlers::LineFrames;
+    ///
+    /// let pool = WorkerPool::builder("slow").core(1).build()?;
+    /// let lines = Handler::inbound_on(Arc::new(pool), LineFrames::max(1024));
+    /// # let _ = lines;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn inbound_on<H: Inbound + Send>(executor: Arc<dyn Executor>, handler: H) -> Self {
+        let shape = const { &inbound_elsewhere::<H>() };
+        Self(Made::Sent(Box::new(Stage::new(
+            executor,
+            shape,
+            Box::new(In(handler)),
+        ))))
+    }
+
+    /// [`Handler::duplex`] for one that runs on `executor`: see [`Handler::inbound_on`].
+    pub fn duplex_on<H: Inbound + Outbound + Send>(
+        executor: Arc<dyn Executor>,
+        handler: H,
+    ) -> Self {
+        let shape = const { &duplex_elsewhere::<H>() };
+        Self(Made::Sent(Box::new(Stage::new(
+            executor,
+            shape,
+            Box::new(Both(handler)),
+        ))))
+    }
+
+    /// [`Handler::inbound`] for one that stays on its thread.
+    pub fn local_inbound(handler: impl Inbound) -> Self {
+        Self(Made::Local(Box::new(In(handler))))
+    }
+
+    /// [`Handler::outbound`] for one that stays on its thread.
+    pub fn local_outbound(handler: impl Outbound) -> Self {
+        Self(Made::Local(Box::new(Out(handler))))
+    }
+
+    /// [`Handler::duplex`] for one that stays on its thread.
+    pub fn local_duplex(handler: impl Inbound + Outbound) -> Self {
+        Self(Made::Local(Box::new(Both(handler))))
     }
 
     /// A name for a handler that was given none: its type, and a number.
@@ -62,26 +127,43 @@ impl fmt::Debug for Handler {
 /// assert_eq!(channel.names(), ["lines", "strings"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Default)]
+///
+/// On a roaming loop handlers travel, so they must be `Send`:
+///
+/// ```compile_fail
+/// use std::rc::Rc;
+/// use tidegate_net::{Assembly, Inbound, InboundContext, Nothing};
+/// use tidegate_exec::Roaming;
+///
+/// struct Stays(Rc<()>);
+/// impl Inbound for Stays {
+///     type In = bytes::Bytes;
+///     type Out = Nothing;
+///     type Write = Nothing;
+///     fn read(&mut self, _: bytes::Bytes, _: &mut InboundContext<'_, Self>) {}
+/// }
+///
+/// fn assemble(p: Assembly<Roaming>) -> Assembly<Roaming> {
+///     p.add("stays", Stays(Rc::new(()))) // with `Assembly` alone, of a pinned loop, it compiles
+/// }
+/// ```
+#[derive(Debug)]
 #[must_use = "an assembly does nothing until it is handed back"]
-pub struct Assembly {
+pub struct Assembly<P: Placement = Pinned> {
     handlers: Vec<(Name, Handler)>,
+    placement: PhantomData<P>,
 }
 
 impl Assembly {
-    pub(crate) fn new() -> Self {
-        Self::default()
-    }
-
     /// Adds a handler of what comes in behind the others. An empty name stands for one made of
     /// the handler's type.
     pub fn add(self, name: impl Into<Cow<'static, str>>, handler: impl Inbound) -> Self {
-        self.add_handler(name, Handler::inbound(handler))
+        self.add_handler(name, Handler::local_inbound(handler))
     }
 
     /// Adds a handler of what goes out.
     pub fn add_outbound(self, name: impl Into<Cow<'static, str>>, handler: impl Outbound) -> Self {
-        self.add_handler(name, Handler::outbound(handler))
+        self.add_handler(name, Handler::local_outbound(handler))
     }
 
     /// Adds a handler of both.
@@ -90,7 +172,42 @@ impl Assembly {
         name: impl Into<Cow<'static, str>>,
         handler: impl Inbound + Outbound,
     ) -> Self {
+        self.add_handler(name, Handler::local_duplex(handler))
+    }
+}
+
+impl Assembly<Roaming> {
+    /// Adds a handler of what comes in behind the others. An empty name stands for one made of
+    /// the handler's type.
+    pub fn add(self, name: impl Into<Cow<'static, str>>, handler: impl Inbound + Send) -> Self {
+        self.add_handler(name, Handler::inbound(handler))
+    }
+
+    /// Adds a handler of what goes out.
+    pub fn add_outbound(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        handler: impl Outbound + Send,
+    ) -> Self {
+        self.add_handler(name, Handler::outbound(handler))
+    }
+
+    /// Adds a handler of both.
+    pub fn add_duplex(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        handler: impl Inbound + Outbound + Send,
+    ) -> Self {
         self.add_handler(name, Handler::duplex(handler))
+    }
+}
+
+impl<P: Placement> Assembly<P> {
+    pub(crate) fn new() -> Self {
+        Self {
+            handlers: Vec::new(),
+            placement: PhantomData,
+        }
     }
 
     /// Adds a handler made before.
@@ -112,6 +229,12 @@ impl Assembly {
             .map(|(name, handler)| (name.clone(), handler.0.shape()))
             .collect();
         check(&chain, head)?;
+        for (name, handler) in &self.handlers {
+            if !P::PINNED && handler.0.is_local() {
+                let name = name.to_string();
+                return Err(PipelineError::Stays { name });
+            }
+        }
         Ok(self.handlers)
     }
 }
@@ -125,11 +248,11 @@ pub struct Change {
 }
 
 #[derive(Debug)]
-pub(crate) enum What {
+pub(crate) enum What<H = Handler> {
     Insert {
         place: Place,
         name: Name,
-        handler: Handler,
+        handler: H,
     },
     Remove {
         name: Name,
@@ -137,8 +260,41 @@ pub(crate) enum What {
     Replace {
         old: Name,
         name: Name,
-        handler: Handler,
+        handler: H,
     },
+}
+
+impl What {
+    /// The name of a handler that stays on its thread, if that is what it brings.
+    pub(crate) fn stays(&self) -> Option<&Name> {
+        match self {
+            Self::Insert { name, handler, .. } | Self::Replace { name, handler, .. } => {
+                handler.0.is_local().then_some(name)
+            }
+            Self::Remove { .. } => None,
+        }
+    }
+
+    /// The same, fit to wait with a channel that may leave its thread.
+    pub(crate) fn lodge(self) -> What<Lodged> {
+        match self {
+            Self::Insert {
+                place,
+                name,
+                handler,
+            } => What::Insert {
+                place,
+                name,
+                handler: Lodged::new(handler),
+            },
+            Self::Remove { name } => What::Remove { name },
+            Self::Replace { old, name, handler } => What::Replace {
+                old,
+                name,
+                handler: Lodged::new(handler),
+            },
+        }
+    }
 }
 
 #[derive(Debug)]

@@ -52,6 +52,16 @@ pub enum PipelineError {
         /// The name.
         name: String,
     },
+    /// A handler that is not `Send` was given to a channel of a roaming loop.
+    Stays {
+        /// The handler's name.
+        name: String,
+    },
+    /// A handler that runs on an executor of its own cannot change the chain by its context.
+    Elsewhere {
+        /// The handler's name.
+        name: String,
+    },
     /// The channel is closed.
     Closed,
 }
@@ -76,6 +86,16 @@ impl fmt::Display for PipelineError {
                 )
             }
             Self::Missing { name } => write!(f, "there is no handler called `{name}`"),
+            Self::Stays { name } => write!(
+                f,
+                "`{name}` was made to stay on its thread, but the channels of a roaming loop \
+                 travel; make it with `Handler::inbound`, `outbound` or `duplex`"
+            ),
+            Self::Elsewhere { name } => write!(
+                f,
+                "`{name}` runs on an executor of its own, away from the chain; change it with \
+                 `Channel::change`"
+            ),
             Self::Closed => f.write_str("the channel is closed, and its handlers are gone"),
         }
     }

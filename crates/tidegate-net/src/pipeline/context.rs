@@ -10,11 +10,11 @@ use tidegate_promise::{Completion, Failure, Promise};
 
 use super::change::Change;
 use super::check::PipelineError;
-use super::handler::{InEvent, Inbound, OutOp, Outbound, UserEvent};
+use super::handler::{InEvent, Inbound, OutOp, Outbound, UserEvent, mask};
 use super::{Action, Parts};
-use crate::channel::Channel;
+use crate::channel::{Channel, ChannelOptions};
 use crate::errors::{NetError, WriteRefused};
-use crate::message::{Kind, Msg};
+use crate::message::{Kind, Msg, Passing};
 
 /// What every handler can do with its channel, whatever it takes and writes.
 ///
@@ -55,12 +55,12 @@ impl HandlerContext<'_> {
     /// Closes the channel as soon as everything written so far is sent.
     pub fn close_when_flushed(&mut self) {
         self.flush();
-        self.parts.push(Action::CloseWhenFlushed);
+        self.out(OutOp::CloseWhenFlushed);
     }
 
     /// Closes the sending half; the peer reads an end after what was written so far.
     pub fn shutdown_output(&mut self) {
-        self.parts.push(Action::ShutdownOutput);
+        self.out(OutOp::ShutdownOutput);
     }
 
     /// Whether less than the high water mark waits to be sent.
@@ -84,6 +84,32 @@ impl HandlerContext<'_> {
         !self.parts.queue.is_empty()
     }
 
+    /// Counts `bytes` that this handler keeps for later as waiting to be sent, so that the water
+    /// marks hold for them too.
+    ///
+    /// # Errors
+    ///
+    /// [`NetError::Overfull`] when more would wait than the cap allows; nothing is counted.
+    pub fn hold(&mut self, bytes: usize) -> Result<(), NetError> {
+        self.parts.hold(bytes)
+    }
+
+    /// Counts `bytes` of [`HandlerContext::hold`] out: they were written, or given up.
+    pub fn release(&mut self, bytes: usize) {
+        self.parts.release(bytes);
+    }
+
+    /// How the channel behaves.
+    pub fn options(&self) -> &ChannelOptions {
+        &self.parts.options
+    }
+
+    /// Asks for an [`InputEnd`](super::InputEnd) event before the peer's end closes the channel.
+    #[cfg(feature = "tls")]
+    pub(crate) fn tell_input_end(&mut self) {
+        self.parts.tell_input_end = true;
+    }
+
     /// Switches one of 31 flags of the user's, numbered from 1: the channel is writable when
     /// all are set and little waits.
     ///
@@ -102,11 +128,14 @@ impl HandlerContext<'_> {
     /// Lets the channel read on its own, or only when asked.
     pub fn set_auto_read(&mut self, yes: bool) {
         self.parts.set_auto_read(yes);
+        if yes && self.parts.is_watched(self.at, mask::DEMAND) {
+            self.out(OutOp::Read);
+        }
     }
 
     /// Asks for one read, where the channel does not read on its own.
     pub fn read(&mut self) {
-        self.parts.read_wanted = true;
+        self.out(OutOp::Read);
     }
 
     /// Tells the next handlers that the channel is open.
@@ -144,9 +173,14 @@ impl HandlerContext<'_> {
     pub fn schedule(&mut self, after: Duration, key: u64) -> Option<Completion<()>> {
         let channel = self.parts.weak();
         let id = self.parts.id(self.at);
-        let home = EventLoop::current()?;
-        home.schedule(after, move || crate::channel::ring_timer(&channel, id, key))
-            .ok()
+        let ring = move || crate::channel::ring_timer(&channel, id, key);
+        match self.parts.shared.roam() {
+            Some(roam) => roam.timers()?.schedule(after, ring).ok(),
+            None => {
+                let home = super::stage::home().or_else(EventLoop::current)?;
+                home.schedule(after, ring).ok()
+            }
+        }
     }
 
     /// Nanoseconds on the loop's clock.
@@ -209,6 +243,12 @@ impl HandlerContext<'_> {
     #[inline]
     fn write_msg(&mut self, message: Msg, promise: Option<Promise<()>>) {
         self.parts.write(self.at, message, promise);
+    }
+
+    /// Passes a message on, whatever it is.
+    pub(crate) fn pass_on(&mut self, message: Passing) {
+        let at = self.at + 1;
+        self.parts.push(Action::Read { at, msg: message.0 });
     }
 
     fn reborrow(&mut self) -> HandlerContext<'_> {

@@ -21,8 +21,11 @@ pub(crate) mod mask {
     pub(crate) const WRITE: u16 = 1 << 7;
     pub(crate) const FLUSH: u16 = 1 << 8;
     pub(crate) const CLOSE: u16 = 1 << 9;
+    pub(crate) const CLOSE_WHEN_FLUSHED: u16 = 1 << 10;
+    pub(crate) const SHUTDOWN: u16 = 1 << 11;
+    pub(crate) const DEMAND: u16 = 1 << 12;
     pub(crate) const INBOUND: u16 = WRITE - 1;
-    pub(crate) const OUTBOUND: u16 = WRITE | FLUSH | CLOSE;
+    pub(crate) const OUTBOUND: u16 = WRITE | FLUSH | CLOSE | CLOSE_WHEN_FLUSHED | SHUTDOWN | DEMAND;
 }
 
 /// An event of the user's own, on its way from head to tail.
@@ -67,6 +70,11 @@ impl fmt::Debug for UserEvent {
 /// channels that allow half-closure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputShutdown;
+
+/// The peer writes no more, and the channel is about to be closed for it: an event for handlers
+/// that asked for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InputEnd;
 
 /// A handler of what comes in. Events flow from the first handler to the last.
 ///
@@ -211,6 +219,25 @@ pub trait Outbound: Sized + 'static {
         ctx.never(mask::CLOSE);
         ctx.close();
     }
+
+    /// Somebody closes once everything flushed so far is sent. A handler that holds some of it
+    /// back passes this on when it holds no more.
+    fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.never(mask::CLOSE_WHEN_FLUSHED);
+        ctx.close_when_flushed();
+    }
+
+    /// Somebody closes the sending half, after what was flushed so far.
+    fn shutdown_output(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.never(mask::SHUTDOWN);
+        ctx.shutdown_output();
+    }
+
+    /// Somebody asks for a read, or lets the channel read on its own again.
+    fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.never(mask::DEMAND);
+        ctx.read();
+    }
 }
 
 /// An event on its way in.
@@ -242,6 +269,9 @@ impl InEvent {
 pub(crate) enum OutOp {
     Flush,
     Close,
+    CloseWhenFlushed,
+    ShutdownOutput,
+    Read,
 }
 
 impl OutOp {
@@ -249,6 +279,9 @@ impl OutOp {
         match self {
             Self::Flush => mask::FLUSH,
             Self::Close => mask::CLOSE,
+            Self::CloseWhenFlushed => mask::CLOSE_WHEN_FLUSHED,
+            Self::ShutdownOutput => mask::SHUTDOWN,
+            Self::Read => mask::DEMAND,
         }
     }
 }
@@ -288,6 +321,59 @@ pub(crate) trait Erased {
     fn own(&mut self, what: Own, ctx: HandlerContext<'_>);
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>);
     fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>);
+    /// Whether it keeps its place after its removal, until it says that it is done.
+    fn lingers(&self) -> bool {
+        false
+    }
+    /// Whether it has nothing under way.
+    fn is_idle(&self) -> bool {
+        true
+    }
+}
+
+/// How a pipeline holds its handlers: bound to their thread, or free to leave it.
+pub(crate) trait Held: Erased {
+    /// The handler, if it can be held that way.
+    fn hold(made: Made) -> Option<Box<Self>>;
+}
+
+impl Held for dyn Erased {
+    fn hold(made: Made) -> Option<Box<Self>> {
+        Some(match made {
+            Made::Sent(handler) => handler,
+            Made::Local(handler) => handler,
+        })
+    }
+}
+
+impl Held for dyn Erased + Send {
+    fn hold(made: Made) -> Option<Box<Self>> {
+        match made {
+            Made::Sent(handler) => Some(handler),
+            Made::Local(_) => None,
+        }
+    }
+}
+
+/// A handler that is in no pipeline yet.
+pub(crate) enum Made {
+    /// It may leave its thread.
+    Sent(Box<dyn Erased + Send>),
+    /// It stays where it was made.
+    Local(Box<dyn Erased>),
+}
+
+impl Made {
+    pub(crate) fn shape(&self) -> &'static Shape {
+        match self {
+            Self::Sent(handler) => handler.shape(),
+            Self::Local(handler) => handler.shape(),
+        }
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Self::Local(_))
+    }
 }
 
 /// A handler with an inbound side only.
@@ -311,6 +397,26 @@ const fn out_kinds<H: Outbound>() -> [Kind; 2] {
 
 const fn wider(a: Blocking, b: Blocking) -> Blocking {
     if a as u8 > b as u8 { a } else { b }
+}
+
+/// The shape of an inbound handler that runs elsewhere: there it may do what it likes.
+pub(crate) const fn inbound_elsewhere<H: Inbound>() -> Shape {
+    Shape {
+        inbound: Some(in_kinds::<H>()),
+        outbound: None,
+        blocking: Blocking::Never,
+        type_name: type_name::<H>,
+    }
+}
+
+/// The shape of a handler of both that runs elsewhere.
+pub(crate) const fn duplex_elsewhere<H: Inbound + Outbound>() -> Shape {
+    Shape {
+        inbound: Some(in_kinds::<H>()),
+        outbound: Some(out_kinds::<H>()),
+        blocking: Blocking::Never,
+        type_name: type_name::<H>,
+    }
 }
 
 impl<H: Inbound> Erased for In<H> {
@@ -467,5 +573,8 @@ fn outbound<H: Outbound>(handler: &mut H, op: OutOp, ctx: HandlerContext<'_>) {
     match op {
         OutOp::Flush => handler.flush(ctx),
         OutOp::Close => handler.close(ctx),
+        OutOp::CloseWhenFlushed => handler.close_when_flushed(ctx),
+        OutOp::ShutdownOutput => handler.shutdown_output(ctx),
+        OutOp::Read => handler.read(ctx),
     }
 }

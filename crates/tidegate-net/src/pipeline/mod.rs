@@ -12,48 +12,59 @@ mod change;
 mod check;
 mod context;
 mod handler;
+mod lodged;
 mod parts;
+mod stage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use bytes::Bytes;
 use tidegate_promise::{Failure, Promise};
 use tidegate_sync::{Blocking, Unhandled};
 
 use crate::message::Msg;
+use crate::sys::prefetch;
 
 pub use self::change::{Assembly, Change, Handler};
 pub use self::check::PipelineError;
 pub use self::context::{HandlerContext, InboundContext, OutboundContext};
+pub(crate) use self::handler::InputEnd;
 pub use self::handler::{Inbound, InputShutdown, Outbound, UserEvent};
 
 use self::change::{Place, What};
 pub(crate) use self::check::{Head, Name};
-use self::handler::{Erased, mask};
-pub(crate) use self::handler::{InEvent, OutOp, Own};
+pub(crate) use self::handler::{Erased, Held, InEvent, OutOp, Own};
+use self::handler::{Shape, mask};
+use self::lodged::Lodged;
 pub(crate) use self::parts::{Action, Parts, Record};
 use self::parts::{Doing, Meta};
+pub(crate) use self::stage::Back;
 
-/// The handlers of a channel, and what they share.
-pub(crate) struct Pipeline {
-    handlers: Vec<Box<dyn Erased>>,
+/// The handlers of a channel, and what they share. `E` says whether they can leave their thread.
+pub(crate) struct Pipeline<E: ?Sized + Held = dyn Erased> {
+    handlers: Vec<Box<E>>,
     pub(crate) parts: Parts,
 }
 
-impl Pipeline {
+impl<E: ?Sized + Held> Pipeline<E> {
     /// A pipeline of handlers that were checked.
     pub(crate) fn new(mut parts: Parts, checked: Vec<(Name, Handler)>) -> Self {
         let mut handlers = Vec::with_capacity(checked.len());
         parts.metas = Vec::with_capacity(checked.len());
         for (name, handler) in checked {
-            let meta = meta(&mut parts, name, &handler);
+            let shape = handler.0.shape();
+            // Checked: those of the wrong kind were refused.
+            let Some(handler) = E::hold(handler.0) else {
+                continue;
+            };
+            let meta = meta(&mut parts, name, shape);
             parts.metas.push(meta);
-            handlers.push(handler.0);
+            handlers.push(handler);
         }
         Self { handlers, parts }
     }
 
     /// What the handlers together may do to their thread.
-    #[expect(dead_code, reason = "for roaming loops, whose tasks carry it")]
     pub(crate) fn blocking(&self) -> Blocking {
         let kinds = self.parts.metas.iter().map(|meta| meta.shape.blocking);
         kinds.max().unwrap_or(Blocking::Never)
@@ -62,6 +73,13 @@ impl Pipeline {
     pub(crate) fn names(&self) -> Vec<String> {
         let chain = self.parts.chain();
         chain.iter().map(|(name, _)| name.to_string()).collect()
+    }
+
+    /// Asks for the memory that the next message will need.
+    #[inline]
+    pub(crate) fn expect(&self) {
+        prefetch(self.parts.metas.as_slice());
+        prefetch(self.handlers.as_slice());
     }
 
     /// Tells every handler that it was added, first to last.
@@ -95,9 +113,24 @@ impl Pipeline {
     /// The last message from the socket for the moment.
     #[inline]
     pub(crate) fn read_last(&mut self, msg: Msg) {
-        let event = InEvent::ReadComplete;
-        self.parts.stack.push(Action::In { at: 0, event });
-        self.start(Action::Read { at: 0, msg });
+        let mut completes = false;
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            self.step_read(0, msg);
+            self.run_stack();
+            completes = true;
+            self.step_in(0, InEvent::ReadComplete);
+            self.run_stack();
+        }));
+        match ran {
+            Ok(()) => self.rest(),
+            Err(panic) => {
+                self.contain(panic);
+                self.run();
+                if !completes {
+                    self.fire(InEvent::ReadComplete);
+                }
+            }
+        }
     }
 
     /// An event that begins at the first handler.
@@ -116,6 +149,29 @@ impl Pipeline {
     pub(crate) fn out(&mut self, op: OutOp) {
         let at = self.tail();
         self.start(Action::Out { at, op });
+    }
+
+    /// Sends what was written so far; `promise` completes when the operating system has it.
+    pub(crate) fn flush(&mut self, promise: Option<Promise<()>>) {
+        self.out(OutOp::Flush);
+        match promise {
+            Some(promise) if self.parts.outbox.is_some() => drop(promise.succeed(())),
+            Some(promise) => {
+                // An empty write behind all that has reached the socket.
+                self.parts
+                    .write_head(Msg::Bytes(Bytes::new()), Some(promise));
+                self.parts.out_head(OutOp::Flush);
+            }
+            None => {}
+        }
+    }
+
+    /// Lets the channel read on its own, or only when asked.
+    pub(crate) fn set_auto_read(&mut self, yes: bool) {
+        self.parts.set_auto_read(yes);
+        if yes && self.parts.is_watched(self.tail(), mask::DEMAND) {
+            self.out(OutOp::Read);
+        }
     }
 
     pub(crate) fn own(&mut self, id: u32, what: Own) {
@@ -148,18 +204,23 @@ impl Pipeline {
 
     /// Carries out what lies on the stack, until it is empty.
     fn run(&mut self) {
-        loop {
-            let ran = catch_unwind(AssertUnwindSafe(|| {
-                while let Some(action) = self.parts.stack.pop() {
-                    self.step(action);
-                }
-            }));
-            let base = std::mem::take(&mut self.parts.base);
-            match ran {
-                Ok(()) => break,
-                Err(panic) => self.contain(panic, base),
-            }
+        while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.run_stack())) {
+            self.contain(panic);
         }
+        self.rest();
+    }
+
+    #[inline]
+    fn run_stack(&mut self) {
+        while let Some(action) = self.parts.stack.pop() {
+            self.step(action);
+        }
+    }
+
+    /// Nothing runs any more.
+    #[inline]
+    fn rest(&mut self) {
+        self.parts.base = 0;
         self.parts.doing = Doing::Nothing;
         self.parts.forget_plan();
     }
@@ -178,8 +239,6 @@ impl Pipeline {
             }
             Action::Drop { id } => self.drop_handler(id),
             Action::Change(what) => self.apply(*what),
-            Action::ShutdownOutput => self.parts.shutdown_wanted = true,
-            Action::CloseWhenFlushed => self.parts.close_when_flushed = true,
         }
     }
 
@@ -225,12 +284,7 @@ impl Pipeline {
 
     /// Calls handler `at` and puts what it said into the order in which it is carried out.
     #[inline]
-    fn call(
-        &mut self,
-        at: usize,
-        doing: Doing,
-        call: impl FnOnce(&mut dyn Erased, HandlerContext<'_>),
-    ) {
+    fn call(&mut self, at: usize, doing: Doing, call: impl FnOnce(&mut E, HandlerContext<'_>)) {
         let base = self.parts.stack.len();
         let index = at as u32;
         self.parts.base = base;
@@ -241,12 +295,20 @@ impl Pipeline {
             at: index,
         };
         call(&mut *self.handlers[at], ctx);
+        if self.parts.stack.len() > base {
+            self.put_in_order(base);
+        } else if self.parts.promise.is_some() {
+            self.parts.promise = None;
+        }
+    }
+
+    /// What the handler said lies on the stack in the order in which it said it: the first has
+    /// to be on top.
+    fn put_in_order(&mut self, base: usize) {
         if self.parts.promise.is_some() {
             self.give_promise(base);
         }
-        if self.parts.stack.len() > base + 1 {
-            self.parts.stack[base..].reverse();
-        }
+        self.parts.stack[base..].reverse();
     }
 
     /// Lets the promise of a write ride with the last thing that the handler made of it.
@@ -283,8 +345,9 @@ impl Pipeline {
 
     /// A handler has panicked: what it said before stays said, and an error event follows.
     #[cold]
-    fn contain(&mut self, panic: Box<dyn std::any::Any + Send>, base: usize) {
+    fn contain(&mut self, panic: Box<dyn std::any::Any + Send>) {
         let at = self.parts.running;
+        let base = std::mem::take(&mut self.parts.base);
         let base = base.min(self.parts.stack.len());
         let said: Vec<_> = self.parts.stack.drain(base..).rev().collect();
         let id = self.parts.metas.get(at as usize).map(|meta| meta.id);
@@ -339,7 +402,7 @@ impl Pipeline {
             .unhandled(&Unhandled::ChannelError { message: &message });
     }
 
-    fn apply(&mut self, what: What) {
+    fn apply(&mut self, what: What<Lodged>) {
         match what {
             What::Insert {
                 place,
@@ -378,11 +441,14 @@ impl Pipeline {
         self.parts.metas.iter().position(|meta| meta.name == *name)
     }
 
-    fn insert(&mut self, at: usize, name: Name, handler: Handler) {
-        let meta = meta(&mut self.parts, name, &handler);
+    fn insert(&mut self, at: usize, name: Name, handler: Lodged) {
+        let Some(made) = handler.take() else { return };
+        let shape = made.shape();
+        let Some(handler) = E::hold(made) else { return };
+        let meta = meta(&mut self.parts, name, shape);
         let id = meta.id;
         self.parts.metas.insert(at, meta);
-        self.handlers.insert(at, handler.0);
+        self.handlers.insert(at, handler);
         self.shift(|index| index + u32::from(index as usize > at));
         let what = Own::Added;
         self.parts.stack.push(Action::Own { id, what });
@@ -391,10 +457,13 @@ impl Pipeline {
     /// Begins to take a handler out: nothing reaches it any more but the news of its removal.
     fn remove(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
+        let lingers = self.handlers[at].lingers();
         let meta = &mut self.parts.metas[at];
-        meta.mask = 0;
         meta.name = Name::Borrowed("");
-        self.parts.stack.push(Action::Drop { id });
+        if !lingers {
+            meta.mask = 0;
+            self.parts.stack.push(Action::Drop { id });
+        }
         let what = Own::Removed;
         self.parts.stack.push(Action::Own { id, what });
     }
@@ -421,8 +490,7 @@ impl Pipeline {
     }
 }
 
-fn meta(parts: &mut Parts, name: Name, handler: &Handler) -> Meta {
-    let shape = handler.0.shape();
+fn meta(parts: &mut Parts, name: Name, shape: &'static Shape) -> Meta {
     Meta {
         name,
         shape,

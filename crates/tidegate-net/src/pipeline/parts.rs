@@ -8,6 +8,8 @@ use tidegate_sync::SignalBlock;
 use super::change::{Change, What, plan};
 use super::check::{Head, Name, PipelineError, check};
 use super::handler::{InEvent, OutOp, Own, Shape, mask};
+use super::lodged::Lodged;
+use super::stage::OUTWARDS;
 use crate::channel::{Channel, ChannelOptions, Datagram, Outbox, Shared};
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -42,9 +44,7 @@ pub(crate) enum Action {
     Drop {
         id: u32,
     },
-    Change(Box<What>),
-    ShutdownOutput,
-    CloseWhenFlushed,
+    Change(Box<What<Lodged>>),
 }
 
 /// What a chain knows of one of its handlers.
@@ -96,7 +96,7 @@ pub(crate) struct Parts {
     /// Datagrams to send, where the channel speaks in them.
     pub(crate) outbox: Option<Box<Outbox>>,
     pub(crate) record: Option<Arc<Mutex<Record>>>,
-    /// What writes on the stack count for.
+    /// What writes on the stack, and those that handlers hold, count for.
     in_flight: usize,
     /// What other threads were last shown.
     published: (usize, bool),
@@ -114,6 +114,8 @@ pub(crate) struct Parts {
     pub(crate) shutdown_wanted: bool,
     pub(crate) auto_read: bool,
     pub(crate) read_wanted: bool,
+    /// A handler wants to hear of the peer's end before the channel is closed for it.
+    pub(crate) tell_input_end: bool,
     pub(crate) closed: bool,
     pub(crate) close_cause: Option<Failure>,
 }
@@ -149,6 +151,7 @@ impl Parts {
             shutdown_wanted: false,
             auto_read,
             read_wanted: false,
+            tell_input_end: false,
             closed: false,
             close_cause: None,
         }
@@ -215,7 +218,7 @@ impl Parts {
 
     /// Whether a handler nearer to the socket than `at` cares about `event`.
     #[inline]
-    fn is_watched(&self, at: u32, event: u16) -> bool {
+    pub(super) fn is_watched(&self, at: u32, event: u16) -> bool {
         self.metas[..at as usize]
             .iter()
             .any(|meta| meta.mask & event != 0)
@@ -235,6 +238,28 @@ impl Parts {
         self.in_flight += msg.size() + ENTRY_OVERHEAD;
         self.stack.push(Action::Write { at, msg, promise });
         self.look_at_marks();
+    }
+
+    /// Counts what a handler keeps for later.
+    pub(super) fn hold(&mut self, bytes: usize) -> Result<(), NetError> {
+        let (pending, cap) = (self.pending(), self.options.marks.cap());
+        if pending + bytes > cap {
+            return Err(NetError::Overfull { pending, cap });
+        }
+        self.in_flight += bytes;
+        self.look_at_marks();
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, bytes: usize) {
+        self.in_flight = self.in_flight.saturating_sub(bytes);
+        self.look_at_marks();
+    }
+
+    /// Shows a handler elsewhere how the channel stands.
+    pub(super) fn mirror(&mut self) {
+        self.in_flight = self.shared.pending();
+        self.low_enough = self.shared.is_writable();
     }
 
     /// Notes that a write has left the stack.
@@ -258,10 +283,14 @@ impl Parts {
                 self.flush_wanted = true;
             }
             OutOp::Close => self.close_wanted = true,
+            OutOp::CloseWhenFlushed => self.close_when_flushed = true,
+            OutOp::ShutdownOutput => self.shutdown_wanted = true,
+            OutOp::Read => self.read_wanted = true,
         }
     }
 
     /// A write that has passed all handlers.
+    #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         if self.closed {
             return self.refuse_write(promise, NetError::Closed(self.close_cause.clone()));
@@ -374,14 +403,14 @@ impl Parts {
     /// Whether the handlers asked for anything, or have to be told something.
     #[inline]
     pub(crate) fn has_wishes(&self) -> bool {
-        self.flush_wanted
-            || self.close_wanted
-            || self.close_when_flushed
-            || self.shutdown_wanted
-            || self.dipped
-            || !self.stack.is_empty()
-            || self.is_writable() != self.told_writable
-            || !self.low_enough
+        // No short cuts: one look at neighbours is quicker than eight that may end early.
+        let asked = self.flush_wanted
+            | self.close_wanted
+            | self.close_when_flushed
+            | self.shutdown_wanted
+            | self.dipped
+            | !self.low_enough;
+        asked || !self.stack.is_empty() || self.is_writable() != self.told_writable
     }
 
     /// What the handlers have to be told of writability, if anything.
@@ -399,7 +428,7 @@ impl Parts {
     /// Shows other threads how things stand; true if that is news.
     #[inline]
     pub(crate) fn publish(&mut self) -> bool {
-        let now = (self.queue.pending(), self.is_writable());
+        let now = (self.pending(), self.is_writable());
         let changed = now != self.published;
         if changed {
             self.published = now;
@@ -416,6 +445,12 @@ impl Parts {
         if self.closed {
             return Err(PipelineError::Closed);
         }
+        if let [first, own, ..] = self.metas.as_slice()
+            && std::ptr::eq(first.shape, &raw const OUTWARDS)
+        {
+            let name = own.name.to_string();
+            return Err(PipelineError::Elsewhere { name });
+        }
         let mut what = change.what;
         let mut chain = match &self.planned {
             Some(chain) => chain.as_ref().clone(),
@@ -423,8 +458,14 @@ impl Parts {
         };
         plan(&mut what, &mut chain)?;
         check(&chain, self.head())?;
+        if self.shared.roams()
+            && let Some(name) = what.stays()
+        {
+            let name = name.to_string();
+            return Err(PipelineError::Stays { name });
+        }
         self.planned = Some(Box::new(chain));
-        self.stack.push(Action::Change(Box::new(what)));
+        self.stack.push(Action::Change(Box::new(what.lodge())));
         Ok(())
     }
 

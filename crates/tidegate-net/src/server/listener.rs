@@ -2,22 +2,24 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mio::net::TcpListener;
 #[cfg(unix)]
 use mio::net::UnixListener;
-use tidegate_exec::EventLoop;
-use tidegate_promise::{Promise, promise_of};
-use tidegate_sync::{Deliver, Delivery, Executor, SignalBlock};
+use tidegate_exec::LoopTimers;
+use tidegate_promise::{Completion, Promise, promise_of};
+use tidegate_sync::{Deliver, Delivery, SignalBlock};
 
-use super::{Initialiser, Origin};
-use crate::channel::{ChannelCore, ChannelOptions, Closed, Shared, Start, Transport};
+use super::{DrainReport, Initialiser, Origin, origin};
+use crate::channel::{ChannelOptions, Closed, Home, Shared, Start, Transport};
 use crate::group::NetGroup;
-use crate::pipeline::{Assembly, Head, Parts, Pipeline};
+use crate::pipeline::{Assembly, Head, Parts};
 use crate::reactor::{self, Desk, EventSource, Next};
+use crate::residence::{Residence, Settler};
+use crate::roaming::Update;
 use crate::sys::{Readiness, Ready, Source, SpareDescriptor, Token, is_out_of_descriptors};
 
 /// Accepts in one turn before others have theirs.
@@ -25,38 +27,36 @@ const ACCEPTS: usize = 16;
 
 /// What a server is made of.
 pub(super) struct Config {
-    pub(super) executor: Arc<dyn Executor>,
-    pub(super) children: NetGroup,
-    pub(super) initialise: Initialiser,
+    /// The loop that accepts.
+    pub(super) home: Home,
+    pub(super) timers: LoopTimers,
+    pub(super) children: Box<dyn Children>,
     pub(super) options: Arc<ChannelOptions>,
     pub(super) pause: Duration,
+    pub(super) port: Arc<Port>,
+    /// Connections live on the loop that accepted them, where that can be.
+    pub(super) stay: bool,
 }
 
-/// What the handles of a server and its loop share.
-pub(crate) struct Accepting {
-    config: Config,
+/// What the listeners of one server have in common: its connections and its end.
+pub(super) struct Port {
     origin: Arc<Origin>,
-    token: AtomicU64,
-    stopped: AtomicBool,
-    /// The pause is over.
-    resume: AtomicBool,
+    /// Listeners that accept, or will.
+    open: AtomicUsize,
     end: Mutex<Option<Promise<()>>>,
     closed: Closed,
 }
 
-impl Accepting {
-    pub(super) fn new(config: Config) -> Arc<SignalBlock<Self>> {
+impl Port {
+    pub(super) fn new(listeners: usize) -> Arc<Self> {
         let (promise, completion) = promise_of();
         promise.set_uncancellable();
         let Ok(closed) = completion.share() else {
             unreachable!("a new completion was not taken");
         };
-        SignalBlock::new(Self {
-            config,
+        Arc::new(Self {
             origin: Arc::default(),
-            token: AtomicU64::new(0),
-            stopped: AtomicBool::new(false),
-            resume: AtomicBool::new(false),
+            open: AtomicUsize::new(listeners),
             end: Mutex::new(Some(promise)),
             closed,
         })
@@ -66,12 +66,96 @@ impl Accepting {
         &self.origin
     }
 
-    pub(super) fn children(&self) -> &NetGroup {
-        &self.config.children
-    }
-
     pub(super) fn closed(&self) -> Closed {
         self.closed.clone()
+    }
+
+    /// One listener is gone; with the last one the port is free.
+    fn leave(&self) {
+        // ORDERING: AcqRel, so that the last one comes after what the others did before.
+        if self.open.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let promise = end.take();
+        drop(end);
+        if let Some(promise) = promise {
+            let _ = promise.succeed(());
+        }
+    }
+}
+
+/// The loops on which connections live, whatever their shape.
+pub(super) trait Children: Send + Sync {
+    /// Gives a connection to its loop, which makes its handlers.
+    fn adopt(
+        &self,
+        accepting: &Arc<SignalBlock<Accepting>>,
+        transport: Transport,
+        peer: Option<SocketAddr>,
+    );
+
+    /// Lets the connections of `origin` finish.
+    fn drain(&self, origin: &Arc<Origin>, deadline: Duration) -> Completion<DrainReport>;
+}
+
+/// The loops of a group, and what makes handlers there.
+pub(super) struct Nursery<P: Residence> {
+    pub(super) group: NetGroup<P>,
+    pub(super) initialise: Initialiser<P>,
+}
+
+impl<P: Residence> Children for Nursery<P> {
+    fn adopt(
+        &self,
+        accepting: &Arc<SignalBlock<Accepting>>,
+        transport: Transport,
+        peer: Option<SocketAddr>,
+    ) {
+        let mine = || self.group.each().find(|one| one.home.is_current());
+        let mine = accepting.config.stay.then(mine).flatten();
+        let child = mine.unwrap_or_else(|| self.group.pick());
+        let arrival = Arrival::of(&accepting.config.port.origin);
+        let (options, initialise) = (&accepting.config.options, &self.initialise);
+        let (options, initialise) = (Arc::clone(options), Arc::clone(initialise));
+        let home = child.of_channel();
+        let adopt = move || adopt(home, options, &initialise, arrival, transport, peer);
+        if child.home.is_current() {
+            return adopt();
+        }
+        // A refused connection is closed, and counted out, with the task that held it.
+        let _ = child.run(adopt);
+    }
+
+    fn drain(&self, origin: &Arc<Origin>, deadline: Duration) -> Completion<DrainReport> {
+        origin::drain(origin, &self.group, deadline)
+    }
+}
+
+/// What the handles of a server and its loop share.
+pub(crate) struct Accepting {
+    config: Config,
+    token: AtomicU64,
+    stopped: AtomicBool,
+    /// The pause is over.
+    resume: AtomicBool,
+    finished: AtomicBool,
+}
+
+impl Accepting {
+    pub(super) fn new(config: Config) -> Arc<SignalBlock<Self>> {
+        SignalBlock::new(Self {
+            config,
+            token: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            resume: AtomicBool::new(false),
+            finished: AtomicBool::new(false),
+        })
+    }
+
+    pub(super) fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
+        let config = &self.config;
+        config.children.drain(&config.port.origin, deadline)
     }
 
     pub(super) fn stop(&self) {
@@ -81,20 +165,15 @@ impl Accepting {
     /// Lets the listener look at its flags.
     pub(super) fn wake(block: &Arc<SignalBlock<Self>>) {
         if let Some(signal) = block.raise()
-            && let Err(refused) = block.config.executor.signal(signal)
+            && let Err(refused) = block.config.home.executor.signal(signal)
         {
             drop(refused);
         }
     }
 
     fn finish(&self) {
-        let promise = self
-            .end
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(promise) = promise {
-            let _ = promise.succeed(());
+        if !self.finished.swap(true, Ordering::Relaxed) {
+            self.config.port.leave();
         }
     }
 }
@@ -103,7 +182,12 @@ impl Deliver for Accepting {
     fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
         let token = Token::from_bits(block.token.load(Ordering::Relaxed));
         let readiness = Readiness::MAIL;
-        if how == Delivery::Orphaned || !reactor::dispatch(Ready { token, readiness }) {
+        let told = how != Delivery::Orphaned
+            && match &block.config.home.roam {
+                Some(roam) => roam.push(Update::Tell(token, readiness)).is_ok(),
+                None => reactor::dispatch(Ready { token, readiness }),
+            };
+        if !told {
             block.finish();
         }
     }
@@ -161,7 +245,8 @@ impl ListenerCore {
             match self.listener.accept() {
                 Ok((transport, peer)) => {
                     desk.counters.accepted.add(1);
-                    self.hand_over(transport, peer);
+                    let children = &self.accepting.config.children;
+                    children.adopt(&self.accepting, transport, peer);
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(why) if is_out_of_descriptors(&why) => {
@@ -183,29 +268,13 @@ impl ListenerCore {
         self.spare.without(|| drop(listener.accept()));
         self.paused = true;
         let accepting = Arc::clone(&self.accepting);
-        let Some(home) = EventLoop::current() else {
-            return;
-        };
-        let pause = self.accepting.config.pause;
-        let scheduled = home.schedule(pause, move || {
+        let config = &self.accepting.config;
+        let scheduled = config.timers.schedule(config.pause, move || {
             accepting.resume.store(true, Ordering::Relaxed);
             Accepting::wake(&accepting);
         });
         // Without timers the loop is on its way out, and the listener with it.
         drop(scheduled);
-    }
-
-    /// Gives a connection to its loop, which makes its handlers.
-    fn hand_over(&self, transport: Transport, peer: Option<SocketAddr>) {
-        let accepting = Arc::clone(&self.accepting);
-        let child = accepting.config.children.next();
-        let arrival = Arrival::of(&accepting.origin);
-        if child.is_current() {
-            return adopt(&accepting, arrival, transport, peer);
-        }
-        let others = Arc::clone(&accepting);
-        // A refused connection is closed, and counted out, with the task that held it.
-        let _ = child.execute(move || adopt(&others, arrival, transport, peer));
     }
 }
 
@@ -237,33 +306,30 @@ impl Drop for Arrival {
 }
 
 /// Makes a channel of an accepted connection, on its loop.
-fn adopt(accepting: &Accepting, arrival: Arrival, transport: Transport, peer: Option<SocketAddr>) {
-    let Some(home) = EventLoop::current() else {
-        return;
-    };
-    let config = &accepting.config;
-    transport.set_options(&config.options);
+fn adopt<P: Residence>(
+    home: Home,
+    options: Arc<ChannelOptions>,
+    initialise: &Initialiser<P>,
+    arrival: Arrival,
+    transport: Transport,
+    peer: Option<SocketAddr>,
+) {
+    transport.set_options(&options);
     let local = transport.local_addr();
-    let shared = Shared::new(
-        home.executor(),
-        Arc::clone(&config.options),
-        (local, peer),
-        arrival.settle(),
-    );
-    let assemble = std::panic::AssertUnwindSafe(|| (config.initialise)(Assembly::new()));
+    let shared = Shared::new(home, options, (local, peer), arrival.settle());
+    let assemble = std::panic::AssertUnwindSafe(|| initialise(Assembly::new()));
     let assembled = std::panic::catch_unwind(assemble);
     let Ok(Ok(checked)) = assembled.map(|assembly| assembly.checked(Head::BYTES)) else {
         // Handlers that fitted when the server was bound and do not now: the connection is
         // closed, and counted out when `shared` goes.
         return;
     };
-    let pipeline = Pipeline::new(Parts::new(shared), checked);
-    let registered = reactor::register(|token| {
-        Box::new(ChannelCore::new(transport, pipeline, Start::Open, token))
+    P::settle(Settler {
+        transport,
+        parts: Parts::new(shared),
+        checked,
+        start: Start::Open,
     });
-    if let Ok(token) = registered {
-        reactor::begin(token);
-    }
 }
 
 impl EventSource for ListenerCore {

@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tidegate_exec::Placement;
 use tidegate_promise::{Completion, Promise, promise};
+use tidegate_sync::SignalBlock;
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Shared};
 use crate::group::NetGroup;
 use crate::reactor;
+use crate::roaming::{Roam, Update};
 
 /// The event that tells handlers that their server is on its way out: finish what is under way
 /// and close.
@@ -89,7 +92,7 @@ impl Origin {
 /// Tells every connection of `origin` to finish, and cuts those that have not at the deadline.
 pub(crate) fn drain(
     origin: &Arc<Origin>,
-    group: &NetGroup,
+    group: &NetGroup<impl Placement>,
     deadline: Duration,
 ) -> Completion<DrainReport> {
     let (promise, done) = promise();
@@ -97,23 +100,21 @@ pub(crate) fn drain(
     let open = origin.live();
     let cut = Arc::<Mutex<Vec<String>>>::default();
     let empty = origin.on_empty();
-    for one in group.iter() {
-        let mine = Arc::clone(origin);
-        let _ = one.execute(move || {
-            for channel in of(&mine) {
-                channel.fire_event(Draining);
-            }
+    for one in group.each() {
+        let (mine, roam) = (Arc::clone(origin), one.roam.clone());
+        let _ = one.run(move || {
+            each_of(mine, roam, |channel| channel.fire_event(Draining));
         });
-        let (mine, cut) = (Arc::clone(origin), Arc::clone(&cut));
-        let _ = one.schedule(deadline, move || {
-            for channel in of(&mine) {
+        let (mine, roam, cut) = (Arc::clone(origin), one.roam, Arc::clone(&cut));
+        let _ = one.home.schedule(deadline, move || {
+            each_of(mine, roam, move |channel| {
                 let peer = channel.peer_addr();
                 let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());
                 cut.lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .push(peer);
                 drop(channel.close());
-            }
+            });
         });
     }
     empty.finally(move |_| {
@@ -123,12 +124,23 @@ pub(crate) fn drain(
     done
 }
 
-/// The connections of `origin` on the current loop.
-fn of(origin: &Arc<Origin>) -> Vec<Channel> {
-    let mine = |channel: &Channel| {
-        let own = channel.shared().origin();
-        own.is_some_and(|own| Arc::ptr_eq(own, origin))
+/// Does `each` to the connections of `origin` on one loop: the current one, or that of `roam`.
+fn each_of(
+    origin: Arc<Origin>,
+    roam: Option<Arc<Roam>>,
+    mut each: impl FnMut(Channel) + Send + 'static,
+) {
+    let mut hear = move |channels: Vec<Arc<SignalBlock<Shared>>>| {
+        for channel in channels {
+            let own = channel.origin();
+            if own.is_some_and(|own| Arc::ptr_eq(own, &origin)) {
+                each(Channel::of(channel));
+            }
+        }
     };
-    let all = reactor::channels().into_iter().map(Channel::of);
-    all.filter(mine).collect()
+    match roam {
+        // A loop that is over has closed its channels.
+        Some(roam) => drop(roam.push(Update::Channels(Box::new(hear)))),
+        None => hear(reactor::channels()),
+    }
 }

@@ -469,3 +469,42 @@ fn attributes_are_kept_by_type() {
     assert_eq!(channel.attribute::<&str>(), Some("name"));
     assert_eq!(channel.attribute::<u64>(), None);
 }
+
+#[test]
+fn a_wish_to_read_lasts_until_something_was_read() {
+    let options = ChannelOptions {
+        auto_read: false,
+        ..ChannelOptions::default()
+    };
+    let mut channel = EmbeddedChannel::with_options(options, |p| p).unwrap();
+    channel.channel().read();
+    channel.run();
+    channel.receive("one");
+    channel.receive("two");
+    assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "one");
+    assert!(
+        channel.read_inbound::<Bytes>().is_none(),
+        "one wish, one read"
+    );
+}
+
+#[test]
+fn a_flush_completes_when_everything_before_it_is_sent() {
+    let mut channel = EmbeddedChannel::new(|p| p).unwrap();
+    let handle = channel.channel();
+    assert!(handle.flush_with().peek().is_none(), "not before its turn");
+    channel.set_room(Some(5));
+    handle.write("0123456789");
+    let flushed = handle.flush_with();
+    channel.run();
+    assert!(flushed.peek().is_none());
+    channel.set_room(None);
+    flushed.wait().unwrap();
+    channel.set_room(Some(0));
+    handle.write("lost");
+    let lost = handle.flush_with();
+    channel.run();
+    channel.close();
+    assert!(lost.wait().is_err());
+    assert!(handle.flush_with().wait().is_err(), "closed");
+}

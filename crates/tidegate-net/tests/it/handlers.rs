@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_net::handlers::{
-    DelimiterFrames, FixedFrames, FlushLess, Idle, IdleEvent, LengthField, LengthFrames,
-    LengthPrefix, LineFrames, Logging, ProxiedPeer, ProxyProtocol, Quietness, Rate, Strings,
-    Traffic, WriteTimeout,
+    DelimiterFrames, FixedFrames, FlowControl, FlushLess, Idle, IdleEvent, LengthField,
+    LengthFrames, LengthPrefix, LineFrames, Logging, ProxiedPeer, ProxyProtocol, Quietness, Rate,
+    Strings, Traffic, WriteTimeout,
 };
 use tidegate_net::{
-    Assembly, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, Passing, UserEvent,
+    Assembly, Change, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing,
+    Passing, UserEvent, WaterMarks,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
@@ -328,6 +329,59 @@ fn traffic_is_slowed_down_both_ways_and_together() {
 }
 
 #[test]
+fn what_a_handler_holds_back_counts_as_waiting_and_is_sent_before_a_gentle_end() {
+    let options = ChannelOptions {
+        marks: WaterMarks::new(10, 100, 10_000).unwrap(),
+        ..ChannelOptions::default()
+    };
+    for half in [true, false] {
+        let slow = Traffic::new(None, Some(Rate::bytes_per_second(60)));
+        let mut channel =
+            EmbeddedChannel::with_options(options.clone(), |p| p.add_duplex("slow", slow)).unwrap();
+        let handle = channel.channel();
+        for _ in 0..3 {
+            handle.write_and_flush(vec![b'x'; 60]);
+        }
+        channel.run();
+        assert_eq!(channel.sent().len(), 60);
+        assert_eq!((handle.pending_bytes(), handle.is_writable()), (120, false));
+        if half {
+            handle.shutdown_output();
+        } else {
+            drop(handle.close_when_flushed());
+        }
+        channel.run();
+        channel.advance(SECOND);
+        assert!(channel.is_open() && !channel.is_output_shut());
+        channel.advance(SECOND);
+        assert_eq!(channel.sent().len(), 120, "nothing was lost");
+        assert_eq!((channel.is_output_shut(), channel.is_open()), (half, half));
+    }
+}
+
+#[test]
+fn a_flush_held_back_goes_out_before_a_gentle_close() {
+    let mut channel = embedded(|p| p.add_duplex("flush", FlushLess::every(256)).add("bye", Bye));
+    channel.receive("x");
+    assert_eq!(channel.sent(), "bye");
+    assert!(!channel.is_open());
+}
+
+/// Answers and closes while a read is going on.
+struct Bye;
+
+impl Inbound for Bye {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write("bye");
+        ctx.close_when_flushed();
+    }
+}
+
+#[test]
 fn logging_tells_what_passes() {
     let log = Log::new();
     let own = log.clone();
@@ -407,4 +461,40 @@ fn a_header_that_is_none_ends_the_connection() {
         let (peer, rest, open) = proxied(garbage, 0);
         assert_eq!((peer, rest.len(), open), (None, 0, false), "{garbage:?}");
     }
+}
+
+#[test]
+fn flow_control_passes_one_message_for_each_wish_and_all_once_reading_is_free() {
+    let options = ChannelOptions {
+        auto_read: false,
+        ..ChannelOptions::default()
+    };
+    let mut channel = EmbeddedChannel::with_options(options, |p| {
+        p.add("lines", LineFrames::max(80))
+            .add_duplex("flow", FlowControl::new())
+    })
+    .unwrap();
+    let handle = channel.channel();
+    channel.receive("one\ntwo\nthree\nfour\nfi");
+    assert!(frames(&mut channel).is_empty(), "nobody asked");
+    for wish in ["one", "two"] {
+        handle.read();
+        channel.run();
+        assert_eq!(frames(&mut channel), [wish]);
+    }
+    handle.set_auto_read(true);
+    channel.run();
+    assert_eq!(frames(&mut channel), ["three", "four"]);
+    handle.set_auto_read(false);
+    channel.run();
+    // Part of a message is not what was asked for: it reads on.
+    handle.read();
+    channel.run();
+    channel.receive("v");
+    assert!(frames(&mut channel).is_empty());
+    channel.receive("e\nsix\n");
+    assert_eq!(frames(&mut channel), ["five"]);
+    drop(handle.change(|| Change::remove("flow")));
+    channel.run();
+    assert_eq!(frames(&mut channel), ["six"], "what it held is not lost");
 }

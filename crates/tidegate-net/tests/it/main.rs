@@ -5,12 +5,17 @@
 )]
 
 mod channel;
+mod decoders;
+mod elsewhere;
 mod faults;
 mod handlers;
 mod model;
 mod pipeline;
+mod roaming;
 mod stream;
 mod tcp;
+#[cfg(feature = "tls")]
+mod tls;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -588,3 +588,43 @@ fn a_handler_that_does_not_care_is_asked_once_and_then_skipped() {
     }
     assert_eq!(log.len(), 3);
 }
+
+/// Counts with something that cannot leave its thread.
+struct Stays(std::rc::Rc<std::cell::Cell<u32>>);
+
+impl Inbound for Stays {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Nothing;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        self.0.set(self.0.get() + 1);
+        ctx.fire_read(bytes);
+    }
+}
+
+#[test]
+fn a_handler_that_stays_on_its_thread_can_be_added_later_and_goes_with_a_refused_change() {
+    let mut channel =
+        EmbeddedChannel::new(|p| p.add("first", Stays(std::rc::Rc::default()))).unwrap();
+    let (told, counted) = std::sync::mpsc::channel();
+    let handle = channel.channel();
+    let added = handle.change(move || {
+        let count = std::rc::Rc::new(std::cell::Cell::new(0));
+        told.send(std::rc::Rc::as_ptr(&count).addr()).unwrap();
+        Change::add_last("stays", Handler::local_inbound(Stays(count)))
+    });
+    channel.run();
+    added.wait().unwrap();
+    assert_ne!(counted.recv().unwrap(), 0);
+    channel.write_inbound(Bytes::from("x"));
+    assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "x");
+    assert_eq!(channel.names(), ["first", "stays"]);
+    let count = std::rc::Rc::<std::cell::Cell<u32>>::default();
+    let change = Change::add_last(
+        "stays",
+        Handler::local_inbound(Stays(std::rc::Rc::clone(&count))),
+    );
+    drop(change);
+    assert_eq!(std::rc::Rc::strong_count(&count), 1);
+}

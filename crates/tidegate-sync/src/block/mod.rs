@@ -15,11 +15,13 @@ use std::sync::Arc;
 
 use self::listener::{Listener, Node};
 use self::state::{
-    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, OWNERS, READER, UNCANCELLABLE, WRITER,
+    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, OWNERS, READER, SLEEPER, UNCANCELLABLE,
+    WRITER, is_settled,
 };
 use crate::executor::Executor;
 use crate::prim::{AtomicPtr, AtomicU16, AtomicU32, Ordering, UnsafeCell, fence};
 use crate::signal::SignalHeader;
+use crate::sys::bell::Bell;
 use crate::task::Task;
 
 mod depth;
@@ -119,6 +121,8 @@ struct Block<T: 'static, E: 'static> {
     taken: UnsafeCell<bool>,
     inline: UnsafeCell<MaybeUninit<Listener<T, E>>>,
     outcome: UnsafeCell<MaybeUninit<Result<T, E>>>,
+    /// By which the reader is woken when it sleeps on `state`.
+    bell: Bell,
     /// Where listeners run; `None` means wherever the outcome is decided.
     home: Option<Arc<dyn Executor>>,
     /// Listeners beyond the first, newest first.
@@ -162,6 +166,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
             taken: UnsafeCell::new(false),
             inline: UnsafeCell::new(MaybeUninit::uninit()),
             outcome: UnsafeCell::new(MaybeUninit::uninit()),
+            bell: Bell::new(),
             home,
             inbox: AtomicPtr::new(ptr::null_mut()),
             queue: UnsafeCell::new(ptr::null()),
@@ -178,6 +183,12 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         // SAFETY: a `BlockPtr` is only kept by somebody whose owner bit is set in the state
         // (writer, reader, notifier), and the block is freed when the last bit is cleared.
         unsafe { self.0.as_ref() }
+    }
+
+    /// Where its state lies, to be named and not to be looked at.
+    fn word(&self) -> *const AtomicU32 {
+        let offset = std::mem::offset_of!(Block<T, E>, state);
+        self.0.as_ptr().wrapping_byte_add(offset).cast()
     }
 
     /// Where the block lies, to tell it from others.
@@ -220,6 +231,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     #[inline(always)]
     fn decide(self, next: impl Fn(u32) -> Option<u32>) -> Option<Decided> {
         let word = &self.get().state;
+        let bell = self.get().bell.clone();
         let mut state = word.load(Ordering::Relaxed);
         loop {
             let mut next = next(state)?;
@@ -235,6 +247,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
                         notify,
                         inline: notify && state & INLINE != 0,
                         state: next,
+                        bell,
                     });
                 }
                 Err(now) => state = now,
@@ -266,6 +279,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
             notify,
             inline: state & INLINE != 0,
             state: next,
+            bell: self.get().bell.clone(),
         })
     }
 
@@ -283,9 +297,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         if let Some(hook) = block.take_hook() {
             depth::run_hook(block.home.as_ref(), hook);
         }
-        if decided.notify {
-            notify::start(self, decided.inline);
-        }
+        decided.tell(self);
         true
     }
 
@@ -408,6 +420,20 @@ struct Decided {
     inline: bool,
     /// The state it left.
     state: u32,
+    bell: Bell,
+}
+
+impl Decided {
+    /// Tells the listeners, or wakes the reader that sleeps on the block. The block may be gone
+    /// unless this thread got the right to notify.
+    #[inline(always)]
+    fn tell<T: Send + 'static, E: Send + 'static>(&self, ptr: BlockPtr<T, E>) {
+        if self.notify {
+            notify::start(ptr, self.inline);
+        } else if self.state & SLEEPER != 0 && is_settled(self.state) {
+            self.bell.ring(ptr.word());
+        }
+    }
 }
 
 /// Makes a block and answers its two ends. `home` is where listeners run, `abandoned` makes the

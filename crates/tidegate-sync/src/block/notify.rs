@@ -11,7 +11,7 @@ use std::task::Waker;
 
 use super::depth::{self, contain};
 use super::listener::{Listener, Node};
-use super::state::{DONE, INLINE, LISTENER, NOTIFYING, READER, WRITER};
+use super::state::{DONE, INLINE, LISTENER, NOTIFYING, READER, SLEEPER, WRITER, is_settled};
 use super::{Block, BlockPtr};
 use crate::executor::Unhandled;
 use crate::prim::Ordering;
@@ -267,6 +267,7 @@ fn pop<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<Arc<
 #[inline]
 fn release<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> bool {
     let block = ptr.get();
+    let bell = block.bell.clone();
     // ORDERING: Acquire pairs with the Release by which a listener was added or an owner left.
     let mut state = block.state.load(Ordering::Acquire);
     loop {
@@ -295,7 +296,13 @@ fn release<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> bool {
                 }
                 return false;
             }
-            Ok(_) => return true,
+            Ok(_) => {
+                // The block may be gone.
+                if next & SLEEPER != 0 && is_settled(next) {
+                    bell.ring(ptr.word());
+                }
+                return true;
+            }
             Err(now) => state = now,
         }
     }

@@ -9,11 +9,14 @@ use std::task::{Poll, Waker};
 
 use super::listener::{Listener, Node};
 use super::state::{
-    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, READER, UNCANCELLABLE, is_settled,
+    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, READER, SLEEPER, UNCANCELLABLE,
+    is_settled,
 };
 use super::{Block, BlockPtr, Outcome, count_one, depth, notify};
 use crate::executor::Executor;
 use crate::prim::Ordering;
+use crate::sys::bell::Bell;
+use crate::sys::prefetch::for_writing;
 
 /// The unique read end. Dropping it detaches: the outcome is then nobody's to take.
 pub struct Reader<T: Send + 'static, E: Send + 'static> {
@@ -160,6 +163,32 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
             Ok(value) => Outcome::Success(value),
             Err(cause) => Outcome::Failure(cause),
         })
+    }
+
+    /// Sleeps until the outcome can be taken; false where a thread cannot sleep on a block. The
+    /// end of this reader: it may do nothing afterwards but take the outcome.
+    pub fn sleep(&mut self) -> bool {
+        if !Bell::WORKS {
+            return false;
+        }
+        let block = self.block.get();
+        // Relaxed: whoever takes the outcome looks at the state again.
+        let mut state = block.state.fetch_or(SLEEPER, Ordering::Relaxed) | SLEEPER;
+        // Whoever settles the block after this has seen the bit and rings.
+        while !is_settled(state) {
+            block.bell.sleep_while(&block.state, state);
+            // The other side has written both lines; they come at once rather than in turn.
+            self.prefetch();
+            state = block.state.load(Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Asks for the lines of the block before they are needed.
+    fn prefetch(&self) {
+        let at = self.block.0.as_ptr().cast::<u8>();
+        for_writing(at);
+        for_writing(at.wrapping_add(64));
     }
 
     /// Takes the outcome, or sees to it that `waker` is woken when it can be taken. `None` when

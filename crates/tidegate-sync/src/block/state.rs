@@ -38,6 +38,10 @@ pub(super) const WRITER: u32 = 1 << 7;
 /// The read end, unique or shared, is alive.
 pub(super) const READER: u32 = 1 << 8;
 
+/// The unique reader sleeps on this very word; whoever settles the block wakes it. Never cleared:
+/// such a reader does nothing any more but take the outcome.
+pub(super) const SLEEPER: u32 = 1 << 9;
+
 /// Anybody who still needs the block.
 pub(super) const OWNERS: u32 = WRITER | READER | NOTIFYING;
 

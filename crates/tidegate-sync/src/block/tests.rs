@@ -372,3 +372,36 @@ fn memory_of_blocks_is_recycled_by_their_thread() {
     let (_writer, reader) = ends();
     assert_eq!(reader.block().addr(), first);
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_reader_asleep_on_its_block_is_woken_each_time_and_the_block_reused() {
+    let (send, receive) = std::sync::mpsc::channel::<(u32, Writer<u32, u32>)>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for (round, writer) in receive {
+                match round % 3 {
+                    0 => drop(writer.complete(Ok(round))),
+                    1 => writer.cancel(),
+                    _ => drop(writer),
+                }
+            }
+        });
+        for round in 0..3_000 {
+            let (writer, mut reader) = block::<u32, u32>(None, || 99);
+            if round % 2 == 0 {
+                reader.listen(|_| ());
+            }
+            send.send((round, writer))
+                .expect("the other thread listens");
+            assert!(reader.sleep());
+            let expected = match round % 3 {
+                0 => Outcome::Success(round),
+                1 => Outcome::Cancelled,
+                _ => Outcome::Failure(99),
+            };
+            assert_eq!(reader.try_take(), Some(expected));
+        }
+        drop(send);
+    });
+}

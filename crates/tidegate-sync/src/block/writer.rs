@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::state::{
     CANCELLED, CLAIMED, DONE, LISTENER, NOTIFYING, OWNERS, READER, UNCANCELLABLE, WRITER,
 };
-use super::{Block, BlockPtr, count_one, notify};
+use super::{Block, BlockPtr, count_one};
 use crate::executor::Executor;
 use crate::prim::{Ordering, fence};
 use crate::task::Task;
@@ -64,9 +64,7 @@ impl<T: Send + 'static, E: Send + 'static> Writer<T, E> {
         if hooked {
             block.drop_hook();
         }
-        if decided.notify {
-            notify::start(ptr, decided.inline);
-        }
+        decided.tell(ptr);
         if hooked {
             ptr.give_up(WRITER);
         }
@@ -222,10 +220,8 @@ impl<T: Send + 'static, E: Send + 'static> SharedWriter<T, E> {
         // fence in `Block::on_cancel`.
         fence(Ordering::SeqCst);
         block.drop_hook();
-        if let Some(decided) = decided
-            && decided.notify
-        {
-            notify::start(self.block, decided.inline);
+        if let Some(decided) = decided {
+            decided.tell(self.block);
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use super::patience::Patience;
 use super::reserve::Reserve;
 use super::seat::Seat;
 use crate::prim::{AtomicU64, ModelMutex as Mutex, ModelMutexGuard as MutexGuard, Ordering};
@@ -41,6 +42,11 @@ pub struct DeskLimits {
     pub growth: Growth,
 }
 
+/// The lowest bit of the word of moves: a wakeup is owed.
+const PUT_OFF: u64 = 1;
+/// One move in that word.
+const MOVE: u64 = 2;
+
 /// Idle workers, queued jobs and the counts of both, under one lock.
 ///
 /// `W` is the queue. See the module for how jobs and workers meet.
@@ -48,6 +54,9 @@ pub struct Desk<J, W> {
     state: Mutex<State<J, W>>,
     reserve: Reserve<J>,
     tally: AtomicU64,
+    /// How often a worker has come for its next job, and in the lowest bit whether a submitter
+    /// has put off a wakeup.
+    moves: AtomicU64,
 }
 
 struct State<J, W> {
@@ -56,9 +65,14 @@ struct State<J, W> {
     idle: Vec<Arc<Seat<J>>>,
     /// A woken worker has not come back to the desk yet.
     searching: bool,
+    /// A submitter has put off a wakeup: it, or a worker that was busy, looks after what waits.
+    put_off: bool,
+    patience: Patience,
     threads: usize,
     limits: DeskLimits,
     closed: bool,
+    /// How often a worker has come for its next job.
+    moves: u64,
 }
 
 /// The counts of a desk at one moment, read without its lock.
@@ -138,12 +152,16 @@ impl<J, W: Work<J>> Desk<J, W> {
                 work,
                 idle: Vec::new(),
                 searching: false,
+                put_off: false,
+                patience: Patience::new(),
                 threads: 0,
                 limits,
                 closed: false,
+                moves: 0,
             }),
             reserve: Reserve::new(reserved),
             tally: AtomicU64::new(0),
+            moves: AtomicU64::new(0),
         }
     }
 
@@ -200,6 +218,20 @@ impl<J, W: Work<J>> Desk<J, W> {
     }
 }
 
+impl<J, W> Desk<J, W> {
+    /// How often a worker has come to the desk for its next job, without the lock. While it
+    /// grows, not every worker is held by what it runs.
+    pub fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed) / MOVE
+    }
+
+    /// Whether a wakeup that was put off is still owed. A look, for whoever put it off.
+    #[inline]
+    pub fn is_put_off(&self) -> bool {
+        self.moves.load(Ordering::Relaxed) & PUT_OFF != 0
+    }
+}
+
 impl<J, W> fmt::Debug for Desk<J, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Desk")
@@ -225,9 +257,11 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
     /// Finds a place for `job`. `has_room` says whether the queue would take it.
     pub fn place(&mut self, job: J, has_room: bool) -> Placed<J> {
         let state = &mut *self.state;
-        if state.searching
+        let looks_on = state.idle.last().is_some_and(|top| top.is_awake());
+        if (state.searching || state.put_off)
             && has_room
-            && (!state.idle.is_empty() || self.desk.reserve.available() > 0)
+            && !looks_on
+            && (!state.idle.is_empty() || self.desk.reserve.has_any())
         {
             return Placed::Queue(job);
         }
@@ -255,6 +289,35 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         Placed::Full(job)
     }
 
+    /// Whether the next job had better wait a moment in the queue: everybody who is idle
+    /// sleeps, and somebody who is busy has been quick lately. The answer is how often to look
+    /// whether that one came ([`Desk::is_put_off`]). The caller puts the job into the queue, gives
+    /// up the lock, looks, and if nobody came, [makes up for the wakeup](Turn::make_up).
+    #[inline]
+    pub fn put_off(&mut self) -> Option<u32> {
+        let state = &mut *self.state;
+        if state.searching || state.put_off || state.patience.is_none() {
+            return None;
+        }
+        let top = state.idle.last()?;
+        if top.is_awake() || state.threads <= self.ready() {
+            return None;
+        }
+        let state = &mut *self.state;
+        let looks = state.patience.begin()?;
+        state.put_off = true;
+        Some(looks)
+    }
+
+    /// Nobody came in time: wakes an idle worker for what waits.
+    pub fn make_up(&mut self) -> Option<Wake<J>> {
+        if !std::mem::take(&mut self.state.put_off) {
+            return None;
+        }
+        self.state.patience.was_in_vain();
+        self.send_idle()
+    }
+
     /// Gives `job` to an idle worker outside the reserve.
     ///
     /// # Errors
@@ -270,11 +333,16 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
     /// What the worker of `seat`, which has nothing to do, does next.
     pub fn next(&mut self, seat: &Arc<Seat<J>>) -> Next<J> {
         let state = &mut *self.state;
+        state.moves += 1;
         if state.threads > state.limits.max {
             state.threads -= 1;
             return Next::Leave;
         }
         if let Some(job) = state.work.take() {
+            if state.put_off && state.work.is_empty() {
+                state.put_off = false;
+                state.patience.has_paid();
+            }
             return Next::Run(job);
         }
         if state.closed {
@@ -290,6 +358,11 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
     /// after what waits.
     pub fn arrived(&mut self) -> Option<Wake<J>> {
         self.state.searching = false;
+        self.send_idle()
+    }
+
+    /// Sends an idle worker after what waits.
+    fn send_idle(&mut self) -> Option<Wake<J>> {
         if self.state.work.is_empty() {
             return None;
         }
@@ -438,6 +511,8 @@ impl<J, W: Work<J>> Drop for Turn<'_, J, W> {
         let queued = u64::from(u32::try_from(state.work.len()).unwrap_or(u32::MAX));
         let word = narrow(state.idle.len()) | narrow(state.threads) << 16 | queued << 32;
         self.desk.tally.store(word, Ordering::Relaxed);
+        let moves = (state.moves * MOVE) | u64::from(state.put_off);
+        self.desk.moves.store(moves, Ordering::Relaxed);
     }
 }
 

@@ -18,6 +18,12 @@
 //! burst so costs its submitter one system call, not one for each job. If the queue has no room,
 //! another idle worker is woken instead: nothing is refused while somebody is idle.
 //!
+//! *A wakeup put off.* With somebody busy and everybody else asleep, a submitter queues its job and
+//! looks for a moment whether the busy worker comes for it, as it does when jobs are short; that
+//! saves a system call and a context switch for each job of a steady stream. If nobody comes, it
+//! makes up for the wakeup. How long it looks, at most a microsecond, it learns from whether
+//! that paid. A worker that looks on is handed the job before any of this.
+//!
 //! *Reserve.* The first idle workers sit in the reserve, where they can be claimed without the
 //! lock. A job that would have to be queued claims them too, so none is kept while jobs wait. A
 //! claim only ever takes away; only the desk puts somebody in, with the queue seen empty under
@@ -27,6 +33,7 @@
 //! has none, somebody has claimed it: a job is on its way, and it waits for that.
 
 mod desk;
+mod patience;
 mod reserve;
 mod seat;
 #[cfg(all(test, not(tidegate_loom)))]

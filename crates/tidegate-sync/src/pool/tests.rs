@@ -58,33 +58,117 @@ fn queue_first_grows_when_the_queue_is_full() {
     assert!(matches!(desk.turn().place(4, false), Placed::Full(4)));
 }
 
+/// Waits until the worker of `seat` sleeps.
+fn until_asleep(seat: &Seat<u32>) {
+    while seat.is_awake() {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_sleeper_on_its_way_holds_back_the_next_wakeup_while_there_is_room() {
     let desk = desk(0, 2, Growth::ThreadsFirst, 0);
     let seats = [worker(&desk), worker(&desk)];
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| seats[0].sleep(&Clock::system(), None));
-        while seats[0].is_awake() {
-            std::thread::yield_now();
-        }
+        let threads = [&seats[0], &seats[1]].map(|seat| {
+            let thread = scope.spawn(|| seat.sleep(&Clock::system(), None));
+            until_asleep(seat);
+            thread
+        });
         let handed = desk.turn().place(1, true);
         assert!(matches!(&handed, Placed::Handed(wake) if wake.is_asleep()));
         assert!(matches!(desk.turn().place(2, true), Placed::Queue(2)));
-        desk.turn().push_back(2);
         // No room: the other one is taken at once.
         assert!(matches!(desk.turn().place(3, false), Placed::Handed(_)));
-        assert_eq!(seats[1].try_take(), Some(3));
-        sit_again_finds_the_queue(&desk, &seats[1]);
         drop(handed);
-        let (job, asleep) = (1, true);
-        assert_eq!(thread.join().unwrap(), Slept::Given { job, asleep });
+        let slept = threads.map(|thread| thread.join().expect("it does not panic"));
+        let given = |job| Slept::Given { job, asleep: true };
+        assert_eq!(slept, [given(1), given(3)]);
     });
     assert!(desk.turn().arrived().is_none(), "nothing waits");
 }
 
-fn sit_again_finds_the_queue(desk: &Plain, seat: &Arc<Seat<u32>>) {
-    assert_eq!(desk.turn().next(seat), Next::Run(2));
-    sit(desk, seat);
+#[test]
+fn who_looks_on_gets_the_job_though_another_is_on_its_way() {
+    let desk = desk(0, 2, Growth::ThreadsFirst, 0);
+    let seats = [worker(&desk), worker(&desk)];
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| seats[0].sleep(&Clock::system(), None));
+        until_asleep(&seats[0]);
+        let handed = desk.turn().place(1, true);
+        assert!(matches!(desk.turn().place(2, true), Placed::Handed(wake) if !wake.is_asleep()));
+        assert_eq!(seats[1].try_take(), Some(2));
+        drop(handed);
+        assert!(matches!(
+            thread.join().expect("it does not panic"),
+            Slept::Given { job: 1, .. }
+        ));
+    });
+}
+
+/// A desk with a busy worker and one that sleeps until `poke` is run.
+fn with_a_busy_and_a_sleeping_one(test: impl FnOnce(&Plain, &Arc<Seat<u32>>) -> u32) {
+    let desk = desk(0, 2, Growth::ThreadsFirst, 0);
+    let (sleeper, busy) = (worker(&desk), Arc::new(Seat::new()));
+    assert!(desk.turn().put_off().is_none(), "nobody is busy");
+    assert!(desk.turn().count_thread());
+    assert!(desk.turn().put_off().is_none(), "one looks on");
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| sleeper.sleep(&Clock::system(), None));
+        until_asleep(&sleeper);
+        let expected = test(&desk, &busy);
+        let slept = thread.join().expect("it does not panic");
+        assert!(matches!(slept, Slept::Given { job, .. } if job == expected));
+    });
+}
+
+#[test]
+fn a_wakeup_is_put_off_for_a_busy_worker_that_comes_at_once() {
+    with_a_busy_and_a_sleeping_one(|desk, busy| {
+        for job in 0..100 {
+            assert!(desk.turn().put_off().is_some());
+            desk.turn().push_back(job);
+            assert!(desk.is_put_off());
+            assert!(
+                matches!(desk.turn().place(0, true), Placed::Queue(0)),
+                "somebody cares"
+            );
+            assert_eq!(desk.turn().next(busy), Next::Run(job));
+            assert!(!desk.is_put_off());
+            assert!(desk.turn().make_up().is_none(), "nothing is owed");
+        }
+        assert!(matches!(desk.turn().place(7, true), Placed::Handed(_)));
+        7
+    });
+}
+
+#[test]
+fn a_wakeup_that_was_put_off_is_made_up_for() {
+    with_a_busy_and_a_sleeping_one(|desk, busy| {
+        // More than one waits: the busy worker takes one, the other one is still owed.
+        assert!(desk.turn().put_off().is_some());
+        desk.turn().extend([1, 2]);
+        assert_eq!(desk.turn().next(busy), Next::Run(1));
+        assert!(desk.is_put_off());
+        let wake = desk.turn().make_up();
+        assert!(wake.is_some_and(|wake| wake.is_asleep()));
+        assert!(!desk.is_put_off());
+        2
+    });
+}
+
+#[test]
+fn wakeups_are_not_put_off_in_vain_again_and_again() {
+    with_a_busy_and_a_sleeping_one(|desk, _| {
+        let mut put_off = 0;
+        for _ in 0..1_000 {
+            put_off += u32::from(desk.turn().put_off().is_some());
+            assert!(desk.turn().make_up().is_none(), "nothing waits");
+        }
+        assert!((30..=40).contains(&put_off), "{put_off}");
+        assert!(matches!(desk.turn().place(7, true), Placed::Handed(_)));
+        7
+    });
 }
 
 #[test]

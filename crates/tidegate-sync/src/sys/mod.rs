@@ -4,6 +4,7 @@
 //! function says so or does nothing, and its documentation says which.
 
 pub(crate) mod backtrace;
+pub(crate) mod bell;
 pub(crate) mod cycles;
 pub(crate) mod futex;
 pub(crate) mod prefetch;

@@ -1,10 +1,10 @@
 //! What is known of a thread from outside.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{JoinPolicy, ThreadBuilder};
-use crate::sys;
+use crate::{Parker, sys};
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,8 @@ pub(crate) struct Life {
     policy: JoinPolicy,
     cancel: AtomicBool,
     state: AtomicU8,
+    /// Who sleeps until the end.
+    watchers: Mutex<Vec<Parker>>,
 }
 
 impl Life {
@@ -109,6 +111,7 @@ impl Life {
             policy,
             cancel: AtomicBool::new(false),
             state: AtomicU8::new(ThreadState::Starting as u8),
+            watchers: Mutex::default(),
         }
     }
 
@@ -128,6 +131,23 @@ impl Life {
         // ORDERING: Release, so that who sees the end sees what the thread did before it.
         self.state
             .store(ThreadState::Ended as u8, Ordering::Release);
+        // After the state: who comes too late to be woken here sees it.
+        let watchers = std::mem::take(&mut *self.watchers());
+        watchers.iter().for_each(Parker::unpark);
+    }
+
+    /// Has `parker` unparked at the end; the caller then looks whether it was over before.
+    pub(super) fn watch(&self, parker: Parker) {
+        self.watchers().push(parker);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release store in `end`.
+        self.state.load(Ordering::Acquire) == ThreadState::Ended as u8
+    }
+
+    fn watchers(&self) -> std::sync::MutexGuard<'_, Vec<Parker>> {
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn set_waiting(&self, waiting: bool) {

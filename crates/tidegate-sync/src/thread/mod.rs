@@ -12,8 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::prim;
-use crate::sys;
+use crate::{CancelToken, Parker, prim, sys};
 
 mod info;
 mod per_task;
@@ -292,6 +291,29 @@ impl ThreadHandle {
     /// a detached one, or one from a user's spawner.
     pub fn join(self) -> bool {
         self.joined.is_some_and(|thread| thread.join().is_ok())
+    }
+
+    /// As [`ThreadHandle::join`], until `token` is tripped.
+    ///
+    /// # Errors
+    ///
+    /// The handle, when the token was tripped before the thread's job was over.
+    pub fn join_with(self, token: &CancelToken) -> Result<bool, Self> {
+        if self.joined.is_none() {
+            return Ok(false);
+        }
+        let parker = Parker::new();
+        self.life.watch(parker.clone());
+        let woken = parker.clone();
+        let _hook = token.on_cancel(move || woken.unpark());
+        while !self.life.has_ended() {
+            if token.is_cancelled() {
+                return Err(self);
+            }
+            parker.park(None);
+        }
+        // The job is over; what is left is the end of its thread-locals.
+        Ok(self.join())
     }
 }
 

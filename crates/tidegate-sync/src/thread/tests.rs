@@ -110,6 +110,32 @@ fn a_detached_thread_cannot_be_joined() {
 }
 
 #[test]
+fn a_token_ends_a_join_and_gives_the_handle_back() {
+    let (tx, rx) = mpsc::channel::<()>();
+    let thread = ThreadBuilder::new("x")
+        .spawn(move || {
+            let _ = rx.recv();
+        })
+        .expect("a thread can be had");
+    let token = CancelToken::new();
+    let tripped = token.clone();
+    let thread = std::thread::scope(|scope| {
+        scope.spawn(move || tripped.cancel());
+        thread
+            .join_with(&token)
+            .expect_err("the thread still waits")
+    });
+    assert_ne!(thread.info().state(), ThreadState::Ended);
+    drop(tx);
+    assert!(matches!(thread.join_with(&CancelToken::new()), Ok(true)));
+    let detached = ThreadBuilder::new("x")
+        .join_policy(JoinPolicy::Detached)
+        .spawn(|| ())
+        .expect("a thread can be had");
+    assert!(matches!(detached.join_with(&CancelToken::new()), Ok(false)));
+}
+
+#[test]
 fn shows_the_life_of_a_thread() {
     let (tx, rx) = mpsc::channel::<()>();
     let (up, is_up) = mpsc::channel();

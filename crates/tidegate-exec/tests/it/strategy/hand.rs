@@ -1,7 +1,7 @@
 //! An executor that runs nothing until the test says so.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -20,6 +20,8 @@ pub(crate) struct Hand {
     /// Threads that may start.
     may_start: AtomicUsize,
     refuses: AtomicBool,
+    /// Jobs that its threads have ended, as far as it tells.
+    moves: AtomicU64,
     /// Calls of `try_execute`.
     tried: AtomicUsize,
     clock: Clock,
@@ -36,6 +38,7 @@ impl Hand {
             reserve: AtomicUsize::new(reserve),
             may_start: AtomicUsize::new(0),
             refuses: AtomicBool::new(false),
+            moves: AtomicU64::new(0),
             tried: AtomicUsize::new(0),
             clock: Clock::system(),
             id: ExecutorId::next(),
@@ -49,6 +52,11 @@ impl Hand {
 
     pub(crate) fn set_may_start(&self, threads: usize) {
         self.may_start.store(threads, Ordering::Relaxed);
+    }
+
+    /// Tells that its threads have ended so many jobs more.
+    pub(crate) fn ended(&self, jobs: u64) {
+        self.moves.fetch_add(jobs, Ordering::Relaxed);
     }
 
     /// Refuses everything from now on, or no longer.
@@ -166,6 +174,10 @@ impl Headroom for Hand {
             may_start: self.may_start.load(Ordering::Relaxed),
             places: usize::from(!self.refuses.load(Ordering::Relaxed)),
         }
+    }
+
+    fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
     }
 }
 

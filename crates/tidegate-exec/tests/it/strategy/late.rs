@@ -10,19 +10,19 @@ use tidegate_testkit::{Gate, Log};
 
 use super::{AnyProducer, Hand, Source};
 
-const TICK: Duration = Duration::from_micros(60);
-const QUIET: Duration = Duration::from_millis(100);
+pub(super) const TICK: Duration = Duration::from_micros(60);
+pub(super) const QUIET: Duration = Duration::from_millis(100);
 
 /// A late strategy, its hand-driven pool, and the hand on its monitor's ticker.
-struct Late {
-    hand: Arc<Hand>,
-    source: Source,
-    strategy: Adaptive<AnyProducer>,
-    monitor: Monitor,
-    steps: ManualTicker,
+pub(super) struct Late {
+    pub(super) hand: Arc<Hand>,
+    pub(super) source: Source,
+    pub(super) strategy: Adaptive<AnyProducer>,
+    pub(super) monitor: Monitor,
+    pub(super) steps: ManualTicker,
 }
 
-fn late(reserve: usize) -> Late {
+pub(super) fn late(reserve: usize) -> Late {
     let (ticker, steps) = Ticker::manual();
     let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
     let (hand, source) = (Hand::new(reserve), Source::new());
@@ -40,7 +40,7 @@ fn late(reserve: usize) -> Late {
 
 impl Late {
     /// Adds a task that may block and does `act` while it runs.
-    fn add(&self, act: impl FnOnce() + Send + 'static) {
+    pub(super) fn add(&self, act: impl FnOnce() + Send + 'static) {
         self.source.add(Blocking::May, act);
     }
 }

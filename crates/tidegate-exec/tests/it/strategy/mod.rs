@@ -1,8 +1,9 @@
 //! Strategies: one suite over all of them, then the rules of each.
 
 mod adaptive;
+mod busy_pool;
 mod conformance;
-mod hand;
+pub(crate) mod hand;
 mod late;
 mod rules;
 mod stress;

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_sync::prim::spin_loop;
-use tidegate_sync::{
-    ClockMember, Task, TaskLaneEnd, ThreadWatch, begin_turn, panic_message, run_exit_hooks,
-};
+use tidegate_sync::{Task, TaskLaneEnd, ThreadWatch, begin_turn, panic_message};
 
 use crate::driver::Driver;
 use crate::lifecycle::{HandedBack, Lifecycle, ShutdownError};
@@ -23,6 +21,12 @@ use crate::shared::Shared;
 use crate::spawn::LocalFutures;
 use crate::timeout;
 use crate::winding::Winding;
+
+mod hand_out;
+mod thread;
+
+pub(crate) use self::hand_out::{Out, Produced};
+pub(crate) use self::thread::run_thread;
 
 /// Tasks between two looks at the clock.
 const LOOK: usize = 64;
@@ -55,6 +59,12 @@ pub(crate) trait Drive: Send {
     );
     /// Ends a loop that nobody will turn again.
     fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures);
+    /// A strategy begins to drive it; `by_hand` says that it must never wait.
+    fn begin_producing(&mut self, shared: &Arc<Shared>, by_hand: bool);
+    /// The next task for a strategy to have run; waits for one.
+    fn produce(&mut self, shared: &Arc<Shared>) -> Produced;
+    /// How many more could be had at once, as far as is known.
+    fn backlog(&self) -> usize;
 }
 
 /// What a loop owns.
@@ -83,6 +93,8 @@ pub(crate) struct Core<D: Driver> {
     awake_since: u64,
     /// The last moment at which something ran.
     last_work: u64,
+    /// Where a turn stands whose tasks a strategy has run.
+    batch: hand_out::Batch,
 }
 
 /// What a turn came to.
@@ -111,6 +123,7 @@ impl<D: Driver> Core<D> {
             measure: true,
             awake_since: 0,
             last_work: 0,
+            batch: hand_out::Batch::default(),
         }
     }
 
@@ -352,6 +365,10 @@ impl<D: Driver> Core<D> {
     /// One turn, then whatever the loop's life asks for; true when the thread is done.
     fn step(&mut self, shared: &Arc<Shared>) -> bool {
         let turn = self.turn(shared);
+        self.after_turn(shared, turn)
+    }
+
+    fn after_turn(&mut self, shared: &Arc<Shared>, turn: Turn) -> bool {
         let state = shared.state.get();
         self.seen = state;
         if state >= Lifecycle::ShuttingDown {
@@ -451,6 +468,18 @@ impl<D: Driver> Core<D> {
         self.winding = winding;
     }
 
+    /// Notes that the loop is driven from now on.
+    fn begin_driving(&mut self, shared: &Shared) {
+        shared.bell.disarm();
+        self.thread = shared.thread();
+        self.awake_since = shared.clock.nanos();
+        self.last_work = self.awake_since;
+        if shared.counters.since.get() == 0 {
+            shared.counters.since.set(self.awake_since.max(1));
+        }
+        shared.counters.awake_since.set(self.awake_since.max(1));
+    }
+
     /// Does `work` with this thread being the loop's.
     fn by_hand<R>(
         &mut self,
@@ -474,14 +503,7 @@ impl<D: Driver> Drive for Core<D> {
     fn drive(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>> {
         let entered = Entered::new(shared, &mut self.kept, LocalFutures::default());
         self.driver.enter();
-        shared.bell.disarm();
-        self.thread = shared.thread();
-        self.awake_since = shared.clock.nanos();
-        self.last_work = self.awake_since;
-        if shared.counters.since.get() == 0 {
-            shared.counters.since.set(self.awake_since.max(1));
-        }
-        shared.counters.awake_since.set(self.awake_since.max(1));
+        self.begin_driving(shared);
         let driven = catch_unwind(AssertUnwindSafe(|| while !self.step(shared) {}));
         if let Err(panic) = driven {
             let message = panic_message(&*panic).to_owned();
@@ -539,42 +561,17 @@ impl<D: Driver> Drive for Core<D> {
         });
         self.winding.finish(shared);
     }
-}
 
-/// The job of a loop's thread: takes the core, drives it, puts it back or ends the loop.
-pub(crate) fn run_thread(shared: &Arc<Shared>, mut member: ClockMember) {
-    member.enter();
-    loop {
-        let Some(core) = shared.core.take() else {
-            // Another thread drives it: the one before is still on its way out and will find
-            // the loop started again.
-            return;
-        };
-        let driven = catch_unwind(AssertUnwindSafe(|| core.drive(shared)));
-        match driven {
-            Ok(Some(core)) => {
-                drop(shared.core.put(Box::new(core)));
-            }
-            Ok(None) => {
-                run_exit_hooks();
-                crate::winding::announce(shared);
-                return;
-            }
-            Err(panic) => {
-                // Not even its end could be had in order: what it held is gone.
-                let message = panic_message(&*panic).to_owned();
-                shared.lane.close();
-                drop(shared.signals.close());
-                let handed_back = shared.handed_back();
-                shared.terminate(Err(ShutdownError::Panicked {
-                    message,
-                    handed_back,
-                }));
-                return;
-            }
-        }
-        if !shared.suspend_or_drive_on() {
-            return;
-        }
+    fn begin_producing(&mut self, shared: &Arc<Shared>, by_hand: bool) {
+        self.by_hand = by_hand;
+        self.begin_driving(shared);
+    }
+
+    fn produce(&mut self, shared: &Arc<Shared>) -> Produced {
+        self.produce_entered(shared)
+    }
+
+    fn backlog(&self) -> usize {
+        self.driver.backlog()
     }
 }

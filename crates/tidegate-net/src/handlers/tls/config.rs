@@ -1,0 +1,320 @@
+//! Who a TLS server is, and whom a TLS client trusts.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use rustls::client::ClientConfig;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
+use rustls::sign::CertifiedKey;
+use rustls::{Connection, RootCertStore};
+
+use super::{Tls, TlsError};
+
+/// How long a handshake may take, when nothing else is said.
+pub const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a TLS server shows its clients. Clones are the same; certificates can be exchanged while
+/// connections are open, which keep the ones that they were shown.
+///
+/// ```no_run
+/// use tidegate_net::Server;
+/// use tidegate_net::handlers::TlsServer;
+///
+/// let (chain, key) = (std::fs::read("chain.pem")?, std::fs::read("key.pem")?);
+/// let tls = TlsServer::from_pem(&chain, &key)?.alpn(["h2", "http/1.1"]);
+/// let group = tidegate_net::pinned("io", 1)?;
+/// let own = tls.clone();
+/// let server = Server::new(&group)
+///     .pipeline(move |p| p.add_duplex("tls", own.handler()))
+///     .bind("127.0.0.1:443")
+///     .wait()?;
+/// // Later: the next connections see the new certificate, and a bad one changes nothing.
+/// tls.reload(&std::fs::read("chain.pem")?, &std::fs::read("key.pem")?)?;
+/// # let _ = server;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct TlsServer {
+    config: Arc<RwLock<Arc<ServerConfig>>>,
+    identities: Arc<Identities>,
+    timeout: Duration,
+}
+
+impl TlsServer {
+    /// A server with a chain of certificates, its own first, and its private key, both as PEM.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::BadIdentity`] when they cannot be read or are not of each other.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        let identities = Arc::new(Identities::default());
+        identities.set(None, identity(chain, key)?);
+        let config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|why| TlsError::BadIdentity(why.to_string()))?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&identities) as Arc<dyn ResolvesServerCert>);
+        Ok(Self::new(Arc::new(config), identities))
+    }
+
+    /// A server that does what `config` says, for what is not offered here: client certificates,
+    /// other ciphers, tickets.
+    pub fn from_config(config: Arc<ServerConfig>) -> Self {
+        Self::new(config, Arc::default())
+    }
+
+    fn new(config: Arc<ServerConfig>, identities: Arc<Identities>) -> Self {
+        Self {
+            config: Arc::new(RwLock::new(config)),
+            identities,
+            timeout: DEFAULT_HANDSHAKE_TIMEOUT,
+        }
+    }
+
+    /// The protocols that it speaks over TLS, best first. A client that speaks none of them is
+    /// turned away; one that names none is not.
+    pub fn alpn<P: AsRef<[u8]>>(self, protocols: impl IntoIterator<Item = P>) -> Self {
+        {
+            let mut config = self.config.write().unwrap_or_else(PoisonError::into_inner);
+            Arc::make_mut(&mut config).alpn_protocols = names(protocols);
+        }
+        self
+    }
+
+    /// How long a handshake may take; zero means as long as it likes.
+    pub fn handshake_timeout(mut self, after: Duration) -> Self {
+        self.timeout = after;
+        self
+    }
+
+    /// Shows clients that ask for `name` (or, for `*.example.org`, a name one level below) these
+    /// certificates instead.
+    ///
+    /// # Errors
+    ///
+    /// As for [`TlsServer::from_pem`]; what was shown before stays.
+    pub fn set_name(&self, name: &str, chain: &[u8], key: &[u8]) -> Result<(), TlsError> {
+        self.identities
+            .set(Some(name.to_ascii_lowercase()), identity(chain, key)?);
+        Ok(())
+    }
+
+    /// Shows the next clients these certificates.
+    ///
+    /// # Errors
+    ///
+    /// As for [`TlsServer::from_pem`]; what was shown before stays.
+    pub fn reload(&self, chain: &[u8], key: &[u8]) -> Result<(), TlsError> {
+        self.identities.set(None, identity(chain, key)?);
+        Ok(())
+    }
+
+    /// Does what `config` says with the next clients.
+    pub fn set_config(&self, config: Arc<ServerConfig>) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    /// The handler of one connection.
+    pub fn handler(&self) -> Tls {
+        Tls::new(Side::Server(self.clone()), self.timeout)
+    }
+
+    fn connection(&self) -> Result<Connection, rustls::Error> {
+        let config = self.config.read().unwrap_or_else(PoisonError::into_inner);
+        let server = rustls::ServerConnection::new(Arc::clone(&config))?;
+        Ok(Connection::Server(server))
+    }
+}
+
+impl fmt::Debug for TlsServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsServer").finish_non_exhaustive()
+    }
+}
+
+/// Whom a TLS client trusts, and what it speaks.
+///
+/// ```no_run
+/// use tidegate_net::Client;
+/// use tidegate_net::handlers::TlsClient;
+///
+/// let tls = TlsClient::trusting(&std::fs::read("roots.pem")?)?;
+/// let group = tidegate_net::pinned("io", 1)?;
+/// let name = tls.name("example.org")?; // checked now, not with each connection
+/// let client = Client::new(&group).pipeline(move |p| p.add_duplex("tls", name.handler()));
+/// let channel = client.connect("example.org:443").wait()?;
+/// # let _ = channel;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct TlsClient {
+    config: Arc<ClientConfig>,
+    timeout: Duration,
+}
+
+impl TlsClient {
+    /// A client that trusts who has a certificate by one of these, as PEM.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::BadRoots`] when they cannot be read, or there is none.
+    pub fn trusting(roots: &[u8]) -> Result<Self, TlsError> {
+        let bad = |why: &dyn fmt::Display| TlsError::BadRoots(why.to_string());
+        let mut store = RootCertStore::empty();
+        for root in CertificateDer::pem_slice_iter(roots) {
+            let root = root.map_err(|why| bad(&why))?;
+            store.add(root).map_err(|why| bad(&why))?;
+        }
+        if store.is_empty() {
+            return Err(bad(&"there is no certificate among them"));
+        }
+        let config = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|why| bad(&why))?
+            .with_root_certificates(store)
+            .with_no_client_auth();
+        Ok(Self::from_config(Arc::new(config)))
+    }
+
+    /// A client that does what `config` says.
+    pub fn from_config(config: Arc<ClientConfig>) -> Self {
+        Self {
+            config,
+            timeout: DEFAULT_HANDSHAKE_TIMEOUT,
+        }
+    }
+
+    /// The protocols that it speaks over TLS, best first.
+    pub fn alpn<P: AsRef<[u8]>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
+        Arc::make_mut(&mut self.config).alpn_protocols = names(protocols);
+        self
+    }
+
+    /// How long a handshake may take; zero means as long as it likes.
+    pub fn handshake_timeout(mut self, after: Duration) -> Self {
+        self.timeout = after;
+        self
+    }
+
+    /// A client of the server `name`, whose certificate has to be for it.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError::BadName`] for what is neither a name nor an address.
+    pub fn name(&self, name: &str) -> Result<TlsName, TlsError> {
+        let parsed = ServerName::try_from(name.to_owned());
+        let parsed = parsed.map_err(|_| TlsError::BadName(name.to_owned()))?;
+        Ok(TlsName {
+            client: self.clone(),
+            name: parsed,
+        })
+    }
+}
+
+impl fmt::Debug for TlsClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsClient").finish_non_exhaustive()
+    }
+}
+
+/// A [`TlsClient`] of one server.
+#[derive(Clone, Debug)]
+pub struct TlsName {
+    client: TlsClient,
+    name: ServerName<'static>,
+}
+
+impl TlsName {
+    /// The handler of one connection.
+    pub fn handler(&self) -> Tls {
+        Tls::new(Side::Client(self.clone()), self.client.timeout)
+    }
+
+    fn connection(&self) -> Result<Connection, rustls::Error> {
+        let config = Arc::clone(&self.client.config);
+        let client = rustls::ClientConnection::new(config, self.name.clone())?;
+        Ok(Connection::Client(client))
+    }
+}
+
+/// Which end of a connection a handler is.
+#[derive(Debug)]
+pub(super) enum Side {
+    Server(TlsServer),
+    Client(TlsName),
+}
+
+impl Side {
+    pub(super) fn connection(&self) -> Result<Connection, rustls::Error> {
+        match self {
+            Self::Server(server) => server.connection(),
+            Self::Client(client) => client.connection(),
+        }
+    }
+
+    /// The name that was asked for.
+    pub(super) fn server_name(&self, connection: &Connection) -> Option<String> {
+        match (self, connection) {
+            (Self::Client(client), _) => Some(client.name.to_str().into_owned()),
+            (_, Connection::Server(server)) => server.server_name().map(str::to_owned),
+            _ => None,
+        }
+    }
+}
+
+/// Certificates by name; `None` is for everybody else.
+#[derive(Debug, Default)]
+struct Identities {
+    by_name: RwLock<HashMap<Option<String>, Arc<CertifiedKey>>>,
+}
+
+impl Identities {
+    fn set(&self, name: Option<String>, identity: CertifiedKey) {
+        let mut all = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
+        all.insert(name, Arc::new(identity));
+    }
+
+    fn get(&self, name: Option<&str>) -> Option<Arc<CertifiedKey>> {
+        let all = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        let named = name.and_then(|name| {
+            let name = name.to_ascii_lowercase();
+            let above = name.split_once('.').map(|(_, above)| format!("*.{above}"));
+            all.get(&Some(name)).or_else(|| all.get(&Some(above?)))
+        });
+        named.or_else(|| all.get(&None)).cloned()
+    }
+}
+
+impl ResolvesServerCert for Identities {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.get(hello.server_name())
+    }
+}
+
+fn identity(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {
+    let bad = |why: &dyn fmt::Display| TlsError::BadIdentity(why.to_string());
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+    let chain = chain.map_err(|why| bad(&why))?;
+    if chain.is_empty() {
+        return Err(bad(&"there is no certificate among them"));
+    }
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| bad(&why))?;
+    CertifiedKey::from_der(chain, key, &provider()).map_err(|why| bad(&why))
+}
+
+fn names<P: AsRef<[u8]>>(protocols: impl IntoIterator<Item = P>) -> Vec<Vec<u8>> {
+    let all = protocols.into_iter();
+    all.map(|one| one.as_ref().to_vec()).collect()
+}
+
+/// The cryptography, chosen here and not by whoever came first in the process.
+fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    let make = || Arc::new(rustls::crypto::ring::default_provider());
+    Arc::clone(PROVIDER.get_or_init(make))
+}

@@ -1,0 +1,510 @@
+//! Encryption: `rustls` as a handler, for servers and for clients.
+//!
+//! What is written waits in the handler until it is flushed, and until the handshake is done; a
+//! flush makes as few records of it as possible. It counts against the water marks meanwhile.
+
+mod config;
+mod error;
+
+use std::fmt;
+use std::io::{BufRead, IoSlice, Write};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustls::{Connection, ProtocolVersion};
+use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
+use tidegate_sync::Blocking;
+
+use self::config::Side;
+pub use self::config::{DEFAULT_HANDSHAKE_TIMEOUT, TlsClient, TlsName, TlsServer};
+pub use self::error::TlsError;
+use crate::errors::NetError;
+use crate::pipeline::{
+    Inbound, InboundContext, InputEnd, InputShutdown, Outbound, OutboundContext, UserEvent,
+};
+
+/// The two sides have come to terms: the event that a [`Tls`] handler fires before the first
+/// bytes, and the attribute that it leaves with the channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsHandshake {
+    /// The version of TLS.
+    pub version: TlsVersion,
+    /// The protocol that was chosen, where both sides named some.
+    pub alpn: Option<Bytes>,
+    /// The name that the client asked for.
+    pub server_name: Option<String>,
+    /// The peer's own certificate, where it showed one.
+    pub peer_certificate: Option<Bytes>,
+}
+
+/// A version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsVersion {
+    /// TLS 1.2.
+    V1_2,
+    /// TLS 1.3.
+    V1_3,
+}
+
+/// Encrypts what goes out and decrypts what comes in. Made by [`TlsServer::handler`] and
+/// [`TlsName::handler`].
+///
+/// Fires a [`TlsHandshake`] event when it is done with the handshake. Says goodbye with a
+/// `close_notify` when the channel is closed, and answers one; where half-closure is allowed, one
+/// from the peer becomes an [`InputShutdown`] event. Whatever goes wrong is an error event with a
+/// [`TlsError`], after the peer was told with an alert.
+pub struct Tls {
+    side: Side,
+    /// `None` until the channel is open.
+    tls: Option<Box<Connection>>,
+    state: State,
+    timeout: Duration,
+    timer: Option<Completion<()>>,
+    /// What was written and not encrypted yet.
+    held: Vec<(Bytes, Option<Promise<()>>)>,
+    held_bytes: usize,
+    /// Somebody flushed during the handshake.
+    flush: bool,
+    /// What comes after everything that is held.
+    end: Option<End>,
+    /// Who has said goodbye.
+    said_bye: bool,
+    heard_bye: bool,
+    /// Something was passed on since the last read was asked for.
+    passed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Handshaking,
+    Open,
+    /// It failed, or the channel is closed.
+    Over,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Close,
+    ShutOutput,
+}
+
+const HANDSHAKE_TIMER: u64 = 0;
+
+impl Tls {
+    fn new(side: Side, timeout: Duration) -> Self {
+        Self {
+            side,
+            tls: None,
+            state: State::Handshaking,
+            timeout,
+            timer: None,
+            held: Vec::new(),
+            held_bytes: 0,
+            flush: false,
+            end: None,
+            said_bye: false,
+            heard_bye: false,
+            passed: false,
+        }
+    }
+
+    /// The channel is open: a client speaks first.
+    fn start(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        if self.tls.is_some() || self.state == State::Over {
+            return;
+        }
+        ctx.tell_input_end();
+        match self.side.connection() {
+            Ok(mut tls) => {
+                // What waits is counted by the channel, which has a cap.
+                tls.set_buffer_limit(None);
+                self.tls = Some(Box::new(tls));
+            }
+            Err(why) => return self.fail(TlsError::Handshake(why), ctx),
+        }
+        if !self.timeout.is_zero() {
+            self.timer = ctx.schedule(self.timeout, HANDSHAKE_TIMER);
+        }
+        self.send(ctx);
+        self.read_on(ctx);
+    }
+
+    /// Asks for another read if nobody else will: the handshake is not the other handlers' affair.
+    fn read_on(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        let passed = std::mem::take(&mut self.passed);
+        if !ctx.is_auto_read() && !passed && self.state != State::Over && !self.heard_bye {
+            ctx.read();
+        }
+    }
+
+    /// Takes a piece of what came; answers how much is left of it.
+    fn take(&mut self, mut rest: &[u8], ctx: &mut InboundContext<'_, Self>) -> usize {
+        let Some(tls) = &mut self.tls else { return 0 };
+        let handshaking = self.state == State::Handshaking;
+        let failed = |why| match handshaking {
+            true => TlsError::Handshake(why),
+            false => TlsError::Broken(why),
+        };
+        match tls.read_tls(&mut rest) {
+            // Nothing counts after a goodbye.
+            Ok(0) => return 0,
+            Ok(_) => {}
+            Err(why) => {
+                let why = rustls::Error::General(why.to_string());
+                self.fail(failed(why), ctx);
+                return 0;
+            }
+        }
+        let processed = tls.process_new_packets();
+        let is_done = !tls.is_handshaking();
+        match processed {
+            Ok(state) => {
+                if handshaking && is_done {
+                    self.done(ctx);
+                }
+                self.pass_on(ctx);
+                if state.peer_has_closed() && !self.heard_bye {
+                    self.hear_bye(ctx);
+                }
+                rest.len()
+            }
+            Err(why) => {
+                self.pass_on(ctx);
+                self.fail(failed(why), ctx);
+                0
+            }
+        }
+    }
+
+    fn pass_on(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        let Some(tls) = &mut self.tls else { return };
+        let mut reader = tls.reader();
+        // Both an error and nothing mean that there is no more for now.
+        while let Ok(chunk) = reader.fill_buf() {
+            if chunk.is_empty() {
+                break;
+            }
+            let bytes = Bytes::copy_from_slice(chunk);
+            reader.consume(bytes.len());
+            self.passed = true;
+            ctx.fire_read(bytes);
+        }
+    }
+
+    /// The handshake is done: tells, and sends what has waited for it.
+    fn done(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.state = State::Open;
+        if let Some(timer) = self.timer.take() {
+            timer.cancel();
+        }
+        // The last words of the handshake go before whatever the event brings about.
+        self.send(ctx);
+        if let Some(tls) = &self.tls {
+            let handshake = TlsHandshake {
+                version: match tls.protocol_version() {
+                    Some(ProtocolVersion::TLSv1_2) => TlsVersion::V1_2,
+                    _ => TlsVersion::V1_3,
+                },
+                alpn: tls.alpn_protocol().map(Bytes::copy_from_slice),
+                server_name: self.side.server_name(tls),
+                peer_certificate: tls
+                    .peer_certificates()
+                    .and_then(|chain| chain.first())
+                    .map(|own| Bytes::copy_from_slice(own)),
+            };
+            ctx.channel().set_attribute(handshake.clone());
+            ctx.fire_event(UserEvent::new(handshake));
+        }
+        if std::mem::take(&mut self.flush) {
+            let (bytes, promise) = self.encrypt();
+            ctx.release(std::mem::take(&mut self.held_bytes));
+            ctx.write_for(bytes, promise);
+            ctx.flush();
+        }
+        match self.end.take() {
+            Some(End::Close) => {
+                let bye = self.say_bye();
+                ctx.write(bye);
+                ctx.close_when_flushed();
+            }
+            Some(End::ShutOutput) => {
+                let bye = self.say_bye();
+                ctx.write(bye);
+                ctx.flush();
+                ctx.shutdown_output();
+            }
+            None => {}
+        }
+    }
+
+    /// The peer has said goodbye.
+    fn hear_bye(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.heard_bye = true;
+        if self.state == State::Handshaking {
+            return self.fail(TlsError::EndedInHandshake, ctx);
+        }
+        if ctx.options().half_closure {
+            return ctx.fire_event(UserEvent::new(InputShutdown));
+        }
+        // Through the handlers behind this one, who may have an answer under way.
+        drop(ctx.channel().close_when_flushed());
+    }
+
+    /// Sends what the engine has to say.
+    fn send(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        let bytes = self.cipher(0);
+        if !bytes.is_empty() {
+            ctx.write(bytes);
+            ctx.flush();
+        }
+    }
+
+    /// What the engine wants sent.
+    fn cipher(&mut self, room: usize) -> Bytes {
+        let mut bytes = Vec::new();
+        if let Some(tls) = &mut self.tls {
+            if room > 0 {
+                // Each record of at most 16 KiB is a little longer than what is in it.
+                bytes.reserve(room + 64 + room / 128);
+            }
+            while tls.wants_write() {
+                let written = tls.write_tls(&mut bytes);
+                if !matches!(written, Ok(count) if count > 0) {
+                    break;
+                }
+            }
+        }
+        bytes.into()
+    }
+
+    /// Encrypts what is held; the promise is that of all of it.
+    fn encrypt(&mut self) -> (Bytes, Option<Promise<()>>) {
+        let held = std::mem::take(&mut self.held);
+        if let Some(tls) = &mut self.tls {
+            let filled = held.iter().filter(|(bytes, _)| !bytes.is_empty());
+            let mut slices: Vec<_> = filled.map(|(bytes, _)| IoSlice::new(bytes)).collect();
+            let mut rest = slices.as_mut_slice();
+            // Without a limit one call takes everything.
+            while !rest.is_empty() {
+                match tls.writer().write_vectored(rest) {
+                    Ok(count) if count > 0 => IoSlice::advance_slices(&mut rest, count),
+                    _ => break,
+                }
+            }
+        }
+        let bytes = self.cipher(held.iter().map(|(bytes, _)| bytes.len()).sum());
+        let promises = held.into_iter().filter_map(|(_, promise)| promise);
+        (bytes, together(promises.collect()))
+    }
+
+    /// The last words of this side, if they were not said before.
+    fn say_bye(&mut self) -> Bytes {
+        let first = !std::mem::replace(&mut self.said_bye, true);
+        match &mut self.tls {
+            Some(tls) if first && self.state != State::Over => tls.send_close_notify(),
+            _ => return Bytes::new(),
+        }
+        self.cipher(0)
+    }
+
+    fn fail(&mut self, why: TlsError, ctx: &mut InboundContext<'_, Self>) {
+        if self.state == State::Over {
+            return;
+        }
+        // The engine knows what to tell the peer.
+        self.send(ctx);
+        self.state = State::Over;
+        if let Some(timer) = self.timer.take() {
+            timer.cancel();
+        }
+        let why = Failure::new(why);
+        self.give_up(&why);
+        ctx.release(std::mem::take(&mut self.held_bytes));
+        ctx.fire_error(why);
+    }
+
+    /// Fails what was written and will not be sent.
+    fn give_up(&mut self, why: &Failure) {
+        for (_, promise) in std::mem::take(&mut self.held) {
+            if let Some(promise) = promise {
+                let _ = promise.fail(why.clone());
+            }
+        }
+    }
+
+    /// What is to be written at the end; `None` while something is held that goes before it.
+    fn begin_end(&mut self, end: End) -> Option<Bytes> {
+        if self.state == State::Handshaking && self.flush && !self.held.is_empty() {
+            self.end = Some(end);
+            return None;
+        }
+        Some(self.say_bye())
+    }
+}
+
+/// One promise for many.
+fn together(mut promises: Vec<Promise<()>>) -> Option<Promise<()>> {
+    if promises.len() < 2 {
+        return promises.pop();
+    }
+    let (all, sent) = promise::<()>();
+    sent.finally(move |outcome| {
+        for promise in promises {
+            let _ = match &outcome {
+                Outcome::Success(()) => promise.succeed(()).map_err(drop),
+                Outcome::Failure(why) => promise.fail(Failure::clone(why)).map_err(drop),
+                Outcome::Cancelled => promise.fail(Failure::cancelled()).map_err(drop),
+            };
+        }
+    });
+    Some(all)
+}
+
+impl Inbound for Tls {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Bytes;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        // Added to a connection that is already there.
+        if ctx.channel().is_active() {
+            self.start(ctx);
+        }
+    }
+
+    fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.state = State::Over;
+        self.give_up(&Failure::new(NetError::Closed(None)));
+        ctx.release(std::mem::take(&mut self.held_bytes));
+    }
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.start(ctx);
+        ctx.fire_active();
+    }
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        let mut left = bytes.len();
+        while left > 0 && self.state != State::Over {
+            left = self.take(&bytes[bytes.len() - left..], ctx);
+        }
+        self.send(ctx);
+    }
+
+    fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.read_on(ctx);
+        ctx.fire_read_complete();
+    }
+
+    fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.state = State::Over;
+        if let Some(timer) = self.timer.take() {
+            timer.cancel();
+        }
+        self.give_up(&Failure::new(NetError::Closed(None)));
+        ctx.fire_inactive();
+    }
+
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        let halved = event.is::<InputShutdown>().is_some();
+        if !halved && event.is::<InputEnd>().is_none() {
+            return ctx.fire_event(event);
+        }
+        // The socket's own end, which ought to come after a goodbye.
+        if self.heard_bye && self.state == State::Open && !halved {
+            let bye = self.say_bye();
+            ctx.write(bye);
+            return ctx.flush();
+        }
+        if self.heard_bye || self.state == State::Over {
+            return;
+        }
+        let why = match self.state {
+            State::Handshaking => TlsError::EndedInHandshake,
+            _ => TlsError::Truncated,
+        };
+        self.fail(why, ctx);
+    }
+
+    fn timer(&mut self, _key: u64, ctx: &mut InboundContext<'_, Self>) {
+        self.timer = None;
+        if self.state == State::Handshaking {
+            self.fail(TlsError::HandshakeTimeout(self.timeout), ctx);
+        }
+    }
+}
+
+impl Outbound for Tls {
+    type Take = Bytes;
+    type Write = Bytes;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        let promise = ctx.take_promise();
+        let refused = if self.state == State::Over || self.said_bye {
+            Some(NetError::Closed(None))
+        } else {
+            ctx.hold(bytes.len()).err()
+        };
+        match (refused, promise) {
+            (None, promise) => {
+                self.held_bytes += bytes.len();
+                self.held.push((bytes, promise));
+            }
+            (Some(why), Some(promise)) => drop(promise.fail(why)),
+            // Late writes without a promise go unheard, as everywhere.
+            (Some(NetError::Closed(_)), None) => {}
+            (Some(why), None) => ctx.fire_error(Failure::new(why)),
+        }
+    }
+
+    fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        if self.state == State::Handshaking {
+            self.flush = true;
+        } else if !self.held.is_empty() {
+            let (bytes, promise) = self.encrypt();
+            ctx.release(std::mem::take(&mut self.held_bytes));
+            ctx.write_for(bytes, promise);
+        }
+        ctx.flush();
+    }
+
+    fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        let bye = self.say_bye();
+        self.give_up(&Failure::new(NetError::Closed(None)));
+        ctx.release(std::mem::take(&mut self.held_bytes));
+        if !bye.is_empty() {
+            ctx.write(bye);
+            ctx.flush();
+        }
+        ctx.close();
+    }
+
+    fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        if let Some(bye) = self.begin_end(End::Close) {
+            if !bye.is_empty() {
+                ctx.write(bye);
+            }
+            ctx.close_when_flushed();
+        }
+    }
+
+    fn shutdown_output(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        if let Some(bye) = self.begin_end(End::ShutOutput) {
+            if !bye.is_empty() {
+                ctx.write(bye);
+                ctx.flush();
+            }
+            ctx.shutdown_output();
+        }
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,119 @@
+//! Where a channel lives: on a pinned loop for good, or with a roaming one.
+
+use std::io;
+use std::sync::Arc;
+
+use tidegate_exec::{EventLoop, Pinned, Placement, Roaming};
+use tidegate_sync::Task;
+
+use crate::channel::{ChannelCore, Home, Start, Transport};
+use crate::pipeline::{Erased, Handler, Name, Parts, Pipeline};
+use crate::reactor::{self, EventSource};
+use crate::roaming::{OnRegistered, Roam, Update};
+use crate::sys::Token;
+
+/// A channel that is about to come to its loop.
+pub struct Settler {
+    pub(crate) transport: Transport,
+    pub(crate) parts: Parts,
+    pub(crate) checked: Vec<(Name, Handler)>,
+    pub(crate) start: Start,
+}
+
+impl std::fmt::Debug for Settler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Settler").finish_non_exhaustive()
+    }
+}
+
+/// A placement on whose loops channels live: [`Pinned`] and [`Roaming`].
+pub trait Residence: Placement {
+    /// Makes a channel of `settler`. Runs as a task of the loop.
+    #[doc(hidden)]
+    fn settle(settler: Settler);
+}
+
+impl Residence for Pinned {
+    fn settle(settler: Settler) {
+        let Settler {
+            transport,
+            parts,
+            checked,
+            start,
+        } = settler;
+        let pipeline = Pipeline::<dyn Erased>::new(parts, checked);
+        let registered = reactor::register(|token| {
+            Box::new(ChannelCore::new(transport, pipeline, start, token))
+        });
+        if let Ok(token) = registered {
+            reactor::begin(token);
+        }
+    }
+}
+
+impl Residence for Roaming {
+    fn settle(settler: Settler) {
+        let Settler {
+            transport,
+            parts,
+            checked,
+            start,
+        } = settler;
+        let Some(roam) = parts.shared.roam().cloned() else {
+            return;
+        };
+        let pipeline = Pipeline::<dyn Erased + Send>::new(parts, checked);
+        let make = move |token| -> Box<dyn EventSource + Send> {
+            Box::new(ChannelCore::new(transport, pipeline, start, token))
+        };
+        // A loop that is over drops it, which says so to whoever waits.
+        let _ = roam.push(Update::Register(Box::new(make), Box::new(|_| ())));
+    }
+}
+
+/// One loop of a group, as those see it who bring it something.
+pub(crate) struct Residing<P: Placement> {
+    pub(crate) home: EventLoop<P>,
+    pub(crate) roam: Option<Arc<Roam>>,
+}
+
+impl<P: Placement> Residing<P> {
+    pub(crate) fn of_channel(&self) -> Home {
+        Home {
+            executor: self.home.executor(),
+            roam: self.roam.clone(),
+        }
+    }
+
+    /// Runs `run` as a task of the loop that does not block; a refused one is dropped.
+    pub(crate) fn run(&self, run: impl FnOnce() + Send + 'static) -> Result<(), String> {
+        let ran = self.home.execute_task(Task::non_blocking(run));
+        ran.map_err(|refused| refused.to_string())
+    }
+
+    /// Registers a source that can leave its thread, which any loop takes.
+    pub(crate) fn register<S: EventSource + Send + 'static>(
+        &self,
+        make: impl FnOnce(Token) -> Box<S> + Send + 'static,
+        done: impl FnOnce(io::Result<()>) + Send + 'static,
+    ) -> Result<(), String> {
+        let Some(roam) = self.roam.clone() else {
+            return self.run(move || done(reactor::register(make).map(drop)));
+        };
+        self.run(move || {
+            let make = |token| -> Box<dyn EventSource + Send> { make(token) };
+            let done: OnRegistered = Box::new(done);
+            // A loop that is over drops both.
+            let _ = roam.push(Update::Register(Box::new(make), done));
+        })
+    }
+}
+
+impl<P: Placement> Clone for Residing<P> {
+    fn clone(&self) -> Self {
+        Self {
+            home: self.home.clone(),
+            roam: self.roam.clone(),
+        }
+    }
+}

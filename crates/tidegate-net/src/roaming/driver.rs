@@ -1,0 +1,348 @@
+//! The reactor of a roaming loop: poller, ready sources, updates; makes a task of each event.
+//!
+//! It lies in the loop's core and moves with it between threads. Nothing else reaches it:
+//! whatever others want of it is an update.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_exec::Driver;
+use tidegate_sync::{Clock, SignalBlock, Sleeper, Task, as_nanos};
+
+use super::trip::Trip;
+use super::{MakeTraveller, OnRegistered, Roam, Traveller, Update};
+use crate::channel::{Shared, refuse};
+use crate::driver::{FAILURES, IoWatch};
+use crate::metrics::Counters;
+use crate::reactor::Next;
+use crate::slab::{Slab, Taken};
+use crate::sys::{Poller, Readiness, Ready, Token};
+
+/// How long a loop whose pool took no more waits before it asks again.
+const REFUSED_PAUSE: Duration = Duration::from_millis(1);
+/// Empty trips that are kept for the next ones.
+const SPARE_TRIPS: usize = 64;
+
+/// What a roaming loop with I/O waits on.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_exec::{Crew, EventLoop, WorkerPool};
+/// use tidegate_net::RoamDriver;
+/// use tidegate_net::sys::MioPoller;
+///
+/// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
+/// let driver = RoamDriver::new(MioPoller::new()?);
+/// let home = EventLoop::builder("io").build_over(driver, &Crew::of(pool))?;
+/// assert_eq!(home.submit(|| 1 + 1)?.wait()?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct RoamDriver {
+    poller: Box<dyn Poller>,
+    waker: Arc<dyn Sleeper>,
+    ready: Vec<Ready>,
+    at: usize,
+    /// Who asked to be told once more, and how many of them are due before the next poll.
+    again: VecDeque<Ready>,
+    due: usize,
+    /// Who found no thread; asked again when one may be free.
+    refused: Vec<Ready>,
+    pub(super) sources: Slab<Traveller>,
+    /// The channels among the sources, at home or away.
+    channels: HashMap<u64, Arc<SignalBlock<Shared>>>,
+    /// Sources that are on a trip.
+    pub(super) away: usize,
+    #[expect(clippy::vec_box, reason = "they move between here and tasks")]
+    trips: Vec<Box<Trip>>,
+    roam: Arc<Roam>,
+    updates: Vec<Update>,
+    counters: Arc<Counters>,
+    failures: u32,
+    /// The loop closes: nobody is told anything more.
+    closing: bool,
+}
+
+impl RoamDriver {
+    /// A driver that asks `poller`.
+    pub fn new(poller: impl Poller) -> Self {
+        let waker = poller.waker();
+        Self {
+            roam: Roam::new(Arc::clone(&waker)),
+            poller: Box::new(poller),
+            waker,
+            ready: Vec::new(),
+            at: 0,
+            again: VecDeque::new(),
+            due: 0,
+            refused: Vec::new(),
+            sources: Slab::new(1),
+            channels: HashMap::new(),
+            away: 0,
+            trips: Vec::new(),
+            updates: Vec::new(),
+            counters: Arc::default(),
+            failures: 0,
+            closing: false,
+        }
+    }
+
+    /// A view of this driver's counters, for after it has been given to a loop.
+    pub fn watch(&self) -> IoWatch {
+        IoWatch::of_roaming(Arc::clone(&self.counters), Arc::clone(&self.roam))
+    }
+
+    pub(crate) fn roam(&self) -> &Arc<Roam> {
+        &self.roam
+    }
+
+    fn has_ready(&self) -> bool {
+        self.at < self.ready.len() || !self.again.is_empty()
+    }
+
+    fn poll(&mut self, timeout: Option<Duration>) {
+        self.due = self.again.len();
+        if self.at < self.ready.len() {
+            return;
+        }
+        self.ready.clear();
+        self.at = 0;
+        self.counters.polls.add(1);
+        let polled = self.poller.poll(&mut self.ready, timeout);
+        self.counters.events.add(self.ready.len() as u64);
+        match polled {
+            Ok(()) => self.failures = 0,
+            Err(why) => self.failed(&why),
+        }
+    }
+
+    fn failed(&mut self, why: &io::Error) {
+        self.failures += 1;
+        self.counters.poll_failures.add(1);
+        assert!(
+            self.failures < FAILURES,
+            "the poller failed {FAILURES} times in a row, the last time with: {why}"
+        );
+    }
+
+    fn next_ready(&mut self) -> Option<Ready> {
+        if let Some(&ready) = self.ready.get(self.at) {
+            self.at += 1;
+            return Some(ready);
+        }
+        self.due = self.due.checked_sub(1)?;
+        self.again.pop_front()
+    }
+
+    /// Has `token` told of `readiness` before the next poll.
+    fn tell(&mut self, token: Token, readiness: Readiness) {
+        self.again.push_back(Ready { token, readiness });
+        self.due += 1;
+    }
+
+    fn take_updates(&mut self) {
+        let mut updates = std::mem::take(&mut self.updates);
+        self.roam.take(&mut updates);
+        for update in updates.drain(..) {
+            self.update(update);
+        }
+        self.updates = updates;
+    }
+
+    fn update(&mut self, update: Update) {
+        match update {
+            Update::Register(make, done) => self.register(make, done),
+            Update::Tell(token, readiness) => self.tell(token, readiness),
+            Update::Mail(block) => self.mail(&block),
+            Update::Home(trip, next) => {
+                self.home(trip, next);
+                // Somebody has become free.
+                self.ask_refused_again();
+            }
+            Update::Refused(trip) => {
+                let ready = Ready {
+                    token: trip.token,
+                    readiness: trip.readiness,
+                };
+                self.home(trip, Next::Stay);
+                self.refused.push(ready);
+            }
+            Update::Channels(hear) => hear(self.channels.values().cloned().collect()),
+        }
+    }
+
+    fn register(&mut self, make: MakeTraveller, done: OnRegistered) {
+        if self.closing {
+            return done(Err(io::ErrorKind::NotConnected.into()));
+        }
+        let token = self.sources.reserve();
+        let mut source = make(token);
+        let watched = match source.io() {
+            Some(io) => self.poller.register(io, token),
+            None => Ok(()),
+        };
+        if let Err(why) = watched {
+            self.sources.remove(token);
+            drop(source);
+            return done(Err(why));
+        }
+        if let Some(channel) = source.channel() {
+            self.channels.insert(token.bits(), Arc::clone(channel));
+        }
+        let _ = self.sources.put(token, source);
+        self.count();
+        done(Ok(()));
+        self.tell(token, Readiness::MAIL);
+    }
+
+    fn mail(&mut self, block: &Arc<SignalBlock<Shared>>) {
+        let token = block.token();
+        if token.bits() == 0 {
+            // It reads its mail when it begins.
+        } else if self.sources.slot_exists(token) {
+            self.tell(token, Readiness::MAIL);
+        } else {
+            // Gone: nobody else will read this.
+            for mail in block.take_mail() {
+                refuse(mail, None);
+            }
+        }
+    }
+
+    /// Takes a source back.
+    fn home(&mut self, mut trip: Box<Trip>, next: Next) {
+        self.away -= 1;
+        let token = trip.token;
+        if self.closing {
+            trip.close();
+        }
+        match trip.source.take() {
+            None => self.forget(token),
+            Some(source) => {
+                if let Ok(mut missed) = self.sources.put(token, source) {
+                    if let Next::Again(readiness) = next {
+                        missed |= readiness;
+                        self.counters.again.add(1);
+                    }
+                    if !missed.is_none() {
+                        let readiness = missed;
+                        self.again.push_back(Ready { token, readiness });
+                    }
+                }
+            }
+        }
+        if self.trips.len() < SPARE_TRIPS {
+            self.trips.push(trip);
+        }
+    }
+
+    fn ask_refused_again(&mut self) {
+        self.again.extend(self.refused.drain(..));
+    }
+
+    fn forget(&mut self, token: Token) {
+        self.sources.remove(token);
+        self.channels.remove(&token.bits());
+        self.count();
+    }
+
+    fn count(&self) {
+        self.counters.registered.set(self.sources.len() as u64);
+    }
+
+    /// Says goodbye for everybody who is at home.
+    fn close_homes(&mut self) {
+        for token in self.sources.tokens() {
+            let Taken::Home(source) = self.sources.take(token, Readiness::NONE) else {
+                continue;
+            };
+            let mut trip = self.trips.pop().unwrap_or_else(|| Trip::new(&self.roam));
+            trip.source = Some(source);
+            trip.close();
+            self.trips.push(trip);
+            self.forget(token);
+        }
+    }
+}
+
+impl Driver for RoamDriver {
+    const LOOKS_ON: bool = false;
+
+    fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
+        self.take_updates();
+        if self.has_ready() || !self.roam.fall_asleep() {
+            return self.poll(Some(Duration::ZERO));
+        }
+        let pause = (!self.refused.is_empty()).then(|| clock.nanos() + as_nanos(REFUSED_PAUSE));
+        let deadline = deadline.into_iter().chain(pause).min();
+        let waker = Arc::clone(&self.waker);
+        clock.sleep_until(&waker, deadline, |timeout| self.poll(timeout));
+        self.roam.wake_up();
+        self.ask_refused_again();
+    }
+
+    fn waker(&self) -> Arc<dyn Sleeper> {
+        Arc::clone(&self.waker)
+    }
+
+    #[inline]
+    fn next_task(&mut self) -> Option<Task> {
+        self.take_updates();
+        while !self.closing {
+            let ready = self.next_ready()?;
+            match self.sources.take(ready.token, ready.readiness) {
+                Taken::Home(source) => {
+                    let kind = source.blocking();
+                    let mut trip = self.trips.pop().unwrap_or_else(|| Trip::new(&self.roam));
+                    trip.token = ready.token;
+                    trip.readiness = ready.readiness;
+                    trip.source = Some(source);
+                    self.away += 1;
+                    return Some(trip.task(kind));
+                }
+                Taken::Away => {}
+                Taken::Stale => self.counters.stale.add(1),
+            }
+        }
+        None
+    }
+
+    fn look(&mut self) {
+        self.take_updates();
+        self.poll(Some(Duration::ZERO));
+    }
+
+    fn backlog(&self) -> usize {
+        self.ready.len() - self.at + self.again.len()
+    }
+
+    fn is_idle(&self) -> bool {
+        self.sources.len() == 0 && self.roam.is_empty()
+    }
+
+    fn wind_up(&mut self) -> bool {
+        self.closing = true;
+        self.take_updates();
+        let _ = catch_unwind(AssertUnwindSafe(|| self.close_homes()));
+        self.away == 0
+    }
+
+    fn close(&mut self) {
+        self.wind_up();
+        for update in self.roam.close() {
+            self.update(update);
+        }
+    }
+}
+
+impl fmt::Debug for RoamDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RoamDriver")
+            .field("sources", &self.sources.len())
+            .field("away", &self.away)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,170 @@
+//! Channels that travel: what a roaming loop and the threads that run its tasks share.
+//!
+//! A ready channel is moved, boxed, into the task that tells it: a [`Trip`]. Whoever runs the task
+//! owns the channel meanwhile; when the task is over the box goes home as an update. Updates lie
+//! under one lock that is held for a push or a swap, never while code of the user's runs.
+//!
+//! # Why this is enough
+//!
+//! * A channel is in one place: its slot, or one trip, or an update. There is no other way to
+//!   it, so its handlers see one event at a time, in order, and need no lock.
+//! * Each hand-over synchronises: from slot to task on the thread that produces, from there
+//!   through the pool's queue or the strategy's cell, and back through the lock around the updates.
+//!   So what a handler wrote on one thread is seen by its next event on another.
+//! * A trip ends once: it goes home, or, when the loop is over, closes its channel where it is.
+
+mod driver;
+#[cfg(test)]
+mod tests;
+mod trip;
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use tidegate_exec::LoopTimers;
+use tidegate_sync::{SignalBlock, Sleeper};
+
+pub use self::driver::RoamDriver;
+use self::trip::Trip;
+use crate::channel::Shared;
+use crate::metrics::Counters;
+use crate::reactor::{EventSource, Next};
+use crate::sys::{Readiness, Token};
+
+/// A source that can leave its thread.
+pub(crate) type Traveller = Box<dyn EventSource + Send>;
+
+/// Makes a source of the token that it will have.
+pub(crate) type MakeTraveller = Box<dyn FnOnce(Token) -> Traveller + Send>;
+
+/// Hears whether a source was registered.
+pub(crate) type OnRegistered = Box<dyn FnOnce(io::Result<()>) + Send>;
+
+/// Hears which channels a loop has.
+pub(crate) type OnChannels = Box<dyn FnOnce(Vec<Arc<SignalBlock<Shared>>>) + Send>;
+
+/// Something that the loop has to do for others.
+pub(crate) enum Update {
+    /// Registers a source and lets it begin.
+    Register(MakeTraveller, OnRegistered),
+    /// Somebody has something to tell a source.
+    Tell(Token, Readiness),
+    /// A channel has mail.
+    Mail(Arc<SignalBlock<Shared>>),
+    /// A trip is over.
+    Home(Box<Trip>, Next),
+    /// A trip did not take place: nobody would run it.
+    Refused(Box<Trip>),
+    /// Asks for the channels.
+    Channels(OnChannels),
+}
+
+/// What a roaming loop shares with whoever has something for it.
+pub(crate) struct Roam {
+    updates: Mutex<Updates>,
+    waker: Arc<dyn Sleeper>,
+    timers: OnceLock<LoopTimers>,
+    /// What each trip counts: one writer at a time each.
+    counters: Mutex<Vec<Arc<Counters>>>,
+}
+
+#[derive(Default)]
+struct Updates {
+    queue: Vec<Update>,
+    /// The loop waits in its poller, or is about to.
+    asleep: bool,
+    /// The loop is over.
+    closed: bool,
+}
+
+impl Roam {
+    fn new(waker: Arc<dyn Sleeper>) -> Arc<Self> {
+        Arc::new(Self {
+            updates: Mutex::default(),
+            waker,
+            timers: OnceLock::new(),
+            counters: Mutex::default(),
+        })
+    }
+
+    /// Tells it its loop; once, before anything is registered.
+    pub(crate) fn set_timers(&self, timers: LoopTimers) {
+        let _ = self.timers.set(timers);
+    }
+
+    pub(crate) fn timers(&self) -> Option<&LoopTimers> {
+        self.timers.get()
+    }
+
+    /// Has the loop do `update`; wakes it if it sleeps, once. The update itself if the loop is
+    /// over.
+    pub(crate) fn push(&self, update: Update) -> Result<(), Update> {
+        let mut updates = self.lock();
+        if updates.closed {
+            return Err(update);
+        }
+        updates.queue.push(update);
+        let wake = std::mem::take(&mut updates.asleep);
+        drop(updates);
+        if wake {
+            self.waker.wake();
+        }
+        Ok(())
+    }
+
+    /// Takes the updates out, oldest first, into `into`, which is empty.
+    fn take(&self, into: &mut Vec<Update>) {
+        std::mem::swap(&mut self.lock().queue, into);
+    }
+
+    /// Announces sleep; false if there is something to do.
+    fn fall_asleep(&self) -> bool {
+        let mut updates = self.lock();
+        updates.asleep = updates.queue.is_empty();
+        updates.asleep
+    }
+
+    fn wake_up(&self) {
+        self.lock().asleep = false;
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().queue.is_empty()
+    }
+
+    /// Takes no more updates; answers those that are left.
+    fn close(&self) -> Vec<Update> {
+        let mut updates = self.lock();
+        updates.closed = true;
+        std::mem::take(&mut updates.queue)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Updates> {
+        self.updates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counters for one more trip.
+    fn more_counters(&self) -> Arc<Counters> {
+        let more = Arc::<Counters>::default();
+        self.lock_counters().push(Arc::clone(&more));
+        more
+    }
+
+    /// What the trips have counted.
+    pub(crate) fn each_counters(&self, mut look: impl FnMut(&Counters)) {
+        for counters in self.lock_counters().iter() {
+            look(counters);
+        }
+    }
+
+    fn lock_counters(&self) -> MutexGuard<'_, Vec<Arc<Counters>>> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Roam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Roam").finish_non_exhaustive()
+    }
+}

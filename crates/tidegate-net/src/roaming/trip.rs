@@ -1,0 +1,99 @@
+//! One event of a travelling source: from its slot to whoever runs it, and home again.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use tidegate_sync::{Blocking, Task};
+
+use super::{Roam, Traveller, Update};
+use crate::reactor::{Desk, Next};
+use crate::sys::{Readiness, Token};
+
+/// A source on its way, and what it needs there. Used again for the next one.
+pub(crate) struct Trip {
+    pub(super) token: Token,
+    pub(super) readiness: Readiness,
+    /// Gone if it has left for good.
+    pub(super) source: Option<Traveller>,
+    pub(super) desk: Desk,
+    pub(super) roam: Arc<Roam>,
+}
+
+impl Trip {
+    /// An empty one.
+    pub(super) fn new(roam: &Arc<Roam>) -> Box<Self> {
+        Box::new(Self {
+            token: Token::from_bits(0),
+            readiness: Readiness::NONE,
+            source: None,
+            desk: Desk::new(roam.more_counters()),
+            roam: Arc::clone(roam),
+        })
+    }
+
+    /// The task that takes the trip.
+    pub(super) fn task(self: Box<Self>, kind: Blocking) -> Task {
+        let journey = Journey(Some(self));
+        Task::of(kind, move || journey.run())
+    }
+
+    /// Says goodbye for the source, here.
+    pub(super) fn close(&mut self) {
+        let Some(mut source) = self.source.take() else {
+            return;
+        };
+        let desk = &mut self.desk;
+        // What handlers do wrong they contain themselves; their drops may still panic.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            source.close(desk);
+            drop(source);
+        }));
+    }
+
+    /// Goes home. If there is none any more, the source ends here.
+    fn go_home(self: Box<Self>, how: impl FnOnce(Box<Self>) -> Update) {
+        let roam = Arc::clone(&self.roam);
+        if let Err(Update::Home(mut trip, _) | Update::Refused(mut trip)) = roam.push(how(self)) {
+            trip.close();
+        }
+    }
+}
+
+/// A trip as a task holds it. Dropped without having been run, the source goes home unheard.
+struct Journey(Option<Box<Trip>>);
+
+impl Journey {
+    fn run(mut self) {
+        let Some(mut trip) = self.0.take() else {
+            return;
+        };
+        let Trip {
+            source,
+            desk,
+            readiness,
+            ..
+        } = &mut *trip;
+        let told = catch_unwind(AssertUnwindSafe(|| match source {
+            Some(source) => source.ready(*readiness, desk),
+            None => Next::Leave,
+        }));
+        let next = *told.as_ref().unwrap_or(&Next::Leave);
+        let gone = match next {
+            // Its drop may be the user's: here, not where the loop is held up by it.
+            Next::Leave => catch_unwind(AssertUnwindSafe(|| drop(source.take()))).err(),
+            _ => None,
+        };
+        trip.go_home(|trip| Update::Home(trip, next));
+        if let Some(panic) = told.err().or(gone) {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Journey {
+    fn drop(&mut self) {
+        if let Some(trip) = self.0.take() {
+            trip.go_home(Update::Refused);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Channels that travel: roaming loops over a pool, on real sockets and by hand.
+
+mod sockets;
+mod stress;
+
+use tidegate_exec::{EventLoopGroup, Roaming, WorkerPool};
+use tidegate_net::{Assembly, NetGroup, Server};
+
+/// A pool of `threads`, and one roaming loop on it that hands over late.
+fn roaming(threads: usize) -> (WorkerPool, NetGroup<Roaming>) {
+    roaming_with(threads, true)
+}
+
+fn roaming_with(threads: usize, late: bool) -> (WorkerPool, NetGroup<Roaming>) {
+    let pool = WorkerPool::builder("workers").core(threads).max(threads);
+    let pool = pool.build().unwrap();
+    let group = if late {
+        tidegate_net::roaming("io", 1, &pool)
+    } else {
+        let builder = EventLoopGroup::builder("io").loops(1).roaming();
+        NetGroup::build_over(builder, &pool, None)
+    };
+    (pool, group.unwrap())
+}
+
+fn serve(
+    group: &NetGroup<Roaming>,
+    assemble: impl Fn(Assembly<Roaming>) -> Assembly<Roaming> + Send + Sync + 'static,
+) -> Server {
+    let server = Server::new(group).pipeline(assemble).bind("127.0.0.1:0");
+    server.wait().unwrap()
+}

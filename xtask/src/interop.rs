@@ -1,0 +1,402 @@
+//! `cargo xtask interop`: our servers, and programs that nobody here wrote as their clients.
+//!
+//! `.ci/peers` installs them. The checks of one that is missing are skipped, and said to be. All
+//! is on the loopback, at ports that the operating system chose; every program has a time limit,
+//! and is ended by its id.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::root;
+use crate::step::{self, Outcome};
+
+/// Seconds that one program may take.
+const LIMIT: &str = "15";
+
+/// A check: its name, the program that it needs, and what it does.
+type Check = (&'static str, &'static str, fn(&Servers) -> Said);
+type Said = Result<(), String>;
+
+const CHECKS: &[Check] = &[
+    ("openssl, TLS 1.3", "openssl", |s| openssl(s, "-tls1_3")),
+    ("openssl, TLS 1.2", "openssl", |s| openssl(s, "-tls1_2")),
+    ("openssl, another name", "openssl", openssl_elsewhere),
+    ("curl over TLS", "curl", curl),
+    ("socat and echo", "socat", socat),
+    ("socat over TLS", "socat", socat_tls),
+    ("nc and lines", "nc", netcat),
+    ("redis-cli", "redis-cli", redis_cli),
+    ("redis-benchmark", "redis-benchmark", redis_benchmark),
+    ("haproxy, PROXY v1", "haproxy", |s| haproxy(s, "send-proxy")),
+    ("haproxy, PROXY v2", "haproxy", |s| {
+        haproxy(s, "send-proxy-v2")
+    }),
+];
+
+/// Builds the servers, starts them and lets every installed program at them.
+///
+/// Skips where none of the programs is installed.
+///
+/// # Errors
+///
+/// When a server does not start, or a program does not get the answer that it should.
+pub fn run(root: &Path) -> step::Result {
+    let installed =
+        |program: &str| step::works(Command::new("which").arg(program).env("PATH", path()));
+    if !CHECKS.iter().any(|(_, program, _)| installed(program)) {
+        return Ok(Outcome::Skipped(
+            "no peer is installed; see .ci/peers".into(),
+        ));
+    }
+    let servers = Servers::start(root)?;
+    for (name, program, check) in CHECKS {
+        if !installed(program) {
+            println!("{name}: skipped, {program} is not installed (.ci/peers installs it)");
+            continue;
+        }
+        check(&servers).map_err(|why| format!("{name}: {why}"))?;
+        println!("{name}: ok");
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Where programs are, those of the administrator too.
+fn path() -> String {
+    step::appended("PATH", ":", "/usr/sbin:/sbin")
+}
+
+/// A program that is ended with its handle.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself, which is as good.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Our servers, and where they listen.
+struct Servers {
+    _running: [Running; 2],
+    addresses: Vec<(String, String)>,
+    folder: PathBuf,
+}
+
+impl Servers {
+    fn start(root: &Path) -> Result<Self, String> {
+        let folder = std::env::temp_dir().join(format!("tidegate-interop-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+        let interop = build(root, "tidegate-net", "interop")?;
+        let resp = build(root, "tidegate-examples", "resp")?;
+        let mut addresses = Vec::new();
+        let interop = start(Command::new(interop).arg(&folder), "ready", &mut addresses)?;
+        let resp = start(
+            Command::new(resp).arg("127.0.0.1:0"),
+            "listening",
+            &mut addresses,
+        )?;
+        Ok(Self {
+            _running: [interop, resp],
+            addresses,
+            folder,
+        })
+    }
+
+    /// Where the server `name` listens; `listening` is the one of the Redis protocol.
+    fn address(&self, name: &str) -> Result<&str, String> {
+        let mut all = self.addresses.iter();
+        let found = all.find(|(own, _)| own == name);
+        let found = found.map(|(_, address)| address.as_str());
+        found.ok_or_else(|| format!("no server said that it is `{name}`"))
+    }
+
+    fn port(&self, name: &str) -> Result<&str, String> {
+        let address = self.address(name)?;
+        address
+            .rsplit(':')
+            .next()
+            .ok_or_else(|| format!("{address} has no port"))
+    }
+
+    fn trusted(&self) -> String {
+        self.folder.join("trusted.pem").display().to_string()
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn build(root: &Path, package: &str, example: &str) -> Result<PathBuf, String> {
+    let target = root::target_dir(root, "");
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root)
+        .args(["build", "--quiet", "--package", package])
+        .args(["--example", example])
+        .env("CARGO_TARGET_DIR", &target);
+    step::run(&mut command)?;
+    Ok(target.join("debug/examples").join(example))
+}
+
+/// Starts a server and reads `NAME ... ADDRESS` lines from it, until one begins with `last`.
+fn start(
+    command: &mut Command,
+    last: &str,
+    addresses: &mut Vec<(String, String)>,
+) -> Result<Running, String> {
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut running = Running(child.map_err(|e| format!("cannot start a server: {e}"))?);
+    let said = running.0.stdout.take().ok_or("a server without output")?;
+    for line in BufReader::new(said).lines() {
+        let line = line.map_err(|e| format!("a server: {e}"))?;
+        let mut words = line.split(' ');
+        let name = words.next().unwrap_or_default();
+        if let Some(address) = words.next_back() {
+            addresses.push((name.to_owned(), address.to_owned()));
+        }
+        if name == last {
+            return Ok(running);
+        }
+    }
+    Err(format!("a server ended without saying `{last}`"))
+}
+
+/// Runs `program` with `input`, within the limit; answers what it said, and whether it was content.
+fn ask(program: &str, args: &[&str], input: &str) -> Result<(String, bool), String> {
+    let mut command = Command::new("timeout");
+    command
+        .args(["-k", "1", LIMIT, program])
+        .args(args)
+        .env("PATH", path());
+    let piped = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = piped
+        .spawn()
+        .map_err(|e| format!("cannot start {program}: {e}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that has ended says so below.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let ended = child
+        .wait_with_output()
+        .map_err(|e| format!("{program}: {e}"))?;
+    if ended.status.code() == Some(124) {
+        return Err(format!("{program} did not end within {LIMIT} s"));
+    }
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&ended.stderr);
+    if !ended.status.success() {
+        return Ok((format!("{said}{complained}"), false));
+    }
+    Ok((said, true))
+}
+
+/// As [`ask`]; anything but `answer` is an error.
+fn expect(program: &str, args: &[&str], input: &str, answer: &str) -> Said {
+    match ask(program, args, input)? {
+        (said, true) if said == answer => Ok(()),
+        (said, content) => Err(format!(
+            "said {said:?} ({}), not {answer:?}",
+            if content { "content" } else { "failed" }
+        )),
+    }
+}
+
+fn openssl(servers: &Servers, version: &str) -> Said {
+    let (address, trusted) = (servers.address("tls")?, servers.trusted());
+    let args = [
+        &[
+            "s_client", "-quiet", "-connect", address, "-CAfile", &trusted,
+        ][..],
+        &["-servername", "localhost", "-verify_hostname", "localhost"],
+        &["-verify_return_error", "-alpn", "echo", version],
+    ];
+    expect("openssl", &args.concat(), "hello\nbye\n", "hello\nbye\n")
+}
+
+fn openssl_elsewhere(servers: &Servers) -> Said {
+    let (address, trusted) = (servers.address("tls")?, servers.trusted());
+    let args = [
+        &[
+            "s_client", "-quiet", "-connect", address, "-CAfile", &trusted,
+        ][..],
+        &["-verify_hostname", "elsewhere", "-verify_return_error"],
+    ];
+    match ask("openssl", &args.concat(), "bye\n")? {
+        (_, false) => Ok(()),
+        (said, true) => Err(format!("trusted a certificate for another name: {said}")),
+    }
+}
+
+fn curl(servers: &Servers) -> Said {
+    let (port, trusted) = (servers.port("tls")?, servers.trusted());
+    let there = format!("localhost:{port}:127.0.0.1");
+    let get = |page: &str| {
+        let url = format!("https://localhost:{port}/{page}");
+        let args = [
+            &["--silent", "--show-error", "--noproxy", "*", "--http1.1"][..],
+            &["--cacert", &trusted, "--resolve", &there, &url],
+        ];
+        ask("curl", &args.concat(), "")
+    };
+    let (said, content) = get("")?;
+    if !content || !said.contains("http/1.1") || !said.contains("localhost") {
+        return Err(said);
+    }
+    match get("big")? {
+        (big, true) if big.len() == 1 << 20 => Ok(()),
+        (big, _) => Err(format!("{} bytes of a megabyte", big.len())),
+    }
+}
+
+fn socat(servers: &Servers) -> Said {
+    let there = format!("TCP:{}", servers.address("echo")?);
+    expect(
+        "socat",
+        &["-t5", "-", &there],
+        "hello\nbye\n",
+        "hello\nbye\n",
+    )
+}
+
+fn socat_tls(servers: &Servers) -> Said {
+    let (address, trusted) = (servers.address("tls")?, servers.trusted());
+    let there = format!("OPENSSL:{address},cafile={trusted},commonname=localhost");
+    expect(
+        "socat",
+        &["-t5", "-", &there],
+        "hello\nbye\n",
+        "hello\nbye\n",
+    )
+}
+
+fn netcat(servers: &Servers) -> Said {
+    let port = servers.port("lines")?;
+    expect(
+        "nc",
+        &["-N", "127.0.0.1", port],
+        "one\r\ntwo\n",
+        "ONE\nTWO\n",
+    )
+}
+
+fn redis_cli(servers: &Servers) -> Said {
+    let port = servers.port("listening")?;
+    let commands = "PING\nSET answer 41\nINCR answer\nGET answer\nGET nothing\n";
+    let answers = "PONG\nOK\n42\n42\n\n";
+    expect("redis-cli", &["-p", port], commands, answers)
+}
+
+fn redis_benchmark(servers: &Servers) -> Said {
+    let port = servers.port("listening")?;
+    let args = ["-p", port, "-q", "-n", "2000", "-c", "20", "-P", "4"];
+    let tests = ["-t", "ping,set,get,incr"];
+    let (said, content) = ask("redis-benchmark", &[&args[..], &tests].concat(), "")?;
+    let done = said.matches("requests per second").count();
+    // PING is tried in two ways.
+    if content && done == 5 {
+        Ok(())
+    } else {
+        Err(said)
+    }
+}
+
+fn haproxy(servers: &Servers, how: &str) -> Said {
+    let port = free_port()?;
+    let config = servers.folder.join("haproxy.cfg");
+    let text = format!(
+        "defaults\n  mode tcp\n  timeout connect 5s\n  timeout client 5s\n  timeout server 5s\n\
+         listen through\n  bind 127.0.0.1:{port}\n  server ours {} {how}\n",
+        servers.address("proxied")?
+    );
+    std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
+    let mut command = Command::new("haproxy");
+    command
+        .arg("-db")
+        .arg("-f")
+        .arg(&config)
+        .env("PATH", path());
+    let quiet = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let started = quiet
+        .spawn()
+        .map_err(|e| format!("cannot start haproxy: {e}"))?;
+    let _proxy = Running(started);
+    let mut through = connect(port)?;
+    let own = through.local_addr().map_err(|e| e.to_string())?;
+    let mut said = String::new();
+    let read = through.read_to_string(&mut said);
+    read.map_err(|e| format!("through haproxy: {e}"))?;
+    if said == own.to_string() {
+        Ok(())
+    } else {
+        Err(format!(
+            "the server saw {said:?} behind the proxy, not {own}"
+        ))
+    }
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|e| e.to_string())?;
+    Ok(listener.local_addr().map_err(|e| e.to_string())?.port())
+}
+
+/// Connects to a program that is still starting.
+fn connect(port: u16) -> Result<TcpStream, String> {
+    let mut last = String::new();
+    for _ in 0..200 {
+        match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+            Ok(stream) => {
+                let limit = Some(Duration::from_secs(10));
+                stream.set_read_timeout(limit).map_err(|e| e.to_string())?;
+                return Ok(stream);
+            }
+            Err(why) => last = why.to_string(),
+        }
+        std::thread::park_timeout(Duration::from_millis(25));
+    }
+    Err(format!("nobody listens on port {port}: {last}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_answer_as_it_should_is_an_error_that_says_what_it_said() {
+        assert_eq!(expect("cat", &[], "hello", "hello"), Ok(()));
+        let why = expect("cat", &[], "hello", "goodbye").unwrap_err();
+        assert!(why.contains("hello") && why.contains("goodbye"), "{why}");
+        let (_, content) = ask("false", &[], "").unwrap();
+        assert!(!content);
+    }
+
+    #[test]
+    fn addresses_are_read_from_what_a_server_says() {
+        let mut addresses = Vec::new();
+        let script = "echo echo 127.0.0.1:1; echo listening on 127.0.0.1:2; echo ready; cat";
+        let mut command = Command::new("sh");
+        let running = start(command.args(["-c", script]), "ready", &mut addresses).unwrap();
+        let named = |name: &str, address: &str| (name.to_owned(), address.to_owned());
+        let all = [
+            named("echo", "127.0.0.1:1"),
+            named("listening", "127.0.0.1:2"),
+        ];
+        assert_eq!(addresses, all);
+        drop(running);
+        let ended = start(Command::new("true").args([""; 0]), "ready", &mut Vec::new());
+        assert!(ended.is_err());
+    }
+}
