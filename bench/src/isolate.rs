@@ -16,7 +16,7 @@ use failsafe::CircuitBreaker as _;
 use tidegate_isolate::{
     AdaptiveLimit, BreakerConfig, BreakerMode, Command, Isolation, Permits, PoolConfig,
 };
-use tower::{Service, ServiceExt};
+use tower::Service;
 
 use crate::report::{Better, Heading, Ratio, Role, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
@@ -200,7 +200,7 @@ fn rejection(settings: &Settings) -> Table {
     let mut held = Box::pin(busy.run_async(|_| std::future::pending()));
     let pending = held.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     assert!(pending.is_pending(), "it holds the permit");
-    let mut shed = Shed::new();
+    let mut shed = shed();
     let lineup = vec![
         each("tidegate command, permits held", Role::Ours, move |n| {
             black_box(&held);
@@ -210,7 +210,7 @@ fn rejection(settings: &Settings) -> Table {
             black_box(open.run(move |_| work(n))).ok();
         }),
         each("tower LoadShed+ConcurrencyLimit", Role::Peer, move |n| {
-            black_box(shed.call(n)).ok();
+            black_box(call_ready(&mut shed, n)).ok();
         }),
     ];
     let heading = heading("a refusal", &[("rejection", Role::Peer)]);
@@ -399,7 +399,6 @@ type Breaker = failsafe::StateMachine<
     >,
     (),
 >;
-type Boxed = tower::util::BoxService<u64, u64, tower::BoxError>;
 
 /// What a Rust program stacks up to get most of what a command does, without metrics.
 struct Stack {
@@ -431,27 +430,14 @@ impl Stack {
 }
 
 /// A stack that refuses: its one permit is held.
-struct Shed {
-    service: Boxed,
-}
-
-impl Shed {
-    fn new() -> Self {
-        use tower::Layer;
-        let limit = tower::limit::GlobalConcurrencyLimitLayer::new(1);
-        let mut first = limit.layer(tower::service_fn(|n: u64| std::future::ready(work(n))));
-        let mut context = Context::from_waker(Waker::noop());
-        // Ready means that it has the permit, and it keeps it.
-        assert!(first.poll_ready(&mut context).is_ready());
-        std::mem::forget(first);
-        let service = limit.layer(tower::service_fn(|n: u64| std::future::ready(work(n))));
-        let service = tower::load_shed::LoadShed::new(service);
-        Self {
-            service: service.boxed(),
-        }
-    }
-
-    fn call(&mut self, n: u64) -> Result<u64, tower::BoxError> {
-        call_ready(&mut self.service, n)
-    }
+fn shed() -> impl Service<u64, Response = u64, Error = tower::BoxError> {
+    use tower::Layer;
+    let limit = tower::limit::GlobalConcurrencyLimitLayer::new(1);
+    let mut first = limit.layer(tower::service_fn(|n: u64| std::future::ready(work(n))));
+    let mut context = Context::from_waker(Waker::noop());
+    // Ready means that it has the permit, and it keeps it.
+    assert!(first.poll_ready(&mut context).is_ready());
+    std::mem::forget(first);
+    let service = limit.layer(tower::service_fn(|n: u64| std::future::ready(work(n))));
+    tower::load_shed::LoadShed::new(service)
 }

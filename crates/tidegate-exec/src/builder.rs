@@ -154,8 +154,9 @@ impl EventLoopBuilder {
     }
 
     /// Makes a roaming loop that a strategy drives on the threads of `crew`: tasks that may block
-    /// run while another thread goes on with the loop. Timers, listeners and futures are the
-    /// loop's own work and must not block.
+    /// run while another thread goes on with the loop. Timers, listeners, futures and tasks made
+    /// with [`Task::non_blocking`](tidegate_sync::Task::non_blocking) are the loop's own work: one
+    /// at a time, and a wait in them is refused.
     ///
     /// # Errors
     ///

@@ -16,13 +16,15 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use tidegate_promise::{Abandoned, Completion, Outcome, Promise, promise_of};
-use tidegate_sync::{CancelToken, Task, as_nanos};
+use tidegate_sync::{CancelToken, Task};
 
 use crate::alarm::AlarmId;
 use crate::context::RequestContext;
 use crate::plugin::contain;
-use crate::{Command, CommandError, Event, Invalid};
+use crate::properties::{ChangeListener, Sources};
+use crate::{Command, CommandError, Event, Invalid, Key};
 
 /// Which requests may share a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +37,9 @@ pub enum CollapseScope {
     Global,
 }
 
-/// The settings of a collapser.
+/// The settings of a collapser. All but the scope are live properties, under the key of the
+/// command: `hystrix.collapser.<KEY>.maxRequestsInBatch`, `timerDelayInMilliseconds` and
+/// `requestCache.enabled`, with the precedence of a command's.
 ///
 /// ```
 /// use tidegate_isolate::CollapserConfig;
@@ -63,6 +67,82 @@ impl Default for CollapserConfig {
             share_equal: true,
         }
     }
+}
+
+/// The settings of one collapser: what the code said, and what is in force.
+#[derive(Debug)]
+struct Live {
+    key: Key,
+    said: CollapserConfig,
+    now: ArcSwap<CollapserConfig>,
+}
+
+impl Live {
+    /// Looks at the properties again, if `name` is one of a collapser's.
+    fn changed(&self, sources: &Sources, name: &str) -> Result<(), Invalid> {
+        if name.starts_with(COLLAPSER) {
+            self.now
+                .store(Arc::new(self.said.resolve(sources, &self.key)?));
+        }
+        Ok(())
+    }
+}
+
+const COLLAPSER: &str = "hystrix.collapser.";
+
+impl CollapserConfig {
+    /// What the code said, under and over what the sources say of the collapser `key`.
+    fn resolve(&self, sources: &Sources, key: &Key) -> Result<Self, Invalid> {
+        let mut config = self.clone();
+        let default = Self::default();
+        let mut read = |name: &str, said: bool, set: fn(&mut Self, &str) -> Result<(), String>| {
+            let scopes = (!said)
+                .then_some("default")
+                .into_iter()
+                .chain([key.as_str()]);
+            for scope in scopes {
+                let Some(value) = sources.get(&format!("{COLLAPSER}{scope}.{name}")) else {
+                    continue;
+                };
+                set(&mut config, value.trim())
+                    .map_err(|reason| Invalid::new(key.as_str(), name, &value, reason))?;
+            }
+            Ok(())
+        };
+        read(
+            "maxRequestsInBatch",
+            self.max_batch != default.max_batch,
+            |config, value| {
+                config.max_batch = value.parse().map_err(reason)?;
+                Ok(())
+            },
+        )?;
+        read(
+            "timerDelayInMilliseconds",
+            self.delay != default.delay,
+            |config, value| {
+                config.delay = Duration::from_millis(value.parse().map_err(reason)?);
+                Ok(())
+            },
+        )?;
+        read(
+            "requestCache.enabled",
+            self.share_equal != default.share_equal,
+            |config, value| {
+                config.share_equal = value.to_ascii_lowercase().parse().map_err(reason)?;
+                Ok(())
+            },
+        )?;
+        if config.max_batch == 0 {
+            let reason = "a batch needs room for one request";
+            return Err(Invalid::new(key.as_str(), "maxRequestsInBatch", 0, reason));
+        }
+        Ok(config)
+    }
+}
+
+fn reason(error: impl fmt::Display) -> String {
+    error.to_string()
 }
 
 /// Why a collapsed request has no answer.
@@ -135,7 +215,7 @@ type Waiting<V, E> = Vec<Promise<V, CollapseError<E>>>;
 
 struct Shared<A, V, E> {
     command: Command<HashMap<A, V>, E>,
-    config: CollapserConfig,
+    live: Arc<Live>,
     work: Arc<Work<A, V, E>>,
     shards: Option<Shards<A>>,
     global: Slot<A, V, E>,
@@ -185,20 +265,34 @@ where
     where
         F: Fn(&[A], &CancelToken) -> Result<HashMap<A, V>, E> + Send + Sync + 'static,
     {
-        if config.max_batch == 0 {
-            let key = command.key().as_str();
-            let reason = "a batch needs room for one request";
-            return Err(Invalid::new(key, "maxRequestsInBatch", 0, reason));
-        }
+        let sources = command.sources();
+        let live = Live {
+            key: command.key().clone(),
+            now: ArcSwap::from_pointee(config.resolve(sources, command.key())?),
+            said: config,
+        };
+        let live = Arc::new(live);
+        let (weak, from) = (Arc::downgrade(&live), Arc::downgrade(sources));
+        let listener: ChangeListener =
+            Arc::new(move |name| match (weak.upgrade(), from.upgrade()) {
+                (Some(live), Some(sources)) => live.changed(&sources, name),
+                _ => Ok(()),
+            });
+        sources.watch(&listener);
         Ok(Self {
             shared: Arc::new(Shared {
                 command: command.clone(),
-                config,
+                live,
                 work: Arc::new(work),
                 shards: None,
                 global: Arc::default(),
             }),
         })
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> Arc<CollapserConfig> {
+        self.shared.live.now.load_full()
     }
 
     /// Splits every batch; each part is a call of its own.
@@ -218,7 +312,8 @@ where
     /// Adds a request to the open batch.
     pub fn submit(&self, argument: A) -> Completion<V, CollapseError<E>> {
         let shared = &self.shared;
-        let (slot, context) = match shared.config.scope {
+        let config = shared.live.now.load();
+        let (slot, context) = match config.scope {
             CollapseScope::Global => (Arc::clone(&shared.global), None),
             CollapseScope::Request => match RequestContext::current() {
                 None => return Completion::failed(CollapseError::NoContext),
@@ -228,7 +323,7 @@ where
         let (promise, answer) = promise_of();
         let mut batch = lock(&slot);
         match batch.requests.get_mut(&argument) {
-            Some(_) if !shared.config.share_equal => {
+            Some(_) if !config.share_equal => {
                 drop(batch);
                 let _ = promise.fail(CollapseError::Duplicate);
                 return answer;
@@ -240,7 +335,7 @@ where
                 batch.order.push(argument);
             }
         }
-        if batch.order.len() >= shared.config.max_batch {
+        if batch.order.len() >= config.max_batch {
             let full = std::mem::take(&mut *batch);
             drop(batch);
             Shared::run(shared, full, context);
@@ -273,7 +368,7 @@ where
         context: Option<RequestContext>,
     ) -> AlarmId {
         let alarms = self.command.alarms().clone();
-        let at = alarms.clock().clock().deadline(self.config.delay);
+        let at = alarms.clock().clock().deadline(self.live.now.load().delay);
         let (shared, slot) = (Arc::clone(self), Arc::clone(slot));
         let aside = alarms.clone();
         let due = move || {
@@ -285,10 +380,6 @@ where
                 task.run();
             }
         };
-        debug_assert!(
-            as_nanos(self.config.delay) < u64::MAX,
-            "a delay is a moment"
-        );
         alarms.call_at(at, Task::new(due))
     }
 
@@ -401,7 +492,7 @@ impl<A, V, E> Clone for Collapser<A, V, E> {
 impl<A, V, E> fmt::Debug for Collapser<A, V, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Collapser")
-            .field("config", &self.shared.config)
+            .field("config", &self.shared.live.now.load())
             .finish_non_exhaustive()
     }
 }

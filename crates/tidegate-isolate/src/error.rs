@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate_promise::Abandoned;
 
+use crate::key::Whose;
 use crate::{Event, Events, Key};
 
 /// Why a call of a command has no answer: the first cause, and what became of the fallback.
@@ -18,12 +19,28 @@ use crate::{Event, Events, Key};
 /// assert!(error.is_timed_out());
 /// assert_eq!(error.to_string(), "command prices timed out after 80ms; no fallback was tried");
 /// ```
+///
+/// It is made for every refusal, so it is small and allocates nothing then: what a fallback said
+/// lies in a box, and the key is borrowed from the thread (see [`Key`]).
 #[derive(Clone, PartialEq, Eq)]
 pub struct CommandError<E> {
-    command: Key,
+    whose: Whose,
     cause: Cause<E>,
-    fallback: Option<FallbackError<E>>,
+    /// What the fallback itself said, if it ran.
+    said: Option<Box<FallbackError<E>>>,
+    fallback: Tried,
     events: Events,
+}
+
+/// What became of the fallback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tried {
+    No,
+    Rejected,
+    Disabled,
+    Missing,
+    /// It ran, and said why not.
+    Said,
 }
 
 /// What went wrong first.
@@ -86,15 +103,36 @@ impl<E> CommandError<E> {
     /// An error of the command `command` with this cause and no fallback tried.
     pub fn new(command: impl Into<Key>, cause: Cause<E>) -> Self {
         Self {
-            command: command.into(),
+            whose: Whose::new(command.into()),
             cause,
-            fallback: None,
+            said: None,
+            fallback: Tried::No,
             events: Events::none(),
         }
     }
 
+    /// The error of a call that was refused by a command without a fallback.
+    #[inline]
+    pub(crate) fn plain(command: &Key, cause: Cause<E>, events: Events) -> Self {
+        Self {
+            whose: Whose::of(command),
+            cause,
+            said: None,
+            fallback: Tried::Missing,
+            events,
+        }
+    }
+
     pub(crate) fn with_fallback(mut self, error: FallbackError<E>) -> Self {
-        self.fallback = Some(error);
+        self.fallback = match error {
+            FallbackError::Rejected => Tried::Rejected,
+            FallbackError::Disabled => Tried::Disabled,
+            FallbackError::Missing => Tried::Missing,
+            said @ (FallbackError::Failed(_) | FallbackError::Panicked(_)) => {
+                self.said = Some(Box::new(said));
+                Tried::Said
+            }
+        };
         self
     }
 
@@ -105,7 +143,7 @@ impl<E> CommandError<E> {
 
     /// The key of the command.
     pub fn command(&self) -> &Key {
-        &self.command
+        self.whose.key()
     }
 
     /// What went wrong first.
@@ -120,7 +158,13 @@ impl<E> CommandError<E> {
 
     /// Why the fallback has no answer either, if one was tried.
     pub fn fallback(&self) -> Option<&FallbackError<E>> {
-        self.fallback.as_ref()
+        match self.fallback {
+            Tried::No => None,
+            Tried::Rejected => Some(&FallbackError::Rejected),
+            Tried::Disabled => Some(&FallbackError::Disabled),
+            Tried::Missing => Some(&FallbackError::Missing),
+            Tried::Said => self.said.as_deref(),
+        }
     }
 
     /// What had happened when the error was made.
@@ -208,8 +252,8 @@ impl<E> From<Abandoned> for CommandError<E> {
 
 impl<E: fmt::Display> fmt::Display for CommandError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "command {} {}; ", self.command, self.cause)?;
-        match &self.fallback {
+        write!(f, "command {} {}; ", self.command(), self.cause)?;
+        match self.fallback() {
             None => f.write_str("no fallback was tried"),
             Some(error) => error.fmt(f),
         }
@@ -219,9 +263,9 @@ impl<E: fmt::Display> fmt::Display for CommandError<E> {
 impl<E: fmt::Debug> fmt::Debug for CommandError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CommandError")
-            .field("command", &self.command)
+            .field("command", self.command())
             .field("cause", &self.cause)
-            .field("fallback", &self.fallback)
+            .field("fallback", &self.fallback())
             .field("events", &self.events.to_string())
             .finish()
     }

@@ -162,6 +162,13 @@ impl Events {
         all
     }
 
+    #[inline]
+    pub(crate) const fn of_three(one: Event, two: Event, three: Event) -> Self {
+        Self {
+            bits: 1 << one as u8 | 1 << two as u8 | 1 << three as u8,
+        }
+    }
+
     /// Adds one.
     pub fn add(&mut self, event: Event) {
         self.bits |= 1 << event as u8;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_sync::{CancelToken, Task, as_nanos};
 
 use crate::alarm::AlarmId;
-use crate::{Command, CommandError, Event};
+use crate::{Cause, Command, CommandError, Event};
 
 /// When a second attempt is started: after the time that most calls take.
 ///
@@ -41,7 +41,7 @@ impl Default for Hedge {
 
 type Attempt<T, E> = Pin<Box<dyn Future<Output = Result<T, CommandError<E>>> + Send>>;
 
-/// The future of [`Command::run_hedged`].
+/// The future of [`Command::run_hedged`] and [`Command::run_hedged_on_threads`].
 #[must_use = "a future does nothing until it is polled"]
 pub struct RunHedged<T: Send + 'static, E: Send + 'static> {
     command: Command<T, E>,
@@ -66,11 +66,39 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         W: Future<Output = Result<T, E>> + Send + 'static,
     {
         let command = self.clone();
-        let start = move || {
+        self.hedged(hedge, move || {
             let work = work.clone();
             let call = command.call().no_fallback();
             Box::pin(call.run_async(work)) as Attempt<T, E>
-        };
+        })
+    }
+
+    /// The same for work that blocks, of a command with threads: each attempt is queued as a call
+    /// of its own, and the one that comes too late is cancelled. It leaves the queue at once; one
+    /// that runs is told through its token as `interrupt_on_cancel` says.
+    pub fn run_hedged_on_threads<F>(&self, hedge: Hedge, work: F) -> RunHedged<T, E>
+    where
+        F: Fn(&CancelToken) -> Result<T, E> + Clone + Send + 'static,
+    {
+        let command = self.clone();
+        self.hedged(hedge, move || {
+            let (work, key) = (work.clone(), command.key().clone());
+            let answer = command.call().no_fallback().queue(move |token| work(token));
+            let answer = answer.cancel_on_drop();
+            Box::pin(async move {
+                answer.await.map_err(|error| match error.failure() {
+                    Some(error) => error,
+                    None => CommandError::new(key, Cause::Cancelled),
+                })
+            }) as Attempt<T, E>
+        })
+    }
+
+    fn hedged(
+        &self,
+        hedge: Hedge,
+        start: impl Fn() -> Attempt<T, E> + Send + 'static,
+    ) -> RunHedged<T, E> {
         RunHedged {
             command: self.clone(),
             hedge,

@@ -1,6 +1,7 @@
 //! Keys: the names by which commands, groups and pools are found.
 
 use std::borrow::Borrow;
+use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ impl Key {
     }
 
     /// Whether the two are one interned key, not only equal.
+    #[inline]
     pub fn is_same(&self, other: &Key) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -84,5 +86,80 @@ impl fmt::Display for Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+thread_local! {
+    /// The key of the last error that this thread dropped.
+    static SPARE: Cell<Option<Key>> = const { Cell::new(None) };
+}
+
+/// The key in an error. A command that refuses makes an error for each call, and its callers drop
+/// them on the same threads: a thread keeps the key of the last one, so that the next takes it
+/// without touching the count that all threads share. One name per thread is kept so.
+pub(crate) struct Whose(Option<Key>);
+
+impl Whose {
+    pub(crate) fn new(key: Key) -> Self {
+        Self(Some(key))
+    }
+
+    #[inline]
+    pub(crate) fn of(key: &Key) -> Self {
+        let spare = SPARE.try_with(Cell::take).ok().flatten();
+        Self(Some(match spare {
+            Some(spare) if spare.is_same(key) => spare,
+            _ => key.clone(),
+        }))
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &Key {
+        self.0.as_ref().expect("the key is there until the drop")
+    }
+}
+
+impl Drop for Whose {
+    #[inline]
+    fn drop(&mut self) {
+        let key = self.0.take();
+        // At the end of a thread there is no place to keep it.
+        let _ = SPARE.try_with(|spare| spare.replace(key));
+    }
+}
+
+impl Clone for Whose {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl PartialEq for Whose {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Whose {}
+
+#[cfg(test)]
+mod tests {
+    //! An error's key is the command's own, and is kept once per thread.
+
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_dropped_error_serves_the_next_one() {
+        let (one, other) = (Key::from("one"), Key::from("other"));
+        drop(Whose::of(&one));
+        assert_eq!(Arc::strong_count(&one.0), 2, "the thread keeps it");
+        let held = Whose::of(&one);
+        assert!(held.key().is_same(&one));
+        assert_eq!(Arc::strong_count(&one.0), 2, "it was taken, not cloned");
+        let second = held.clone();
+        assert_eq!(Arc::strong_count(&one.0), 3);
+        drop((held, second));
+        drop(Whose::of(&other));
+        assert_eq!(Arc::strong_count(&one.0), 1, "one key per thread is kept");
     }
 }

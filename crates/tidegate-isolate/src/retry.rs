@@ -3,11 +3,13 @@
 //! Retries make an overload worse: a budget keeps them to a share of the calls. A retry is paid
 //! for when it is decided, so those that still wait for their turn count, too.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_sync::{CancelToken, Parker, as_nanos, check_stance};
 
+use crate::alarm::Pause;
 use crate::{Command, CommandError, Event};
 
 /// How often and when a call is tried again.
@@ -155,12 +157,51 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            let worth = error.is_failed() || error.is_timed_out() || error.is_rejected();
-            if !worth || !budget.try_spend() {
+            if !is_worth_another(&error) || !budget.try_spend() {
                 return self.fall_back_from(error);
             }
             self.count(Event::Retried);
             self.pause(retry.pause(attempt));
+            attempt += 1;
+        }
+    }
+
+    /// The same for work that is a future: [`Command::run_with_retry`] without a thread that
+    /// waits. Dropping the answer ends the attempt or the pause that is under way.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Command::run_with_retry`].
+    pub async fn run_async_with_retry<F, W>(
+        &self,
+        retry: Retry,
+        budget: &RetryBudget,
+        work: F,
+    ) -> Result<T, CommandError<E>>
+    where
+        F: Fn(CancelToken) -> W,
+        W: Future<Output = Result<T, E>>,
+    {
+        budget.earn();
+        let mut attempt = 1;
+        loop {
+            if attempt >= retry.attempts {
+                return self.run_async(&work).await;
+            }
+            let answer = self.call().no_fallback().run_async(&work).await;
+            let error = match answer {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            if !is_worth_another(&error) || !budget.try_spend() {
+                return self.fall_back_from(error);
+            }
+            self.count(Event::Retried);
+            let pause = as_nanos(retry.pause(attempt));
+            if pause > 0 {
+                let at = self.alarms().clock().nanos().saturating_add(pause);
+                Pause::until(self.alarms(), at).await;
+            }
             attempt += 1;
         }
     }
@@ -176,4 +217,9 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
             clock.park_until(&parker, Some(until));
         }
     }
+}
+
+/// Whether another attempt may do better.
+fn is_worth_another<E>(error: &CommandError<E>) -> bool {
+    error.is_failed() || error.is_timed_out() || error.is_rejected()
 }

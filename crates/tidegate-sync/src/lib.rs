@@ -5,6 +5,7 @@
 //!   comes back when it does not), [`CancelToken`].
 //! * The way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`].
 //! * Ownership and bounds: [`OwnerCell`], [`ProducerCell`], [`Permits`].
+//! * The words of an isolated call: [`CallWord`], [`BreakerWord`].
 //! * Timeouts between threads: [`TimeoutCell`], [`TimeoutNode`], [`TimeoutLane`].
 //! * The words of a worker pool: [`Desk`], [`Seat`], [`Reserve`].
 //! * Threads: [`ThreadBuilder`], [`ThreadInfo`], the mark of the executor they run for and the
@@ -15,6 +16,7 @@
 //! protocols are model-checked (`cargo xtask loom`).
 
 mod block;
+mod call;
 mod cancel;
 mod clock;
 mod executor;
@@ -41,6 +43,7 @@ mod wait;
 pub use self::block::{ListenerToken, Outcome, Reader, SharedReader, SharedWriter, Writer, block};
 pub use crossbeam_utils::CachePadded;
 
+pub use self::call::{BreakerWord, CallWord, Leave, Left, Phase, UnderWay};
 pub use self::cancel::{CancelHook, CancelToken, Interrupted};
 pub use self::clock::{
     Clock, ClockMember, FastClock, ManualClock, ManualTicker, Sleeper, Ticker, TickerStop, as_nanos,
@@ -64,7 +67,7 @@ pub use self::pool::{
 pub use self::producer_cell::{Asked, Closing, Glance, Held, Loan, ProducerCell, Rest};
 pub use self::running::{Running, RunningGuard, RunningTask};
 pub use self::signal::{Deliver, Delivery, Signal, SignalBlock};
-pub use self::sys::prefetch::prefetch;
+pub use self::sys::prefetch::{prefetch, prefetch_block};
 pub use self::sys::thread::{thread_cpu_time, thread_id, usable_cpus};
 pub use self::task::{Blocking, Task};
 pub use self::thread::{

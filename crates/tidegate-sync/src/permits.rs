@@ -79,12 +79,21 @@ impl Permits {
         PermitRef { of: &self.shared }
     }
 
+    /// As [`Permits::adopt`], with a permit that owns its handle.
+    pub fn adopt_owned(&self) -> Permit {
+        Permit {
+            of: Arc::clone(&self.shared),
+        }
+    }
+
     /// Permits held now. After the limit was lowered this may exceed it until enough are back.
+    #[inline]
     pub fn held(&self) -> usize {
         self.shared.held.load(Ordering::Relaxed) as usize
     }
 
     /// The most permits that can be held.
+    #[inline]
     pub fn limit(&self) -> usize {
         self.shared.limit.load(Ordering::Relaxed) as usize
     }
@@ -224,6 +233,9 @@ mod tests {
         high.expect("it was free").forget();
         assert_eq!(permits.held(), 1);
         drop(permits.adopt());
+        assert_eq!(permits.held(), 0);
+        permits.try_borrow().expect("it is free").forget();
+        drop(permits.adopt_owned());
         assert_eq!(permits.held(), 0);
     }
 

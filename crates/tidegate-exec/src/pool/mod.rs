@@ -160,6 +160,23 @@ impl WorkerPool {
         })
     }
 
+    /// Accepts a job and says under which key it waits; `None` if a thread has it. Less than
+    /// [`WorkerPool::enqueue`]: whoever keeps the pool can take the job out with
+    /// [`WorkerPool::take_back`].
+    ///
+    /// # Errors
+    ///
+    /// The job, as for [`WorkerPool::execute`].
+    pub fn place(&self, job: impl Into<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
+        self.shared.submit(job.into())
+    }
+
+    /// Takes a job back that waits under this key; `None` if it has started, or was taken out or
+    /// displaced before.
+    pub fn take_back(&self, key: JobKey) -> Option<Task> {
+        Some(self.shared.remove(key)?.into_task())
+    }
+
     /// Accepts a task of the runtime's own: runs before user jobs and is never refused for want
     /// of room.
     ///

@@ -1,104 +1,78 @@
-//! A running call, as the timer sees it: a deadline, a token, and one word that decides who was
+//! A running call, as the timer sees it: a deadline, a token, and the word that decides who was
 //! first, the end of the work or the end of its time.
-//!
-//! ```text
-//!            begin                    finish
-//!   IDLE n ─────────▶ RUNNING n ─────────────────▶ IDLE n+1
-//!                        │
-//!                        │ expire (the timer, or a shutdown)
-//!                        ▼
-//!                     EXPIRED n      the token is tripped; the flight is not used again
-//! ```
-//!
-//! A caller that leaves does the same as the timer, with CANCELLED in place of EXPIRED.
 //!
 //! | field | who writes it when |
 //! |---|---|
-//! | `deadline`, `interrupts` | the caller while IDLE |
-//! | `token` | nobody: it is tripped after EXPIRED was won, and a tripped one is not used again |
-//! | `waker` | a future's poll, under its lock |
+//! | `deadline`, `interrupts` | the caller while the word is idle |
+//! | `token` | nobody: it is tripped after the call was left, and a tripped one is not used again |
+//! | `was_queued` | whoever won the end from outside, before it wakes |
+//! | `waker` | a future's poll or a caller, under its lock |
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
-use tidegate_sync::{CancelToken, Clock};
-
-const STATE: u64 = 3;
-const IDLE: u64 = 0;
-const RUNNING: u64 = 1;
-const EXPIRED: u64 = 2;
-const CANCELLED: u64 = 3;
-const NEXT: u64 = 4;
+use tidegate_sync::{CallWord, CancelToken, Clock, Leave, Left, UnderWay};
 
 /// One call at a time, again and again.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
-    word: AtomicU64,
+    word: CallWord,
     deadline: AtomicU64,
     interrupts: AtomicBool,
+    was_queued: AtomicBool,
     token: CancelToken,
     waker: Mutex<Option<Waker>>,
 }
 
 impl Flight {
-    /// Begins a call that must end by `deadline`.
+    /// Says what the next call is like, before it begins.
     #[inline]
-    pub(crate) fn begin(&self, clock: &Clock, deadline: u64, interrupts: bool) {
+    pub(crate) fn prepare(&self, clock: &Clock, deadline: u64, interrupts: bool) {
         self.token.set_deadline_at(clock, deadline);
         self.deadline.store(deadline, Ordering::Relaxed);
         self.interrupts.store(interrupts, Ordering::Relaxed);
-        let word = self.word.load(Ordering::Relaxed);
-        debug_assert_eq!(word & STATE, IDLE, "one call at a time");
-        // SeqCst: publishes the deadline, and is ordered before the look at the timer's next
-        // wakeup that follows (see `Alarms::arm`).
-        self.word.store(word | RUNNING, Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(crate) fn word(&self) -> &CallWord {
+        &self.word
     }
 
     /// Ends the call; false when its time was over first.
     #[inline]
     pub(crate) fn finish(&self) -> bool {
-        let word = self.word.load(Ordering::Relaxed);
-        let next = (word & !STATE) + NEXT;
-        // Acquire pairs with the Release of an expiry that was first.
-        word & STATE == RUNNING
-            && self
-                .word
-                .compare_exchange(word, next | IDLE, Ordering::AcqRel, Ordering::Acquire)
-                .is_ok()
+        self.word.finish()
     }
 
-    /// Cancels the call; false when it has ended or its time was over first. The token is
-    /// tripped if `interrupt`.
-    pub(crate) fn cancel(&self, interrupt: bool) -> bool {
-        let word = self.word.load(Ordering::Acquire);
-        let cancelled = (word & !STATE) | CANCELLED;
-        let (won, lost) = (Ordering::AcqRel, Ordering::Relaxed);
-        let first = word & STATE == RUNNING
-            && self
-                .word
-                .compare_exchange(word, cancelled, won, lost)
-                .is_ok();
-        if first && interrupt {
+    /// Ends the call that was seen, for its caller; none when it has ended or its time was over
+    /// first. The token is tripped if `interrupt`.
+    pub(crate) fn cancel(&self, seen: UnderWay, interrupt: bool) -> Option<Left> {
+        let left = self.word.leave(seen, Leave::Cancelled);
+        if left.is_some() && interrupt {
             self.token.cancel();
         }
-        first
+        left
+    }
+
+    /// Where the work was when the call's time was over; none if it was not.
+    pub(crate) fn expired(&self) -> Option<Left> {
+        let was_queued = self.was_queued.load(Ordering::Relaxed);
+        self.is_expired().then_some(match was_queued {
+            true => Left::Queued,
+            false => Left::Running,
+        })
     }
 
     /// Whether the time was over before the call ended.
     pub(crate) fn is_expired(&self) -> bool {
-        self.word.load(Ordering::Acquire) & STATE == EXPIRED
-    }
-
-    /// Whether the call was ended from outside: expired or cancelled.
-    pub(crate) fn is_over(&self) -> bool {
-        self.word.load(Ordering::Acquire) & STATE >= EXPIRED
+        self.word.is_expired()
     }
 
     /// Whether the flight can serve another call: nobody else can tell it from a new one.
     #[inline]
     pub(crate) fn is_reusable(&self) -> bool {
-        self.word.load(Ordering::Relaxed) & STATE == IDLE && self.token.is_untouched()
+        self.word.is_idle() && self.token.is_untouched()
     }
 
     pub(crate) fn token(&self) -> &CancelToken {
@@ -113,6 +87,11 @@ impl Flight {
         }
     }
 
+    /// As [`Flight::set_waker`], for a waker that nobody else needs.
+    pub(crate) fn put_waker(&self, waker: Waker) {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
+    }
+
     /// Wakes nobody any more.
     pub(crate) fn clear_waker(&self) {
         let waker = self
@@ -125,55 +104,51 @@ impl Flight {
 
     /// Expires the call if it runs and is due at `now`; answers when it will be due otherwise.
     pub(super) fn expire_if_due(&self, now: u64) -> u64 {
-        // Acquire pairs with the store in `begin`: the deadline read below is this call's.
-        let word = self.word.load(Ordering::SeqCst);
-        if word & STATE != RUNNING {
+        let Some(seen) = self.word.look() else {
             return u64::MAX;
-        }
+        };
+        // Of the call that was seen, or a later one: then the word refuses below.
         let deadline = self.deadline.load(Ordering::Relaxed);
         if deadline > now {
             return deadline;
         }
-        self.expire(word);
+        self.expire(seen);
         u64::MAX
     }
 
     /// Expires whatever runs.
     pub(super) fn expire_now(&self) {
-        let word = self.word.load(Ordering::SeqCst);
-        if word & STATE == RUNNING {
+        if let Some(seen) = self.word.look() {
             self.interrupts.store(true, Ordering::Relaxed);
-            self.expire(word);
+            self.expire(seen);
         }
     }
 
     /// How many calls it has served, for the timer to see that something happens.
     pub(super) fn calls(&self) -> u64 {
-        self.word.load(Ordering::Relaxed) / NEXT
+        self.word.calls()
     }
 
     pub(super) fn is_running(&self) -> bool {
-        self.word.load(Ordering::Relaxed) & STATE == RUNNING
+        self.word.look().is_some()
     }
 
-    fn expire(&self, word: u64) {
-        // The word carries the number of the call, so the deadline that was read is the one of
-        // the call that is expired here, or the exchange fails.
-        let expired = (word & !STATE) | EXPIRED;
-        let (won, lost) = (Ordering::AcqRel, Ordering::Relaxed);
-        let first = self.word.compare_exchange(word, expired, won, lost).is_ok();
-        if first {
-            if self.interrupts.load(Ordering::Relaxed) {
-                self.token.cancel();
-            }
-            let waker = self
-                .waker
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+    fn expire(&self, seen: UnderWay) {
+        let Some(left) = self.word.leave(seen, Leave::Expired) else {
+            return;
+        };
+        self.was_queued
+            .store(left == Left::Queued, Ordering::Relaxed);
+        if self.interrupts.load(Ordering::Relaxed) {
+            self.token.cancel();
+        }
+        let waker = self
+            .waker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 }

@@ -22,11 +22,16 @@ use tidegate_exec::WorkerPool;
 use tidegate_sync::{Clock, FastClock, JoinPolicy, Parker, Task, ThreadBuilder};
 
 mod flight;
+mod pause;
 
 pub(crate) use self::flight::Flight;
+pub(crate) use self::pause::Pause;
 
-/// Flights that a thread keeps for its next calls: calls may be nested.
-const KEPT: usize = 8;
+/// Flights that a thread keeps for its next calls, at most. Calls may be nested, and those that a
+/// worker has ended began on another thread: what is above half goes back in one step.
+const KEPT: usize = 32;
+/// Flights that are kept for all threads, at most.
+const SPARE: usize = 1024;
 /// The shortest and the longest pause of an idle timer, in nanoseconds.
 const PAUSES: (u64, u64) = (1_000_000, 1_000_000_000);
 /// Threads and places for what runs beside the timer.
@@ -61,6 +66,8 @@ struct Shared {
     started: AtomicBool,
     closed: AtomicBool,
     flights: Mutex<Vec<Arc<Flight>>>,
+    /// Idle flights that no thread keeps.
+    spare: Mutex<Vec<Arc<Flight>>>,
     tasks: Mutex<Tasks>,
     aside: OnceLock<WorkerPool>,
 }
@@ -96,6 +103,7 @@ impl Alarms {
             started: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             flights: Mutex::default(),
+            spare: Mutex::default(),
             tasks: Mutex::default(),
             aside: OnceLock::new(),
         });
@@ -124,7 +132,7 @@ impl Alarms {
             let at = idle.iter().rposition(|(of, _)| *of == id)?;
             Some(idle.swap_remove(at).1)
         });
-        kept.ok().flatten().unwrap_or_else(|| self.new_flight())
+        kept.ok().flatten().unwrap_or_else(|| self.fetch_flights())
     }
 
     /// Keeps a flight for the next call, if nobody else knows it.
@@ -134,8 +142,9 @@ impl Alarms {
             let id = self.shared.id;
             let _ = IDLE.try_with(|idle| {
                 let mut idle = idle.borrow_mut();
-                if idle.len() < KEPT {
-                    idle.push((id, flight));
+                idle.push((id, flight));
+                if idle.len() > KEPT {
+                    self.give_flights(&mut idle);
                 }
             });
         }
@@ -144,7 +153,14 @@ impl Alarms {
     /// Begins a call on `flight` that must end by `deadline`.
     #[inline]
     pub(crate) fn arm(&self, flight: &Flight, deadline: u64, interrupts: bool) {
-        flight.begin(self.shared.clock.clock(), deadline, interrupts);
+        flight.prepare(self.shared.clock.clock(), deadline, interrupts);
+        flight.word().begin();
+        self.watch(deadline);
+    }
+
+    /// Sees to it that a call which has begun is looked at when its time is over.
+    #[inline]
+    pub(crate) fn watch(&self, deadline: u64) {
         // The flight was published before this look, and the timer says when it wakes before its
         // last look at the flights: one of the two sees the other.
         if deadline < self.shared.next_wake.load(Ordering::SeqCst) {
@@ -207,6 +223,39 @@ impl Alarms {
         if expire {
             self.expire_all();
         }
+    }
+
+    /// Takes idle flights from those that no thread keeps, some for later, or makes one.
+    #[cold]
+    fn fetch_flights(&self) -> Arc<Flight> {
+        let mut spare = self.spare();
+        let Some(flight) = spare.pop() else {
+            drop(spare);
+            return self.new_flight();
+        };
+        let id = self.shared.id;
+        let _ = IDLE.try_with(|idle| {
+            let mut idle = idle.borrow_mut();
+            let room = (KEPT / 2).saturating_sub(idle.len()).min(spare.len());
+            let from = spare.len() - room;
+            idle.extend(spare.drain(from..).map(|flight| (id, flight)));
+        });
+        flight
+    }
+
+    /// Gives the older half of what a thread keeps to everybody.
+    #[cold]
+    fn give_flights(&self, idle: &mut Vec<(u64, Arc<Flight>)>) {
+        let mut given: Vec<_> = idle.drain(..KEPT / 2).collect();
+        given.retain(|(id, _)| *id == self.shared.id);
+        let mut spare = self.spare();
+        let room = SPARE.saturating_sub(spare.len());
+        spare.extend(given.drain(..).take(room).map(|(_, flight)| flight));
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Arc<Flight>>> {
+        let spare = self.shared.spare.lock();
+        spare.unwrap_or_else(PoisonError::into_inner)
     }
 
     #[cold]
@@ -426,7 +475,8 @@ mod tests {
         let clock = Clock::system();
         for _ in 0..2_000 {
             let flight = Flight::default();
-            flight.begin(&clock, 0, true);
+            flight.prepare(&clock, 0, true);
+            flight.word().begin();
             let finished = std::thread::scope(|scope| {
                 let timer = scope.spawn(|| flight.expire_if_due(1));
                 let finished = flight.finish();

@@ -28,6 +28,10 @@ impl Reading {
 }
 
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the large one is the usual one, and a pointer to it would cost every call"
+)]
 pub(crate) enum Health {
     Time(Counts<3>),
     Count(Ring),

@@ -108,6 +108,14 @@ pub(crate) struct Ticket {
     is_probe: bool,
 }
 
+impl Ticket {
+    /// Of a call that no breaker hears of.
+    pub(crate) const UNHEARD: Ticket = Ticket {
+        generation: u64::MAX,
+        is_probe: false,
+    };
+}
+
 /// How a call that was let through ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -271,14 +279,19 @@ impl CircuitBreaker {
             generation: word.generation(),
             is_probe: false,
         };
-        match (self.mode(), word.state()) {
+        if self.mode.load(Ordering::Relaxed) == BreakerMode::Normal as u8 && word.is_closed() {
+            return Ok(free);
+        }
+        self.try_ticket_otherwise(now, free)
+    }
+
+    /// Lets a call through a breaker that is not closed, or not in use.
+    fn try_ticket_otherwise(&self, now: u64, free: Ticket) -> Result<Ticket, Open> {
+        match (self.mode(), self.word.get().state()) {
             (BreakerMode::Normal, BreakerState::Closed) => Ok(free),
             (BreakerMode::Normal, _) => self.try_ticket_when_open(now),
             (BreakerMode::ForcedOpen, _) => Err(Open { retry_after: None }),
-            (BreakerMode::Disabled, _) => Ok(Ticket {
-                generation: u64::MAX,
-                is_probe: false,
-            }),
+            (BreakerMode::Disabled, _) => Ok(Ticket::UNHEARD),
             (BreakerMode::ForcedClosed, _) => Ok(free),
             // Nothing is denied, and the states go on as if it were.
             (BreakerMode::MetricsOnly, _) => Ok(self.try_ticket_when_open(now).unwrap_or(free)),

@@ -16,7 +16,7 @@
 //! its verdict counts only while that generation lasts, so a call that began before a trip can
 //! neither close the breaker nor keep it open.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use tidegate_sync::{BreakerWord, Phase};
 
 /// Where a breaker stands.
 ///
@@ -46,13 +46,18 @@ impl BreakerState {
     }
 }
 
+/// The word that calls look at; edges are taken under the breaker's lock.
+#[derive(Debug, Default)]
+pub(crate) struct StateWord(BreakerWord);
+
 /// State and generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Word(u64);
+pub(crate) struct Word(Phase);
 
 impl Word {
+    #[inline]
     pub(crate) fn state(self) -> BreakerState {
-        match self.0 & 3 {
+        match self.0.state() {
             0 => BreakerState::Closed,
             1 => BreakerState::Open,
             2 => BreakerState::HalfOpen,
@@ -60,30 +65,26 @@ impl Word {
         }
     }
 
-    pub(crate) fn generation(self) -> u64 {
-        self.0 >> 2
+    #[inline]
+    pub(crate) fn is_closed(self) -> bool {
+        self.0.state() == BreakerState::Closed as u8
     }
 
-    fn next(self, state: BreakerState) -> Self {
-        Self(((self.generation() + 1) << 2) | state as u64)
+    #[inline]
+    pub(crate) fn generation(self) -> u64 {
+        self.0.number()
     }
 }
-
-/// The word that calls look at.
-#[derive(Debug, Default)]
-pub(crate) struct StateWord(AtomicU64);
 
 impl StateWord {
     #[inline]
     pub(crate) fn get(&self) -> Word {
-        // Acquire pairs with the Release in `go`: who sees a state sees what belongs to it.
-        Word(self.0.load(Ordering::Acquire))
+        Word(self.0.get())
     }
 
-    /// Takes an edge. Only under the breaker's lock.
-    pub(crate) fn go(&self, state: BreakerState) -> Word {
-        let word = self.get().next(state);
-        self.0.store(word.0, Ordering::Release);
-        word
+    /// Takes an edge. Only under the breaker's lock, so nobody else takes one.
+    pub(crate) fn go(&self, state: BreakerState) {
+        let changed = self.0.change(self.0.get(), state as u8);
+        debug_assert!(changed.is_some(), "edges are taken under the lock");
     }
 }

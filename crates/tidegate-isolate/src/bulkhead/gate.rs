@@ -11,14 +11,16 @@
 //!   caller stopped waiting for it.
 //! * What is reserved for important calls is not taken by others, however free it is.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
 use tidegate_sync::{Clock, Parker, Permit, PermitRef, Permits, as_nanos, check_stance};
 
 use super::limit::{AdaptiveLimit, Sampler};
 use super::queue::{Discipline, Next, WaitQueue};
+use super::waiter::{GONE, Place, SERVED, TURNED_AWAY, WAITING, Waiter};
 use crate::{Invalid, Key, Refused};
 
 /// How much a call matters: under overload, what matters most is refused last.
@@ -174,21 +176,6 @@ pub(crate) struct Gate {
     sampler: Option<Sampler>,
 }
 
-const WAITING: u8 = 0;
-/// A permit was taken for this waiter.
-const SERVED: u8 = 1;
-/// It waited too long for its discipline.
-const TURNED_AWAY: u8 = 2;
-/// It left.
-const GONE: u8 = 3;
-
-#[derive(Debug)]
-struct Waiter {
-    parker: Parker,
-    state: AtomicU8,
-    criticality: Criticality,
-}
-
 impl Gate {
     pub(crate) fn new(config: &PermitConfig) -> Self {
         let limit = config
@@ -237,27 +224,72 @@ impl Gate {
         if check_stance(None).is_err() {
             return Err(Refused::Waiting);
         }
-        let now = clock.nanos();
+        let parker = Parker::new();
+        let place = self.queue_up(clock.nanos(), criticality, until, &Waker::from(&parker))?;
+        if place.waiter.wait(clock, &parker, place.until) == SERVED {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Ok(self.permits.adopt());
+        }
+        self.give_up(&place);
+        Err(Refused::Permits)
+    }
+
+    /// Takes a place among those who wait, until the configured time is over or `until`. Whoever
+    /// does so asks with [`Gate::ask`] or leaves with [`Gate::give_up`].
+    pub(crate) fn queue_up(
+        &self,
+        now: u64,
+        criticality: Criticality,
+        until: u64,
+        waker: &Waker,
+    ) -> Result<Place, Refused> {
         let until = until.min(now.saturating_add(self.wait_nanos.load(Ordering::Relaxed)));
         if self.waiting.fetch_add(1, Ordering::SeqCst) >= self.max_waiting.load(Ordering::Relaxed) {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(Refused::Permits);
         }
-        let waiter = Arc::new(Waiter {
-            parker: Parker::new(),
-            state: AtomicU8::new(WAITING),
-            criticality,
-        });
+        let waiter = Arc::new(Waiter::new(criticality, waker));
         let id = self.lock().push(now, Arc::clone(&waiter));
-        // A permit that was given back before this thread could be seen waiting.
+        // A permit that was given back before this one could be seen waiting.
         self.serve(now);
-        let end = waiter.wait(clock, until);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        if end == SERVED {
-            return Ok(self.permits.adopt());
+        Ok(Place { waiter, id, until })
+    }
+
+    /// What became of a place; none while it waits. After an answer the place is given up.
+    pub(crate) fn ask(
+        &self,
+        place: &Place,
+        now: u64,
+        waker: &Waker,
+    ) -> Option<Result<Permit, Refused>> {
+        place.waiter.set_waker(waker);
+        let mut state = place.waiter.state();
+        if state == WAITING && now >= place.until {
+            state = place
+                .waiter
+                .decide(GONE)
+                .map_or_else(|state| state, |_| GONE);
         }
-        self.lock().remove(id);
-        Err(Refused::Permits)
+        match state {
+            WAITING => None,
+            SERVED => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                Some(Ok(self.permits.adopt_owned()))
+            }
+            _ => {
+                self.give_up(place);
+                Some(Err(Refused::Permits))
+            }
+        }
+    }
+
+    /// Leaves a place; a permit that came meanwhile goes to the next.
+    pub(crate) fn give_up(&self, place: &Place) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        if place.waiter.decide(GONE) == Err(SERVED) {
+            drop(self.permits.adopt());
+        }
+        self.lock().remove(place.id);
     }
 
     /// Gives a borrowed permit back.
@@ -378,38 +410,6 @@ impl Gate {
 
     fn lock(&self) -> MutexGuard<'_, WaitQueue<Arc<Waiter>>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Waiter {
-    /// Sleeps until somebody decides, or gives up at `until`; answers how it ended.
-    fn wait(&self, clock: &Clock, until: u64) -> u8 {
-        loop {
-            // Acquire pairs with the Release in `end`.
-            let state = self.state.load(Ordering::Acquire);
-            if state != WAITING {
-                return state;
-            }
-            if clock.nanos() >= until {
-                return match self.decide(GONE) {
-                    Ok(_) => GONE,
-                    Err(state) => state,
-                };
-            }
-            clock.park_until(&self.parker, Some(until));
-        }
-    }
-
-    /// Decides how the wait ends; false when the waiter has left.
-    fn end(&self, how: u8) -> bool {
-        let first = self.decide(how).is_ok();
-        self.parker.unpark();
-        first
-    }
-
-    fn decide(&self, how: u8) -> Result<u8, u8> {
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        self.state.compare_exchange(WAITING, how, success, failure)
     }
 }
 

@@ -4,6 +4,7 @@ mod gate;
 mod limit;
 mod queue;
 mod threads;
+mod waiter;
 
 pub use self::gate::{Criticality, Partitions, PermitConfig};
 pub use self::limit::{AdaptiveLimit, LimitAlgorithm, SampleWindow};
@@ -13,3 +14,4 @@ pub use self::threads::PoolSnapshot;
 
 pub(crate) use self::gate::Gate;
 pub(crate) use self::threads::ThreadBulkhead;
+pub(crate) use self::waiter::Place;

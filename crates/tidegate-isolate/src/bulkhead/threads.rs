@@ -7,10 +7,10 @@
 //! * Every limit changes in one step, in both directions.
 //! * When the queue is full, a call displaces one that matters less, if one waits.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use tidegate_exec::{Job, JobHandle, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, WorkerPool};
+use tidegate_exec::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, WorkerPool};
 use tidegate_sync::{FastClock, Rejected, Task};
 
 use super::gate::Criticality;
@@ -29,8 +29,9 @@ pub(crate) struct ThreadBulkhead {
     pool: WorkerPool,
     config: Mutex<PoolConfig>,
     counts: Counts<3>,
-    /// Calls whose caller has gone and whose work still holds a thread.
-    overstaying: AtomicUsize,
+    /// Calls whose caller has gone and whose work still holds a thread. Below zero for the moment
+    /// in which the work returns before its leaver has counted it.
+    overstaying: AtomicIsize,
 }
 
 impl ThreadBulkhead {
@@ -54,17 +55,22 @@ impl ThreadBulkhead {
             pool,
             config: Mutex::new(config.clone()),
             counts: Counts::new(WindowConfig::new(std::time::Duration::from_secs(10), 10)),
-            overstaying: AtomicUsize::new(0),
+            overstaying: AtomicIsize::new(0),
         })
     }
 
-    /// Gives a task to a thread or to the queue.
+    /// Gives a task to a thread or to the queue; says where it waits, if it does.
     pub(crate) fn submit(
         &self,
         task: Task,
         criticality: Criticality,
-    ) -> Result<JobHandle, Rejected<Job>> {
-        self.pool.enqueue(Job::new(task).class(criticality as u8))
+    ) -> Result<Option<JobKey>, Rejected<Job>> {
+        self.pool.place(Job::new(task).class(criticality as u8))
+    }
+
+    /// Takes a waiting task back.
+    pub(crate) fn take_back(&self, key: JobKey) -> Option<Task> {
+        self.pool.take_back(key)
     }
 
     /// Changes every limit in one step.
@@ -143,7 +149,7 @@ impl ThreadBulkhead {
             executed_total: totals[EXECUTED],
             rejected_total: totals[REJECTED],
             expired_total: totals[EXPIRED],
-            overstaying: self.overstaying.load(Ordering::Relaxed),
+            overstaying: self.overstaying.load(Ordering::Relaxed).max(0) as usize,
         }
     }
 }

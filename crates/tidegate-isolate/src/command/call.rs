@@ -18,12 +18,91 @@ pub(super) struct Options<T, E> {
     /// Nanoseconds, in place of the command's.
     pub(super) timeout: Option<u64>,
     pub(super) criticality: Criticality,
-    pub(super) cache: Option<CacheUse<T, E>>,
     pub(super) context: Option<RequestContext>,
-    pub(super) fallback: Option<OwnFallback<T, E>>,
-    pub(super) observer: Option<Box<dyn FnMut(Event) + Send>>,
+    /// What few calls have, so that the others need not carry it along.
+    pub(super) rare: Option<Box<Rare<T, E>>>,
     /// The call is one attempt of several: no fallback is tried.
     pub(super) is_attempt: bool,
+}
+
+pub(super) struct Rare<T, E> {
+    pub(super) cache: Option<CacheUse<T, E>>,
+    pub(super) fallback: Option<OwnFallback<T, E>>,
+    pub(super) observer: Option<Box<dyn FnMut(Event) + Send>>,
+}
+
+impl<T, E> Options<T, E> {
+    fn rare(&mut self) -> &mut Rare<T, E> {
+        self.rare.get_or_insert_with(|| {
+            Box::new(Rare {
+                cache: None,
+                fallback: None,
+                observer: None,
+            })
+        })
+    }
+
+    fn take_cache(&mut self) -> Option<CacheUse<T, E>> {
+        self.rare.as_mut()?.cache.take()
+    }
+
+    pub(super) fn take_fallback(&mut self) -> Option<OwnFallback<T, E>> {
+        self.rare.as_mut()?.fallback.take()
+    }
+
+    /// Tells whoever observes this call.
+    pub(super) fn tell(&mut self, event: Event) {
+        let observer = self.rare.as_mut().and_then(|rare| rare.observer.as_mut());
+        if let Some(observer) = observer {
+            let _ = crate::plugin::contain(|| observer(event));
+        }
+    }
+}
+
+/// The options of a call, if it has any: most have none, and need not carry them along.
+pub(super) struct Asked<'a, T, E>(pub(super) Option<&'a mut Options<T, E>>);
+
+impl<T, E> Asked<'_, T, E> {
+    pub(super) const NOTHING: Self = Self(None);
+
+    #[inline]
+    pub(super) fn timeout(&self) -> Option<u64> {
+        self.0.as_ref().and_then(|options| options.timeout)
+    }
+
+    #[inline]
+    pub(super) fn criticality(&self) -> Criticality {
+        let options = self.0.as_ref();
+        options.map_or(Criticality::Normal, |options| options.criticality)
+    }
+
+    #[inline]
+    pub(super) fn context(&self) -> Option<&RequestContext> {
+        self.0.as_ref()?.context.as_ref()
+    }
+
+    /// Whether nothing was asked for but a timeout or a criticality.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.0.as_ref().is_none_or(|options| {
+            options.context.is_none() && options.rare.is_none() && !options.is_attempt
+        })
+    }
+
+    #[inline]
+    pub(super) fn has_observer(&self) -> bool {
+        let rare = self.0.as_ref().and_then(|options| options.rare.as_ref());
+        rare.is_some_and(|rare| rare.observer.is_some())
+    }
+
+    /// Calls `then` with the options, or with those of a call that asked for nothing.
+    #[cold]
+    pub(super) fn with<R>(self, then: impl FnOnce(&mut Options<T, E>) -> R) -> R {
+        match self.0 {
+            Some(options) => then(options),
+            None => then(&mut Options::default()),
+        }
+    }
 }
 
 impl<T, E> Default for Options<T, E> {
@@ -32,10 +111,8 @@ impl<T, E> Default for Options<T, E> {
         Self {
             timeout: None,
             criticality: Criticality::Normal,
-            cache: None,
             context: None,
-            fallback: None,
-            observer: None,
+            rare: None,
             is_attempt: false,
         }
     }
@@ -116,7 +193,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     where
         F: FnOnce(&CommandError<E>) -> Result<T, E> + Send + 'static,
     {
-        self.options.fallback = Some(Box::new(fallback));
+        self.options.rare().fallback = Some(Box::new(fallback));
         self
     }
 
@@ -129,7 +206,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     /// Calls `observe` with everything that happens in this call, in order, on the thread
     /// where it happens.
     pub fn observe(mut self, observe: impl FnMut(Event) + Send + 'static) -> Self {
-        self.options.observer = Some(Box::new(observe));
+        self.options.rare().observer = Some(Box::new(observe));
         self
     }
 
@@ -155,14 +232,15 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     ///
     /// Why there is no answer.
     #[inline]
-    pub fn run_in_place<F>(self, work: F) -> Result<T, CommandError<E>>
+    pub fn run_in_place<F>(mut self, work: F) -> Result<T, CommandError<E>>
     where
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
-        if self.options.cache.is_some() {
+        if self.options.rare.is_some() {
             return self.run_cached(work);
         }
-        self.command.shared.run_in_place(self.options, work)
+        let shared = &self.command.shared;
+        shared.run_in_place(Asked(Some(&mut self.options)), work)
     }
 
     /// Runs `work` behind the bulkhead. See [`Command::queue`].
@@ -189,23 +267,30 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     }
 
     /// Runs `work` on a thread of the bulkhead and waits for it.
-    #[cold]
+    #[inline(never)]
     fn run_on_threads<F>(self, work: F) -> Result<T, CommandError<E>>
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
-        let run = move |call: Self| call.command.shared.run_on_threads(call.options, work);
-        self.with_cache(run)
+        self.with_cache(move |mut call: Self| {
+            let shared = &call.command.shared;
+            shared.run_on_threads(&mut call.options, work)
+        })
     }
 
     /// Runs `work` on a thread of the bulkhead. A call that shares the run of another waits for
     /// it on this thread.
-    #[cold]
+    #[inline(never)]
     fn queue_on_threads<F>(self, work: F) -> Completion<T, CommandError<E>>
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
-        if self.options.cache.is_some() {
+        if self
+            .options
+            .rare
+            .as_ref()
+            .is_some_and(|rare| rare.cache.is_some())
+        {
             return match self.run_on_threads(work) {
                 Ok(value) => Completion::succeeded(value),
                 Err(error) => Completion::failed(error),
@@ -219,7 +304,10 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
-        self.with_cache(|call| call.command.shared.run_in_place(call.options, work))
+        self.with_cache(|mut call| {
+            let shared = &call.command.shared;
+            shared.run_in_place(Asked(Some(&mut call.options)), work)
+        })
     }
 
     /// Runs the call with `run`, unless another one with the same cache key has an answer or is
@@ -230,7 +318,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     ) -> Result<T, CommandError<E>> {
         let shared = &self.command.shared;
         let state = &*shared.state;
-        let Some(cache) = self.options.cache.take() else {
+        let Some(cache) = self.options.take_cache() else {
             return run(self);
         };
         if state.flags() & CACHES == 0 {
@@ -256,9 +344,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
                 state.metrics.count(now, Event::ResponseFromCache);
                 let _ = state.plugins.hook(Stage::CacheHit, &state.key);
                 state.plugins.event(&state.key, Event::ResponseFromCache);
-                if let Some(observer) = &mut self.options.observer {
-                    let _ = crate::plugin::contain(|| observer(Event::ResponseFromCache));
-                }
+                self.options.tell(Event::ResponseFromCache);
                 let answer = wait();
                 let events = answer
                     .as_ref()
@@ -282,7 +368,7 @@ where
     /// Shares one run with all calls of this command that have the same key in the same request,
     /// also while it runs. Errors are shared too.
     pub fn cache_key(mut self, key: impl fmt::Display) -> Self {
-        self.options.cache = Some(CacheUse {
+        self.options.rare().cache = Some(CacheUse {
             key: key.to_string(),
             look_up: look_up::<T, E>,
         });

@@ -5,21 +5,23 @@ use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
-use tidegate_sync::{CancelToken, Permit};
+use tidegate_sync::{CancelToken, Permit, Task};
 
-use super::call::Options;
+use super::call::{Asked, Options};
 use super::outcome::Story;
 use super::run::{End, Refusal};
 use super::state::{INTERRUPTS, RATED, THREADS, WATCHED};
 use super::{Command, CommandError};
-use crate::alarm::Flight;
+use crate::alarm::{AlarmId, Flight};
 use crate::breaker::{Ticket, Verdict};
+use crate::bulkhead::Place;
 use crate::context::RequestContext;
 use crate::{Cause, Refused, Stage};
 
-/// The future of [`Command::run_async`]. Admitted when it is first polled; dropping it cancels.
+/// The future of [`Command::run_async`]. Admitted when it is first polled, or when a permit is free
+/// if callers may wait for one; dropping it cancels.
 ///
 /// ```
 /// use tidegate_isolate::{Command, Isolation};
@@ -40,20 +42,35 @@ pub struct RunAsync<T: Send + 'static, E: Send + 'static, F, W> {
 
 enum Phase<T, E, F, W> {
     New(Options<T, E>, F),
+    /// For a permit.
+    Waiting(Box<Waiting<T, E>>, F),
     Running(Box<Flying<T, E>>, Pin<Box<W>>),
     Done,
+}
+
+/// What a call holds while it waits for a permit.
+struct Waiting<T, E> {
+    options: Options<T, E>,
+    start: u64,
+    ticket: Ticket,
+    place: Place,
+    /// Wakes the task when the wait is over.
+    alarm: AlarmId,
 }
 
 /// What a call holds while its future runs.
 struct Flying<T, E> {
     options: Options<T, E>,
     start: u64,
+    began: u64,
     deadline: u64,
     timeout: u64,
     ticket: Ticket,
     flight: Arc<Flight>,
     permit: Permit,
 }
+
+type Answer<T, E> = Result<T, CommandError<E>>;
 
 impl<T, E, F, W> RunAsync<T, E, F, W>
 where
@@ -69,8 +86,13 @@ where
         }
     }
 
-    /// Takes permit and ticket, or ends the call at once.
-    fn begin(&mut self, options: Options<T, E>, work: F) -> Option<Result<T, CommandError<E>>> {
+    /// Takes ticket and permit, or a place among those who wait for one, or ends the call at once.
+    fn begin(
+        &mut self,
+        mut options: Options<T, E>,
+        work: F,
+        waker: &Waker,
+    ) -> Option<Answer<T, E>> {
         let shared = &self.command.shared;
         let state = &*shared.state;
         let start = state.now();
@@ -78,22 +100,90 @@ where
         if flags & (WATCHED | RATED) != 0
             && let Err(cause) = shared.may_begin(start, flags & !THREADS)
         {
-            return Some(shared.failed(Story::new(start), options, cause));
+            return Some(shared.failed(Story::new(start), &mut options, cause));
         }
         let ticket = match state.breaker.try_ticket(start) {
             Ok(ticket) => ticket,
             Err(open) => {
-                let cause = Cause::ShortCircuited(open.retry_after);
-                return Some(shared.failed(Story::new(start), options, cause));
+                let asked = Asked(Some(&mut options));
+                return Some(shared.short_circuited(start, flags, asked, open));
             }
         };
-        let Some(permit) = state.gate.try_enter_owned(options.criticality) else {
-            return Some(shared.refused(start, options, ticket, Refused::Permits));
+        if let Some(permit) = state.gate.try_enter_owned(options.criticality) {
+            return self.launch(options, work, (start, start), ticket, permit);
+        }
+        let deadline = start.saturating_add(options.timeout.unwrap_or(state.timeout()));
+        let place = match state.gate.may_wait() {
+            true => state
+                .gate
+                .queue_up(start, options.criticality, deadline, waker),
+            false => Err(Refused::Permits),
         };
-        state.metrics.note_active(start, state.gate.held() as u64);
+        let place = match place {
+            Ok(place) => place,
+            Err(refused) => {
+                let (when, asked) = ((start, start), Asked(Some(&mut options)));
+                return Some(shared.refused(when, flags, asked, ticket, refused));
+            }
+        };
+        let alarm = state.alarms.call_at(place.until, Task::new(place.poke()));
+        let waiting = Waiting {
+            options,
+            start,
+            ticket,
+            place,
+            alarm,
+        };
+        self.stage = Phase::Waiting(Box::new(waiting), work);
+        None
+    }
+
+    /// Looks whether there is a permit.
+    fn poll_waiting(
+        &mut self,
+        waiting: Box<Waiting<T, E>>,
+        work: F,
+        waker: &Waker,
+    ) -> Option<Answer<T, E>> {
+        let shared = &self.command.shared;
+        let state = &*shared.state;
+        let now = state.now();
+        let Some(answer) = state.gate.ask(&waiting.place, now, waker) else {
+            self.stage = Phase::Waiting(waiting, work);
+            return None;
+        };
+        let Waiting {
+            mut options,
+            start,
+            ticket,
+            alarm,
+            ..
+        } = *waiting;
+        state.alarms.cancel(alarm);
+        match answer {
+            Ok(permit) => self.launch(options, work, (start, now), ticket, permit),
+            Err(refused) => {
+                let (when, asked) = ((start, now), Asked(Some(&mut options)));
+                Some(shared.refused(when, state.flags(), asked, ticket, refused))
+            }
+        }
+    }
+
+    /// Makes the future of a call that has its permit.
+    fn launch(
+        &mut self,
+        options: Options<T, E>,
+        work: F,
+        (start, began): (u64, u64),
+        ticket: Ticket,
+        permit: Permit,
+    ) -> Option<Answer<T, E>> {
+        let state = &*self.command.shared.state;
+        state.metrics.note_active(began, state.gate.held() as u64);
         let timeout = options.timeout.unwrap_or(state.timeout());
         let flying = Box::new(Flying {
             start,
+            began,
             timeout,
             deadline: start.saturating_add(timeout),
             ticket,
@@ -101,9 +191,10 @@ where
             permit,
             options,
         });
+        let interrupts = state.flags() & INTERRUPTS != 0;
         state
             .alarms
-            .arm(&flying.flight, flying.deadline, flags & INTERRUPTS != 0);
+            .arm(&flying.flight, flying.deadline, interrupts);
         let token = flying.flight.token().clone();
         let made = catch_unwind(AssertUnwindSafe(|| {
             let _entered = flying.options.context.as_ref().map(RequestContext::enter);
@@ -128,8 +219,9 @@ where
         let shared = &self.command.shared;
         let state = &*shared.state;
         let Flying {
-            options,
+            mut options,
             start,
+            began,
             deadline,
             timeout,
             ticket,
@@ -140,19 +232,19 @@ where
         let in_time = flight.finish() && now < deadline;
         flight.clear_waker();
         state.alarms.keep_flight(flight);
-        let run = now.saturating_sub(start);
+        let run = now.saturating_sub(began);
         state.gate.sample(now, run, !in_time);
         drop(permit);
         state.gate.after_leaving(now);
         let end = End {
             start,
-            began: start,
+            began,
             now,
             in_time,
             timeout,
             ticket,
         };
-        shared.end_in_place(options, &end, result)
+        shared.end_in_place(Asked(Some(&mut options)), &end, result)
     }
 
     fn poll_running(
@@ -202,43 +294,74 @@ where
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        if let Phase::New(..) = this.stage {
-            let Phase::New(options, work) = std::mem::replace(&mut this.stage, Phase::Done) else {
-                unreachable!("it was looked at just before");
-            };
-            if let Some(answer) = this.begin(options, work) {
-                return Poll::Ready(answer);
+        let answer = match std::mem::replace(&mut this.stage, Phase::Done) {
+            Phase::New(options, work) => this.begin(options, work, context.waker()),
+            Phase::Waiting(waiting, work) => this.poll_waiting(waiting, work, context.waker()),
+            running => {
+                this.stage = running;
+                None
             }
+        };
+        if let Some(answer) = answer {
+            return Poll::Ready(answer);
         }
         match std::mem::replace(&mut this.stage, Phase::Done) {
             Phase::Running(flying, future) => this.poll_running(flying, future, context),
-            _ => panic!("a call that has ended must not be polled again"),
+            Phase::Done => panic!("a call that has ended must not be polled again"),
+            waiting => {
+                this.stage = waiting;
+                Poll::Pending
+            }
         }
     }
 }
 
 impl<T: Send + 'static, E: Send + 'static, F, W> Drop for RunAsync<T, E, F, W> {
     fn drop(&mut self) {
-        let Phase::Running(flying, future) = std::mem::replace(&mut self.stage, Phase::Done) else {
-            return;
-        };
+        let stage = std::mem::replace(&mut self.stage, Phase::Done);
         let shared = &self.command.shared;
         let state = &*shared.state;
+        let (flying, future) = match stage {
+            Phase::Running(flying, future) => (flying, future),
+            Phase::Waiting(mut waiting, _) => {
+                state.alarms.cancel(waiting.alarm);
+                state.gate.give_up(&waiting.place);
+                let now = state.now();
+                state.gate.after_leaving(now);
+                state
+                    .breaker
+                    .settle(waiting.ticket, Verdict::Dropped, now, 0);
+                let _ = state.hook(Stage::Cancelled);
+                let story = Story::until(waiting.start, now);
+                let _ = shared.failed(story, &mut waiting.options, Cause::Cancelled);
+                return;
+            }
+            _ => return,
+        };
         flying.flight.token().cancel();
         let _ = crate::plugin::contain(|| drop(future));
-        let flying = *flying;
+        let mut flying = *flying;
         let now = state.now();
         flying.flight.finish();
         flying.flight.clear_waker();
         drop(flying.permit);
         state.gate.after_leaving(now);
-        let run = now.saturating_sub(flying.start);
-        state.metrics.record_at_once(now, run);
+        let run = now.saturating_sub(flying.began);
+        let wait = flying.began - flying.start;
+        if wait == 0 {
+            state.metrics.record_at_once(now, run);
+        } else {
+            state.metrics.record(now, wait, run, wait + run);
+        }
         state
             .breaker
             .settle(flying.ticket, Verdict::Dropped, now, run);
         let _ = state.hook(Stage::Cancelled);
-        let _ = shared.failed(Story::new(flying.start), flying.options, Cause::Cancelled);
+        let _ = shared.failed(
+            Story::new(flying.start),
+            &mut flying.options,
+            Cause::Cancelled,
+        );
     }
 }
 

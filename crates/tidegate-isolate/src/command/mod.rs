@@ -22,11 +22,12 @@ pub use self::builder::CommandBuilder;
 pub use self::call::Call;
 pub use self::future::RunAsync;
 
-use self::call::Options;
-use self::state::State;
+use self::call::{Asked, Options};
+use self::state::{State, THREADS};
 use crate::Event;
 use crate::alarm::Alarms;
 use crate::error::CommandError;
+use crate::properties::Sources;
 
 type Fallback<T, E> = Arc<dyn Fn(&CommandError<E>) -> Result<T, E> + Send + Sync>;
 type IsBadRequest<E> = Arc<dyn Fn(&E) -> bool + Send + Sync>;
@@ -80,7 +81,10 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
-        self.call().run(work)
+        if self.shared.state.flags() & THREADS != 0 {
+            return self.shared.run_on_threads(&mut Options::default(), work);
+        }
+        self.shared.run_in_place(Asked::NOTHING, work)
     }
 
     /// Runs `work` on the calling thread and waits for its answer; the work may borrow. For
@@ -94,7 +98,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
-        self.call().run_in_place(work)
+        self.shared.run_in_place(Asked::NOTHING, work)
     }
 
     /// Runs `work` behind the bulkhead. With permits it runs before this returns.
@@ -154,6 +158,10 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         &self.shared.state.pool
     }
 
+    pub(crate) fn sources(&self) -> &Arc<Sources> {
+        &self.shared.state.sources
+    }
+
     pub(crate) fn alarms(&self) -> &Alarms {
         &self.shared.state.alarms
     }
@@ -167,7 +175,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
 
     /// Tries the fallback for a call that went without one.
     pub(crate) fn fall_back_from(&self, error: CommandError<E>) -> Result<T, CommandError<E>> {
-        self.shared.fall_back_from(Options::default(), error)
+        self.shared.fall_back_from(&mut Options::default(), error)
     }
 
     /// How it is doing.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::call::Options;
+use super::call::{Asked, Options};
 use super::state::{FALLS_BACK, LOGS, State, WATCHED};
 use super::{CommandError, Shared};
 use crate::context::{Logged, RequestContext};
+use crate::metrics::Plain;
 use crate::plugin::contain;
 use crate::{Cause, Event, Events, FallbackError, Stage};
 
@@ -69,25 +70,48 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     }
 
     fn tell(&self, options: &mut Options<T, E>, event: Event) {
-        self.state.plugins.event(&self.state.key, event);
-        if let Some(observer) = &mut options.observer {
-            let _ = contain(|| observer(event));
+        if self.state.flags() & WATCHED != 0 {
+            self.state.plugins.event(&self.state.key, event);
         }
+        options.tell(event);
     }
 
     /// Whether anybody wants to know about a call that went well.
     #[inline]
-    pub(super) fn is_watched(&self, flags: u32, options: &Options<T, E>) -> bool {
+    pub(super) fn is_watched(&self, flags: u32, asked: &Asked<'_, T, E>) -> bool {
         flags & WATCHED != 0
-            || options.observer.is_some()
-            || (flags & LOGS != 0 && (options.context.is_some() || RequestContext::is_entered()))
+            || asked.has_observer()
+            || (flags & LOGS != 0 && (asked.context().is_some() || RequestContext::is_entered()))
+    }
+
+    /// Whether a refusal ends with its error: no fallback could answer, and nobody else hears.
+    #[inline(always)]
+    pub(super) fn is_plain(&self, flags: u32, asked: &Asked<'_, T, E>) -> bool {
+        flags & (FALLS_BACK | WATCHED) == FALLS_BACK
+            && self.fallback.is_none()
+            && asked.is_plain()
+            && (flags & LOGS == 0 || !RequestContext::is_entered())
+    }
+
+    /// Counts a refusal for which [`Shared::is_plain`] holds. The same as [`Shared::failed`], in
+    /// one count.
+    #[inline(always)]
+    pub(super) fn refused_plainly(
+        &self,
+        now: u64,
+        plain: Plain,
+        cause: Cause<E>,
+    ) -> Result<T, CommandError<E>> {
+        self.state.metrics.count_plain(now, plain);
+        let error = CommandError::plain(&self.state.key, cause, plain.events());
+        Err(error)
     }
 
     /// Tells about a call that went well, whose success was counted already.
     #[cold]
-    pub(super) fn succeeded(&self, mut story: Story, mut options: Options<T, E>) {
+    pub(super) fn succeeded(&self, mut story: Story, options: &mut Options<T, E>) {
         story.events.add(Event::Success);
-        self.tell(&mut options, Event::Success);
+        self.tell(options, Event::Success);
         for stage in [
             Stage::ExecutionEmit,
             Stage::Emit,
@@ -96,7 +120,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         ] {
             let _ = self.state.hook(stage);
         }
-        self.log(&story, &options);
+        self.log(&story, options);
     }
 
     /// Ends a call that has no answer of its own: the fallback may have one.
@@ -104,17 +128,17 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     pub(super) fn failed(
         &self,
         mut story: Story,
-        mut options: Options<T, E>,
+        options: &mut Options<T, E>,
         cause: Cause<E>,
     ) -> Result<T, CommandError<E>> {
-        self.emit(&mut story, &mut options, cause.event());
+        self.emit(&mut story, options, cause.event());
         let error = CommandError::new(&self.state.key, cause).with_events(story.events);
         if options.is_attempt {
-            self.log(&story, &options);
+            self.log(&story, options);
             return Err(error);
         }
         let answer = if error.cause().allows_fallback() {
-            self.fall_back(&mut story, &mut options, error)
+            self.fall_back(&mut story, options, error)
         } else {
             Err(error)
         };
@@ -124,7 +148,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Tries the fallback for an attempt that was the last.
     pub(super) fn fall_back_from(
         &self,
-        mut options: Options<T, E>,
+        options: &mut Options<T, E>,
         error: CommandError<E>,
     ) -> Result<T, CommandError<E>> {
         let mut story = Story::new(self.state.now());
@@ -132,26 +156,26 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if !error.cause().allows_fallback() {
             return Err(error);
         }
-        let answer = self.fall_back(&mut story, &mut options, error);
+        let answer = self.fall_back(&mut story, options, error);
         self.finish(story, options, answer)
     }
 
     fn finish(
         &self,
         mut story: Story,
-        mut options: Options<T, E>,
+        options: &mut Options<T, E>,
         answer: Result<T, CommandError<E>>,
     ) -> Result<T, CommandError<E>> {
         if answer.is_err() {
             let cancelled = story.events.contains(Event::Cancelled);
             if !cancelled {
-                self.thrown(&mut story, &mut options);
+                self.thrown(&mut story, options);
                 let _ = self.state.hook(Stage::Error);
             }
         } else {
             let _ = self.state.hook(Stage::Success);
         }
-        self.log(&story, &options);
+        self.log(&story, options);
         answer.map_err(|error| error.with_events(story.events))
     }
 
@@ -194,7 +218,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if state.flags() & FALLS_BACK == 0 {
             return Err(FallbackError::Disabled);
         }
-        let own = options.fallback.take();
+        let own = options.take_fallback();
         if own.is_none() && self.fallback.is_none() {
             return Err(FallbackError::Missing);
         }

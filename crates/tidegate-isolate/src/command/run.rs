@@ -12,19 +12,20 @@ use std::time::Duration;
 use tidegate_sync::{CancelToken, PermitRef};
 
 use super::builder::message;
-use super::call::Options;
+use super::call::Asked;
 use super::outcome::Story;
-use super::state::{INTERRUPTS, RATED, THREADS, WATCHED};
+use super::state::{BREAKS, INTERRUPTS, RATED, THREADS, WATCHED};
 use super::{CommandError, Shared};
-use crate::breaker::{Ticket, Verdict};
+use crate::breaker::{Open, Ticket, Verdict};
 use crate::context::RequestContext;
-use crate::{Cause, Event, Refused, Stage};
+use crate::metrics::Plain;
+use crate::{Cause, Criticality, Event, Refused, Stage};
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline]
     pub(super) fn run_in_place<F>(
         &self,
-        options: Options<T, E>,
+        asked: Asked<'_, T, E>,
         work: F,
     ) -> Result<T, CommandError<E>>
     where
@@ -36,29 +37,36 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if flags & (WATCHED | RATED | THREADS) != 0
             && let Err(cause) = self.may_begin(start, flags)
         {
-            return self.failed(Story::new(start), options, cause);
+            return asked.with(|options| self.failed(Story::new(start), options, cause));
         }
-        let ticket = match state.breaker.try_ticket(start) {
-            Ok(ticket) => ticket,
-            Err(open) => {
-                let cause = Cause::ShortCircuited(open.retry_after);
-                return self.failed(Story::new(start), options, cause);
+        let ticket = if flags & BREAKS == 0 {
+            Ticket::UNHEARD
+        } else {
+            match state.breaker.try_ticket(start) {
+                Ok(ticket) => ticket,
+                Err(open) => return self.short_circuited(start, flags, asked, open),
             }
         };
-        let timeout = options.timeout.unwrap_or(state.timeout());
+        let timeout = asked.timeout().unwrap_or(state.timeout());
         let deadline = start.saturating_add(timeout);
-        let (permit, began) = match state.gate.try_enter(options.criticality) {
+        let (permit, began) = match state.gate.try_enter(asked.criticality()) {
             Some(permit) => (permit, start),
-            None => match self.wait_for_permit(&options, deadline) {
+            None if !state.gate.may_wait() => {
+                return self.refused((start, start), flags, asked, ticket, Refused::Permits);
+            }
+            None => match self.wait_for_permit(asked.criticality(), deadline) {
                 Ok(permit) => (permit, state.now()),
-                Err(refused) => return self.refused(start, options, ticket, refused),
+                Err(refused) => {
+                    let when = (start, state.now());
+                    return self.refused(when, flags, asked, ticket, refused);
+                }
             },
         };
         state.metrics.note_active(start, state.gate.held() as u64);
 
         let flight = state.alarms.take_flight();
         state.alarms.arm(&flight, deadline, flags & INTERRUPTS != 0);
-        let entered = options.context.as_ref().map(RequestContext::enter);
+        let entered = asked.context().map(RequestContext::enter);
         let result = catch_unwind(AssertUnwindSafe(|| {
             if flags & WATCHED != 0 {
                 state.hook(Stage::ExecutionStart).map_err(Refusal)?;
@@ -80,14 +88,14 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         };
         state.gate.sample(now, now.saturating_sub(began), !in_time);
         state.gate.leave(permit, now);
-        self.end_in_place(options, &end, result)
+        self.end_in_place(asked, &end, result)
     }
 
     /// Counts a call whose work has ended and whose permit is back.
     #[inline]
     pub(super) fn end_in_place(
         &self,
-        options: Options<T, E>,
+        asked: Asked<'_, T, E>,
         end: &End,
         result: Ran<T, E>,
     ) -> Result<T, CommandError<E>> {
@@ -111,8 +119,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Ok(Ok(Ok(value))) if in_time => {
                 state.metrics.count(now, Event::Success);
                 state.breaker.settle(ticket, Verdict::Success, now, run);
-                if self.is_watched(state.flags(), &options) {
-                    self.succeeded(Story::until(start, now), options);
+                if self.is_watched(state.flags(), &asked) {
+                    asked.with(|options| self.succeeded(Story::until(start, now), options));
                 }
                 Ok(value)
             }
@@ -122,7 +130,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 if in_time {
                     let _ = state.hook(Stage::ExecutionError);
                 }
-                self.failed(Story::until(start, now), options, cause)
+                asked.with(|options| self.failed(Story::until(start, now), options, cause))
             }
         }
     }
@@ -139,37 +147,52 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         rated.map_err(|after| Cause::Rejected(Refused::Rate(after)))
     }
 
-    #[cold]
-    fn wait_for_permit(
+    /// The breaker let nobody through.
+    #[inline(never)]
+    pub(super) fn short_circuited(
         &self,
-        options: &Options<T, E>,
-        deadline: u64,
-    ) -> Result<PermitRef<'_>, Refused> {
-        let state = &*self.state;
-        if !state.gate.may_wait() {
-            return Err(Refused::Permits);
+        start: u64,
+        flags: u32,
+        asked: Asked<'_, T, E>,
+        open: Open,
+    ) -> Result<T, CommandError<E>> {
+        let cause = Cause::ShortCircuited(open.retry_after);
+        if self.is_plain(flags, &asked) {
+            return self.refused_plainly(start, Plain::Open, cause);
         }
-        let clock = state.alarms.clock().clock();
-        state.gate.wait(clock, options.criticality, deadline)
+        asked.with(|options| self.failed(Story::new(start), options, cause))
     }
 
     #[cold]
+    fn wait_for_permit(
+        &self,
+        criticality: Criticality,
+        deadline: u64,
+    ) -> Result<PermitRef<'_>, Refused> {
+        let clock = self.state.alarms.clock().clock();
+        self.state.gate.wait(clock, criticality, deadline)
+    }
+
+    /// There is no permit for the call, which began and was refused at these times.
+    #[inline(always)]
     pub(super) fn refused(
         &self,
-        start: u64,
-        options: Options<T, E>,
+        (start, now): (u64, u64),
+        flags: u32,
+        asked: Asked<'_, T, E>,
         ticket: Ticket,
         refused: Refused,
     ) -> Result<T, CommandError<E>> {
-        // A call that waited for its permit was refused later than it began.
-        let now = if self.state.gate.may_wait() {
-            self.state.now()
-        } else {
-            start
-        };
-        self.state.breaker.settle(ticket, Verdict::Failure, now, 0);
-        self.state.gate.sample(now, now.saturating_sub(start), true);
-        self.failed(Story::until(start, now), options, Cause::Rejected(refused))
+        let state = &*self.state;
+        if flags & BREAKS != 0 {
+            state.breaker.settle(ticket, Verdict::Failure, now, 0);
+        }
+        state.gate.sample(now, now.saturating_sub(start), true);
+        let cause = Cause::Rejected(refused);
+        if self.is_plain(flags, &asked) {
+            return self.refused_plainly(now, Plain::Permits, cause);
+        }
+        asked.with(|options| self.failed(Story::until(start, now), options, cause))
     }
 
     /// What went wrong, of a work that did not answer in time or did not answer well.

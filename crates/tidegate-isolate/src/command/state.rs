@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use tidegate_sync::{Permits, as_nanos};
 
 use crate::alarm::Alarms;
-use crate::breaker::CircuitBreaker;
+use crate::breaker::{BreakerMode, CircuitBreaker};
 use crate::bulkhead::{Gate, ThreadBulkhead};
 use crate::metrics::Metrics;
 use crate::plugin::Plugins;
@@ -34,6 +34,9 @@ pub(crate) const RATED: u32 = 64;
 pub(crate) const THREADS: u32 = 128;
 /// A command with threads is bounded by its gate, too.
 pub(crate) const GATED: u32 = 256;
+
+/// The breaker has a say.
+pub(crate) const BREAKS: u32 = 512;
 
 /// One key.
 #[derive(Debug)]
@@ -61,7 +64,7 @@ pub(crate) struct State {
     pub(crate) running: AtomicUsize,
     pub(crate) alarms: Alarms,
     pub(crate) plugins: Arc<Plugins>,
-    sources: Arc<Sources>,
+    pub(crate) sources: Arc<Sources>,
 }
 
 impl State {
@@ -208,6 +211,7 @@ impl State {
             (config.rate.is_some(), RATED),
             (config.bulkhead == Bulkhead::Threads, THREADS),
             (config.permits.adaptive.is_some(), GATED),
+            (config.breaker.mode != BreakerMode::Disabled, BREAKS),
         ];
         let flags = flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag);
         self.flags.store(flags.sum(), Ordering::Relaxed);

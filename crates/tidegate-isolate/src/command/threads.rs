@@ -8,36 +8,36 @@
 //!
 //! The timer's thread only marks: fallbacks run on the caller's thread if it waits, and beside the
 //! timer if it does not.
+//!
+//! A call allocates once, for its [`Trip`]: the job in the pool's queue, the timer's waker and the
+//! caller's way to cancel are all references to it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
-use tidegate_exec::JobHandle;
-use tidegate_promise::{Completion, promise_of};
-use tidegate_sync::{CancelToken, Permit, Task, check_stance};
+use tidegate_exec::JobKey;
+use tidegate_promise::{Completion, Promise, promise_of};
+use tidegate_sync::{CancelToken, Left, Permit, Task, UnderWay, check_stance};
 
-use super::call::Options;
+use super::call::{Asked, Options};
 use super::outcome::Story;
 use super::run::{Ran, Refusal, late};
-use super::state::{GATED, INTERRUPTS, INTERRUPTS_ON_CANCEL, RATED, State, THREADS, WATCHED};
+use super::state::{GATED, INTERRUPTS, INTERRUPTS_ON_CANCEL, RATED, THREADS, WATCHED};
 use super::{CommandError, Shared};
 use crate::alarm::Flight;
 use crate::breaker::{Ticket, Verdict};
 use crate::bulkhead::ThreadBulkhead;
 use crate::context::{Entered, RequestContext};
 use crate::plugin::{Install, contain};
-use crate::{Cause, Event, Refused, Stage};
+use crate::{Cause, Criticality, Event, Refused, Stage};
 
-/// Not begun yet.
-const QUEUED: u64 = u64::MAX;
-/// Over before it began.
-const ABANDONED: u64 = u64::MAX - 1;
+/// No place in the queue.
+const NOWHERE: u64 = u64::MAX;
 
 /// What the caller is told: the answer, or why there is none of the work's own.
 type Raw<T, E> = Result<T, Cause<E>>;
-type Tell<T, E> = Box<dyn FnOnce(Raw<T, E>, By) + Send>;
 
 /// Who ended a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,30 +47,54 @@ enum By {
     Caller,
 }
 
+/// How the caller hears of the end.
+enum Teller<T: Send + 'static, E: Send + 'static> {
+    /// It waits, and does the rest itself.
+    Caller(Promise<Raw<T, E>, CommandError<E>>),
+    /// It has a completion.
+    Answer(Promise<T, CommandError<E>>, Options<T, E>),
+}
+
+/// The call is under way, or why not; then with the caller's ear.
+type Begun<T, E> = Result<(), (Cause<E>, Option<Teller<T, E>>)>;
+/// What a call was let through with.
+type Admitted<'a> = (&'a Arc<ThreadBulkhead>, Ticket, Option<Permit>);
+
 /// A call between its submission and its end.
-struct Flying<T, E> {
-    state: Arc<State>,
+struct Trip<T: Send + 'static, E: Send + 'static, F> {
+    shared: Arc<Shared<T, E>>,
     pool: Arc<ThreadBulkhead>,
     flight: Arc<Flight>,
+    /// Names this call of the flight, which may serve others later.
+    seen: UnderWay,
     ticket: Ticket,
     start: u64,
     timeout: u64,
     deadline: u64,
-    /// When the work began; `QUEUED` before that, `ABANDONED` if it never will. Who leaves `QUEUED`
-    /// first decides whether the work runs.
+    /// When the work began. Written by the worker before it starts.
     began: AtomicU64,
-    /// How the job is taken out of the queue. Set once it is there.
-    handle: Mutex<Option<JobHandle>>,
-    /// Called by whoever ends the call.
-    tell: Mutex<Option<Tell<T, E>>>,
+    /// Where the job lies in the pool's queue. Written once it is there.
+    place: AtomicU64,
+    /// Taken by the worker that starts, or by whoever ends the call before that.
+    cargo: Mutex<Option<Cargo<F>>>,
+    /// Taken by whoever ends the call.
+    teller: Mutex<Option<Teller<T, E>>>,
+}
+
+/// What a worker takes along.
+struct Cargo<F> {
+    work: F,
+    context: Option<RequestContext>,
+    captured: Vec<Install>,
     /// Held until the work has really ended.
-    permit: Mutex<Option<Permit>>,
+    permit: Option<Permit>,
 }
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
+    #[inline(never)]
     pub(super) fn run_on_threads<F>(
         self: &Arc<Self>,
-        options: Options<T, E>,
+        options: &mut Options<T, E>,
         work: F,
     ) -> Result<T, CommandError<E>>
     where
@@ -82,11 +106,10 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             return self.failed(Story::new(start), options, cause);
         }
         let (promise, raw) = promise_of::<Raw<T, E>, CommandError<E>>();
-        let tell: Tell<T, E> = Box::new(move |raw, _| drop(promise.succeed(raw)));
-        let flying = self.begin_on_threads(&options, start, work, tell);
-        let raw = match flying {
-            Ok(_) => raw.wait().unwrap_or(Err(Cause::Cancelled)),
-            Err(cause) => Err(cause),
+        let brief = Brief::of(options);
+        let raw = match self.begin_on_threads(brief, start, work, Teller::Caller(promise)) {
+            Ok(()) => raw.wait().unwrap_or(Err(Cause::Cancelled)),
+            Err((cause, _)) => Err(cause),
         };
         self.end_with(options, start, raw)
     }
@@ -101,66 +124,76 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     {
         let start = self.state.now();
         let (promise, answer) = promise_of::<T, CommandError<E>>();
-        let promise = Arc::new(promise.share());
-        let (shared, done) = (Arc::clone(self), Arc::clone(&promise));
-        let kept = Arc::new(Mutex::new(Some(options)));
-        let take = |kept: &Mutex<Option<Options<T, E>>>| {
-            let options = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
-            options.expect("a call ends once")
-        };
-        let for_end = Arc::clone(&kept);
-        let tell: Tell<T, E> = Box::new(move |raw, by| {
-            let options = take(&for_end);
-            let aside = Arc::clone(&shared);
-            let finish = move |raw| drop(done.try_complete(shared.end_with(options, start, raw)));
-            match (raw, by) {
-                // Only marked here: a fallback may take its time.
-                (Err(cause), By::Timer) => aside.run_aside(cause, finish),
-                (raw, _) => finish(raw),
-            }
-        });
-        let begun = {
-            let options = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            let options = options.as_ref().map(Brief::of);
-            let options = options.expect("nobody has ended the call yet");
-            self.begin_brief(&options, start, work, tell)
-        };
-        match begun {
-            Ok(flying) => promise.on_cancel(move || flying.cancel()),
-            Err(cause) => {
-                let options = take(&kept);
-                let _ = promise.try_complete(self.end_with(options, start, Err(cause)));
-            }
+        let brief = Brief::of(&options);
+        let teller = Teller::Answer(promise, options);
+        if let Err((cause, teller)) = self.begin_on_threads(brief, start, work, teller)
+            && let Some(Teller::Answer(promise, mut options)) = teller
+        {
+            let _ = promise.complete(self.end_with(&mut options, start, Err(cause)));
         }
         answer
     }
 
+    /// Takes everything that the call needs and hands it over, or says why not.
     fn begin_on_threads<F>(
         self: &Arc<Self>,
-        options: &Options<T, E>,
+        brief: Brief,
         start: u64,
         work: F,
-        tell: Tell<T, E>,
-    ) -> Result<Arc<Flying<T, E>>, Cause<E>>
-    where
-        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-    {
-        self.begin_brief(&Brief::of(options), start, work, tell)
-    }
-
-    /// Takes everything that the call needs and hands it over, or says why not.
-    fn begin_brief<F>(
-        self: &Arc<Self>,
-        options: &Brief,
-        start: u64,
-        work: F,
-        tell: Tell<T, E>,
-    ) -> Result<Arc<Flying<T, E>>, Cause<E>>
+        teller: Teller<T, E>,
+    ) -> Begun<T, E>
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
         let state = &self.state;
         let flags = state.flags();
+        let (pool, ticket, permit) = match self.admit(flags, start, brief.criticality) {
+            Ok(admitted) => admitted,
+            Err(cause) => return Err((cause, Some(teller))),
+        };
+        let timeout = brief.timeout.unwrap_or(state.timeout());
+        let deadline = start.saturating_add(timeout);
+        let context = brief.context.or_else(RequestContext::current);
+        let captured = state.plugins.propagators.iter();
+        let captured = captured.filter_map(|propagator| contain(|| propagator.capture()).ok());
+        let cargo = Cargo {
+            work,
+            context,
+            captured: captured.collect(),
+            permit,
+        };
+        let flight = state.alarms.take_flight();
+        let interrupts = flags & INTERRUPTS != 0;
+        flight.prepare(state.alarms.clock().clock(), deadline, interrupts);
+        let trip = Arc::new(Trip {
+            shared: Arc::clone(self),
+            pool: Arc::clone(pool),
+            seen: flight.word().next_queued(),
+            flight,
+            ticket,
+            start,
+            timeout,
+            deadline,
+            began: AtomicU64::new(u64::MAX),
+            place: AtomicU64::new(NOWHERE),
+            cargo: Mutex::new(Some(cargo)),
+            teller: Mutex::new(Some(teller)),
+        });
+        // Before it begins, or its end might find nobody to tell.
+        trip.listen();
+        trip.flight.word().begin_queued();
+        state.alarms.watch(deadline);
+        trip.hand_over(brief.criticality)
+    }
+
+    /// Asks everybody who may refuse a call.
+    fn admit(
+        &self,
+        flags: u32,
+        start: u64,
+        criticality: Criticality,
+    ) -> Result<Admitted<'_>, Cause<E>> {
+        let state = &*self.state;
         if flags & (WATCHED | RATED) != 0 {
             self.may_begin(start, flags & !THREADS)?;
         }
@@ -169,128 +202,27 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         };
         let ticket = state.breaker.try_ticket(start);
         let ticket = ticket.map_err(|open| Cause::ShortCircuited(open.retry_after))?;
-        let permit = if flags & GATED != 0 {
-            let permit = state.gate.try_enter_owned(options.criticality);
-            Some(permit.ok_or_else(|| {
-                state.breaker.settle(ticket, Verdict::Failure, start, 0);
-                state.gate.sample(start, 0, true);
-                Cause::Rejected(Refused::Permits)
-            })?)
-        } else {
-            None
+        if flags & GATED == 0 {
+            return Ok((pool, ticket, None));
+        }
+        let Some(permit) = state.gate.try_enter_owned(criticality) else {
+            state.breaker.settle(ticket, Verdict::Failure, start, 0);
+            state.gate.sample(start, 0, true);
+            return Err(Cause::Rejected(Refused::Permits));
         };
-        let timeout = options.timeout.unwrap_or(state.timeout());
-        let flying = Arc::new(Flying {
-            state: Arc::clone(state),
-            pool: Arc::clone(pool),
-            flight: state.alarms.take_flight(),
-            ticket,
-            start,
-            timeout,
-            deadline: start.saturating_add(timeout),
-            began: AtomicU64::new(QUEUED),
-            handle: Mutex::new(None),
-            tell: Mutex::new(Some(tell)),
-            permit: Mutex::new(permit),
-        });
-        flying.flight.set_waker(&Waker::from(Arc::clone(&flying)));
-        let interrupts = flags & INTERRUPTS != 0;
-        state
-            .alarms
-            .arm(&flying.flight, flying.deadline, interrupts);
-        self.hand_over(flying, options, work)
-    }
-
-    fn hand_over<F>(
-        self: &Arc<Self>,
-        flying: Arc<Flying<T, E>>,
-        options: &Brief,
-        work: F,
-    ) -> Result<Arc<Flying<T, E>>, Cause<E>>
-    where
-        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
-    {
-        let context = options.context.clone().or_else(RequestContext::current);
-        let captured = self.state.plugins.propagators.iter();
-        let captured: Vec<Install> = captured
-            .filter_map(|propagator| contain(|| propagator.capture()).ok())
-            .collect();
-        let (shared, mine) = (Arc::clone(self), Arc::clone(&flying));
-        let queued = Queued(Some(Arc::clone(&flying)));
-        let task = Task::labelled::<F, _>(move || {
-            queued.started();
-            if mine.begin() {
-                let surroundings = Surroundings::install(context, captured);
-                shared.work(&mine, work);
-                drop(surroundings);
-            }
-        });
-        match flying.pool.submit(task, options.criticality) {
-            Ok(handle) => {
-                *flying.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
-                if flying.flight.is_over() {
-                    flying.unqueue();
-                }
-                Ok(flying)
-            }
-            Err(refused) => {
-                // This thread tells; the drop of the job finds nobody to tell.
-                let tell = flying.take_tell();
-                flying.flight.cancel(false);
-                drop(refused);
-                drop(tell);
-                flying.refuse();
-                Err(Cause::Rejected(Refused::Pool))
-            }
-        }
-    }
-
-    /// Runs the work on the thread that it has.
-    fn work<F>(&self, flying: &Flying<T, E>, work: F)
-    where
-        F: FnOnce(&CancelToken) -> Result<T, E>,
-    {
-        let state = &*self.state;
-        let result: Ran<T, E> = catch_unwind(AssertUnwindSafe(|| {
-            state.hook(Stage::ThreadStart).map_err(Refusal)?;
-            state.hook(Stage::ExecutionStart).map_err(Refusal)?;
-            Ok(work(flying.flight.token()))
-        }));
-        let now = state.now();
-        let first = flying.flight.finish();
-        flying.flight.clear_waker();
-        flying.ended(now, first);
-        if !first {
-            // Somebody else has told the caller; what came of it is dropped here.
-            drop(contain(|| drop(result)));
-            let _ = state.hook(Stage::ThreadComplete);
-            return;
-        }
-        let in_time = now < flying.deadline;
-        let raw = match result {
-            Ok(Ok(Ok(value))) if in_time => Ok(value),
-            other => Err(self.cause_of(other, in_time, flying.timeout)),
-        };
-        flying.record(now, raw.as_ref().err());
-        if raw.is_err() && in_time {
-            let _ = state.hook(Stage::ExecutionError);
-        }
-        let _ = state.hook(Stage::ThreadComplete);
-        if let Some(tell) = flying.take_tell() {
-            tell(raw, By::Worker);
-        }
+        Ok((pool, ticket, Some(permit)))
     }
 
     /// Turns what became of the work into what the caller gets.
     fn end_with(
         &self,
-        options: Options<T, E>,
+        options: &mut Options<T, E>,
         start: u64,
         raw: Raw<T, E>,
     ) -> Result<T, CommandError<E>> {
         match raw {
             Ok(value) => {
-                if self.is_watched(self.state.flags(), &options) {
+                if self.is_watched(self.state.flags(), &Asked(Some(options))) {
                     self.succeeded(Story::until(start, self.state.now()), options);
                 }
                 Ok(value)
@@ -298,42 +230,115 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Err(cause) => self.failed(Story::until(start, self.state.now()), options, cause),
         }
     }
-
-    fn run_aside(&self, cause: Cause<E>, finish: impl FnOnce(Raw<T, E>) + Send + 'static) {
-        let task = Task::named("fallback", move || finish(Err(cause)));
-        if let Err(task) = self.state.alarms.run_aside(task) {
-            // No room beside: late is better than never.
-            task.run();
-        }
-    }
 }
 
-impl<T: Send + 'static, E: Send + 'static> Flying<T, E> {
-    /// Marks that the work begins; false when the call is over already.
-    fn begin(&self) -> bool {
-        let now = self.state.now();
-        let (won, lost) = (Ordering::AcqRel, Ordering::Acquire);
-        if self.flight.is_over() || self.began.compare_exchange(QUEUED, now, won, lost).is_err() {
-            return false;
+impl<T, E, F> Trip<T, E, F>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+{
+    /// Hears of the end of the time, and of a caller that cancels.
+    fn listen(self: &Arc<Self>) {
+        self.flight.put_waker(Waker::from(Arc::clone(self)));
+        if let Some(Teller::Answer(promise, _)) = &*self.teller() {
+            let trip = Arc::clone(self);
+            promise.on_cancel(move || trip.cancel());
         }
-        let running = self.state.running.fetch_add(1, Ordering::Relaxed) + 1;
-        self.state.metrics.note_active(now, running as u64);
-        true
     }
 
-    /// Cleans up after work that has ended.
-    fn ended(&self, now: u64, was_first: bool) {
-        self.state.running.fetch_sub(1, Ordering::Relaxed);
-        self.pool.count_executed(now);
-        if !was_first {
-            self.pool.leave();
+    /// Gives the job to the pool; with the caller's ear back if there is no room.
+    fn hand_over(self: &Arc<Self>, criticality: Criticality) -> Begun<T, E> {
+        let queued = Queued(Some(Arc::clone(self)));
+        let task = Task::labelled::<F, _>(move || queued.run());
+        match self.pool.submit(task, criticality) {
+            Ok(None) => Ok(()),
+            Ok(Some(JobKey(place))) => {
+                // Either whoever leaves finds the place, or this finds that the call was left.
+                self.place.store(place, Ordering::SeqCst);
+                if self.flight.word().is_left() {
+                    self.unqueue();
+                }
+                Ok(())
+            }
+            Err(refused) => {
+                // This thread tells. If nobody was faster the call ends as one that never was, and
+                // the drop of the job finds it over.
+                let mine = self.flight.word().start() && self.flight.finish();
+                drop(refused);
+                if mine {
+                    self.refuse();
+                    self.keep_flight();
+                    return Err((Cause::Rejected(Refused::Pool), self.teller().take()));
+                }
+                Ok(())
+            }
         }
-        self.give_permit(now);
+    }
+
+    /// Runs the work on the thread that it has.
+    fn run(&self) {
+        let state = &*self.shared.state;
+        let now = state.now();
+        self.began.store(now, Ordering::Relaxed);
+        if !self.flight.word().start() {
+            // The call is over; whoever ended it has cleaned up.
+            return;
+        }
+        let Some(cargo) = self.cargo().take() else {
+            unreachable!("only the worker that starts takes it");
+        };
+        let running = state.running.fetch_add(1, Ordering::Relaxed) + 1;
+        state.metrics.note_active(now, running as u64);
+        let Cargo {
+            work,
+            context,
+            captured,
+            permit,
+        } = cargo;
+        let surroundings = Surroundings::install(context, captured);
+        let result: Ran<T, E> = catch_unwind(AssertUnwindSafe(|| {
+            state.hook(Stage::ThreadStart).map_err(Refusal)?;
+            state.hook(Stage::ExecutionStart).map_err(Refusal)?;
+            Ok(work(self.flight.token()))
+        }));
+        self.end(result, permit);
+        drop(surroundings);
+    }
+
+    /// The work has ended.
+    fn end(&self, result: Ran<T, E>, permit: Option<Permit>) {
+        let state = &*self.shared.state;
+        let now = state.now();
+        let first = self.flight.finish();
+        state.running.fetch_sub(1, Ordering::Relaxed);
+        self.pool.count_executed(now);
+        self.give_permit(permit, now);
+        if !first {
+            // Somebody else has told the caller; what came of it is dropped here.
+            self.pool.leave();
+            drop(contain(|| drop(result)));
+            let _ = state.hook(Stage::ThreadComplete);
+            return;
+        }
+        self.flight.clear_waker();
+        self.keep_flight();
+        let in_time = now < self.deadline;
+        let raw = match result {
+            Ok(Ok(Ok(value))) if in_time => Ok(value),
+            other => Err(self.shared.cause_of(other, in_time, self.timeout)),
+        };
+        self.record(now, raw.as_ref().err());
+        if raw.is_err() && in_time {
+            let _ = state.hook(Stage::ExecutionError);
+        }
+        let _ = state.hook(Stage::ThreadComplete);
+        self.tell(raw, By::Worker);
     }
 
     /// Counts the end of work that ran.
     fn record(&self, now: u64, cause: Option<&Cause<E>>) {
-        let state = &*self.state;
+        let state = &*self.shared.state;
         let began = self.began.load(Ordering::Relaxed).min(now);
         let (wait, run) = (began.saturating_sub(self.start), now - began);
         let total = now.saturating_sub(self.start);
@@ -352,114 +357,168 @@ impl<T: Send + 'static, E: Send + 'static> Flying<T, E> {
         state.gate.sample(now, total, timed_out);
     }
 
-    /// Ends a call that is over while its work waits or runs.
-    fn leave(&self, cause: Cause<E>, by: By) {
-        let now = self.state.now();
+    /// Cleans up after a call that was ended from outside, and tells its caller.
+    fn leave(&self, left: Left, cause: Cause<E>, by: By) {
+        let state = &*self.shared.state;
+        let now = state.now();
         self.flight.clear_waker();
-        let (won, lost) = (Ordering::AcqRel, Ordering::Acquire);
-        let began = self.began.compare_exchange(QUEUED, ABANDONED, won, lost);
         self.unqueue();
-        if began.is_ok() {
-            let verdict = match by {
-                By::Timer => Verdict::Failure,
-                _ => Verdict::Dropped,
-            };
-            self.state.breaker.settle(self.ticket, verdict, now, 0);
-            if by == By::Timer {
-                self.pool.count_expired(now);
-                self.state.metrics.count(now, Event::ExpiredInQueue);
+        match left {
+            Left::Queued => {
+                let verdict = match by {
+                    By::Timer => Verdict::Failure,
+                    _ => Verdict::Dropped,
+                };
+                state.breaker.settle(self.ticket, verdict, now, 0);
+                if by == By::Timer {
+                    self.pool.count_expired(now);
+                    state.metrics.count(now, Event::ExpiredInQueue);
+                }
+                self.drop_cargo(now);
             }
-            self.give_permit(now);
-        } else {
-            self.pool.overstay();
-            self.record(now, Some(&cause));
+            Left::Running => {
+                self.pool.overstay();
+                self.record(now, Some(&cause));
+            }
         }
-        if let Some(tell) = self.take_tell() {
-            tell(Err(cause), by);
-        }
+        self.tell(Err(cause), by);
     }
 
     /// The caller leaves.
     fn cancel(&self) {
-        let interrupt = self.state.flags() & INTERRUPTS_ON_CANCEL != 0;
-        if self.flight.cancel(interrupt) {
-            let _ = self.state.hook(Stage::Cancelled);
-            self.leave(Cause::Cancelled, By::Caller);
+        let state = &*self.shared.state;
+        let interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
+        if let Some(left) = self.flight.cancel(self.seen, interrupt) {
+            let _ = state.hook(Stage::Cancelled);
+            self.leave(left, Cause::Cancelled, By::Caller);
         }
     }
 
     /// The bulkhead has no room for the call, or gave its place to another.
     fn refuse(&self) {
-        let now = self.state.now();
+        let state = &*self.shared.state;
+        let now = state.now();
         self.flight.clear_waker();
         self.pool.count_rejected(now);
-        self.state
-            .breaker
-            .settle(self.ticket, Verdict::Failure, now, 0);
-        self.state.gate.sample(now, 0, true);
-        self.give_permit(now);
+        state.breaker.settle(self.ticket, Verdict::Failure, now, 0);
+        state.gate.sample(now, 0, true);
+        self.drop_cargo(now);
+    }
+
+    /// Tells the caller, once.
+    fn tell(&self, raw: Raw<T, E>, by: By) {
+        let Some(teller) = self.teller().take() else {
+            return;
+        };
+        let (promise, mut options) = match teller {
+            Teller::Caller(promise) => return drop(promise.succeed(raw)),
+            Teller::Answer(promise, options) => (promise, options),
+        };
+        let (shared, start) = (&self.shared, self.start);
+        match (raw, by) {
+            // Only marked here: a fallback may take its time.
+            (Err(cause), By::Timer) => {
+                let shared = Arc::clone(shared);
+                let aside = Arc::clone(&shared);
+                let task = Task::named("fallback", move || {
+                    let _ = promise.complete(shared.end_with(&mut options, start, Err(cause)));
+                });
+                if let Err(task) = aside.state.alarms.run_aside(task) {
+                    // No room beside: late is better than never.
+                    task.run();
+                }
+            }
+            (raw, _) => drop(promise.complete(shared.end_with(&mut options, start, raw))),
+        }
     }
 
     /// Takes the job out of the queue, if it lies there, and frees its place.
     fn unqueue(&self) {
-        let handle = self
-            .handle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let task = handle.and_then(|handle| handle.remove());
-        drop(task);
-    }
-
-    fn give_permit(&self, now: u64) {
-        let permit = self
-            .permit
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if permit.is_some() {
-            drop(permit);
-            self.state.gate.after_leaving(now);
+        let place = self.place.load(Ordering::SeqCst);
+        if place != NOWHERE {
+            drop(self.pool.take_back(JobKey(place)));
         }
     }
 
-    fn take_tell(&self) -> Option<Tell<T, E>> {
-        self.tell
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+    /// Drops work that will not run.
+    fn drop_cargo(&self, now: u64) {
+        let cargo = self.cargo().take();
+        if let Some(Cargo { work, permit, .. }) = cargo {
+            self.give_permit(permit, now);
+            let _ = contain(|| drop(work));
+        }
+    }
+
+    fn give_permit(&self, permit: Option<Permit>, now: u64) {
+        if permit.is_some() {
+            drop(permit);
+            self.shared.state.gate.after_leaving(now);
+        }
+    }
+
+    /// Lets the flight serve another call; nothing of this one touches it any more.
+    fn keep_flight(&self) {
+        let alarms = &self.shared.state.alarms;
+        alarms.keep_flight(Arc::clone(&self.flight));
+    }
+
+    fn teller(&self) -> MutexGuard<'_, Option<Teller<T, E>>> {
+        self.teller.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cargo(&self) -> MutexGuard<'_, Option<Cargo<F>>> {
+        self.cargo.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The timer's way to a call whose time is over.
-impl<T: Send + 'static, E: Send + 'static> Wake for Flying<T, E> {
+impl<T, E, F> Wake for Trip<T, E, F>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+{
     fn wake(self: Arc<Self>) {
-        if self.flight.is_expired() {
-            self.leave(late(self.timeout), By::Timer);
+        if let Some(left) = self.flight.expired() {
+            self.leave(left, late(self.timeout), By::Timer);
         }
     }
 }
 
 /// A job in the queue. Dropped there, it was displaced or given up: the caller hears of it.
-struct Queued<T: Send + 'static, E: Send + 'static>(Option<Arc<Flying<T, E>>>);
+struct Queued<T, E, F>(Option<Arc<Trip<T, E, F>>>)
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static;
 
-impl<T: Send + 'static, E: Send + 'static> Queued<T, E> {
+impl<T, E, F> Queued<T, E, F>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+{
     /// The job has a thread: from here on the work itself tells.
-    fn started(mut self) {
-        self.0 = None;
+    fn run(mut self) {
+        if let Some(trip) = self.0.take() {
+            trip.run();
+        }
     }
 }
 
-impl<T: Send + 'static, E: Send + 'static> Drop for Queued<T, E> {
+impl<T, E, F> Drop for Queued<T, E, F>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+{
     fn drop(&mut self) {
-        let Some(flying) = self.0.take() else {
+        let Some(trip) = self.0.take() else {
             return;
         };
-        if flying.flight.cancel(false) {
-            flying.refuse();
-            if let Some(tell) = flying.take_tell() {
-                tell(Err(Cause::Rejected(Refused::Pool)), By::Timer);
-            }
+        if trip.flight.cancel(trip.seen, false).is_some() {
+            trip.refuse();
+            trip.tell(Err(Cause::Rejected(Refused::Pool)), By::Timer);
         }
     }
 }
@@ -467,7 +526,7 @@ impl<T: Send + 'static, E: Send + 'static> Drop for Queued<T, E> {
 /// What a submission needs to know of a call's options.
 struct Brief {
     timeout: Option<u64>,
-    criticality: crate::Criticality,
+    criticality: Criticality,
     context: Option<RequestContext>,
 }
 

@@ -8,8 +8,9 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use super::cells::thread_number;
 use super::histogram::{Distribution, Histogram, Sparse};
-use super::window::{Edge, WindowConfig, stripe};
+use super::window::{Edge, WindowConfig};
 
 /// Histograms of calls that did not wait.
 const STRIPES: usize = 4;
@@ -53,7 +54,7 @@ impl Block {
     /// Records a call that did not wait.
     #[inline]
     pub(crate) fn record_at_once(&self, now: u64, nanos: u64) {
-        self.at_once[stripe() % STRIPES]
+        self.at_once[thread_number() % STRIPES]
             .get_or_init(|| Rolled::new(self.window))
             .record(now, nanos);
     }

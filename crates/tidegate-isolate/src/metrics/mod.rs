@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 
-use crate::Event;
+use crate::{Event, Events};
 
+mod cells;
 mod histogram;
 mod latency;
 mod window;
@@ -68,7 +69,13 @@ pub struct EventCounts {
 impl EventCounts {
     /// Errors that reach a caller are not counted apart: they follow from the other counts, but
     /// for those that had no such end.
-    pub(crate) fn new(mut counts: [u64; Event::COUNT]) -> Self {
+    pub(crate) fn new(cells: [u64; CELLS]) -> Self {
+        let mut counts: [u64; Event::COUNT] = std::array::from_fn(|at| cells[at]);
+        for plain in Plain::ALL {
+            let count = cells[plain.cell()];
+            counts[plain.event() as usize] += count;
+            counts[Event::FallbackMissing as usize] += count;
+        }
         let thrown = [
             Event::BadRequest,
             Event::FallbackFailure,
@@ -116,10 +123,46 @@ impl std::ops::Index<Event> for EventCounts {
     }
 }
 
+/// A refusal by a command without a fallback: what says so and what says that there is no
+/// fallback are one count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plain {
+    Permits,
+    Pool,
+    Open,
+}
+
+impl Plain {
+    const ALL: [Plain; 3] = [Self::Permits, Self::Pool, Self::Open];
+
+    #[inline]
+    const fn cell(self) -> usize {
+        Event::COUNT + self as usize
+    }
+
+    #[inline]
+    const fn event(self) -> Event {
+        match self {
+            Self::Permits => Event::PermitsRejected,
+            Self::Pool => Event::PoolRejected,
+            Self::Open => Event::ShortCircuited,
+        }
+    }
+
+    /// What such a call is told to have gone through.
+    #[inline]
+    pub(crate) const fn events(self) -> Events {
+        Events::of_three(self.event(), Event::FallbackMissing, Event::ExceptionThrown)
+    }
+}
+
+/// One for each event, and the plain refusals.
+const CELLS: usize = Event::COUNT + Plain::ALL.len();
+
 /// The counters and histograms of one command.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    counts: Counts<{ Event::COUNT }>,
+    counts: Counts<CELLS>,
     peak: Peak,
     latency: ArcSwapOption<Block>,
     config: MetricsConfig,
@@ -139,6 +182,12 @@ impl Metrics {
     #[inline]
     pub(crate) fn count(&self, now: u64, event: Event) {
         self.counts.add(now, event as usize);
+    }
+
+    /// Counts a refusal by a command without a fallback.
+    #[inline]
+    pub(crate) fn count_plain(&self, now: u64, plain: Plain) {
+        self.counts.add(now, plain.cell());
     }
 
     /// Notes how many calls run at the same time.
@@ -162,9 +211,10 @@ impl Metrics {
     /// Records a call that waited first.
     pub(crate) fn record(&self, now: u64, wait: u64, run: u64, total: u64) {
         if self.config.record_latencies {
-            let block = self.latency.load_full();
-            let block = block.unwrap_or_else(|| self.borrow_block());
-            block.record(now, wait, run, total);
+            match &*self.latency.load() {
+                Some(block) => block.record(now, wait, run, total),
+                None => self.borrow_block().record(now, wait, run, total),
+            }
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! The counters themselves only grow; they are the totals, exact by construction. A window keeps
 //! *marks*: what the totals were when a bucket of time began. What happened in the window is the
-//! totals now less the totals at its first mark. So counting is one relaxed addition to a cell
-//! of the thread's own stripe, and one comparison with the end of the current bucket.
+//! totals now less the totals at its first mark. So counting is one addition to a cell of the
+//! thread's own, and one comparison with the end of the current bucket.
 //!
 //! # Invariants
 //!
@@ -14,12 +14,13 @@
 //!   the edge; alone, it is always the right one.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_sync::{CachePadded, as_nanos, usable_cpus};
+use tidegate_sync::as_nanos;
 
+use super::cells::Cells;
 use crate::Invalid;
 
 /// The length of a window and the number of its buckets.
@@ -73,7 +74,7 @@ impl WindowConfig {
 /// `K` counters with totals and a rolling window.
 #[derive(Debug)]
 pub(crate) struct Counts<const K: usize> {
-    stripes: Box<[CachePadded<[AtomicU64; K]>]>,
+    cells: Cells<K>,
     edge: Edge,
     marks: Mutex<Marks<K>>,
 }
@@ -95,9 +96,8 @@ struct Marks<const K: usize> {
 impl<const K: usize> Counts<K> {
     /// Counters with a window of this shape.
     pub(crate) fn new(window: WindowConfig) -> Self {
-        let zeros = || CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0)));
         Self {
-            stripes: (0..stripe_count()).map(|_| zeros()).collect(),
+            cells: Cells::new(),
             edge: Edge::new(window.bucket_nanos()),
             marks: Mutex::new(Marks {
                 buckets: u64::from(window.buckets.max(1)),
@@ -112,18 +112,12 @@ impl<const K: usize> Counts<K> {
         if self.edge.is_past(now) {
             self.roll(now);
         }
-        self.stripes[stripe() & (self.stripes.len() - 1)][kind].fetch_add(1, Ordering::Relaxed);
+        self.cells.add(kind);
     }
 
     /// Everything ever counted.
     pub(crate) fn totals(&self) -> [u64; K] {
-        let mut totals = [0; K];
-        for stripe in &self.stripes {
-            for (total, cell) in totals.iter_mut().zip(stripe.iter()) {
-                *total += cell.load(Ordering::Relaxed);
-            }
-        }
-        totals
+        self.cells.sum()
     }
 
     /// What was counted in the window that ends with the current bucket, that one included.
@@ -325,21 +319,6 @@ impl Peak {
 
 fn difference<const K: usize>(new: [u64; K], old: [u64; K]) -> [u64; K] {
     std::array::from_fn(|at| new[at].saturating_sub(old[at]))
-}
-
-/// Stripes in a set of counters: enough that two running threads rarely share one.
-fn stripe_count() -> usize {
-    usable_cpus().next_power_of_two().min(8)
-}
-
-/// A small number of the calling thread's own.
-#[inline]
-pub(super) fn stripe() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
-    }
-    MINE.try_with(|mine| *mine).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_isolate::{Event, Hedge, Retry, RetryBudget};
+use tidegate_isolate::{Event, Hedge, PoolConfig, Retry, RetryBudget};
+use tidegate_sync::Parker;
 
 use crate::support::{builder, still};
 
@@ -144,4 +145,80 @@ fn without_figures_there_is_no_second_attempt() {
     clock.jump(Duration::from_secs(100));
     assert!(poll(waiting.as_mut()).is_pending());
     assert_eq!(command.snapshot().totals[Event::Hedged], 0);
+}
+
+#[test]
+fn a_future_is_tried_again_after_a_pause() {
+    let (clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let tries = AtomicU32::new(0);
+    let budget = RetryBudget::default();
+    let retry = Retry::attempts(3).backoff(Duration::from_millis(10), 1.0);
+    let mut answer = pin!(command.run_async_with_retry(retry, &budget, |_| {
+        let tried = tries.fetch_add(1, Ordering::Relaxed);
+        async move { if tried == 1 { Ok(7) } else { Err("not yet") } }
+    }));
+    let parker = Parker::new();
+    let waker = Waker::from(&parker);
+    let mut context = Context::from_waker(&waker);
+    assert!(answer.as_mut().poll(&mut context).is_pending());
+    clock.advance(Duration::from_millis(9));
+    assert!(answer.as_mut().poll(&mut context).is_pending());
+    assert_eq!(tries.load(Ordering::Relaxed), 1, "it pauses");
+    clock.advance(Duration::from_millis(1));
+    parker.park(None);
+    assert_eq!(answer.as_mut().poll(&mut context), Poll::Ready(Ok(7)));
+    let totals = command.snapshot().totals;
+    assert_eq!((totals[Event::Failure], totals[Event::Retried]), (1, 1));
+}
+
+#[test]
+fn a_second_attempt_on_threads_wins_and_the_first_is_told() {
+    let (clock, isolation) = still();
+    let pool = PoolConfig {
+        core: 2,
+        max: 2,
+        queue: 4,
+        ..PoolConfig::default()
+    };
+    let command = builder("a").threads(pool).build(&isolation).unwrap();
+    command
+        .configure(|config| config.interrupt_on_cancel = true)
+        .unwrap();
+    for _ in 0..20 {
+        command.run(|_| Ok(0)).unwrap();
+    }
+    let tries = Arc::new(AtomicU32::new(0));
+    let (tell, told) = std::sync::mpsc::channel();
+    let count = Arc::clone(&tries);
+    let mut answer = pin!(
+        command.run_hedged_on_threads(Hedge::default(), move |cancel| {
+            if count.fetch_add(1, Ordering::Relaxed) == 1 {
+                return Ok(2);
+            }
+            let stop = Parker::new();
+            let wake = stop.clone();
+            let _hook = cancel.on_cancel(move || wake.unpark());
+            stop.park(None);
+            tell.send("told").unwrap();
+            Err("too late")
+        })
+    );
+    let parker = Parker::new();
+    let waker = Waker::from(&parker);
+    let mut context = Context::from_waker(&waker);
+    assert!(answer.as_mut().poll(&mut context).is_pending());
+    while tries.load(Ordering::Relaxed) < 1 {
+        std::thread::yield_now();
+    }
+    clock.advance(Duration::from_millis(1));
+    let value = loop {
+        if let Poll::Ready(value) = answer.as_mut().poll(&mut context) {
+            break value;
+        }
+        parker.park(None);
+    };
+    assert_eq!(value, Ok(2));
+    assert_eq!(told.recv(), Ok("told"));
+    assert_eq!(command.snapshot().totals[Event::Hedged], 1);
 }

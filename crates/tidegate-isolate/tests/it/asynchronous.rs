@@ -5,10 +5,10 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_isolate::{BreakerConfig, BreakerWindow, Cause, Event};
+use tidegate_isolate::{BreakerConfig, BreakerWindow, Cause, Event, Isolation, PermitConfig};
 use tidegate_sync::{CancelToken, Parker};
 
-use crate::support::{builder, counted, still};
+use crate::support::{Numbers, builder, counted, still};
 
 fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
@@ -125,4 +125,75 @@ fn a_dropped_probe_opens_the_breaker_again() {
     assert!(command.run(|_| Ok(1)).unwrap_err().is_short_circuited());
     clock.advance(Duration::from_millis(5_001));
     assert_eq!(command.run(|_| Ok(1)), Ok(1));
+}
+
+/// One permit, and callers that wait for it for up to ten milliseconds.
+fn patient(isolation: &Isolation) -> Numbers {
+    let permits = PermitConfig {
+        max_wait: Duration::from_millis(10),
+        ..PermitConfig::of(1)
+    };
+    builder("a").permits_with(permits).build(isolation).unwrap()
+}
+
+#[test]
+fn a_future_waits_for_a_permit_and_is_woken_when_one_is_free() {
+    let (clock, isolation) = still();
+    let command = patient(&isolation);
+    let mut first = Box::pin(command.run_async(|_| pending()));
+    assert!(poll_once(first.as_mut()).is_pending());
+    let parker = Parker::new();
+    let waker = Waker::from(&parker);
+    let mut second = pin!(command.run_async(|_| async { Ok(2) }));
+    let mut context = Context::from_waker(&waker);
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    clock.advance(Duration::from_millis(4));
+    drop(first);
+    parker.park(None);
+    assert_eq!(second.as_mut().poll(&mut context), Poll::Ready(Ok(2)));
+    let snapshot = command.snapshot();
+    assert_eq!((snapshot.active, snapshot.totals[Event::Success]), (0, 1));
+    let waited = snapshot.latencies.wait.max().as_secs_f64() * 1e3;
+    assert!((waited - 4.0).abs() < 0.2, "{waited}");
+}
+
+#[test]
+fn a_future_that_waited_too_long_is_refused() {
+    let (clock, isolation) = still();
+    let command = patient(&isolation);
+    let mut first = Box::pin(command.run_async(|_| pending()));
+    assert!(poll_once(first.as_mut()).is_pending());
+    let parker = Parker::new();
+    let waker = Waker::from(&parker);
+    let mut second = pin!(command.run_async(|_| async { Ok(2) }));
+    let mut context = Context::from_waker(&waker);
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    clock.advance(Duration::from_millis(10));
+    parker.park(None);
+    let Poll::Ready(Err(error)) = second.as_mut().poll(&mut context) else {
+        panic!("the wait is over");
+    };
+    assert!(error.is_rejected());
+    assert_eq!(command.snapshot().totals[Event::PermitsRejected], 1);
+}
+
+#[test]
+fn a_future_dropped_while_it_waits_leaves_the_permit_to_the_next() {
+    let (_clock, isolation) = still();
+    let command = patient(&isolation);
+    let mut first = Box::pin(command.run_async(|_| pending()));
+    assert!(poll_once(first.as_mut()).is_pending());
+    let mut second = Box::pin(command.run_async(|_| async { Ok(2) }));
+    let mut third = Box::pin(command.run_async(|_| async { Ok(3) }));
+    assert!(poll_once(second.as_mut()).is_pending());
+    assert!(poll_once(third.as_mut()).is_pending());
+    // The permit is the second's already when it is dropped.
+    drop(first);
+    drop(second);
+    assert_eq!(poll_once(third.as_mut()), Poll::Ready(Ok(3)));
+    let totals = command.snapshot().totals;
+    assert_eq!(
+        (totals[Event::Cancelled], command.snapshot().active),
+        (2, 0)
+    );
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_isolate::{
     CollapseError, CollapseScope, Collapser, CollapserConfig, Command, Event, Isolation,
-    RequestContext,
+    Properties, RequestContext,
 };
 use tidegate_sync::ManualClock;
 
@@ -197,4 +197,62 @@ fn a_batch_of_nothing_is_refused() {
     let error =
         Collapser::new(&command, config, |_: &[u32], _: &_| Ok(HashMap::new())).unwrap_err();
     assert_eq!((error.key(), error.property()), ("a", "maxRequestsInBatch"));
+}
+
+#[test]
+fn the_settings_of_a_collapser_are_live_properties() {
+    let clock = ManualClock::new();
+    let properties = Properties::new();
+    let set = |name: &str, value: &str| properties.set(&format!("hystrix.collapser.{name}"), value);
+    set("default.timerDelayInMilliseconds", "20").unwrap();
+    set("default.maxRequestsInBatch", "9").unwrap();
+    let isolation = Isolation::builder()
+        .clock(&clock)
+        .properties(properties.clone())
+        .build()
+        .unwrap();
+    let command = Command::builder("double")
+        .group("tests")
+        .build(&isolation)
+        .unwrap();
+    let config = CollapserConfig {
+        max_batch: 3,
+        ..global()
+    };
+    let work =
+        |numbers: &[u32], _: &_| Ok::<_, &str>(numbers.iter().map(|n| (*n, n * 2)).collect());
+    let collapser = Collapser::new(&command, config, work).unwrap();
+    let in_force = || {
+        let config = collapser.config();
+        (
+            config.max_batch,
+            config.delay.as_millis(),
+            config.share_equal,
+        )
+    };
+    assert_eq!(
+        in_force(),
+        (3, 20, true),
+        "the code hides what holds for all"
+    );
+    set("double.maxRequestsInBatch", "2").unwrap();
+    set("double.requestCache.enabled", "false").unwrap();
+    assert_eq!(in_force(), (2, 20, false));
+    let full = [collapser.submit(1), collapser.submit(2)];
+    let full = full.map(|answer| answer.wait().unwrap());
+    assert_eq!(full, [2, 4], "the second has filled the batch");
+    for (name, value) in [
+        ("double.maxRequestsInBatch", "0"),
+        ("double.maxRequestsInBatch", "-1"),
+        ("default.timerDelayInMilliseconds", "soon"),
+        ("double.requestCache.enabled", "perhaps"),
+    ] {
+        let error = set(name, value).unwrap_err();
+        assert!(error.to_string().starts_with("double: "), "{error}");
+        assert_eq!(in_force(), (2, 20, false), "{name} was undone");
+    }
+    properties
+        .remove("hystrix.collapser.double.maxRequestsInBatch")
+        .unwrap();
+    assert_eq!(in_force(), (3, 20, false));
 }

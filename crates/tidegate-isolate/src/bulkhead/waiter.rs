@@ -1,0 +1,102 @@
+//! One that waits for a permit: a thread that sleeps, or a future that is polled.
+//!
+//! Its state leaves [`WAITING`] once, by whoever serves it, turns it away, or by itself when it
+//! leaves. A permit that was taken for it is its own from then on.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
+
+use tidegate_sync::{Clock, Parker};
+
+use super::gate::Criticality;
+
+pub(super) const WAITING: u8 = 0;
+/// A permit was taken for this waiter.
+pub(super) const SERVED: u8 = 1;
+/// It waited too long for its discipline.
+pub(super) const TURNED_AWAY: u8 = 2;
+/// It left.
+pub(super) const GONE: u8 = 3;
+
+/// A place among those who wait for a permit.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(super) waiter: Arc<Waiter>,
+    pub(super) id: u64,
+    /// When the wait is over.
+    pub(crate) until: u64,
+}
+
+impl Place {
+    /// Wakes whoever waits there, so that it looks at the time.
+    pub(crate) fn poke(&self) -> impl FnOnce() + Send + use<> {
+        let waiter = Arc::clone(&self.waiter);
+        move || waiter.wake()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Waiter {
+    /// Who is told; a future says it anew whenever it is polled.
+    waker: Mutex<Option<Waker>>,
+    state: AtomicU8,
+    pub(super) criticality: Criticality,
+}
+
+impl Waiter {
+    pub(super) fn new(criticality: Criticality, waker: &Waker) -> Self {
+        Self {
+            waker: Mutex::new(Some(waker.clone())),
+            state: AtomicU8::new(WAITING),
+            criticality,
+        }
+    }
+
+    pub(super) fn state(&self) -> u8 {
+        // Acquire pairs with the Release in `decide`.
+        self.state.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until somebody decides, or gives up at `until`; answers how it ended.
+    pub(super) fn wait(&self, clock: &Clock, parker: &Parker, until: u64) -> u8 {
+        loop {
+            let state = self.state();
+            if state != WAITING {
+                return state;
+            }
+            if clock.nanos() >= until {
+                return match self.decide(GONE) {
+                    Ok(_) => GONE,
+                    Err(state) => state,
+                };
+            }
+            clock.park_until(parker, Some(until));
+        }
+    }
+
+    pub(super) fn set_waker(&self, waker: &Waker) {
+        let mut mine = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        if mine.as_ref().is_none_or(|old| !old.will_wake(waker)) {
+            *mine = Some(waker.clone());
+        }
+    }
+
+    /// Decides how the wait ends; false when the waiter has left.
+    pub(super) fn end(&self, how: u8) -> bool {
+        let first = self.decide(how).is_ok();
+        self.wake();
+        first
+    }
+
+    pub(super) fn decide(&self, how: u8) -> Result<u8, u8> {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        self.state.compare_exchange(WAITING, how, success, failure)
+    }
+
+    fn wake(&self) {
+        let waker = self.waker.lock();
+        let waker = waker.unwrap_or_else(PoisonError::into_inner).take();
+        waker.into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,158 @@
+//! Counters that every thread has to itself, as long as there are not too many threads.
+//!
+//! A thread that counts has a *number*: the lowest that no other living thread has. The first
+//! [`OWN`] numbers have cells of their own in every set of counters, made when they first count
+//! something there. Only their thread writes to them, so counting is a load and a store, without
+//! a locked instruction. All other threads share one more row of cells and add to it.
+//!
+//! # Invariants
+//!
+//! * A number has at most one living thread; it is handed on under a lock, so the next thread
+//!   sees everything that the last one counted.
+//! * The sum over all cells is exact when nobody counts, and never less than before.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use tidegate_sync::CachePadded;
+
+/// Threads that have cells of their own.
+const OWN: usize = 16;
+
+/// `K` counters.
+#[derive(Debug)]
+pub(super) struct Cells<const K: usize> {
+    own: [OnceLock<Box<Row<K>>>; OWN],
+    shared: OnceLock<Box<Row<K>>>,
+}
+
+type Row<const K: usize> = CachePadded<[AtomicU64; K]>;
+
+impl<const K: usize> Cells<K> {
+    pub(super) fn new() -> Self {
+        Self {
+            own: [const { OnceLock::new() }; OWN],
+            shared: OnceLock::new(),
+        }
+    }
+
+    /// Adds one to the counter `kind`.
+    #[inline]
+    pub(super) fn add(&self, kind: usize) {
+        match self.own.get(thread_number()) {
+            Some(row) => {
+                let cell = &row.get_or_init(Self::row)[kind];
+                // Nobody else writes to this thread's row.
+                cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            }
+            None => {
+                let row = self.shared.get_or_init(Self::row);
+                row[kind].fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Every counter, summed over all threads.
+    pub(super) fn sum(&self) -> [u64; K] {
+        let mut sums = [0; K];
+        let rows = self.own.iter().chain([&self.shared]);
+        for row in rows.filter_map(OnceLock::get) {
+            for (sum, cell) in sums.iter_mut().zip(row.iter()) {
+                *sum += cell.load(Ordering::Relaxed);
+            }
+        }
+        sums
+    }
+
+    #[cold]
+    fn row() -> Box<Row<K>> {
+        Box::new(CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0))))
+    }
+}
+
+/// The number of the calling thread; one that has no cells of its own while the thread ends.
+#[inline]
+pub(super) fn thread_number() -> usize {
+    thread_local! {
+        static MINE: Number = Number::take();
+    }
+    MINE.try_with(|mine| mine.0).unwrap_or(usize::MAX)
+}
+
+/// A number that belongs to one thread until it ends.
+struct Number(usize);
+
+static FREE: Mutex<Free> = Mutex::new(Free {
+    next: 0,
+    returned: BinaryHeap::new(),
+});
+
+struct Free {
+    next: usize,
+    returned: BinaryHeap<Reverse<usize>>,
+}
+
+impl Number {
+    fn take() -> Self {
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        Self(match free.returned.pop() {
+            Some(Reverse(number)) => number,
+            None => {
+                free.next += 1;
+                free.next - 1
+            }
+        })
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
+        free.returned.push(Reverse(self.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Nothing is lost, however many threads come and go.
+
+    use super::*;
+
+    #[test]
+    fn living_threads_have_different_numbers() {
+        let mine = thread_number();
+        let here = std::sync::Barrier::new(3);
+        let number = || {
+            let number = thread_number();
+            here.wait();
+            number
+        };
+        std::thread::scope(|scope| {
+            let others = [scope.spawn(number), scope.spawn(number)];
+            here.wait();
+            let [one, two] = others.map(|other| other.join().expect("it does not panic"));
+            assert!(one != two && one != mine && two != mine);
+        });
+    }
+
+    #[test]
+    fn the_sum_is_exact_over_more_threads_than_rows() {
+        let cells = Cells::<2>::new();
+        for _ in 0..3 {
+            let here = std::sync::Barrier::new(2 * OWN);
+            std::thread::scope(|scope| {
+                for _ in 0..2 * OWN {
+                    scope.spawn(|| {
+                        // All live at the same time, so some of them have to share.
+                        thread_number();
+                        here.wait();
+                        (0..1_000).for_each(|n| cells.add(n % 2));
+                    });
+                }
+            });
+        }
+        assert_eq!(cells.sum(), [3 * 2 * OWN as u64 * 500; 2]);
+    }
+}

@@ -1,0 +1,197 @@
+//! Models of the words of an isolated call: every interleaving of the worker that takes a queued
+//! job, the timer, the caller that leaves, and the probes of a breaker (`cargo xtask loom`).
+//!
+//! Each of these changes fails a model: `leave` that ends the call in two steps, `start` or
+//! `leave` that does not compare the whole word, `start` without Release, `leave` without
+//! Acquire, no fence between `leave` and the look for the job's place; `change` without Release,
+//! `get` without Acquire, `change` that stores instead of comparing.
+#![cfg(tidegate_loom)]
+
+use std::sync::Arc as StdArc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use tidegate_sync::{BreakerWord, CallWord, Leave, Left};
+
+/// A place that is written without a lock: loom reports two users without an order between them.
+#[derive(Debug, Default)]
+struct Place(UnsafeCell<u32>);
+
+// SAFETY: loom checks every access and fails the model on a race.
+unsafe impl Sync for Place {}
+// SAFETY: as above.
+unsafe impl Send for Place {}
+
+impl Place {
+    fn set(&self, to: u32) {
+        // SAFETY: loom fails the model before two threads are in here.
+        self.0.with_mut(|place| unsafe { *place = to });
+    }
+
+    fn get(&self) -> u32 {
+        // SAFETY: loom fails the model before a reader meets a writer.
+        self.0.with(|place| unsafe { *place })
+    }
+}
+
+/// A worker takes a queued job while its time ends and its caller leaves: the call is ended by
+/// exactly one of them, and whoever left knows whether the work ran.
+#[test]
+fn one_of_worker_timer_and_caller_ends_a_queued_call() {
+    loom::model(|| {
+        let word = StdArc::new(CallWord::default());
+        let began = Arc::new(Place::default());
+        let seen = word.begin_queued();
+        let worker = {
+            let (word, began) = (StdArc::clone(&word), Arc::clone(&began));
+            thread::spawn(move || {
+                began.set(7);
+                let ran = word.start();
+                (ran, ran && word.finish())
+            })
+        };
+        let leaver = |why: Leave| {
+            let (word, began) = (StdArc::clone(&word), Arc::clone(&began));
+            move || {
+                let left = word.leave(seen, why);
+                if left == Some(Left::Running) {
+                    assert_eq!(began.get(), 7, "when the work began is known");
+                }
+                left
+            }
+        };
+        let timer = thread::spawn(leaver(Leave::Expired));
+        let caller = leaver(Leave::Cancelled)();
+        let timer = timer.join().expect("it does not panic");
+        let (ran, finished) = worker.join().expect("it does not panic");
+        let ends = [finished, timer.is_some(), caller.is_some()];
+        assert_eq!(ends.iter().filter(|end| **end).count(), 1, "{ends:?}");
+        let left = timer.or(caller);
+        assert_eq!(left == Some(Left::Queued), !ran, "it ran, or it was queued");
+        assert_eq!(word.is_left(), left.is_some());
+    });
+}
+
+/// The timer looked at a call that ends, and the word serves the next one: that one is not hit.
+#[test]
+fn a_timer_that_is_late_does_not_hit_the_next_call() {
+    loom::model(|| {
+        let word = StdArc::new(CallWord::default());
+        let seen = word.begin();
+        let timer = {
+            let word = StdArc::clone(&word);
+            thread::spawn(move || word.leave(seen, Leave::Expired).is_some())
+        };
+        let first = word.finish();
+        if first {
+            word.begin_queued();
+            assert!(word.start() && word.finish(), "nobody looked at this call");
+        }
+        let expired = timer.join().expect("it does not panic");
+        assert_ne!(first, expired);
+    });
+}
+
+/// A job is put into the queue, and its place is noted after that. Whoever leaves meanwhile takes
+/// it out, or the one who put it there does: it is never left behind.
+#[test]
+fn a_queued_job_whose_caller_has_gone_is_taken_out() {
+    const NOWHERE: u64 = 0;
+    loom::model(|| {
+        let word = StdArc::new(CallWord::default());
+        let place = Arc::new(AtomicU64::new(NOWHERE));
+        let queue = Arc::new(Mutex::new(Some("job")));
+        let seen = word.begin_queued();
+        let take_out = {
+            let (place, queue) = (Arc::clone(&place), Arc::clone(&queue));
+            move || {
+                // Loom takes SeqCst accesses for AcqRel: the fence stands for their one order.
+                fence(Ordering::SeqCst);
+                if place.load(Ordering::SeqCst) != NOWHERE {
+                    queue.lock().expect("nobody panics").take();
+                }
+            }
+        };
+        let leaver = {
+            let (word, take_out) = (StdArc::clone(&word), take_out.clone());
+            thread::spawn(move || {
+                assert_eq!(word.leave(seen, Leave::Cancelled), Some(Left::Queued));
+                take_out();
+            })
+        };
+        place.store(9, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if word.is_left() {
+            take_out();
+        }
+        leaver.join().expect("it does not panic");
+        assert_eq!(*queue.lock().expect("nobody panics"), None);
+    });
+}
+
+const CLOSED: u8 = 0;
+const OPEN: u8 = 1;
+const HALF_OPEN: u8 = 2;
+
+/// Two calls find that the sleep is over: one becomes the probe, and what was written when the
+/// breaker opened is there for whoever sees it open.
+#[test]
+fn one_call_becomes_the_probe() {
+    loom::model(|| {
+        let word = StdArc::new(BreakerWord::default());
+        let until = Arc::new(Place::default());
+        let trips = {
+            let (word, until) = (StdArc::clone(&word), Arc::clone(&until));
+            thread::spawn(move || {
+                until.set(5);
+                word.change(word.get(), OPEN).expect("nobody else trips it");
+            })
+        };
+        let call = |word: StdArc<BreakerWord>, until: Arc<Place>| {
+            let seen = word.get();
+            seen.state() == OPEN && {
+                assert_eq!(until.get(), 5);
+                word.change(seen, HALF_OPEN).is_some()
+            }
+        };
+        let other = {
+            let (word, until) = (StdArc::clone(&word), Arc::clone(&until));
+            thread::spawn(move || call(word, until))
+        };
+        let mine = call(StdArc::clone(&word), Arc::clone(&until));
+        let other = other.join().expect("it does not panic");
+        trips.join().expect("it does not panic");
+        assert!(!(mine && other), "one probe");
+        let state = word.get().state();
+        assert_eq!(state, if mine || other { HALF_OPEN } else { OPEN });
+    });
+}
+
+/// A probe succeeds while the breaker gives it up as late and opens: one verdict holds, and a call
+/// of an earlier phase says nothing.
+#[test]
+fn the_verdict_of_a_probe_counts_in_its_own_phase_only() {
+    loom::model(|| {
+        let word = StdArc::new(BreakerWord::default());
+        let old = word.get();
+        let open = word.change(old, OPEN).expect("nobody else is here");
+        let probe = word.change(open, HALF_OPEN).expect("nobody else is here");
+        let succeeds = {
+            let word = StdArc::clone(&word);
+            thread::spawn(move || word.change(probe, CLOSED).is_some())
+        };
+        let straggler = {
+            let word = StdArc::clone(&word);
+            thread::spawn(move || word.is_in(old.number()) || word.change(old, CLOSED).is_some())
+        };
+        let given_up = word.change(probe, OPEN).is_some();
+        let succeeded = succeeds.join().expect("it does not panic");
+        assert!(!straggler.join().expect("it does not panic"));
+        assert_ne!(given_up, succeeded);
+        let state = word.get().state();
+        assert_eq!(state, if succeeded { CLOSED } else { OPEN });
+        assert_eq!(word.get().number(), 3);
+    });
+}
