@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 /// Each example's name and what it shows.
-pub const EXAMPLES: [(&str, &str); 18] = [
+pub const EXAMPLES: [(&str, &str); 19] = [
     ("promise", "a promise, its listener and a blocking wait"),
     (
         "schedule",
@@ -31,6 +31,10 @@ pub const EXAMPLES: [(&str, &str); 18] = [
     (
         "chat",
         "a room: channels written to from other channels' handlers",
+    ),
+    (
+        "json_lines",
+        "a codec of one's own: Rust types as lines of JSON",
     ),
     ("resp", "a small server of the Redis protocol"),
     (

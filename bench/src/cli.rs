@@ -22,7 +22,7 @@ options
   --quick         only what the RATIO lines need, under two minutes a suite
   --rounds N      measured rounds (at least 5 with --quick)
   --only a,b      only contestants whose name contains one of these
-  --table a,b     only tables whose title contains one of these
+  --table a,b     only tables whose title contains one of these; x+y means both
   --plot FILE     where suite strategy puts its plot (needs a run without --quick)
   --as-ours NAME  let this contestant stand in for ours (to try the RATIO lines)
   --help          this text
@@ -88,6 +88,8 @@ pub(crate) enum Command {
     Run(Vec<Suite>, Settings),
     /// Run one case of the ping-pong in this process (the parent started it so).
     Case(Case, Settings),
+    /// Serve idle connections in this process (the parent started it so).
+    Idle(String),
 }
 
 /// Reads the arguments, without the program's name.
@@ -116,6 +118,7 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
                 let name = value("2cpu or 1cpu")?;
                 case = Some(Case::parse(&name).ok_or(format!("there is no case {name:?}"))?);
             }
+            "--idle" => return Ok(Command::Idle(value("the name of a server")?)),
             "all" => suites.extend(Suite::ALL),
             name => match Suite::ALL.into_iter().find(|suite| suite.name() == name) {
                 Some(suite) => suites.push(suite),

@@ -50,6 +50,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Command::Case(case, settings) => pingpong::child(case, &settings),
+        Command::Idle(server) => echo::idle_child(&server),
         Command::Run(suites, settings) => suites
             .into_iter()
             .map(|suite| run(suite, &settings))

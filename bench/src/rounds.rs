@@ -50,7 +50,8 @@ impl Settings {
 
     /// Whether the table of this title is to be run.
     pub(crate) fn wants_table(&self, title: &str) -> bool {
-        self.tables.is_empty() || self.tables.iter().any(|part| title.contains(part))
+        let fits = |parts: &String| parts.split('+').all(|part| title.contains(part));
+        self.tables.is_empty() || self.tables.iter().any(fits)
     }
 
     fn role(&self, entry: &Entry) -> Role {
@@ -230,6 +231,17 @@ mod tests {
         let (a, b) = (("a", 15_000_000), ("b", 150_000));
         assert_eq!(measured, [a, b, b, a]);
         assert_eq!(table.rows[1].samples.len(), 2);
+    }
+
+    #[test]
+    fn a_table_is_run_if_its_title_has_all_the_parts_asked_for() {
+        let settings = Settings {
+            tables: vec!["depth 1+2 µs".to_owned(), "folklore".to_owned()],
+            ..Settings::default()
+        };
+        assert!(settings.wants_table("depth 1, 2 µs") && settings.wants_table("folklore"));
+        assert!(!settings.wants_table("depth 1, 3 µs"));
+        assert!(Settings::default().wants_table("any"));
     }
 
     #[test]

@@ -9,7 +9,6 @@ use mio::{Events, Interest, Poll, Token};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::MESSAGE;
 use crate::machine::cpu_time;
 
 /// Buckets for each doubling of a wait.
@@ -30,12 +29,14 @@ pub(super) struct Result {
 pub(super) struct Load {
     poll: Poll,
     connections: Vec<Connection>,
+    message: Vec<u8>,
 }
 
 struct Connection {
     stream: TcpStream,
     sent_at: Instant,
-    /// Bytes of the answer that have come.
+    /// Bytes of the message that the system has taken, and of the answer that have come.
+    sent: usize,
     got: usize,
 }
 
@@ -74,7 +75,7 @@ impl Waits {
 
 impl Load {
     /// Connects, and moves this thread to the second CPU.
-    pub(super) fn connect(address: SocketAddr, count: usize) -> Self {
+    pub(super) fn connect(address: SocketAddr, count: usize, size: usize) -> Self {
         pin(1);
         let poll = Poll::new().expect("the system has a poller");
         let mut connections = Vec::with_capacity(count);
@@ -89,10 +90,15 @@ impl Load {
             connections.push(Connection {
                 stream,
                 sent_at: Instant::now(),
+                sent: 0,
                 got: 0,
             });
         }
-        Self { poll, connections }
+        Self {
+            poll,
+            connections,
+            message: vec![b'x'; size],
+        }
     }
 
     /// Sends `messages` messages, one at a time on each connection.
@@ -104,21 +110,22 @@ impl Load {
         let (mut sent, mut done) = (0, 0);
         for connection in &mut self.connections {
             if sent < messages {
-                connection.send();
+                connection.send(&self.message);
                 sent += 1;
             }
         }
+        let mut buffer = vec![0; self.message.len()];
         while done < sent {
             self.poll.poll(&mut events, None).expect("the poller works");
             for event in &events {
                 let connection = &mut self.connections[event.token().0];
-                if !connection.receive() {
+                if !connection.receive(&self.message, &mut buffer) {
                     continue;
                 }
                 done += 1;
                 waits.add(connection.sent_at.elapsed());
                 if sent < messages {
-                    connection.send();
+                    connection.send(&self.message);
                     sent += 1;
                 }
             }
@@ -136,28 +143,37 @@ impl Load {
 }
 
 impl Connection {
-    fn send(&mut self) {
+    fn send(&mut self, message: &[u8]) {
         self.sent_at = Instant::now();
         self.got = 0;
-        let sent = self.stream.write(&[b'x'; MESSAGE]);
-        assert_eq!(
-            sent.ok(),
-            Some(MESSAGE),
-            "a message fits into a socket's buffer"
-        );
+        self.sent = 0;
+        self.push(message);
+    }
+
+    /// Sends what is left of the message; the server's answer to the first part makes room for more.
+    fn push(&mut self, message: &[u8]) {
+        match self.stream.write(&message[self.sent..]) {
+            Ok(count) => self.sent += count,
+            Err(why) => {
+                let full = why.kind() == std::io::ErrorKind::WouldBlock && self.sent > 0;
+                assert!(full, "a connection broke: {why}");
+            }
+        }
     }
 
     /// True when the whole answer has come.
-    fn receive(&mut self) -> bool {
-        let mut buffer = [0; MESSAGE];
+    fn receive(&mut self, message: &[u8], buffer: &mut [u8]) -> bool {
         loop {
-            match self.stream.read(&mut buffer) {
+            match self.stream.read(buffer) {
                 Ok(0) => panic!("the server closed a connection"),
                 Ok(count) => self.got += count,
                 Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => return false,
                 Err(why) => panic!("a connection broke: {why}"),
             }
-            if self.got >= MESSAGE {
+            if self.sent < message.len() {
+                self.push(message);
+            }
+            if self.got >= message.len() {
                 return true;
             }
         }

@@ -1,14 +1,16 @@
-//! Suite `echo`: 64-byte messages to a server and back, over TCP on one machine.
+//! Suite `echo`: messages to a server and back, over TCP on one machine; and what idle connections cost.
 //!
 //! The server runs on CPU 0 and our load generator, which is as busy as the server, on CPU 1. So the figure that counts
 //! is the CPU time that the server needs for a message; messages a second are shown beside it. Closed loop: each
 //! connection waits for its answer before it sends the next message.
 
+mod idle;
 mod load;
 mod servers;
 
 use std::time::Duration;
 
+pub(crate) use self::idle::child as idle_child;
 use self::load::Load;
 use self::servers::{Kind, Running};
 use crate::report::{Better, Heading, Ratio, Role, Sample, Table};
@@ -16,6 +18,8 @@ use crate::rounds::{self, Entry, Outcome, Settings, Work};
 
 /// Bytes in a message.
 const MESSAGE: usize = 64;
+/// Bytes in a message of a stream.
+const LARGE: usize = 16 * 1024;
 
 const WORK: Work = Work {
     first: 2_000,
@@ -34,8 +38,58 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
         tables.push(against_peers(connections, settings));
     }
     tables.push(more_handlers(settings));
+    tables.push(roaming(settings));
+    tables.push(blockers(settings));
     tables.push(fairness(settings));
+    if !settings.quick {
+        tables.push(streams(settings));
+    }
+    tables.extend(idle::run(settings));
     tables
+}
+
+/// What travelling costs where nobody blocks.
+fn roaming(settings: &Settings) -> Table {
+    let heading = Heading {
+        title: "echo, 50 connections, a roaming loop beside a pinned one, nobody blocks".to_owned(),
+        unit: "server CPU ns/message",
+        better: Better::Less,
+        side: Some("messages/s"),
+        ratios: vec![Ratio {
+            name: "roaming_over_pinned".to_owned(),
+            against: Role::Peer,
+        }],
+    };
+    let lineup = vec![
+        entry("ours, roaming", Role::Ours, Kind::Roaming, 50),
+        entry("ours, pinned", Role::Peer, Kind::Ours { passing: 0 }, 50),
+    ];
+    rounds::race(heading, WORK, lineup, settings)
+}
+
+/// What travelling gains where one message in a hundred blocks for 10 ms.
+fn blockers(settings: &Settings) -> Table {
+    let heading = Heading {
+        title: "echo, 50 connections, 1 % of the messages block for 10 ms".to_owned(),
+        unit: "messages/s",
+        better: Better::More,
+        side: Some("p99 us"),
+        ratios: vec![Ratio {
+            name: "roaming_blockers_over_pinned".to_owned(),
+            against: Role::Peer,
+        }],
+    };
+    let blocks = |name: &str, role, kind| {
+        let mut bout = Bout::new(kind, 50, MESSAGE);
+        boxed(name, role, move |amount| {
+            bout.run_for(amount, Figure::Speed)
+        })
+    };
+    let lineup = vec![
+        blocks("ours, roaming", Role::Ours, Kind::RoamingBlockers),
+        blocks("ours, pinned", Role::Peer, Kind::PinnedBlockers),
+    ];
+    rounds::race(heading, WORK, lineup, settings)
 }
 
 /// Ours with one handler beside the floor and the peers.
@@ -77,6 +131,53 @@ fn against_peers(connections: usize, settings: &Settings) -> Table {
             connections,
         ),
     ];
+    let lineup = lineup.into_iter().chain(others(connections, MESSAGE));
+    rounds::race(heading, WORK, lineup.collect(), settings)
+}
+
+/// Peers without a target, as far as they run here.
+fn others(connections: usize, message: usize) -> impl Iterator<Item = Entry> {
+    let kinds = [
+        ("smol", Kind::Smol),
+        ("monoio, epoll", Kind::MonoioEpoll),
+        ("monoio, io_uring", Kind::MonoioUring),
+    ];
+    kinds.into_iter().filter_map(move |(name, kind)| {
+        if let Some(why) = servers::complaint(kind) {
+            eprintln!("    {name} does not run here: {why}");
+            return None;
+        }
+        let mut bout = Bout::new(kind, connections, message);
+        let run = move |amount| bout.run_for(amount, Figure::Cpu);
+        let slow = boxed(name, Role::Floor, run);
+        Some(Entry {
+            quick: false,
+            ..slow
+        })
+    })
+}
+
+/// Messages of 16 KiB: what copying costs beside the system calls.
+fn streams(settings: &Settings) -> Table {
+    let heading = Heading {
+        title: "echo, 50 connections, 16 KiB messages".to_owned(),
+        unit: "server CPU ns/message",
+        better: Better::Less,
+        side: Some("messages/s"),
+        ratios: Vec::new(),
+    };
+    let kinds = [
+        ("ours, 1 handler", Role::Ours, Kind::Ours { passing: 0 }),
+        ("raw epoll, 4 KiB buffer", Role::Floor, Kind::RawEpoll),
+        ("mio, 4 KiB buffer", Role::Floor, Kind::Mio),
+        ("tokio current_thread", Role::Peer, Kind::TokioCurrent),
+        ("tokio multi_thread", Role::Floor, Kind::TokioMulti),
+    ];
+    let lineup = kinds.into_iter().map(|(name, role, kind)| {
+        let mut bout = Bout::new(kind, 50, LARGE);
+        boxed(name, role, move |amount| bout.run_for(amount, Figure::Cpu))
+    });
+    let lineup = lineup.chain(others(50, LARGE)).collect();
     rounds::race(heading, WORK, lineup, settings)
 }
 
@@ -117,7 +218,7 @@ fn fairness(settings: &Settings) -> Table {
         }],
     };
     let fair = |name: &str, role, kind| {
-        let mut bout = Bout::new(kind, 1000);
+        let mut bout = Bout::new(kind, 1000, MESSAGE);
         let run = move |amount| bout.run_for(amount, Figure::Fairness);
         boxed(name, role, run)
     };
@@ -138,7 +239,7 @@ fn fairness(settings: &Settings) -> Table {
 }
 
 fn entry(name: &str, role: Role, kind: Kind, connections: usize) -> Entry {
-    let mut bout = Bout::new(kind, connections);
+    let mut bout = Bout::new(kind, connections, MESSAGE);
     boxed(name, role, move |amount| bout.run_for(amount, Figure::Cpu))
 }
 
@@ -155,6 +256,7 @@ fn boxed(name: &str, role: Role, run: impl FnMut(u64) -> Outcome + 'static) -> E
 #[derive(Clone, Copy)]
 enum Figure {
     Cpu,
+    Speed,
     Fairness,
 }
 
@@ -162,23 +264,25 @@ enum Figure {
 struct Bout {
     kind: Kind,
     connections: usize,
+    message: usize,
     started: Option<(Running, Load)>,
 }
 
 impl Bout {
-    fn new(kind: Kind, connections: usize) -> Self {
+    fn new(kind: Kind, connections: usize, message: usize) -> Self {
         Self {
             kind,
             connections,
+            message,
             started: None,
         }
     }
 
     fn run_for(&mut self, messages: u64, figure: Figure) -> Outcome {
-        let (kind, connections) = (self.kind, self.connections);
+        let (kind, connections, message) = (self.kind, self.connections, self.message);
         let (server, load) = self.started.get_or_insert_with(|| {
             let server = servers::start(kind);
-            let load = Load::connect(server.address, connections);
+            let load = Load::connect(server.address, connections, message);
             (server, load)
         });
         let before = server.io();
@@ -192,6 +296,10 @@ impl Bout {
             Figure::Cpu => Sample {
                 value: each(result.server_cpu),
                 side: Some(result.messages as f64 / result.elapsed.as_secs_f64()),
+            },
+            Figure::Speed => Sample {
+                value: result.messages as f64 / result.elapsed.as_secs_f64(),
+                side: Some(result.p99 / 1000.0),
             },
             Figure::Fairness => Sample {
                 value: result.p50 / result.p99,

@@ -1,22 +1,38 @@
-//! The servers: ours, a raw epoll loop as the floor, mio, tokio. Each runs until the process ends.
+//! The servers: ours, a raw epoll loop as the floor, and the peers. Each runs until the process ends.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
+use monoio::io::{AsyncReadRent as _, AsyncWriteRentExt as _};
+use monoio::{IoUringDriver, LegacyDriver, Runtime, RuntimeBuilder};
 use rustix::event::epoll;
 use rustix::net::{RecvFlags, SendFlags};
-use tidegate_net::{Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_exec::{Roaming, WorkerPool};
+use tidegate_net::{Assembly, Blocking, Inbound, InboundContext, NetGroup, Nothing, Server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::load::pin;
+
+/// Threads of the pool under a roaming loop.
+const POOL: usize = 32;
+/// How long a handler blocks that does.
+const BLOCK: Duration = Duration::from_millis(10);
 
 /// Which server.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// Ours: a handler that echoes, behind `passing` ones that pass on.
     Ours { passing: usize },
+    /// Ours on a roaming loop, over a pool of 32.
+    Roaming,
+    /// Ours, with a handler that blocks now and then, on a pinned loop.
+    PinnedBlockers,
+    /// The same on a roaming loop, over a pool of 32.
+    RoamingBlockers,
     /// `epoll_wait`, `recv`, `send`, and nothing else.
     RawEpoll,
     /// The same over mio.
@@ -25,19 +41,35 @@ pub(super) enum Kind {
     TokioCurrent,
     /// The same on two workers.
     TokioMulti,
+    /// A task for each connection that waits without a buffer.
+    TokioBare,
+    /// A task for each connection on one thread, with a buffer of 4 KiB.
+    Smol,
+    /// The same over monoio's epoll driver.
+    MonoioEpoll,
+    /// The same over monoio's `io_uring` driver.
+    MonoioUring,
 }
 
 /// A server that runs.
 pub(super) struct Running {
     pub(super) address: SocketAddr,
-    ours: Option<(NetGroup, Server)>,
+    ours: Option<Ours>,
+}
+
+/// The loops of ours, whose server they keep.
+enum Ours {
+    Pinned(NetGroup),
+    Roaming(NetGroup<Roaming>),
 }
 
 impl Running {
     /// System calls of ours so far.
     pub(super) fn io(&self) -> Option<u64> {
-        let (group, _) = self.ours.as_ref()?;
-        let all = group.io_metrics();
+        let all = match self.ours.as_ref()? {
+            Ours::Pinned(group) => group.io_metrics(),
+            Ours::Roaming(group) => group.io_metrics(),
+        };
         Some(all.iter().map(|io| io.polls + io.reads + io.writes).sum())
     }
 }
@@ -45,8 +77,12 @@ impl Running {
 /// Starts a server on the first CPU.
 pub(super) fn start(kind: Kind) -> Running {
     pin(0);
-    if let Kind::Ours { passing } = kind {
-        return ours(passing);
+    match kind {
+        Kind::Ours { passing } => return ours(passing),
+        Kind::Roaming => return roaming(|p| p.add("echo", Echo)),
+        Kind::PinnedBlockers => return pinned(|p| p.add("blocks", Blocks::new())),
+        Kind::RoamingBlockers => return roaming(|p| p.add("blocks", Blocks::new())),
+        _ => {}
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -61,7 +97,14 @@ pub(super) fn start(kind: Kind) -> Running {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
             over_tokio(builder.worker_threads(2).enable_all().build(), listener);
         }
-        Kind::Ours { .. } => unreachable!("started above"),
+        Kind::TokioBare => {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            over_bare_tokio(builder.enable_all().build(), listener);
+        }
+        Kind::Smol => over_smol(listener),
+        Kind::MonoioEpoll => over_monoio(RuntimeBuilder::<LegacyDriver>::new().build(), listener),
+        Kind::MonoioUring => over_monoio(RuntimeBuilder::<IoUringDriver>::new().build(), listener),
+        _ => unreachable!("started above"),
     });
     Running {
         address,
@@ -75,6 +118,7 @@ impl Inbound for Echo {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
+    const BLOCKING: Blocking = Blocking::Never;
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         ctx.write(bytes);
@@ -98,21 +142,70 @@ impl Inbound for PassOn {
     }
 }
 
+/// Echoes, and blocks for 10 ms before one message in a hundred, by a seed of its own.
+struct Blocks {
+    state: u64,
+}
+
+impl Blocks {
+    fn new() -> Self {
+        static SEED: AtomicU64 = AtomicU64::new(1);
+        Self {
+            state: SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed),
+        }
+    }
+}
+
+impl Inbound for Blocks {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+    const BLOCKING: Blocking = Blocking::May;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        // SplitMix64.
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        if (mixed ^ (mixed >> 31)).is_multiple_of(100) {
+            std::thread::sleep(BLOCK);
+        }
+        ctx.write(bytes);
+        ctx.flush();
+    }
+}
+
 fn ours(passing: usize) -> Running {
+    pinned(move |mut p| {
+        for _ in 0..passing {
+            p = p.add("", PassOn);
+        }
+        p.add("echo", Echo)
+    })
+}
+
+fn pinned(assemble: impl Fn(Assembly) -> Assembly + Send + Sync + 'static) -> Running {
     let group = tidegate_net::pinned("echo", 1).expect("a poller");
-    let server = Server::new(&group)
-        .pipeline(move |mut p| {
-            for _ in 0..passing {
-                p = p.add("", PassOn);
-            }
-            p.add("echo", Echo)
-        })
-        .bind("127.0.0.1:0")
-        .wait()
-        .expect("a free port");
+    let server = Server::new(&group).pipeline(assemble).bind("127.0.0.1:0");
+    let server = server.wait().expect("a free port");
     Running {
         address: server.local_addr(),
-        ours: Some((group, server)),
+        ours: Some(Ours::Pinned(group)),
+    }
+}
+
+fn roaming(
+    assemble: impl Fn(Assembly<Roaming>) -> Assembly<Roaming> + Send + Sync + 'static,
+) -> Running {
+    let pool = WorkerPool::builder("workers").core(POOL).max(POOL);
+    let pool = pool.build().expect("limits that agree");
+    let group = tidegate_net::roaming("echo", 1, &pool).expect("a poller");
+    let server = Server::new(&group).pipeline(assemble).bind("127.0.0.1:0");
+    let server = server.wait().expect("a free port");
+    Running {
+        address: server.local_addr(),
+        ours: Some(Ours::Roaming(group)),
     }
 }
 
@@ -214,4 +307,98 @@ fn over_tokio(runtime: std::io::Result<tokio::runtime::Runtime>, listener: TcpLi
             });
         }
     });
+}
+
+fn over_bare_tokio(runtime: std::io::Result<tokio::runtime::Runtime>, listener: TcpListener) {
+    let runtime = runtime.expect("a runtime");
+    listener.set_nonblocking(true).expect("a socket option");
+    runtime.block_on(async move {
+        let listener = tokio::net::TcpListener::from_std(listener).expect("inside a runtime");
+        loop {
+            let Ok((stream, _)) = listener.accept().await else {
+                continue;
+            };
+            stream.set_nodelay(true).expect("a TCP option");
+            tokio::spawn(
+                async move { while stream.readable().await.is_ok() && bounce(&stream) {} },
+            );
+        }
+    });
+}
+
+/// Echoes what is there, out of a buffer on the stack; false at the end.
+fn bounce(stream: &tokio::net::TcpStream) -> bool {
+    let mut buffer = [0; 4096];
+    match stream.try_read(&mut buffer) {
+        Ok(0) => false,
+        Ok(count) => stream.try_write(&buffer[..count]).is_ok(),
+        Err(why) => why.kind() == std::io::ErrorKind::WouldBlock,
+    }
+}
+
+fn over_smol(listener: TcpListener) {
+    use smol::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let executor = smol::LocalExecutor::new();
+    let accept = async {
+        let listener = smol::Async::new(listener).expect("the reactor takes it");
+        loop {
+            let Ok((mut stream, _)) = listener.accept().await else {
+                continue;
+            };
+            stream.get_ref().set_nodelay(true).expect("a TCP option");
+            let serve = async move {
+                let mut buffer = [0; 4096];
+                while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+                    if stream.write_all(&buffer[..count]).await.is_err() {
+                        return;
+                    }
+                }
+            };
+            executor.spawn(serve).detach();
+        }
+    };
+    smol::block_on(executor.run(accept));
+}
+
+fn over_monoio<D: monoio::Driver>(runtime: std::io::Result<Runtime<D>>, listener: TcpListener) {
+    let mut runtime = runtime.expect("a driver that was tried before");
+    runtime.block_on(async move {
+        let listener = monoio::net::TcpListener::from_std(listener).expect("the driver takes it");
+        loop {
+            let Ok((mut stream, _)) = listener.accept().await else {
+                continue;
+            };
+            stream.set_nodelay(true).expect("a TCP option");
+            monoio::spawn(async move {
+                let mut buffer = Vec::with_capacity(4096);
+                loop {
+                    let (read, filled) = stream.read(buffer).await;
+                    if !matches!(read, Ok(1..)) {
+                        return;
+                    }
+                    let (written, emptied) = stream.write_all(filled).await;
+                    if written.is_err() {
+                        return;
+                    }
+                    buffer = emptied;
+                    buffer.clear();
+                }
+            });
+        }
+    });
+}
+
+/// Why a server cannot run here, if it cannot.
+pub(super) fn complaint(kind: Kind) -> Option<String> {
+    match kind {
+        Kind::MonoioUring => {
+            let tried = std::panic::catch_unwind(|| RuntimeBuilder::<IoUringDriver>::new().build());
+            match tried {
+                Ok(Ok(_)) => None,
+                Ok(Err(why)) => Some(why.to_string()),
+                Err(_) => Some("its driver panicked".to_owned()),
+            }
+        }
+        _ => None,
+    }
 }

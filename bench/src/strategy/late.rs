@@ -182,8 +182,9 @@ fn saturated(figure: Figure, kind: Kind, loops: usize) -> Run {
 }
 
 fn latency(title: &str, load: Load, part: f64, ratio: &str, settings: &Settings) -> Table {
-    // Enough for a quantile that means something, however long the warm-up would like it to be.
-    let tasks = if load.block_one_in == 0 { 1_000 } else { 2_000 };
+    // Enough for a quantile that means something, however long the warm-up would like it to be. With blockers the quantile
+    // lies where their traces begin: it takes more of them.
+    let tasks = if load.block_one_in == 0 { 1_000 } else { 4_000 };
     let run = |kind| -> Run {
         Box::new(move |_| {
             let began = Instant::now();

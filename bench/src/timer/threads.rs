@@ -196,6 +196,7 @@ fn lateness(settings: &Settings) -> Table {
     let lineup = vec![
         late("tidegate WheelTimer", Role::Ours, late_wheel_timer),
         late("tokio spawn(sleep)", Role::Peer, late_tokio),
+        late("a thread that only sleeps", Role::Floor, late_thread),
     ];
     let settings = Settings {
         rounds: Some(settings.rounds.unwrap_or(5).min(5)),
@@ -255,6 +256,21 @@ fn late_wheel_timer(late: &Arc<[AtomicU64]>) {
             .expect("there is no limit");
     }
     wait_for(late);
+}
+
+/// What the machine allows: wakes up at each millisecond in question and does nothing else.
+fn late_thread(late: &Arc<[AtomicU64]>) {
+    let start = Instant::now();
+    let each = SPREAD / 1_000;
+    for ms in 0..1_000 {
+        let due = start + Duration::from_millis(500 + ms as u64);
+        while let Some(left) = due.checked_duration_since(Instant::now()) {
+            thread::park_timeout(left);
+        }
+        for number in ms * each..(ms + 1) * each {
+            note(late, number, due);
+        }
+    }
 }
 
 fn late_tokio(late: &Arc<[AtomicU64]>) {

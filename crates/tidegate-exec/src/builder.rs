@@ -154,12 +154,14 @@ impl EventLoopBuilder {
     }
 
     /// Makes a roaming loop that a strategy drives on the threads of `crew`: tasks that may block
-    /// run while another thread goes on with the loop. Timers, listeners and futures are the
-    /// loop's own work and must not block.
+    /// run while another thread goes on with the loop. Timers, listeners, futures and tasks made
+    /// with [`Task::non_blocking`](tidegate_sync::Task::non_blocking) are the loop's own work: one
+    /// at a time, and a wait in them is refused.
     ///
     /// # Errors
     ///
-    /// As for [`EventLoopBuilder::build`].
+    /// As for [`EventLoopBuilder::build`], and [`BuildError::NoThreads`] when the pool has no thread
+    /// for the loop to keep.
     pub fn build_over<D: Driver>(
         self,
         driver: D,
@@ -167,7 +169,8 @@ impl EventLoopBuilder {
     ) -> Result<EventLoop<Roaming>, BuildError> {
         let (shared, core) = self.parts::<Roaming, D>(driver, true)?;
         drop(shared.core.put(Box::new(core)));
-        shared.drive_by(crew.drive(&shared));
+        let strategy = crew.drive(&shared).map_err(BuildError::NoThreads)?;
+        shared.drive_by(strategy);
         Ok(EventLoop::from_shared(shared))
     }
 

@@ -3,6 +3,8 @@
 
 use tidegate_sync::{Executor, Rejected, Task};
 
+use crate::pool::{Lease, OverBudget};
+
 /// How much more work an executor can take at this moment.
 ///
 /// The figures are a snapshot: another thread may take the last place before the reader acts.
@@ -70,5 +72,16 @@ pub trait TryExecutor: Executor + Headroom {
     /// The task itself, when the executor has ended, or is full and has no such lane.
     fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.execute(task)
+    }
+
+    /// Promises some of its threads to `who`, for as long as the lease lives. `None` from an
+    /// executor that keeps no account of its threads.
+    ///
+    /// # Errors
+    ///
+    /// [`OverBudget`] when no thread would be left for tasks; it names who holds what.
+    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {
+        let _ = (who, threads);
+        Ok(None)
     }
 }

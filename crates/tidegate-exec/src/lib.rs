@@ -65,9 +65,9 @@ pub use self::ordered::{BadView, DEFAULT_TASKS_PER_TURN, OrderedView, OrderedVie
 pub use self::placement::{Pinned, Placement, Roaming};
 pub use self::pool::{
     DEFAULT_CORE_THREADS, DEFAULT_KEEP_ALIVE, DEFAULT_LOW_THREADS, DEFAULT_MAX_THREADS, Displaced,
-    Growth, Job, JobHandle, JobKey, JobList, JobQueue, Lease, Lessee, MAX_THREADS, OverBudget,
-    PoolError, PoolLimits, PoolMetrics, PoolPolicy, Popped, StopReport, Stopped, StuckJob,
-    WorkerPool, WorkerPoolBuilder,
+    Growth, Job, JobHandle, JobKey, JobList, JobQueue, JobTimes, Lease, Lessee, MAX_THREADS,
+    OverBudget, PoolError, PoolLimits, PoolMetrics, PoolPolicy, Popped, StopReport, Stopped,
+    StuckJob, WorkerPool, WorkerPoolBuilder,
 };
 pub use self::reject::{RejectPolicy, RejectWith};
 pub use self::roam::{Crew, LoopTimers};

@@ -18,6 +18,7 @@ use crate::event_loop::EventLoop;
 use crate::headroom::{Headroom, Room, TryExecutor};
 use crate::lifecycle::Lifecycle;
 use crate::placement::{Placement, Roaming};
+use crate::pool::{Lease, OverBudget};
 use crate::schedule;
 use crate::shared::Shared;
 use crate::strategy::{Adaptive, Monitor, Options, Producer, Strategy};
@@ -70,7 +71,7 @@ impl Crew {
     }
 
     /// A strategy that drives the loop of `shared`.
-    pub(crate) fn drive(&self, shared: &Arc<Shared>) -> Arc<dyn Strategy> {
+    pub(crate) fn drive(&self, shared: &Arc<Shared>) -> Result<Arc<dyn Strategy>, OverBudget> {
         let producer = Roamer {
             shared: Arc::downgrade(shared),
             driving: None,
@@ -99,7 +100,12 @@ impl Crew {
             Some(monitor) => builder.late(monitor),
             None => builder,
         };
-        Arc::new(builder.build())
+        // It waits inside, and so keeps a thread.
+        let builder = match self.by_hand {
+            true => builder,
+            false => builder.lease(&shared.name)?,
+        };
+        Ok(Arc::new(builder.build()))
     }
 }
 
@@ -285,6 +291,10 @@ impl Headroom for OfLoop {
     fn has_thread(&self) -> bool {
         self.pool.has_thread()
     }
+
+    fn moves(&self) -> u64 {
+        self.pool.moves()
+    }
 }
 
 impl TryExecutor for OfLoop {
@@ -294,5 +304,9 @@ impl TryExecutor for OfLoop {
 
     fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.pool.execute_internal(task)
+    }
+
+    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {
+        self.pool.lease_threads(who, threads)
     }
 }

@@ -143,7 +143,7 @@ where
     let cell = Arc::new(Mutex::new(Some((future, answer))));
     let taken = Arc::clone(&cell);
     let home = shared.id;
-    let task = Task::labelled::<F, _>(move || {
+    let settle = move || {
         let parts = crate::shared::lock(&taken).take();
         // Whoever was handed the task back may run it elsewhere, where nothing could wake the
         // future: it is dropped there, which cancels its completion.
@@ -151,7 +151,13 @@ where
             let future: SendFuture = Box::pin(answering(future, answer));
             settle_in(&name, false, |local| local.kept.futures.insert(future));
         }
-    });
+    };
+    // A loop that a strategy drives would have it run elsewhere if it might block.
+    let task = if shared.settings.driven {
+        Task::non_blocking(settle)
+    } else {
+        Task::labelled::<F, _>(settle)
+    };
     match shared.submit(task) {
         Ok(()) => Ok(completion),
         Err(refused) => {

@@ -50,12 +50,35 @@ pub enum NetError {
     Garbage(String),
     /// A name resolved to no address.
     NoAddress(String),
+    /// A name could not be resolved.
+    NoName {
+        /// The name.
+        name: String,
+        /// What the operating system says.
+        why: String,
+    },
+    /// Resolving a name took too long.
+    ResolveTimeout {
+        /// The name.
+        name: String,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// Neither an address nor a name with a port.
+    BadAddress(String),
     /// The loops of a group have no I/O.
     NoIo,
     /// A writability flag that does not exist: they are numbered from 1 to 31.
     BadFlag(u8),
     /// The server takes no more connections.
     Draining,
+    /// The executor of a handler does not take its work.
+    Refused {
+        /// The executor's name.
+        executor: String,
+        /// What it said.
+        why: String,
+    },
 }
 
 impl fmt::Display for NetError {
@@ -90,9 +113,23 @@ impl fmt::Display for NetError {
             }
             Self::Garbage(what) => write!(f, "not what the protocol says: {what}"),
             Self::NoAddress(name) => write!(f, "`{name}` has no address"),
+            Self::NoName { name, why } => write!(f, "`{name}` cannot be resolved: {why}"),
+            Self::ResolveTimeout { name, after } => {
+                write!(
+                    f,
+                    "no answer to the question who `{name}` is after {after:?}"
+                )
+            }
+            Self::BadAddress(text) => write!(
+                f,
+                "`{text}` is no address; write `host:port`, for example `127.0.0.1:80`"
+            ),
             Self::NoIo => f.write_str("these loops have no I/O; make the group with `net::pinned`"),
             Self::BadFlag(flag) => {
                 write!(f, "there is no writability flag {flag}; they are 1 to 31")
+            }
+            Self::Refused { executor, why } => {
+                write!(f, "`{executor}` refuses the work of its handler: {why}")
             }
             Self::Draining => f.write_str("the server takes no more connections"),
         }

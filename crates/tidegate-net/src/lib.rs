@@ -50,12 +50,15 @@ mod stream;
 pub mod sys;
 mod write_queue;
 
+pub use bytes::Bytes;
 pub use tidegate_sync::Blocking;
 
 pub use self::channel::{
     Channel, ChannelOptions, Closed, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN, Datagram,
 };
-pub use self::client::{Address, Client, MOST_LOOKUPS, Resolver, SystemResolver, local_pair};
+pub use self::client::{
+    Address, Client, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver, local_pair,
+};
 pub use self::driver::{IoWatch, PollDriver};
 pub use self::embedded::EmbeddedChannel;
 pub use self::errors::{NetError, WriteRefused};

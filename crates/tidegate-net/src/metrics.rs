@@ -32,6 +32,7 @@ pub(crate) struct Counters {
     pub(crate) again: Cell,
     pub(crate) registered: Cell,
     pub(crate) poll_failures: Cell,
+    pub(crate) fresh_pollers: Cell,
     pub(crate) accepted: Cell,
     pub(crate) accept_pauses: Cell,
     pub(crate) reads: Cell,
@@ -63,6 +64,8 @@ pub struct IoMetrics {
     pub registered: u64,
     /// Polls that failed.
     pub poll_failures: u64,
+    /// Times that a fresh poller took the place of one that failed or spun.
+    pub fresh_pollers: u64,
     /// Connections accepted.
     pub accepted: u64,
     /// Times that accepting paused for want of descriptors.
@@ -88,6 +91,7 @@ impl Counters {
             again: self.again.get(),
             registered: self.registered.get(),
             poll_failures: self.poll_failures.get(),
+            fresh_pollers: self.fresh_pollers.get(),
             accepted: self.accepted.get(),
             accept_pauses: self.accept_pauses.get(),
             reads: self.reads.get(),
@@ -108,6 +112,7 @@ impl IoMetrics {
         self.again += more.again;
         self.registered += more.registered;
         self.poll_failures += more.poll_failures;
+        self.fresh_pollers += more.fresh_pollers;
         self.accepted += more.accepted;
         self.accept_pauses += more.accept_pauses;
         self.reads += more.reads;

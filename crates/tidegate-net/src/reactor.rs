@@ -23,7 +23,7 @@ use crate::channel::Shared;
 use crate::metrics::Counters;
 use crate::pipeline::Action;
 use crate::slab::{Slab, Taken};
-use crate::sys::{Poller, Readiness, Ready, Source, Token};
+use crate::sys::{Poller, Readiness, Ready, Source, Token, prefetch};
 
 /// Events of which the flat array has room from the start.
 const EVENTS: usize = 1024;
@@ -45,6 +45,9 @@ pub(crate) trait EventSource {
 
     /// The loop ends: says goodbye.
     fn close(&mut self, desk: &mut Desk);
+
+    /// It will be told of something soon: asks for the memory that it will look at.
+    fn expect(&self) {}
 
     /// The channel that it is, if it is one.
     fn channel(&self) -> Option<&Arc<SignalBlock<Shared>>> {
@@ -95,6 +98,9 @@ impl Desk {
     }
 }
 
+/// A source that is out of its slot to be told something, and the desk that it does it at.
+type Busy = (Box<dyn EventSource>, Box<Desk>);
+
 /// The reactor of one loop.
 pub(crate) struct Reactor {
     id: u64,
@@ -143,31 +149,68 @@ impl Reactor {
         self.at < self.ready.len() || !self.again.is_empty()
     }
 
-    /// Asks the poller, after everything that it said before was told.
-    pub(crate) fn poll(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+    /// Asks the poller, after everything that it said before was told. Answers how many events
+    /// there are to tell until the next poll.
+    pub(crate) fn poll(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
         self.due = self.again.len();
         if self.at < self.ready.len() {
-            return Ok(());
+            return Ok(self.ready.len() - self.at + self.due);
         }
         self.ready.clear();
         self.at = 0;
         self.counters.polls.add(1);
         let polled = self.poller.poll(&mut self.ready, timeout);
         self.counters.events.add(self.ready.len() as u64);
-        polled
+        polled.map(|()| self.ready.len() + self.due)
+    }
+
+    /// Puts a fresh poller in the place of one that fails or spins. Answers who could not be moved.
+    #[cold]
+    pub(crate) fn renew(&mut self) -> io::Result<Vec<Token>> {
+        let homes = self.sources.homes_mut();
+        let watched = homes.filter_map(|(token, source)| Some((token, source.io()?)));
+        let lost = self.poller.renew(watched.collect())?;
+        self.counters.fresh_pollers.add(1);
+        Ok(lost)
     }
 
     /// The next event to tell.
-    pub(crate) fn next(&mut self) -> Option<Ready> {
+    #[inline]
+    fn next(&mut self) -> Option<Ready> {
         if let Some(&ready) = self.ready.get(self.at) {
             self.at += 1;
+            self.expect();
             return Some(ready);
         }
         self.due = self.due.checked_sub(1)?;
         self.again.pop_front()
     }
 
-    fn take(&mut self, ready: Ready) -> Option<(Box<dyn EventSource>, Box<Desk>)> {
+    /// Asks for the memory of who is told next, while this one's system calls take their time:
+    /// of the next but one its state, of the next one what that points to.
+    #[inline]
+    fn expect(&self) {
+        if let Some(later) = self.ready.get(self.at + 1)
+            && let Some(source) = self.sources.peek(later.token)
+        {
+            prefetch(&**source);
+        }
+        if let Some(next) = self.ready.get(self.at)
+            && let Some(source) = self.sources.peek(next.token)
+        {
+            source.expect();
+        }
+    }
+
+    /// Takes out whom the next event is for.
+    #[inline]
+    fn take_next(&mut self) -> Option<(Ready, Busy)> {
+        let ready = self.next()?;
+        Some((ready, self.take(ready)?))
+    }
+
+    #[inline]
+    fn take(&mut self, ready: Ready) -> Option<Busy> {
         let Some(desk) = self.desk.take() else {
             // Somebody is being told right now: this waits its turn.
             self.again.push_back(ready);
@@ -183,6 +226,7 @@ impl Reactor {
     }
 
     /// Takes a source back; answers it if it wanted to leave, to be dropped by the caller.
+    #[inline(always)]
     fn put(
         &mut self,
         token: Token,
@@ -197,19 +241,23 @@ impl Reactor {
             return Some(source);
         }
         match self.sources.put(token, source) {
-            Ok(mut missed) => {
-                if let Next::Again(readiness) = next {
-                    missed |= readiness;
-                    self.counters.again.add(1);
-                }
-                if !missed.is_none() {
-                    let readiness = missed;
-                    self.again.push_back(Ready { token, readiness });
+            Ok(missed) => {
+                if next != Next::Stay || !missed.is_none() {
+                    self.queue_again(token, next, missed);
                 }
                 None
             }
             Err(source) => Some(source),
         }
+    }
+
+    fn queue_again(&mut self, token: Token, next: Next, missed: Readiness) {
+        let mut readiness = missed;
+        if let Next::Again(more) = next {
+            readiness |= more;
+            self.counters.again.add(1);
+        }
+        self.again.push_back(Ready { token, readiness });
     }
 }
 
@@ -295,20 +343,53 @@ pub(crate) fn begin(token: Token) {
 
 /// Tells the source of `ready.token`; true if there is one.
 pub(crate) fn dispatch(ready: Ready) -> bool {
-    let Some((mut source, mut desk)) = with(|reactor| reactor.take(ready)).flatten() else {
+    let Some((source, desk)) = with(|reactor| reactor.take(ready)).flatten() else {
         return with(|reactor| reactor.sources.slot_exists(ready.token)).unwrap_or(false);
     };
+    CURRENT.with(|current| tell(current, ready, source, desk));
+    true
+}
+
+/// Tells the next one in the flat array.
+pub(crate) fn dispatch_next() {
+    CURRENT.with(|current| {
+        let taken = match current.borrow_mut().as_deref_mut() {
+            Some(reactor) => reactor.take_next(),
+            None => None,
+        };
+        if let Some((ready, (source, desk))) = taken {
+            tell(current, ready, source, desk);
+        }
+    });
+}
+
+#[inline(always)]
+fn tell(
+    current: &RefCell<Option<Box<Reactor>>>,
+    ready: Ready,
+    mut source: Box<dyn EventSource>,
+    mut desk: Box<Desk>,
+) {
     // Handlers contain their panics; this is the last resort, so that a desk is never lost.
     let told = catch_unwind(AssertUnwindSafe(|| {
         source.ready(ready.readiness, &mut desk)
     }));
     let next = *told.as_ref().unwrap_or(&Next::Leave);
-    let gone = with(|reactor| reactor.put(ready.token, source, desk, next));
-    drop(gone);
+    let gone = match current.borrow_mut().as_deref_mut() {
+        Some(reactor) => reactor.put(ready.token, source, desk, next),
+        None => Some(source),
+    };
+    if let Some(gone) = gone {
+        let_go(gone);
+    }
     if let Err(panic) = told {
         std::panic::resume_unwind(panic);
     }
-    true
+}
+
+#[cold]
+fn let_go(source: Box<dyn EventSource>) {
+    drop(source);
 }
 
 /// The channels of this loop that are at home.
@@ -337,15 +418,20 @@ pub(crate) fn close() {
             return;
         }
         for token in tokens {
-            let readiness = Readiness::NONE;
-            let taken = with(|reactor| reactor.take(Ready { token, readiness })).flatten();
-            let Some((mut source, mut desk)) = taken else {
-                continue;
-            };
-            let said = catch_unwind(AssertUnwindSafe(|| source.close(&mut desk)));
-            drop(said);
-            let gone = with(|reactor| reactor.put(token, source, desk, Next::Leave));
-            drop(gone);
+            close_one(token);
         }
     }
+}
+
+/// Says goodbye to one source.
+pub(crate) fn close_one(token: Token) {
+    let readiness = Readiness::NONE;
+    let taken = with(|reactor| reactor.take(Ready { token, readiness })).flatten();
+    let Some((mut source, mut desk)) = taken else {
+        return;
+    };
+    let said = catch_unwind(AssertUnwindSafe(|| source.close(&mut desk)));
+    drop(said);
+    let gone = with(|reactor| reactor.put(token, source, desk, Next::Leave));
+    drop(gone);
 }

@@ -158,6 +158,27 @@ impl<T> Slab<T> {
         })
     }
 
+    /// Looks at the value in the place of `token`, whichever it is.
+    #[inline]
+    pub(crate) fn peek(&self, token: Token) -> Option<&T> {
+        match &self.slots.get(token.slot() as usize)?.place {
+            Place::Home(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The values that are at home, to be changed.
+    pub(crate) fn homes_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
+        let slots = self.slots.iter_mut().enumerate();
+        slots.filter_map(|(at, slot)| match &mut slot.place {
+            Place::Home(value) => {
+                let at = u32::try_from(at).ok()?;
+                Some((Token::new(at, slot.generation), value))
+            }
+            _ => None,
+        })
+    }
+
     /// A value that is at home.
     pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         match &mut self.slot(token)?.place {

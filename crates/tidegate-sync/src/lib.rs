@@ -67,7 +67,7 @@ pub use self::pool::{
 pub use self::producer_cell::{Asked, Closing, Glance, Held, Loan, ProducerCell, Rest};
 pub use self::running::{Running, RunningGuard, RunningTask};
 pub use self::signal::{Deliver, Delivery, Signal, SignalBlock};
-pub use self::sys::prefetch::prefetch;
+pub use self::sys::prefetch::{prefetch, prefetch_block};
 pub use self::sys::thread::{thread_cpu_time, thread_id, usable_cpus};
 pub use self::task::{Blocking, Task};
 pub use self::thread::{

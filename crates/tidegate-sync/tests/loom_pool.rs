@@ -88,15 +88,17 @@ fn submit(pool: &Pool, number: u32) {
     }
 }
 
-/// The same by a submitter that puts the wakeup off, if there is somebody to wait for.
-fn submit_patiently(pool: &Pool, number: u32) {
+/// Two jobs, the first by a submitter that puts its wakeup off if there is somebody to wait for,
+/// the second by another one that comes in between.
+fn submit_patiently(pool: &Pool, numbers: [u32; 2]) {
     let mut turn = pool.turn();
     let Some(looks) = turn.put_off() else {
         drop(turn);
-        return submit(pool, number);
+        return numbers.into_iter().for_each(|number| submit(pool, number));
     };
-    turn.jobs.push_back((number, job(number)));
+    turn.jobs.push_back((numbers[0], job(numbers[0])));
     drop(turn);
+    submit(pool, numbers[1]);
     for _ in 0..looks {
         thread::yield_now();
         if !pool.is_put_off() {
@@ -354,8 +356,7 @@ fn a_wakeup_that_is_put_off_is_not_forgotten() {
                 })
             })
             .collect();
-        submit_patiently(&pool, 1);
-        submit_patiently(&pool, 2);
+        submit_patiently(&pool, [1, 2]);
         for worker in workers {
             worker.join().unwrap();
         }

@@ -58,11 +58,13 @@ pub mod prelude {
     pub use std::time::Duration;
 
     pub use tidegate_exec::{
-        Adaptive, Choose, EventLoop, EventLoopGroup, Missed, Monitor, Pinned, ProduceConsume,
+        Adaptive, Choose, Crew, EventLoop, EventLoopGroup, Missed, Monitor, Pinned, ProduceConsume,
         Producer, Quiet, RejectPolicy, Roaming, Strategy, TimeoutHandle, WorkerPool,
     };
     pub use tidegate_isolate::{BreakerConfig, Command, CommandError, Isolation, PoolConfig};
-    pub use tidegate_net::{Channel, Client, Inbound, InboundContext, Nothing, Server};
+    pub use tidegate_net::{
+        Bytes, Channel, Client, Inbound, InboundContext, Nothing, Outbound, OutboundContext, Server,
+    };
     pub use tidegate_promise::{
         Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
     };
@@ -84,6 +86,8 @@ mod guide {
     struct Loops;
     #[doc = include_str!("../../../docs/guide/timers.md")]
     struct Timers;
+    #[doc = include_str!("../../../docs/guide/channels.md")]
+    struct Channels;
     #[doc = include_str!("../../../docs/guide/pools.md")]
     struct Pools;
 }

@@ -1,8 +1,9 @@
 //! A loop whose tasks a strategy has run: turns that hand tasks out instead of running them.
 //!
-//! Signals, timers and timeouts are still run in place, with the thread being the loop's: they
-//! are short by contract, and a wait in them is refused. Submitted tasks and those of the driver
-//! are handed out one at a time, so what was not handed out stays with whoever produces next.
+//! Signals, timers, timeouts and tasks that say that they never block are still run in place, with
+//! the thread being the loop's: a wait in them is refused. Other submitted tasks and those of the
+//! driver are handed out one at a time, so what was not handed out stays with whoever produces
+//! next.
 //!
 //! # Invariants
 //!
@@ -21,6 +22,7 @@ use super::{BUDGET, Core, Turn};
 use crate::driver::Driver;
 use crate::lifecycle::{Lifecycle, ShutdownError};
 use crate::local::{self, Entered};
+use crate::run_task::{report_panic, run_task};
 use crate::shared::{Shared, lock};
 use crate::spawn::LocalFutures;
 
@@ -137,21 +139,12 @@ impl<D: Driver> Core<D> {
 
     /// The next task of this turn.
     fn hand_out(&mut self, shared: &Arc<Shared>) -> Option<Task> {
-        let in_time = !shared.is_out_of_time();
-        if in_time
-            && self.batch.own < BUDGET
-            && let Some(task) = local::pop()
-        {
-            self.batch.own += 1;
-            return Some(shared.out.count(shared, task));
-        }
-        if in_time
-            && self.batch.lane < BUDGET
-            && let Some(task) = self.end.pop()
-        {
-            self.batch.lane += 1;
-            self.end.publish();
-            return Some(shared.out.count(shared, task));
+        while let Some(task) = self.submitted(shared) {
+            if task.blocking() != Blocking::Never {
+                return Some(shared.out.count(shared, task));
+            }
+            self.batch.ran = true;
+            run_task(shared, task);
         }
         if !std::mem::replace(&mut self.batch.looked_out, true) {
             self.look_out(self.batch.ran);
@@ -162,6 +155,26 @@ impl<D: Driver> Core<D> {
         self.batch.driver += 1;
         let task = self.driver.next_task()?;
         shared.out.driver.store(true, Ordering::Relaxed);
+        Some(task)
+    }
+
+    /// The next submitted task of this turn.
+    fn submitted(&mut self, shared: &Shared) -> Option<Task> {
+        if shared.is_out_of_time() {
+            return None;
+        }
+        if self.batch.own < BUDGET
+            && let Some(task) = local::pop()
+        {
+            self.batch.own += 1;
+            return Some(task);
+        }
+        if self.batch.lane == BUDGET {
+            return None;
+        }
+        let task = self.end.pop()?;
+        self.batch.lane += 1;
+        self.end.publish();
         Some(task)
     }
 
@@ -191,13 +204,9 @@ struct Count {
 }
 
 impl Out {
-    /// Counts a task that may outlive the turn: one that never blocks runs at once, where it was
-    /// produced.
+    /// Counts a task that may outlive the turn.
     fn count(&self, shared: &Arc<Shared>, task: Task) -> Task {
         self.driver.store(false, Ordering::Relaxed);
-        if task.blocking() == Blocking::Never {
-            return task;
-        }
         let (kind, name, long) = (task.blocking(), task.name(), task.is_long());
         let mut count = lock(&self.count);
         count.out += 1;
@@ -205,8 +214,10 @@ impl Out {
         drop(count);
         let one = OneOut(Arc::clone(shared));
         let run = move || {
-            let _one = one;
-            task.run();
+            // Whoever runs it, a panic is the loop's to report.
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
+                report_panic(&one.0, name, &*panic);
+            }
         };
         match kind {
             Blocking::May if long => Task::long(run),

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::shared::Shared;
 
@@ -91,6 +92,8 @@ pub struct Lease {
     pub(super) pool: Weak<Shared>,
     pub(super) id: u64,
     pub(super) threads: usize,
+    /// How many of them the lessee uses now.
+    pub(super) used: AtomicUsize,
 }
 
 impl Lease {
@@ -98,10 +101,28 @@ impl Lease {
     pub fn threads(&self) -> usize {
         self.threads
     }
+
+    /// Says how the lessee's use of its threads changes, one at a time; it counts as using all of
+    /// them until it says otherwise. Those that it does not use are kept out of the pool's
+    /// [room](crate::Headroom::room), though they are idle or not even started: they will be
+    /// wanted.
+    pub(crate) fn uses(&self, one_more: bool) {
+        // It may use more than it leased: those are no business of the lease's.
+        let changes = match one_more {
+            true => self.used.fetch_add(1, Ordering::Relaxed) < self.threads,
+            false => self.used.fetch_sub(1, Ordering::Relaxed) <= self.threads,
+        };
+        if changes && let Some(pool) = self.pool.upgrade() {
+            pool.keep_for_lessee(!one_more);
+        }
+    }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        while self.used.load(Ordering::Relaxed) < self.threads {
+            self.uses(true);
+        }
         if let Some(pool) = self.pool.upgrade() {
             pool.end_lease(self.id);
         }

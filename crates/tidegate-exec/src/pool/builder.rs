@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_sync::{Clock, Growth, ThreadBuilder, Unhandled};
+use tidegate_sync::{Clock, FastClock, Growth, ThreadBuilder, Unhandled};
 
 use super::WorkerPool;
 use super::budget::Lessee;
@@ -45,6 +45,7 @@ pub struct WorkerPoolBuilder {
     budget: Vec<Lessee>,
     on_unhandled: Option<OnUnhandled>,
     on_low: Option<OnLow>,
+    times: bool,
 }
 
 impl WorkerPoolBuilder {
@@ -58,6 +59,7 @@ impl WorkerPoolBuilder {
             queue: Box::new(JobList::default()),
             policy: PoolPolicy::default(),
             threads: None,
+            times: false,
             budget: Vec::new(),
             on_unhandled: None,
             on_low: None,
@@ -166,6 +168,13 @@ impl WorkerPoolBuilder {
         self
     }
 
+    /// Measures how long jobs wait and run, for [`PoolMetrics`](crate::PoolMetrics): three readings
+    /// of a [`FastClock`] for each job. Without this none is read.
+    pub fn measure_times(mut self) -> Self {
+        self.times = true;
+        self
+    }
+
     /// Makes the pool. Threads start with the first jobs.
     ///
     /// # Errors
@@ -183,6 +192,7 @@ impl WorkerPoolBuilder {
         }
         let threads = self.threads;
         let shared = Shared::new(Parts {
+            times: self.times.then(|| FastClock::new(&self.clock)),
             threads: threads.unwrap_or_else(|| ThreadBuilder::new(&*self.name)),
             name: self.name,
             clock: self.clock,

@@ -23,6 +23,8 @@ pub struct Job {
     task: Task,
     token: Option<CancelToken>,
     class: u8,
+    /// When it was accepted, in a pool that measures times.
+    pub(super) since: u64,
 }
 
 impl Job {
@@ -32,6 +34,7 @@ impl Job {
             task,
             token: None,
             class: 0,
+            since: 0,
         }
     }
 

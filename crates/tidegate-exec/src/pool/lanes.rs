@@ -8,6 +8,7 @@ use super::budget::Budget;
 use super::job::Job;
 use super::limits::PoolLimits;
 use super::queue::{JobKey, JobList, JobQueue, Popped};
+use super::times::{JobTimes, Took};
 
 /// Internal jobs in a row after which a user job gets its turn.
 const INTERNAL_RUN: u8 = 16;
@@ -69,6 +70,19 @@ pub(super) struct Counts {
     pub(super) most_queued: usize,
     pub(super) wakeups: u64,
     pub(super) failed_starts: u64,
+    pub(super) waits: JobTimes,
+    pub(super) runs: JobTimes,
+}
+
+impl Counts {
+    /// Counts jobs that a worker has run since it was last at the desk: none or one.
+    pub(super) fn add_done(&mut self, jobs: u64, took: Option<Took>) {
+        self.done += jobs;
+        if let Some(took) = took {
+            self.waits.add(took.waited);
+            self.runs.add(took.ran);
+        }
+    }
 }
 
 impl Lanes {

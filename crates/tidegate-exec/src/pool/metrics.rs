@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::limits::PoolLimits;
 use super::shared::Shared;
+use super::times::JobTimes;
 
 /// A look at a pool; every figure of it belongs to one moment.
 ///
@@ -79,6 +80,11 @@ pub struct PoolMetrics {
     pub most_queued: usize,
     /// Sleeping threads that were woken for a job.
     pub wakeups: u64,
+    /// From accepted to started, in a pool that [measures
+    /// times](crate::WorkerPoolBuilder::measure_times).
+    pub waits: Option<JobTimes>,
+    /// From started to ended, in such a pool.
+    pub runs: Option<JobTimes>,
     /// Names of the jobs that run right now.
     pub running: Vec<&'static str>,
 }
@@ -129,6 +135,8 @@ impl Shared {
             most_threads: counts.most_threads,
             most_queued: counts.most_queued,
             wakeups: counts.wakeups,
+            waits: self.times.as_ref().map(|_| counts.waits),
+            runs: self.times.as_ref().map(|_| counts.runs),
             running,
         }
     }

@@ -23,11 +23,12 @@ mod queue;
 mod refuse;
 mod shared;
 mod stop;
+mod times;
 mod worker;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate_promise::{Completion, Promise, promise_on};
@@ -46,6 +47,7 @@ pub use self::metrics::PoolMetrics;
 pub use self::policy::{Displaced, PoolPolicy};
 pub use self::queue::{JobKey, JobList, JobQueue, Popped};
 pub use self::stop::{StopReport, Stopped, StuckJob};
+pub use self::times::JobTimes;
 pub use tidegate_sync::Growth;
 
 use self::answer::Answer;
@@ -254,6 +256,7 @@ impl WorkerPool {
             pool: Arc::downgrade(&self.shared),
             id: self.add_lease(lessee)?,
             threads,
+            used: AtomicUsize::new(threads),
         })
     }
 
@@ -398,6 +401,10 @@ impl TryExecutor for WorkerPool {
 
     fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.shared.submit_internal(task)
+    }
+
+    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {
+        self.lease(who, threads).map(Some)
     }
 }
 

@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 use tidegate_promise::Promise;
 use tidegate_sync::prim::Mutex;
 use tidegate_sync::{
-    CancelToken, Clock, Desk, Executor, ExecutorId, Growth, Parker, Placed, Refusal, Rejected,
-    Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, Wake, as_nanos, is_current, panic_message,
+    CancelToken, Clock, Desk, Executor, ExecutorId, FastClock, Growth, Parker, Placed, Refusal,
+    Rejected, Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, Wake, as_nanos, is_current,
+    panic_message,
 };
 
 use super::job::Job;
@@ -39,12 +40,16 @@ pub(super) struct Shared {
     pub(super) policy: PoolPolicy,
     pub(super) on_unhandled: Option<OnUnhandled>,
     pub(super) on_low: Option<OnLow>,
+    /// What jobs are timed by, if they are.
+    pub(super) times: Option<FastClock>,
     /// Maximum and bound, for `room`; 0 once the pool is closed.
     room: AtomicU64,
     /// Nanoseconds that a thread may be idle; 0 means for ever.
     keep_alive: AtomicU64,
     /// Threads that may wait for each other, for the check of waits.
     width: AtomicUsize,
+    /// Threads that were leased and are not used yet.
+    kept: AtomicUsize,
     pub(super) handles: AtomicUsize,
     pub(super) tells: Tells,
     /// Tripped when no more jobs are taken: ends whoever waits for a place.
@@ -79,6 +84,7 @@ pub(super) struct Parts {
     pub(super) policy: PoolPolicy,
     pub(super) on_unhandled: Option<OnUnhandled>,
     pub(super) on_low: Option<OnLow>,
+    pub(super) times: Option<FastClock>,
 }
 
 impl Shared {
@@ -104,9 +110,11 @@ impl Shared {
             policy: parts.policy,
             on_unhandled: parts.on_unhandled,
             on_low: parts.on_low,
+            times: parts.times,
             room: AtomicU64::new(0),
             keep_alive: AtomicU64::new(0),
             width: AtomicUsize::new(limits.max),
+            kept: AtomicUsize::new(0),
             handles: AtomicUsize::new(1),
             tells: Tells::default(),
             closing: CancelToken::new(),
@@ -142,7 +150,8 @@ impl Shared {
 
     /// Finds a thread or a place for a job; says under which key it waits.
     #[inline]
-    pub(super) fn offer(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
+    pub(super) fn offer(&self, mut job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
+        self.stamp(&mut job);
         let mut turn = self.desk.turn();
         // As long as a thread is there, what the runtime itself has accepted can still run.
         if turn.is_closed() && (lane == Lane::User || turn.threads() == 0) {
@@ -177,6 +186,14 @@ impl Shared {
                 self.start(job, lane)
             }
             Placed::Full(job) => self.offer_by_force(turn, job),
+        }
+    }
+
+    /// Notes when the job came, if that is measured.
+    #[inline]
+    fn stamp(&self, job: &mut Job) {
+        if let Some(clock) = &self.times {
+            job.since = clock.nanos();
         }
     }
 
@@ -282,6 +299,7 @@ impl Shared {
     /// Gives a task to a thread that already waits, or gives it back. Waits for nothing.
     pub(super) fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         let mut job = Job::new(task);
+        self.stamp(&mut job);
         if self.desk.reserve().capacity() > 0 {
             match self.desk.claim(job) {
                 Ok(wake) => {
@@ -431,6 +449,15 @@ impl Shared {
         }
     }
 
+    /// Keeps one more, or one less, of the threads out of the room.
+    pub(super) fn keep_for_lessee(&self, one_more: bool) {
+        if one_more {
+            self.kept.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.kept.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     pub(super) fn end_lease(&self, id: u64) {
         let mut turn = self.desk.turn();
         turn.budget.remove(id);
@@ -449,9 +476,11 @@ impl Headroom for Shared {
         }
         let tally = self.desk.tally();
         let idle = tally.idle + self.desk.reserve().available();
+        let may_start = max.saturating_sub(tally.threads);
+        let kept = self.kept.load(Ordering::Relaxed);
         Room {
-            idle: idle.saturating_sub(tally.queued),
-            may_start: max.saturating_sub(tally.threads),
+            idle: idle.saturating_sub(tally.queued + kept.saturating_sub(may_start)),
+            may_start: may_start.saturating_sub(kept),
             places: bound.saturating_sub(tally.queued),
         }
     }
@@ -461,6 +490,7 @@ impl Headroom for Shared {
         let tally = self.desk.tally();
         match max {
             0 => false,
+            _ if self.kept.load(Ordering::Relaxed) > 0 => self.room().has_thread(),
             max if max > tally.threads => true,
             // Jobs wait: how many threads are left over takes counting.
             _ if tally.queued > 0 => self.room().idle > 0,
@@ -491,7 +521,9 @@ impl Executor for Shared {
         }
         let task = Task::non_blocking(move || signal.deliver());
         turn.counts.accepted += 1;
-        match turn.place(Job::new(task), true) {
+        let mut job = Job::new(task);
+        self.stamp(&mut job);
+        match turn.place(job, true) {
             Placed::Handed(wake) => {
                 turn.counts.wakeups += u64::from(wake.is_asleep());
                 self.end_turn(turn);

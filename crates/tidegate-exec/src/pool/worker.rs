@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_sync::{ClockMember, Executor, LookOn, Next, Running, Seat, Slept, Stance, enter};
+use tidegate_sync::{
+    ClockMember, Executor, FastClock, LookOn, Next, Running, Seat, Slept, Stance, enter,
+};
 
 use super::job::Job;
 use super::shared::Shared;
+use super::times::Took;
 use crate::immediate::contain;
 
 /// Runs jobs until the desk says that the thread may leave.
@@ -24,6 +27,7 @@ pub(super) fn run(shared: &Arc<Shared>, seat: &Arc<Seat<Job>>, mut member: Clock
         number,
         look: LookOn::new(),
         done: 0,
+        took: None,
         last: false,
     };
     let mut job = seat.try_take();
@@ -46,6 +50,8 @@ struct Worker<'a> {
     look: LookOn,
     /// Jobs run and not counted yet: 0 or 1.
     done: u64,
+    /// What the last job took, if that is measured.
+    took: Option<Took>,
     /// It is the last thread of a stopped pool.
     last: bool,
 }
@@ -67,7 +73,8 @@ impl Worker<'_> {
     /// The next job; `None` when the thread leaves.
     fn next(&mut self) -> Option<Job> {
         let mut turn = self.shared.desk.turn();
-        turn.counts.done += std::mem::take(&mut self.done);
+        turn.counts
+            .add_done(std::mem::take(&mut self.done), self.took.take());
         match turn.next(self.seat) {
             Next::Run(job) => {
                 self.shared.end_turn(turn);
@@ -96,13 +103,22 @@ impl Worker<'_> {
             }
             return;
         }
+        let since = job.since;
         let task = job.into_task();
         self.running.begin(&task);
         let name = task.name();
+        let clock = self.shared.times.as_ref();
+        let began = clock.map(FastClock::nanos);
         if let Err(panic) = contain(|| task.run()) {
             self.shared.hear_panic(name, panic);
         }
         self.running.idle();
+        if let (Some(clock), Some(began)) = (clock, began) {
+            self.took = Some(Took {
+                waited: began.saturating_sub(since),
+                ran: clock.nanos().saturating_sub(began),
+            });
+        }
     }
 
     /// Looks on for a while, then sleeps, until there is a job or the thread leaves.

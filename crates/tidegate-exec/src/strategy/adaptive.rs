@@ -26,6 +26,7 @@ use super::learned::Learned;
 use super::monitor::{Monitor, Watch, Watched};
 use super::producer::Producer;
 use crate::headroom::TryExecutor;
+use crate::pool::{Lease, OverBudget};
 
 /// No helper of the monitor's is on its way.
 const NO_LOAN: u64 = u64::MAX;
@@ -71,6 +72,7 @@ pub struct AdaptiveBuilder<P> {
     options: Options,
     watch: Option<Arc<Watch>>,
     monitor: Option<Monitor>,
+    lease: Option<Lease>,
 }
 
 impl<P: Producer> Adaptive<P> {
@@ -87,6 +89,7 @@ impl<P: Producer> Adaptive<P> {
             options: Options::new(),
             watch: None,
             monitor: None,
+            lease: None,
         }
     }
 
@@ -116,9 +119,26 @@ impl<P: Producer> AdaptiveBuilder<P> {
         self
     }
 
+    /// For a producer that waits inside [`Producer::produce`] and so keeps a thread of the pool as
+    /// long as it has something to wait for: leases that thread in the name of `who`, so that a
+    /// pool with too few threads says so now, and its room is true. The lease ends with the
+    /// strategy.
+    ///
+    /// # Errors
+    ///
+    /// [`OverBudget`] when no thread would be left for tasks.
+    pub fn lease(mut self, who: &str) -> Result<Self, OverBudget> {
+        self.lease = self.pool.lease_threads(who, 1)?;
+        Ok(self)
+    }
+
     /// Makes the strategy.
     pub fn build(self) -> Adaptive<P> {
+        if let Some(lease) = &self.lease {
+            lease.uses(false);
+        }
         let rule = Choice {
+            lease: self.lease,
             pool: Arc::clone(&self.pool),
             watch: self.watch,
             _monitor: self.monitor,
@@ -153,6 +173,8 @@ handle!(Adaptive, "Adaptive");
 
 /// What the choice goes by.
 pub(super) struct Choice {
+    /// For the thread that the producer keeps.
+    lease: Option<Lease>,
     pool: Arc<dyn TryExecutor>,
     watch: Option<Arc<Watch>>,
     /// Keeps it running.
@@ -247,6 +269,11 @@ impl<P: Producer> Rule<P> for Choice {
     fn driving(&self, begins: bool) {
         if let Some(watch) = &self.watch {
             watch.driving(begins);
+        }
+        if let Some(lease) = &self.lease
+            && self.pool.is_current()
+        {
+            lease.uses(begins);
         }
     }
 }

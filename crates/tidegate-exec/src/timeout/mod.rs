@@ -12,6 +12,7 @@ use std::time::Duration;
 use tidegate_sync::prim::{AtomicU64, Ordering};
 use tidegate_sync::{
     Deliver, Delivery, Fate, Reset, SignalBlock, StillPending, Task, TimeoutCell, is_current,
+    prefetch_block,
 };
 use tidegate_timer::{Key, Wheel};
 
@@ -27,7 +28,7 @@ pub use self::sleep::{Sleep, SleepError, TimedOut, WithTimeout, sleep, timeout};
 pub const DEFAULT_TIMEOUT_TICK: Duration = Duration::from_millis(1);
 
 /// Slots of a loop's wheel on its finest level.
-const SLOTS: usize = 256;
+const SLOTS: usize = 1_024;
 
 /// No place in the wheel.
 const NOWHERE: u64 = 0;
@@ -100,7 +101,8 @@ impl Timeouts {
         };
         let wheel = self.wheel.get_or_insert_with(|| {
             let wheel = Wheel::new(shared.settings.timeout_tick, SLOTS);
-            Box::new(wheel.expect("the builder has checked the tick"))
+            let wheel = wheel.expect("the builder has checked the tick");
+            Box::new(wheel.warmed_by(|timeout| prefetch_block(&**timeout)))
         });
         loop {
             match timeout.place() {

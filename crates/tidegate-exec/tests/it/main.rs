@@ -16,6 +16,7 @@ mod metrics;
 mod ordered;
 mod pool;
 mod reject;
+mod roam;
 mod schedule;
 mod shutdown;
 mod spawn;

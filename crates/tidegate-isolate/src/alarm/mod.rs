@@ -8,11 +8,10 @@
 //! # Why not the wheel
 //!
 //! A wheel of another thread's costs an insertion and a removal per call, each through a lane to
-//! that thread, and it is coarse. A call that is guarded by permits, breaker, timeout and metrics
-//! costs about 160 ns here (suite `isolate`, `guarded_full`), of which arming and disarming are a
-//! store and a compare-and-swap on the thread's own line: about 20 ns, no allocation, and exact to
-//! the clock. What pays for it is the look over all flights that have ever been under way at the
-//! same time, once per deadline that is reached.
+//! that thread, and it is coarse. Arming and disarming a flight are two locked instructions on a line
+//! of the thread's own, without an allocation, and the deadline is exact to the clock. What pays for
+//! it is the look over all flights that were ever under way at the same time, once per deadline
+//! that is reached.
 //!
 //! # Invariants
 //!

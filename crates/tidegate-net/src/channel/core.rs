@@ -11,11 +11,11 @@ use tidegate_promise::{Completion, Failure, Promise};
 use tidegate_sync::{Blocking, SignalBlock};
 
 use super::datagram::{Datagram, LARGEST};
-use super::shared::{Mail, Shared, refuse};
+use super::shared::Shared;
 use super::{Channel, Transport};
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::pipeline::{Erased, Held, InEvent, InputEnd, InputShutdown, OutOp, Pipeline, UserEvent};
+use crate::pipeline::{Erased, Held, InEvent, InputEnd, InputShutdown, Pipeline, UserEvent};
 use crate::reactor::{Desk, EventSource, Next};
 use crate::read_size::ReadSize;
 use crate::sys::{Readiness, Source, Token};
@@ -39,7 +39,7 @@ pub(crate) enum Start {
     Connecting(Box<Connecting>),
 }
 
-enum State {
+pub(super) enum State {
     /// Registered, and its handlers know nothing yet.
     New(Start),
     Connecting(Box<Connecting>),
@@ -49,21 +49,21 @@ enum State {
 
 /// A channel on its loop.
 pub(crate) struct ChannelCore<E: ?Sized + Held = dyn Erased> {
-    transport: Transport,
-    pipeline: Pipeline<E>,
-    state: State,
-    size: ReadSize,
+    pub(super) transport: Transport,
+    pub(super) pipeline: Pipeline<E>,
+    pub(super) state: State,
+    pub(super) size: ReadSize,
     /// The socket takes no more for now.
-    blocked: bool,
+    pub(super) blocked: bool,
     /// Its turn was over before it had written or told everything.
-    owes: bool,
+    pub(super) owes: bool,
     /// The socket has something to read, as far as is known.
-    read_ready: bool,
+    pub(super) read_ready: bool,
     /// The peer writes no more: reads go on to the end.
-    hung_up: bool,
-    input_shut: bool,
-    output_shut: bool,
-    again: Readiness,
+    pub(super) hung_up: bool,
+    pub(super) input_shut: bool,
+    pub(super) output_shut: bool,
+    pub(super) again: Readiness,
 }
 
 impl<E: ?Sized + Held> ChannelCore<E> {
@@ -96,22 +96,17 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         &self.pipeline.parts.shared
     }
 
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
 
+    #[inline(always)]
     fn handle(&mut self, readiness: Readiness, desk: &mut Desk) {
-        if let State::New(_) = self.state {
-            self.start(desk);
-        }
-        if let State::Connecting(_) = self.state {
-            self.connecting(readiness, desk);
-        }
-        if readiness.any(Readiness::MAIL) {
-            self.read_mail(desk);
-        }
-        if !matches!(self.state, State::Open) {
-            return;
+        if !matches!(self.state, State::Open) || readiness.any(Readiness::MAIL) {
+            self.begin(readiness, desk);
+            if !matches!(self.state, State::Open) {
+                return;
+            }
         }
         // Every event says that there is room to write; it matters to who waited for it.
         if readiness.has(Readiness::WRITE) && (self.blocked || self.owes) {
@@ -119,7 +114,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             self.owes = false;
             let parts = &mut self.pipeline.parts;
             parts.flush_wanted |= parts.queue.has_flushed() || parts.outbox.is_some();
-            self.after(desk);
+            self.carry_out(desk);
         }
         if readiness.any(Readiness::READ | Readiness::HANG_UP | Readiness::ERROR) {
             self.read_ready = true;
@@ -131,6 +126,19 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             && let Some(why) = self.transport.take_error()
         {
             self.fail(why, desk);
+        }
+    }
+
+    /// What comes before reading and writing: the start, the connect, the mail.
+    fn begin(&mut self, readiness: Readiness, desk: &mut Desk) {
+        if let State::New(_) = self.state {
+            self.start(desk);
+        }
+        if let State::Connecting(_) = self.state {
+            self.connecting(readiness, desk);
+        }
+        if readiness.any(Readiness::MAIL) {
+            self.read_mail(desk);
         }
     }
 
@@ -157,7 +165,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     fn activate(&mut self, desk: &mut Desk) {
         self.shared().set_active(true);
         self.pipeline.fire(InEvent::Active);
-        self.after(desk);
+        self.carry_out(desk);
     }
 
     /// Looks whether a connect has ended.
@@ -187,69 +195,14 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         let parts = &mut self.pipeline.parts;
         parts.flush_wanted |= parts.queue.has_flushed();
         self.pipeline.fire(InEvent::Active);
-        self.after(desk);
+        self.carry_out(desk);
         if !wanted {
             self.close(Some(Failure::cancelled()), desk);
         }
     }
 
-    fn read_mail(&mut self, desk: &mut Desk) {
-        for mail in self.shared().take_mail() {
-            if self.is_closed() {
-                refuse(mail, self.pipeline.parts.close_cause.as_ref());
-                continue;
-            }
-            self.read_letter(mail, desk);
-        }
-        if !self.is_closed() {
-            self.after(desk);
-        }
-    }
-
-    fn read_letter(&mut self, mail: Mail, desk: &mut Desk) {
-        match mail {
-            Mail::Write(msg, promise) => {
-                self.shared().took(&msg);
-                self.pipeline.write(msg, promise);
-            }
-            Mail::Flush => self.pipeline.out(OutOp::Flush),
-            Mail::Close => self.pipeline.out(OutOp::Close),
-            Mail::CloseWhenFlushed => {
-                self.pipeline.out(OutOp::Flush);
-                self.pipeline.out(OutOp::CloseWhenFlushed);
-            }
-            Mail::ShutdownOutput => self.pipeline.out(OutOp::ShutdownOutput),
-            Mail::AutoRead(yes) => self.pipeline.parts.set_auto_read(yes),
-            Mail::Read => self.pipeline.parts.read_wanted = true,
-            Mail::CanRead => self.read_ready = true,
-            Mail::CanWrite => {
-                self.blocked = false;
-                self.pipeline.parts.flush_wanted |= self.pipeline.parts.queue.has_flushed();
-            }
-            Mail::Event(event) => self.pipeline.fire(InEvent::User(event)),
-            Mail::Error(why) => self.pipeline.fire(InEvent::Error(why)),
-            Mail::UserWritable(flag, writable) => {
-                // A number that is no flag changes nothing; the handle's docs say so.
-                let _ = self.pipeline.parts.set_user_writable(flag, writable);
-            }
-            Mail::Own(id, what) => self.pipeline.own(id, what),
-            Mail::Inbound(msg) => {
-                self.pipeline.read(msg);
-                self.pipeline.fire(InEvent::ReadComplete);
-            }
-            Mail::Change(make, promise) => {
-                let made = self.pipeline.change(make());
-                let _ = promise.complete(made.map_err(Failure::new));
-            }
-            Mail::CancelConnect(why) => {
-                if let State::Connecting(_) = self.state {
-                    self.close(Some(why), desk);
-                }
-            }
-        }
-    }
-
     /// Reads what is there, as far as the budget and the handlers' wish go.
+    #[inline(always)]
     fn read_on(&mut self, desk: &mut Desk) {
         let parts = &self.pipeline.parts;
         if !self.read_ready || !(parts.auto_read || parts.read_wanted) || self.is_closed() {
@@ -332,7 +285,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
         if any {
             self.pipeline.fire(InEvent::ReadComplete);
-            self.after(desk);
+            self.carry_out(desk);
         }
         let parts = &self.pipeline.parts;
         if self.read_ready && (parts.auto_read || parts.read_wanted) {
@@ -341,6 +294,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     /// The end of a read: tells the handlers, and what came after the bytes.
+    #[inline(always)]
     fn read_to(&mut self, total: usize, ended: Option<io::Result<()>>, desk: &mut Desk) {
         if total > 0 {
             desk.counters.read_bytes.add(total as u64);
@@ -375,7 +329,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
         let event = UserEvent::new(InputShutdown);
         self.pipeline.fire(InEvent::User(event));
-        self.after(desk);
+        self.carry_out(desk);
     }
 
     /// The socket is broken: the handlers hear why, and the channel is closed.
@@ -391,17 +345,26 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     /// Carries out what the handlers asked for.
-    #[inline]
+    #[inline(always)]
     fn after(&mut self, desk: &mut Desk) {
-        if !self.pipeline.parts.has_wishes() {
-            return;
+        let parts = &mut self.pipeline.parts;
+        if parts.flush_wanted && parts.stack.is_empty() {
+            parts.flush_wanted = false;
+            self.flush(desk);
         }
+        if self.pipeline.parts.has_wishes() {
+            self.carry_out(desk);
+        }
+    }
+
+    /// Carries out what the handlers asked for, and what follows from that.
+    pub(super) fn carry_out(&mut self, desk: &mut Desk) {
         for _ in 0..ROUNDS {
             self.pipeline.run_rest();
             let parts = &mut self.pipeline.parts;
             if parts.flush_wanted {
                 parts.flush_wanted = false;
-                self.flush(desk);
+                self.flush_again(desk);
             }
             let parts = &mut self.pipeline.parts;
             parts.look_at_marks();
@@ -443,18 +406,30 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
     }
 
-    /// Writes what was flushed.
-    fn flush(&mut self, desk: &mut Desk) {
-        if self.blocked || !matches!(self.state, State::Open) {
-            return;
-        }
+    #[cold]
+    fn flush_again(&mut self, desk: &mut Desk) {
+        self.flush(desk);
+    }
+
+    fn flush_datagrams(&mut self, desk: &mut Desk) {
         if let (Transport::Udp(socket), Some(outbox)) =
             (&self.transport, &mut self.pipeline.parts.outbox)
         {
             let mut calls = 0;
             self.blocked = outbox.send(socket, &mut calls);
             self.owes = self.blocked;
-            return desk.counters.writes.add(calls);
+            desk.counters.writes.add(calls);
+        }
+    }
+
+    /// Writes what was flushed.
+    #[inline(always)]
+    fn flush(&mut self, desk: &mut Desk) {
+        if self.blocked || !matches!(self.state, State::Open) {
+            return;
+        }
+        if let Transport::Udp(_) = self.transport {
+            return self.flush_datagrams(desk);
         }
         let spins = self.pipeline.parts.options.write_spin.max(1);
         let queue = &mut self.pipeline.parts.queue;
@@ -476,7 +451,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     /// Closes: no more writes, socket gone, whoever waits is told, then the handlers.
-    fn close(&mut self, cause: Option<Failure>, desk: &mut Desk) {
+    pub(super) fn close(&mut self, cause: Option<Failure>, desk: &mut Desk) {
         let state = std::mem::replace(&mut self.state, State::Closed);
         let parts = &mut self.pipeline.parts;
         if let Some(cause) = &cause {
@@ -539,6 +514,11 @@ impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
         self.transport.io()
     }
 
+    #[inline]
+    fn expect(&self) {
+        self.pipeline.expect();
+    }
+
     fn close(&mut self, desk: &mut Desk) {
         self.with_desk(desk, |core, desk| ChannelCore::close(core, None, desk));
     }
@@ -575,6 +555,12 @@ impl crate::write_queue::Sink for CountedSink<'_> {
     fn write(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
         self.calls += 1;
         self.transport.write(slices)
+    }
+
+    #[inline]
+    fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.calls += 1;
+        self.transport.write_one(bytes)
     }
 }
 

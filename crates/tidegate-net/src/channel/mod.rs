@@ -3,6 +3,7 @@
 mod core;
 mod datagram;
 mod local;
+mod mail;
 mod options;
 mod shared;
 mod transport;
@@ -26,7 +27,7 @@ pub(crate) use self::shared::{Home, Mail, Shared, refuse};
 pub(crate) use self::transport::Transport;
 use crate::errors::{NetError, WriteRefused};
 use crate::message::Msg;
-use crate::pipeline::{Change, Own, UserEvent};
+use crate::pipeline::{Change, InEvent, Own, UserEvent};
 
 /// A handle of a connection. Clones are handles of the same one; dropping them all leaves it
 /// open.
@@ -119,7 +120,15 @@ impl Channel {
 
     /// Sends what was written so far.
     pub fn flush(&self) {
-        self.post(Mail::Flush);
+        self.post(Mail::Flush(None));
+    }
+
+    /// Sends what was written so far; completes when the operating system has all of it that the
+    /// handlers did not hold back, and fails if it was lost.
+    pub fn flush_with(&self) -> Completion<()> {
+        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        self.post(Mail::Flush(Some(promise)));
+        done
     }
 
     /// Closes the channel; completes when it is closed. What was not sent by then fails.
@@ -163,12 +172,12 @@ impl Channel {
 
     /// Sends an event of the user's through the handlers.
     pub fn fire_event(&self, event: impl Any + Send) {
-        self.post(Mail::Event(UserEvent::new(event)));
+        self.post(Mail::Fire(InEvent::User(UserEvent::new(event))));
     }
 
     /// Sends an error through the handlers.
     pub fn fire_error(&self, why: Failure) {
-        self.post(Mail::Error(why));
+        self.post(Mail::Fire(InEvent::Error(why)));
     }
 
     /// Switches one of 31 flags of the user's: see

@@ -15,7 +15,7 @@ use tidegate_sync::{Deliver, Delivery, Executor, SignalBlock};
 use super::ChannelOptions;
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::pipeline::{Change, Own, PipelineError, UserEvent};
+use crate::pipeline::{Back, Change, InEvent, Own, PipelineError};
 use crate::reactor;
 use crate::roaming::{Roam, Update};
 use crate::server::Origin;
@@ -25,7 +25,7 @@ use crate::write_queue::ENTRY_OVERHEAD;
 /// Something that a channel is asked from outside.
 pub(crate) enum Mail {
     Write(Msg, Option<Promise<()>>),
-    Flush,
+    Flush(Option<Promise<()>>),
     Close,
     CloseWhenFlushed,
     ShutdownOutput,
@@ -33,10 +33,11 @@ pub(crate) enum Mail {
     Read,
     CanRead,
     CanWrite,
-    Event(UserEvent),
-    Error(Failure),
+    Fire(InEvent),
     UserWritable(u8, bool),
     Own(u32, Own),
+    /// From a handler that runs elsewhere.
+    Stage(u32, Back),
     Inbound(Msg),
     Change(
         Box<dyn FnOnce() -> Change + Send>,
@@ -211,7 +212,7 @@ impl Shared {
                 drop(inner);
                 return Err(mail);
             }
-            if let Mail::Write(msg, _) = &mail {
+            if let Mail::Write(msg, _) | Mail::Stage(_, Back::Write(msg, _)) = &mail {
                 let counts = msg.size() + ENTRY_OVERHEAD;
                 block.mailed.fetch_add(counts, Ordering::Relaxed);
             }
@@ -309,11 +310,12 @@ impl Shared {
             _ => None,
         };
         drop(inner);
-        if let Some(promise) = promise {
-            let _ = promise.succeed(());
-        }
+        // First, so that whoever hears of the end finds it counted.
         if let Some(origin) = &self.origin {
             origin.left();
+        }
+        if let Some(promise) = promise {
+            let _ = promise.succeed(());
         }
         for writer in writers {
             let _ = writer.fail(Failure::new(NetError::Closed(cause.clone())));
@@ -349,7 +351,11 @@ fn new_end() -> (Promise<()>, Closed) {
 pub(crate) fn refuse(mail: Mail, cause: Option<&Failure>) {
     let closed = || Failure::new(NetError::Closed(cause.cloned()));
     match mail {
-        Mail::Write(_, Some(promise)) => drop(promise.fail(closed())),
+        Mail::Write(_, Some(promise))
+        | Mail::Flush(Some(promise))
+        | Mail::Stage(_, Back::Write(_, Some(promise))) => {
+            drop(promise.fail(closed()));
+        }
         Mail::Change(_, promise) => {
             drop(promise.fail(Failure::new(PipelineError::Closed)));
         }

@@ -1,6 +1,6 @@
 //! What a channel speaks over.
 
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Weak};
 
@@ -15,7 +15,7 @@ use super::ChannelOptions;
 use super::local::LocalEnd;
 use super::shared::Shared;
 use crate::embedded::Wire;
-use crate::sys::{Source, receive};
+use crate::sys::{Source, receive, send, send_slices};
 use crate::write_queue::Sink;
 
 /// The least that a socket is offered, unless the offer is fixed.
@@ -47,9 +47,9 @@ impl Transport {
         // fill it saves the one that would find nothing.
         let room = if fixed { most } else { most.max(SLACK) };
         let read = match self {
-            Self::Tcp(stream) => return receive(&SockRef::from(&*stream), buffer, room),
+            Self::Tcp(stream) => return receive(&*stream, buffer, room),
             #[cfg(unix)]
-            Self::Unix(stream) => return receive(&SockRef::from(&*stream), buffer, room),
+            Self::Unix(stream) => return receive(&*stream, buffer, room),
             // Read as datagrams, with their senders.
             Self::Udp(_) => Err(io::ErrorKind::WouldBlock.into()),
             Self::Local(end) => return end.read(most),
@@ -151,21 +151,23 @@ impl Sink for Transport {
     #[inline]
     fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Self::Tcp(stream) => write_slices(stream, slices),
+            Self::Tcp(stream) => send_slices(&*stream, slices),
             #[cfg(unix)]
-            Self::Unix(stream) => write_slices(stream, slices),
+            Self::Unix(stream) => send_slices(&*stream, slices),
             Self::Udp(_) => Err(io::ErrorKind::Unsupported.into()),
             Self::Local(end) => end.write(slices),
             Self::Embedded(wire) => wire.write(slices),
             Self::Gone => Err(io::ErrorKind::NotConnected.into()),
         }
     }
-}
 
-#[inline]
-fn write_slices(stream: &mut impl Write, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    match slices {
-        [one] => stream.write(one),
-        many => stream.write_vectored(many),
+    #[inline]
+    fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => send(&*stream, bytes),
+            #[cfg(unix)]
+            Self::Unix(stream) => send(&*stream, bytes),
+            _ => self.write(&[IoSlice::new(bytes)]),
+        }
     }
 }

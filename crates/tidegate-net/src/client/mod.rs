@@ -2,18 +2,20 @@
 
 mod resolve;
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 #[cfg(unix)]
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use mio::net::TcpStream;
 use tidegate_exec::{LoopTimers, Pinned};
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise, promise_on};
 
-pub use self::resolve::{Address, MOST_LOOKUPS, Resolver, SystemResolver};
+pub use self::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver};
 use crate::channel::{
     Channel, ChannelOptions, Connecting, Mail, Shared, Start, Transport, local_ends,
 };
@@ -40,6 +42,7 @@ pub struct Client<P: Residence = Pinned> {
     initialise: Initialiser<P>,
     options: Arc<ChannelOptions>,
     resolver: Arc<dyn Resolver>,
+    resolve_timeout: Duration,
 }
 
 impl<P: Residence> Client<P> {
@@ -50,6 +53,7 @@ impl<P: Residence> Client<P> {
             initialise: Arc::new(|p| p),
             options: Arc::default(),
             resolver: Arc::new(SystemResolver::new()),
+            resolve_timeout: DEFAULT_RESOLVE_TIMEOUT,
         }
     }
 
@@ -74,30 +78,36 @@ impl<P: Residence> Client<P> {
         self
     }
 
-    /// Connects. The completion fails if the handlers do not fit each other, if the name has no
+    /// How long a name may take to resolve; zero means as long as it likes.
+    pub fn resolve_timeout(mut self, after: Duration) -> Self {
+        self.resolve_timeout = after;
+        self
+    }
+
+    /// Connects: to the addresses of a name in their order, until one answers. The completion fails if the handlers do not fit each other, if the name has no
     /// address, with what the operating system says, or with [`NetError::ConnectTimeout`].
     /// Cancelling it ends the attempt.
     pub fn connect(&self, to: impl Into<Address>) -> Completion<Channel> {
         let home = self.group.pick();
         let (promise, connected) = promise_on(home.home.executor());
-        match to.into() {
-            Address::Socket(address) => self.connect_on(&home, address, promise),
-            Address::Name(host, port) => {
-                let this = self.clone();
-                let resolved = self.resolver.resolve(&host, port);
-                resolved.finally(move |outcome| {
-                    let why = match outcome {
-                        Outcome::Success(addresses) => match addresses.first() {
-                            Some(address) => return this.connect_on(&home, *address, promise),
-                            None => Failure::new(NetError::NoAddress(host)),
-                        },
-                        Outcome::Failure(why) => why.clone(),
-                        Outcome::Cancelled => Failure::cancelled(),
-                    };
-                    let _ = promise.fail(why);
-                });
-            }
+        let to = to.into();
+        if let Address::Socket(address) = to {
+            self.connect_on(&home, address, promise);
+            return connected;
         }
+        let timers = home.home.timers();
+        let found = to.look_up(&*self.resolver, self.resolve_timeout, &timers);
+        let attempts = Attempts {
+            client: self.clone(),
+            home,
+            current: Arc::default(),
+        };
+        attempts.end_with(&promise);
+        found.finally(move |outcome| match outcome {
+            Outcome::Success(found) => attempts.next(found.clone().into(), promise),
+            Outcome::Failure(why) => drop(promise.fail(why.clone())),
+            Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
+        });
         connected
     }
 
@@ -229,6 +239,52 @@ impl<P: Residence> Client<P> {
     }
 }
 
+/// One address after the other.
+struct Attempts<P: Residence> {
+    client: Client<P>,
+    home: Residing<P>,
+    /// The attempt that is going on.
+    current: Arc<Mutex<Option<Completion<Channel>>>>,
+}
+
+impl<P: Residence> Attempts<P> {
+    /// Lets the attempt that is going on end with the wish for a connection.
+    fn end_with(&self, promise: &Promise<Channel>) {
+        let current = Arc::clone(&self.current);
+        promise.on_cancel(move || {
+            let current = current.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(attempt) = current.as_ref() {
+                attempt.cancel();
+            }
+        });
+    }
+
+    /// Tries the first of `addresses`, and the rest if that fails.
+    fn next(self, mut addresses: VecDeque<SocketAddr>, promise: Promise<Channel>) {
+        let Some(address) = addresses.pop_front() else {
+            return;
+        };
+        let (own, attempt) = promise_on(self.home.home.executor());
+        self.client.connect_on(&self.home, address, own);
+        let current = Arc::clone(&self.current);
+        let this = attempt.on_complete(move |outcome| match outcome {
+            Outcome::Success(channel) => {
+                let channel = channel.clone();
+                if promise.succeed(channel.clone()).is_err() {
+                    drop(channel.close());
+                }
+            }
+            Outcome::Failure(_) if !addresses.is_empty() && !promise.is_cancelled() => {
+                self.next(addresses, promise);
+            }
+            Outcome::Failure(why) => drop(promise.fail(why.clone())),
+            Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
+        });
+        drop(this);
+        *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(attempt);
+    }
+}
+
 type Opened = (Transport, Option<SocketAddr>, Option<SocketAddr>);
 
 impl<P: Residence> Clone for Client<P> {
@@ -238,6 +294,7 @@ impl<P: Residence> Clone for Client<P> {
             initialise: Arc::clone(&self.initialise),
             options: Arc::clone(&self.options),
             resolver: Arc::clone(&self.resolver),
+            resolve_timeout: self.resolve_timeout,
         }
     }
 }

@@ -1,16 +1,20 @@
 //! Names and who resolves them.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 
-use tidegate_promise::{Completion, Failure, promise};
+use tidegate_exec::LoopTimers;
+use tidegate_promise::{Completion, Failure, Outcome, promise};
 use tidegate_sync::{Executor, Permits, Task, ThreadBuilder, ThreadPerTask};
 
 use crate::errors::NetError;
 
 /// Lookups that run at once; more are refused.
 pub const MOST_LOOKUPS: usize = 16;
+/// How long a lookup may take, when nothing else is said.
+pub const DEFAULT_RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where to connect to.
+/// Where to connect to, or where to listen.
 ///
 /// ```
 /// use tidegate_net::Address;
@@ -24,6 +28,8 @@ pub enum Address {
     Socket(SocketAddr),
     /// A name and a port.
     Name(String, u16),
+    /// Something else; whoever is given it fails with [`NetError::BadAddress`].
+    Bad(String),
 }
 
 impl From<SocketAddr> for Address {
@@ -33,15 +39,86 @@ impl From<SocketAddr> for Address {
 }
 
 impl From<&str> for Address {
-    /// `host:port`; what has no port has port 0, to which nobody listens.
+    /// `host:port`; what has no port is no address.
     fn from(text: &str) -> Self {
         if let Ok(address) = text.parse() {
             return Self::Socket(address);
         }
-        match text.rsplit_once(':') {
-            Some((host, port)) => Self::Name(host.to_owned(), port.parse().unwrap_or(0)),
-            None => Self::Name(text.to_owned(), 0),
+        let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+        match parts.map(|(host, port)| (host, port.parse())) {
+            Some((host, Ok(port))) => Self::Name(host.to_owned(), port),
+            _ => Self::Bad(text.to_owned()),
         }
+    }
+}
+
+impl From<&String> for Address {
+    fn from(text: &String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<String> for Address {
+    fn from(text: String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<(&str, u16)> for Address {
+    fn from((host, port): (&str, u16)) -> Self {
+        match host.parse::<IpAddr>() {
+            Ok(ip) => Self::Socket((ip, port).into()),
+            Err(_) => Self::Name(host.to_owned(), port),
+        }
+    }
+}
+
+impl From<(IpAddr, u16)> for Address {
+    fn from(address: (IpAddr, u16)) -> Self {
+        Self::Socket(address.into())
+    }
+}
+
+impl Address {
+    /// The addresses that it stands for, asked of `resolver` for at most `after` if it is a name.
+    pub(crate) fn look_up(
+        self,
+        resolver: &dyn Resolver,
+        after: Duration,
+        timers: &LoopTimers,
+    ) -> Completion<Vec<SocketAddr>> {
+        let (host, port) = match self {
+            Self::Socket(address) => return Completion::succeeded(vec![address]),
+            Self::Bad(text) => {
+                return Completion::failed(Failure::new(NetError::BadAddress(text)));
+            }
+            Self::Name(host, port) => (host, port),
+        };
+        let (promise, found) = promise();
+        let promise = promise.share();
+        let resolved = resolver.resolve(&host, port);
+        let limit = (!after.is_zero()).then(|| {
+            let (promise, name) = (promise.clone(), host.clone());
+            timers.schedule(after, move || {
+                let why = NetError::ResolveTimeout { name, after };
+                let _ = promise.try_fail(Failure::new(why));
+            })
+        });
+        resolved.finally(move |outcome| {
+            let found = match outcome {
+                Outcome::Success(found) if found.is_empty() => {
+                    Err(Failure::new(NetError::NoAddress(host)))
+                }
+                Outcome::Success(found) => Ok(found.clone()),
+                Outcome::Failure(why) => Err(why.clone()),
+                Outcome::Cancelled => Err(Failure::cancelled()),
+            };
+            let _ = promise.try_complete(found);
+            if let Some(Ok(limit)) = limit {
+                limit.cancel();
+            }
+        });
+        found
     }
 }
 
@@ -97,7 +174,10 @@ impl Resolver for SystemResolver {
             let outcome = match found {
                 Ok(found) if found.is_empty() => Err(NetError::NoAddress(host).into()),
                 Ok(found) => Ok(found),
-                Err(why) => Err(Failure::new(why)),
+                Err(why) => Err(Failure::new(NetError::NoName {
+                    name: host,
+                    why: why.to_string(),
+                })),
             };
             let _ = promise.complete(outcome);
         });

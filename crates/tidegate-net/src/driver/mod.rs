@@ -15,6 +15,10 @@ use crate::sys::Poller;
 
 /// Polls in a row that may fail before the loop gives up, and with it its place in the group.
 pub(crate) const FAILURES: u32 = 16;
+/// Failures in a row after which a fresh poller takes the place of this one.
+const RENEW_AFTER: u32 = 4;
+/// Waits in a row that end for no reason before the poller counts as spinning.
+const SPINS: u32 = 512;
 
 /// What a loop with I/O waits on.
 ///
@@ -36,6 +40,11 @@ pub struct PollDriver {
     /// The reactor that this thread had before.
     outer: Option<u64>,
     failures: u32,
+    /// Events that are there to be told.
+    ready: usize,
+    /// Waits in a row that ended for no reason, and the wakeups seen so far.
+    spins: u32,
+    wakes: u64,
     /// Where the generations of the next reactor begin, so that a token is never used twice.
     generation: u32,
 }
@@ -51,6 +60,9 @@ impl PollDriver {
             counters: Arc::default(),
             outer: None,
             failures: 0,
+            ready: 0,
+            spins: 0,
+            wakes: 0,
             generation: 1,
         }
     }
@@ -63,17 +75,54 @@ impl PollDriver {
         }
     }
 
-    fn polled(&mut self, polled: Option<std::io::Result<()>>) {
+    fn polled(&mut self, polled: Option<std::io::Result<usize>>) {
         match polled {
             Some(Err(why)) => {
                 self.failures += 1;
+                self.ready = 0;
                 self.counters.poll_failures.add(1);
                 assert!(
                     self.failures < FAILURES,
                     "the poller failed {FAILURES} times in a row, the last time with: {why}"
                 );
+                if self.failures.is_multiple_of(RENEW_AFTER) {
+                    Self::renew();
+                }
             }
-            _ => self.failures = 0,
+            Some(Ok(ready)) => {
+                self.failures = 0;
+                self.ready = ready;
+            }
+            None => self.ready = 0,
+        }
+    }
+
+    /// Looks whether a wait ended for a reason: an event, a wakeup, its deadline.
+    fn waited(&mut self, clock: &Clock, deadline: Option<u64>) {
+        let woken = self.waker.wakes() != self.wakes;
+        if self.ready > 0
+            || woken
+            || self.failures > 0
+            || deadline.is_some_and(|at| clock.nanos() >= at)
+        {
+            self.wakes = self.waker.wakes();
+            self.spins = 0;
+            return;
+        }
+        self.spins += 1;
+        if self.spins >= SPINS {
+            self.spins = 0;
+            Self::renew();
+        }
+    }
+
+    /// Puts a fresh poller in the place of this one; who cannot be moved is closed.
+    #[cold]
+    fn renew() {
+        // If there is none to be had the old one goes on, and is asked again.
+        let lost = reactor::with(Reactor::renew).and_then(Result::ok);
+        for token in lost.unwrap_or_default() {
+            reactor::close_one(token);
         }
     }
 }
@@ -104,13 +153,14 @@ impl Driver for PollDriver {
             if reactor.has_ready() {
                 return reactor.poll(Some(Duration::ZERO));
             }
-            let mut polled = Ok(());
+            let mut polled = Ok(0);
             clock.sleep_until(&self.waker, deadline, |timeout| {
                 polled = reactor.poll(timeout);
             });
             polled
         });
         self.polled(polled);
+        self.waited(clock, deadline);
     }
 
     fn waker(&self) -> Arc<dyn Sleeper> {
@@ -119,10 +169,8 @@ impl Driver for PollDriver {
 
     #[inline]
     fn next_task(&mut self) -> Option<Task> {
-        let ready = reactor::with(Reactor::next).flatten()?;
-        Some(Task::non_blocking(move || {
-            reactor::dispatch(ready);
-        }))
+        self.ready = self.ready.checked_sub(1)?;
+        Some(Task::non_blocking(reactor::dispatch_next))
     }
 
     fn look(&mut self) {

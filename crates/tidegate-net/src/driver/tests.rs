@@ -253,3 +253,57 @@ fn two_loops_on_one_thread_do_not_see_each_others_sockets() {
     assert_eq!(inner.log.take(), ["b {READ}"]);
     assert_eq!(outer.log.take(), ["a {READ}"]);
 }
+
+#[test]
+fn a_fresh_poller_takes_the_place_of_one_that_fails_and_watches_everybody() {
+    let mut bench = bench();
+    let listener = mio::net::TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let token = bench
+        .hand
+        .run(|| reactor::register(|_| Box::new(Socket(listener))).unwrap());
+    for _ in 0..RENEW_AFTER {
+        assert_eq!(bench.script.renewals(), 0);
+        bench.script.fail(io::ErrorKind::Other);
+        bench.hand.turn();
+    }
+    assert_eq!(bench.script.renewals(), 1);
+    assert_eq!(bench.watch.metrics().fresh_pollers, 1);
+    assert_eq!(bench.script.registered(), [token]);
+}
+
+/// A source that is watched.
+struct Socket(mio::net::TcpListener);
+
+impl EventSource for Socket {
+    fn ready(&mut self, _: Readiness, _: &mut Desk) -> Next {
+        Next::Stay
+    }
+
+    fn io(&mut self) -> Option<&mut dyn Source> {
+        Some(&mut self.0)
+    }
+
+    fn close(&mut self, _: &mut Desk) {}
+}
+
+#[test]
+fn a_poller_that_ends_its_waits_for_no_reason_is_replaced_and_one_that_is_woken_is_not() {
+    let (poller, script) = FakePoller::new();
+    let mut driver = PollDriver::new(poller);
+    let clock = Clock::system();
+    driver.enter();
+    for _ in 0..2 * SPINS {
+        driver.waker().wake();
+        driver.wait(&clock, None);
+        script.spin(1);
+        driver.wait(&clock, Some(0));
+    }
+    assert_eq!(script.renewals(), 0, "each wait had a reason");
+    script.spin(SPINS as usize);
+    for _ in 0..SPINS {
+        assert_eq!(script.renewals(), 0);
+        driver.wait(&clock, None);
+    }
+    assert_eq!(script.renewals(), 1);
+    driver.leave();
+}

@@ -377,6 +377,9 @@ impl LengthField {
         if !matches!(self.size, 1 | 2 | 3 | 4 | 8) {
             return Err(BadFrames("a length field has 1, 2, 3, 4 or 8 bytes"));
         }
+        if self.offset.checked_add(self.size).is_none() {
+            return Err(BadFrames("a length field ends within the address space"));
+        }
         Ok(())
     }
 
@@ -549,3 +552,34 @@ impl fmt::Display for BadFrames {
 }
 
 impl Error for BadFrames {}
+
+#[cfg(test)]
+mod tests {
+    //! What a decoder holds is bounded by its largest frame, whatever comes.
+
+    use super::*;
+
+    fn most_held<C: Cut>(cut: C, byte: u8) -> usize {
+        let mut cutter = Cutter::new(cut);
+        let pieces = (0..5_000).map(|_| Bytes::from(vec![byte; 100]));
+        let held = pieces.map(|piece| {
+            let _ = cutter.feed(piece, drop);
+            cutter.rest.capacity()
+        });
+        held.max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_frame_that_never_ends_is_not_kept() {
+        let lines = Delimited::new(vec![Bytes::from("\n")], 1_000);
+        assert!(most_held(lines, b'x') < 4_000);
+        let field = LengthField::u32();
+        let counted = |most| Counted {
+            field,
+            most,
+            skip: 0,
+        };
+        assert!(most_held(counted(1_000), 0xff) < 4_000);
+        assert!(most_held(counted(1_000), 0) < 4_000);
+    }
+}

@@ -1,5 +1,6 @@
 //! Handlers that everybody needs.
 
+mod flow;
 mod frames;
 mod idle;
 mod log;
@@ -9,6 +10,7 @@ mod strings;
 #[cfg(feature = "tls")]
 mod tls;
 
+pub use self::flow::FlowControl;
 pub use self::frames::{
     BadFrames, DelimiterFrames, FixedFrames, LengthField, LengthFrames, LengthPrefix, LineFrames,
 };

@@ -26,7 +26,7 @@ pub struct ProxiedPeer {
 }
 
 /// Reads the header with which a proxy begins a connection, then goes. A connection that begins
-/// otherwise fails.
+/// otherwise fails: one error event, and what follows is dropped.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -45,6 +45,8 @@ pub struct ProxiedPeer {
 pub struct ProxyProtocol {
     rest: BytesMut,
     done: bool,
+    /// There was no header: what follows belongs to nobody.
+    failed: bool,
 }
 
 impl ProxyProtocol {
@@ -64,6 +66,9 @@ impl Inbound for ProxyProtocol {
         if self.done {
             return ctx.fire_read(bytes);
         }
+        if self.failed {
+            return;
+        }
         self.rest.extend_from_slice(&bytes);
         match header(&self.rest) {
             Ok(None) => {}
@@ -81,6 +86,7 @@ impl Inbound for ProxyProtocol {
             }
             Err(why) => {
                 self.rest = BytesMut::new();
+                self.failed = true;
                 let why = NetError::Garbage(format!("no PROXY header: {why}"));
                 ctx.fire_error(Failure::new(why));
             }

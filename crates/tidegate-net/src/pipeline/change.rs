@@ -3,12 +3,17 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use tidegate_exec::{Pinned, Placement, Roaming};
+use tidegate_sync::Executor;
 
 use super::check::{Head, Name, PipelineError, check};
-use super::handler::{Both, In, Inbound, Made, Out, Outbound, Shape};
+use super::handler::{
+    Both, In, Inbound, Made, Out, Outbound, Shape, duplex_elsewhere, inbound_elsewhere,
+};
 use super::lodged::Lodged;
+use super::stage::Stage;
 
 /// A handler ready to be put into a pipeline.
 ///
@@ -38,6 +43,44 @@ impl Handler {
     /// A handler of both.
     pub fn duplex(handler: impl Inbound + Outbound + Send) -> Self {
         Self(Made::Sent(Box::new(Both(handler))))
+    }
+
+    /// [`Handler::inbound`] for one that runs on `executor` instead of the channel's loop: one call
+    /// at a time, in order, whatever the executor is like. It may block there. What it passes on
+    /// and writes goes back to the loop. When much waits for it the channel reads no more; work
+    /// that the executor refuses is an error event, a [`NetError::Refused`](crate::NetError).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidegate_exec::WorkerPool;
+    /// use tidegate_net::Handler;
+    /// use tidegate_net::handlers::LineFrames;
+    ///
+    /// let pool = WorkerPool::builder("slow").core(1).build()?;
+    /// let lines = Handler::inbound_on(Arc::new(pool), LineFrames::max(1024));
+    /// # let _ = lines;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn inbound_on<H: Inbound + Send>(executor: Arc<dyn Executor>, handler: H) -> Self {
+        let shape = const { &inbound_elsewhere::<H>() };
+        Self(Made::Sent(Box::new(Stage::new(
+            executor,
+            shape,
+            Box::new(In(handler)),
+        ))))
+    }
+
+    /// [`Handler::duplex`] for one that runs on `executor`: see [`Handler::inbound_on`].
+    pub fn duplex_on<H: Inbound + Outbound + Send>(
+        executor: Arc<dyn Executor>,
+        handler: H,
+    ) -> Self {
+        let shape = const { &duplex_elsewhere::<H>() };
+        Self(Made::Sent(Box::new(Stage::new(
+            executor,
+            shape,
+            Box::new(Both(handler)),
+        ))))
     }
 
     /// [`Handler::inbound`] for one that stays on its thread.

@@ -57,6 +57,11 @@ pub enum PipelineError {
         /// The handler's name.
         name: String,
     },
+    /// A handler that runs on an executor of its own cannot change the chain by its context.
+    Elsewhere {
+        /// The handler's name.
+        name: String,
+    },
     /// The channel is closed.
     Closed,
 }
@@ -85,6 +90,11 @@ impl fmt::Display for PipelineError {
                 f,
                 "`{name}` was made to stay on its thread, but the channels of a roaming loop \
                  travel; make it with `Handler::inbound`, `outbound` or `duplex`"
+            ),
+            Self::Elsewhere { name } => write!(
+                f,
+                "`{name}` runs on an executor of its own, away from the chain; change it with \
+                 `Channel::change`"
             ),
             Self::Closed => f.write_str("the channel is closed, and its handlers are gone"),
         }

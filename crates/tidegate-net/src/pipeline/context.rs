@@ -10,11 +10,11 @@ use tidegate_promise::{Completion, Failure, Promise};
 
 use super::change::Change;
 use super::check::PipelineError;
-use super::handler::{InEvent, Inbound, OutOp, Outbound, UserEvent};
+use super::handler::{InEvent, Inbound, OutOp, Outbound, UserEvent, mask};
 use super::{Action, Parts};
 use crate::channel::{Channel, ChannelOptions};
 use crate::errors::{NetError, WriteRefused};
-use crate::message::{Kind, Msg};
+use crate::message::{Kind, Msg, Passing};
 
 /// What every handler can do with its channel, whatever it takes and writes.
 ///
@@ -128,11 +128,14 @@ impl HandlerContext<'_> {
     /// Lets the channel read on its own, or only when asked.
     pub fn set_auto_read(&mut self, yes: bool) {
         self.parts.set_auto_read(yes);
+        if yes && self.parts.is_watched(self.at, mask::DEMAND) {
+            self.out(OutOp::Read);
+        }
     }
 
     /// Asks for one read, where the channel does not read on its own.
     pub fn read(&mut self) {
-        self.parts.read_wanted = true;
+        self.out(OutOp::Read);
     }
 
     /// Tells the next handlers that the channel is open.
@@ -173,7 +176,10 @@ impl HandlerContext<'_> {
         let ring = move || crate::channel::ring_timer(&channel, id, key);
         match self.parts.shared.roam() {
             Some(roam) => roam.timers()?.schedule(after, ring).ok(),
-            None => EventLoop::current()?.schedule(after, ring).ok(),
+            None => {
+                let home = super::stage::home().or_else(EventLoop::current)?;
+                home.schedule(after, ring).ok()
+            }
         }
     }
 
@@ -237,6 +243,12 @@ impl HandlerContext<'_> {
     #[inline]
     fn write_msg(&mut self, message: Msg, promise: Option<Promise<()>>) {
         self.parts.write(self.at, message, promise);
+    }
+
+    /// Passes a message on, whatever it is.
+    pub(crate) fn pass_on(&mut self, message: Passing) {
+        let at = self.at + 1;
+        self.parts.push(Action::Read { at, msg: message.0 });
     }
 
     fn reborrow(&mut self) -> HandlerContext<'_> {

@@ -23,8 +23,9 @@ pub(crate) mod mask {
     pub(crate) const CLOSE: u16 = 1 << 9;
     pub(crate) const CLOSE_WHEN_FLUSHED: u16 = 1 << 10;
     pub(crate) const SHUTDOWN: u16 = 1 << 11;
+    pub(crate) const DEMAND: u16 = 1 << 12;
     pub(crate) const INBOUND: u16 = WRITE - 1;
-    pub(crate) const OUTBOUND: u16 = WRITE | FLUSH | CLOSE | CLOSE_WHEN_FLUSHED | SHUTDOWN;
+    pub(crate) const OUTBOUND: u16 = WRITE | FLUSH | CLOSE | CLOSE_WHEN_FLUSHED | SHUTDOWN | DEMAND;
 }
 
 /// An event of the user's own, on its way from head to tail.
@@ -231,6 +232,12 @@ pub trait Outbound: Sized + 'static {
         ctx.never(mask::SHUTDOWN);
         ctx.shutdown_output();
     }
+
+    /// Somebody asks for a read, or lets the channel read on its own again.
+    fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.never(mask::DEMAND);
+        ctx.read();
+    }
 }
 
 /// An event on its way in.
@@ -264,6 +271,7 @@ pub(crate) enum OutOp {
     Close,
     CloseWhenFlushed,
     ShutdownOutput,
+    Read,
 }
 
 impl OutOp {
@@ -273,6 +281,7 @@ impl OutOp {
             Self::Close => mask::CLOSE,
             Self::CloseWhenFlushed => mask::CLOSE_WHEN_FLUSHED,
             Self::ShutdownOutput => mask::SHUTDOWN,
+            Self::Read => mask::DEMAND,
         }
     }
 }
@@ -312,6 +321,14 @@ pub(crate) trait Erased {
     fn own(&mut self, what: Own, ctx: HandlerContext<'_>);
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>);
     fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>);
+    /// Whether it keeps its place after its removal, until it says that it is done.
+    fn lingers(&self) -> bool {
+        false
+    }
+    /// Whether it has nothing under way.
+    fn is_idle(&self) -> bool {
+        true
+    }
 }
 
 /// How a pipeline holds its handlers: bound to their thread, or free to leave it.
@@ -380,6 +397,26 @@ const fn out_kinds<H: Outbound>() -> [Kind; 2] {
 
 const fn wider(a: Blocking, b: Blocking) -> Blocking {
     if a as u8 > b as u8 { a } else { b }
+}
+
+/// The shape of an inbound handler that runs elsewhere: there it may do what it likes.
+pub(crate) const fn inbound_elsewhere<H: Inbound>() -> Shape {
+    Shape {
+        inbound: Some(in_kinds::<H>()),
+        outbound: None,
+        blocking: Blocking::Never,
+        type_name: type_name::<H>,
+    }
+}
+
+/// The shape of a handler of both that runs elsewhere.
+pub(crate) const fn duplex_elsewhere<H: Inbound + Outbound>() -> Shape {
+    Shape {
+        inbound: Some(in_kinds::<H>()),
+        outbound: Some(out_kinds::<H>()),
+        blocking: Blocking::Never,
+        type_name: type_name::<H>,
+    }
 }
 
 impl<H: Inbound> Erased for In<H> {
@@ -538,5 +575,6 @@ fn outbound<H: Outbound>(handler: &mut H, op: OutOp, ctx: HandlerContext<'_>) {
         OutOp::Close => handler.close(ctx),
         OutOp::CloseWhenFlushed => handler.close_when_flushed(ctx),
         OutOp::ShutdownOutput => handler.shutdown_output(ctx),
+        OutOp::Read => handler.read(ctx),
     }
 }

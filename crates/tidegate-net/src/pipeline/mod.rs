@@ -14,13 +14,16 @@ mod context;
 mod handler;
 mod lodged;
 mod parts;
+mod stage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use bytes::Bytes;
 use tidegate_promise::{Failure, Promise};
 use tidegate_sync::{Blocking, Unhandled};
 
 use crate::message::Msg;
+use crate::sys::prefetch;
 
 pub use self::change::{Assembly, Change, Handler};
 pub use self::check::PipelineError;
@@ -35,6 +38,7 @@ use self::handler::{Shape, mask};
 use self::lodged::Lodged;
 pub(crate) use self::parts::{Action, Parts, Record};
 use self::parts::{Doing, Meta};
+pub(crate) use self::stage::Back;
 
 /// The handlers of a channel, and what they share. `E` says whether they can leave their thread.
 pub(crate) struct Pipeline<E: ?Sized + Held = dyn Erased> {
@@ -71,6 +75,13 @@ impl<E: ?Sized + Held> Pipeline<E> {
         chain.iter().map(|(name, _)| name.to_string()).collect()
     }
 
+    /// Asks for the memory that the next message will need.
+    #[inline]
+    pub(crate) fn expect(&self) {
+        prefetch(self.parts.metas.as_slice());
+        prefetch(self.handlers.as_slice());
+    }
+
     /// Tells every handler that it was added, first to last.
     pub(crate) fn begin(&mut self) {
         let ids: Vec<_> = self.parts.metas.iter().map(|meta| meta.id).collect();
@@ -102,9 +113,24 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// The last message from the socket for the moment.
     #[inline]
     pub(crate) fn read_last(&mut self, msg: Msg) {
-        let event = InEvent::ReadComplete;
-        self.parts.stack.push(Action::In { at: 0, event });
-        self.start(Action::Read { at: 0, msg });
+        let mut completes = false;
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            self.step_read(0, msg);
+            self.run_stack();
+            completes = true;
+            self.step_in(0, InEvent::ReadComplete);
+            self.run_stack();
+        }));
+        match ran {
+            Ok(()) => self.rest(),
+            Err(panic) => {
+                self.contain(panic);
+                self.run();
+                if !completes {
+                    self.fire(InEvent::ReadComplete);
+                }
+            }
+        }
     }
 
     /// An event that begins at the first handler.
@@ -123,6 +149,29 @@ impl<E: ?Sized + Held> Pipeline<E> {
     pub(crate) fn out(&mut self, op: OutOp) {
         let at = self.tail();
         self.start(Action::Out { at, op });
+    }
+
+    /// Sends what was written so far; `promise` completes when the operating system has it.
+    pub(crate) fn flush(&mut self, promise: Option<Promise<()>>) {
+        self.out(OutOp::Flush);
+        match promise {
+            Some(promise) if self.parts.outbox.is_some() => drop(promise.succeed(())),
+            Some(promise) => {
+                // An empty write behind all that has reached the socket.
+                self.parts
+                    .write_head(Msg::Bytes(Bytes::new()), Some(promise));
+                self.parts.out_head(OutOp::Flush);
+            }
+            None => {}
+        }
+    }
+
+    /// Lets the channel read on its own, or only when asked.
+    pub(crate) fn set_auto_read(&mut self, yes: bool) {
+        self.parts.set_auto_read(yes);
+        if yes && self.parts.is_watched(self.tail(), mask::DEMAND) {
+            self.out(OutOp::Read);
+        }
     }
 
     pub(crate) fn own(&mut self, id: u32, what: Own) {
@@ -155,18 +204,23 @@ impl<E: ?Sized + Held> Pipeline<E> {
 
     /// Carries out what lies on the stack, until it is empty.
     fn run(&mut self) {
-        loop {
-            let ran = catch_unwind(AssertUnwindSafe(|| {
-                while let Some(action) = self.parts.stack.pop() {
-                    self.step(action);
-                }
-            }));
-            let base = std::mem::take(&mut self.parts.base);
-            match ran {
-                Ok(()) => break,
-                Err(panic) => self.contain(panic, base),
-            }
+        while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.run_stack())) {
+            self.contain(panic);
         }
+        self.rest();
+    }
+
+    #[inline]
+    fn run_stack(&mut self) {
+        while let Some(action) = self.parts.stack.pop() {
+            self.step(action);
+        }
+    }
+
+    /// Nothing runs any more.
+    #[inline]
+    fn rest(&mut self) {
+        self.parts.base = 0;
         self.parts.doing = Doing::Nothing;
         self.parts.forget_plan();
     }
@@ -241,12 +295,20 @@ impl<E: ?Sized + Held> Pipeline<E> {
             at: index,
         };
         call(&mut *self.handlers[at], ctx);
+        if self.parts.stack.len() > base {
+            self.put_in_order(base);
+        } else if self.parts.promise.is_some() {
+            self.parts.promise = None;
+        }
+    }
+
+    /// What the handler said lies on the stack in the order in which it said it: the first has
+    /// to be on top.
+    fn put_in_order(&mut self, base: usize) {
         if self.parts.promise.is_some() {
             self.give_promise(base);
         }
-        if self.parts.stack.len() > base + 1 {
-            self.parts.stack[base..].reverse();
-        }
+        self.parts.stack[base..].reverse();
     }
 
     /// Lets the promise of a write ride with the last thing that the handler made of it.
@@ -283,8 +345,9 @@ impl<E: ?Sized + Held> Pipeline<E> {
 
     /// A handler has panicked: what it said before stays said, and an error event follows.
     #[cold]
-    fn contain(&mut self, panic: Box<dyn std::any::Any + Send>, base: usize) {
+    fn contain(&mut self, panic: Box<dyn std::any::Any + Send>) {
         let at = self.parts.running;
+        let base = std::mem::take(&mut self.parts.base);
         let base = base.min(self.parts.stack.len());
         let said: Vec<_> = self.parts.stack.drain(base..).rev().collect();
         let id = self.parts.metas.get(at as usize).map(|meta| meta.id);
@@ -394,10 +457,13 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// Begins to take a handler out: nothing reaches it any more but the news of its removal.
     fn remove(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
+        let lingers = self.handlers[at].lingers();
         let meta = &mut self.parts.metas[at];
-        meta.mask = 0;
         meta.name = Name::Borrowed("");
-        self.parts.stack.push(Action::Drop { id });
+        if !lingers {
+            meta.mask = 0;
+            self.parts.stack.push(Action::Drop { id });
+        }
         let what = Own::Removed;
         self.parts.stack.push(Action::Own { id, what });
     }

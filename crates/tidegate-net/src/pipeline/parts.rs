@@ -9,6 +9,7 @@ use super::change::{Change, What, plan};
 use super::check::{Head, Name, PipelineError, check};
 use super::handler::{InEvent, OutOp, Own, Shape, mask};
 use super::lodged::Lodged;
+use super::stage::OUTWARDS;
 use crate::channel::{Channel, ChannelOptions, Datagram, Outbox, Shared};
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -217,7 +218,7 @@ impl Parts {
 
     /// Whether a handler nearer to the socket than `at` cares about `event`.
     #[inline]
-    fn is_watched(&self, at: u32, event: u16) -> bool {
+    pub(super) fn is_watched(&self, at: u32, event: u16) -> bool {
         self.metas[..at as usize]
             .iter()
             .any(|meta| meta.mask & event != 0)
@@ -255,6 +256,12 @@ impl Parts {
         self.look_at_marks();
     }
 
+    /// Shows a handler elsewhere how the channel stands.
+    pub(super) fn mirror(&mut self) {
+        self.in_flight = self.shared.pending();
+        self.low_enough = self.shared.is_writable();
+    }
+
     /// Notes that a write has left the stack.
     pub(super) fn arrived(&mut self, msg: &Msg) {
         self.in_flight = self.in_flight.saturating_sub(msg.size() + ENTRY_OVERHEAD);
@@ -278,10 +285,12 @@ impl Parts {
             OutOp::Close => self.close_wanted = true,
             OutOp::CloseWhenFlushed => self.close_when_flushed = true,
             OutOp::ShutdownOutput => self.shutdown_wanted = true,
+            OutOp::Read => self.read_wanted = true,
         }
     }
 
     /// A write that has passed all handlers.
+    #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         if self.closed {
             return self.refuse_write(promise, NetError::Closed(self.close_cause.clone()));
@@ -394,14 +403,14 @@ impl Parts {
     /// Whether the handlers asked for anything, or have to be told something.
     #[inline]
     pub(crate) fn has_wishes(&self) -> bool {
-        self.flush_wanted
-            || self.close_wanted
-            || self.close_when_flushed
-            || self.shutdown_wanted
-            || self.dipped
-            || !self.stack.is_empty()
-            || self.is_writable() != self.told_writable
-            || !self.low_enough
+        // No short cuts: one look at neighbours is quicker than eight that may end early.
+        let asked = self.flush_wanted
+            | self.close_wanted
+            | self.close_when_flushed
+            | self.shutdown_wanted
+            | self.dipped
+            | !self.low_enough;
+        asked || !self.stack.is_empty() || self.is_writable() != self.told_writable
     }
 
     /// What the handlers have to be told of writability, if anything.
@@ -435,6 +444,12 @@ impl Parts {
     pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {
         if self.closed {
             return Err(PipelineError::Closed);
+        }
+        if let [first, own, ..] = self.metas.as_slice()
+            && std::ptr::eq(first.shape, &raw const OUTWARDS)
+        {
+            let name = own.name.to_string();
+            return Err(PipelineError::Elsewhere { name });
         }
         let mut what = change.what;
         let mut chain = match &self.planned {

@@ -51,11 +51,11 @@ pub struct RoamDriver {
     due: usize,
     /// Who found no thread; asked again when one may be free.
     refused: Vec<Ready>,
-    sources: Slab<Traveller>,
+    pub(super) sources: Slab<Traveller>,
     /// The channels among the sources, at home or away.
     channels: HashMap<u64, Arc<SignalBlock<Shared>>>,
     /// Sources that are on a trip.
-    away: usize,
+    pub(super) away: usize,
     #[expect(clippy::vec_box, reason = "they move between here and tasks")]
     trips: Vec<Box<Trip>>,
     roam: Arc<Roam>,

@@ -14,6 +14,8 @@
 //! * A trip ends once: it goes home, or, when the loop is over, closes its channel where it is.
 
 mod driver;
+#[cfg(test)]
+mod tests;
 mod trip;
 
 use std::fmt;

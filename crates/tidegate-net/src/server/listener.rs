@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -33,6 +33,56 @@ pub(super) struct Config {
     pub(super) children: Box<dyn Children>,
     pub(super) options: Arc<ChannelOptions>,
     pub(super) pause: Duration,
+    pub(super) port: Arc<Port>,
+    /// Connections live on the loop that accepted them, where that can be.
+    pub(super) stay: bool,
+}
+
+/// What the listeners of one server have in common: its connections and its end.
+pub(super) struct Port {
+    origin: Arc<Origin>,
+    /// Listeners that accept, or will.
+    open: AtomicUsize,
+    end: Mutex<Option<Promise<()>>>,
+    closed: Closed,
+}
+
+impl Port {
+    pub(super) fn new(listeners: usize) -> Arc<Self> {
+        let (promise, completion) = promise_of();
+        promise.set_uncancellable();
+        let Ok(closed) = completion.share() else {
+            unreachable!("a new completion was not taken");
+        };
+        Arc::new(Self {
+            origin: Arc::default(),
+            open: AtomicUsize::new(listeners),
+            end: Mutex::new(Some(promise)),
+            closed,
+        })
+    }
+
+    pub(super) fn origin(&self) -> &Arc<Origin> {
+        &self.origin
+    }
+
+    pub(super) fn closed(&self) -> Closed {
+        self.closed.clone()
+    }
+
+    /// One listener is gone; with the last one the port is free.
+    fn leave(&self) {
+        // ORDERING: AcqRel, so that the last one comes after what the others did before.
+        if self.open.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+        let promise = end.take();
+        drop(end);
+        if let Some(promise) = promise {
+            let _ = promise.succeed(());
+        }
+    }
 }
 
 /// The loops on which connections live, whatever their shape.
@@ -62,8 +112,10 @@ impl<P: Residence> Children for Nursery<P> {
         transport: Transport,
         peer: Option<SocketAddr>,
     ) {
-        let child = self.group.pick();
-        let arrival = Arrival::of(&accepting.origin);
+        let mine = || self.group.each().find(|one| one.home.is_current());
+        let mine = accepting.config.stay.then(mine).flatten();
+        let child = mine.unwrap_or_else(|| self.group.pick());
+        let arrival = Arrival::of(&accepting.config.port.origin);
         let (options, initialise) = (&accepting.config.options, &self.initialise);
         let (options, initialise) = (Arc::clone(options), Arc::clone(initialise));
         let home = child.of_channel();
@@ -83,43 +135,27 @@ impl<P: Residence> Children for Nursery<P> {
 /// What the handles of a server and its loop share.
 pub(crate) struct Accepting {
     config: Config,
-    origin: Arc<Origin>,
     token: AtomicU64,
     stopped: AtomicBool,
     /// The pause is over.
     resume: AtomicBool,
-    end: Mutex<Option<Promise<()>>>,
-    closed: Closed,
+    finished: AtomicBool,
 }
 
 impl Accepting {
     pub(super) fn new(config: Config) -> Arc<SignalBlock<Self>> {
-        let (promise, completion) = promise_of();
-        promise.set_uncancellable();
-        let Ok(closed) = completion.share() else {
-            unreachable!("a new completion was not taken");
-        };
         SignalBlock::new(Self {
             config,
-            origin: Arc::default(),
             token: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             resume: AtomicBool::new(false),
-            end: Mutex::new(Some(promise)),
-            closed,
+            finished: AtomicBool::new(false),
         })
     }
 
-    pub(super) fn origin(&self) -> &Arc<Origin> {
-        &self.origin
-    }
-
     pub(super) fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
-        self.config.children.drain(&self.origin, deadline)
-    }
-
-    pub(super) fn closed(&self) -> Closed {
-        self.closed.clone()
+        let config = &self.config;
+        config.children.drain(&config.port.origin, deadline)
     }
 
     pub(super) fn stop(&self) {
@@ -136,13 +172,8 @@ impl Accepting {
     }
 
     fn finish(&self) {
-        let promise = self
-            .end
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(promise) = promise {
-            let _ = promise.succeed(());
+        if !self.finished.swap(true, Ordering::Relaxed) {
+            self.config.port.leave();
         }
     }
 }

@@ -5,7 +5,7 @@ mod origin;
 
 use std::fmt;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 #[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
@@ -13,16 +13,17 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_exec::{LoopTimers, Pinned};
-use tidegate_promise::{Completion, Failure, Promise, promise};
+use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
 use tidegate_sync::SignalBlock;
 
-use self::listener::{Accepting, ListenerCore, Listening, Nursery};
+use self::listener::{Accepting, ListenerCore, Listening, Nursery, Port};
 pub(crate) use self::origin::Origin;
 pub use self::origin::{DrainReport, Draining};
 use crate::channel::{ChannelOptions, Closed, Home};
+use crate::client::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 use crate::group::NetGroup;
 use crate::pipeline::{Assembly, Head};
-use crate::residence::Residence;
+use crate::residence::{Residence, Residing};
 
 /// Connections that the operating system holds until they are accepted, when nothing is said.
 pub const DEFAULT_BACKLOG: i32 = 1024;
@@ -30,7 +31,6 @@ pub const DEFAULT_BACKLOG: i32 = 1024;
 pub const DEFAULT_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The address of a server that listens on a path.
-#[cfg(unix)]
 const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
 /// What makes the handlers of a new connection, on its loop.
@@ -66,7 +66,8 @@ pub(crate) type Initialiser<P> = Arc<dyn Fn(Assembly<P>) -> Assembly<P> + Send +
 /// ```
 #[derive(Clone)]
 pub struct Server {
-    accepting: Arc<SignalBlock<Accepting>>,
+    listeners: Arc<[Arc<SignalBlock<Accepting>>]>,
+    port: Arc<Port>,
     address: SocketAddr,
 }
 
@@ -78,13 +79,16 @@ impl Server {
     )]
     pub fn new<P: Residence>(group: &NetGroup<P>) -> ServerBuilder<P> {
         ServerBuilder {
-            boss: None,
+            bosses: Vec::new(),
             children: group.clone(),
             initialise: None,
             options: ChannelOptions::default(),
             backlog: DEFAULT_BACKLOG,
             pause: DEFAULT_ACCEPT_PAUSE,
             reuse_port: false,
+            listeners: 1,
+            resolver: Arc::new(SystemResolver::new()),
+            resolve_timeout: DEFAULT_RESOLVE_TIMEOUT,
         }
     }
 
@@ -95,32 +99,38 @@ impl Server {
 
     /// Connections that are open.
     pub fn connections(&self) -> usize {
-        self.accepting.origin().live()
+        self.port.origin().live()
     }
 
     /// Connections accepted since it was bound.
     pub fn accepted(&self) -> u64 {
-        self.accepting.origin().accepted()
+        self.port.origin().accepted()
     }
 
     /// Stops accepting; connections stay. Completes when the port is free.
     pub fn close(&self) -> Closed {
         let closed = self.closed();
-        self.accepting.stop();
-        Accepting::wake(&self.accepting);
+        for listener in self.listeners.iter() {
+            listener.stop();
+            Accepting::wake(listener);
+        }
         closed
     }
 
     /// Completes when it no longer accepts.
     pub fn closed(&self) -> Closed {
-        self.accepting.closed()
+        self.port.closed()
     }
 
     /// Stops accepting, tells each connection's handlers with a [`Draining`] event, and lets
     /// them finish until `deadline`; then closes what is left. The report says how many.
     pub fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
         drop(self.close());
-        self.accepting.drain(deadline)
+        let first = self.listeners.first();
+        first.map_or_else(
+            || Completion::succeeded(DrainReport::default()),
+            |listener| listener.drain(deadline),
+        )
     }
 }
 
@@ -136,17 +146,23 @@ impl fmt::Debug for Server {
 /// Describes a [`Server`].
 #[must_use = "a server exists when its description is bound"]
 pub struct ServerBuilder<P: Residence = Pinned> {
-    boss: Option<Boss>,
+    /// The loops that may accept, the chosen one first; none stands for the connections' own.
+    bosses: Vec<Boss>,
     children: NetGroup<P>,
     initialise: Option<Initialiser<P>>,
     options: ChannelOptions,
     backlog: i32,
     pause: Duration,
     reuse_port: bool,
+    listeners: usize,
+    resolver: Arc<dyn Resolver>,
+    resolve_timeout: Duration,
 }
 
 /// Registers the listener of a server and completes its promise.
-type Register = Box<dyn FnOnce(Listening, Server, Promise<Server>) -> Result<(), String> + Send>;
+type Register = Box<dyn FnOnce(Listening, Shard, Promise<()>) -> Result<(), String> + Send>;
+/// One listener of a server.
+type Shard = Arc<SignalBlock<Accepting>>;
 
 /// The loop that accepts, whatever its shape.
 struct Boss {
@@ -156,16 +172,21 @@ struct Boss {
 }
 
 impl Boss {
-    fn of<Q: Residence>(group: &NetGroup<Q>) -> Self {
-        let one = group.pick();
+    /// Every loop of a group, the one whose turn it is first.
+    fn all<Q: Residence>(group: &NetGroup<Q>) -> Vec<Self> {
+        let first = group.pick();
+        let rest = group.each().filter(|one| one.home != first.home);
+        let rest: Vec<_> = rest.collect();
+        [first].into_iter().chain(rest).map(Self::of).collect()
+    }
+
+    fn of<Q: Residence>(one: Residing<Q>) -> Self {
         Self {
             home: one.of_channel(),
             timers: one.home.timers(),
-            register: Box::new(move |listening, server, promise| {
-                let accepting = Arc::clone(&server.accepting);
+            register: Box::new(move |listening, accepting, promise| {
                 let core = |token| Box::new(ListenerCore::new(listening, accepting, token));
                 one.register(core, |registered| {
-                    let registered = registered.map(|()| server);
                     let _ = promise.complete(registered.map_err(Failure::new));
                 })
             }),
@@ -176,7 +197,7 @@ impl Boss {
 impl<P: Residence> ServerBuilder<P> {
     /// Accepts on the next loop of another group than the one on which connections live.
     pub fn boss<Q: Residence>(mut self, group: &NetGroup<Q>) -> Self {
-        self.boss = Some(Boss::of(group));
+        self.bosses = Boss::all(group);
         self
     }
 
@@ -214,22 +235,67 @@ impl<P: Residence> ServerBuilder<P> {
         self
     }
 
-    /// Listens on `address`. Fails if the handlers do not fit each other, or with what the
-    /// operating system says.
+    /// Listens with `listeners` sockets on the one port, each on a loop of its own (at most one
+    /// for each loop): the operating system shares the connections out, and each lives on the loop
+    /// that accepted it.
     ///
-    /// # Threads
+    /// ```
+    /// use tidegate_net::Server;
     ///
-    /// A name is resolved on the calling thread: give an address where that may not block.
-    pub fn bind(self, address: impl ToSocketAddrs) -> Completion<Server> {
-        match self.listen(address) {
-            Ok(listener) => self.serve(listener),
-            Err(why) => Completion::failed(Failure::new(why)),
+    /// let group = tidegate_net::pinned("io", 2)?;
+    /// let server = Server::new(&group).listeners_per_port(2).bind("127.0.0.1:0").wait()?;
+    /// # server.close().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn listeners_per_port(mut self, listeners: usize) -> Self {
+        self.listeners = listeners.max(1);
+        self
+    }
+
+    /// Who resolves names.
+    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+        self.resolver = Arc::new(resolver);
+        self
+    }
+
+    /// How long a name may take to resolve; zero means as long as it likes.
+    pub fn resolve_timeout(mut self, after: Duration) -> Self {
+        self.resolve_timeout = after;
+        self
+    }
+
+    /// Listens on `address`, or on the first address of a name that can be listened on. Fails if
+    /// the handlers do not fit each other, or with what the operating system says.
+    pub fn bind(self, address: impl Into<Address>) -> Completion<Server> {
+        let address = address.into();
+        if let Address::Socket(address) = address {
+            return self.bind_any(&[address]);
+        }
+        let timers = self.children.pick().home.timers();
+        let found = address.look_up(&*self.resolver, self.resolve_timeout, &timers);
+        let (promise, bound) = promise();
+        found.finally(move |outcome| {
+            let started = match outcome {
+                Outcome::Success(found) => self.bind_any(found),
+                Outcome::Failure(why) => Completion::failed(why.clone()),
+                Outcome::Cancelled => Completion::failed(Failure::cancelled()),
+            };
+            hand_on(started, promise);
+        });
+        bound
+    }
+
+    fn bind_any(self, addresses: &[SocketAddr]) -> Completion<Server> {
+        let started = self.listen(addresses).map_err(Failure::new);
+        match started.and_then(|listeners| self.start_tcp(listeners)) {
+            Ok(server) => server,
+            Err(why) => Completion::failed(why),
         }
     }
 
     /// Serves on a listener made before.
     pub fn serve(self, listener: std::net::TcpListener) -> Completion<Server> {
-        match self.start_tcp(listener) {
+        match self.start_tcp(vec![listener]) {
             Ok(server) => server,
             Err(why) => Completion::failed(why),
         }
@@ -240,67 +306,134 @@ impl<P: Residence> ServerBuilder<P> {
     pub fn bind_unix(self, path: impl AsRef<Path>) -> Completion<Server> {
         let listening = mio::net::UnixListener::bind(path).map(Listening::Unix);
         let started = listening.map_err(Failure::new);
-        match started.and_then(|listening| self.start(listening, NO_ADDRESS)) {
+        match started.and_then(|listening| self.start(vec![listening], NO_ADDRESS)) {
             Ok(server) => server,
             Err(why) => Completion::failed(why),
         }
     }
 
-    fn start_tcp(self, listener: std::net::TcpListener) -> Result<Completion<Server>, Failure> {
-        listener.set_nonblocking(true).map_err(Failure::new)?;
-        let address = listener.local_addr().map_err(Failure::new)?;
-        let listening = Listening::Tcp(mio::net::TcpListener::from_std(listener));
+    fn start_tcp(
+        self,
+        listeners: Vec<std::net::TcpListener>,
+    ) -> Result<Completion<Server>, Failure> {
+        let address = match listeners.first() {
+            Some(first) => first.local_addr().map_err(Failure::new)?,
+            None => NO_ADDRESS,
+        };
+        let mut listening = Vec::with_capacity(listeners.len());
+        for listener in listeners {
+            listener.set_nonblocking(true).map_err(Failure::new)?;
+            let listener = mio::net::TcpListener::from_std(listener);
+            listening.push(Listening::Tcp(listener));
+        }
         self.start(listening, address)
     }
 
     fn start(
         self,
-        listening: Listening,
+        listening: Vec<Listening>,
         address: SocketAddr,
     ) -> Result<Completion<Server>, Failure> {
         let initialise = self.initialise.unwrap_or_else(|| Arc::new(|p| p));
         initialise(Assembly::new())
             .checked(Head::BYTES)
             .map_err(Failure::new)?;
-        let boss = self.boss.unwrap_or_else(|| Boss::of(&self.children));
-        let accepting = Accepting::new(listener::Config {
-            home: boss.home,
-            timers: boss.timers,
-            children: Box::new(Nursery {
-                group: self.children,
-                initialise,
-            }),
-            options: Arc::new(self.options),
-            pause: self.pause,
-        });
-        let server = Server { accepting, address };
+        let mut bosses = self.bosses;
+        if bosses.is_empty() {
+            bosses = Boss::all(&self.children);
+        }
+        let port = Port::new(listening.len());
+        let stay = listening.len() > 1;
+        let options = Arc::new(self.options);
+        let (mut listeners, mut registered) = (Vec::new(), Vec::new());
+        for (listening, boss) in listening.into_iter().zip(bosses) {
+            let accepting = Accepting::new(listener::Config {
+                home: boss.home,
+                timers: boss.timers,
+                children: Box::new(Nursery {
+                    group: self.children.clone(),
+                    initialise: Arc::clone(&initialise),
+                }),
+                options: Arc::clone(&options),
+                pause: self.pause,
+                port: Arc::clone(&port),
+                stay,
+            });
+            let (promise, done) = promise();
+            listeners.push(Arc::clone(&accepting));
+            registered.push(done);
+            // A refused one takes its promise along, and so fails them all below.
+            let _ = (boss.register)(listening, accepting, promise);
+        }
+        let server = Server {
+            listeners: listeners.into(),
+            port,
+            address,
+        };
         let (promise, bound) = promise();
-        (boss.register)(listening, server, promise).map_err(Failure::new)?;
+        tidegate_promise::all(registered).finally(move |outcome| {
+            let failed = match outcome {
+                Outcome::Success(_) => return drop(promise.succeed(server)),
+                Outcome::Failure(why) => why.clone(),
+                Outcome::Cancelled => Failure::cancelled(),
+            };
+            drop(server.close());
+            let _ = promise.fail(failed);
+        });
         Ok(bound)
     }
 
-    fn listen(&self, address: impl ToSocketAddrs) -> io::Result<std::net::TcpListener> {
+    /// Listens on the first of `addresses` on which that can be done.
+    fn listen(&self, addresses: &[SocketAddr]) -> io::Result<Vec<std::net::TcpListener>> {
         let mut last = None;
-        for address in address.to_socket_addrs()? {
-            match self.listen_on(address) {
-                Ok(listener) => return Ok(listener),
+        for &address in addresses {
+            match self.listen_often(address) {
+                Ok(listeners) => return Ok(listeners),
                 Err(why) => last = Some(why),
             }
         }
         Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
     }
 
+    fn listen_often(&self, address: SocketAddr) -> io::Result<Vec<std::net::TcpListener>> {
+        let loops = match self.bosses.len() {
+            0 => self.children.loops().len(),
+            bosses => bosses,
+        };
+        let count = self.listeners.min(loops);
+        let first = self.listen_on(address)?;
+        // The port that the operating system chose for the first is everybody's.
+        let address = first.local_addr()?;
+        let mut all = vec![first];
+        for _ in 1..count {
+            all.push(self.listen_on(address)?);
+        }
+        Ok(all)
+    }
+
     fn listen_on(&self, address: SocketAddr) -> io::Result<std::net::TcpListener> {
         let domain = Domain::for_address(address);
         let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
-        if self.reuse_port {
+        if self.reuse_port || self.listeners > 1 {
             socket.set_reuse_port(true)?;
         }
         socket.bind(&address.into())?;
         socket.listen(self.backlog.max(1))?;
         Ok(socket.into())
     }
+}
+
+/// Completes `promise` as `started` does.
+fn hand_on(started: Completion<Server>, promise: Promise<Server>) {
+    started.finally(move |outcome| {
+        let outcome = match outcome {
+            Outcome::Success(server) => Ok(server.clone()),
+            Outcome::Failure(why) => Err(why.clone()),
+            Outcome::Cancelled => Err(Failure::cancelled()),
+        };
+        let _ = promise.complete(outcome);
+    });
 }
 
 impl<P: Residence> fmt::Debug for ServerBuilder<P> {

@@ -44,6 +44,7 @@ struct State {
     batches: VecDeque<io::Result<Vec<Ready>>>,
     registered: Vec<Token>,
     polls: Vec<Option<Duration>>,
+    renewals: usize,
 }
 
 impl FakePoller {
@@ -65,6 +66,12 @@ impl FakeScript {
         self.inner.parker.unpark();
     }
 
+    /// So many polls will end at once, for no reason.
+    pub fn spin(&self, polls: usize) {
+        let mut state = self.lock();
+        state.batches.extend((0..polls).map(|_| Ok(Vec::new())));
+    }
+
     /// One poll will fail with `why`.
     pub fn fail(&self, why: io::ErrorKind) {
         self.lock().batches.push_back(Err(why.into()));
@@ -74,6 +81,11 @@ impl FakeScript {
     /// The tokens that were registered, oldest first.
     pub fn registered(&self) -> Vec<Token> {
         self.lock().registered.clone()
+    }
+
+    /// How often the poller began anew.
+    pub fn renewals(&self) -> usize {
+        self.lock().renewals
     }
 
     /// The timeouts of the polls since the last question, oldest first.
@@ -97,6 +109,13 @@ impl Poller for FakePoller {
 
     fn deregister(&mut self, _source: &mut dyn Source) -> io::Result<()> {
         Ok(())
+    }
+
+    fn renew(&mut self, sources: Vec<(Token, &mut dyn Source)>) -> io::Result<Vec<Token>> {
+        let mut state = self.script.lock();
+        state.renewals += 1;
+        state.registered = sources.iter().map(|(token, _)| *token).collect();
+        Ok(Vec::new())
     }
 
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
 use mio::{Events, Interest, Poll};
@@ -38,7 +38,8 @@ pub struct MioPoller {
 /// Ends a wait. Each wake is a system call: the loop's doorbell sees to it that there is one
 /// for each sleep.
 struct PollWaker {
-    waker: mio::Waker,
+    /// Exchanged with the poller.
+    waker: RwLock<mio::Waker>,
     wakes: AtomicU64,
     notified: AtomicBool,
 }
@@ -56,7 +57,7 @@ impl MioPoller {
             poll,
             events: Events::with_capacity(BATCH),
             waker: Arc::new(PollWaker {
-                waker,
+                waker: RwLock::new(waker),
                 wakes: AtomicU64::new(0),
                 notified: AtomicBool::new(false),
             }),
@@ -73,6 +74,24 @@ impl Poller for MioPoller {
 
     fn deregister(&mut self, source: &mut dyn Source) -> io::Result<()> {
         self.poll.registry().deregister(source)
+    }
+
+    fn renew(&mut self, sources: Vec<(Token, &mut dyn Source)>) -> io::Result<Vec<Token>> {
+        let poll = Poll::new()?;
+        let waker = mio::Waker::new(poll.registry(), WAKE)?;
+        let old = std::mem::replace(&mut self.poll, poll);
+        let mut lost = Vec::new();
+        for (token, source) in sources {
+            // The old one may be in any state; it goes at the end in any case.
+            let _ = old.registry().deregister(source);
+            if self.register(source, token).is_err() {
+                lost.push(token);
+            }
+        }
+        *self.waker.write() = waker;
+        // Somebody may have rung the old one a moment ago.
+        self.waker.ring();
+        Ok(lost)
     }
 
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
@@ -110,12 +129,26 @@ impl Poller for MioPoller {
     }
 }
 
+impl PollWaker {
+    fn ring(&self) {
+        // An eventfd that is full has been written to: its reader wakes all the same.
+        let _ = self
+            .waker
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .wake();
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, mio::Waker> {
+        self.waker.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Sleeper for PollWaker {
     fn wake(&self) {
         self.notified.store(true, Ordering::Relaxed);
         self.wakes.fetch_add(1, Ordering::Relaxed);
-        // An eventfd that is full has been written to: its reader wakes all the same.
-        let _ = self.waker.wake();
+        self.ring();
     }
 
     fn wakes(&self) -> u64 {

@@ -1,15 +1,17 @@
 //! Where the operating system is asked: polling and sockets. The only module with unsafe code.
 #![expect(
     unsafe_code,
-    reason = "received bytes lie in memory that was not written before"
+    reason = "received bytes lie in memory that was not written before, and a hint to the processor is an intrinsic"
 )]
 
 mod fake;
 mod mio_poller;
 mod poller;
+mod prefetch;
 mod socket;
 
 pub use self::fake::{FakePoller, FakeScript};
 pub use self::mio_poller::MioPoller;
 pub use self::poller::{Poller, Readiness, Ready, Source, Token};
-pub(crate) use self::socket::{SpareDescriptor, is_out_of_descriptors, receive};
+pub(crate) use self::prefetch::prefetch;
+pub(crate) use self::socket::{SpareDescriptor, is_out_of_descriptors, receive, send, send_slices};

@@ -166,6 +166,19 @@ pub trait Poller: Send + 'static {
     /// What the operating system says; an interruption by a signal is not an error.
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
 
+    /// Begins anew: takes another object from the operating system in the place of one that fails
+    /// or spins, and watches `sources` with it. Answers those that could not be moved. Whoever has
+    /// the waker need not know.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says; then the old one is still there. By default, that this
+    /// poller cannot do so.
+    fn renew(&mut self, sources: Vec<(Token, &mut dyn Source)>) -> io::Result<Vec<Token>> {
+        drop(sources);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Wakes the poller from any thread.
     fn waker(&self) -> Arc<dyn Sleeper>;
 }

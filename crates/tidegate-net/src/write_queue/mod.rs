@@ -39,6 +39,16 @@ pub trait Sink {
     ///
     /// [`io::ErrorKind::WouldBlock`] when it can take none now; what is wrong otherwise.
     fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Writes some of `bytes`: as [`Sink::write`] with one slice, for who has a shorter way.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Sink::write`].
+    #[inline]
+    fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write(&[IoSlice::new(bytes)])
+    }
 }
 
 /// How much may wait to be sent.
@@ -159,7 +169,12 @@ pub enum Drained {
 pub struct WriteQueue {
     /// The first entry, so that a queue of one needs no memory of its own.
     front: Option<Entry>,
-    rest: VecDeque<Entry>,
+    /// The others. Hardly ever there, so that an idle connection holds no memory for them.
+    #[expect(
+        clippy::box_collection,
+        reason = "most queues never have a second entry"
+    )]
+    rest: Option<Box<VecDeque<Entry>>>,
     flushed: usize,
     pending: usize,
     /// Bytes of entries that were written, since the queue was made.
@@ -194,6 +209,7 @@ impl WriteQueue {
     /// # Errors
     ///
     /// Bytes and promise, when the cap would be passed.
+    #[inline]
     pub fn push(
         &mut self,
         bytes: Bytes,
@@ -212,27 +228,29 @@ impl WriteQueue {
         if self.front.is_none() {
             self.front = Some(entry);
         } else {
-            self.rest.push_back(entry);
+            self.rest.get_or_insert_default().push_back(entry);
         }
         self.pending += counts;
         Ok(())
     }
 
     /// Everything added so far may be written; what was cancelled until now is left out.
+    #[inline]
     pub fn flush(&mut self) {
-        let before = self.flushed;
-        self.flushed = self.len();
-        if before == self.flushed {
-            return;
+        match &self.front {
+            None => {}
+            // One entry that nobody can cancel: nearly always.
+            Some(front) if self.rest.is_none() && front.promise.is_none() => self.flushed = 1,
+            Some(_) => self.flush_many(),
         }
-        let mut at = before;
+    }
+
+    fn flush_many(&mut self) {
+        let mut at = self.flushed;
+        self.flushed = self.len();
         while at < self.flushed {
-            let entry = self.get(at);
-            let begun = entry
-                .promise
-                .as_ref()
-                .is_none_or(Promise::set_uncancellable);
-            if begun {
+            let promise = self.get(at).promise.as_ref();
+            if promise.is_none_or(Promise::set_uncancellable) {
                 at += 1;
                 continue;
             }
@@ -247,7 +265,8 @@ impl WriteQueue {
     /// # Errors
     ///
     /// What the sink says, except that it would block.
-    pub fn drain(&mut self, sink: &mut dyn Sink, spins: usize) -> io::Result<Drained> {
+    #[inline]
+    pub fn drain<S: Sink + ?Sized>(&mut self, sink: &mut S, spins: usize) -> io::Result<Drained> {
         for _ in 0..spins {
             if self.flushed == 0 {
                 return Ok(Drained::All);
@@ -265,16 +284,19 @@ impl WriteQueue {
         Ok(if all { Drained::All } else { Drained::Spent })
     }
 
-    fn write_once(&self, sink: &mut dyn Sink) -> io::Result<usize> {
-        let Some(front) = &self.front else {
-            return Ok(0);
-        };
-        let count = self.flushed.min(MOST_SLICES);
-        if count == 1 {
-            return sink.write(&[IoSlice::new(&front.bytes)]);
+    #[inline]
+    fn write_once<S: Sink + ?Sized>(&self, sink: &mut S) -> io::Result<usize> {
+        match &self.front {
+            Some(front) if self.flushed == 1 => sink.write_one(&front.bytes),
+            Some(front) => self.write_many(front, sink),
+            None => Ok(0),
         }
+    }
+
+    fn write_many<S: Sink + ?Sized>(&self, front: &Entry, sink: &mut S) -> io::Result<usize> {
+        let count = self.flushed.min(MOST_SLICES);
         let slices = std::iter::once(front)
-            .chain(&self.rest)
+            .chain(self.rest.iter().flat_map(|rest| rest.iter()))
             .map(|entry| IoSlice::new(&entry.bytes));
         if count <= FEW_SLICES {
             let mut few = [IoSlice::new(&[]); FEW_SLICES];
@@ -288,6 +310,7 @@ impl WriteQueue {
     }
 
     /// Notes that the first `count` bytes are written: whole entries end, the next one shrinks.
+    #[inline]
     fn wrote(&mut self, mut count: usize) {
         self.written += count as u64;
         while self.flushed > 0
@@ -327,7 +350,8 @@ impl WriteQueue {
 
     /// Entries that wait.
     pub fn len(&self) -> usize {
-        usize::from(self.front.is_some()) + self.rest.len()
+        let rest = self.rest.as_ref().map_or(0, |rest| rest.len());
+        usize::from(self.front.is_some()) + rest
     }
 
     /// Whether nothing waits.
@@ -346,23 +370,34 @@ impl WriteQueue {
     }
 
     fn get(&self, at: usize) -> &Entry {
-        match at.checked_sub(1) {
-            None => self.front.as_ref(),
-            Some(at) => self.rest.get(at),
-        }
-        .expect("the entry is in the queue")
+        let entry = match (at.checked_sub(1), &self.rest) {
+            (None, _) => self.front.as_ref(),
+            (Some(at), Some(rest)) => rest.get(at),
+            (Some(_), None) => None,
+        };
+        entry.expect("the entry is in the queue")
     }
 
+    #[inline]
     fn take(&mut self, at: usize) -> Entry {
-        let taken = match at.checked_sub(1) {
-            None => std::mem::replace(&mut self.front, self.rest.pop_front()),
-            Some(at) => self.rest.remove(at),
+        let taken = match &mut self.rest {
+            None => self.front.take(),
+            Some(_) => self.take_of_many(at),
         };
-        if self.rest.is_empty() && self.rest.capacity() > 0 {
-            // An idle connection holds no memory for what it once had to send.
-            self.rest = VecDeque::new();
-        }
         taken.expect("the entry is in the queue")
+    }
+
+    fn take_of_many(&mut self, at: usize) -> Option<Entry> {
+        let rest = self.rest.as_deref_mut()?;
+        let taken = match at.checked_sub(1) {
+            None => std::mem::replace(&mut self.front, rest.pop_front()),
+            Some(at) => rest.remove(at),
+        };
+        if rest.is_empty() {
+            // An idle connection holds no memory for what it once had to send.
+            self.rest = None;
+        }
+        taken
     }
 }
 

@@ -487,3 +487,24 @@ fn a_wish_to_read_lasts_until_something_was_read() {
         "one wish, one read"
     );
 }
+
+#[test]
+fn a_flush_completes_when_everything_before_it_is_sent() {
+    let mut channel = EmbeddedChannel::new(|p| p).unwrap();
+    let handle = channel.channel();
+    assert!(handle.flush_with().peek().is_none(), "not before its turn");
+    channel.set_room(Some(5));
+    handle.write("0123456789");
+    let flushed = handle.flush_with();
+    channel.run();
+    assert!(flushed.peek().is_none());
+    channel.set_room(None);
+    flushed.wait().unwrap();
+    channel.set_room(Some(0));
+    handle.write("lost");
+    let lost = handle.flush_with();
+    channel.run();
+    channel.close();
+    assert!(lost.wait().is_err());
+    assert!(handle.flush_with().wait().is_err(), "closed");
+}

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_net::handlers::{
-    DelimiterFrames, FixedFrames, FlushLess, Idle, IdleEvent, LengthField, LengthFrames,
-    LengthPrefix, LineFrames, Logging, ProxiedPeer, ProxyProtocol, Quietness, Rate, Strings,
-    Traffic, WriteTimeout,
+    DelimiterFrames, FixedFrames, FlowControl, FlushLess, Idle, IdleEvent, LengthField,
+    LengthFrames, LengthPrefix, LineFrames, Logging, ProxiedPeer, ProxyProtocol, Quietness, Rate,
+    Strings, Traffic, WriteTimeout,
 };
 use tidegate_net::{
-    Assembly, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing, Passing,
-    UserEvent, WaterMarks,
+    Assembly, Change, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing,
+    Passing, UserEvent, WaterMarks,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
@@ -461,4 +461,40 @@ fn a_header_that_is_none_ends_the_connection() {
         let (peer, rest, open) = proxied(garbage, 0);
         assert_eq!((peer, rest.len(), open), (None, 0, false), "{garbage:?}");
     }
+}
+
+#[test]
+fn flow_control_passes_one_message_for_each_wish_and_all_once_reading_is_free() {
+    let options = ChannelOptions {
+        auto_read: false,
+        ..ChannelOptions::default()
+    };
+    let mut channel = EmbeddedChannel::with_options(options, |p| {
+        p.add("lines", LineFrames::max(80))
+            .add_duplex("flow", FlowControl::new())
+    })
+    .unwrap();
+    let handle = channel.channel();
+    channel.receive("one\ntwo\nthree\nfour\nfi");
+    assert!(frames(&mut channel).is_empty(), "nobody asked");
+    for wish in ["one", "two"] {
+        handle.read();
+        channel.run();
+        assert_eq!(frames(&mut channel), [wish]);
+    }
+    handle.set_auto_read(true);
+    channel.run();
+    assert_eq!(frames(&mut channel), ["three", "four"]);
+    handle.set_auto_read(false);
+    channel.run();
+    // Part of a message is not what was asked for: it reads on.
+    handle.read();
+    channel.run();
+    channel.receive("v");
+    assert!(frames(&mut channel).is_empty());
+    channel.receive("e\nsix\n");
+    assert_eq!(frames(&mut channel), ["five"]);
+    drop(handle.change(|| Change::remove("flow")));
+    channel.run();
+    assert_eq!(frames(&mut channel), ["six"], "what it held is not lost");
 }

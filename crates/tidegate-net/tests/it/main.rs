@@ -5,6 +5,8 @@
 )]
 
 mod channel;
+mod decoders;
+mod elsewhere;
 mod faults;
 mod handlers;
 mod model;

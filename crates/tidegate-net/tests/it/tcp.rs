@@ -12,6 +12,7 @@ use tidegate_net::{
     Channel, ChannelOptions, Client, Draining, Inbound, InboundContext, NetError, Nothing, Server,
     UserEvent, WaterMarks,
 };
+use tidegate_promise::{Completion, Promise};
 use tidegate_testkit::{Gate, Log};
 
 use crate::{Echo, dial, round_trip, serve};
@@ -649,4 +650,165 @@ fn a_busy_loop_still_reads_its_sockets() {
     let mut client = dial(&server);
     assert_eq!(round_trip(&mut client, b"hello"), b"hello");
     stop.open();
+}
+
+type Addresses = Vec<std::net::SocketAddr>;
+
+/// Answers from a table, and never to questions for `silent`.
+#[derive(Default)]
+struct Table(Addresses, std::sync::Mutex<Vec<Promise<Addresses>>>);
+
+impl tidegate_net::Resolver for Table {
+    fn resolve(&self, host: &str, _: u16) -> Completion<Addresses> {
+        if host != "silent" {
+            return Completion::succeeded(self.0.clone());
+        }
+        let (promise, never) = tidegate_promise::promise();
+        self.1.lock().unwrap().push(promise);
+        never
+    }
+}
+
+fn table(addresses: Addresses) -> Table {
+    Table(addresses, std::sync::Mutex::default())
+}
+
+/// An address at which nobody listens.
+fn nobody() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+#[test]
+fn every_address_of_a_name_is_tried_in_order() {
+    let group = group(1);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let there = server.local_addr();
+    let client = Client::new(&group).resolver(table(vec![nobody(), nobody(), there]));
+    let channel = client.connect("somewhere:1").wait().unwrap();
+    assert_eq!(channel.peer_addr(), Some(there));
+    let client = Client::new(&group).resolver(table(vec![nobody(), nobody()]));
+    let why = client.connect("somewhere:1").wait().unwrap_err();
+    assert!(why.to_string().contains("refused"), "{why}");
+    let client = Client::new(&group).resolver(table(Vec::new()));
+    let why = client.connect("somewhere:1").wait().unwrap_err();
+    assert!(why.to_string().contains("somewhere"), "{why}");
+}
+
+#[test]
+fn a_name_that_does_not_resolve_is_an_error_that_names_it_and_so_is_what_is_none() {
+    let group = group(1);
+    let client = Client::new(&group);
+    let name = "no-such-name.invalid:80";
+    let why = client.connect(name).wait().unwrap_err();
+    assert!(why.to_string().contains("no-such-name.invalid"), "{why}");
+    let why = Server::new(&group).bind(name).wait().unwrap_err();
+    assert!(why.to_string().contains("no-such-name.invalid"), "{why}");
+    for bad in ["localhost", "localhost:", ":80", "localhost:99999", ""] {
+        let refused = [
+            client.connect(bad).wait().unwrap_err().to_string(),
+            Server::new(&group)
+                .bind(bad)
+                .wait()
+                .unwrap_err()
+                .to_string(),
+        ];
+        for why in refused {
+            assert!(why.contains("host:port"), "{bad}: {why}");
+        }
+    }
+}
+
+#[test]
+fn a_resolver_that_does_not_answer_is_given_up() {
+    let clock = tidegate_sync::ManualClock::new();
+    let loops = tidegate_exec::EventLoopGroup::builder("io")
+        .loops(1)
+        .clock(&clock);
+    let group = tidegate_net::NetGroup::build(loops).unwrap();
+    let second = Duration::from_secs(1);
+    let client = Client::new(&group)
+        .resolver(Table::default())
+        .resolve_timeout(second);
+    let connected = client.connect("silent:1");
+    let bound = Server::new(&group)
+        .resolver(Table::default())
+        .resolve_timeout(second)
+        .bind("silent:1");
+    group.next().settle();
+    clock.advance(second);
+    for why in [
+        connected.wait().unwrap_err().to_string(),
+        bound.wait().unwrap_err().to_string(),
+    ] {
+        assert!(why.contains("`silent`") && why.contains("1s"), "{why}");
+    }
+}
+
+#[test]
+fn a_server_binds_by_name() {
+    let group = group(1);
+    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
+    let server = server.bind("localhost:0").wait().unwrap();
+    assert!(server.local_addr().ip().is_loopback());
+    assert_eq!(round_trip(&mut dial(&server), b"hello"), b"hello");
+}
+
+#[test]
+fn several_listeners_share_one_port_and_each_keeps_its_connections() {
+    let group = group(2);
+    let log = Log::new();
+    let own = log.clone();
+    let server = Server::new(&group)
+        .pipeline(move |p| p.add("gives", Gives(own.clone())).add("echo", Echo))
+        .listeners_per_port(8)
+        .bind("127.0.0.1:0")
+        .wait()
+        .unwrap();
+    let mut clients: Vec<_> = (0..64).map(|_| dial(&server)).collect();
+    for client in &mut clients {
+        assert_eq!(round_trip(client, b"hello"), b"hello");
+    }
+    assert_eq!((server.connections(), server.accepted()), (64, 64));
+    let accepted: Vec<_> = group.io_metrics().iter().map(|one| one.accepted).collect();
+    assert_eq!(accepted.iter().sum::<u64>(), 64);
+    let mut on_each = [0; 2];
+    for channel in log.take() {
+        on_each[usize::from(channel.loop_name() == "io-1")] += 1;
+    }
+    assert_eq!(on_each.to_vec(), accepted, "it stays where it was accepted");
+    server.close().wait().unwrap();
+    assert!(
+        TcpStream::connect(server.local_addr()).is_err(),
+        "all are closed"
+    );
+    let report = server.drain(Duration::from_secs(5));
+    drop(clients);
+    assert!(report.wait().unwrap().cut.is_empty());
+}
+
+#[test]
+fn a_poller_that_begins_anew_still_hears_its_sockets_and_its_waker() {
+    use tidegate_net::sys::{MioPoller, Poller, Readiness, Token};
+    let mut poller = MioPoller::new().unwrap();
+    let waker = poller.waker();
+    let address = "127.0.0.1:0".parse().unwrap();
+    let mut listener = mio::net::TcpListener::bind(address).unwrap();
+    let token = Token::new(3, 1);
+    poller.register(&mut listener, token).unwrap();
+    let lost = poller.renew(vec![(token, &mut listener)]).unwrap();
+    assert!(lost.is_empty());
+    let mut ready = Vec::new();
+    poller.poll(&mut ready, None).unwrap();
+    assert!(
+        ready.is_empty(),
+        "it was rung, in case somebody had just done so"
+    );
+    waker.wake();
+    poller.poll(&mut ready, None).unwrap();
+    assert!(ready.is_empty());
+    let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    poller.poll(&mut ready, None).unwrap();
+    assert_eq!(ready[0].token, token);
+    assert!(ready[0].readiness.has(Readiness::READ));
 }

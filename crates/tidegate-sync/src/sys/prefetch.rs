@@ -12,6 +12,24 @@ pub fn prefetch<T: ?Sized>(value: &T) {
     for_writing(std::ptr::from_ref(value).cast::<u8>());
 }
 
+/// The same for a value in a block of the heap that will be dropped soon: asks for its beginning,
+/// and for the word behind its end, where an allocator looks when it gets the block back.
+///
+/// ```
+/// let callback: Box<dyn FnOnce()> = Box::new(|| ());
+/// tidegate_sync::prefetch_block(&*callback);
+/// callback();
+/// ```
+#[inline(always)]
+pub fn prefetch_block<T: ?Sized>(value: &T) {
+    let start = std::ptr::from_ref(value).cast::<u8>();
+    for_writing(start);
+    for_writing(start.wrapping_add(size_of_val(value).max(SMALLEST)));
+}
+
+/// No common allocator has blocks with less room than this.
+const SMALLEST: usize = 3 * size_of::<usize>();
+
 /// Asks for the line at `at`, to be written soon. The address need not be valid.
 #[inline(always)]
 pub(crate) fn for_writing<T>(at: *const T) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::{Clock, Executor, Rejected, Task, ThreadBuilder, Unhandled};
+use tidegate_sync::{Clock, Executor, Rejected, Task, ThreadBuilder, Unhandled, prefetch_block};
 
 use crate::Wheel;
 
@@ -21,7 +21,7 @@ mod worker;
 
 pub use errors::TimerError;
 pub use handle::TimerHandle;
-use shared::{OnUnhandled, Settings, Shared};
+use shared::{Cell, OnUnhandled, Settings, Shared};
 pub use task::TimerTask;
 
 /// Timeouts from any thread, fired by one.
@@ -350,7 +350,8 @@ impl WheelTimerBuilder {
     ///
     /// [`TimerError::Geometry`] for a tick or a number of slots that is zero or too large.
     pub fn build(self) -> Result<WheelTimer, TimerError> {
-        let wheel = Wheel::new(self.tick, self.slots)?;
+        let wheel = Wheel::<Arc<Cell>>::new(self.tick, self.slots)?;
+        let wheel = wheel.warmed_by(|cell| prefetch_block(&**cell));
         let threads = self.threads;
         let threads = threads.unwrap_or_else(|| ThreadBuilder::new(self.name.clone()));
         let settings = Settings {

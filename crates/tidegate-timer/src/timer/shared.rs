@@ -25,7 +25,9 @@ use super::task::TimerTask;
 use super::worker;
 use crate::{Key, Wheel};
 
-/// The worker is woken when this many cancelled entries wait to be unlinked.
+/// The worker is woken when this many cancelled entries wait to be unlinked, and for each so many
+/// timeouts that are added: a flood of them is put into the wheel as it comes, not in the tick in
+/// which the first of it is due.
 pub(super) const WAKE_AFTER: usize = 1_024;
 
 /// From this many on the worker is not keeping up, and who cancels unlinks some itself.
@@ -153,7 +155,8 @@ impl Shared {
             };
             return Err(Rejected::new(task, why));
         }
-        if self.pending.fetch_add(1, Ordering::Relaxed) >= self.limit {
+        let before = self.pending.fetch_add(1, Ordering::Relaxed);
+        if before >= self.limit {
             self.pending.fetch_sub(1, Ordering::Relaxed);
             self.counts.refused.fetch_add(1, Ordering::Relaxed);
             return Err(Rejected::new(task, Refusal::Full));
@@ -167,6 +170,9 @@ impl Shared {
             return Err(Rejected::new(task, Refusal::Closed));
         }
         self.wake_before(deadline);
+        if before % WAKE_AFTER == WAKE_AFTER - 1 && self.bell.ring() {
+            self.parker.unpark();
+        }
         Ok(cell)
     }
 

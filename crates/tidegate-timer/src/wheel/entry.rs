@@ -7,6 +7,9 @@ use tidegate_sync::prefetch;
 use super::lists::Place;
 use super::pages::{Cell, Pages};
 
+/// Entries per page.
+pub(super) const CELLS: usize = 512;
+
 /// Given to no entry: a cell that reaches it has used up its generations.
 pub(super) const RETIRED: u32 = u32::MAX;
 
@@ -47,18 +50,21 @@ impl<T> Cell for Entry<T> {
             State::Live(_) => unreachable!("only a free cell is on the free list"),
         }
     }
+
+    #[inline]
+    fn generation(&self) -> u32 {
+        match &self.0 {
+            State::Free { generation, .. } => *generation,
+            State::Live(live) => live.generation.get(),
+        }
+    }
 }
 
 impl<T> Entry<T> {
     /// The generation that the next value of a free cell has.
     #[inline]
     pub(super) fn next_generation(&self) -> NonZeroU32 {
-        match &self.0 {
-            State::Free { generation, .. } => {
-                NonZeroU32::new(*generation).expect("generations start at one")
-            }
-            State::Live(_) => unreachable!("only a free cell can be claimed"),
-        }
+        NonZeroU32::new(self.generation()).expect("generations start at one")
     }
 
     #[inline]
@@ -77,25 +83,45 @@ impl<T> Entry<T> {
         }
     }
 
-    /// Makes a live cell free, for [`Pages::release`](super::pages::Pages::release).
+    /// Whether it is live and of that generation.
     #[inline]
-    pub(super) fn vacate(&mut self, next: u16) -> (Option<u32>, Live<T>) {
-        let generation = self.live().expect("a listed entry is live").generation;
-        let generation = generation.get().saturating_add(1);
+    pub(super) fn is(&self, generation: NonZeroU32) -> bool {
+        self.live()
+            .is_some_and(|live| live.generation == generation)
+    }
+
+    /// Whether a live entry says that it is at a place.
+    #[inline]
+    pub(super) fn is_at(&self, place: Place) -> bool {
+        self.live().is_some_and(|live| live.place == place)
+    }
+
+    /// Makes a free cell live.
+    #[inline]
+    pub(super) fn fill(&mut self, live: Live<T>) {
+        let before = std::mem::replace(&mut self.0, State::Live(live));
+        debug_assert!(matches!(before, State::Free { .. }));
+        // Nothing is in it, and nobody needs to look.
+        std::mem::forget(before);
+    }
+
+    /// Makes a live cell free, for [`Pages::release_if`].
+    #[inline]
+    pub(super) fn vacate(&mut self, next: u16) -> (bool, Live<T>) {
+        let generation = self.generation().saturating_add(1);
         let before = std::mem::replace(&mut self.0, State::Free { generation, next });
         let State::Live(live) = before else {
-            unreachable!("it was live above")
+            unreachable!("only a live entry is taken out")
         };
-        ((generation != RETIRED).then_some(generation), live)
+        (generation != RETIRED, live)
     }
 }
 
-impl<T> Pages<Entry<T>> {
+impl<T> Pages<Entry<T>, CELLS> {
     /// Whether a live entry says that it is at a place.
     #[inline]
     pub(super) fn is_there(&self, slot: u32, place: Place) -> bool {
-        let live = self.get(slot).and_then(Entry::live);
-        live.is_some_and(|live| live.place == place)
+        self.get(slot).is_some_and(|entry| entry.is_at(place))
     }
 
     /// Asks for the memory of an entry.

@@ -101,6 +101,26 @@ impl Geometry {
         self.slots() + (level << UPPER_BITS) as usize + slot as usize
     }
 
+    /// Whether a list has one tick only.
+    #[inline]
+    pub(super) fn is_near(self, list: usize) -> bool {
+        list < self.slots()
+    }
+
+    /// How many groups of lists there are.
+    pub(super) fn groups(self) -> usize {
+        self.group_of(self.lists()) + 1
+    }
+
+    /// Lists whose entries come up together: each far one for itself, the near ones in bunches.
+    #[inline]
+    pub(super) fn group_of(self, list: usize) -> usize {
+        match list.checked_sub(self.slots()) {
+            Some(upper) => (1 << UPPER_BITS) + upper,
+            None => list >> self.bits.saturating_sub(UPPER_BITS),
+        }
+    }
+
     /// The first tick of a list that is not empty.
     #[inline]
     pub(super) fn start_of(self, list: usize, current: u64) -> u64 {

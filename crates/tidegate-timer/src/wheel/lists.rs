@@ -1,11 +1,13 @@
 //! The lists of a wheel: which entries hang in which slot.
 //!
-//! A list is a ring of chunks, and a chunk is one cache line with up to thirteen numbers of
-//! entries. An entry knows its place (chunk and position). Adding one writes its number behind the
-//! last, a plain store into a line that nobody has to wait for. Taking one out does not touch the
-//! chunk at all: the number stays, and is stale because its entry is not at that place any more.
-//! How many numbers of a chunk are not stale is counted elsewhere, in one byte per chunk; those
-//! bytes fit into the nearest caches.
+//! A list is a ring of chunks, and a chunk is two cache lines with up to 32 numbers of entries. An
+//! entry knows its place (chunk and position). Adding one writes its number behind the last, a
+//! plain store into a line that nobody has to wait for. Taking one out does not touch the chunk at
+//! all: the number stays, and is stale because its entry is not at that place any more.
+//!
+//! What has to be read to go along a ring lies apart: one byte per chunk with how many of its
+//! numbers are not stale, and its neighbours. Both stay in the nearer caches, so an empty chunk
+//! leaves its ring without a wait, and chunks can be asked for well before they are needed.
 //!
 //! # Invariants
 //!
@@ -14,6 +16,8 @@
 //! * A position is given out once while its chunk is in a ring, so an entry that says it is there
 //!   is the one that was put there.
 //! * `occupied` has exactly the lists that are not empty, except the last one: what is ripe.
+//! * A picked chunk is in no ring. Who picked it counts as one of its numbers, so that no other
+//!   list gets it while somebody may still look for what was in it.
 
 use tidegate_sync::prefetch;
 
@@ -21,24 +25,46 @@ use super::bits::Bits;
 use super::pages::{Cell, Pages};
 
 /// Positions in a chunk.
-pub(super) const ITEMS: usize = 13;
+pub(super) const ITEMS: usize = 1 << SHIFT;
+
+const SHIFT: u32 = 5;
+
+/// Chunks per page.
+const CHUNKS: usize = 128;
 
 /// A hole, or no chunk.
 const NONE: u32 = u32::MAX;
+
+/// In place of its list for a chunk that was picked.
+const PICKED: u32 = u32::MAX;
 
 /// Where an entry hangs: a chunk and a position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u32);
 
-/// Entries per wheel: a place has 28 bits for its chunk, and an entry may have one for itself.
-pub(super) const MAX_ENTRIES: usize = 1 << 27;
+impl Place {
+    #[inline]
+    fn new(chunk: u32, at: u32) -> Self {
+        Self(chunk << SHIFT | at)
+    }
+
+    #[inline]
+    fn chunk(self) -> u32 {
+        self.0 >> SHIFT
+    }
+}
+
+/// Entries per wheel: a place has 27 bits for its chunk, and an entry may have one for itself.
+pub(super) const MAX_ENTRIES: usize = 1 << (u32::BITS - SHIFT);
 
 #[derive(Debug)]
 pub(super) struct Lists {
     heads: Box<[Head]>,
-    chunks: Pages<Chunk>,
+    chunks: Pages<Chunk, CHUNKS>,
     /// Entries in each chunk.
     counts: Vec<u8>,
+    /// The neighbours of each chunk.
+    links: Vec<Link>,
     occupied: Bits,
 }
 
@@ -54,34 +80,47 @@ const EMPTY: Head = Head {
     end: ITEMS as u32,
 };
 
-/// One cache line of entry numbers.
 #[derive(Clone, Copy, Debug)]
-#[repr(align(64))]
-pub(super) struct Chunk {
-    items: [u32; ITEMS],
-    /// The chunk after this one, the oldest after the newest; the next free cell of a free one.
+struct Link {
+    /// The chunk after this one, the oldest after the newest.
     next: u32,
     prev: u32,
     list: u32,
 }
 
+/// Two cache lines of entry numbers.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+pub(super) struct Chunk {
+    items: [u32; ITEMS],
+}
+
 impl Cell for Chunk {
     fn free(_generation: u32, next: u16) -> Self {
-        Self {
-            items: [NONE; ITEMS],
-            next: u32::from(next),
-            prev: NONE,
-            list: NONE,
-        }
+        let mut items = [NONE; ITEMS];
+        items[0] = u32::from(next);
+        Self { items }
     }
 
     #[inline]
     fn next_free(&self) -> u16 {
-        self.next as u16
+        self.items[0] as u16
+    }
+
+    /// Nobody keeps the number of a chunk beyond its life.
+    fn generation(&self) -> u32 {
+        1
     }
 }
 
 impl Chunk {
+    /// Asks for its memory.
+    #[inline]
+    pub(super) fn ask_for(&self) {
+        prefetch(&self.items[0]);
+        prefetch(&self.items[ITEMS / 2]);
+    }
+
     /// The numbers in it, oldest first, some of them stale.
     #[inline]
     pub(super) fn entries(&self) -> impl Iterator<Item = u32> + '_ {
@@ -94,17 +133,18 @@ impl Chunk {
         let items = (0..).zip(self.items.iter().copied());
         items
             .filter(|&(_, entry)| entry != NONE)
-            .map(move |(at, entry)| (Place(number << 4 | at), entry))
+            .map(move |(at, entry)| (Place::new(number, at), entry))
     }
 }
 
 impl Lists {
-    /// `count` lists that can be found by [`Lists::first_occupied`], and one more.
+    /// `count` lists that can be found by [`Lists::first`], and one more.
     pub(super) fn new(count: usize) -> Self {
         Self {
             heads: vec![EMPTY; count + 1].into_boxed_slice(),
-            chunks: Pages::new(),
+            chunks: Pages::new(1),
             counts: Vec::new(),
+            links: Vec::new(),
             occupied: Bits::new(count),
         }
     }
@@ -120,14 +160,18 @@ impl Lists {
         self.heads[list].tail == NONE
     }
 
-    /// The lowest list that is not empty, `ripe` left out.
+    /// The list that comes first of those that are not empty: what is ripe, or else the lowest.
     #[inline]
-    pub(super) fn first_occupied(&self) -> Option<usize> {
-        self.occupied.first()
+    pub(super) fn first(&self) -> Option<usize> {
+        if self.is_empty(self.ripe()) {
+            self.occupied.first()
+        } else {
+            Some(self.ripe())
+        }
     }
 
     /// Hangs an entry behind all others of a list.
-    #[inline]
+    #[inline(always)]
     pub(super) fn append(&mut self, list: usize, entry: u32) -> Place {
         if self.heads[list].end == ITEMS as u32 {
             self.append_chunk(list);
@@ -136,14 +180,14 @@ impl Lists {
         let (number, at) = (head.tail, head.end);
         head.end += 1;
         self.counts[number as usize] += 1;
-        self.chunk_mut(number).items[at as usize] = entry;
-        Place(number << 4 | at)
+        self.chunk_mut(number).items[at as usize % ITEMS] = entry;
+        Place::new(number, at)
     }
 
     /// Takes the entry at a place out of whatever list it hangs in.
     #[inline]
     pub(super) fn remove(&mut self, place: Place) {
-        let number = place.0 >> 4;
+        let number = place.chunk();
         let count = &mut self.counts[number as usize];
         *count -= 1;
         if *count == 0 {
@@ -151,107 +195,91 @@ impl Lists {
         }
     }
 
-    /// Takes the oldest entry out of the ripe list. `is_there` says whether an entry is at a place.
+    /// Takes the oldest chunk out of a list that is not empty. Its entries keep their places. It
+    /// is free when the last of them was removed and it was [let go](Self::let_go).
     #[inline]
-    pub(super) fn pop_ripe(&mut self, is_there: impl Fn(u32, Place) -> bool) -> Option<u32> {
-        let number = self.oldest(self.ripe())?;
-        for (item, at) in self.chunk_mut(number).items.iter_mut().zip(0..) {
-            let entry = std::mem::replace(item, NONE);
-            let place = Place(number << 4 | at);
-            if entry != NONE && is_there(entry, place) {
-                self.remove(place);
-                return Some(entry);
-            }
-        }
-        unreachable!("a linked chunk has an entry")
+    pub(super) fn pick(&mut self, list: usize) -> (u32, &Chunk) {
+        let number = self.oldest(list).expect("there is something in the list");
+        self.unhang(number);
+        self.links[number as usize].list = PICKED;
+        self.counts[number as usize] += 1;
+        (number, self.chunk(number))
+    }
+
+    /// Lets a picked chunk go.
+    pub(super) fn let_go(&mut self, chunk: u32) {
+        self.remove(Place::new(chunk, 0));
     }
 
     /// Takes all chunks out of a list; they are given out by [`Lists::take_chunk`].
     pub(super) fn detach(&mut self, list: usize) -> Ring {
+        let next = self.oldest(list).unwrap_or(NONE);
         let last = std::mem::replace(&mut self.heads[list], EMPTY).tail;
         if list != self.ripe() {
             self.occupied.remove(list);
         }
-        let next = if last == NONE {
-            NONE
-        } else {
-            self.chunk(last).next
-        };
         Ring { next, last }
     }
 
     /// Frees the oldest chunk of a detached ring and answers its number and what was in it.
     pub(super) fn take_chunk(&mut self, ring: &mut Ring) -> Option<(u32, Chunk)> {
-        if ring.next == NONE {
+        let number = ring.next;
+        if number == NONE {
             return None;
         }
-        let number = ring.next;
+        ring.next = self.along(ring, number);
         let chunk = *self.chunk(number);
-        ring.next = if number == ring.last {
-            NONE
-        } else {
-            chunk.next
-        };
         self.free(number);
         Some((number, chunk))
     }
 
-    /// The chunk that [`Lists::take_chunk`] gives next.
+    /// The chunk that [`Lists::take_chunk`] gives next; asks for the memory of the one after it.
     pub(super) fn peek_chunk(&self, ring: &Ring) -> Option<&Chunk> {
-        (ring.next != NONE).then(|| self.chunk(ring.next))
+        if ring.next == NONE {
+            return None;
+        }
+        let after = self.along(ring, ring.next);
+        if after != NONE {
+            self.chunk(after).ask_for();
+        }
+        Some(self.chunk(ring.next))
     }
 
-    /// Moves a whole list behind what is ripe; shows each of its chunks on the way and answers
-    /// how many entries it has.
-    pub(super) fn ripen(&mut self, list: usize, mut seen: impl FnMut(&Chunk)) -> usize {
-        let ripe = self.ripe();
-        let moved = self.heads[list];
-        let ring = self.detach(list);
-        let (mut number, mut found) = (ring.next, 0);
-        loop {
-            found += usize::from(self.counts[number as usize]);
-            let chunk = self.chunk_mut(number);
-            chunk.list = ripe as u32;
-            seen(chunk);
-            if number == ring.last {
-                break;
-            }
-            number = chunk.next;
+    /// The chunk after one of a detached ring, or `NONE`.
+    fn along(&self, ring: &Ring, number: u32) -> u32 {
+        if number == ring.last {
+            NONE
+        } else {
+            self.links[number as usize].next
         }
-        let before = std::mem::replace(&mut self.heads[ripe], moved);
-        if before.tail != NONE {
-            let oldest = self.chunk(before.tail).next;
-            self.join(before.tail, ring.next);
-            self.join(ring.last, oldest);
-        }
-        found
     }
 
     /// Gives back at most `most` pages of chunks.
     pub(super) fn trim(&mut self, most: usize) {
         self.chunks.trim(most);
+        let cells = self.chunks.cells();
+        if self.links.len() > 2 * cells {
+            self.links.truncate(cells);
+            self.links.shrink_to_fit();
+            self.counts.truncate(cells);
+            self.counts.shrink_to_fit();
+        }
     }
 
     /// The chunk with the oldest entry of a list, by number.
     #[inline]
     pub(super) fn oldest(&self, list: usize) -> Option<u32> {
         let tail = self.heads[list].tail;
-        (tail != NONE).then(|| self.chunk(tail).next)
+        (tail != NONE).then(|| self.after(tail))
     }
 
-    /// Asks for the memory of two lists that come soon: the newest chunk of the later one, and
-    /// the oldest chunk of the sooner one, whose newest was asked for before.
+    /// Asks for the memory of a list that comes soon: its oldest chunk.
     #[inline]
-    pub(super) fn ask_for(&self, later: usize, sooner: usize) {
-        let newest = |list: usize| {
-            let head = self.heads.get(list)?;
-            (head.tail != NONE).then_some(head.tail)
-        };
-        if let Some(tail) = newest(later) {
-            prefetch(self.chunk(tail));
-        }
-        if let Some(tail) = newest(sooner) {
-            prefetch(self.chunk(self.chunk(tail).next));
+    pub(super) fn ask_for(&self, list: usize) {
+        if list < self.ripe()
+            && let Some(oldest) = self.oldest(list)
+        {
+            self.chunk(oldest).ask_for();
         }
     }
 
@@ -260,9 +288,10 @@ impl Lists {
         self.chunks.get(number).expect("a linked chunk is live")
     }
 
-    /// The chunk after this one.
-    pub(super) fn after(&self, chunk: &Chunk) -> &Chunk {
-        self.chunk(chunk.next)
+    /// The chunk after this one, by number.
+    #[inline]
+    pub(super) fn after(&self, number: u32) -> u32 {
+        self.links[number as usize].next
     }
 
     #[inline]
@@ -271,24 +300,28 @@ impl Lists {
     }
 
     /// Hangs a chunk behind a list, to be filled at once.
+    #[cold]
     fn append_chunk(&mut self, list: usize) {
-        let (number, chunk) = self.chunks.claim();
-        *chunk = Chunk {
-            items: [NONE; ITEMS],
+        let (number, chunk) = self.chunks.claim(0);
+        chunk.items = [NONE; ITEMS];
+        let link = Link {
             next: number,
             prev: number,
             list: list as u32,
         };
-        if self.counts.len() <= number as usize {
-            self.counts.resize(number as usize + 1, 0);
+        let cells = self.chunks.cells();
+        if self.links.len() < cells {
+            self.links.resize(cells, link);
+            self.counts.resize(cells, 0);
         }
+        self.links[number as usize] = link;
         let head = Head {
             tail: number,
             end: 0,
         };
         let tail = std::mem::replace(&mut self.heads[list], head).tail;
         if tail != NONE {
-            let oldest = self.chunk(tail).next;
+            let oldest = self.after(tail);
             self.join(tail, number);
             self.join(number, oldest);
         } else if list != self.ripe() {
@@ -296,11 +329,18 @@ impl Lists {
         }
     }
 
-    /// Takes an empty chunk out of its ring.
+    /// Frees a chunk that has become empty.
+    #[cold]
     fn unlink(&mut self, number: u32) {
-        let &Chunk {
-            next, prev, list, ..
-        } = self.chunk(number);
+        if self.links[number as usize].list != PICKED {
+            self.unhang(number);
+        }
+        self.free(number);
+    }
+
+    /// Takes a chunk out of its ring.
+    fn unhang(&mut self, number: u32) {
+        let Link { next, prev, list } = self.links[number as usize];
         let list = list as usize;
         if next == number {
             self.heads[list] = EMPTY;
@@ -314,45 +354,50 @@ impl Lists {
                 self.heads[list] = Head { tail: prev, end };
             }
         }
-        self.free(number);
     }
 
     fn join(&mut self, before: u32, after: u32) {
-        self.chunk_mut(before).next = after;
-        self.chunk_mut(after).prev = before;
+        self.links[before as usize].next = after;
+        self.links[after as usize].prev = before;
     }
 
     fn free(&mut self, number: u32) {
         self.counts[number as usize] = 0;
-        self.chunks.release(number, |chunk, next| {
-            chunk.next = u32::from(next);
-            (Some(1), ())
-        });
+        let free = |chunk: &mut Chunk, next| {
+            chunk.items[0] = u32::from(next);
+            (true, ())
+        };
+        self.chunks.release_if(number, |_| true, free);
     }
 
     /// Every place in use, with its list and entry; checks the rings on the way.
     #[cfg(test)]
-    pub(super) fn check(&self, is_there: impl Fn(u32, Place) -> bool) -> Vec<(Place, usize, u32)> {
+    pub(super) fn check(
+        &self,
+        picked: usize,
+        is_there: impl Fn(u32, Place) -> bool,
+    ) -> Vec<(Place, usize, u32)> {
         let mut places = Vec::new();
-        let mut chunks = 0;
+        let mut chunks = picked;
         for (list, head) in self.heads.iter().enumerate() {
             if list != self.ripe() {
                 assert_eq!(self.occupied.contains(list), head.tail != NONE);
             }
             let mut number = self.oldest(list);
             while let Some(at) = number {
-                let chunk = self.chunk(at);
+                let Link { next, list: of, .. } = self.links[at as usize];
                 chunks += 1;
-                assert_eq!(chunk.list as usize, list);
-                assert_eq!(self.after(chunk).prev, at);
+                assert_eq!(of as usize, list);
+                assert_eq!(self.links[next as usize].prev, at);
                 let before = places.len();
-                let live = chunk
+                let live = self
+                    .chunk(at)
                     .places(at)
                     .filter(|&(place, entry)| is_there(entry, place));
                 places.extend(live.map(|(place, entry)| (place, list, entry)));
                 assert_eq!(places.len() - before, usize::from(self.counts[at as usize]));
                 assert!(places.len() > before, "no linked chunk is empty");
-                number = (at != head.tail).then_some(chunk.next);
+                number = (at != head.tail).then_some(next);
             }
         }
         self.chunks.check(chunks);

@@ -1,22 +1,19 @@
 //! Cells by number, handed out page by page.
 //!
-//! The cells are one array; a page is a stretch of it with a free list of its own. A page is
-//! filled before the next one is looked at, so what is added together lies together, also after
-//! a million removals in random order: a single free list would by then lead through the whole
-//! memory.
+//! A page is filled before the next one is looked at, so what is added together lies together,
+//! also after a million removals in random order: a single free list would by then lead through
+//! the whole memory. Who takes cells says for which group, and each group fills a page of its own:
+//! what will be used together lies together too. Pages do not move: growing costs the same
+//! however many there are.
 //!
 //! # Invariants
 //!
-//! * There are as many cells as the pages have.
-//! * A page is on the list that starts at `roomy` exactly when it has a free cell.
+//! * A page is open for one group, or roomy, or shut. A shut one has few free cells or none.
+//! * The roomy pages are on the list that starts at `roomy`; a page without live cells is one of
+//!   them, unless its cells are used up.
 //! * `used` pages have live cells.
 //! * A pair (cell, generation) is given out once: `floor` is not below the generation of any cell
 //!   of a page that was given back.
-
-/// Cells per page.
-pub(super) const CELLS: usize = 1 << SHIFT;
-
-const SHIFT: u32 = 9;
 
 /// Idle pages that are always kept.
 pub(super) const KEPT: usize = 2;
@@ -24,50 +21,66 @@ pub(super) const KEPT: usize = 2;
 /// The end of a page's list of free cells.
 pub(super) const END: u16 = u16::MAX;
 
-/// The end of the list of pages.
+/// The end of the list of roomy pages, and no page.
 const NONE: u32 = u32::MAX;
+
+/// In place of the next roomy page.
+const SHUT: u32 = u32::MAX - 1;
+
+/// In place of the next roomy page, together with the group.
+const OPEN: u32 = 1 << 31;
 
 /// A page is given back only up to this generation, so that `floor` leaves every new page at
 /// least half of the range.
 pub(super) const OLD: u32 = 1 << 31;
 
 /// What lies in a page.
-pub(super) trait Cell {
+pub(super) trait Cell: Sized {
     /// A free cell.
     fn free(generation: u32, next: u16) -> Self;
 
     /// The free cell after this one, when this one is free.
     fn next_free(&self) -> u16;
+
+    /// The generation that the next value of a free cell has.
+    fn generation(&self) -> u32;
 }
 
+/// `CELLS` of them per page, a power of two.
 #[derive(Debug)]
-pub(super) struct Pages<C> {
-    cells: Vec<C>,
-    pages: Vec<Page>,
-    /// The page to take the next cell from, or `NONE`. The last one that got a cell back comes
-    /// first: its memory is likely to be near.
+pub(super) struct Pages<C, const CELLS: usize> {
+    pages: Vec<Page<C, CELLS>>,
+    /// The page that each group fills, or `NONE`.
+    open: Box<[u32]>,
+    /// The page that is opened next, or `NONE`. The last one that got a cell back comes first:
+    /// its memory is likely to be near.
     roomy: u32,
     used: usize,
     /// The generation of cells that did not exist before.
     floor: u32,
 }
 
+/// Sixteen bytes, so that those of a million cells fit into the nearest cache.
 #[derive(Debug)]
-struct Page {
-    /// The highest generation of a cell that was taken back.
-    oldest: u32,
-    /// The next page with room.
+struct Page<C, const CELLS: usize> {
+    cells: Box<[C; CELLS]>,
+    /// The next roomy page, or `SHUT`, or `OPEN` and the group.
     next: u32,
     /// The first free cell.
     free: u16,
     live: u16,
 }
 
-impl<C: Cell> Pages<C> {
-    pub(super) const fn new() -> Self {
+impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
+    const SHIFT: u32 = CELLS.trailing_zeros();
+
+    /// How many cells of a roomy page are live at most: opening one is worth it.
+    const ROOMY: u16 = (CELLS - CELLS / 8) as u16;
+
+    pub(super) fn new(groups: usize) -> Self {
         Self {
-            cells: Vec::new(),
             pages: Vec::new(),
+            open: vec![NONE; groups].into_boxed_slice(),
             roomy: NONE,
             used: 0,
             floor: 1,
@@ -76,89 +89,131 @@ impl<C: Cell> Pages<C> {
 
     /// Takes a free cell, which is still as [`Cell::free`] made it.
     #[inline]
-    pub(super) fn claim(&mut self) -> (u32, &mut C) {
-        if self.roomy == NONE {
-            self.grow();
+    pub(super) fn claim(&mut self, group: usize) -> (u32, &mut C) {
+        let mut number = self.open[group];
+        if number == NONE {
+            number = self.open(group);
         }
-        let number = self.roomy;
         let page = &mut self.pages[number as usize];
-        self.used += usize::from(page.live == 0);
-        let index = number << SHIFT | u32::from(page.free);
-        let cell = &mut self.cells[index as usize];
+        let place = page.free;
+        let cell = &mut page.cells[usize::from(place) % CELLS];
         page.free = cell.next_free();
         page.live += 1;
         if page.free == END {
-            self.roomy = page.next;
+            page.next = SHUT;
+            self.open[group] = NONE;
         }
-        (index, cell)
+        (number << Self::SHIFT | u32::from(place), cell)
     }
 
-    /// Takes a live cell back. `free` makes it a free one in front of the given cell and
-    /// answers its generation, or `None` when it must not be used again.
+    /// Takes a live cell back if `is_it` says so. `free` makes it a free one in front of the
+    /// given cell and answers whether it may be used again.
     #[inline]
-    pub(super) fn release<R>(
+    pub(super) fn release_if<R>(
         &mut self,
         index: u32,
-        free: impl FnOnce(&mut C, u16) -> (Option<u32>, R),
-    ) -> R {
-        let number = index >> SHIFT;
-        let page = &mut self.pages[number as usize];
-        let (generation, result) = free(&mut self.cells[index as usize], page.free);
-        if let Some(generation) = generation {
-            page.oldest = page.oldest.max(generation);
-            if page.free == END {
-                page.next = self.roomy;
-                self.roomy = number;
-            }
-            page.free = index as u16 % CELLS as u16;
-        } else {
-            page.oldest = u32::MAX;
+        is_it: impl FnOnce(&C) -> bool,
+        free: impl FnOnce(&mut C, u16) -> (bool, R),
+    ) -> Option<R> {
+        let number = index >> Self::SHIFT;
+        let place = index as usize % CELLS;
+        let page = self.pages.get_mut(number as usize)?;
+        let cell = &mut page.cells[place];
+        if !is_it(cell) {
+            return None;
+        }
+        let (again, result) = free(cell, page.free);
+        if again {
+            page.free = place as u16;
         }
         page.live -= 1;
-        self.used -= usize::from(page.live == 0);
-        result
+        if page.live == 0 || page.next == SHUT && page.live <= Self::ROOMY {
+            self.now_roomy(number);
+        }
+        Some(result)
     }
 
     #[inline]
     pub(super) fn get(&self, index: u32) -> Option<&C> {
-        self.cells.get(index as usize)
+        let page = self.pages.get((index >> Self::SHIFT) as usize)?;
+        Some(&page.cells[index as usize % CELLS])
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut C> {
-        self.cells.get_mut(index as usize)
+        let page = self.pages.get_mut((index >> Self::SHIFT) as usize)?;
+        Some(&mut page.cells[index as usize % CELLS])
+    }
+
+    /// How many cells there are.
+    pub(super) fn cells(&self) -> usize {
+        self.pages.len() * CELLS
     }
 
     /// Gives back at most `most` pages behind the last one in use, as long as more lie idle than
     /// are in use.
     ///
-    /// Apart from taking cells back, since an allocator may take its time over a large block.
+    /// Apart from taking cells back, since an allocator may take its time over it.
     pub(super) fn trim(&mut self, most: usize) {
         let before = self.pages.len();
         while before - self.pages.len() < most
             && self.pages.len() > 2 * self.used + KEPT
-            && let Some(page) = self
-                .pages
-                .pop_if(|page| page.live == 0 && page.oldest <= OLD)
+            && let Some(page) = self.pages.last()
+            && page.live == 0
+            && let Some(oldest) = page.cells.iter().map(Cell::generation).max()
+            && oldest <= OLD
         {
-            self.floor = self.floor.max(page.oldest);
+            self.floor = self.floor.max(oldest);
+            self.pages.pop();
         }
         if self.pages.len() == before {
             return;
         }
-        let cells = self.pages.len() * CELLS;
-        self.cells.truncate(cells);
-        if self.cells.capacity() >= 2 * cells {
-            self.cells.shrink_to(cells);
+        if self.pages.capacity() >= 4 * self.pages.len() {
+            self.pages.shrink_to(2 * self.pages.len());
         }
         // Rising, so that new cells gather at the front and the tail can empty.
         self.roomy = NONE;
         for (number, page) in self.pages.iter_mut().enumerate().rev() {
-            if page.free != END {
+            if page.is_roomy() {
                 page.next = self.roomy;
                 self.roomy = number as u32;
             }
         }
+    }
+
+    /// Puts a page on the list of those with room.
+    #[cold]
+    fn now_roomy(&mut self, number: u32) {
+        let page = &mut self.pages[number as usize];
+        self.used -= usize::from(page.live == 0);
+        if page.is_roomy() {
+            return;
+        }
+        if page.free == END {
+            page.next = SHUT;
+            return;
+        }
+        if page.next != SHUT {
+            self.open[(page.next & !OPEN) as usize] = NONE;
+        }
+        page.next = self.roomy;
+        self.roomy = number;
+    }
+
+    /// Opens a page for a group.
+    #[cold]
+    fn open(&mut self, group: usize) -> u32 {
+        if self.roomy == NONE {
+            self.grow();
+        }
+        let number = self.roomy;
+        let page = &mut self.pages[number as usize];
+        self.roomy = page.next;
+        self.used += usize::from(page.live == 0);
+        page.next = OPEN | group as u32;
+        self.open[group] = number;
+        number
     }
 
     /// How many pages there are.
@@ -169,7 +224,6 @@ impl<C: Cell> Pages<C> {
 
     #[cfg(test)]
     pub(super) fn check(&self, live: usize) {
-        assert_eq!(self.cells.len(), self.pages.len() * CELLS);
         let sum: usize = self.pages.iter().map(|page| page.live as usize).sum();
         assert_eq!(sum, live);
         let used = self.pages.iter().filter(|page| page.live > 0).count();
@@ -182,7 +236,14 @@ impl<C: Cell> Pages<C> {
             next = self.pages[next as usize].next;
         }
         for (page, listed) in self.pages.iter().zip(listed) {
-            assert_eq!(page.free != END, listed, "a page with room is on the list");
+            assert_eq!(page.is_roomy(), listed, "a roomy page is on the list");
+            assert!(page.live > 0 || listed || page.free == END);
+            assert!(page.next != SHUT || page.live > Self::ROOMY || page.free == END);
+        }
+        for (group, &number) in self.open.iter().enumerate() {
+            if number != NONE {
+                assert_eq!(self.pages[number as usize].next, OPEN | group as u32);
+            }
         }
     }
 
@@ -197,14 +258,24 @@ impl<C: Cell> Pages<C> {
                 place as u16 + 1
             }
         };
-        let fresh = (0..CELLS).map(|place| C::free(floor, next(place)));
-        self.cells.extend(fresh);
+        let fresh: Box<[C]> = (0..CELLS)
+            .map(|place| C::free(floor, next(place)))
+            .collect();
+        let Ok(cells) = fresh.try_into() else {
+            unreachable!("as many as a page has")
+        };
         self.roomy = self.pages.len() as u32;
         self.pages.push(Page {
-            oldest: floor,
+            cells,
             next: NONE,
             free: 0,
             live: 0,
         });
+    }
+}
+
+impl<C, const CELLS: usize> Page<C, CELLS> {
+    fn is_roomy(&self) -> bool {
+        self.next == NONE || self.next < OPEN
     }
 }

@@ -1,9 +1,10 @@
 //! What only the inside can tell: sizes, pages, generations, and the order of a tick.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::entry::{Entry, RETIRED};
-use super::pages::{CELLS, KEPT, OLD};
+use super::entry::{Entry, RETIRED, State};
+use super::pages::{KEPT, OLD};
 use super::*;
 
 fn wheel(tick: u64, slots: usize) -> Wheel<u64> {
@@ -17,11 +18,11 @@ impl<T> Wheel<T> {
 }
 
 #[test]
-fn an_entry_is_half_a_line_and_a_chunk_is_one() {
+fn an_entry_is_half_a_line_and_a_chunk_is_two() {
     assert_eq!(size_of::<Entry<(u64, u64)>>(), 32);
     assert_eq!(size_of::<Entry<Box<dyn FnOnce()>>>(), 32);
     assert_eq!(size_of::<Entry<[u64; 5]>>(), 64);
-    assert_eq!(size_of::<lists::Chunk>(), 64);
+    assert_eq!(size_of::<lists::Chunk>(), 128);
 }
 
 #[test]
@@ -124,6 +125,60 @@ fn what_runs_between_two_pops_may_change_everything() {
 }
 
 #[test]
+fn what_was_cancelled_when_ready_does_not_come_back_as_another() {
+    let mut wheel = wheel(10, 64);
+    let keys: Vec<_> = (0..100).map(|value| wheel.insert(10, value)).collect();
+    assert!(wheel.pop_due(10).is_some());
+    for &key in &keys[1..] {
+        wheel.remove(key);
+    }
+    wheel.check();
+    assert_eq!(wheel.next_deadline(), None, "nothing is left, ready or not");
+    // They get the same cells and the same places in a list.
+    for value in 0..200 {
+        wheel.insert(30, value);
+    }
+    assert!(wheel.pop_due(20).is_none());
+    wheel.check();
+    assert_eq!(wheel.values_due(30).len(), 200);
+}
+
+#[test]
+fn a_tick_of_many_is_made_ready_piece_by_piece() {
+    let mut wheel = wheel(10, 64);
+    for value in 0..1_000 {
+        wheel.insert(10, value);
+    }
+    for value in 0..500 {
+        assert_eq!(wheel.pop_due(10).map(|due| due.value), Some(value));
+        wheel.check();
+    }
+    assert_eq!(wheel.next_deadline(), Some(10), "the others are due too");
+    let last = wheel.insert(20, 1_000);
+    assert!(wheel.reset(last, 15), "while a list is half taken");
+    assert_eq!(wheel.values_due(20), (500..=1_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn in_a_large_wheel_what_comes_up_together_lies_together() {
+    let mut wheel = wheel(10, 64);
+    let far = [100_000, 200_000];
+    let mut pages = [BTreeSet::new(), BTreeSet::new()];
+    for value in 0..2 * GROUPED as u64 {
+        let which = value as usize % 2;
+        let key = wheel.insert(far[which], value);
+        if value >= GROUPED as u64 {
+            pages[which].insert(key.slot as usize / CELLS);
+        }
+    }
+    wheel.check();
+    assert!(pages[0].is_disjoint(&pages[1]));
+    assert!(pages[0].len() <= GROUPED / 2 / CELLS + 1);
+    assert_eq!(wheel.values_due(200_000).len(), 2 * GROUPED);
+    wheel.check();
+}
+
+#[test]
 fn the_owner_is_told_the_exact_tick_of_a_far_entry() {
     let mut wheel = wheel(10, 64);
     let far = wheel.insert(1_000_001, 1);
@@ -189,7 +244,7 @@ fn a_peak_is_given_back_and_its_keys_stay_stale() {
         }
         wheel.check();
         assert!(wheel.entries.in_memory() <= KEPT);
-        assert!(wheel.lists.pages_in_memory() <= KEPT);
+        assert!(wheel.dial.lists.pages_in_memory() <= KEPT);
         old.extend(keys);
     }
     for value in 0..20 * CELLS as u64 {
@@ -226,7 +281,7 @@ fn add_and_cancel_in_one_slot_need_few_chunks() {
         wheel.remove(key);
     }
     wheel.check();
-    assert_eq!((wheel.len(), wheel.lists.pages_in_memory()), (1, 1));
+    assert_eq!((wheel.len(), wheel.dial.lists.pages_in_memory()), (1, 1));
 }
 
 #[test]

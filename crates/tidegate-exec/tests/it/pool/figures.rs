@@ -1,10 +1,12 @@
 //! What a pool shows: figures of one moment, the low-on-threads signal, the budget.
 
+use std::time::Duration;
+
 use tidegate_exec::{PoolError, PoolLimits};
 use tidegate_sync::ManualClock;
 use tidegate_testkit::{Counter, Log};
 
-use super::{builder, fixed, hold, hold_many, release, until};
+use super::{builder, fixed, held, hold, hold_many, release, until};
 use crate::hits;
 
 #[test]
@@ -176,4 +178,32 @@ fn listeners_run_on_the_pool_whatever_its_bound() {
     assert_eq!(heard.count(), 0, "the only thread is busy");
     release(&clock, vec![gate]);
     assert_eq!(heard.count(), 1);
+}
+
+#[test]
+fn a_pool_that_measures_tells_how_long_jobs_waited_and_ran() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 8).measure_times().build().unwrap();
+    let first = hold(&pool);
+    let (task, started, go_on) = held("second");
+    pool.execute_task(task).unwrap();
+    clock.jump(Duration::from_millis(5));
+    first.open();
+    started.wait();
+    clock.jump(Duration::from_millis(3));
+    release(&clock, vec![go_on]);
+    until(|| pool.metrics().done == 2);
+    let metrics = pool.metrics();
+    let (waits, runs) = (metrics.waits.unwrap(), metrics.runs.unwrap());
+    let ms = Duration::from_millis;
+    assert_eq!((waits.count, waits.total, waits.longest), (2, ms(5), ms(5)));
+    assert_eq!((runs.count, runs.total, runs.longest), (2, ms(8), ms(5)));
+    assert_eq!(runs.mean(), ms(4));
+
+    let silent = fixed(&clock, 1, 8).build().unwrap();
+    silent.submit(|| ()).unwrap().wait().unwrap();
+    assert_eq!(
+        (silent.metrics().waits, silent.metrics().runs),
+        (None, None)
+    );
 }

@@ -1,8 +1,11 @@
 //! Late hand-over when no thread of the pool is idle: held by long tasks, or busy with short
 //! ones. The scenarios of the README beside the code, each by its name.
 
-use tidegate_exec::{Headroom, Strategy, WorkerPool};
+use std::sync::Arc;
+
+use tidegate_exec::{Adaptive, Headroom, Strategy, WorkerPool};
 use tidegate_sync::Blocking;
+use tidegate_testkit::Gate;
 
 use super::late::{Late, QUIET, TICK, late};
 
@@ -168,4 +171,51 @@ fn a_task_that_adapts_is_lent_in_a_busy_pool() {
     late.strategy.produce();
     let counts = late.strategy.counts();
     assert_eq!((counts.pic, counts.lent), (1, 1));
+}
+
+#[test]
+fn a_producer_that_waits_inside_leases_the_thread_it_keeps() {
+    let pool = WorkerPool::builder("workers").max(3).build().unwrap();
+    let (inside, gate) = (Gate::new(), Gate::new());
+    let (arrived, opened) = (inside.clone(), gate.clone());
+    let producer = move || {
+        arrived.open();
+        opened.wait();
+        None
+    };
+    let waiting = Adaptive::builder(producer, Arc::new(pool.clone()));
+    let waiting = waiting.lease("reactor").unwrap().build();
+    let threads = |pool: &WorkerPool| {
+        let room = pool.room();
+        assert_eq!(room.has_thread(), pool.has_thread());
+        room.idle + room.may_start
+    };
+    assert_eq!(
+        threads(&pool),
+        2,
+        "one of three is kept, though none has started"
+    );
+    waiting.dispatch().unwrap();
+    inside.wait();
+    assert_eq!(threads(&pool), 2, "and now it is used");
+    let metrics = pool.metrics();
+    assert_eq!(
+        (metrics.leased, metrics.utilized, metrics.threads),
+        (1, 0, 1)
+    );
+
+    let second = Adaptive::builder(|| None, Arc::new(pool.clone()));
+    let second = second.lease("another").unwrap().build();
+    assert_eq!(threads(&pool), 1);
+    let third = Adaptive::builder(|| None, Arc::new(pool.clone())).lease("a third");
+    let error = third.map(drop).unwrap_err();
+    assert_eq!(error.lessees().len(), 2, "{error}");
+    drop(second);
+    assert_eq!(threads(&pool), 2);
+
+    gate.open();
+    pool.stop(std::time::Duration::from_secs(60))
+        .wait()
+        .unwrap();
+    assert!(waiting.is_idle());
 }

@@ -3,7 +3,7 @@
 mod adaptive;
 mod busy_pool;
 mod conformance;
-mod hand;
+pub(crate) mod hand;
 mod late;
 mod rules;
 mod stress;

@@ -1,16 +1,26 @@
 //! Channels that travel: roaming loops over a pool, on real sockets and by hand.
 
 mod sockets;
+mod stress;
 
-use tidegate_exec::{Roaming, WorkerPool};
+use tidegate_exec::{EventLoopGroup, Roaming, WorkerPool};
 use tidegate_net::{Assembly, NetGroup, Server};
 
-/// A pool of `threads`, and one roaming loop on it.
+/// A pool of `threads`, and one roaming loop on it that hands over late.
 fn roaming(threads: usize) -> (WorkerPool, NetGroup<Roaming>) {
+    roaming_with(threads, true)
+}
+
+fn roaming_with(threads: usize, late: bool) -> (WorkerPool, NetGroup<Roaming>) {
     let pool = WorkerPool::builder("workers").core(threads).max(threads);
     let pool = pool.build().unwrap();
-    let group = tidegate_net::roaming("io", 1, &pool).unwrap();
-    (pool, group)
+    let group = if late {
+        tidegate_net::roaming("io", 1, &pool)
+    } else {
+        let builder = EventLoopGroup::builder("io").loops(1).roaming();
+        NetGroup::build_over(builder, &pool, None)
+    };
+    (pool, group.unwrap())
 }
 
 fn serve(

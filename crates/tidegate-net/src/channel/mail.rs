@@ -1,0 +1,67 @@
+//! What handles ask of a channel, carried out on its loop.
+
+use tidegate_promise::Failure;
+
+use super::core::{ChannelCore, State};
+use super::shared::{Mail, refuse};
+use crate::pipeline::{Held, InEvent, OutOp};
+use crate::reactor::Desk;
+
+impl<E: ?Sized + Held> ChannelCore<E> {
+    /// Reads what handles put into the box, oldest first.
+    pub(super) fn read_mail(&mut self, desk: &mut Desk) {
+        for mail in self.shared().take_mail() {
+            if self.is_closed() {
+                refuse(mail, self.pipeline.parts.close_cause.as_ref());
+                continue;
+            }
+            self.read_letter(mail, desk);
+        }
+        if !self.is_closed() {
+            self.carry_out(desk);
+        }
+    }
+
+    fn read_letter(&mut self, mail: Mail, desk: &mut Desk) {
+        match mail {
+            Mail::Write(msg, promise) => {
+                self.shared().took(&msg);
+                self.pipeline.write(msg, promise);
+            }
+            Mail::Flush(promise) => self.pipeline.flush(promise),
+            Mail::Close => self.pipeline.out(OutOp::Close),
+            Mail::CloseWhenFlushed => {
+                self.pipeline.out(OutOp::Flush);
+                self.pipeline.out(OutOp::CloseWhenFlushed);
+            }
+            Mail::ShutdownOutput => self.pipeline.out(OutOp::ShutdownOutput),
+            Mail::AutoRead(yes) => self.pipeline.set_auto_read(yes),
+            Mail::Read => self.pipeline.out(OutOp::Read),
+            Mail::CanRead => self.read_ready = true,
+            Mail::CanWrite => {
+                self.blocked = false;
+                self.pipeline.parts.flush_wanted |= self.pipeline.parts.queue.has_flushed();
+            }
+            Mail::Fire(event) => self.pipeline.fire(event),
+            Mail::Stage(id, back) => self.pipeline.back(id, back),
+            Mail::UserWritable(flag, writable) => {
+                // A number that is no flag changes nothing; the handle's docs say so.
+                let _ = self.pipeline.parts.set_user_writable(flag, writable);
+            }
+            Mail::Own(id, what) => self.pipeline.own(id, what),
+            Mail::Inbound(msg) => {
+                self.pipeline.read(msg);
+                self.pipeline.fire(InEvent::ReadComplete);
+            }
+            Mail::Change(make, promise) => {
+                let made = self.pipeline.change(make());
+                let _ = promise.complete(made.map_err(Failure::new));
+            }
+            Mail::CancelConnect(why) => {
+                if let State::Connecting(_) = self.state {
+                    self.close(Some(why), desk);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! One message at a time, for handlers that ask for each.
+
+use std::collections::VecDeque;
+
+use tidegate_sync::Blocking;
+
+use crate::message::{Nothing, Passing};
+use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
+
+/// Passes one message on for each read that is asked for, while the channel does not read on its
+/// own. Stands behind a decoder, which makes many messages of one read.
+///
+/// ```
+/// use bytes::Bytes;
+/// use tidegate_net::handlers::{FlowControl, LineFrames};
+/// use tidegate_net::{ChannelOptions, EmbeddedChannel};
+///
+/// let options = ChannelOptions { auto_read: false, ..ChannelOptions::default() };
+/// let mut channel = EmbeddedChannel::with_options(options, |p| {
+///     p.add("lines", LineFrames::max(80)).add_duplex("flow", FlowControl::new())
+/// })?;
+/// channel.channel().read();
+/// channel.run();
+/// channel.receive("one\ntwo\n");
+/// assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "one");
+/// assert!(channel.read_inbound::<Bytes>().is_none());
+/// channel.channel().read();
+/// channel.run();
+/// assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "two");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct FlowControl {
+    waiting: VecDeque<Passing>,
+    /// Somebody asked for a message that was not there.
+    wanted: bool,
+}
+
+impl FlowControl {
+    /// A handler that holds nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Inbound for FlowControl {
+    type In = Passing;
+    type Out = Passing;
+    type Write = Nothing;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        for message in self.waiting.drain(..) {
+            ctx.fire_read(message);
+        }
+    }
+
+    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+        let free = ctx.is_auto_read() || std::mem::take(&mut self.wanted);
+        if free && self.waiting.is_empty() {
+            return ctx.fire_read(message);
+        }
+        self.waiting.push_back(message);
+    }
+
+    fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read_complete();
+        if self.wanted && !ctx.is_auto_read() {
+            // The bytes that came were no whole message.
+            ctx.read();
+        }
+    }
+}
+
+impl Outbound for FlowControl {
+    type Take = Passing;
+    type Write = Passing;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn write(&mut self, message: Passing, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write(message);
+    }
+
+    fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        let many = ctx.is_auto_read();
+        if self.waiting.is_empty() {
+            self.wanted = !many;
+            return ctx.read();
+        }
+        let count = if many { self.waiting.len() } else { 1 };
+        for message in self.waiting.drain(..count) {
+            ctx.pass_on(message);
+        }
+        ctx.fire_read_complete();
+    }
+}

@@ -1,0 +1,328 @@
+//! The invariants of travelling sources, on a driver that nobody drives but the test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_exec::Driver;
+use tidegate_sync::{Blocking, Clock, Task};
+use tidegate_testkit::{Counter, DropCount, Log};
+
+use super::*;
+use crate::reactor::Desk;
+use crate::sys::{FakePoller, FakeScript, Ready, Source};
+
+/// Tells the log what it hears, and answers what it was told to.
+struct Ear {
+    name: &'static str,
+    log: Log<String>,
+    next: Vec<Next>,
+    kind: Blocking,
+    panics: bool,
+    _alive: DropCount,
+}
+
+impl EventSource for Ear {
+    fn ready(&mut self, readiness: Readiness, _desk: &mut Desk) -> Next {
+        self.log.push(format!("{} {readiness:?}", self.name));
+        assert!(!self.panics, "an ear that cannot hear");
+        self.next.pop().unwrap_or(Next::Stay)
+    }
+
+    fn io(&mut self) -> Option<&mut dyn Source> {
+        None
+    }
+
+    fn close(&mut self, _desk: &mut Desk) {
+        self.log.push(format!("{} closes", self.name));
+    }
+
+    fn blocking(&self) -> Blocking {
+        self.kind
+    }
+}
+
+struct Bench {
+    driver: RoamDriver,
+    script: FakeScript,
+    log: Log<String>,
+    dropped: Counter,
+}
+
+fn bench() -> Bench {
+    let (poller, script) = FakePoller::new();
+    Bench {
+        driver: RoamDriver::new(poller),
+        script,
+        log: Log::new(),
+        dropped: Counter::new(),
+    }
+}
+
+impl Bench {
+    /// Registers an ear, which has then heard of its mail once.
+    fn ear(&mut self, name: &'static str, next: Vec<Next>) -> Token {
+        self.ear_of(name, next, Blocking::May, false)
+    }
+
+    fn ear_of(
+        &mut self,
+        name: &'static str,
+        next: Vec<Next>,
+        kind: Blocking,
+        panics: bool,
+    ) -> Token {
+        let (log, alive) = (self.log.clone(), DropCount::new(&self.dropped));
+        let (tell, told) = std::sync::mpsc::channel();
+        let make = move |token| -> Traveller {
+            tell.send(token).unwrap();
+            Box::new(Ear {
+                name,
+                log,
+                next,
+                kind,
+                panics,
+                _alive: alive,
+            })
+        };
+        let update = Update::Register(Box::new(make), Box::new(|made| made.unwrap()));
+        assert!(self.driver.roam().push(update).is_ok());
+        self.driver.look();
+        if !panics {
+            self.one().run();
+            drop(self.log.take());
+        }
+        told.recv().unwrap()
+    }
+
+    fn tell(&mut self, events: impl IntoIterator<Item = Ready>) {
+        self.script.ready(events);
+        self.driver.look();
+    }
+
+    fn one(&mut self) -> Task {
+        self.driver.next_task().expect("somebody is ready")
+    }
+
+    fn none(&mut self) {
+        self.driver.look();
+        assert!(self.driver.next_task().is_none());
+    }
+}
+
+fn ready(token: Token, readiness: Readiness) -> Ready {
+    Ready { token, readiness }
+}
+
+fn reads(token: Token) -> Ready {
+    ready(token, Readiness::READ)
+}
+
+/// Runs a task on a thread of its own.
+fn elsewhere(task: Task) {
+    std::thread::scope(|scope| scope.spawn(|| task.run()).join().unwrap());
+}
+
+#[test]
+fn a_source_is_in_at_most_one_task() {
+    let mut bench = bench();
+    let a = bench.ear("a", vec![]);
+    let b = bench.ear("b", vec![]);
+    bench.tell([reads(a), reads(a), reads(b), reads(a)]);
+    let (first, second) = (bench.one(), bench.one());
+    bench.none();
+    bench.tell([reads(a), reads(b)]);
+    bench.none();
+    elsewhere(first);
+    bench.driver.look();
+    let third = bench.one();
+    bench.none();
+    drop((second, third));
+}
+
+#[test]
+fn what_comes_for_an_absent_source_is_told_once_on_its_return() {
+    let mut bench = bench();
+    let a = bench.ear("a", vec![]);
+    bench.tell([reads(a)]);
+    let away = bench.one();
+    bench.tell([ready(a, Readiness::WRITE), ready(a, Readiness::HANG_UP)]);
+    bench.none();
+    assert!(
+        bench
+            .driver
+            .roam()
+            .push(Update::Tell(a, Readiness::MAIL))
+            .is_ok()
+    );
+    bench.none();
+    elsewhere(away);
+    bench.driver.look();
+    bench.one().run();
+    bench.none();
+    let heard = ["a {READ}", "a {WRITE, HANG_UP, MAIL}"].map(str::to_owned);
+    bench.log.assert_order(&heard);
+}
+
+#[test]
+fn a_trip_ends_in_exactly_one_of_returned_left_and_lost() {
+    let mut bench = bench();
+    let returns = bench.ear("returns", vec![]);
+    let leaves = bench.ear("leaves", vec![Next::Leave, Next::Stay]);
+    let lost = bench.ear_of("lost", vec![], Blocking::May, true);
+    let lost_task = bench.one();
+    bench.tell([reads(returns), reads(leaves)]);
+    let (one, other) = (bench.one(), bench.one());
+    assert_eq!(bench.driver.away, 3);
+    elsewhere(one);
+    elsewhere(other);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lost_task.run()));
+    assert!(panicked.is_err(), "whoever runs the task hears of it");
+    bench.driver.look();
+    assert_eq!(bench.driver.away, 0);
+    assert_eq!(
+        bench.dropped.count(),
+        2,
+        "the one that left and the lost one"
+    );
+    let slots = [returns, leaves, lost].map(|token| bench.driver.sources.slot_exists(token));
+    assert_eq!(slots, [true, false, false]);
+}
+
+#[test]
+fn a_stale_token_is_counted_and_told_to_nobody() {
+    let mut bench = bench();
+    let gone = bench.ear("gone", vec![Next::Leave, Next::Stay]);
+    bench.tell([reads(gone), reads(gone)]);
+    let leaves = bench.one();
+    bench.none();
+    elsewhere(leaves);
+    bench.none();
+    let heir = bench.ear("heir", vec![]);
+    assert_eq!((heir.slot(), heir == gone), (gone.slot(), false));
+    bench.tell([reads(gone)]);
+    bench.none();
+    assert_eq!(bench.driver.watch().metrics().stale, 1);
+}
+
+#[test]
+fn a_return_comes_before_the_next_task_of_its_source() {
+    let mut bench = bench();
+    let again = vec![Next::Again(Readiness::READ); 3];
+    let a = bench.ear("a", [vec![Next::Leave], again, vec![Next::Stay]].concat());
+    bench.tell([reads(a)]);
+    for _ in 0..4 {
+        let task = bench.one();
+        bench.none();
+        elsewhere(task);
+        bench.driver.look();
+    }
+    bench.none();
+    assert_eq!(bench.log.len(), 4);
+    assert_eq!(bench.dropped.count(), 1);
+}
+
+#[test]
+fn a_refused_task_comes_home_and_is_asked_again_after_a_pause() {
+    let mut bench = bench();
+    let a = bench.ear("a", vec![]);
+    bench.tell([reads(a)]);
+    drop(bench.one());
+    bench.none();
+    bench.script.polls();
+    bench.driver.wait(&Clock::system(), None);
+    let pauses = bench.script.polls();
+    assert!(matches!(pauses[..], [Some(pause)] if pause <= Duration::from_millis(1)));
+    bench.driver.look();
+    elsewhere(bench.one());
+    bench.none();
+    assert_eq!(
+        bench.log.take(),
+        ["a {READ}"],
+        "told once, by the task that ran"
+    );
+}
+
+#[test]
+fn a_refused_source_is_asked_again_as_soon_as_another_comes_home() {
+    let mut bench = bench();
+    let (a, b) = (bench.ear("a", vec![]), bench.ear("b", vec![]));
+    bench.tell([reads(a), reads(b)]);
+    let refused = bench.one();
+    let runs = bench.one();
+    drop(refused);
+    bench.none();
+    elsewhere(runs);
+    bench.driver.look();
+    bench.one().run();
+    assert_eq!(bench.log.take(), ["b {READ}", "a {READ}"]);
+}
+
+#[test]
+fn the_end_closes_who_is_home_and_waits_for_who_is_away() {
+    let mut bench = bench();
+    let (home, away) = (bench.ear("home", vec![]), bench.ear("away", vec![]));
+    bench.tell([reads(away)]);
+    let trip = bench.one();
+    assert!(!bench.driver.wind_up(), "one is away");
+    assert_eq!(bench.log.take(), ["home closes"]);
+    bench.tell([reads(home), reads(away)]);
+    bench.none();
+    elsewhere(trip);
+    assert!(bench.driver.wind_up(), "all are back");
+    assert_eq!(bench.log.take(), ["away {READ}", "away closes"]);
+    assert_eq!(bench.dropped.count(), 2);
+}
+
+#[test]
+fn a_trip_that_outlives_its_loop_closes_its_source_where_it_is() {
+    let mut bench = bench();
+    let (ran, refused) = (bench.ear("ran", vec![]), bench.ear("refused", vec![]));
+    bench.tell([reads(ran), reads(refused)]);
+    let (one, other) = (bench.one(), bench.one());
+    bench.driver.close();
+    drop(bench.driver);
+    assert_eq!(bench.dropped.count(), 0, "nobody else can name them");
+    elsewhere(one);
+    drop(other);
+    let heard = ["ran {READ}", "ran closes", "refused closes"].map(str::to_owned);
+    bench.log.assert_order(&heard);
+    assert_eq!(bench.dropped.count(), 2);
+}
+
+#[test]
+fn a_loop_that_is_over_registers_nobody() {
+    let mut bench = bench();
+    bench.driver.close();
+    let make = |_| -> Traveller { panic!("nobody asked for it") };
+    let refused = bench
+        .driver
+        .roam()
+        .push(Update::Register(Box::new(make), Box::new(drop)));
+    assert!(refused.is_err());
+}
+
+#[test]
+fn one_wakeup_for_any_number_of_updates_of_a_sleeping_loop() {
+    let mut bench = bench();
+    let roam = Arc::clone(bench.driver.roam());
+    assert!(roam.fall_asleep());
+    for _ in 0..3 {
+        assert!(roam.push(Update::Channels(Box::new(drop))).is_ok());
+    }
+    // The wake sticks: this wait returns at once, and the next update finds nobody asleep.
+    bench.driver.wait(&Clock::system(), None);
+    assert!(!roam.lock().asleep);
+    assert!(roam.is_empty());
+}
+
+#[test]
+fn the_kind_of_a_task_is_that_of_its_source() {
+    let mut bench = bench();
+    for kind in [Blocking::Never, Blocking::Adapts, Blocking::May] {
+        let token = bench.ear_of("a", vec![], kind, false);
+        bench.tell([reads(token)]);
+        let task = bench.one();
+        assert_eq!(task.blocking(), kind);
+        task.run();
+    }
+}

@@ -1,0 +1,25 @@
+//! A hint to the processor: what will be looked at soon.
+//!
+//! With a thousand connections the state of each has left the near caches when its next message
+//! comes. A loop knows who is next while it serves this one, and the system calls of this one
+//! take long enough to fetch the next one's.
+
+/// Bytes in a line of the cache.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
+
+/// Asks for the memory of `value`. A hint: nothing is read.
+#[inline(always)]
+pub(crate) fn prefetch<T: ?Sized>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let start = std::ptr::from_ref(value).cast::<i8>();
+        for line in (0..size_of_val(value)).step_by(LINE) {
+            // SAFETY: every x86-64 has this instruction, and it does not access its address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line)) };
+        }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}

@@ -1,0 +1,92 @@
+//! A server whose handler blocks now and then, on a pinned loop and on a roaming one.
+//!
+//! On the pinned loop whoever blocks holds up everybody; on the roaming one another thread goes
+//! on with the loop.
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate::prelude::{Clock, WorkerPool};
+use tidegate_net::{Blocking, Inbound, InboundContext, Nothing, Server};
+
+const CONNECTIONS: u64 = 16;
+const MESSAGES: u64 = 100;
+
+/// Echoes; one message in a hundred waits for something slow first.
+struct Sometimes;
+
+impl Inbound for Sometimes {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+    const BLOCKING: Blocking = Blocking::May;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        if bytes.starts_with(b"slow") {
+            std::thread::park_timeout(Duration::from_millis(10)); // a database, say
+        }
+        ctx.write(bytes);
+        ctx.flush();
+    }
+}
+
+/// One message after the other on each connection; how long all took, and the longest wait.
+fn load(address: SocketAddr) -> Result<(Duration, Duration), Box<dyn Error>> {
+    let clock = Clock::system();
+    let began = clock.nanos();
+    let talk = &|number: u64| -> std::io::Result<u64> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let mut longest_quick = 0;
+        for message in 0..MESSAGES {
+            let slow = message == number * MESSAGES / CONNECTIONS;
+            let sent = clock.nanos();
+            stream.write_all(if slow { b"slow" } else { b"fast" })?;
+            stream.read_exact(&mut [0; 4])?;
+            if !slow {
+                longest_quick = longest_quick.max(clock.nanos() - sent);
+            }
+        }
+        Ok(longest_quick)
+    };
+    let waits = std::thread::scope(|scope| {
+        let talks: Vec<_> = (0..CONNECTIONS)
+            .map(|number| scope.spawn(move || talk(number)))
+            .collect();
+        let joined = talks.into_iter().map(|talk| talk.join());
+        joined.collect::<Vec<_>>()
+    });
+    let mut longest = 0;
+    for wait in waits {
+        longest = longest.max(wait.map_err(|_| "a connection panicked")??);
+    }
+    let took = clock.nanos() - began;
+    Ok((Duration::from_nanos(took), Duration::from_nanos(longest)))
+}
+
+fn row(shape: &str, address: SocketAddr) -> Result<(), Box<dyn Error>> {
+    let (took, longest) = load(address)?;
+    let rate = (CONNECTIONS * MESSAGES) as f64 / took.as_secs_f64();
+    println!("{shape:<10} {rate:>12.0} {longest:>22.1?}");
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!(
+        "{:<10} {:>12} {:>22}",
+        "loop", "messages/s", "longest quick answer"
+    );
+    let pinned = tidegate_net::pinned("pinned", 1)?;
+    let server = Server::new(&pinned).pipeline(|p| p.add("sometimes", Sometimes));
+    row("pinned", server.bind("127.0.0.1:0").wait()?.local_addr())?;
+
+    let workers = WorkerPool::builder("workers").core(4).max(32).build()?;
+    let roaming = tidegate_net::roaming("roaming", 1, &workers)?;
+    let server = Server::new(&roaming).pipeline(|p| p.add("sometimes", Sometimes));
+    row("roaming", server.bind("127.0.0.1:0").wait()?.local_addr())?;
+    println!("the roaming loop chose: {}", roaming.metrics()[0]);
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! What every target checks: the same frames whatever the cut, and no panic.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tidegate_net::{Assembly, EmbeddedChannel, Inbound, InboundContext, Nothing};
+use tidegate_promise::Failure;
+
+/// Frames, and how many errors came between them.
+type Seen = Arc<Mutex<Vec<Option<Bytes>>>>;
+
+struct Collects(Seen);
+
+impl Collects {
+    fn push(&self, frame: Option<Bytes>) {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.push(frame);
+    }
+}
+
+impl Inbound for Collects {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, frame: Bytes, _: &mut InboundContext<'_, Self>) {
+        self.push(Some(frame));
+    }
+
+    fn error(&mut self, why: Failure, _: &mut InboundContext<'_, Self>) {
+        // The pipeline contains panics; here one has to end the process.
+        if why.is_panic() {
+            std::process::abort();
+        }
+        self.push(None);
+    }
+}
+
+/// What the decoder makes of `data` when it comes in pieces of `size` bytes.
+pub fn decode(
+    add: impl FnOnce(Assembly) -> Assembly,
+    data: &[u8],
+    size: usize,
+) -> Vec<Option<Bytes>> {
+    let seen = Seen::default();
+    let end = Collects(Arc::clone(&seen));
+    let mut channel = EmbeddedChannel::new(|p| add(p).add("end", end)).expect("the chain fits");
+    for piece in data.chunks(size.max(1)) {
+        channel.write_inbound(Bytes::copy_from_slice(piece));
+    }
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    std::mem::take(&mut *seen)
+}
+
+/// The first byte of `data` says in which pieces the rest comes.
+pub fn check(add: impl Fn(Assembly) -> Assembly, data: &[u8]) {
+    let Some((&size, data)) = data.split_first() else {
+        return;
+    };
+    let whole = decode(&add, data, data.len());
+    let pieces = decode(&add, data, usize::from(size));
+    assert_eq!(pieces, whole);
+}
