@@ -82,7 +82,8 @@ fn blockers(settings: &Settings) -> Table {
     let blocks = |name: &str, role, kind| {
         let mut bout = Bout::new(kind, 50, MESSAGE);
         boxed(name, role, move |amount| {
-            bout.run_for(amount, Figure::Speed)
+            // A hundred blocks at least, or the figure is that of a few of them.
+            bout.run_for(amount.max(10_000), Figure::Speed)
         })
     };
     let lineup = vec![
