@@ -6,10 +6,10 @@
 use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate::prelude::WorkerPool;
+use tidegate::prelude::{Clock, WorkerPool};
 use tidegate_net::{Blocking, Inbound, InboundContext, Nothing, Server};
 
 const CONNECTIONS: u64 = 16;
@@ -35,18 +35,19 @@ impl Inbound for Sometimes {
 
 /// One message after the other on each connection; how long all took, and the longest wait.
 fn load(address: SocketAddr) -> Result<(Duration, Duration), Box<dyn Error>> {
-    let began = Instant::now();
-    let talk = |number: u64| -> std::io::Result<Duration> {
+    let clock = Clock::system();
+    let began = clock.nanos();
+    let talk = &|number: u64| -> std::io::Result<u64> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        let mut longest_quick = Duration::ZERO;
+        let mut longest_quick = 0;
         for message in 0..MESSAGES {
             let slow = message == number * MESSAGES / CONNECTIONS;
-            let sent = Instant::now();
+            let sent = clock.nanos();
             stream.write_all(if slow { b"slow" } else { b"fast" })?;
             stream.read_exact(&mut [0; 4])?;
             if !slow {
-                longest_quick = longest_quick.max(sent.elapsed());
+                longest_quick = longest_quick.max(clock.nanos() - sent);
             }
         }
         Ok(longest_quick)
@@ -58,11 +59,12 @@ fn load(address: SocketAddr) -> Result<(Duration, Duration), Box<dyn Error>> {
         let joined = talks.into_iter().map(|talk| talk.join());
         joined.collect::<Vec<_>>()
     });
-    let mut longest = Duration::ZERO;
+    let mut longest = 0;
     for wait in waits {
         longest = longest.max(wait.map_err(|_| "a connection panicked")??);
     }
-    Ok((began.elapsed(), longest))
+    let took = clock.nanos() - began;
+    Ok((Duration::from_nanos(took), Duration::from_nanos(longest)))
 }
 
 fn row(shape: &str, address: SocketAddr) -> Result<(), Box<dyn Error>> {

@@ -57,18 +57,18 @@ pub(super) struct Running {
     ours: Option<Ours>,
 }
 
-/// A group and its server, kept alive.
+/// The loops of ours, whose server they keep.
 enum Ours {
-    Pinned(NetGroup, Server),
-    Roaming(NetGroup<Roaming>, Server, WorkerPool),
+    Pinned(NetGroup),
+    Roaming(NetGroup<Roaming>),
 }
 
 impl Running {
     /// System calls of ours so far.
     pub(super) fn io(&self) -> Option<u64> {
         let all = match self.ours.as_ref()? {
-            Ours::Pinned(group, _) => group.io_metrics(),
-            Ours::Roaming(group, ..) => group.io_metrics(),
+            Ours::Pinned(group) => group.io_metrics(),
+            Ours::Roaming(group) => group.io_metrics(),
         };
         Some(all.iter().map(|io| io.polls + io.reads + io.writes).sum())
     }
@@ -191,7 +191,7 @@ fn pinned(assemble: impl Fn(Assembly) -> Assembly + Send + Sync + 'static) -> Ru
     let server = server.wait().expect("a free port");
     Running {
         address: server.local_addr(),
-        ours: Some(Ours::Pinned(group, server)),
+        ours: Some(Ours::Pinned(group)),
     }
 }
 
@@ -205,7 +205,7 @@ fn roaming(
     let server = server.wait().expect("a free port");
     Running {
         address: server.local_addr(),
-        ours: Some(Ours::Roaming(group, server, pool)),
+        ours: Some(Ours::Roaming(group)),
     }
 }
 

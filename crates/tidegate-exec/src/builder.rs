@@ -160,7 +160,8 @@ impl EventLoopBuilder {
     ///
     /// # Errors
     ///
-    /// As for [`EventLoopBuilder::build`].
+    /// As for [`EventLoopBuilder::build`], and [`BuildError::NoThreads`] when the pool has no thread
+    /// for the loop to keep.
     pub fn build_over<D: Driver>(
         self,
         driver: D,
@@ -168,7 +169,8 @@ impl EventLoopBuilder {
     ) -> Result<EventLoop<Roaming>, BuildError> {
         let (shared, core) = self.parts::<Roaming, D>(driver, true)?;
         drop(shared.core.put(Box::new(core)));
-        shared.drive_by(crew.drive(&shared));
+        let strategy = crew.drive(&shared).map_err(BuildError::NoThreads)?;
+        shared.drive_by(strategy);
         Ok(EventLoop::from_shared(shared))
     }
 

@@ -71,7 +71,7 @@ impl Crew {
     }
 
     /// A strategy that drives the loop of `shared`.
-    pub(crate) fn drive(&self, shared: &Arc<Shared>) -> Arc<dyn Strategy> {
+    pub(crate) fn drive(&self, shared: &Arc<Shared>) -> Result<Arc<dyn Strategy>, OverBudget> {
         let producer = Roamer {
             shared: Arc::downgrade(shared),
             driving: None,
@@ -100,7 +100,12 @@ impl Crew {
             Some(monitor) => builder.late(monitor),
             None => builder,
         };
-        Arc::new(builder.build())
+        // It waits inside, and so keeps a thread.
+        let builder = match self.by_hand {
+            true => builder,
+            false => builder.lease(&shared.name)?,
+        };
+        Ok(Arc::new(builder.build()))
     }
 }
 

@@ -6,8 +6,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tidegate_exec::{
-    BuildError, Counts, Crew, EventLoopGroup, EventLoopGroupBuilder, Lease, Monitor, Pinned,
-    Placement, Roaming, WorkerPool,
+    BuildError, Counts, Crew, EventLoopGroup, EventLoopGroupBuilder, Monitor, Pinned, Placement,
+    Roaming, WorkerPool,
 };
 
 use crate::driver::{IoWatch, PollDriver};
@@ -79,8 +79,6 @@ pub struct NetGroup<P: Placement = Pinned> {
     watches: Arc<[IoWatch]>,
     /// One for each loop that roams.
     roams: Arc<[Arc<Roam>]>,
-    /// The threads that the loops keep.
-    lease: Option<Arc<Lease>>,
 }
 
 impl NetGroup {
@@ -100,7 +98,6 @@ impl NetGroup {
             loops,
             watches: watches.into(),
             roams: Arc::new([]),
-            lease: None,
         })
     }
 }
@@ -122,11 +119,7 @@ impl NetGroup<Roaming> {
             Some(monitor) => crew.late(monitor),
             None => crew,
         };
-        let mut group =
-            Self::build_with(builder, &crew, |_| Ok(RoamDriver::new(MioPoller::new()?)))?;
-        let lease = workers.lease("event loops", group.loops.len());
-        group.lease = Some(Arc::new(lease.map_err(BuildError::NoThreads)?));
-        Ok(group)
+        Self::build_with(builder, &crew, |_| Ok(RoamDriver::new(MioPoller::new()?)))
     }
 
     /// Makes the loops that `builder` describes, with drivers of the caller's, on the threads of
@@ -154,7 +147,6 @@ impl NetGroup<Roaming> {
             loops,
             watches: watches.into(),
             roams: roams.into(),
-            lease: None,
         })
     }
 
@@ -200,7 +192,6 @@ impl<P: Placement> Clone for NetGroup<P> {
             loops: self.loops.clone(),
             watches: Arc::clone(&self.watches),
             roams: Arc::clone(&self.roams),
-            lease: self.lease.clone(),
         }
     }
 }

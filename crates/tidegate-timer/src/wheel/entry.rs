@@ -86,7 +86,8 @@ impl<T> Entry<T> {
     /// Whether it is live and of that generation.
     #[inline]
     pub(super) fn is(&self, generation: NonZeroU32) -> bool {
-        self.live().is_some_and(|live| live.generation == generation)
+        self.live()
+            .is_some_and(|live| live.generation == generation)
     }
 
     /// Whether a live entry says that it is at a place.

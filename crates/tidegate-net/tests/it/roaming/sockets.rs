@@ -361,7 +361,7 @@ fn a_pool_that_is_too_small_is_an_error_that_says_so() {
         .unwrap_err()
         .to_string();
     assert!(
-        refused.contains("too small") && refused.contains("event loops"),
+        refused.contains("too small") && refused.contains("io-0"),
         "{refused}"
     );
 }

@@ -129,7 +129,11 @@ fn a_flood_of_later_timeouts_is_put_into_the_wheel_as_it_comes() {
     }
     clock.settle();
     let metrics = timer.metrics();
-    assert_eq!((metrics.in_wheel, metrics.fired), (4_096, 0), "in good time");
+    assert_eq!(
+        (metrics.in_wheel, metrics.fired),
+        (4_096, 0),
+        "in good time"
+    );
     clock.advance(2 * SECOND);
     assert_eq!(timer.metrics().fired, 4_096);
 }
