@@ -295,10 +295,9 @@ impl<E: ?Sized + Held> Pipeline<E> {
             at: index,
         };
         call(&mut *self.handlers[at], ctx);
-        if self.parts.stack.len() > base {
+        // One thing said, and nobody who waits for it, is in order: nearly always.
+        if self.parts.stack.len() > base + 1 || self.parts.promise.is_some() {
             self.put_in_order(base);
-        } else if self.parts.promise.is_some() {
-            self.parts.promise = None;
         }
     }
 
