@@ -63,7 +63,7 @@ pub(crate) fn svg(curves: &[Curve]) -> String {
              <text x=\"{:.1}\" y=\"{:.1}\" fill=\"{colour}\">{}</text>",
             points.join(" "),
             WIDTH - MARGIN - 70.0,
-            MARGIN + 16.0 * place as f64,
+            MARGIN + 16.0 + 16.0 * place as f64,
             curve.name
         ));
     }

@@ -25,7 +25,7 @@ const FIRST: Duration = Duration::from_secs(10);
 const LAST: Duration = Duration::from_secs(60);
 
 /// Rounds when `--rounds` does not say: with and without `--quick`.
-const ROUNDS: (usize, usize) = (7, 9);
+const ROUNDS: (usize, usize) = (6, 9);
 
 /// Deadlines, and the order in which they are cancelled.
 struct Plan {

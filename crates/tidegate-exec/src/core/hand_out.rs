@@ -13,9 +13,10 @@
 //!   loop does not end before, unless its time is over.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
+use tidegate_sync::prim::Mutex;
 use tidegate_sync::{Blocking, Sleeper, Task, panic_message};
 
 use super::{BUDGET, Core, Turn};
