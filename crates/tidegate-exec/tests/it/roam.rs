@@ -37,6 +37,15 @@ fn by_hand(reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<Hand>)
     (home, strategy, hand)
 }
 
+/// Ends such a loop: its last task waits in the executor that the loop holds, and would do so for
+/// good.
+fn end(home: EventLoop<Roaming>, strategy: &Arc<dyn Strategy>, hand: &Arc<Hand>) {
+    drop(home);
+    hand.settle();
+    strategy.stop();
+    hand.drop_all();
+}
+
 #[test]
 fn tasks_timers_timeouts_and_futures_run() {
     for late in [true, false] {
@@ -103,6 +112,7 @@ fn work_that_never_blocks_is_the_loops_own_and_other_work_the_pools() {
     strategy.produce();
     hand.settle();
     log.assert_order(&[(false, Stance::Free), (true, Stance::Loop)]);
+    end(home, &strategy, &hand);
 }
 
 #[test]
@@ -114,6 +124,7 @@ fn nothing_is_produced_while_there_is_nothing_and_a_submission_sends_for_a_threa
     hand.settle();
     assert!(strategy.is_idle());
     assert_eq!(answer.wait().unwrap(), 7);
+    end(home, &strategy, &hand);
 }
 
 #[test]
@@ -128,6 +139,7 @@ fn a_task_for_which_there_is_no_thread_waits_in_the_executor() {
     assert_eq!((ran.count(), strategy.counts().pec), (0, 3));
     hand.settle();
     assert_eq!(ran.count(), 3);
+    end(home, &strategy, &hand);
 }
 
 #[test]
@@ -140,6 +152,7 @@ fn a_task_that_the_executor_refuses_runs_without_blocking() {
     hand.refuse(true);
     strategy.produce();
     log.assert_order(&[Stance::Tagged]);
+    end(home, &strategy, &hand);
 }
 
 #[test]
