@@ -216,7 +216,10 @@ fn a_storm_leaves_no_descriptor_no_memory_and_no_open_promise() {
     drop(steady);
     wait_for(&group, &server, 1 + (WAVE * waves) as u64, 0);
     assert_eq!(ended.count(), asked.count());
-    // What the first waves needed is enough for all others.
+    // What the first waves needed is enough for all others. (A sanitizer keeps what was freed.)
+    if cfg!(tidegate_sanitize) {
+        return;
+    }
     let (first, last) = (memory[waves / 3], memory[waves - 1]);
     assert!(last < first + 16 * 1024, "resident KiB by wave: {memory:?}");
 }

@@ -338,6 +338,14 @@ impl Driver for RoamDriver {
     }
 }
 
+impl Drop for RoamDriver {
+    /// Dropped before its loop came to an end: who is home is closed, and who comes home later
+    /// finds nobody and ends there, instead of lying in an inbox that it keeps alive itself.
+    fn drop(&mut self) {
+        let _ = catch_unwind(AssertUnwindSafe(|| self.close()));
+    }
+}
+
 impl fmt::Debug for RoamDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RoamDriver")

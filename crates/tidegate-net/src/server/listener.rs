@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -216,10 +217,28 @@ impl Listening {
     }
 }
 
+/// Says that a listener is gone, when dropped.
+struct Finishes(Arc<SignalBlock<Accepting>>);
+
+impl Deref for Finishes {
+    type Target = Arc<SignalBlock<Accepting>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Drop for Finishes {
+    fn drop(&mut self) {
+        self.0.finish();
+    }
+}
+
 /// A listening socket on its loop.
 pub(super) struct ListenerCore {
     listener: Listening,
-    accepting: Arc<SignalBlock<Accepting>>,
+    /// After the socket: who hears of the end finds the port free.
+    accepting: Finishes,
     spare: SpareDescriptor,
     paused: bool,
 }
@@ -233,7 +252,7 @@ impl ListenerCore {
         accepting.token.store(token.bits(), Ordering::Relaxed);
         Self {
             listener,
-            accepting,
+            accepting: Finishes(accepting),
             spare: SpareDescriptor::new(),
             paused: false,
         }
@@ -335,7 +354,6 @@ fn adopt<P: Residence>(
 impl EventSource for ListenerCore {
     fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
         if self.accepting.stopped.load(Ordering::Relaxed) {
-            self.accepting.finish();
             return Next::Leave;
         }
         if self.accepting.resume.swap(false, Ordering::Relaxed) {
@@ -358,13 +376,5 @@ impl EventSource for ListenerCore {
         })
     }
 
-    fn close(&mut self, _desk: &mut Desk) {
-        self.accepting.finish();
-    }
-}
-
-impl Drop for ListenerCore {
-    fn drop(&mut self) {
-        self.accepting.finish();
-    }
+    fn close(&mut self, _desk: &mut Desk) {}
 }
