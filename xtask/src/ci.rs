@@ -82,7 +82,7 @@ fn test(root: &Path) -> step::Result {
 
 fn test_release(root: &Path) -> step::Result {
     let mut command = cargo(root);
-    command.args(["test", "--profile", "optimised", "--lib", "--tests"]);
+    command.args(["test", "--release", "--lib", "--tests"]);
     for name in RELEASE_TESTED {
         command.args(["-p", name]);
     }

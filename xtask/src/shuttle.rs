@@ -30,7 +30,7 @@ fn command(root: &Path, name: &str, tests: &[String], long: bool, args: &[String
     let mut command = Command::new("cargo");
     command
         .current_dir(root)
-        .args(["test", "--profile", "optimised", "--package", name])
+        .args(["test", "--release", "--package", name])
         .args(tests.iter().flat_map(|test| ["--test", test.as_str()]))
         .env("CARGO_TARGET_DIR", root::target_dir(root, "shuttle"))
         .env(
