@@ -251,7 +251,8 @@ impl Inner {
             Concerns::Nothing => false,
         };
         let states: Vec<_> = self.states().values().filter(concerned).cloned().collect();
-        states.iter().try_for_each(|state| state.refresh())
+        states.iter().try_for_each(|state| state.refresh())?;
+        self.sources.tell(name)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::snapshot::CommandSnapshot;
 use crate::{CommandConfig, Invalid, Key};
 
 mod builder;
+mod cache;
 mod call;
 mod future;
 mod outcome;

@@ -116,13 +116,18 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     pub(super) fn queue_on_threads<F>(
         self: &Arc<Self>,
-        options: Options<T, E>,
+        mut options: Options<T, E>,
         work: F,
     ) -> Completion<T, CommandError<E>>
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
         let start = self.state.now();
+        // A fallback may run, and the call be logged, on a thread that knows nothing of it.
+        options.context = options.context.or_else(RequestContext::current);
+        if !self.state.plugins.propagators.is_empty() {
+            options.set_captured(self.state.plugins.capture());
+        }
         let (promise, answer) = promise_of::<T, CommandError<E>>();
         let brief = Brief::of(&options);
         let teller = Teller::Answer(promise, options);
@@ -154,12 +159,10 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let timeout = brief.timeout.unwrap_or(state.timeout());
         let deadline = start.saturating_add(timeout);
         let context = brief.context.or_else(RequestContext::current);
-        let captured = state.plugins.propagators.iter();
-        let captured = captured.filter_map(|propagator| contain(|| propagator.capture()).ok());
         let cargo = Cargo {
             work,
             context,
-            captured: captured.collect(),
+            captured: state.plugins.capture(),
             permit,
         };
         let flight = state.alarms.take_flight();
@@ -421,6 +424,8 @@ where
                 let shared = Arc::clone(shared);
                 let aside = Arc::clone(&shared);
                 let task = Task::named("fallback", move || {
+                    let (context, captured) = (options.context.clone(), options.take_captured());
+                    let _around = Surroundings::install(context, captured);
                     let _ = promise.complete(shared.end_with(&mut options, start, Err(cause)));
                 });
                 if let Err(task) = aside.state.alarms.run_aside(task) {

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::{CommandConfig, Invalid, Key};
 
@@ -141,15 +141,41 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Something of an isolation that has properties of its own.
+pub(crate) trait Concerned: Send + Sync {
+    /// Looks at the properties again, if `name` is one of its own.
+    fn changed(&self, sources: &Sources, name: &str) -> Result<(), Invalid>;
+}
+
 /// Several sources as one: the first that has a property wins.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Sources {
     sources: Vec<Arc<dyn PropertySource>>,
+    /// What came after the isolation was made, as long as it lives: a source cannot forget a
+    /// listener, so only the isolation itself is one.
+    concerned: Mutex<Vec<Weak<dyn Concerned>>>,
 }
 
 impl Sources {
     pub(crate) fn new(sources: Vec<Arc<dyn PropertySource>>) -> Self {
-        Self { sources }
+        Self {
+            sources,
+            concerned: Mutex::default(),
+        }
+    }
+
+    /// Adds something that is told of changes, and forgets what is gone.
+    pub(crate) fn add(&self, concerned: Weak<dyn Concerned>) {
+        let mut all = lock(&self.concerned);
+        all.retain(|one| one.strong_count() > 0);
+        all.push(concerned);
+    }
+
+    /// Tells whatever was added.
+    pub(crate) fn tell(&self, name: &str) -> Result<(), Invalid> {
+        let all: Vec<_> = lock(&self.concerned).iter().map(Weak::upgrade).collect();
+        let mut living = all.iter().flatten();
+        living.try_for_each(|one| one.changed(self, name))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<String> {

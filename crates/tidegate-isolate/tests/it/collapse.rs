@@ -184,6 +184,36 @@ fn requests_have_batches_of_their_own() {
 }
 
 #[test]
+fn two_collapsers_of_one_command_do_not_mix_their_requests() {
+    let (clock, command, _batches, doubler) = doubler(CollapserConfig::default());
+    let config = CollapserConfig::default();
+    let tripler = Collapser::new(&command, config, |numbers: &[u32], _: &_| {
+        Ok(numbers.iter().map(|n| (*n, n * 3)).collect())
+    });
+    let tripler = tripler.unwrap();
+    let request = RequestContext::new();
+    let answers = {
+        let _entered = request.enter();
+        [doubler.submit(5), tripler.submit(5), doubler.submit(7)]
+    };
+    clock.advance(Duration::from_millis(10));
+    let answers = answers.map(|answer| answer.wait().unwrap());
+    assert_eq!(answers, [10, 15, 14]);
+}
+
+#[test]
+fn shards_hold_for_the_clones_too() {
+    let (clock, _command, batches, collapser) = doubler(global());
+    let clone = collapser.clone();
+    let _collapser = collapser.shards(|numbers| numbers.into_iter().map(|n| vec![n]).collect());
+    let answers = [1, 2].map(|n| clone.submit(n));
+    clock.advance(Duration::from_millis(10));
+    let answers = answers.map(|answer| answer.wait().unwrap());
+    assert_eq!(answers, [2, 4]);
+    assert_eq!(*batches.lock().unwrap(), [[1], [2]]);
+}
+
+#[test]
 fn a_batch_of_nothing_is_refused() {
     let isolation = Isolation::builder().build().unwrap();
     let command: Command<HashMap<u32, u32>, ()> = Command::builder("a")

@@ -2,18 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate_isolate::{Invalid, Isolation, PermitConfig, Properties, WindowConfig};
+use tidegate_isolate::{Invalid, PermitConfig, WindowConfig};
 
-use crate::support::{Numbers, builder, still};
-
-fn with_properties() -> (Properties, Isolation) {
-    let properties = Properties::new();
-    let isolation = Isolation::builder()
-        .properties(properties.clone())
-        .build()
-        .unwrap();
-    (properties, isolation)
-}
+use crate::support::{Numbers, builder, still, with_properties};
 
 #[test]
 fn a_property_acts_at_once_without_a_call() {

@@ -1,8 +1,8 @@
 //! Keys: one of each, found by name, removable.
 
-use tidegate_isolate::{Command, Event, Isolation, Key, Properties};
+use tidegate_isolate::{Command, Event, Key};
 
-use crate::support::{builder, still};
+use crate::support::{builder, still, with_properties};
 
 #[test]
 fn a_command_needs_a_group_and_a_name() {
@@ -51,11 +51,7 @@ fn two_builders_that_disagree_are_reported() {
 
 #[test]
 fn the_pool_is_the_override_the_named_one_or_the_group() {
-    let properties = Properties::new();
-    let isolation = Isolation::builder()
-        .properties(properties.clone())
-        .build()
-        .unwrap();
+    let (properties, isolation) = with_properties();
     let group = builder("a").build(&isolation).unwrap();
     let named = builder("b").pool("named").build(&isolation).unwrap();
     properties

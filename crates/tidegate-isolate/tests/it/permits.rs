@@ -7,28 +7,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::Gate;
 
-use crate::support::{Numbers, builder, still};
-
-/// Runs `then` while `count` calls of `command` are inside.
-fn while_inside(command: &Numbers, count: usize, then: impl FnOnce()) {
-    let go_on = Gate::new();
-    std::thread::scope(|scope| {
-        for _ in 0..count {
-            let inside = Gate::new();
-            let (mine, go_on) = (inside.clone(), go_on.clone());
-            scope.spawn(move || {
-                command.run_in_place(|_| {
-                    mine.open();
-                    go_on.wait();
-                    Ok(0)
-                })
-            });
-            inside.wait();
-        }
-        then();
-        go_on.open();
-    });
-}
+use crate::support::{builder, still, while_inside};
 
 #[test]
 fn what_matters_most_is_refused_last() {
