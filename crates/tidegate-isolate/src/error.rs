@@ -224,7 +224,7 @@ impl<E> Cause<E> {
     /// What this cause is counted as.
     pub fn event(&self) -> Event {
         match self {
-            Self::Rejected(Refused::Pool) => Event::PoolRejected,
+            Self::Rejected(Refused::Pool | Refused::Closed) => Event::PoolRejected,
             Self::Rejected(Refused::Rate(_)) => Event::RateLimited,
             Self::Rejected(_) => Event::PermitsRejected,
             Self::TimedOut(_) => Event::Timeout,
@@ -237,10 +237,7 @@ impl<E> Cause<E> {
 
     /// Whether a fallback may answer instead.
     pub(crate) fn allows_fallback(&self) -> bool {
-        !matches!(
-            self,
-            Self::BadRequest(_) | Self::Cancelled | Self::Hook(_) | Self::Rejected(Refused::Closed)
-        )
+        !matches!(self, Self::BadRequest(_) | Self::Cancelled | Self::Hook(_))
     }
 }
 

@@ -58,7 +58,16 @@ enum Teller<T: Send + 'static, E: Send + 'static> {
 /// The call is under way, or why not; then with the caller's ear.
 type Begun<T, E> = Result<(), (Cause<E>, Option<Teller<T, E>>)>;
 /// What a call was let through with.
-type Admitted<'a> = (&'a Arc<ThreadBulkhead>, Ticket, Option<Permit>);
+type Admitted<'a> = (&'a Arc<ThreadBulkhead>, Ticket, Held);
+
+/// What a call holds until its work has really ended.
+#[derive(Default)]
+struct Held {
+    /// Of the gate, if the command has one.
+    permit: Option<Permit>,
+    /// Of the pool, if it is parted.
+    place: Option<Permit>,
+}
 
 /// A call between its submission and its end.
 struct Trip<T: Send + 'static, E: Send + 'static, F> {
@@ -86,8 +95,7 @@ struct Cargo<F> {
     work: F,
     context: Option<RequestContext>,
     captured: Vec<Install>,
-    /// Held until the work has really ended.
-    permit: Option<Permit>,
+    held: Held,
 }
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
@@ -152,7 +160,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     {
         let state = &self.state;
         let flags = state.flags();
-        let (pool, ticket, permit) = match self.admit(flags, start, brief.criticality) {
+        let (pool, ticket, held) = match self.admit(flags, start, brief.criticality) {
             Ok(admitted) => admitted,
             Err(cause) => return Err((cause, Some(teller))),
         };
@@ -163,7 +171,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             work,
             context,
             captured: state.plugins.capture(),
-            permit,
+            held,
         };
         let flight = state.alarms.take_flight();
         let interrupts = flags & INTERRUPTS != 0;
@@ -200,20 +208,30 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if flags & (WATCHED | RATED) != 0 {
             self.may_begin(start, flags & !THREADS)?;
         }
-        let Some(pool) = &state.threads else {
+        let Some(pool) = state.threads.get() else {
             return Err(Cause::Rejected(Refused::Closed));
         };
         let ticket = state.breaker.try_ticket(start);
         let ticket = ticket.map_err(|open| Cause::ShortCircuited(open.retry_after))?;
+        let Ok(place) = pool.take_place(criticality) else {
+            state.breaker.settle(ticket, Verdict::Failure, start, 0);
+            pool.count_rejected(start);
+            return Err(Cause::Rejected(pool.refusal()));
+        };
+        let mut held = Held {
+            permit: None,
+            place,
+        };
         if flags & GATED == 0 {
-            return Ok((pool, ticket, None));
+            return Ok((pool, ticket, held));
         }
         let Some(permit) = state.gate.try_enter_owned(criticality) else {
             state.breaker.settle(ticket, Verdict::Failure, start, 0);
             state.gate.sample(start, 0, true);
             return Err(Cause::Rejected(Refused::Permits));
         };
-        Ok((pool, ticket, Some(permit)))
+        held.permit = Some(permit);
+        Ok((pool, ticket, held))
     }
 
     /// Turns what became of the work into what the caller gets.
@@ -272,7 +290,7 @@ where
                 if mine {
                     self.refuse();
                     self.keep_flight();
-                    return Err((Cause::Rejected(Refused::Pool), self.teller().take()));
+                    return Err((Cause::Rejected(self.pool.refusal()), self.teller().take()));
                 }
                 Ok(())
             }
@@ -293,11 +311,12 @@ where
         };
         let running = state.running.fetch_add(1, Ordering::Relaxed) + 1;
         state.metrics.note_active(now, running as u64);
+        self.pool.count_begun(now);
         let Cargo {
             work,
             context,
             captured,
-            permit,
+            held,
         } = cargo;
         let surroundings = Surroundings::install(context, captured);
         let result: Ran<T, E> = catch_unwind(AssertUnwindSafe(|| {
@@ -305,18 +324,18 @@ where
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;
             Ok(work(self.flight.token()))
         }));
-        self.end(result, permit);
+        self.end(result, held);
         drop(surroundings);
     }
 
     /// The work has ended.
-    fn end(&self, result: Ran<T, E>, permit: Option<Permit>) {
+    fn end(&self, result: Ran<T, E>, held: Held) {
         let state = &*self.shared.state;
         let now = state.now();
         let first = self.flight.finish();
         state.running.fetch_sub(1, Ordering::Relaxed);
         self.pool.count_executed(now);
-        self.give_permit(permit, now);
+        self.give_back(held, now);
         if !first {
             // Somebody else has told the caller; what came of it is dropped here.
             self.pool.leave();
@@ -332,8 +351,10 @@ where
             other => Err(self.shared.cause_of(other, in_time, self.timeout)),
         };
         self.record(now, raw.as_ref().err());
-        if raw.is_err() && in_time {
-            let _ = state.hook(Stage::ExecutionError);
+        match &raw {
+            Ok(_) => self.shared.emitted(),
+            Err(_) if in_time => drop(state.hook(Stage::ExecutionError)),
+            Err(_) => {}
         }
         let _ = state.hook(Stage::ThreadComplete);
         self.tell(raw, By::Worker);
@@ -448,13 +469,15 @@ where
     /// Drops work that will not run.
     fn drop_cargo(&self, now: u64) {
         let cargo = self.cargo().take();
-        if let Some(Cargo { work, permit, .. }) = cargo {
-            self.give_permit(permit, now);
+        if let Some(Cargo { work, held, .. }) = cargo {
+            self.give_back(held, now);
             let _ = contain(|| drop(work));
         }
     }
 
-    fn give_permit(&self, permit: Option<Permit>, now: u64) {
+    fn give_back(&self, held: Held, now: u64) {
+        let Held { permit, place } = held;
+        drop(place);
         if permit.is_some() {
             drop(permit);
             self.shared.state.gate.after_leaving(now);
@@ -523,7 +546,8 @@ where
         };
         if trip.flight.cancel(trip.seen, false).is_some() {
             trip.refuse();
-            trip.tell(Err(Cause::Rejected(Refused::Pool)), By::Timer);
+            let refused = trip.pool.refusal();
+            trip.tell(Err(Cause::Rejected(refused)), By::Timer);
         }
     }
 }

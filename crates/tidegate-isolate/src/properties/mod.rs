@@ -13,7 +13,7 @@ use crate::{CommandConfig, Invalid, Key};
 
 mod table;
 
-pub(crate) use self::table::{COMMAND, POOL, Property};
+pub(crate) use self::table::{COMMAND, Family, POOL, Property};
 
 /// What every name begins with.
 pub const PREFIX: &str = "hystrix";
@@ -199,7 +199,7 @@ impl fmt::Debug for Sources {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Said {
     pub(crate) config: CommandConfig,
-    properties: Vec<&'static str>,
+    properties: Vec<(Family, &'static str)>,
 }
 
 impl Said {
@@ -217,17 +217,17 @@ impl Said {
     pub(crate) fn change(&mut self, config: CommandConfig) {
         for property in COMMAND.iter().chain(&POOL) {
             let differs = (property.get)(&self.config) != (property.get)(&config);
-            if differs && !self.properties.contains(&property.name) {
-                self.properties.push(property.name);
+            if differs {
+                self.mark(property.family, property.name);
             }
         }
         self.config = config;
     }
 
     /// Marks a property as said although it has the value of the default.
-    pub(crate) fn mark(&mut self, name: &'static str) {
-        if !self.properties.contains(&name) {
-            self.properties.push(name);
+    pub(crate) fn mark(&mut self, family: Family, name: &'static str) {
+        if !self.properties.contains(&(family, name)) {
+            self.properties.push((family, name));
         }
     }
 
@@ -241,9 +241,10 @@ impl Said {
     ) -> (CommandConfig, Vec<Invalid>) {
         let mut config = self.config.clone();
         let mut invalid = Vec::new();
-        for (family, table, key) in [("command", &COMMAND[..], key), ("threadpool", &POOL, pool)] {
+        for (table, key) in [(&COMMAND[..], key), (&POOL, pool)] {
             for property in table {
-                let said = self.properties.contains(&property.name);
+                let family = property.family.name();
+                let said = self.properties.contains(&(property.family, property.name));
                 let global = (!said && !property.per_key_only).then_some("default");
                 for scope in global.into_iter().chain([key.as_str()]) {
                     let name = format!("{PREFIX}.{family}.{scope}.{}", property.name);

@@ -1,8 +1,11 @@
 //! Settings at work: properties are pushed, nonsense is refused, the old stay.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_isolate::{Invalid, PermitConfig, WindowConfig};
+use tidegate_isolate::{
+    Bulkhead, Event, Invalid, MetricsConfig, PermitConfig, RateConfig, WindowConfig,
+};
 
 use crate::support::{Numbers, builder, still, with_properties};
 
@@ -84,6 +87,73 @@ fn windows_are_read_once() {
 }
 
 #[test]
+fn the_strategy_is_live() {
+    let (properties, isolation) = with_properties();
+    let command = builder("a").build(&isolation).unwrap();
+    let thread = || {
+        let told = Arc::new(Mutex::new(None));
+        let tell = Arc::clone(&told);
+        let work = move |_: &_| {
+            *tell.lock().unwrap() = Some(std::thread::current().id());
+            Ok(1)
+        };
+        command.run(work).unwrap();
+        told.lock().unwrap().take()
+    };
+    let here = Some(std::thread::current().id());
+    assert_eq!(thread(), here);
+    let name = "hystrix.command.a.execution.isolation.strategy";
+    properties.set(name, "THREAD").unwrap();
+    assert_ne!(thread(), here);
+    assert_eq!(isolation.pool_count(), 1);
+    properties
+        .set("hystrix.threadpool.tests.coreSize", "3")
+        .unwrap();
+    assert_eq!(command.snapshot().limit, 3);
+    properties.remove(name).unwrap();
+    assert_eq!(thread(), here);
+    assert_eq!(
+        (command.snapshot().limit, command.snapshot().active),
+        (10, 0)
+    );
+    command
+        .configure(|c| c.bulkhead = Bulkhead::Threads)
+        .unwrap();
+    assert_ne!(thread(), here);
+}
+
+#[test]
+fn latencies_can_be_switched_off_and_have_a_window_of_their_own() {
+    let (clock, isolation) = still();
+    let command = |key: &str, metrics: MetricsConfig| {
+        let command = builder(key).metrics(metrics).build(&isolation).unwrap();
+        command.run(|_| Ok(1)).unwrap();
+        command
+    };
+    let off = MetricsConfig {
+        record_latencies: false,
+        ..MetricsConfig::default()
+    };
+    let snapshot = command("off", off).snapshot();
+    assert_eq!(snapshot.latencies.total.count(), 0);
+    assert_eq!(
+        (snapshot.window[Event::Success], snapshot.lent_bytes),
+        (1, 0)
+    );
+    let short = MetricsConfig {
+        latencies: WindowConfig::new(Duration::from_secs(2), 2),
+        ..MetricsConfig::default()
+    };
+    let (short, long) = (
+        command("short", short),
+        command("long", MetricsConfig::default()),
+    );
+    clock.advance(Duration::from_secs(3));
+    let counts = [short, long].map(|command| command.snapshot().latencies.total.count());
+    assert_eq!(counts, [0, 1]);
+}
+
+#[test]
 fn configure_is_all_or_nothing() {
     let (_clock, isolation) = still();
     let command = builder("a").build(&isolation).unwrap();
@@ -117,7 +187,20 @@ fn forced_states_come_and_go_live() {
 #[test]
 fn builders_are_checked() {
     let (_clock, isolation) = still();
-    let built: [Result<Numbers, Invalid>; 5] = [
+    let rate = |calls| RateConfig {
+        calls,
+        per: Duration::from_millis(1),
+        burst: 1,
+    };
+    let built: [Result<Numbers, Invalid>; 9] = [
+        builder("a").rate(rate(0)).build(&isolation),
+        builder("a").rate(rate(1_000_001)).build(&isolation),
+        builder("a")
+            .configure(|c| c.pool.core = 10_001)
+            .build(&isolation),
+        builder("a")
+            .configure(|c| c.metrics.counts.buckets = 10_001)
+            .build(&isolation),
         builder("a").permits(0).build(&isolation),
         builder("a").timeout(Duration::ZERO).build(&isolation),
         builder("a")

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_isolate::{Cause, Event, Isolation};
+use tidegate_isolate::{Cause, Event, Isolation, Refused};
 use tidegate_sync::ManualClock;
 use tidegate_testkit::Gate;
 
@@ -198,7 +198,10 @@ fn shutting_down_has_a_deadline_and_a_report() {
     let queued = command.queue(|_| Ok(1));
     let mut ends = isolation.shutdown(SECOND);
     let (key, end) = ends.remove(0);
-    assert!(command.run(|_| Ok(1)).unwrap_err().is_rejected());
+    let refused = command.run(|_| Ok(1)).unwrap_err();
+    assert_eq!(refused.cause(), &Cause::Rejected(Refused::Closed));
+    let answer = command.call().fallback(|_| Ok(5)).run(|_| Ok(1));
+    assert_eq!(answer, Ok(5), "a fallback may still answer");
     clock.jump(SECOND);
     let report = end.wait().unwrap();
     assert_eq!(
@@ -212,7 +215,7 @@ fn shutting_down_has_a_deadline_and_a_report() {
         "told to stop at the deadline"
     );
     go_on.open();
-    drop(queued);
+    assert_eq!(cause(queued), Cause::Cancelled);
 }
 
 #[test]

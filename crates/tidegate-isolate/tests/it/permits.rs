@@ -141,6 +141,58 @@ fn an_adaptive_limit_follows_the_calls() {
 }
 
 #[test]
+fn a_limit_becomes_adaptive_and_fixed_again_while_it_is_used() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .permits(3)
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    let each_call = AdaptiveLimit {
+        window: None,
+        ..AdaptiveLimit::aimd()
+    };
+    let set = |adaptive: Option<AdaptiveLimit>| {
+        command
+            .configure(|c| c.permits.adaptive = adaptive)
+            .unwrap();
+        command.snapshot().limit
+    };
+    let use_it = || {
+        while_inside(&command, 15, || {
+            let turn = clock.clone();
+            let work = move |_: &_| {
+                turn.jump(Duration::from_millis(1));
+                Ok(1)
+            };
+            command.run(work).unwrap();
+        });
+        command.snapshot().limit
+    };
+    assert_eq!(set(Some(each_call.clone())), 20, "it begins where it says");
+    let grown = use_it();
+    assert!(grown > 20, "{grown}");
+    assert_eq!(set(Some(each_call.clone())), grown, "nothing new was said");
+    let bounded = AdaptiveLimit {
+        max: 20,
+        ..each_call.clone()
+    };
+    assert_eq!(set(Some(bounded)), 20, "within the new bounds");
+    assert_eq!(use_it(), 20);
+    assert_eq!(set(None), 3, "the limit that was given");
+    command.run(|_| Ok(1)).unwrap();
+    assert_eq!(command.snapshot().limit, 3, "and no call moves it");
+    assert_eq!(set(Some(each_call)), 20);
+    let wrong = AdaptiveLimit {
+        min: 0,
+        ..AdaptiveLimit::vegas()
+    };
+    let error = command.configure(|c| c.permits.adaptive = Some(wrong));
+    assert_eq!(error.unwrap_err().property(), "limit.min");
+    assert_eq!(command.snapshot().limit, 20);
+}
+
+#[test]
 fn a_command_with_threads_refuses_work_in_place() {
     let (_clock, isolation) = still();
     let command = builder("a")

@@ -35,10 +35,10 @@ fn hooks_know_the_thread() {
         Stage::Start,
         Stage::ThreadStart,
         Stage::ExecutionStart,
-        Stage::ThreadComplete,
         Stage::ExecutionEmit,
         Stage::Emit,
         Stage::ExecutionSuccess,
+        Stage::ThreadComplete,
         Stage::Success,
     ];
     assert_eq!(std::mem::take(&mut *stages.lock().unwrap()), expected);

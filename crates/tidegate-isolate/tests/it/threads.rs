@@ -4,12 +4,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_exec::{Adaptive, Strategy};
-use tidegate_isolate::{Cause, Criticality, Discipline, Event, Growth, PoolConfig, Refused};
+use tidegate_exec::{Adaptive, Crew, EventLoop, ParkDriver, Quiet, Strategy};
+use tidegate_isolate::{
+    Bulkhead, Cause, Criticality, Discipline, Event, Growth, Partitions, PoolConfig, Refused,
+    WindowConfig,
+};
 use tidegate_sync::Task;
 use tidegate_testkit::{Gate, Log};
 
-use crate::support::{builder, cause, counted, hold, pool, pool_of, still, with_properties};
+use crate::support::{
+    SECOND, builder, cause, counted, hold, pool, pool_of, still, with_properties,
+};
 
 #[test]
 fn runs_on_a_thread_of_the_pool() {
@@ -162,7 +167,7 @@ fn the_effective_maximum_follows_the_divergence() {
 #[test]
 fn pool_properties_are_pushed() {
     let (properties, isolation) = with_properties();
-    let command = builder("a").configure(|c| c.bulkhead = tidegate_isolate::Bulkhead::Threads);
+    let command = builder("a").configure(|c| c.bulkhead = Bulkhead::Threads);
     let _command = command.build(&isolation).unwrap();
     properties
         .set("hystrix.threadpool.tests.coreSize", "20")
@@ -177,6 +182,57 @@ fn pool_properties_are_pushed() {
         .set("hystrix.threadpool.tests.coreSize", "3")
         .unwrap();
     assert_eq!((pool(&isolation).core, pool(&isolation).max), (3, 3));
+}
+
+#[test]
+fn every_setting_of_a_pool_reaches_it() {
+    let (properties, isolation) = with_properties();
+    let set = |name: &str, value: &str| {
+        let name = format!("hystrix.threadpool.tests.{name}");
+        properties.set(&name, value).unwrap();
+    };
+    set("metrics.rollingStats.timeInMilliseconds", "6000");
+    set("metrics.rollingStats.numBuckets", "3");
+    let command = builder("a").configure(|c| c.bulkhead = Bulkhead::Threads);
+    let command = command.build(&isolation).unwrap();
+    set("keepAliveTimeMinutes", "7");
+    set("maxQueueSize", "9");
+    set("queueSizeRejectionThreshold", "4");
+    let limits = isolation.pool("tests").unwrap().limits();
+    assert_eq!(limits.keep_alive, Duration::from_secs(7 * 60));
+    assert_eq!(limits.queue, 4);
+    set("metrics.rollingStats.numBuckets", "2");
+    let window = pool(&isolation).config.window;
+    let made = WindowConfig::new(Duration::from_secs(6), 3);
+    assert_eq!(window, made, "read once, when the pool was made");
+    let commands = WindowConfig::new(Duration::from_secs(10), 10);
+    assert_eq!(
+        command.config().metrics.counts,
+        commands,
+        "of another family"
+    );
+    let error = command.configure(|c| c.pool.window = made);
+    assert_eq!(error.unwrap_err().property(), "pool.window");
+    let other = builder("b").configure(|c| c.bulkhead = Bulkhead::Threads);
+    assert!(
+        other.build(&isolation).is_ok(),
+        "it shares the pool as it is"
+    );
+}
+
+#[test]
+fn the_window_of_a_pool_is_as_long_as_it_says() {
+    let (clock, isolation) = still();
+    let config = PoolConfig {
+        window: WindowConfig::new(Duration::from_secs(2), 2),
+        ..pool_of(1, 1)
+    };
+    let command = builder("a").threads(config).build(&isolation).unwrap();
+    command.run(|_| Ok(1)).unwrap();
+    assert_eq!(pool(&isolation).executed, 1);
+    clock.jump(Duration::from_secs(3));
+    let pool = pool(&isolation);
+    assert_eq!((pool.executed, pool.executed_total), (0, 1));
 }
 
 #[test]
@@ -228,6 +284,107 @@ fn what_matters_more_displaces_what_matters_less() {
 }
 
 #[test]
+fn what_is_reserved_of_a_pool_is_not_taken_by_others() {
+    let (_clock, isolation) = still();
+    let config = PoolConfig {
+        partitions: Partitions {
+            normal: 0.0,
+            high: 0.25,
+            critical: 0.25,
+        },
+        ..pool_of(2, 2)
+    };
+    let command = builder("a").threads(config).build(&isolation).unwrap();
+    let go_on = Gate::new();
+    let held = [hold(&command, &go_on), hold(&command, &go_on)];
+    let call = |criticality| command.call().criticality(criticality).queue(|_| Ok(1));
+    let refused = call(Criticality::Normal);
+    assert_eq!(cause(refused), Cause::Rejected(Refused::Pool));
+    assert_eq!(pool(&isolation).queued, 0, "though there is a place");
+    let high = call(Criticality::High);
+    assert!(!high.is_done() && call(Criticality::High).is_done());
+    let critical = call(Criticality::Critical);
+    assert!(!critical.is_done() && call(Criticality::Critical).is_done());
+    assert!(high.cancel() && critical.cancel(), "free again at once");
+    let high = call(Criticality::High);
+    let critical = call(Criticality::Critical);
+    assert!(!high.is_done() && !critical.is_done());
+    assert_eq!(pool(&isolation).rejected, 3);
+    assert_eq!(command.snapshot().totals[Event::PoolRejected], 3);
+    go_on.open();
+    for answer in held.into_iter().chain([high, critical]) {
+        answer.wait().unwrap();
+    }
+    while pool(&isolation).active > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(command.run(|_| Ok(1)), Ok(1), "nothing is held any more");
+    let too_much = Partitions {
+        normal: 0.6,
+        high: 0.6,
+        critical: 0.0,
+    };
+    let error = command.configure(|c| c.pool.partitions = too_much);
+    assert_eq!(error.unwrap_err().property(), "partitions");
+    command
+        .configure(|c| c.pool.partitions = Partitions::default())
+        .unwrap();
+    let go_on = Gate::new();
+    let _held = [hold(&command, &go_on), hold(&command, &go_on)];
+    assert!(!call(Criticality::Normal).is_done(), "it is live");
+    go_on.open();
+}
+
+#[test]
+fn the_peak_of_a_pool_is_of_all_its_commands() {
+    let (clock, isolation) = still();
+    let [a, b] = ["a", "b"].map(|key| {
+        let command = builder(key).threads(pool_of(3, 0)).no_timeout();
+        command.build(&isolation).unwrap()
+    });
+    let go_on = Gate::new();
+    let held = [hold(&a, &go_on), hold(&b, &go_on)];
+    assert_eq!((a.snapshot().peak, b.snapshot().peak), (1, 1));
+    assert_eq!(pool(&isolation).peak, 2);
+    go_on.open();
+    for answer in held {
+        answer.wait().unwrap();
+    }
+    assert_eq!(pool(&isolation).peak, 2, "for as long as the window is");
+    clock.jump(Duration::from_secs(11));
+    assert_eq!(pool(&isolation).peak, 0);
+}
+
+#[test]
+fn the_discipline_is_live() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(1, 5))
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    let (go_on, log) = (Gate::new(), Log::new());
+    let _held = hold(&command, &go_on);
+    let queued = ["old", "new"].map(|name| {
+        let log = log.clone();
+        command.queue(move |_| {
+            log.push(name);
+            Ok(1)
+        })
+    });
+    let after = Duration::from_millis(5);
+    command
+        .configure(|c| c.pool.discipline = Discipline::LifoUnderOverload { after })
+        .unwrap();
+    clock.jump(Duration::from_millis(6));
+    go_on.open();
+    for answer in queued {
+        answer.wait().unwrap();
+    }
+    log.assert_order(&["new", "old"]);
+}
+
+#[test]
 fn the_queue_follows_its_discipline() {
     let (clock, isolation) = still();
     let discipline = Discipline::LifoUnderOverload {
@@ -276,7 +433,44 @@ fn a_loop_must_not_wait_for_a_thread() {
 }
 
 #[test]
-fn a_loop_over_a_full_bulkhead_keeps_producing() {
+fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(2, 0))
+        .build(&isolation)
+        .unwrap();
+    command.run(|_| Ok(1)).unwrap();
+    let bulkhead = isolation.pool("tests").unwrap();
+    // The loop lives on a thread of the bulkhead; a call has the other.
+    let crew = Crew::of(Arc::new(bulkhead.clone()));
+    let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &crew);
+    let home = home.unwrap();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    assert!(!bulkhead.room().has_thread(), "the strategy sees it");
+    for n in 0..5 {
+        let called = command.clone();
+        let task = home.submit(move || {
+            let answer = called.queue(|_| Ok(1));
+            assert!(
+                answer.is_done(),
+                "refused at once: nobody waits for a thread"
+            );
+            n
+        });
+        assert_eq!(task.unwrap().wait().unwrap(), n);
+        assert_eq!(home.spawn(async move { n }).unwrap().wait().unwrap(), n);
+    }
+    go_on.open();
+    held.wait().unwrap();
+    assert_eq!(command.snapshot().totals[Event::PoolRejected], 5);
+    let over = home.shutdown_gracefully(Quiet::none(SECOND * 60));
+    over.wait().unwrap();
+}
+
+#[test]
+fn a_strategy_over_a_full_bulkhead_keeps_producing() {
     let (_clock, isolation) = still();
     let command = builder("a")
         .threads(pool_of(2, 0))
