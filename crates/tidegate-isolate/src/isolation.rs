@@ -54,8 +54,9 @@ impl Isolation {
     }
 
     /// How every known command is doing, ordered by key. A command that was never called is
-    /// there, with zeros.
+    /// there, with zeros. Whoever looks from time to time need not [`reclaim`](Isolation::reclaim).
     pub fn snapshots(&self) -> Vec<CommandSnapshot> {
+        self.reclaim();
         let mut states: Vec<_> = self.states().values().cloned().collect();
         states.sort_by(|a, b| a.key.cmp(&b.key));
         states

@@ -45,6 +45,9 @@ pub struct CommandSnapshot {
     pub peak: u64,
     /// The most that may run at the same time.
     pub limit: usize,
+    /// Where the adaptive limit stands, if there is one: of calls that run, or, on threads, that
+    /// are queued or run.
+    pub adaptive_limit: Option<usize>,
     /// Calls that wait for a permit.
     pub waiting: usize,
     /// Fallbacks that run now.
@@ -90,6 +93,7 @@ impl CommandSnapshot {
                 Some(pool) => pool.config().effective_max(),
                 None => state.gate.limit(),
             },
+            adaptive_limit: config.permits.adaptive.as_ref().map(|_| state.gate.limit()),
             waiting: state.gate.waiting(),
             fallbacks: state.fallback_permits.held(),
             window: state.metrics.rolling(now),

@@ -335,8 +335,8 @@ where
         let first = self.flight.finish();
         state.running.fetch_sub(1, Ordering::Relaxed);
         self.pool.count_executed(now);
-        self.give_back(held, now);
         if !first {
+            self.give_back(held, now);
             // Somebody else has told the caller; what came of it is dropped here.
             self.pool.leave();
             drop(contain(|| drop(result)));
@@ -350,7 +350,9 @@ where
             Ok(Ok(Ok(value))) if in_time => Ok(value),
             other => Err(self.shared.cause_of(other, in_time, self.timeout)),
         };
+        // Sampled while its permit still counts as in use.
         self.record(now, raw.as_ref().err());
+        self.give_back(held, now);
         match &raw {
             Ok(_) => self.shared.emitted(),
             Err(_) if in_time => drop(state.hook(Stage::ExecutionError)),
@@ -395,6 +397,8 @@ where
                 };
                 state.breaker.settle(self.ticket, verdict, now, 0);
                 if by == By::Timer {
+                    let waited = now.saturating_sub(self.start);
+                    state.gate.sample(now, waited, true);
                     self.pool.count_expired(now);
                     state.metrics.count(now, Event::ExpiredInQueue);
                 }

@@ -197,4 +197,7 @@ fn idle_keys_give_their_histograms_back() {
         ),
         (2, 1)
     );
+    clock.advance(std::time::Duration::from_secs(61));
+    assert_eq!(isolation.snapshots()[0].lent_bytes, 0, "who looks, sweeps");
+    assert_eq!(command.snapshot().totals[Event::Success], 2);
 }

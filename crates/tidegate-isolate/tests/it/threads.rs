@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tidegate_exec::{Adaptive, Crew, EventLoop, ParkDriver, Quiet, Strategy};
 use tidegate_isolate::{
-    Bulkhead, Cause, Criticality, Discipline, Event, Growth, Partitions, PoolConfig, Refused,
-    WindowConfig,
+    AdaptiveLimit, Bulkhead, Cause, Criticality, Discipline, Event, Growth, Partitions, PoolConfig,
+    Refused, WindowConfig,
 };
 use tidegate_sync::Task;
 use tidegate_testkit::{Gate, Log};
@@ -333,6 +333,87 @@ fn what_is_reserved_of_a_pool_is_not_taken_by_others() {
     let _held = [hold(&command, &go_on), hold(&command, &go_on)];
     assert!(!call(Criticality::Normal).is_done(), "it is live");
     go_on.open();
+}
+
+#[test]
+fn an_adaptive_limit_bounds_what_is_queued_and_what_runs() {
+    let (clock, isolation) = still();
+    let limit = AdaptiveLimit {
+        initial: 4,
+        min: 1,
+        max: 10,
+        window: None,
+        ..AdaptiveLimit::aimd()
+    };
+    let config = pool_of(1, 50);
+    let command = builder("a").threads(config).adaptive(limit);
+    let command = command.timeout(SECOND).build(&isolation).unwrap();
+    let at = || command.snapshot().adaptive_limit;
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    let queued = [(); 3].map(|()| command.queue(|_| Ok(1)));
+    assert_eq!(at(), Some(4));
+    let refused = command.queue(|_| Ok(1));
+    assert_eq!(cause(refused), Cause::Rejected(Refused::Permits));
+    assert_eq!(at(), Some(3), "a refusal is a drop: a tenth less");
+    clock.jump(SECOND);
+    for answer in queued.into_iter().chain([held]) {
+        assert_eq!(cause(answer), Cause::TimedOut(SECOND));
+    }
+    assert_eq!(at(), Some(1), "so is a timeout, in the queue or not");
+    go_on.open();
+    while pool(&isolation).active > 0 {
+        std::thread::yield_now();
+    }
+    for _ in 0..3 {
+        let turn = clock.clone();
+        let work = move |_: &_| {
+            turn.jump(Duration::from_millis(1));
+            Ok(1)
+        };
+        command.run(work).unwrap();
+    }
+    assert_eq!(at(), Some(3), "and quick answers raise it while it is used");
+}
+
+#[test]
+fn codel_turns_away_who_waited_too_long_and_tells_them() {
+    let (clock, isolation) = still();
+    let config = PoolConfig {
+        discipline: Discipline::codel(),
+        ..pool_of(1, 10)
+    };
+    let command = builder("a").threads(config).no_timeout();
+    let command = command.build(&isolation).unwrap();
+    let gates = [(); 3].map(|()| Gate::new());
+    let first = hold(&command, &gates[0]);
+    let queue = |until: &Gate| {
+        let (inside, until) = (Gate::new(), until.clone());
+        let open = inside.clone();
+        let answer = command.queue(move |_| {
+            open.open();
+            until.wait();
+            Ok(1)
+        });
+        (answer, inside)
+    };
+    let (second, inside) = queue(&gates[1]);
+    clock.jump(Duration::from_millis(50));
+    gates[0].open();
+    inside.wait();
+    let stale = command.queue(|_| panic!("must not run"));
+    // The shortest wait of an interval was 50 ms: a queue stands.
+    clock.jump(Duration::from_millis(120));
+    let (fresh, inside) = queue(&gates[2]);
+    gates[1].open();
+    inside.wait();
+    assert_eq!(cause(stale), Cause::Rejected(Refused::Pool));
+    gates[2].open();
+    for answer in [first, second, fresh] {
+        answer.wait().unwrap();
+    }
+    assert_eq!(command.snapshot().totals[Event::PoolRejected], 1);
+    assert_eq!(pool(&isolation).rejected, 1);
 }
 
 #[test]
