@@ -231,6 +231,8 @@ struct Batch<A, V, E> {
     requests: HashMap<A, Box<dyn Receive<V, E>>>,
     /// In the order in which they came.
     order: Vec<A>,
+    /// Names the batch, once somebody sees to its time; 0 before.
+    number: u64,
     alarm: Option<AlarmId>,
 }
 
@@ -239,8 +241,32 @@ impl<A, V, E> Default for Batch<A, V, E> {
         Self {
             requests: HashMap::new(),
             order: Vec::new(),
+            number: 0,
             alarm: None,
         }
+    }
+}
+
+static NEXT_BATCH: AtomicU64 = AtomicU64::new(1);
+
+/// A batch that waits for its time. Dropped before, it will never be run: who waits for it hears
+/// that the collapser is gone.
+struct Due<A, V, E> {
+    slot: Slot<A, V, E>,
+    number: u64,
+}
+
+impl<A, V, E> Due<A, V, E> {
+    /// The batch, if it is still there: nobody has filled it.
+    fn take(&mut self) -> Option<Batch<A, V, E>> {
+        let mut batch = lock(&self.slot);
+        (batch.number == self.number).then(|| std::mem::take(&mut *batch))
+    }
+}
+
+impl<A, V, E> Drop for Due<A, V, E> {
+    fn drop(&mut self) {
+        drop(self.take());
     }
 }
 
@@ -334,8 +360,11 @@ where
             let full = std::mem::take(&mut *batch);
             drop(batch);
             Shared::run(shared, full, context);
-        } else if batch.alarm.is_none() {
-            batch.alarm = Some(shared.set_alarm(&slot, context));
+        } else if batch.number == 0 {
+            batch.number = NEXT_BATCH.fetch_add(1, Ordering::Relaxed);
+            let number = batch.number;
+            drop(batch);
+            shared.set_alarm(&slot, number, context);
         }
         answer
     }
@@ -356,25 +385,40 @@ where
         made.unwrap_or_else(|slot| slot)
     }
 
+    /// Sees to it that a batch is run at its time. Not under the lock of the slot: an isolation that
+    /// was stopped drops the alarm at once, and the batch with it.
     fn set_alarm(
         self: &Arc<Self>,
         slot: &Slot<A, V, E>,
+        number: u64,
         context: Option<RequestContext>,
-    ) -> AlarmId {
-        let alarms = self.command.alarms().clone();
+    ) {
+        let alarms = self.command.alarms();
         let at = alarms.clock().clock().deadline(self.live.now.load().delay);
-        let (shared, slot) = (Arc::clone(self), Arc::clone(slot));
-        let aside = alarms.clone();
+        let (shared, aside) = (Arc::clone(self), alarms.clone());
+        let mut due = Due {
+            slot: Arc::clone(slot),
+            number,
+        };
         let due = move || {
             let run = Task::named("batch", move || {
-                let batch = std::mem::take(&mut *lock(&slot));
-                Shared::run(&shared, batch, context);
+                if let Some(batch) = due.take() {
+                    Shared::run(&shared, batch, context);
+                }
             });
             if let Err(task) = aside.run_aside(run) {
                 task.run();
             }
         };
-        alarms.call_at(at, Task::new(due))
+        let alarm = alarms.call_at(at, Task::new(due));
+        let mut batch = lock(slot);
+        if batch.number == number {
+            batch.alarm = Some(alarm);
+        } else {
+            // Filled and gone meanwhile.
+            drop(batch);
+            alarms.cancel(alarm);
+        }
     }
 
     /// Runs a batch that was taken out of its slot.

@@ -219,3 +219,20 @@ fn a_second_attempt_on_threads_wins_and_the_first_is_told() {
     assert_eq!(told.recv(), Ok("told"));
     assert_eq!(command.snapshot().totals[Event::Hedged], 1);
 }
+
+#[test]
+fn a_pause_ends_with_the_isolation() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let retry = Retry::attempts(2).backoff(Duration::from_secs(9), 1.0);
+    let budget = RetryBudget::default();
+    let call = command.run_async_with_retry(retry, &budget, |_| async { Err("no") });
+    let mut call = pin!(call);
+    let woken = Parker::new();
+    let waker = Waker::from(&woken);
+    let mut poll = || call.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(poll().is_pending());
+    isolation.stop();
+    assert!(woken.is_notified(), "it does not hang");
+    assert!(poll().is_ready());
+}
