@@ -17,6 +17,7 @@ mod future;
 mod outcome;
 mod run;
 pub(crate) mod state;
+mod surroundings;
 mod threads;
 
 pub use self::builder::CommandBuilder;

@@ -25,11 +25,12 @@ use super::call::{Asked, Options};
 use super::outcome::Story;
 use super::run::{Ran, Refusal, late};
 use super::state::{GATED, INTERRUPTS, INTERRUPTS_ON_CANCEL, RATED, THREADS, WATCHED};
+use super::surroundings::Surroundings;
 use super::{CommandError, Shared};
 use crate::alarm::Flight;
 use crate::breaker::{Ticket, Verdict};
 use crate::bulkhead::ThreadBulkhead;
-use crate::context::{Entered, RequestContext};
+use crate::context::RequestContext;
 use crate::plugin::{Install, contain};
 use crate::{Cause, Criticality, Event, Refused, Stage};
 
@@ -569,34 +570,6 @@ impl Brief {
             timeout: options.timeout,
             criticality: options.criticality,
             context: options.context.clone(),
-        }
-    }
-}
-
-/// What the calling thread had, on the working thread; dropping it puts back what was there.
-struct Surroundings {
-    restore: Vec<crate::plugin::Restore>,
-    _context: Entered,
-}
-
-impl Surroundings {
-    fn install(context: Option<RequestContext>, captured: Vec<Install>) -> Self {
-        let context = Entered::set(context);
-        let restore = captured
-            .into_iter()
-            .filter_map(|install| contain(install).ok());
-        Self {
-            restore: restore.collect(),
-            _context: context,
-        }
-    }
-}
-
-impl Drop for Surroundings {
-    fn drop(&mut self) {
-        // Backwards: the last that was installed is the first to go.
-        while let Some(restore) = self.restore.pop() {
-            let _ = contain(restore);
         }
     }
 }

@@ -100,6 +100,25 @@ fn a_live_change_of_a_pool_is_no_conflict() {
 }
 
 #[test]
+fn a_pool_is_made_once_under_a_race() {
+    let (_clock, isolation) = still();
+    let commands: Vec<_> = std::thread::scope(|scope| {
+        let build = |key: usize| {
+            let key = format!("key-{key}");
+            builder(&key).threads(pool_of(2, 8)).build(&isolation)
+        };
+        let built: Vec<_> = (0..8).map(|key| scope.spawn(move || build(key))).collect();
+        built.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(isolation.pool_count(), 1);
+    for command in commands {
+        command.unwrap().run(|_| Ok(1)).unwrap();
+    }
+    let pool = pool(&isolation);
+    assert_eq!((pool.executed_total, pool.accepted), (8, 8), "all in one");
+}
+
+#[test]
 fn a_pool_goes_with_the_last_of_its_keys() {
     struct Told(Gate);
     impl Drop for Told {

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_isolate::{Cause, Event, Isolation, Refused};
+use tidegate_promise::WaitError;
 use tidegate_sync::ManualClock;
 use tidegate_testkit::Gate;
 
@@ -171,11 +172,13 @@ fn cancelling_a_queued_call_takes_it_out() {
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     let queued = command.queue(|_| panic!("must not run"));
+    assert_eq!(command.snapshot().active, 1, "what is queued does not run");
     assert!(queued.cancel());
     assert_eq!(pool(&isolation).queued, 0);
     go_on.open();
     held.wait().unwrap();
     assert_eq!(command.snapshot().totals[Event::Cancelled], 1);
+    assert!(matches!(queued.wait(), Err(WaitError::Cancelled)));
 }
 
 #[test]
