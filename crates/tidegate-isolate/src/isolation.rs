@@ -230,10 +230,10 @@ fn agree(known: &State, group: &Key, types: TypeId, said: &Said) -> Result<(), I
     if known.group != *group {
         return differs("group", group.to_string());
     }
-    if known.built != *said {
-        return differs("builder", format!("{:?}", said.config));
+    match said.difference(&known.built) {
+        Some((property, value)) => differs(&property, value),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 impl Inner {
@@ -254,7 +254,7 @@ impl Inner {
             Concerns::Nothing => false,
         };
         let states: Vec<_> = self.states().values().filter(concerned).cloned().collect();
-        states.iter().try_for_each(|state| state.refresh())?;
+        states.iter().try_for_each(|state| state.refresh(name))?;
         self.sources.tell(name)
     }
 }

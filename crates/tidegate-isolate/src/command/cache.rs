@@ -93,8 +93,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         }
         let context = options.context.clone().or_else(RequestContext::current);
         let Some(context) = context else {
-            let cause = Cause::Hook("a cache key needs a request: enter a RequestContext".into());
-            return Err(CommandError::new(&state.key, cause));
+            return Err(CommandError::new(&state.key, Cause::NoRequest));
         };
         let mut looked = (cache.look_up)(&context, &state.key, &cache.key);
         if let Looked::Hit(copies) = &mut looked {

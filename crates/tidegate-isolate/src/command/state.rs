@@ -78,11 +78,10 @@ impl State {
         parts: (Alarms, Arc<Plugins>, Arc<Sources>, Arc<Pools>),
     ) -> Result<Self, Invalid> {
         let (alarms, plugins, sources, pools) = parts;
-        let (config, invalid) = said.resolve(&sources, &key, &pool);
+        let (config, invalid) = said.resolve(&sources, (&key, &pool), None)?;
         if let Some(first) = invalid.into_iter().next() {
             return Err(first);
         }
-        config.validate(&key)?;
         let threads = OnceLock::new();
         if config.bulkhead == Bulkhead::Threads {
             let made = pools.get_or_make(&pool, &config.pool)?;
@@ -153,10 +152,14 @@ impl State {
         Ok(())
     }
 
-    /// Looks at the properties again.
-    pub(crate) fn refresh(&self) -> Result<(), Invalid> {
+    /// Looks at the properties again, since `name` has changed. What another property says wrongly
+    /// was told when that one changed.
+    pub(crate) fn refresh(&self, name: &str) -> Result<(), Invalid> {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        self.apply(&said)
+        let refused = self.apply(&said)?;
+        let mut refused = refused.into_iter();
+        let its_own = refused.find(|error| name.ends_with(error.property()));
+        its_own.map_or(Ok(()), Err)
     }
 
     fn check_fixed(&self, old: &CommandConfig, new: &CommandConfig) -> Result<(), Invalid> {
@@ -179,17 +182,13 @@ impl State {
         Ok(())
     }
 
-    fn apply(&self, said: &Said) -> Result<(), Invalid> {
-        let (mut config, invalid) = said.resolve(&self.sources, &self.key, &self.pool);
-        if let Some(first) = invalid.into_iter().next() {
-            return Err(first);
-        }
-        // Read once, when the key was made: a property that changes later is for later keys.
+    /// Takes over what the code and the sources say; answers what the sources say wrongly, where
+    /// the old stays in force. The windows were read when the key was made: a property that changes
+    /// later is for later keys.
+    fn apply(&self, said: &Said) -> Result<Vec<Invalid>, Invalid> {
         let old = self.config();
-        config.metrics = old.metrics;
-        config.breaker.window = old.breaker.window;
-        config.pool.window = old.pool.window;
-        config.validate(&self.key)?;
+        let keys = (&self.key, &self.pool);
+        let (config, refused) = said.resolve(&self.sources, keys, Some(&old))?;
         if config.pool_override != old.pool_override {
             let reason = "a command stays in its pool: remove the key and build it again";
             let value = config.pool_override.unwrap_or_default();
@@ -210,7 +209,7 @@ impl State {
         self.rate.configure(config.rate.as_ref());
         self.set_hot(&config);
         self.config.store(Arc::new(config));
-        Ok(())
+        Ok(refused)
     }
 
     /// Puts what every call looks at where it costs one load.

@@ -231,33 +231,121 @@ impl Said {
         }
     }
 
-    /// The settings in force: what the code said, under and over what the sources say. A value
-    /// that cannot be read is reported and skipped.
+    /// Which setting differs from what another builder said, and what this one says of it.
+    pub(crate) fn difference(&self, other: &Said) -> Option<(String, String)> {
+        let (mine, its) = (&self.config, &other.config);
+        for property in COMMAND.iter().chain(&POOL) {
+            let (mine, its) = ((property.get)(mine), (property.get)(its));
+            if mine != its {
+                let value = format!("{mine} and was {its}");
+                return Some((property.name.to_owned(), value));
+            }
+        }
+        let told =
+            |name: &str, differs: bool, value: String| differs.then(|| (name.to_owned(), value));
+        let (permits, pool) = (&mine.permits, &mine.pool);
+        told("permits", *permits != its.permits, format!("{permits:?}"))
+            .or_else(|| told("pool", *pool != its.pool, format!("{pool:?}")))
+            .or_else(|| {
+                let breaker = &mine.breaker;
+                told("breaker", *breaker != its.breaker, format!("{breaker:?}"))
+            })
+            .or_else(|| told("rate", mine.rate != its.rate, format!("{:?}", mine.rate)))
+    }
+
+    /// The settings in force: what the code said, under and over what the sources say.
+    ///
+    /// A value that makes no sense is reported. The one that was in force before stays, if there
+    /// was one, and whatever else the sources say is taken over: a source that cannot take a value
+    /// back must not keep all others from being heard.
     pub(crate) fn resolve(
         &self,
         sources: &Sources,
-        key: &Key,
-        pool: &Key,
-    ) -> (CommandConfig, Vec<Invalid>) {
+        (key, pool): (&Key, &Key),
+        old: Option<&CommandConfig>,
+    ) -> Result<(CommandConfig, Vec<Invalid>), Invalid> {
+        let mut skipped: Vec<(Family, &'static str)> = Vec::new();
+        let mut refused = Vec::new();
+        loop {
+            let (mut config, invalid) = self.read(sources, (key, pool), &skipped);
+            let old_or_default = old.cloned().unwrap_or_default();
+            for property in COMMAND.iter().chain(&POOL) {
+                let is = |(family, name)| family == property.family && name == property.name;
+                let unread = invalid.iter().any(|(at, _)| is(*at));
+                if unread || skipped.iter().any(|at| is(*at)) {
+                    // A value that was told can be read.
+                    let _ = (property.set)(&mut config, &(property.get)(&old_or_default));
+                }
+            }
+            if let Some(old) = old {
+                config.metrics = old.metrics;
+                config.breaker.window = old.breaker.window;
+                config.pool.window = old.pool.window;
+            }
+            let Err(error) = config.validate(key) else {
+                refused.extend(invalid.into_iter().map(|(_, error)| error));
+                return Ok((config, refused));
+            };
+            let mut table = COMMAND.iter().chain(&POOL);
+            let property = table.find(|property| property.name == error.property());
+            let at = property.map(|property| (property.family, property.name));
+            match at.filter(|at| !skipped.contains(at) && self.is_from(sources, *at, (key, pool))) {
+                None => return Err(error),
+                Some(at) => {
+                    skipped.push(at);
+                    let whose = if at.0 == Family::Pool { pool } else { key };
+                    refused.push(error.of_key(whose));
+                }
+            }
+        }
+    }
+
+    /// Reads what the sources say of everything but `skipped`.
+    fn read(
+        &self,
+        sources: &Sources,
+        keys: (&Key, &Key),
+        skipped: &[(Family, &'static str)],
+    ) -> (CommandConfig, Vec<((Family, &'static str), Invalid)>) {
         let mut config = self.config.clone();
         let mut invalid = Vec::new();
-        for (table, key) in [(&COMMAND[..], key), (&POOL, pool)] {
-            for property in table {
-                let family = property.family.name();
-                let said = self.properties.contains(&(property.family, property.name));
-                let global = (!said && !property.per_key_only).then_some("default");
-                for scope in global.into_iter().chain([key.as_str()]) {
-                    let name = format!("{PREFIX}.{family}.{scope}.{}", property.name);
-                    let Some(value) = sources.get(&name) else {
-                        continue;
-                    };
-                    if let Err(reason) = (property.set)(&mut config, value.trim()) {
-                        invalid.push(Invalid::new(key.as_str(), property.name, value, reason));
-                    }
+        for property in COMMAND.iter().chain(&POOL) {
+            let at = (property.family, property.name);
+            if skipped.contains(&at) {
+                continue;
+            }
+            for value in self.values(sources, property, keys) {
+                if let Err(reason) = (property.set)(&mut config, value.trim()) {
+                    let key = property.family.key(keys).as_str();
+                    let error = Invalid::new(key, property.name, value, reason);
+                    invalid.push((at, error));
                 }
             }
         }
         (config, invalid)
+    }
+
+    /// What the sources say of a property, the weakest first.
+    fn values<'a>(
+        &self,
+        sources: &'a Sources,
+        property: &Property,
+        keys: (&'a Key, &'a Key),
+    ) -> impl Iterator<Item = String> + use<'a> {
+        let (family, name) = (property.family.name(), property.name);
+        let said = self.properties.contains(&(property.family, name));
+        let global = (!said && !property.per_key_only).then_some("default");
+        let scopes = global
+            .into_iter()
+            .chain([property.family.key(keys).as_str()]);
+        scopes.filter_map(move |scope| sources.get(&format!("{PREFIX}.{family}.{scope}.{name}")))
+    }
+
+    /// Whether a source says something of a property, so that the code is not to blame.
+    fn is_from(&self, sources: &Sources, at: (Family, &'static str), keys: (&Key, &Key)) -> bool {
+        let mut table = COMMAND.iter().chain(&POOL);
+        let property = table.find(|property| (property.family, property.name) == at);
+        property.is_some_and(|property| self.values(sources, property, keys).next().is_some())
     }
 }
 

@@ -3,8 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::CommandConfig;
 use crate::breaker::{BreakerMode, BreakerWindow};
+use crate::{CommandConfig, Key};
 
 /// What has properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,14 @@ impl Family {
         match self {
             Self::Command => "command",
             Self::Pool => "threadpool",
+        }
+    }
+
+    /// Whose key stands in a name: the command's or the pool's.
+    pub(crate) fn key<'a>(self, (command, pool): (&'a Key, &'a Key)) -> &'a Key {
+        match self {
+            Self::Command => command,
+            Self::Pool => pool,
         }
     }
 }

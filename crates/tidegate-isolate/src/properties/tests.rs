@@ -8,7 +8,8 @@ const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
 
 fn resolve(said: &Said, properties: &Properties) -> (CommandConfig, Vec<Invalid>) {
     let sources = Sources::new(vec![Arc::new(properties.clone())]);
-    said.resolve(&sources, &"prices".into(), &"catalog".into())
+    let keys = (&"prices".into(), &"catalog".into());
+    said.resolve(&sources, keys, None).unwrap()
 }
 
 fn with(pairs: &[(&str, &str)]) -> Properties {

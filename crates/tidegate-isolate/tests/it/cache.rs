@@ -89,6 +89,7 @@ fn a_cache_key_without_a_request_is_an_error() {
     let (_clock, isolation) = still();
     let command = builder("a").build(&isolation).unwrap();
     let error = command.call().cache_key("x").run(|_| Ok(1)).unwrap_err();
+    assert_eq!(error.cause(), &Cause::NoRequest);
     assert!(error.to_string().contains("RequestContext"), "{error}");
     assert_eq!(command.run(|_| Ok(1)), Ok(1), "without a key it runs");
 }

@@ -1,13 +1,15 @@
 //! Settings at work: properties are pushed, nonsense is refused, the old stay.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_isolate::{
-    Bulkhead, Event, Invalid, MetricsConfig, PermitConfig, RateConfig, WindowConfig,
+    Bulkhead, ChangeListener, Event, Invalid, Isolation, MetricsConfig, PermitConfig,
+    PropertySource, RateConfig, WindowConfig,
 };
 
-use crate::support::{Numbers, builder, still, with_properties};
+use crate::support::{Numbers, builder, pool, pool_of, still, with_properties};
 
 #[test]
 fn a_property_acts_at_once_without_a_call() {
@@ -54,6 +56,69 @@ fn a_refused_value_names_the_property_and_the_old_stays() {
     let limit = "hystrix.command.a.execution.isolation.semaphore.maxConcurrentRequests";
     properties.set(limit, "5").unwrap();
     assert_eq!(command.snapshot().limit, 5, "what was refused is forgotten");
+}
+
+/// A source that cannot take back what it said, such as a file.
+#[derive(Clone, Default)]
+struct File(Arc<Mutex<(HashMap<String, String>, Vec<ChangeListener>)>>);
+
+impl PropertySource for File {
+    fn get(&self, name: &str) -> Option<String> {
+        self.0.lock().unwrap().0.get(name).cloned()
+    }
+
+    fn watch(&self, listener: ChangeListener) {
+        self.0.lock().unwrap().1.push(listener);
+    }
+}
+
+impl File {
+    fn say(&self, name: &str, value: &str) -> Result<(), Invalid> {
+        let mut inner = self.0.lock().unwrap();
+        inner.0.insert(name.to_owned(), value.to_owned());
+        let listeners = inner.1.clone();
+        drop(inner);
+        listeners.iter().try_for_each(|listener| listener(name))
+    }
+}
+
+#[test]
+fn a_value_that_stays_wrong_keeps_nothing_else_from_changing() {
+    let file = File::default();
+    let isolation = Isolation::builder().properties(file.clone());
+    let isolation = isolation.build().unwrap();
+    let command = builder("a").threads(pool_of(2, 0));
+    let command = command.build(&isolation).unwrap();
+    let core = "hystrix.threadpool.tests.coreSize";
+    file.say(core, "8").unwrap();
+    for wrong in ["0", "many", "-4"] {
+        let error = file.say(core, wrong).unwrap_err();
+        assert_eq!((error.key(), error.property()), ("tests", "coreSize"));
+        assert_eq!(
+            pool(&isolation).core,
+            8,
+            "the last good one, not the code's"
+        );
+    }
+    let fallback = "hystrix.command.a.fallback.enabled";
+    file.say(fallback, "false").unwrap();
+    assert!(
+        !command.config().fallback_enabled,
+        "another property is heard"
+    );
+    let error = file.say("hystrix.command.default.requestLog.enabled", "?");
+    assert_eq!(error.unwrap_err().property(), "requestLog.enabled");
+    command.configure(|c| c.breaker.error_percent = 70).unwrap();
+    assert_eq!(command.config().breaker.error_percent, 70, "and the code");
+    assert!(command.configure(|c| c.breaker.probes = 0).is_err());
+    assert_eq!(command.config().pool.core, 8);
+    let error = builder("b").pool("b").threads(pool_of(2, 0));
+    assert!(
+        error.build(&isolation).is_err(),
+        "nothing is built on nonsense"
+    );
+    file.say(core, "5").unwrap();
+    assert_eq!(pool(&isolation).core, 5);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use tidegate_isolate::{Command, Event, Key};
+use tidegate_isolate::{Command, CommandConfig, Event, Key};
 use tidegate_testkit::Gate;
 
 use crate::support::{builder, pool, pool_of, still, with_properties};
@@ -41,7 +41,14 @@ fn two_builders_that_disagree_are_reported() {
     let (_clock, isolation) = still();
     let _first = builder("a").permits(5).build(&isolation).unwrap();
     let error = builder("a").permits(6).build(&isolation).unwrap_err();
-    assert!(error.reason().contains("built differently"), "{error}");
+    let limit = "execution.isolation.semaphore.maxConcurrentRequests";
+    assert_eq!((error.key(), error.property()), ("a", limit));
+    let told =
+        format!("a: {limit} is 6 and was 5: a command of this key exists and was built diff");
+    assert!(error.to_string().starts_with(&told), "{error}");
+    let patient = |c: &mut CommandConfig| c.permits.max_waiting = 3;
+    let error = builder("a").permits(5).configure(patient);
+    assert_eq!(error.build(&isolation).unwrap_err().property(), "permits");
     let error = Command::<u32, &'static str>::builder("a")
         .group("other")
         .permits(5);
