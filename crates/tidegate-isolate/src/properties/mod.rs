@@ -195,11 +195,14 @@ impl fmt::Debug for Sources {
     }
 }
 
+/// A property: whose, and which.
+type At = (Family, &'static str);
+
 /// What the code said, and which properties it said it about.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Said {
     pub(crate) config: CommandConfig,
-    properties: Vec<(Family, &'static str)>,
+    properties: Vec<At>,
 }
 
 impl Said {
@@ -264,7 +267,7 @@ impl Said {
         (key, pool): (&Key, &Key),
         old: Option<&CommandConfig>,
     ) -> Result<(CommandConfig, Vec<Invalid>), Invalid> {
-        let mut skipped: Vec<(Family, &'static str)> = Vec::new();
+        let mut skipped: Vec<At> = Vec::new();
         let mut refused = Vec::new();
         loop {
             let (mut config, invalid) = self.read(sources, (key, pool), &skipped);
@@ -305,8 +308,8 @@ impl Said {
         &self,
         sources: &Sources,
         keys: (&Key, &Key),
-        skipped: &[(Family, &'static str)],
-    ) -> (CommandConfig, Vec<((Family, &'static str), Invalid)>) {
+        skipped: &[At],
+    ) -> (CommandConfig, Vec<(At, Invalid)>) {
         let mut config = self.config.clone();
         let mut invalid = Vec::new();
         for property in COMMAND.iter().chain(&POOL) {
@@ -342,7 +345,7 @@ impl Said {
     }
 
     /// Whether a source says something of a property, so that the code is not to blame.
-    fn is_from(&self, sources: &Sources, at: (Family, &'static str), keys: (&Key, &Key)) -> bool {
+    fn is_from(&self, sources: &Sources, at: At, keys: (&Key, &Key)) -> bool {
         let mut table = COMMAND.iter().chain(&POOL);
         let property = table.find(|property| (property.family, property.name) == at);
         property.is_some_and(|property| self.values(sources, property, keys).next().is_some())
