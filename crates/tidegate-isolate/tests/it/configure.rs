@@ -60,25 +60,27 @@ fn a_refused_value_names_the_property_and_the_old_stays() {
 
 /// A source that cannot take back what it said, such as a file.
 #[derive(Clone, Default)]
-struct File(Arc<Mutex<(HashMap<String, String>, Vec<ChangeListener>)>>);
+struct File {
+    values: Arc<Mutex<HashMap<String, String>>>,
+    listeners: Arc<Mutex<Vec<ChangeListener>>>,
+}
 
 impl PropertySource for File {
     fn get(&self, name: &str) -> Option<String> {
-        self.0.lock().unwrap().0.get(name).cloned()
+        self.values.lock().unwrap().get(name).cloned()
     }
 
     fn watch(&self, listener: ChangeListener) {
-        self.0.lock().unwrap().1.push(listener);
+        self.listeners.lock().unwrap().push(listener);
     }
 }
 
 impl File {
     fn say(&self, name: &str, value: &str) -> Result<(), Invalid> {
-        let mut inner = self.0.lock().unwrap();
-        inner.0.insert(name.to_owned(), value.to_owned());
-        let listeners = inner.1.clone();
-        drop(inner);
-        listeners.iter().try_for_each(|listener| listener(name))
+        let (name, value) = (name.to_owned(), value.to_owned());
+        self.values.lock().unwrap().insert(name.clone(), value);
+        let listeners = self.listeners.lock().unwrap().clone();
+        listeners.iter().try_for_each(|listener| listener(&name))
     }
 }
 
