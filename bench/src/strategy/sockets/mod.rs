@@ -145,7 +145,7 @@ const LOADS: [(Load, &[u64]); 6] = [
 
 /// The contestants.
 const LINEUP: [(&str, Role, Way); 4] = [
-    ("adaptive", Role::Ours, Way::Eager),
+    ("adaptive, eager", Role::Ours, Way::Eager),
     ("PEC", Role::Peer, Way::Pec),
     ("PC, pinned loop", Role::Floor, Way::Pc),
     ("adaptive, late", Role::Floor, Way::Late),
@@ -181,8 +181,9 @@ pub(crate) fn run(settings: &Settings) -> (Vec<Table>, Vec<Bars>) {
         for percent in rates {
             let table = table(load, percent, capacity, &caller, settings);
             if percent == PLOTTED {
+                let title = load.title(percent);
                 bars.push(Bars {
-                    title: load.title(percent),
+                    title: title.trim_start_matches("strategy, sockets: ").to_owned(),
                     bars: medians(&table),
                 });
             }
@@ -242,6 +243,8 @@ struct Detail {
     /// Polls, receives, sends, wakeups of the poller.
     calls: [u64; 4],
     monitor: Duration,
+    /// CPU time of the server, and how long it ran.
+    busy: (Duration, Duration),
     /// What the strategy has chosen since its start.
     counts: Counts,
     /// Rounds, and those that ended late.
@@ -258,6 +261,7 @@ impl Detail {
             switches: 0,
             calls: [0; 4],
             monitor: Duration::ZERO,
+            busy: (Duration::ZERO, Duration::ZERO),
             counts: Counts::default(),
             rounds: (0, 0),
         }
@@ -287,9 +291,10 @@ impl Detail {
             _ => format!("; since its start: {}", self.counts),
         };
         format!(
-            "    {name:16} {}{all}; per message: polls {polls:.2}, reads {reads:.2}, writes {writes:.2}, \
+            "    {name:16} {}{all}; {:.2} CPUs busy; per message: polls {polls:.2}, reads {reads:.2}, writes {writes:.2}, \
              wakeups {wakeups:.2}, switches {:.2}{monitor}{late}{counts}",
             waits(&self.others),
+            self.busy.0.as_secs_f64() / self.busy.1.as_secs_f64(),
             per(self.switches),
         )
     }
@@ -412,6 +417,8 @@ fn round(
         for (sum, more) in detail.calls.iter_mut().zip(calls) {
             *sum += more;
         }
+        detail.busy.0 += cpu;
+        detail.busy.1 += answer.elapsed;
         detail.monitor += after.monitor.saturating_sub(before.monitor);
         detail.counts = after.counts;
         detail.rounds.0 += 1;
