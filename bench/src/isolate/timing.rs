@@ -12,8 +12,10 @@ use super::{CHEAP, TIMEOUT, each, heading};
 use crate::report::{Heading, Role, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings};
 
-/// The wheel's tick and slots, as [`WheelTimer`] has them unless told otherwise.
+/// The tick and the slots of the wheels.
 const WHEEL: (Duration, usize) = (Duration::from_millis(1), 4096);
+/// Timeouts that wait in a wheel all the while, as those of other calls do.
+const OTHERS: u64 = 1000;
 
 pub(super) fn run(settings: &Settings) -> Vec<Table> {
     vec![
@@ -109,15 +111,26 @@ struct Slot {
 /// A timeout of a call that ends long before: armed, not needed, disarmed. The deadline is known to all of them but to
 /// [`WheelTimer`], which reads a clock for it.
 fn timeouts(settings: &Settings) -> Table {
+    let deadline = |n: u64| 1_000_000_000 + n;
     let clock = Clock::system();
     let (slot, next_wake) = (Slot::default(), AtomicU64::new(0));
     let (tick, slots) = WHEEL;
-    let wheel = || Wheel::<Arc<Slot>>::new(tick, slots).expect("a sound geometry");
+    let wheel = || {
+        let mut wheel = Wheel::<Arc<Slot>>::new(tick, slots).expect("a sound geometry");
+        for n in 0..OTHERS {
+            wheel.insert(deadline(n * 1_000_000), Arc::default());
+        }
+        wheel
+    };
     let (mut own, shared) = (wheel(), Mutex::new(wheel()));
     let (in_own, in_shared) = (Arc::new(Slot::default()), Arc::new(Slot::default()));
-    let timer = WheelTimer::new();
+    let timer = WheelTimer::builder("bench").tick(tick).slots(slots);
+    let timer = timer.build().expect("a sound geometry");
+    for _ in 0..OTHERS {
+        let far = Duration::from_secs(3600);
+        timer.new_timeout(far, || ()).expect("there is no limit");
+    }
     let in_timer = Arc::new(Slot::default());
-    let deadline = |n: u64| 1_000_000_000 + n;
     let lineup = vec![
         each(
             "a slot of the thread, as commands have it",
@@ -126,7 +139,7 @@ fn timeouts(settings: &Settings) -> Table {
                 slot.token.set_deadline_at(&clock, deadline(n));
                 slot.deadline.store(deadline(n), Ordering::Relaxed);
                 slot.word.begin();
-                black_box(deadline(n) < next_wake.load(Ordering::SeqCst));
+                black_box(deadline(n) < next_wake.load(Ordering::Relaxed));
                 black_box(slot.word.finish());
             },
         ),

@@ -171,7 +171,7 @@ impl Alarms {
     pub(crate) fn watch(&self, deadline: u64) {
         // The flight was published before this look, and the timer says when it wakes before its
         // last look at the flights: one of the two sees the other.
-        if deadline < self.shared.next_wake.load(Ordering::SeqCst) {
+        if deadline < self.shared.next_wake.load(Ordering::Relaxed) {
             self.wake(deadline);
         }
     }

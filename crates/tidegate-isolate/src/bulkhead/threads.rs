@@ -68,6 +68,12 @@ impl ThreadBulkhead {
         self.pool.place(Job::new(task).class(criticality as u8))
     }
 
+    /// The work on this thread has ended, and its caller hears of it next: should that one be
+    /// back before this thread is idle, it finds a place.
+    pub(crate) fn about_to_end(&self) {
+        self.pool.about_to_end();
+    }
+
     /// Takes a waiting task back.
     pub(crate) fn take_back(&self, key: JobKey) -> Option<Task> {
         self.pool.take_back(key)

@@ -255,7 +255,7 @@ where
             Ok(None) => Ok(()),
             Ok(Some(JobKey(place))) => {
                 // Either whoever leaves finds the place, or this finds that the call was left.
-                self.place.store(place, Ordering::SeqCst);
+                self.place.store(place, Ordering::Relaxed);
                 if self.flight.word().is_left() {
                     self.unqueue();
                 }
@@ -302,12 +302,11 @@ where
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;
             Ok(work(self.flight.token()))
         }));
-        self.end(result, permit);
-        drop(surroundings);
+        self.end(result, permit, surroundings);
     }
 
-    /// The work has ended.
-    fn end(&self, result: Ran<T, E>, permit: Option<Permit>) {
+    /// The work has ended, in these surroundings.
+    fn end(&self, result: Ran<T, E>, permit: Option<Permit>, within: Surroundings) {
         let state = &*self.shared.state;
         let now = state.now();
         let first = self.flight.finish();
@@ -333,7 +332,7 @@ where
             let _ = state.hook(Stage::ExecutionError);
         }
         let _ = state.hook(Stage::ThreadComplete);
-        self.tell(raw, By::Worker);
+        self.tell(raw, By::Worker, Some(within));
     }
 
     /// Counts the end of work that ran.
@@ -381,7 +380,7 @@ where
                 self.record(now, Some(&cause));
             }
         }
-        self.tell(Err(cause), by);
+        self.tell(Err(cause), by, None);
     }
 
     /// The caller leaves.
@@ -405,13 +404,21 @@ where
         self.drop_cargo(now);
     }
 
-    /// Tells the caller, once.
-    fn tell(&self, raw: Raw<T, E>, by: By) {
+    /// Tells the caller, once. What it hears of runs in the surroundings of the work, if any.
+    fn tell(&self, raw: Raw<T, E>, by: By, within: Option<Surroundings>) {
         let Some(teller) = self.teller().take() else {
             return;
         };
         let (promise, mut options) = match teller {
-            Teller::Caller(promise) => return drop(promise.succeed(raw)),
+            Teller::Caller(promise) => {
+                // Nothing of a user's runs here after the caller has heard: the thread is as good
+                // as idle.
+                drop(within);
+                if by == By::Worker {
+                    self.pool.about_to_end();
+                }
+                return drop(promise.succeed(raw));
+            }
             Teller::Answer(promise, options) => (promise, options),
         };
         let (shared, start) = (&self.shared, self.start);
@@ -434,7 +441,7 @@ where
 
     /// Takes the job out of the queue, if it lies there, and frees its place.
     fn unqueue(&self) {
-        let place = self.place.load(Ordering::SeqCst);
+        let place = self.place.load(Ordering::Relaxed);
         if place != NOWHERE {
             drop(self.pool.take_back(JobKey(place)));
         }
@@ -518,7 +525,7 @@ where
         };
         if trip.flight.cancel(trip.seen, false).is_some() {
             trip.refuse();
-            trip.tell(Err(Cause::Rejected(Refused::Pool)), By::Timer);
+            trip.tell(Err(Cause::Rejected(Refused::Pool)), By::Timer, None);
         }
     }
 }
