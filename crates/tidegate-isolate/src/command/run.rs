@@ -36,9 +36,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     {
         let state = &*self.state;
         let flags = state.flags();
-        // Where nothing but the permits decides, a refusal is known before the time is.
-        if flags & (NOT_ALONE | FALLS_BACK) == FALLS_BACK && state.gate.is_shut(asked.criticality())
-        {
+        if self.is_shut(flags, &asked) {
             return self.refused_at_once(flags, asked);
         }
         let start = state.now();
@@ -201,6 +199,14 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             return self.refused_plainly(now, Plain::Permits, cause);
         }
         asked.with(|options| self.failed(Story::until(start, now), options, cause))
+    }
+
+    /// Whether nothing but the permits decides and they are held: then a refusal is known before
+    /// the time is.
+    #[inline(always)]
+    fn is_shut(&self, flags: u32, asked: &Asked<'_, T, E>) -> bool {
+        flags & (NOT_ALONE | FALLS_BACK) == FALLS_BACK
+            && self.state.gate.is_shut(asked.criticality())
     }
 
     /// All permits are held, and nobody but them has a say. The time of it only chooses a bucket,
