@@ -86,8 +86,8 @@ fn round_trip_tail(settings: &Settings) -> Table {
             seen(command.run(move |_| work(n)));
         }),
         tail("tokio spawn_blocking", Role::Floor, move |n| {
-            let answer = runtime.block_on(tokio::task::spawn_blocking(move || work(n)));
-            seen(answer);
+            let answer = runtime.spawn_blocking(move || work(n));
+            seen(runtime.block_on(answer));
         }),
         tail("rayon spawn + oneshot", Role::Floor, move |n| {
             let (tell, told) = oneshot::channel();
