@@ -13,8 +13,8 @@
 //! Arming and disarming a flight is 27, two of them locked, on a line of the thread's own, and the
 //! deadline is exact to the clock. What pays for it is the look over all flights that were ever under
 //! way at the same time, once per deadline that is reached. The bench suite `isolate` has the table
-//! in nanoseconds ("a timeout that is not needed").
-//!
+//! in nanoseconds ("a timeout that is not needed"). What a call is told by, a word and a token, has to
+//! be found for it in either way, and is in none of these figures.
 //!
 //! # Invariants
 //!
