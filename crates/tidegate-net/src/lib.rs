@@ -66,8 +66,8 @@ pub use self::group::{NetGroup, pinned, roaming};
 pub use self::message::{Nothing, Passing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{
-    Assembly, Change, Handler, HandlerContext, Inbound, InboundContext, InputShutdown, Outbound,
-    OutboundContext, PipelineError, UserEvent,
+    Assembly, Change, Deregistered, Handler, HandlerContext, Inbound, InboundContext, InputShutdown,
+    Outbound, OutboundContext, PipelineError, Registered, UserEvent,
 };
 pub use self::read_size::{
     BadReadSize, DEFAULT_INITIAL, DEFAULT_MAXIMUM, DEFAULT_MINIMUM, ReadSize, SIZE_TABLE,

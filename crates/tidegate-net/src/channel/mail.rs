@@ -57,6 +57,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 let made = self.pipeline.change(make());
                 let _ = promise.complete(made.map_err(Failure::new));
             }
+            Mail::Register(on, promise) => self.wish(on, promise, desk),
             Mail::CancelConnect(why) => {
                 if let State::Connecting(_) = self.state {
                     self.close(Some(why), desk);

@@ -43,6 +43,8 @@ pub(crate) enum Mail {
         Box<dyn FnOnce() -> Change + Send>,
         Promise<(), ChangeFailure>,
     ),
+    /// Onto its loop, or off it.
+    Register(bool, Promise<()>),
     CancelConnect(Failure),
 }
 
@@ -66,6 +68,7 @@ pub(crate) struct Shared {
     queued: AtomicUsize,
     writable: AtomicBool,
     active: AtomicBool,
+    registered: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -132,6 +135,7 @@ impl Shared {
             queued: AtomicUsize::new(0),
             writable: AtomicBool::new(true),
             active: AtomicBool::new(false),
+            registered: AtomicBool::new(true),
             inner: Mutex::default(),
         })
     }
@@ -183,6 +187,14 @@ impl Shared {
 
     pub(crate) fn set_active(&self, yes: bool) {
         self.active.store(yes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_registered(&self) -> bool {
+        self.registered.load(Ordering::Relaxed) && self.is_active()
+    }
+
+    pub(crate) fn set_registered(&self, yes: bool) {
+        self.registered.store(yes, Ordering::Relaxed);
     }
 
     #[inline]
@@ -353,6 +365,7 @@ pub(crate) fn refuse(mail: Mail, cause: Option<&Failure>) {
     match mail {
         Mail::Write(_, Some(promise))
         | Mail::Flush(Some(promise))
+        | Mail::Register(_, promise)
         | Mail::Stage(_, Back::Write(_, Some(promise))) => {
             drop(promise.fail(closed()));
         }

@@ -18,7 +18,7 @@ use super::{MakeTraveller, OnRegistered, Roam, Traveller, Update};
 use crate::channel::{Shared, refuse};
 use crate::driver::{FAILURES, IoWatch};
 use crate::metrics::Counters;
-use crate::reactor::Next;
+use crate::reactor::{Next, watch};
 use crate::slab::{Slab, Taken};
 use crate::sys::{Poller, Readiness, Ready, Token};
 
@@ -226,6 +226,12 @@ impl RoamDriver {
                     if let Next::Again(readiness) = next {
                         missed |= readiness;
                         self.counters.again.add(1);
+                    }
+                    if let Next::Watch(yes) = next
+                        && let Some(source) = self.sources.get_mut(token)
+                    {
+                        watch(&mut *self.poller, &mut **source, token, yes);
+                        missed |= Readiness::MAIL;
                     }
                     if !missed.is_none() {
                         let readiness = missed;

@@ -11,6 +11,7 @@ mod faults;
 mod handlers;
 mod model;
 mod pipeline;
+mod registration;
 mod roaming;
 mod stream;
 mod tcp;
