@@ -178,6 +178,7 @@ impl Reactor {
         let homes = self.sources.homes_mut();
         let watched = homes.filter_map(|(token, source)| Some((token, source.io()?)));
         let lost = self.poller.renew(watched.collect())?;
+        self.poller.forget();
         self.counters.fresh_pollers.add(1);
         Ok(lost)
     }
