@@ -74,7 +74,7 @@ pub use self::read_size::{
 };
 pub use self::roaming::RoamDriver;
 pub use self::server::{
-    DEFAULT_ACCEPT_PAUSE, DEFAULT_BACKLOG, DrainReport, Draining, Server, ServerBuilder,
+    DEFAULT_ACCEPT_PAUSE, DEFAULT_BACKLOG, DRAIN_GRACE, DrainReport, Draining, Server, ServerBuilder,
 };
 pub use self::stream::{ByteStream, TakeOver};
 pub use self::write_queue::{

@@ -112,14 +112,14 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         };
         let went_well = said.is_ok();
         let on = (off.phase == Phase::Returning) == went_well;
-        if let Some(promise) = off.promise.take() {
+        let promise = off.promise.take();
+        off.phase = Phase::Off;
+        self.shared().set_registered(on);
+        if let Some(promise) = promise {
             let _ = promise.complete(said.map_err(Failure::new));
         }
-        off.phase = Phase::Off;
         if on {
             self.come_back(desk);
-        } else {
-            self.shared().set_registered(false);
         }
         if went_well {
             let event = if on {
@@ -138,7 +138,6 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         let State::Off(off) = std::mem::replace(&mut self.state, State::Open) else {
             return;
         };
-        self.shared().set_registered(true);
         self.blocked = false;
         // A poller tells what there is to read; where there is none, one has to look.
         self.read_ready |= self.transport.io().is_none();

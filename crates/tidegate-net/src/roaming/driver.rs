@@ -178,13 +178,16 @@ impl RoamDriver {
         self.due += 1;
     }
 
-    fn take_updates(&mut self) {
+    /// Does what others asked for; true if there was any.
+    fn take_updates(&mut self) -> bool {
         let mut updates = std::mem::take(&mut self.updates);
         self.roam.take(&mut updates);
+        let any = !updates.is_empty();
         for update in updates.drain(..) {
             self.update(update);
         }
         self.updates = updates;
+        any
     }
 
     fn update(&mut self, update: Update) {
@@ -324,7 +327,11 @@ impl Driver for RoamDriver {
     const LOOKS_ON: bool = false;
 
     fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
-        self.take_updates();
+        let any = self.take_updates();
+        if self.closing && any {
+            // Whoever waits for the last one to come home has to look again.
+            return;
+        }
         if self.has_ready() || !self.roam.fall_asleep() {
             return self.poll(Some(Duration::ZERO));
         }

@@ -275,6 +275,21 @@ fn the_end_closes_who_is_home_and_waits_for_who_is_away() {
 }
 
 #[test]
+fn a_loop_that_waits_for_the_last_one_looks_again_when_it_is_home() {
+    let mut bench = bench();
+    let away = bench.ear("away", vec![]);
+    bench.tell([reads(away)]);
+    let trip = bench.one();
+    assert!(!bench.driver.wind_up());
+    elsewhere(trip);
+    bench.script.polls();
+    // Would never return if it slept.
+    bench.driver.wait(&Clock::system(), None);
+    assert!(bench.script.polls().is_empty());
+    assert!(bench.driver.wind_up());
+}
+
+#[test]
 fn a_trip_that_outlives_its_loop_closes_its_source_where_it_is() {
     let mut bench = bench();
     let (ran, refused) = (bench.ear("ran", vec![]), bench.ear("refused", vec![]));
