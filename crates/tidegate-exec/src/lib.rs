@@ -59,8 +59,8 @@ pub use self::global::{
     DEFAULT_GLOBAL_QUIET_SECONDS, GLOBAL_QUIET_VARIABLE, GlobalGuard, InactivityError,
 };
 pub use self::group::{EventLoopGroup, EventLoopGroupBuilder, MAX_LOOPS};
-pub use self::health::{CONVALESCENCE, Health};
 pub use self::headroom::{Headroom, Room, TryExecutor};
+pub use self::health::{CONVALESCENCE, Health};
 pub use self::immediate::ImmediateExecutor;
 pub use self::lifecycle::{HandedBack, Lifecycle, Quiet, ShutdownError, ShutdownReport};
 pub use self::metrics::LoopMetrics;

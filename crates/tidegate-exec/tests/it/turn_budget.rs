@@ -164,7 +164,11 @@ fn sockets_have_their_turn_while_slow_tasks_wait_and_tasks_while_slow_sockets_do
     home.execute(bench.slow("task")).unwrap();
     hand.turn();
     let heard = bench.log.take();
-    assert_eq!((heard[0], heard.len()), ("task", 33), "half as many as before");
+    assert_eq!(
+        (heard[0], heard.len()),
+        ("task", 33),
+        "half as many as before"
+    );
     hand.run_until_idle();
     assert_eq!(bench.ran("io"), 200 - 64 - 32, "none is lost");
 }

@@ -75,12 +75,8 @@ impl PollDriver {
                 self.care.worked();
                 self.ready = ready;
             }
-            Some(Err(why)) => {
-                if self.care.failed(&why, &self.counters) {
-                    Self::renew();
-                }
-            }
-            None => {}
+            Some(Err(why)) if self.care.failed(&why, &self.counters) => Self::renew(),
+            Some(Err(_)) | None => {}
         }
     }
 

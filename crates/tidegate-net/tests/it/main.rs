@@ -17,6 +17,7 @@ mod stream;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
+mod watch;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

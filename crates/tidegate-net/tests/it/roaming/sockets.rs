@@ -8,7 +8,8 @@ use bytes::Bytes;
 use tidegate_exec::{Quiet, ShutdownError};
 use tidegate_net::handlers::LineFrames;
 use tidegate_net::{
-    Blocking, Change, Channel, Client, DRAIN_GRACE, Handler, Inbound, InboundContext, Nothing, PipelineError,
+    Blocking, Change, Channel, Client, DRAIN_GRACE, Handler, Inbound, InboundContext, Nothing,
+    PipelineError,
 };
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Gate, Log};
