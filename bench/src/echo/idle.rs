@@ -5,6 +5,14 @@
 //! connections and lets each echo one message, so that it is one that was used. Where the limit on descriptors does not
 //! allow as many in one process, they are spread over several servers, each with a holder of its own, and what the
 //! servers have resident above themselves when empty is summed up.
+//!
+//! The same children let a tool look at a server alone, without the load beside it. What the reactor counts is compared
+//! with what the kernel saw like this (`--idle` says an address, and answers the line `calls`):
+//!
+//! ```text
+//! strace -f -c -o calls.txt tidegate-bench --idle ours
+//! tidegate-bench --idle "load 127.0.0.1:PORT 50 200000"
+//! ```
 
 use std::fmt;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -16,6 +24,7 @@ use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::MESSAGE;
+use super::load::Load;
 use super::servers::{self, Kind};
 use crate::report::{Better, Heading, Ratio, Role, Row, Sample, Table};
 use crate::rounds::Settings;
@@ -139,6 +148,9 @@ pub(crate) fn child(server: &str) -> ExitCode {
     if let Some(what) = server.strip_prefix("hold ") {
         return hold(what);
     }
+    if let Some(what) = server.strip_prefix("load ") {
+        return load(what);
+    }
     let Some((.., kind)) = SERVERS
         .into_iter()
         .find(|(_, argument, ..)| *argument == server)
@@ -148,21 +160,41 @@ pub(crate) fn child(server: &str) -> ExitCode {
     };
     let running = servers::start(kind);
     println!("{}", running.address);
-    for _ in std::io::stdin().lines() {
-        match resident() {
-            Some(kib) => println!("{kib}"),
+    for line in std::io::stdin().lines() {
+        let answer = match line.as_deref() {
+            Ok("calls") => running.io(),
+            _ => resident(),
+        };
+        match answer {
+            Some(answer) => println!("{answer}"),
             None => return ExitCode::FAILURE,
         }
     }
     ExitCode::SUCCESS
 }
 
+/// An address and two numbers.
+fn parse(what: &str) -> Option<(SocketAddr, usize, usize)> {
+    let mut words = what.split(' ');
+    let address = words.next()?.parse().ok()?;
+    let mut number = || words.next()?.parse().ok();
+    Some((address, number()?, number()?))
+}
+
+/// Sends so many messages over so many connections, one at a time on each, and says how many came back.
+fn load(what: &str) -> ExitCode {
+    let Some((address, connections, messages)) = parse(what) else {
+        eprintln!("{what:?} is not an address and two numbers");
+        return ExitCode::from(2);
+    };
+    let mut load = Load::connect(address, connections, MESSAGE);
+    println!("{}", load.run(messages as u64).messages);
+    ExitCode::SUCCESS
+}
+
 /// The child that has the connections: says that they are there, or what is wrong, and keeps them until its input ends.
 fn hold(what: &str) -> ExitCode {
-    let mut words = what.split(' ');
-    let address = words.next().and_then(|word| word.parse().ok());
-    let mut number = || words.next().and_then(|word| word.parse::<usize>().ok());
-    let (Some(address), Some(first), Some(count)) = (address, number(), number()) else {
+    let Some((address, first, count)) = parse(what) else {
         eprintln!("{what:?} is not an address and two numbers");
         return ExitCode::from(2);
     };
