@@ -407,6 +407,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             if let Err(why) = self.transport.shutdown_output() {
                 return self.fail(why, desk);
             }
+            self.shared().tell_halves();
             if self.input_shut {
                 self.close(None, desk);
             }

@@ -34,7 +34,11 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 self.pipeline.out(OutOp::Flush);
                 self.pipeline.out(OutOp::CloseWhenFlushed);
             }
-            Mail::ShutdownOutput => self.pipeline.out(OutOp::ShutdownOutput),
+            Mail::ShutdownOutput(promise) if self.output_shut => drop(promise.succeed(())),
+            Mail::ShutdownOutput(promise) => {
+                self.shared().wait_for_half(promise);
+                self.pipeline.out(OutOp::ShutdownOutput);
+            }
             Mail::AutoRead(yes) => self.pipeline.set_auto_read(yes),
             Mail::Read => self.pipeline.out(OutOp::Read),
             Mail::CanRead => self.read_ready = true,

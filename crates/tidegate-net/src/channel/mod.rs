@@ -148,9 +148,12 @@ impl Channel {
         closed
     }
 
-    /// Closes the sending half; the peer reads an end after what was written so far.
-    pub fn shutdown_output(&self) {
-        self.post(Mail::ShutdownOutput);
+    /// Closes the sending half; the peer reads an end after what was written so far. Completes when
+    /// that half is closed, and fails if the channel is closed before.
+    pub fn shutdown_output(&self) -> Completion<()> {
+        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        self.post(Mail::ShutdownOutput(promise));
+        done
     }
 
     /// Takes the channel off its loop: nobody watches its socket, nothing is read or sent, and an end

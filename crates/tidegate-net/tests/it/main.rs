@@ -4,6 +4,7 @@
     reason = "in a test an unwrap is an assertion, in its helpers too"
 )]
 
+mod bad_input;
 mod channel;
 mod decoders;
 mod elsewhere;
