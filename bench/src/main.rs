@@ -28,6 +28,7 @@ mod report;
 mod rounds;
 mod strategy;
 mod timer;
+mod waits;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         }
         Command::Case(case, settings) => pingpong::child(case, &settings),
         Command::Idle(server) => echo::idle_child(&server),
+        Command::Caller => strategy::caller_child(),
         Command::Run(suites, settings) => suites
             .into_iter()
             .map(|suite| run(suite, &settings))
