@@ -5,6 +5,7 @@ mod datagram;
 mod local;
 mod mail;
 mod options;
+mod plain;
 mod shared;
 mod transport;
 
