@@ -2,14 +2,17 @@
 //!
 //! The server runs on CPU 0 and our load generator, which is as busy as the server, on CPU 1. So the figure that counts
 //! is the CPU time that the server needs for a message; messages a second are shown beside it. Closed loop: each
-//! connection waits for its answer before it sends the next message.
+//! connection waits for its answer before it sends the next message. The system calls are most of that time; what a
+//! message costs beside them, in instructions, is what `cargo xtask cost echo` counts: `docs/metrics-cost.md`.
 
+mod cost;
 mod idle;
 mod load;
 mod servers;
 
 use std::time::Duration;
 
+pub(crate) use self::cost::{client as cost_client, serve as cost_server};
 pub(crate) use self::idle::child as idle_child;
 use self::load::Load;
 use self::servers::{Kind, Running};

@@ -135,12 +135,27 @@ impl<E: ?Sized + Held> Pipeline<E> {
             }
             let last = completes && !heard;
             heard |= completes;
-            self.call(at, Doing::Event, |handler, ctx| {
-                handler.read(msg, last, ctx);
-            });
-            match self.parts.take_passed() {
-                Some((next, passed)) => (at, msg) = (next as usize, passed),
-                None => return self.complete(),
+            let base = self.parts.begin_call(at, Doing::Event);
+            let ctx = HandlerContext {
+                parts: &mut self.parts,
+                at: at as u32,
+            };
+            self.handlers[at].read(msg, last, ctx);
+            match self.parts.stack.len() - base {
+                0 => return self.complete(),
+                1 => match self.parts.stack.pop() {
+                    // One message passed on, and nothing else: goes straight on.
+                    Some(Action::Read { at: next, msg: on }) => (at, msg) = (next as usize, on),
+                    Some(other) => {
+                        self.parts.stack.push(other);
+                        return self.complete();
+                    }
+                    None => return self.complete(),
+                },
+                _ => {
+                    self.put_in_order(base);
+                    return self.complete();
+                }
             }
         }
         self.unread(msg);
@@ -331,14 +346,10 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// Calls handler `at` and puts what it said into the order in which it is carried out.
     #[inline]
     fn call(&mut self, at: usize, doing: Doing, call: impl FnOnce(&mut E, HandlerContext<'_>)) {
-        let base = self.parts.stack.len();
-        let index = at as u32;
-        self.parts.base = base;
-        self.parts.running = index;
-        self.parts.doing = doing;
+        let base = self.parts.begin_call(at, doing);
         let ctx = HandlerContext {
             parts: &mut self.parts,
-            at: index,
+            at: at as u32,
         };
         call(&mut *self.handlers[at], ctx);
         // One thing said, and nobody who waits for it, is in order: nearly always.

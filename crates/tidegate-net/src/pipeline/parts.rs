@@ -216,19 +216,14 @@ impl Parts {
         self.stack.push(action);
     }
 
-    /// Takes what a handler has passed on, if it has said nothing else.
-    #[inline]
-    pub(super) fn take_passed(&mut self) -> Option<(u32, Msg)> {
-        if self.stack.len() != self.base + 1 {
-            return None;
-        }
-        match self
-            .stack
-            .pop_if(|said| matches!(said, Action::Read { .. }))
-        {
-            Some(Action::Read { at, msg }) => Some((at, msg)),
-            _ => None,
-        }
+    /// Handler `at` is about to be called; answers where what it will say begins.
+    #[inline(always)]
+    pub(super) fn begin_call(&mut self, at: usize, doing: Doing) -> usize {
+        let base = self.stack.len();
+        self.base = base;
+        self.running = at as u32;
+        self.doing = doing;
+        base
     }
 
     pub(super) fn never(&mut self, at: u32, event: u16) {

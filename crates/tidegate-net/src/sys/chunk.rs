@@ -20,8 +20,8 @@ const CUTS: u8 = 63;
 /// The memory that a loop receives into.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
-    /// Empty where it is lent out.
-    memory: BytesMut,
+    /// Not here while it is lent out.
+    memory: Option<BytesMut>,
     /// Where the piece begins that is lent out; 0 if none is.
     lent: usize,
     /// Receives to come that cut off.
@@ -32,33 +32,39 @@ impl Chunk {
     /// Receives at most `most` bytes, to be taken out next; answers how many came.
     #[inline(always)]
     pub(crate) fn receive(&mut self, socket: impl AsFd, most: usize) -> io::Result<usize> {
-        if self.memory.capacity() < most {
-            self.refill(most.max(SIZE));
-        }
-        debug_assert!(self.memory.is_empty(), "what came before was taken out");
-        let room = self.memory.spare_capacity_mut();
+        let memory = match &mut self.memory {
+            Some(memory) if memory.capacity() >= most => memory,
+            _ => self.refill(most.max(SIZE)),
+        };
+        debug_assert!(memory.is_empty(), "what came before was taken out");
+        let room = memory.spare_capacity_mut();
         let most = most.min(room.len());
         let (_, count) = rustix::net::recv(socket, &mut room[..most], RecvFlags::empty())?;
         // SAFETY: `recv` wrote the first `count` bytes of the spare capacity, and `count` is at
         // most its length; the memory was empty.
-        unsafe { self.memory.set_len(count) };
+        unsafe { memory.set_len(count) };
         Ok(count)
     }
 
     /// Takes out what was received.
     #[inline(always)]
     pub(crate) fn take(&mut self) -> Bytes {
-        if self.cuts > 0 {
-            return self.cut();
+        match self.memory.take() {
+            Some(memory) if self.cuts == 0 => {
+                self.lent = memory.as_ptr().addr();
+                memory.freeze()
+            }
+            memory => self.cut(memory),
         }
-        self.lent = self.memory.as_ptr().addr();
-        std::mem::take(&mut self.memory).freeze()
     }
 
     #[inline(never)]
-    fn cut(&mut self) -> Bytes {
-        self.cuts -= 1;
-        self.memory.split().freeze()
+    fn cut(&mut self, memory: Option<BytesMut>) -> Bytes {
+        self.cuts = self.cuts.saturating_sub(1);
+        let mut memory = memory.unwrap_or_default();
+        let bytes = memory.split().freeze();
+        self.memory = Some(memory);
+        bytes
     }
 
     /// Takes back what was lent out, if this is it and nobody else has a part of it.
@@ -69,22 +75,24 @@ impl Chunk {
         {
             self.lent = 0;
             memory.clear();
-            self.memory = memory;
+            self.memory = Some(memory);
         }
     }
 
     /// Makes room for `size` bytes: in the memory at hand if nobody uses it any more, else in new.
     #[cold]
-    fn refill(&mut self, size: usize) {
+    fn refill(&mut self, size: usize) -> &mut BytesMut {
         if self.lent != 0 {
             self.lent = 0;
             self.cuts = CUTS;
         }
-        if !self.memory.try_reclaim(size) {
-            self.memory = BytesMut::with_capacity(size);
+        let mut memory = self.memory.take().unwrap_or_default();
+        if !memory.try_reclaim(size) {
+            memory = BytesMut::with_capacity(size);
             // Counted from the start, so that lending it needs no memory.
-            drop(self.memory.split_off(self.memory.capacity()));
+            drop(memory.split_off(memory.capacity()));
         }
+        self.memory.insert(memory)
     }
 }
 
