@@ -34,7 +34,7 @@ pub(crate) fn serve(what: &str) -> ExitCode {
         eprintln!("there is no server {server:?}");
         return ExitCode::from(2);
     };
-    let running = servers::start(kind);
+    let running = servers::start(kind, MESSAGE);
     let client = format!("{},{rounds}", running.address);
     let program = std::env::current_exe().expect("this program runs");
     let done = Command::new(program).args(["--client", &client]).status();

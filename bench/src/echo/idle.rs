@@ -51,6 +51,10 @@ pub(super) fn run(settings: &Settings) -> Option<Table> {
     let (few, many) = CONNECTIONS;
     let wanted = if settings.quick { few } else { many };
     let count = wanted.min(raise_limit().saturating_sub(OTHERS));
+    let title = format!("echo, {count} idle connections");
+    if !settings.wants_table(&title) {
+        return None;
+    }
     eprintln!("  {count} idle connections ({wanted} wanted)");
     let mut rows = Vec::new();
     for (name, argument, role, _) in SERVERS {
@@ -75,7 +79,7 @@ pub(super) fn run(settings: &Settings) -> Option<Table> {
     };
     Some(Table {
         heading: Heading {
-            title: format!("echo, {count} idle connections"),
+            title,
             unit: "resident bytes/connection",
             better: Better::Less,
             side: Some("empty server KiB"),
@@ -100,7 +104,7 @@ pub(crate) fn child(server: &str) -> ExitCode {
         eprintln!("there is no server {server:?}");
         return ExitCode::from(2);
     };
-    let running = servers::start(kind);
+    let running = servers::start(kind, MESSAGE);
     println!("{}", running.address);
     for _ in std::io::stdin().lines() {
         match resident() {

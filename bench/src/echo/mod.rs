@@ -161,7 +161,7 @@ fn others(connections: usize, message: usize) -> impl Iterator<Item = Entry> {
     })
 }
 
-/// Messages of 16 KiB: what copying costs beside the system calls.
+/// Messages of 16 KiB: what copying costs beside the system calls. Peers have buffers as large; ours learns the size.
 fn streams(settings: &Settings) -> Table {
     let heading = Heading {
         title: "echo, 50 connections, 16 KiB messages".to_owned(),
@@ -172,8 +172,8 @@ fn streams(settings: &Settings) -> Table {
     };
     let kinds = [
         ("ours, 1 handler", Role::Ours, Kind::Ours { passing: 0 }),
-        ("raw epoll, 4 KiB buffer", Role::Floor, Kind::RawEpoll),
-        ("mio, 4 KiB buffer", Role::Floor, Kind::Mio),
+        ("raw epoll", Role::Floor, Kind::RawEpoll),
+        ("mio", Role::Floor, Kind::Mio),
         ("tokio current_thread", Role::Peer, Kind::TokioCurrent),
         ("tokio multi_thread", Role::Floor, Kind::TokioMulti),
     ];
@@ -285,7 +285,7 @@ impl Bout {
     fn run_for(&mut self, messages: u64, figure: Figure) -> Outcome {
         let (kind, connections, message) = (self.kind, self.connections, self.message);
         let (server, load) = self.started.get_or_insert_with(|| {
-            let server = servers::start(kind);
+            let server = servers::start(kind, message);
             let load = Load::connect(server.address, connections, message);
             (server, load)
         });
