@@ -11,7 +11,7 @@ suites
   handoff    1, 2 and 4 producers into one loop, million tasks a second
   pingpong   two loops, ns per hop, on two CPUs and on one
   promise    create + listen + complete, 100,000 outstanding, blocking wait
-  strategy   who consumes what was produced: folklore, equal threads, late hand-over
+  strategy   who consumes what was produced: folklore, equal threads, late hand-over, sockets
   pool       submit + run + answer on four threads: round trip, and with 64 in flight
   echo       64-byte messages over TCP, server CPU time per message
   timer      a million timers: add, cancel, reset, fire, memory, lateness
@@ -94,6 +94,8 @@ pub(crate) enum Command {
     CostServer(String),
     /// Be the client of such a server.
     CostClient(String),
+    /// Send messages over sockets as this process is told to (the parent started it so).
+    Caller,
 }
 
 /// Reads the arguments, without the program's name.
@@ -125,6 +127,7 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
             "--idle" => return Ok(Command::Idle(value("the name of a server")?)),
             "--cost" => return Ok(Command::CostServer(value("a server and rounds")?)),
             "--client" => return Ok(Command::CostClient(value("an address and rounds")?)),
+            "--caller" => return Ok(Command::Caller),
             "all" => suites.extend(Suite::ALL),
             name => match Suite::ALL.into_iter().find(|suite| suite.name() == name) {
                 Some(suite) => suites.push(suite),

@@ -3,12 +3,21 @@
 //! It matters more than one would think: with another program on the second of two CPUs, producers and consumer share the
 //! first, no cache line moves any more, and a channel shows *twice* its throughput.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
 /// Above this many CPUs used by others, figures mean nothing.
 pub(crate) const TOO_MUCH: f64 = 0.1;
+
+/// A child of ours that works with us; 0 if there is none.
+static CHILD: AtomicU32 = AtomicU32::new(0);
+
+/// What the child of this number uses is ours from now on, and nobody else's. 0: there is none any more.
+pub(crate) fn count_in(child: u32) {
+    CHILD.store(child, Ordering::Relaxed);
+}
 
 /// CPU time of the whole process.
 pub(crate) fn cpu_time() -> Duration {
@@ -28,7 +37,7 @@ impl Watch {
     pub(crate) fn new() -> Self {
         Watch {
             began: Instant::now(),
-            own: cpu_time(),
+            own: cpu_time() + child_time(),
             all: busy_time(),
         }
     }
@@ -36,16 +45,39 @@ impl Watch {
     /// How many CPUs everybody else used since, on average; `None` where the system does not tell.
     pub(crate) fn others(&self) -> Option<f64> {
         let all = busy_time()?.saturating_sub(self.all?);
-        let others = all.saturating_sub(cpu_time().saturating_sub(self.own));
+        let others = all.saturating_sub((cpu_time() + child_time()).saturating_sub(self.own));
         Some(others.as_secs_f64() / self.began.elapsed().as_secs_f64())
     }
+}
+
+/// CPU time of the child that works with us.
+fn child_time() -> Duration {
+    let child = CHILD.load(Ordering::Relaxed);
+    if child == 0 {
+        return Duration::ZERO;
+    }
+    let text = std::fs::read_to_string(format!("/proc/{child}/stat"));
+    let ticks = text.ok().and_then(|text| own_ticks(&text)).unwrap_or(0);
+    ticks_to_time(ticks)
+}
+
+/// Ticks that a process has used. Its name, which may hold anything, ends with the last bracket; eleven fields follow before
+/// those of the user's and the system's time.
+fn own_ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11).map(str::parse::<u64>);
+    Some(fields.next()?.ok()? + fields.next()?.ok()?)
+}
+
+fn ticks_to_time(ticks: u64) -> Duration {
+    let per_second = rustix::param::clock_ticks_per_second();
+    Duration::from_secs_f64(ticks as f64 / per_second as f64)
 }
 
 fn busy_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks = busy_ticks(&text)?;
-    let per_second = rustix::param::clock_ticks_per_second();
-    Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+    Some(ticks_to_time(ticks))
 }
 
 /// Ticks in which any CPU was busy, or was taken away by the hypervisor. The first line of `/proc/stat` reads
@@ -64,7 +96,7 @@ fn busy_ticks(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::busy_ticks;
+    use super::{busy_ticks, own_ticks};
 
     #[test]
     fn idle_and_guest_time_are_not_counted() {
@@ -72,5 +104,11 @@ mod tests {
         assert_eq!(busy_ticks(stat), Some(63));
         assert_eq!(busy_ticks("cpu 1 2 3"), None);
         assert_eq!(busy_ticks(""), None);
+    }
+    #[test]
+    fn a_childs_time_is_found_behind_its_name() {
+        let stat = "7 (a) b) R 1 2 3 4 5 6 7 8 9 10 300 40 0 0 20 0";
+        assert_eq!(own_ticks(stat), Some(340));
+        assert_eq!(own_ticks("7 (a) R 1"), None);
     }
 }

@@ -28,6 +28,7 @@ mod report;
 mod rounds;
 mod strategy;
 mod timer;
+mod waits;
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         Command::Idle(server) => echo::idle_child(&server),
         Command::CostServer(what) => echo::cost_server(&what),
         Command::CostClient(what) => echo::cost_client(&what),
+        Command::Caller => strategy::caller_child(),
         Command::Run(suites, settings) => suites
             .into_iter()
             .map(|suite| run(suite, &settings))

@@ -10,9 +10,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::machine::cpu_time;
-
-/// Buckets for each doubling of a wait.
-const FINE: usize = 32;
+use crate::waits::Waits;
 
 /// What a run came to.
 pub(super) struct Result {
@@ -38,39 +36,6 @@ struct Connection {
     /// Bytes of the message that the system has taken, and of the answer that have come.
     sent: usize,
     got: usize,
-}
-
-/// Waits by size: 32 buckets for each doubling, like an HDR histogram of five bits.
-struct Waits {
-    counts: Vec<u64>,
-}
-
-impl Waits {
-    fn new() -> Self {
-        Self {
-            counts: vec![0; 64 * FINE],
-        }
-    }
-
-    fn add(&mut self, wait: Duration) {
-        let nanos = (wait.as_nanos() as u64).max(FINE as u64);
-        let doubling = nanos.ilog2() as usize;
-        let within = (nanos >> (doubling - 5)) as usize & (FINE - 1);
-        self.counts[doubling * FINE + within] += 1;
-    }
-
-    fn at(&self, part: f64) -> f64 {
-        let all: u64 = self.counts.iter().sum();
-        let mut below = (all as f64 * part) as u64;
-        for (bucket, count) in self.counts.iter().enumerate() {
-            if below < *count {
-                let (doubling, within) = (bucket / FINE, bucket % FINE);
-                return ((FINE + within) as f64) * f64::powi(2.0, doubling as i32 - 5);
-            }
-            below -= count;
-        }
-        f64::NAN
-    }
 }
 
 impl Load {

@@ -124,10 +124,12 @@ pub(crate) fn run(settings: &Settings) -> (Vec<Table>, Vec<Curve>) {
             points.extend(ratio(&swept).map(|ratio| (micros as f64, ratio)));
             tables.push(swept);
         }
-        curves.push(Curve {
-            name: format!("depth {depth}"),
-            points,
-        });
+        if !points.is_empty() {
+            curves.push(Curve {
+                name: format!("depth {depth}"),
+                points,
+            });
+        }
     }
     for footprint in [0, 16 << 10, 32 << 10, 512 << 10, 4 << 20] {
         for depth in [SHALLOW, DEEP] {

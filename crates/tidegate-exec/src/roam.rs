@@ -21,7 +21,7 @@ use crate::placement::{Placement, Roaming};
 use crate::pool::{Lease, OverBudget};
 use crate::schedule;
 use crate::shared::Shared;
-use crate::strategy::{Adaptive, Monitor, Options, Producer, Strategy};
+use crate::strategy::{Adaptive, Monitor, Options, ProduceExecuteConsume, Producer, Strategy};
 use crate::winding::announce;
 
 /// The threads that drive roaming loops: a pool, and a monitor if the loops hand over late.
@@ -43,6 +43,7 @@ use crate::winding::announce;
 pub struct Crew {
     pool: Arc<dyn TryExecutor>,
     monitor: Option<Monitor>,
+    only_produce: bool,
     by_hand: bool,
 }
 
@@ -52,6 +53,7 @@ impl Crew {
         Self {
             pool,
             monitor: None,
+            only_produce: false,
             by_hand: false,
         }
     }
@@ -59,6 +61,26 @@ impl Crew {
     /// Lets loops hand over late, with `monitor` watching.
     pub fn late(mut self, monitor: &Monitor) -> Self {
         self.monitor = Some(monitor.clone());
+        self
+    }
+
+    /// Lets a loop's thread only produce: each task that may block goes to the pool, whatever the
+    /// monitor says. The strategy is [`ProduceExecuteConsume`] instead of [`Adaptive`]: nothing is
+    /// ever held up by the task before it, and every task costs a hand-over.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidegate_exec::{Crew, EventLoop, ParkDriver, WorkerPool};
+    ///
+    /// let pool = Arc::new(WorkerPool::builder("workers").max(4).build()?);
+    /// let crew = Crew::of(pool).only_produce();
+    /// let home = EventLoop::builder("home").build_over(ParkDriver::new(), &crew)?;
+    /// assert_eq!(home.submit(|| 1 + 1)?.wait()?, 2);
+    /// assert_eq!(home.strategy().unwrap().name(), "ProduceExecuteConsume");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn only_produce(mut self) -> Self {
+        self.only_produce = true;
         self
     }
 
@@ -77,9 +99,16 @@ impl Crew {
             driving: None,
             by_hand: self.by_hand,
         };
+        // It waits inside, and so keeps a thread. The adaptive strategy says when it does.
+        let leased = self.only_produce && !self.by_hand;
+        let lease = match leased {
+            true => self.pool.lease_threads(&shared.name, 1)?,
+            false => None,
+        };
         let pool = Arc::new(OfLoop {
             pool: Arc::clone(&self.pool),
             shared: Arc::downgrade(shared),
+            _lease: lease,
         });
         let weak = Arc::downgrade(shared);
         let options = Options::new().on_refused(move |refused| {
@@ -95,12 +124,15 @@ impl Crew {
                 non_blocking(|| refused.into_inner().run());
             }
         });
+        if self.only_produce {
+            let strategy = ProduceExecuteConsume::with(producer, pool, options);
+            return Ok(Arc::new(strategy));
+        }
         let builder = Adaptive::builder(producer, pool).options(options);
         let builder = match &self.monitor {
             Some(monitor) => builder.late(monitor),
             None => builder,
         };
-        // It waits inside, and so keeps a thread.
         let builder = match self.by_hand {
             true => builder,
             false => builder.lease(&shared.name)?,
@@ -114,6 +146,7 @@ impl fmt::Debug for Crew {
         f.debug_struct("Crew")
             .field("pool", &self.pool.name())
             .field("late", &self.monitor.is_some())
+            .field("only_produce", &self.only_produce)
             .finish()
     }
 }
@@ -239,6 +272,8 @@ impl Producer for Roamer {
 struct OfLoop {
     pool: Arc<dyn TryExecutor>,
     shared: Weak<Shared>,
+    /// For the thread that the loop keeps, unless its strategy has it.
+    _lease: Option<Lease>,
 }
 
 impl Executor for OfLoop {

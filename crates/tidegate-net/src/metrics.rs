@@ -80,6 +80,9 @@ pub struct IoMetrics {
     pub written_bytes: u64,
     /// Messages that no handler took.
     pub unread: u64,
+    /// Times that the poller of a roaming loop had to be woken because a channel came home or
+    /// somebody had something for one. 0 for a pinned loop.
+    pub wakeups: u64,
 }
 
 impl Counters {
@@ -99,6 +102,7 @@ impl Counters {
             writes: self.writes.get(),
             written_bytes: self.written_bytes.get(),
             unread: self.unread.get(),
+            wakeups: 0,
         }
     }
 }
@@ -120,5 +124,6 @@ impl IoMetrics {
         self.writes += more.writes;
         self.written_bytes += more.written_bytes;
         self.unread += more.unread;
+        self.wakeups += more.wakeups;
     }
 }

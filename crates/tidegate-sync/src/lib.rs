@@ -22,6 +22,7 @@ mod clock;
 mod executor;
 mod lane;
 mod look_on;
+mod lookout;
 mod mark;
 mod owner;
 mod parker;
@@ -53,6 +54,7 @@ pub use self::lane::doorbell::Doorbell;
 pub use self::lane::signal::{SignalBatch, SignalLane};
 pub use self::lane::task::{TaskLane, TaskLaneEnd};
 pub use self::look_on::LookOn;
+pub use self::lookout::Lookout;
 pub use self::mark::{
     MarkGuard, Stance, begin_turn, blocking_allowed, current, enter, is_current, non_blocking,
     stance, turn,

@@ -392,6 +392,13 @@ impl<'a, T> Held<'a, T> {
         }
     }
 
+    /// The number that the loan will have if this holder lends now.
+    pub fn next_loan(&self) -> u64 {
+        // Relaxed: only who holds the producer counts loans.
+        let word = self.cell.word.load(Ordering::Relaxed);
+        word.wrapping_add(LOAN) / LOAN
+    }
+
     /// Whether the cell was closed while the producer was out.
     pub fn is_closed(&self) -> bool {
         self.cell.is_closed()

@@ -34,6 +34,9 @@
 //!   not looking for demand; `claim` leaving none; `lend` leaving the cell idle; `take_loan` not
 //!   comparing the number; `ask` not noting the helper; `close` leaving `HOME` set while it reads
 //!   the box, or telling the end relaxed; `give_up` relaxed.
+//! * Lookout: the mark written after the loan, or for the last one; `came` or `unmark` not comparing,
+//!   `mark_again` overwriting, `send` not looking; a pool that stays brisk; of the cell under it,
+//!   `glance` or `lend` relaxed, `arrive` leaving `PENDING`, `take_loan` not comparing.
 //!
 //! Not seen, for reasons given where they stand: the `SeqCst` of the claim, of `close`, `len` and
 //! `is_empty` (the fences stand in for them).
@@ -131,6 +134,9 @@ mod signals;
 
 #[path = "models/producer.rs"]
 mod producer;
+
+#[path = "models/lookout.rs"]
+mod lookout;
 
 #[path = "models/timeouts.rs"]
 mod timeouts;

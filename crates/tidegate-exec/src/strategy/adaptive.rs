@@ -14,10 +14,10 @@
 //! to the cell, asks for nobody, and runs the task. See `README.md` beside this file.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidegate_sync::{Asked, Blocking, Glance, Held, Refusal, Rejected, Task};
+use tidegate_sync::{Asked, Blocking, Glance, Held, Lookout, Refusal, Rejected, Task};
 
 use super::counts::raise;
 use super::engine::{Engine, Helper, Options, Rule, discard};
@@ -25,16 +25,9 @@ use super::handle;
 use super::learned::Learned;
 use super::monitor::{Monitor, Watch, Watched};
 use super::producer::Producer;
+use super::stand_in::{give_back, send_stand_in, stands_in};
 use crate::headroom::TryExecutor;
 use crate::pool::{Lease, OverBudget};
-
-/// No helper of the monitor's is on its way.
-const NO_LOAN: u64 = u64::MAX;
-/// Jobs that the pool's threads must have ended between two looks of the monitor, for it to
-/// call them short: each took a small part of a tick.
-const BRISK_MOVES: u64 = 4;
-/// Looks in a row that must have found it so.
-const BRISK_LOOKS: u32 = 2;
 
 /// Chooses for each task between running it here, running it here without blocking, giving it
 /// away, and running it here while another thread produces.
@@ -145,9 +138,7 @@ impl<P: Producer> AdaptiveBuilder<P> {
             late_on: AtomicBool::new(true),
             queued: AtomicBool::new(false),
             class: AtomicUsize::new(0),
-            offered: AtomicU64::new(NO_LOAN),
-            moves: AtomicU64::new(0),
-            brisk: AtomicU32::new(0),
+            lookout: Lookout::new(),
             given: AtomicU64::new(0),
             learned: Learned::default(),
         };
@@ -175,38 +166,28 @@ handle!(Adaptive, "Adaptive");
 pub(super) struct Choice {
     /// For the thread that the producer keeps.
     lease: Option<Lease>,
-    pool: Arc<dyn TryExecutor>,
+    pub(super) pool: Arc<dyn TryExecutor>,
     watch: Option<Arc<Watch>>,
     /// Keeps it running.
     _monitor: Option<Monitor>,
     late_on: AtomicBool,
     /// The pending helper is in the executor's queue, not yet on a thread.
-    queued: AtomicBool,
+    pub(super) queued: AtomicBool,
     /// The class of the task that runs with the producer lent.
-    class: AtomicUsize,
-    /// The loan for which a helper is on its way.
-    offered: AtomicU64,
-    /// What the monitor's last look read of the pool's moves; for how many looks in a row they
-    /// were many. Only the monitor writes them.
-    moves: AtomicU64,
-    brisk: AtomicU32,
-    /// Tasks that had been given away at that look.
+    pub(super) class: AtomicUsize,
+    /// What the monitor saw of the pool, and the loans that it answers for.
+    pub(super) lookout: Lookout,
+    /// Tasks that had been given away at the monitor's last look.
     given: AtomicU64,
-    learned: Learned,
+    pub(super) learned: Learned,
 }
 
 impl Choice {
     /// The monitor, if this strategy hands over late now.
     #[inline]
-    fn watch(&self) -> Option<&Watch> {
+    pub(super) fn watch(&self) -> Option<&Watch> {
         let watch = self.watch.as_deref()?;
         (self.late_on.load(Ordering::Relaxed) && watch.is_running()).then_some(watch)
-    }
-
-    /// Whether every thread of the pool has work, but of the short kind: one of them will soon
-    /// be able to take over, though none is idle at this moment.
-    fn is_brisk(&self) -> bool {
-        self.brisk.load(Ordering::Relaxed) >= BRISK_LOOKS
     }
 }
 
@@ -219,9 +200,16 @@ impl<P: Producer> Rule<P> for Choice {
     ) -> Option<Held<'a, P>> {
         match (task.blocking(), tagged) {
             (Blocking::Never, _) | (Blocking::Adapts, true) => {
-                return Some(engine.produce_consume(held, task));
+                let held = engine.produce_consume(held, task);
+                return if tagged {
+                    give_back(engine, held)
+                } else {
+                    Some(held)
+                };
             }
-            (Blocking::May, true) => return Some(engine.produce_execute_consume(held, task)),
+            (Blocking::May, true) => {
+                return give_back(engine, engine.produce_execute_consume(held, task));
+            }
             (Blocking::Adapts | Blocking::May, false) => {}
         }
         let rule = &engine.rule;
@@ -230,8 +218,10 @@ impl<P: Producer> Rule<P> for Choice {
                 // Somebody must be able to take over if the task turns out to block.
                 if rule.pool.has_thread() {
                     lend(engine, watch, held, task)
-                } else if rule.is_brisk() {
+                } else if rule.lookout.is_brisk() {
                     engine.counters.lent_busy.add(1);
+                    // If that turns out wrong, the monitor has a thread for it.
+                    rule.lookout.mark(held.next_loan());
                     lend(engine, watch, held, task)
                 } else {
                     // It sees when the pool has a thread to spare again.
@@ -271,7 +261,7 @@ impl<P: Producer> Rule<P> for Choice {
             watch.driving(begins);
         }
         if let Some(lease) = &self.lease
-            && self.pool.is_current()
+            && (self.pool.is_current() || stands_in())
         {
             lease.uses(begins);
         }
@@ -369,44 +359,37 @@ impl<P: Producer> Watched for Engine<P, Choice> {
 
     fn look(&self) -> bool {
         let rule = &self.rule;
-        let moves = rule.pool.moves();
-        let last = rule.moves.swap(moves, Ordering::Relaxed);
-        let looks = match moves.wrapping_sub(last) >= BRISK_MOVES {
-            true => rule.brisk.load(Ordering::Relaxed).saturating_add(1),
-            false => 0,
-        };
-        rule.brisk.store(looks, Ordering::Relaxed);
+        rule.lookout.saw(rule.pool.moves());
         let given = self.counters.pec.get();
         rule.given.swap(given, Ordering::Relaxed) != given
     }
 
     fn rest(&self) {
-        self.rule.brisk.store(0, Ordering::Relaxed);
+        self.rule.lookout.forget();
     }
 
-    fn offer(self: Arc<Self>, loan: u64) {
+    fn offer(self: Arc<Self>, loan: u64, watch: &Watch) {
         let rule = &self.rule;
-        if rule.offered.load(Ordering::Relaxed) == loan {
-            return;
-        }
-        // Before the helper can come and take it back.
-        rule.offered.store(loan, Ordering::Relaxed);
-        let Err(refused) = rule.pool.try_execute(LateHelper::task(&self, loan)) else {
-            return raise(&self.counters.helpers);
-        };
-        raise(&self.counters.no_spare);
-        // Its drop takes back that one is on its way.
-        drop(refused);
-        if rule.is_brisk() {
+        if rule.lookout.send(loan) {
+            let Err(refused) = rule.pool.try_execute(LateHelper::task(&self, loan)) else {
+                rule.lookout.unmark(loan);
+                return raise(&self.counters.helpers);
+            };
+            raise(&self.counters.no_spare);
+            // Its drop takes back that one is on its way.
+            drop(refused);
             // The next thread that is done with a short job comes here first.
-            rule.offered.store(loan, Ordering::Relaxed);
-            if rule
-                .pool
-                .execute_internal(LateHelper::task(&self, loan))
-                .is_ok()
-            {
-                raise(&self.counters.helpers);
+            if rule.lookout.is_brisk() && watch.is_running() {
+                rule.lookout.send(loan);
+                let helper = LateHelper::task(&self, loan);
+                if rule.pool.execute_internal(helper).is_ok() {
+                    return raise(&self.counters.helpers);
+                }
             }
+        }
+        // With the last look nobody will see what becomes of the pool.
+        if rule.lookout.is_held(loan) || (!watch.is_running() && rule.lookout.is_marked(loan)) {
+            send_stand_in(&self, loan, watch);
         }
     }
 
@@ -450,13 +433,7 @@ impl<P: Producer> LateHelper<P> {
 
 impl<P: Producer> Drop for LateHelper<P> {
     fn drop(&mut self) {
-        // Arrived, refused, or dropped with its queue: it is not on its way any more. Another
-        // one, for a later loan, may be.
-        let _ = self.engine.rule.offered.compare_exchange(
-            self.loan,
-            NO_LOAN,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        // Arrived, refused, or dropped with its queue: it is not on its way any more.
+        self.engine.rule.lookout.came(self.loan);
     }
 }

@@ -43,6 +43,9 @@ pub struct Counts {
     pub lent_busy: u64,
     /// Of the lent ones, those whose producer the monitor gave to another thread: late EPC.
     pub late_epc: u64,
+    /// Of those, the ones that a thread of the monitor's own took over, since every thread of the
+    /// pool was held.
+    pub stand_ins: u64,
     /// Looks of the monitor that found a stuck task and no thread to be had.
     pub no_spare: u64,
     /// Times a producer had to wake the monitor.
@@ -76,6 +79,7 @@ impl Counts {
             lent: self.lent - base.lent,
             lent_busy: self.lent_busy - base.lent_busy,
             late_epc: self.late_epc - base.late_epc,
+            stand_ins: self.stand_ins - base.stand_ins,
             no_spare: self.no_spare - base.no_spare,
             monitor_wakes: self.monitor_wakes - base.monitor_wakes,
             helpers: self.helpers - base.helpers,
@@ -99,6 +103,7 @@ impl fmt::Display for Counts {
             ("lent", self.lent),
             ("lent while busy", self.lent_busy),
             ("late epc", self.late_epc),
+            ("stand-ins", self.stand_ins),
             ("no spare", self.no_spare),
             ("monitor woken", self.monitor_wakes),
             ("helpers", self.helpers),
@@ -128,6 +133,7 @@ pub(crate) struct Counters {
     pub(crate) epc: AtomicU64,
     pub(crate) lent_busy: Cell,
     pub(crate) late_epc: AtomicU64,
+    pub(crate) stand_ins: AtomicU64,
     pub(crate) no_spare: AtomicU64,
     pub(crate) monitor_wakes: AtomicU64,
     pub(crate) helpers: AtomicU64,
@@ -161,6 +167,7 @@ impl Counters {
             lent: self.lent.get(),
             lent_busy: self.lent_busy.get(),
             late_epc: read(&self.late_epc),
+            stand_ins: read(&self.stand_ins),
             no_spare: read(&self.no_spare),
             monitor_wakes: read(&self.monitor_wakes),
             helpers: read(&self.helpers),

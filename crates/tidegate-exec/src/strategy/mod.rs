@@ -29,6 +29,7 @@ mod monitor;
 mod produce_consume;
 mod produce_execute_consume;
 mod producer;
+mod stand_in;
 
 use tidegate_sync::Rejected;
 

@@ -162,7 +162,9 @@ impl MonitorBuilder {
     /// When no thread can be had.
     pub fn start(self) -> io::Result<Monitor> {
         let mut ticker = self.ticker.unwrap_or_else(|| Ticker::every(self.interval));
+        let name = format!("{}-monitor", self.name);
         let watch = Arc::new(Watch {
+            name: self.name,
             bell: Doorbell::new(),
             waker: ticker.stop_handle(),
             running: AtomicBool::new(true),
@@ -172,7 +174,7 @@ impl MonitorBuilder {
             own: CachePadded::default(),
         });
         let watching = Arc::clone(&watch);
-        ThreadBuilder::new(format!("{}-monitor", self.name))
+        ThreadBuilder::new(name)
             .join_policy(JoinPolicy::Detached)
             .spawn(move || watching.run(&mut ticker))?;
         Ok(Monitor {
@@ -212,14 +214,16 @@ pub(crate) trait Watched: Send + Sync {
     /// There will be no look for a while: what the last ones saw holds no more.
     fn rest(&self);
 
-    /// Gives the producer of loan number `loan` to a thread, if there is one and none was sent.
-    fn offer(self: Arc<Self>, loan: u64);
+    /// Gives the producer of loan number `loan` to a thread, if there is one and none was sent. If
+    /// `watch` does not run any more, this is the last time.
+    fn offer(self: Arc<Self>, loan: u64, watch: &Watch);
 
     fn is_over(&self) -> bool;
 }
 
 /// What the strategies and the monitor's thread share.
 pub(crate) struct Watch {
+    name: String,
     bell: Doorbell,
     waker: TickerStop,
     running: AtomicBool,
@@ -277,6 +281,12 @@ impl Watch {
         } else {
             self.drivers.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// Runs `run` on a thread of the monitor's own; false if none can be had.
+    pub(crate) fn start_stand_in(&self, run: impl FnOnce() + Send + 'static) -> bool {
+        let thread = ThreadBuilder::new(format!("{}-stand-in", self.name));
+        thread.join_policy(JoinPolicy::Detached).spawn(run).is_ok()
     }
 
     /// Whether fewer threads drive this group than there are processors.
@@ -337,7 +347,7 @@ impl Watch {
         });
         // Not under the lock: the executor is the user's.
         for (cell, loan) in stuck {
-            cell.offer(loan);
+            cell.offer(loan, self);
         }
         moved
     }
@@ -373,7 +383,7 @@ impl Watch {
         for cell in cells.iter().filter_map(Weak::upgrade) {
             let now = cell.glance();
             if now.lent {
-                cell.offer(now.loans);
+                cell.offer(now.loans, self);
             }
         }
     }

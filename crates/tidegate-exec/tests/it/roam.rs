@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_exec::{
-    Crew, EventLoop, Monitor, ParkDriver, Quiet, Roaming, ShutdownError, Strategy, TryExecutor,
-    WorkerPool,
+    BuildError, Crew, EventLoop, Monitor, ParkDriver, Quiet, Roaming, ShutdownError, Strategy,
+    TryExecutor, WorkerPool,
 };
 use tidegate_promise::WaitError;
 use tidegate_sync::{Stance, Task, stance};
@@ -83,6 +83,36 @@ fn a_task_that_blocks_does_not_hold_up_the_next() {
         let counts = home.strategy().unwrap().counts();
         assert!(counts.tasks() >= 11, "{counts}");
     }
+}
+
+#[test]
+fn a_loop_that_only_produces_gives_every_task_away_and_keeps_its_thread() {
+    let crew = Crew::of(pool(1)).only_produce();
+    let builder = EventLoop::builder("roams");
+    let none_left = builder.build_over(ParkDriver::new(), &crew);
+    assert!(matches!(none_left, Err(BuildError::NoThreads(_))));
+
+    let crew = Crew::of(pool(2)).only_produce();
+    let builder = EventLoop::builder("roams");
+    let home = builder.build_over(ParkDriver::new(), &crew).unwrap();
+    let producing = home.submit(|| ()).unwrap();
+    producing.wait().unwrap();
+    // One of the two threads produces: if a task were run by it, the next would not be.
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, until) = (arrived.clone(), go_on.clone());
+    let blocked = home.submit(move || {
+        here.open();
+        until.wait();
+    });
+    arrived.wait();
+    let own = home.schedule(Duration::ZERO, || 7).unwrap();
+    assert_eq!(own.wait().unwrap(), 7, "the loop goes on");
+    go_on.open();
+    blocked.unwrap().wait().unwrap();
+    let counts = home.strategy().unwrap().counts();
+    assert_eq!((counts.pec, counts.tasks()), (2, 2), "{counts}");
+    let over = home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)));
+    over.wait().unwrap();
 }
 
 #[test]

@@ -181,6 +181,12 @@ impl Alarms {
         let mut tasks = self.tasks();
         let number = tasks.next;
         tasks.next += 1;
+        if self.is_closed() {
+            // Nobody would ever call it.
+            drop(tasks);
+            drop(task);
+            return AlarmId { at, number };
+        }
         tasks.due.insert((at, number), task);
         drop(tasks);
         fence(Ordering::SeqCst);
@@ -223,6 +229,11 @@ impl Alarms {
         });
         pool.execute_task(task)
             .map_err(|refused| refused.into_inner())
+    }
+
+    /// Whether nothing is called at its time any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::SeqCst)
     }
 
     /// Ends the thread. With `expire`, every running call is told to stop.

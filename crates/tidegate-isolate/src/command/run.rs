@@ -120,6 +120,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 state.metrics.count(now, Event::Success);
                 state.breaker.settle(ticket, Verdict::Success, now, run);
                 if self.is_watched(state.flags(), &asked) {
+                    self.emitted();
                     asked.with(|options| self.succeeded(Story::until(start, now), options));
                 }
                 Ok(value)

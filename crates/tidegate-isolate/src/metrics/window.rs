@@ -59,6 +59,7 @@ impl WindowConfig {
         match (as_nanos(self.length), u64::from(self.buckets)) {
             (0, _) => wrong("a window needs a length"),
             (_, 0) => wrong("a window needs a bucket"),
+            (_, buckets) if buckets > MOST_BUCKETS => wrong("a window has at most 10000 buckets"),
             (length, buckets) if !length.is_multiple_of(buckets) => {
                 wrong("the length does not divide evenly into the buckets")
             }
@@ -70,6 +71,8 @@ impl WindowConfig {
         (as_nanos(self.length) / u64::from(self.buckets.max(1))).max(1)
     }
 }
+
+const MOST_BUCKETS: u64 = 10_000;
 
 /// `K` counters with totals and a rolling window.
 #[derive(Debug)]

@@ -7,8 +7,9 @@ use tidegate_isolate::{
     BreakerConfig, BreakerMode, Cause, FallbackError, Isolation, Key, MetricsPublisher, Stage,
 };
 use tidegate_sync::ManualClock;
+use tidegate_testkit::Gate;
 
-use crate::support::builder;
+use crate::support::{Answer, SECOND, builder, hold, pool, pool_of};
 
 type Stages = Arc<Mutex<Vec<Stage>>>;
 
@@ -104,6 +105,66 @@ fn a_timeout_has_neither_execution_error_nor_success() {
         Stage::Success,
     ];
     assert_eq!(take(&stages), expected);
+}
+
+/// A call on a thread that is left while it runs, by `leave`; then what the hooks saw.
+fn left(leave: impl FnOnce(&ManualClock, &Answer)) -> Vec<Stage> {
+    let (stages, clock, isolation) = hooked();
+    let command = builder("a")
+        .threads(pool_of(1, 0))
+        .timeout(SECOND)
+        .fallback(|_| Ok(9))
+        .build(&isolation)
+        .unwrap();
+    let go_on = Gate::new();
+    let answer = hold(&command, &go_on);
+    leave(&clock, &answer);
+    let _ = answer.wait();
+    let seen = take(&stages);
+    go_on.open();
+    while pool(&isolation).active > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(take(&stages), [Stage::ThreadComplete], "when it is");
+    seen
+}
+
+#[test]
+fn a_thread_that_was_left_completes_when_its_work_ends() {
+    let cancelled = [
+        Stage::Start,
+        Stage::ThreadStart,
+        Stage::ExecutionStart,
+        Stage::Cancelled,
+    ];
+    assert_eq!(left(|_, answer| assert!(answer.cancel())), cancelled);
+    let late = [
+        Stage::Start,
+        Stage::ThreadStart,
+        Stage::ExecutionStart,
+        Stage::FallbackStart,
+        Stage::FallbackEmit,
+        Stage::Emit,
+        Stage::FallbackSuccess,
+        Stage::Success,
+    ];
+    assert_eq!(left(|clock, _| clock.jump(SECOND)), late);
+}
+
+#[test]
+fn a_full_pool_has_only_start_and_error() {
+    let (stages, _clock, isolation) = hooked();
+    let command = builder("a")
+        .threads(pool_of(1, 0))
+        .build(&isolation)
+        .unwrap();
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    take(&stages);
+    assert!(command.run(|_| Ok(1)).unwrap_err().is_rejected());
+    assert_eq!(take(&stages), [Stage::Start, Stage::Error]);
+    go_on.open();
+    held.wait().unwrap();
 }
 
 #[test]
@@ -230,4 +291,10 @@ fn changes_of_breakers_are_events() {
     clock.advance(Duration::from_secs(6));
     command.run(|_| Ok(1)).unwrap();
     assert_eq!(*log.lock().unwrap(), ["a Open", "a HalfOpen", "a Closed"]);
+    clock.advance(Duration::from_secs(2));
+    let snapshot = command.snapshot();
+    assert_eq!(snapshot.breaker_entered, [1, 1, 1, 0], "once each");
+    // It tripped when the first bucket closed, was asked again at six seconds, and closed there.
+    let times = [2_500, 5_500, 0, 0].map(Duration::from_millis);
+    assert_eq!(snapshot.breaker_times, times);
 }

@@ -225,6 +225,7 @@ impl IoWatch {
         let mut sum = self.counters.snapshot();
         if let Some(roam) = &self.roam {
             roam.each_counters(|more| sum.add(&more.snapshot()));
+            sum.wakeups = roam.wakeups();
         }
         sum
     }

@@ -76,6 +76,8 @@ struct Updates {
     asleep: bool,
     /// The loop is over.
     closed: bool,
+    /// Times that it was woken.
+    wakeups: u64,
 }
 
 impl Roam {
@@ -106,6 +108,7 @@ impl Roam {
         }
         updates.queue.push(update);
         let wake = std::mem::take(&mut updates.asleep);
+        updates.wakeups += u64::from(wake);
         drop(updates);
         if wake {
             self.waker.wake();
@@ -149,6 +152,11 @@ impl Roam {
         let more = Arc::<Counters>::default();
         self.lock_counters().push(Arc::clone(&more));
         more
+    }
+
+    /// Times that the loop was woken for an update.
+    pub(crate) fn wakeups(&self) -> u64 {
+        self.lock().wakeups
     }
 
     /// What the trips have counted.

@@ -313,6 +313,7 @@ fn one_wakeup_for_any_number_of_updates_of_a_sleeping_loop() {
     bench.driver.wait(&Clock::system(), None);
     assert!(!roam.lock().asleep);
     assert!(roam.is_empty());
+    assert_eq!(bench.driver.watch().metrics().wakeups, 1);
 }
 
 #[test]

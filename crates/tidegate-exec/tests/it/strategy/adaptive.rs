@@ -38,6 +38,54 @@ fn the_table_of_choices() {
     }
 }
 
+/// Four ways to run a task here, each under a name of its own in a profile, and each counted
+/// before the task runs. The fifth, giving it away, runs it under the name of its executor.
+#[test]
+fn each_way_to_run_a_task_is_counted_first_and_is_a_frame_of_its_own() {
+    let late = Kind::Late;
+    let cases = [
+        (
+            Kind::Eager,
+            Blocking::Never,
+            Place::Reserve,
+            "::produce_consume",
+        ),
+        (
+            Kind::Eager,
+            Blocking::Adapts,
+            Place::NoReserve,
+            "::produce_invoke_consume",
+        ),
+        (
+            Kind::Eager,
+            Blocking::May,
+            Place::Reserve,
+            "::execute_produce_consume",
+        ),
+        (
+            late,
+            Blocking::May,
+            Place::Reserve,
+            "::late_execute_produce_consume",
+        ),
+    ];
+    for (kind, what, place, name) in cases {
+        let stage = Stage::new(kind, place);
+        let (strategy, seen) = (stage.strategy(), Log::new());
+        let told = seen.clone();
+        stage.source.add(what, move || {
+            let frames = std::backtrace::Backtrace::force_capture().to_string();
+            told.push((frames, strategy.counts().tasks()));
+        });
+        stage.produce_and_settle();
+        let (frames, counted) = seen.take().remove(0);
+        assert_eq!(counted, 1, "{stage}");
+        for (.., other) in cases {
+            assert_eq!(frames.contains(other), other == name, "{other} in {frames}");
+        }
+    }
+}
+
 #[test]
 fn without_a_thread_an_adapting_task_runs_tagged() {
     let stage = Stage::new(Kind::Eager, Place::NoReserve);

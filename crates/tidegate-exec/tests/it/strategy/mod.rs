@@ -6,6 +6,7 @@ mod conformance;
 pub(crate) mod hand;
 mod late;
 mod rules;
+mod stand_in;
 mod stress;
 
 use std::collections::VecDeque;

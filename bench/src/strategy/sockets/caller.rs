@@ -1,0 +1,386 @@
+//! The caller: a process of its own that sends messages when they fall due and notes when the answers come.
+//!
+//! The child is this program again with the hidden option `--caller`. For each line that it reads, a [`Call`], it connects
+//! and says `ready`; for the next line it sends, and says how that went. A wait counts from the moment at which the message
+//! was due, not from the one at which the caller came to send it.
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Lines, Read as _, StdinLock, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroU64;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, epoll};
+use rustix::time::Timespec;
+
+use super::super::calibrate::pin;
+use super::super::folklore::Dice;
+use super::Layout;
+use super::served::BLOCKS;
+use crate::machine::count_in;
+use crate::waits::Waits;
+
+/// Connections of a call.
+pub(super) const CONNECTIONS: usize = 64;
+/// What an ordinary message is made of.
+const PLAIN: u8 = b'x';
+
+/// What the caller is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) address: SocketAddr,
+    pub(super) layout: Layout,
+    /// Bytes in a message.
+    pub(super) size: usize,
+    /// Of so many messages one asks the server to block; 0 means none.
+    pub(super) block_one_in: u64,
+    /// Nanoseconds between two messages; 0 means that each connection sends as soon as it has its answer.
+    pub(super) every: u64,
+    pub(super) messages: u64,
+}
+
+impl Call {
+    fn to_line(self) -> String {
+        format!(
+            "{} {} {} {} {} {}\n",
+            self.address,
+            self.layout.word(),
+            self.size,
+            self.block_one_in,
+            self.every,
+            self.messages
+        )
+    }
+
+    fn from_line(line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        Some(Self {
+            address: words.next()?.parse().ok()?,
+            layout: Layout::of_word(words.next()?)?,
+            size: words.next()?.parse().ok()?,
+            block_one_in: words.next()?.parse().ok()?,
+            every: words.next()?.parse().ok()?,
+            messages: words.next()?.parse().ok()?,
+        })
+    }
+}
+
+/// What came of a call.
+pub(super) struct Answer {
+    pub(super) elapsed: Duration,
+    /// Waits of the messages that did not block and had no blocker before them on their connection.
+    pub(super) others: Waits,
+    /// Waits of all messages.
+    pub(super) all: Waits,
+}
+
+/// The caller as its parent has it.
+pub(super) struct Caller {
+    child: Child,
+    ask: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Caller {
+    pub(super) fn start() -> Self {
+        let program = std::env::current_exe().expect("this program has a file");
+        let mut child = Command::new(program)
+            .arg("--caller")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be started again");
+        count_in(child.id());
+        let ask = child.stdin.take().expect("it is piped");
+        let answers = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        Self {
+            child,
+            ask,
+            answers,
+        }
+    }
+
+    /// Has the caller connect; what comes of it, once it has sent, is what `watch` sees around the sending.
+    pub(super) fn call<T>(
+        &mut self,
+        call: Call,
+        watch: impl FnOnce(&mut dyn FnMut() -> Answer) -> T,
+    ) -> T {
+        self.say(&call.to_line());
+        assert_eq!(self.hear(), "ready", "the caller connects");
+        watch(&mut || {
+            self.say("go\n");
+            let line = self.hear();
+            parse_answer(&line).unwrap_or_else(|| panic!("the caller does not say {line:?}"))
+        })
+    }
+
+    fn say(&mut self, line: &str) {
+        let said = self.ask.write_all(line.as_bytes());
+        said.expect("the caller listens");
+    }
+
+    fn hear(&mut self) -> String {
+        let line = self.answers.next().expect("the caller lives");
+        line.expect("the caller speaks in lines")
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        count_in(0);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn parse_answer(line: &str) -> Option<Answer> {
+    let mut words = line.split_whitespace();
+    Some(Answer {
+        elapsed: Duration::from_nanos(words.next()?.parse().ok()?),
+        others: Waits::from_word(words.next()?)?,
+        all: Waits::from_word(words.next()?)?,
+    })
+}
+
+/// The child: does what it is told until nobody tells it anything.
+pub(crate) fn child() -> ExitCode {
+    let mut lines = std::io::stdin().lines();
+    while let Some(Ok(line)) = lines.next() {
+        let Some(call) = Call::from_line(&line) else {
+            eprintln!("{line:?} is not a call");
+            return ExitCode::from(2);
+        };
+        if !serve(call, &mut lines) {
+            break;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn serve(call: Call, lines: &mut Lines<StdinLock<'static>>) -> bool {
+    match call.layout {
+        Layout::Apart => pin(1),
+        Layout::Free => super::unpin(),
+    }
+    // Where it does not spin it should at least be woken in time.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let mut run = Run::connect(call);
+    println!("ready");
+    if !matches!(lines.next(), Some(Ok(_))) {
+        return false;
+    }
+    let elapsed = run.send();
+    println!(
+        "{} {} {}",
+        elapsed.as_nanos(),
+        run.others.to_word(),
+        run.all.to_word()
+    );
+    true
+}
+
+/// One call under way.
+struct Run {
+    call: Call,
+    poller: rustix::fd::OwnedFd,
+    connections: Vec<Connection>,
+    dice: Dice,
+    plain: Vec<u8>,
+    blocks: Vec<u8>,
+    buffer: Vec<u8>,
+    others: Waits,
+    all: Waits,
+}
+
+struct Connection {
+    stream: TcpStream,
+    under_way: VecDeque<Message>,
+    /// Blockers among them.
+    blockers: usize,
+    /// Bytes that have come of the next answer.
+    got: usize,
+    /// What the system would not take yet.
+    unsent: Vec<u8>,
+}
+
+struct Message {
+    due: Instant,
+    blocks: bool,
+    /// Neither it nor one before it blocks.
+    is_other: bool,
+}
+
+impl Run {
+    fn connect(call: Call) -> Self {
+        let poller = epoll::create(epoll::CreateFlags::CLOEXEC).expect("the system has a poller");
+        let mut message = vec![PLAIN; call.size];
+        let connections = (0..CONNECTIONS).map(|at| {
+            let mut stream = TcpStream::connect(call.address).expect("the server listens");
+            stream.set_nodelay(true).expect("a TCP option");
+            stream.write_all(&message).expect("the server is there");
+            stream.read_exact(&mut message).expect("it echoes");
+            stream.set_nonblocking(true).expect("a socket option");
+            let data = epoll::EventData::new_u64(at as u64);
+            let when = epoll::EventFlags::IN | epoll::EventFlags::ET;
+            epoll::add(&poller, &stream, data, when).expect("the poller takes a socket");
+            Connection {
+                stream,
+                under_way: VecDeque::new(),
+                blockers: 0,
+                got: 0,
+                unsent: Vec::new(),
+            }
+        });
+        let connections = connections.collect();
+        let (plain, mut blocks) = (vec![PLAIN; call.size], vec![PLAIN; call.size]);
+        blocks[0] = BLOCKS;
+        Self {
+            call,
+            poller,
+            connections,
+            // The same messages block, whatever the server.
+            dice: Dice(7),
+            plain,
+            blocks,
+            buffer: vec![0; 64 * 1024],
+            others: Waits::new(),
+            all: Waits::new(),
+        }
+    }
+
+    /// Sends everything and waits for all answers.
+    fn send(&mut self) -> Duration {
+        let Call {
+            every, messages, ..
+        } = self.call;
+        let began = Instant::now();
+        let due_at = |number: u64| began + Duration::from_nanos(every * number);
+        let (mut sent, mut done) = (0, 0);
+        if every == 0 {
+            for at in 0..CONNECTIONS {
+                self.send_one(at, Instant::now());
+            }
+            sent = CONNECTIONS as u64;
+        }
+        let mut events = Vec::with_capacity(CONNECTIONS);
+        while done < messages.max(sent) {
+            let now = Instant::now();
+            while every > 0 && sent < messages && due_at(sent) <= now {
+                self.send_one(sent as usize % CONNECTIONS, due_at(sent));
+                sent += 1;
+            }
+            let next = (every > 0 && sent < messages).then(|| due_at(sent));
+            self.wait(next);
+            events.clear();
+            let spare = rustix::buffer::spare_capacity(&mut events);
+            let zero = Timespec::default();
+            epoll::wait(&self.poller, spare, Some(&zero)).expect("the poller works");
+            for event in &events {
+                let at = event.data.u64() as usize;
+                let answered = self.receive(at);
+                done += answered;
+                for _ in 0..answered {
+                    if every == 0 && sent < messages {
+                        self.send_one(at, Instant::now());
+                        sent += 1;
+                    }
+                }
+            }
+        }
+        began.elapsed()
+    }
+
+    /// Until something comes or `next` is due: with a CPU of its own it does not sleep.
+    fn wait(&self, next: Option<Instant>) {
+        let timeout = match (self.call.layout, next) {
+            (Layout::Apart, Some(_)) => return,
+            (_, Some(next)) => Some(next.saturating_duration_since(Instant::now())),
+            (_, None) => None,
+        };
+        let timeout = timeout.map(|time| Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        let mut fds = [PollFd::new(&self.poller, PollFlags::IN)];
+        rustix::event::poll(&mut fds, timeout.as_ref()).expect("polling works");
+    }
+
+    fn send_one(&mut self, at: usize, due: Instant) {
+        let one_in = self.call.block_one_in;
+        let blocks = one_in > 0 && self.dice.below(one_in) == 0;
+        let connection = &mut self.connections[at];
+        connection.blockers += usize::from(blocks);
+        connection.under_way.push_back(Message {
+            due,
+            blocks,
+            is_other: connection.blockers == 0,
+        });
+        let message = if blocks { &self.blocks } else { &self.plain };
+        connection.unsent.extend_from_slice(message);
+        connection.push();
+    }
+
+    /// Takes what has come on a connection; how many answers are complete.
+    fn receive(&mut self, at: usize) -> u64 {
+        let connection = &mut self.connections[at];
+        let mut answered = 0;
+        loop {
+            match connection.stream.read(&mut self.buffer) {
+                Ok(0) => panic!("the server closed a connection"),
+                Ok(count) => connection.got += count,
+                Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => break,
+                Err(why) => panic!("a connection broke: {why}"),
+            }
+            let now = Instant::now();
+            while connection.got >= self.call.size {
+                connection.got -= self.call.size;
+                let message = connection.under_way.pop_front();
+                let message = message.expect("an answer has a question");
+                connection.blockers -= usize::from(message.blocks);
+                let wait = now.saturating_duration_since(message.due);
+                self.all.add(wait);
+                if message.is_other {
+                    self.others.add(wait);
+                }
+                answered += 1;
+            }
+        }
+        connection.push();
+        answered
+    }
+}
+
+impl Connection {
+    /// Gives the system what it takes of what is not sent yet.
+    fn push(&mut self) {
+        if self.unsent.is_empty() {
+            return;
+        }
+        match self.stream.write(&self.unsent) {
+            Ok(count) => drop(self.unsent.drain(..count)),
+            Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(why) => panic!("a connection broke: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_reads_back() {
+        let call = Call {
+            address: "127.0.0.1:80".parse().expect("an address"),
+            layout: Layout::Free,
+            size: 64,
+            block_one_in: 100,
+            every: 20_000,
+            messages: 1_000,
+        };
+        assert_eq!(Call::from_line(&call.to_line()), Some(call));
+        assert_eq!(Call::from_line("127.0.0.1:80 near 1 2 3 4"), None);
+    }
+}

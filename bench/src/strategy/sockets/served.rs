@@ -1,0 +1,163 @@
+//! The servers: the same pipeline under each strategy.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_exec::{Counts, Crew, EventLoopGroup, Monitor, Quiet, Roaming, WorkerPool};
+use tidegate_net::sys::MioPoller;
+use tidegate_net::{
+    Assembly, Blocking, Inbound, InboundContext, IoMetrics, NetGroup, Nothing, RoamDriver, Server,
+};
+
+use super::super::work::burn;
+
+/// Threads of the pool under a loop that has one: enough that blockers never use them up.
+const POOL: usize = 32;
+/// A message that begins so makes its handler block.
+pub(super) const BLOCKS: u8 = b'!';
+/// For how long.
+const BLOCKED: Duration = Duration::from_millis(10);
+
+/// Who runs a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The loop itself, on a thread of its own.
+    Pc,
+    /// A thread of the pool, always.
+    Pec,
+    /// As it comes, with eager hand-over.
+    Eager,
+    /// As it comes, with late hand-over.
+    Late,
+}
+
+/// A server that runs.
+pub(super) struct Served {
+    pub(super) address: SocketAddr,
+    monitor: Option<Monitor>,
+    loops: Loops,
+}
+
+enum Loops {
+    Pinned(NetGroup),
+    Roaming(NetGroup<Roaming>, WorkerPool),
+}
+
+/// What a server has counted so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) io: IoMetrics,
+    pub(super) counts: Counts,
+    pub(super) monitor: Duration,
+}
+
+impl Served {
+    /// One loop whose handlers do `units` of work for each message of `size` bytes. Its threads run where this one may.
+    pub(super) fn start(way: Way, size: usize, units: u64) -> Self {
+        let handler = move || Works {
+            size,
+            units,
+            at: 0,
+            blocks: false,
+        };
+        if way == Way::Pc {
+            let group = tidegate_net::pinned("served", 1).expect("a poller");
+            let server = Server::new(&group).pipeline(move |p: Assembly| p.add("works", handler()));
+            let server = server.bind("127.0.0.1:0").wait().expect("a free port");
+            return Self {
+                address: server.local_addr(),
+                monitor: None,
+                loops: Loops::Pinned(group),
+            };
+        }
+        let pool = WorkerPool::builder("workers").core(POOL).max(POOL);
+        let pool = pool.reserved(POOL).build().expect("limits that agree");
+        pool.prestart();
+        let monitor = (way == Way::Late).then(|| Monitor::start("served").expect("a thread"));
+        let crew = Crew::of(Arc::new(pool.clone()));
+        let crew = match (&monitor, way) {
+            (Some(monitor), _) => crew.late(monitor),
+            (None, Way::Pec) => crew.only_produce(),
+            (None, _) => crew,
+        };
+        let builder = EventLoopGroup::builder("served").loops(1).roaming();
+        let driver = |_| Ok(RoamDriver::new(MioPoller::new()?));
+        let group = NetGroup::build_with(builder, &crew, driver).expect("a poller");
+        let server = Server::new(&group).pipeline(move |p| p.add("works", handler()));
+        let server = server.bind("127.0.0.1:0").wait().expect("a free port");
+        Self {
+            address: server.local_addr(),
+            monitor,
+            loops: Loops::Roaming(group, pool),
+        }
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        let monitor = self.monitor.as_ref().map(Monitor::cpu_time);
+        let (io, counts) = match &self.loops {
+            Loops::Pinned(group) => (group.io_metrics(), Vec::new()),
+            Loops::Roaming(group, _) => (group.io_metrics(), group.metrics()),
+        };
+        Tally {
+            io: io.first().copied().unwrap_or_default(),
+            counts: counts.first().copied().unwrap_or_default(),
+            monitor: monitor.unwrap_or_default(),
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let quiet = Quiet::none(Duration::from_secs(5));
+        match &self.loops {
+            Loops::Pinned(group) => drop(group.shutdown_gracefully(quiet).wait()),
+            Loops::Roaming(group, pool) => {
+                drop(group.shutdown_gracefully(quiet).wait());
+                drop(pool.stop(Duration::from_secs(5)).wait());
+            }
+        }
+    }
+}
+
+/// Works for each message, blocks where the message says so, and sends it back.
+struct Works {
+    size: usize,
+    units: u64,
+    /// Bytes of the message under way, and whether it asks to block.
+    at: usize,
+    blocks: bool,
+}
+
+impl Inbound for Works {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+    const BLOCKING: Blocking = Blocking::May;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        let mut rest = &bytes[..];
+        while let Some(first) = rest.first() {
+            if self.at == 0 {
+                self.blocks = *first == BLOCKS;
+            }
+            let more = rest.len().min(self.size - self.at);
+            self.at += more;
+            rest = &rest[more..];
+            if self.at == self.size {
+                self.at = 0;
+                if self.blocks {
+                    thread::sleep(BLOCKED);
+                }
+                burn(self.units);
+            }
+        }
+        ctx.write(bytes);
+    }
+
+    fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        ctx.flush();
+    }
+}
