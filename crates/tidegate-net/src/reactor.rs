@@ -44,6 +44,12 @@ pub(crate) trait EventSource {
     /// What the poller watches; `None` for who lives of mail alone.
     fn io(&mut self) -> Option<&mut dyn Source>;
 
+    /// The loop has watched its socket, or no more, as it asked with [`Next::Watch`]; it is told of
+    /// mail next. Only notes that: nothing of others' may run here.
+    fn watched(&mut self, said: io::Result<()>) {
+        drop(said);
+    }
+
     /// The loop ends: says goodbye.
     fn close(&mut self, desk: &mut Desk);
 
@@ -73,6 +79,8 @@ pub(crate) enum Next {
     Stay,
     /// To be told of this once more, after the others had their turn.
     Again(Readiness),
+    /// Its socket to be watched, or no more.
+    Watch(bool),
     /// To be forgotten.
     Leave,
 }
@@ -175,6 +183,7 @@ impl Reactor {
         let homes = self.sources.homes_mut();
         let watched = homes.filter_map(|(token, source)| Some((token, source.io()?)));
         let lost = self.poller.renew(watched.collect())?;
+        self.poller.forget();
         self.counters.fresh_pollers.add(1);
         Ok(lost)
     }
@@ -264,8 +273,30 @@ impl Reactor {
             readiness |= more;
             self.counters.again.add(1);
         }
+        if let Next::Watch(yes) = next
+            && let Some(source) = self.sources.get_mut(token)
+        {
+            watch(&mut *self.poller, &mut **source, token, yes);
+            readiness |= Readiness::MAIL;
+        }
         self.again.push_back(Ready { token, readiness });
     }
+}
+
+/// Has `poller` watch `source`, or no more, and tells it how that went.
+#[cold]
+pub(crate) fn watch(
+    poller: &mut dyn Poller,
+    source: &mut dyn EventSource,
+    token: Token,
+    yes: bool,
+) {
+    let said = match source.io() {
+        Some(io) if yes => poller.register(io, token),
+        Some(io) => poller.deregister(io),
+        None => Ok(()),
+    };
+    source.watched(said);
 }
 
 /// Uses the reactor of the loop that this thread drives. `None` if it drives none with I/O.

@@ -49,6 +49,8 @@ pub(super) struct Batch {
     lane: usize,
     driver: usize,
     looked_out: bool,
+    /// The time for submitted tasks is over.
+    spent: bool,
 }
 
 impl<D: Driver> Core<D> {
@@ -127,9 +129,12 @@ impl<D: Driver> Core<D> {
     fn open_batch(&mut self, shared: &Shared) {
         shared.running.idle();
         let now = self.begin(shared);
+        let budget = &shared.settings.budget;
         let mut ran = self.run_signals(shared);
+        self.begin_kind(shared, now, ran, budget.timers);
         ran |= self.run_timers(shared, now);
         ran |= self.run_timeouts(shared, now);
+        self.begin_kind(shared, now, ran, budget.tasks);
         self.batch = Batch {
             open: true,
             now,
@@ -148,12 +153,18 @@ impl<D: Driver> Core<D> {
             run_task(shared, task);
         }
         if !std::mem::replace(&mut self.batch.looked_out, true) {
-            self.look_out(self.batch.ran);
+            let (now, ran) = (self.batch.now, self.batch.ran);
+            self.begin_kind(shared, now, ran, shared.settings.budget.io);
+            self.look_out(ran);
         }
         if self.batch.driver == BUDGET {
             return None;
         }
         self.batch.driver += 1;
+        if self.pace.step() && self.look(shared) {
+            // Time is over: this one is the last.
+            self.batch.driver = BUDGET;
+        }
         let task = self.driver.next_task()?;
         shared.out.driver.store(true, Ordering::Relaxed);
         Some(task)
@@ -161,9 +172,16 @@ impl<D: Driver> Core<D> {
 
     /// The next submitted task of this turn.
     fn submitted(&mut self, shared: &Shared) -> Option<Task> {
-        if shared.is_out_of_time() {
+        if self.batch.spent || shared.is_out_of_time() {
             return None;
         }
+        let task = self.pop()?;
+        // Looked at before it runs, since that may be elsewhere: it is the last then.
+        self.batch.spent = self.pace.step() && self.look(shared);
+        Some(task)
+    }
+
+    fn pop(&mut self) -> Option<Task> {
         if self.batch.own < BUDGET
             && let Some(task) = local::pop()
         {
@@ -184,6 +202,11 @@ impl<D: Driver> Core<D> {
     pub(crate) fn is_out(&mut self, shared: &Shared) -> bool {
         let settled = self.driver.wind_up();
         shared.out.is_any() || !settled
+    }
+
+    /// Who is with other threads, as the driver calls them.
+    pub(crate) fn absent(&self) -> Vec<String> {
+        self.driver.absent()
     }
 }
 

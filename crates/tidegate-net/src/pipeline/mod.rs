@@ -29,7 +29,7 @@ pub use self::change::{Assembly, Change, Handler};
 pub use self::check::PipelineError;
 pub use self::context::{HandlerContext, InboundContext, OutboundContext};
 pub(crate) use self::handler::InputEnd;
-pub use self::handler::{Inbound, InputShutdown, Outbound, UserEvent};
+pub use self::handler::{Deregistered, Inbound, InputShutdown, Outbound, Registered, UserEvent};
 
 use self::change::{Place, What};
 pub(crate) use self::check::{Head, Name};

@@ -32,6 +32,8 @@ const WAKE: mio::Token = mio::Token(usize::MAX);
 /// ```
 pub struct MioPoller {
     poll: Poll,
+    /// The ones before, for sources that were absent when they went.
+    old: Vec<Poll>,
     events: Events,
     waker: Arc<PollWaker>,
 }
@@ -56,6 +58,7 @@ impl MioPoller {
         let waker = mio::Waker::new(poll.registry(), WAKE)?;
         Ok(Self {
             poll,
+            old: Vec::new(),
             events: Events::with_capacity(BATCH),
             waker: Arc::new(PollWaker {
                 waker: RwLock::new(waker),
@@ -89,10 +92,22 @@ impl Poller for MioPoller {
                 lost.push(token);
             }
         }
+        self.old.push(old);
         *self.waker.write() = waker;
         // Somebody may have rung the old one a moment ago.
         self.waker.ring();
         Ok(lost)
+    }
+
+    fn adopt(&mut self, source: &mut dyn Source, token: Token) -> io::Result<()> {
+        for old in &self.old {
+            let _ = old.registry().deregister(source);
+        }
+        self.register(source, token)
+    }
+
+    fn forget(&mut self) {
+        self.old.clear();
     }
 
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
