@@ -22,20 +22,22 @@ pub(super) enum Lane {
     User,
 }
 
-/// The two lanes and everything that changes with them.
+/// The two lanes and everything that changes with them. What changes with each job comes first:
+/// it moves between threads, and with it as few cache lines as possible.
+#[repr(C)]
 pub(super) struct Lanes {
-    internal: JobList,
     user: Box<dyn JobQueue>,
+    internal: JobList,
     /// Internal jobs taken since the last user job.
     in_a_row: u8,
+    pub(super) low: bool,
     /// Jobs that the user's queue gave up; dropped by whoever holds the turn, after it.
     pub(super) shed: Vec<Job>,
-    pub(super) limits: PoolLimits,
     /// Workers whose job has said that it is about to end: each comes for one more at once.
     pub(super) coming: usize,
     pub(super) counts: Counts,
+    pub(super) limits: PoolLimits,
     pub(super) budget: Budget,
-    pub(super) low: bool,
     pub(super) stop: Option<StopPlan>,
     pub(super) roster: Vec<Member>,
     next_member: u64,
@@ -58,19 +60,20 @@ pub(super) struct StopPlan {
     pub(super) done: u64,
 }
 
-/// Counters that are only touched with the lock held.
+/// Counters that are only touched with the lock held; those that each job touches come first.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub(super) struct Counts {
     pub(super) accepted: u64,
     pub(super) done: u64,
+    pub(super) wakeups: u64,
+    pub(super) most_queued: usize,
     pub(super) removed: u64,
     pub(super) displaced: u64,
     pub(super) shed: u64,
     pub(super) started_threads: u64,
     pub(super) ended_threads: u64,
     pub(super) most_threads: usize,
-    pub(super) most_queued: usize,
-    pub(super) wakeups: u64,
     pub(super) failed_starts: u64,
     pub(super) waits: JobTimes,
     pub(super) runs: JobTimes,
@@ -90,15 +93,15 @@ impl Counts {
 impl Lanes {
     pub(super) fn new(limits: PoolLimits, user: Box<dyn JobQueue>) -> Self {
         Self {
-            internal: JobList::default(),
             user,
+            internal: JobList::default(),
             in_a_row: 0,
+            low: false,
             shed: Vec::new(),
-            limits,
             coming: 0,
             counts: Counts::default(),
+            limits,
             budget: Budget::default(),
-            low: false,
             stop: None,
             roster: Vec::new(),
             next_member: 0,

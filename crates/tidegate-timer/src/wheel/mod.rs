@@ -50,8 +50,10 @@ use queue::{Item, Queue};
 /// hide the way to memory behind what fires meanwhile.
 const READY: (usize, usize) = (48, 96);
 
-/// How many fire between the request for the memory behind a value and its turn.
-const WARM: usize = 12;
+/// When the memory behind less than the first of what comes next was asked for, that of the first
+/// so many is. Many at a time: to find out where memory lies is itself a long wait, and waits that
+/// begin together go by together.
+const WARM: (usize, usize) = (12, 36);
 
 /// From how many entries on those that come up together lie together. Fewer are near anyway, and
 /// a page for each group would be a waste.
@@ -534,15 +536,23 @@ impl<T> Wheel<T> {
         }
     }
 
+    /// Asks for the memory behind the values that come next.
+    fn warm_up(&mut self, warm: fn(&T)) {
+        while let Some(slot) = self.ready.next_cold(WARM.1) {
+            if let Some(live) = self.entries.get(slot).and_then(Entry::live) {
+                warm(&live.value);
+            }
+        }
+    }
+
     /// Takes out the first of what is ready.
     #[inline]
     fn pop_ready(&mut self) -> Option<Live<T>> {
         loop {
             if let Some(warm) = self.warm
-                && let Some(slot) = self.ready.ahead(WARM)
-                && let Some(live) = self.entries.get(slot).and_then(Entry::live)
+                && self.ready.is_cold(WARM.0)
             {
-                warm(&live.value);
+                self.warm_up(warm);
             }
             match self.ready.pop()? {
                 Item::Entry { slot, place } => {

@@ -12,6 +12,8 @@ pub(super) struct Queue {
     /// How many were ever taken out, and put in.
     head: usize,
     tail: usize,
+    /// Up to where the memory behind the values was asked for.
+    warmed: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +30,7 @@ impl Queue {
             items: Box::new([Item::End { chunk: 0 }; ROOM]),
             head: 0,
             tail: 0,
+            warmed: 0,
         }
     }
 
@@ -53,16 +56,33 @@ impl Queue {
         Some(item)
     }
 
-    /// The entry that comes out after so many others.
+    /// How many of those that come out next were warmed.
     #[inline]
-    pub(super) fn ahead(&self, by: usize) -> Option<u32> {
-        if by >= self.len() {
-            return None;
+    fn warm(&self) -> usize {
+        let warm = self.warmed.wrapping_sub(self.head);
+        // Nobody warmed so far, and some were taken out.
+        if warm > ROOM { 0 } else { warm }
+    }
+
+    /// Whether one of the first so many was not warmed.
+    #[inline]
+    pub(super) fn is_cold(&self, first: usize) -> bool {
+        self.warm() < self.len().min(first)
+    }
+
+    /// The next entry to be warmed, if it is one of the first so many.
+    #[inline]
+    pub(super) fn next_cold(&mut self, first: usize) -> Option<u32> {
+        let mut by = self.warm();
+        while by < self.len().min(first) {
+            let item = self.items[self.head.wrapping_add(by) % ROOM];
+            by += 1;
+            self.warmed = self.head.wrapping_add(by);
+            if let Item::Entry { slot, .. } = item {
+                return Some(slot);
+            }
         }
-        match self.items[self.head.wrapping_add(by) % ROOM] {
-            Item::Entry { slot, .. } => Some(slot),
-            Item::End { .. } => None,
-        }
+        None
     }
 
     /// What comes out, in order.

@@ -48,25 +48,25 @@ fn each_way_to_run_a_task_is_counted_first_and_is_a_frame_of_its_own() {
             Kind::Eager,
             Blocking::Never,
             Place::Reserve,
-            "::produce_consume",
+            "produce_consume",
         ),
         (
             Kind::Eager,
             Blocking::Adapts,
             Place::NoReserve,
-            "::produce_invoke_consume",
+            "produce_invoke_consume",
         ),
         (
             Kind::Eager,
             Blocking::May,
             Place::Reserve,
-            "::execute_produce_consume",
+            "execute_produce_consume",
         ),
         (
             late,
             Blocking::May,
             Place::Reserve,
-            "::late_execute_produce_consume",
+            "late_execute_produce_consume",
         ),
     ];
     for (kind, what, place, name) in cases {
@@ -81,9 +81,28 @@ fn each_way_to_run_a_task_is_counted_first_and_is_a_frame_of_its_own() {
         let (frames, counted) = seen.take().remove(0);
         assert_eq!(counted, 1, "{stage}");
         for (.., other) in cases {
-            assert_eq!(frames.contains(other), other == name, "{other} in {frames}");
+            assert_eq!(
+                has_frame(&frames, other),
+                other == name,
+                "{other} in {frames}"
+            );
         }
     }
+}
+
+/// Whether a function is on a printed stack. Its path is there in some builds only, what it is
+/// generic over in others.
+fn has_frame(stack: &str, function: &str) -> bool {
+    let frames = stack.lines().filter_map(|line| {
+        let (number, frame) = line.split_once(": ")?;
+        number.trim().parse::<u32>().ok().map(|_| frame)
+    });
+    frames
+        .map(|frame| {
+            let plain = frame.split('<').next().unwrap_or(frame);
+            (frame.rsplit("::").next(), plain.rsplit("::").next())
+        })
+        .any(|names| [names.0, names.1].contains(&Some(function)))
 }
 
 #[test]
