@@ -220,7 +220,7 @@ impl EventLoopBuilder {
             settings: Settings {
                 time_tasks: this.time_tasks,
                 timeout_tick: this.timeout_tick,
-                budget: this.budget,
+                spans: this.budget.into(),
                 spin: !this.clock.is_manual(),
                 pinned: P::PINNED,
                 driven,

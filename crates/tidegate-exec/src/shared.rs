@@ -12,7 +12,7 @@ use tidegate_sync::{
     Unhandled, is_current,
 };
 
-use crate::core::{Drive, Out, TurnBudget};
+use crate::core::{Drive, Out, Spans};
 use crate::global::Presence;
 use crate::health::Health;
 use crate::lifecycle::{HandedBack, Lifecycle, Plan, ShutdownError, ShutdownReport, State};
@@ -94,7 +94,7 @@ pub(crate) struct Settings {
     /// How fine the wheel for coarse timeouts is.
     pub(crate) timeout_tick: Duration,
     /// How long a turn may spend on each kind of work.
-    pub(crate) budget: TurnBudget,
+    pub(crate) spans: Spans,
     /// Whether an idle thread may look a while before it sleeps.
     pub(crate) spin: bool,
     /// The loop's thread must not block.

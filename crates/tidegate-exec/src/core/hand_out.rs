@@ -129,12 +129,8 @@ impl<D: Driver> Core<D> {
     fn open_batch(&mut self, shared: &Shared) {
         shared.running.idle();
         let now = self.begin(shared);
-        let budget = &shared.settings.budget;
         let mut ran = self.run_signals(shared);
-        self.begin_kind(shared, now, ran, budget.timers);
-        ran |= self.run_timers(shared, now);
-        ran |= self.run_timeouts(shared, now);
-        self.begin_kind(shared, now, ran, budget.tasks);
+        ran |= self.run_due(shared, now);
         self.batch = Batch {
             open: true,
             now,
@@ -153,19 +149,21 @@ impl<D: Driver> Core<D> {
             run_task(shared, task);
         }
         if !std::mem::replace(&mut self.batch.looked_out, true) {
-            let (now, ran) = (self.batch.now, self.batch.ran);
-            self.begin_kind(shared, now, ran, shared.settings.budget.io);
-            self.look_out(ran);
+            self.look_out(self.batch.ran);
         }
         if self.batch.driver == BUDGET {
             return None;
+        }
+        let task = self.driver.next_task()?;
+        if self.batch.driver == 0 {
+            let (now, ran) = (self.batch.now, self.batch.ran);
+            self.begin_kind(shared, now, ran, shared.settings.spans.io);
         }
         self.batch.driver += 1;
         if self.pace.step() && self.look(shared) {
             // Time is over: this one is the last.
             self.batch.driver = BUDGET;
         }
-        let task = self.driver.next_task()?;
         shared.out.driver.store(true, Ordering::Relaxed);
         Some(task)
     }

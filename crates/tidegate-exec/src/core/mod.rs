@@ -29,6 +29,7 @@ mod thread;
 
 pub(crate) use self::hand_out::{Out, Produced};
 use self::pace::Pace;
+pub(crate) use self::pace::Spans;
 pub use self::pace::{DEFAULT_TURN_BUDGET, TurnBudget};
 pub(crate) use self::thread::run_thread;
 
@@ -136,17 +137,12 @@ impl<D: Driver> Core<D> {
     /// One look at everything.
     fn turn(&mut self, shared: &Arc<Shared>) -> Turn {
         let now = self.begin(shared);
-        let budget = &shared.settings.budget;
         let mut ran = self.run_signals(shared);
-        self.begin_kind(shared, now, ran, budget.timers);
-        ran |= self.run_timers(shared, now);
-        ran |= self.run_timeouts(shared, now);
-        self.begin_kind(shared, now, ran, budget.tasks);
+        ran |= self.run_due(shared, now);
         ran |= self.run_own(shared);
         ran |= self.run_lane(shared);
-        self.begin_kind(shared, now, ran, budget.io);
         self.look_out(ran);
-        ran |= self.run_driver(shared);
+        ran |= self.run_driver(shared, now, ran);
         if ran {
             shared.running.idle();
             self.last_work = now;
@@ -189,6 +185,16 @@ impl<D: Driver> Core<D> {
             }
         }
         any
+    }
+
+    /// Runs timers and timeouts that are due; what comes next begins when they are done.
+    fn run_due(&mut self, shared: &Shared, now: u64) -> bool {
+        let spans = &shared.settings.spans;
+        self.pace.begin(now, spans.timers);
+        let mut ran = self.run_timers(shared, now);
+        ran |= self.run_timeouts(shared, now);
+        self.begin_kind(shared, now, ran, spans.tasks);
+        ran
     }
 
     fn run_timers(&mut self, shared: &Shared, now: u64) -> bool {
@@ -295,12 +301,15 @@ impl<D: Driver> Core<D> {
         }
     }
 
-    fn run_driver(&mut self, shared: &Shared) -> bool {
+    fn run_driver(&mut self, shared: &Shared, now: u64, ran: bool) -> bool {
         let mut runs = 0;
         while runs < BUDGET {
             let Some(task) = self.driver.next_task() else {
                 break;
             };
+            if runs == 0 {
+                self.begin_kind(shared, now, ran, shared.settings.spans.io);
+            }
             run_task(shared, task);
             runs += 1;
             if self.pace.step() && self.look(shared) {

@@ -53,6 +53,24 @@ impl Default for TurnBudget {
     }
 }
 
+/// A budget in nanoseconds, as turns use it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spans {
+    pub(super) timers: u64,
+    pub(super) tasks: u64,
+    pub(super) io: u64,
+}
+
+impl From<TurnBudget> for Spans {
+    fn from(budget: TurnBudget) -> Self {
+        Self {
+            timers: as_nanos(budget.timers),
+            tasks: as_nanos(budget.tasks),
+            io: as_nanos(budget.io),
+        }
+    }
+}
+
 /// Where one kind of work stands within its time.
 #[derive(Debug)]
 pub(super) struct Pace {
@@ -77,10 +95,11 @@ impl Pace {
     }
 
     /// A kind of work begins that may take `budget` from `now`.
-    pub(super) fn begin(&mut self, now: u64, budget: Duration) {
+    #[inline]
+    pub(super) fn begin(&mut self, now: u64, budget: u64) {
         self.began = now;
         self.looked = now;
-        self.budget = as_nanos(budget);
+        self.budget = budget;
         self.left = self.stride;
     }
 
@@ -107,7 +126,8 @@ impl Pace {
 
 impl<D: Driver> Core<D> {
     /// Another kind of work begins; `ran` says whether the one before took any time.
-    pub(super) fn begin_kind(&mut self, shared: &Shared, now: u64, ran: bool, budget: Duration) {
+    #[inline]
+    pub(super) fn begin_kind(&mut self, shared: &Shared, now: u64, ran: bool, budget: u64) {
         let now = if ran { shared.clock.nanos() } else { now };
         self.pace.begin(now, budget);
     }
