@@ -264,9 +264,12 @@ fn raw_epoll<const N: usize>(listener: &TcpListener) {
                 let _ = epoll::delete(&poller, socket);
                 continue;
             }
-            send_all(&buffer[..count], |rest| {
-                Ok(rustix::net::send(socket, rest, SendFlags::NOSIGNAL)?)
-            });
+            let sent = rustix::net::send(socket, &buffer[..count], SendFlags::NOSIGNAL);
+            if sent != Ok(count) {
+                send_rest(&buffer[sent.unwrap_or(0)..count], |rest| {
+                    Ok(rustix::net::send(socket, rest, SendFlags::NOSIGNAL)?)
+                });
+            }
         }
     }
 }
@@ -302,16 +305,21 @@ fn over_mio<const N: usize>(listener: TcpListener) {
             let Some(socket) = slot else { continue };
             match socket.read(&mut buffer) {
                 Ok(0) => *slot = None,
-                Ok(count) => send_all(&buffer[..count], |rest| socket.write(rest)),
+                Ok(count) => {
+                    let sent = socket.write(&buffer[..count]).unwrap_or(0);
+                    if sent < count {
+                        send_rest(&buffer[sent..count], |rest| socket.write(rest));
+                    }
+                }
                 Err(_) => {}
             }
         }
     }
 }
 
-/// Sends the whole, asking again where a socket takes a part: one call, unless messages are large.
-#[inline(always)]
-fn send_all(mut rest: &[u8], mut send: impl FnMut(&[u8]) -> std::io::Result<usize>) {
+/// Sends what a socket did not take at once, asking until it does. Hardly ever, and then of a large message.
+#[cold]
+fn send_rest(mut rest: &[u8], mut send: impl FnMut(&[u8]) -> std::io::Result<usize>) {
     while !rest.is_empty() {
         match send(rest) {
             Ok(count) => rest = &rest[count..],

@@ -589,6 +589,72 @@ fn a_handler_that_does_not_care_is_asked_once_and_then_skipped() {
     assert_eq!(log.len(), 3);
 }
 
+/// Notes messages and the ends of reads; passes both on.
+struct Ends {
+    name: &'static str,
+    log: Names,
+    /// Panics on its first message.
+    breaks: bool,
+}
+
+impl Inbound for Ends {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Nothing;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        self.log.push(format!("{} read", self.name));
+        assert!(!std::mem::take(&mut self.breaks), "as asked");
+        ctx.fire_read(bytes);
+    }
+
+    fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.log.push(format!("{} end", self.name));
+        ctx.fire_read_complete();
+    }
+
+    fn error(&mut self, _: Failure, _: &mut InboundContext<'_, Self>) {
+        self.log.push(format!("{} error", self.name));
+    }
+}
+
+fn ends(name: &'static str, log: &Names, breaks: bool) -> Ends {
+    Ends {
+        name,
+        log: log.clone(),
+        breaks,
+    }
+}
+
+#[test]
+fn a_read_ends_behind_all_that_its_messages_caused_once_for_each_handler() {
+    let log = Names::new();
+    let mut channel = embedded(|p| {
+        p.add("a", ends("a", &log, false))
+            .add("b", ends("b", &log, false))
+    });
+    for _ in 0..2 {
+        channel.receive("x");
+        assert_eq!(log.take(), ["a read", "b read", "a end", "b end"]);
+    }
+    let mut alone = embedded(|p| p.add("a", ends("a", &log, false)));
+    alone.receive("x");
+    assert_eq!(log.take(), ["a read", "a end"]);
+}
+
+#[test]
+fn a_read_whose_handler_panicked_ends_all_the_same() {
+    let log = Names::new();
+    let mut channel = embedded(|p| {
+        p.add("a", ends("a", &log, true))
+            .add("b", ends("b", &log, false))
+    });
+    channel.receive("x");
+    assert_eq!(log.take(), ["a read", "a error", "a end", "b end"]);
+    channel.receive("x");
+    assert_eq!(log.take(), ["a read", "b read", "a end", "b end"]);
+}
+
 /// Counts with something that cannot leave its thread.
 struct Stays(std::rc::Rc<std::cell::Cell<u32>>);
 
