@@ -535,13 +535,15 @@ fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
         .threads(pool_of(2, 0))
         .build(&isolation)
         .unwrap();
-    command.run(|_| Ok(1)).unwrap();
     let bulkhead = isolation.pool("tests").unwrap();
     // The loop lives on a thread of the bulkhead; a call has the other.
     let crew = Crew::of(Arc::new(bulkhead.clone()));
     let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &crew);
     let home = home.unwrap();
     home.submit(|| ()).unwrap().wait().unwrap();
+    while !bulkhead.room().has_thread() {
+        std::thread::yield_now();
+    }
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     assert!(!bulkhead.room().has_thread(), "the strategy sees it");
