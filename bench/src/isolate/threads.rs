@@ -114,7 +114,8 @@ fn batch(command: &Command<u64, Failure>, n: u64, meanwhile: impl FnOnce()) {
     }
 }
 
-/// Every limit of a busy pool is changed while a batch of 64 calls is under way.
+/// Every limit of a busy pool is changed while a batch of 64 calls is under way. Every second change lets five threads
+/// go, the others start five.
 fn resize(settings: &Settings) -> Table {
     let isolation = isolation();
     let command = on_threads(&isolation, IN_FLIGHT as usize * 2);

@@ -88,10 +88,7 @@ fn clock_error(settings: &Settings) -> Table {
             "cycle clock, as its calibrations found".to_owned(),
             Box::new(calibrated),
         ),
-        entry(
-            format!("coarse clock, a tick is {bound:?}"),
-            Box::new(behind),
-        ),
+        entry(format!("coarse clock, bound {bound:?}"), Box::new(behind)),
     ];
     let heading = Heading {
         unit: "ns, the worst of a round",
