@@ -158,7 +158,7 @@ pub(crate) fn child(server: &str) -> ExitCode {
         eprintln!("there is no server {server:?}");
         return ExitCode::from(2);
     };
-    let running = servers::start(kind);
+    let running = servers::start(kind, MESSAGE);
     println!("{}", running.address);
     for line in std::io::stdin().lines() {
         let answer = match line.as_deref() {

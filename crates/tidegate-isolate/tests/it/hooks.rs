@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_isolate::{
-    BreakerConfig, BreakerMode, Cause, FallbackError, Isolation, Key, MetricsPublisher, Stage,
+    BreakerConfig, BreakerMode, Cause, FallbackError, Hook, Install, Isolation, Key,
+    MetricsPublisher, Propagator, Properties, Restore, Stage,
 };
 use tidegate_sync::ManualClock;
 use tidegate_testkit::Gate;
@@ -242,6 +243,91 @@ fn several_hooks_and_listeners_and_one_that_panics() {
     );
     let names: Vec<_> = log.lock().unwrap().iter().map(|(name, _)| *name).collect();
     assert_eq!(names[..2], ["first", "second"]);
+}
+
+/// Notes what it is asked for, under its name.
+#[derive(Clone)]
+struct Named(&'static str, Arc<Mutex<Vec<String>>>);
+
+impl Named {
+    fn note(&self, what: &str) {
+        self.1.lock().unwrap().push(format!("{} {what}", self.0));
+    }
+}
+
+impl MetricsPublisher for Named {
+    fn added(&self, _: &Key) {
+        self.note("added");
+    }
+}
+
+impl Propagator for Named {
+    fn capture(&self) -> Install {
+        self.note("captured");
+        let this = self.clone();
+        Box::new(move || {
+            this.note("installed");
+            Box::new(move || this.note("restored")) as Restore
+        })
+    }
+}
+
+impl Hook for Named {
+    fn on(&self, stage: Stage, _: &Key) -> Result<(), String> {
+        match stage {
+            Stage::ExecutionStart => Err(format!("{} says no", self.0)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[test]
+fn several_of_each_kind_in_their_order() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let [one, two] = ["one", "two"].map(|name| Named(name, Arc::clone(&log)));
+    let [strong, weak] = [(); 2].map(|()| Properties::new());
+    let isolation = Isolation::builder()
+        .publisher(one.clone())
+        .publisher(two.clone())
+        .propagator(one.clone())
+        .propagator(two.clone())
+        .hook(one)
+        .hook(two)
+        .properties(strong.clone())
+        .properties(weak.clone())
+        .build()
+        .unwrap();
+    let command = builder("a")
+        .threads(pool_of(1, 1))
+        .build(&isolation)
+        .unwrap();
+    let error = command.run(|_| panic!("must not run")).unwrap_err();
+    let refused = Cause::Panicked("one says no".into());
+    assert_eq!(error.cause(), &refused, "the first refusal counts");
+    while pool(&isolation).active > 0 {
+        std::thread::yield_now();
+    }
+    let expected = [
+        "one added",
+        "two added",
+        "one captured",
+        "two captured",
+        "one installed",
+        "two installed",
+        "two restored",
+        "one restored",
+    ];
+    assert_eq!(*log.lock().unwrap(), expected);
+    let name = "hystrix.command.a.circuitBreaker.requestVolumeThreshold";
+    let volume = || command.config().breaker.min_calls;
+    weak.set(name, "5").unwrap();
+    assert_eq!(volume(), 5, "either is heard");
+    strong.set(name, "6").unwrap();
+    assert_eq!(volume(), 6);
+    weak.set(name, "7").unwrap();
+    assert_eq!(volume(), 6, "the first that says something wins");
+    strong.remove(name).unwrap();
+    assert_eq!(volume(), 7);
 }
 
 #[test]

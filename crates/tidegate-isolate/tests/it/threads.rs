@@ -75,6 +75,21 @@ fn no_queue_means_a_thread_or_a_refusal() {
 }
 
 #[test]
+fn a_caller_that_comes_back_at_once_finds_its_thread_without_a_queue() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(1, 0))
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    for n in 0..5_000 {
+        assert_eq!(command.run(move |_| Ok(n)), Ok(n));
+    }
+    assert_eq!(counted(&command), [(Event::Success, 5_000)]);
+    assert_eq!(pool(&isolation).largest, 1);
+}
+
+#[test]
 fn the_live_bound_of_the_queue_is_exact() {
     let (_clock, isolation) = still();
     let config = PoolConfig {
@@ -520,13 +535,15 @@ fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
         .threads(pool_of(2, 0))
         .build(&isolation)
         .unwrap();
-    command.run(|_| Ok(1)).unwrap();
     let bulkhead = isolation.pool("tests").unwrap();
     // The loop lives on a thread of the bulkhead; a call has the other.
     let crew = Crew::of(Arc::new(bulkhead.clone()));
     let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &crew);
     let home = home.unwrap();
     home.submit(|| ()).unwrap().wait().unwrap();
+    while !bulkhead.room().has_thread() {
+        std::thread::yield_now();
+    }
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     assert!(!bulkhead.room().has_thread(), "the strategy sees it");

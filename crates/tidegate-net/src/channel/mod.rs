@@ -6,6 +6,7 @@ mod local;
 mod mail;
 mod off;
 mod options;
+mod plain;
 mod shared;
 #[cfg(test)]
 mod tests;

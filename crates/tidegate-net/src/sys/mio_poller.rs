@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-use mio::{Events, Interest, Poll};
+use mio::{Interest, Poll};
 use tidegate_sync::Sleeper;
 
-use super::poller::{Poller, Readiness, Ready, Source, Token};
+use super::events::Events;
+use super::poller::{Poller, Ready, Source, Token};
 
 /// Events taken from the system at once.
 const BATCH: usize = 1024;
@@ -110,32 +111,20 @@ impl Poller for MioPoller {
     }
 
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
-        match self.poll.poll(&mut self.events, timeout) {
+        match self.events.wait(&mut self.poll, timeout) {
             Ok(()) => {}
             Err(why) if why.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(why) => return Err(why),
         }
-        for event in &self.events {
-            if event.token() == WAKE {
-                self.waker.notified.store(false, Ordering::Relaxed);
-                continue;
+        let waker = &self.waker;
+        self.events.each(|bits, readiness| {
+            if bits == WAKE.0 as u64 {
+                waker.notified.store(false, Ordering::Relaxed);
+                return;
             }
-            let mut readiness = Readiness::NONE;
-            if event.is_readable() {
-                readiness |= Readiness::READ;
-            }
-            if event.is_writable() {
-                readiness |= Readiness::WRITE;
-            }
-            if event.is_read_closed() || event.is_write_closed() {
-                readiness |= Readiness::HANG_UP;
-            }
-            if event.is_error() {
-                readiness |= Readiness::ERROR;
-            }
-            let token = Token::from_bits(event.token().0 as u64);
+            let token = Token::from_bits(bits);
             ready.push(Ready { token, readiness });
-        }
+        });
         Ok(())
     }
 
