@@ -14,6 +14,7 @@ mod model;
 mod pipeline;
 mod registration;
 mod roaming;
+mod rules;
 mod stream;
 mod tcp;
 #[cfg(feature = "tls")]
