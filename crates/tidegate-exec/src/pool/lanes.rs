@@ -31,6 +31,8 @@ pub(super) struct Lanes {
     /// Jobs that the user's queue gave up; dropped by whoever holds the turn, after it.
     pub(super) shed: Vec<Job>,
     pub(super) limits: PoolLimits,
+    /// Workers whose job has said that it is about to end: each comes for one more at once.
+    pub(super) coming: usize,
     pub(super) counts: Counts,
     pub(super) budget: Budget,
     pub(super) low: bool,
@@ -93,6 +95,7 @@ impl Lanes {
             in_a_row: 0,
             shed: Vec::new(),
             limits,
+            coming: 0,
             counts: Counts::default(),
             budget: Budget::default(),
             low: false,
@@ -102,8 +105,13 @@ impl Lanes {
         }
     }
 
+    /// Whether a job may wait. Without a queue it may for a worker that is about to come.
     pub(super) fn has_room(&self, lane: Lane) -> bool {
-        lane == Lane::Internal || self.user.len() < self.limits.queue
+        let places = match self.limits.queue {
+            0 => self.coming,
+            places => places,
+        };
+        lane == Lane::Internal || self.user.len() < places
     }
 
     /// Puts a job into its lane. Internal jobs have no key: nobody takes them back.

@@ -130,6 +130,12 @@ impl Gate {
         self.permits.try_borrow_below(self.ceiling(criticality))
     }
 
+    /// Whether a call of this criticality finds no permit, and may not wait for one.
+    #[inline]
+    pub(crate) fn is_shut(&self, criticality: Criticality) -> bool {
+        self.permits.is_full_below(self.ceiling(criticality)) && !self.may_wait()
+    }
+
     /// As `try_enter`, with a permit that owns its handle.
     pub(crate) fn try_enter_owned(&self, criticality: Criticality) -> Option<Permit> {
         self.permits.try_acquire_below(self.ceiling(criticality))
@@ -281,6 +287,7 @@ impl Gate {
         }
     }
 
+    #[inline]
     pub(crate) fn held(&self) -> usize {
         self.permits.held()
     }

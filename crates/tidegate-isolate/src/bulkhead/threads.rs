@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_exec::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, Stopped, WorkerPool};
-use tidegate_sync::{FastClock, Permit, Permits, Rejected, Task};
+use tidegate_sync::{CoarseClock, FastClock, Permit, Permits, Rejected, Task};
 
 use super::partition::{Criticality, Partitions};
 use super::queue::{Discipline, Next, WaitQueue};
@@ -54,6 +54,7 @@ impl ThreadBulkhead {
         let queue = ByDiscipline {
             queue: WaitQueue::new(config.discipline),
             clock: clock.clone(),
+            ticks: CoarseClock::new(clock.clock()),
             live: Arc::clone(&discipline),
         };
         let pool = WorkerPool::builder(format!("tidegate-{key}"))
@@ -146,6 +147,12 @@ impl ThreadBulkhead {
         criticality: Criticality,
     ) -> Result<Option<JobKey>, Rejected<Job>> {
         self.pool.place(Job::new(task).class(criticality as u8))
+    }
+
+    /// The work on this thread has ended, and its caller hears of it next: should that one be
+    /// back before this thread is idle, it finds a place.
+    pub(crate) fn about_to_end(&self) {
+        self.pool.about_to_end();
     }
 
     /// Takes a waiting task back.
@@ -321,6 +328,7 @@ pub struct PoolSnapshot {
 struct ByDiscipline {
     queue: WaitQueue<Job>,
     clock: FastClock,
+    ticks: CoarseClock,
     live: Arc<LiveDiscipline>,
 }
 
@@ -350,14 +358,26 @@ impl LiveDiscipline {
 
 impl JobQueue for ByDiscipline {
     fn push(&mut self, job: Job) -> JobKey {
-        JobKey(self.queue.push(self.clock.nanos(), job))
+        // With the pool's lock held: a time that only a later discipline may look at is a cheap one.
+        let now = match self.queue.is_timed() {
+            true => self.clock.nanos(),
+            false => self.ticks.nanos(),
+        };
+        JobKey(self.queue.push(now, job))
     }
 
     fn pop(&mut self) -> Option<Popped> {
         if let Some(discipline) = self.live.take() {
             self.queue.set_discipline(discipline);
         }
-        Some(match self.queue.pop(self.clock.nanos())? {
+        if self.queue.len() == 0 {
+            return None;
+        }
+        let now = match self.queue.is_timed() {
+            true => self.clock.nanos(),
+            false => 0,
+        };
+        Some(match self.queue.pop(now)? {
             Next::Serve(entry) => Popped::Run(entry.what),
             Next::TurnAway(entry) => Popped::Shed(entry.what),
         })

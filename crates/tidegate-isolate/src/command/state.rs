@@ -3,9 +3,10 @@
 use std::any::TypeId;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tidegate_sync::{Permits, as_nanos};
+use tidegate_sync::{CoarseClock, Permits, as_nanos};
 
 use crate::alarm::Alarms;
 use crate::breaker::{BreakerMode, CircuitBreaker};
@@ -38,6 +39,9 @@ pub(crate) const GATED: u32 = 256;
 /// The breaker has a say.
 pub(crate) const BREAKS: u32 = 512;
 
+/// The part of a bucket by which a coarse time may be late is one of so many.
+const LATE_SHARE: u64 = 10;
+
 /// One key.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -64,6 +68,8 @@ pub(crate) struct State {
     /// Calls whose work runs on a thread of the pool.
     pub(crate) running: AtomicUsize,
     pub(crate) alarms: Alarms,
+    /// For what is only sorted into a bucket of the metrics.
+    ticks: CoarseClock,
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) sources: Arc<Sources>,
 }
@@ -89,8 +95,11 @@ impl State {
         }
         let listeners = plugins.on_transition.clone();
         let breaker = CircuitBreaker::with_listeners(&key, config.breaker.clone(), listeners)?;
+        let bucket = config.metrics.counts.bucket_nanos();
+        let late = Duration::from_nanos(bucket / LATE_SHARE);
         let state = Self {
             metrics: Metrics::new(config.metrics),
+            ticks: CoarseClock::within(alarms.clock().clock(), late),
             breaker,
             gate: Gate::new(&config.permits),
             fallback_permits: Permits::new(config.fallback_permits),
@@ -133,6 +142,14 @@ impl State {
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.alarms.clock().nanos()
+    }
+
+    /// The present time, late by at most a tenth of a bucket of the metrics: for refusals, which
+    /// cost less than a look at a better clock. It may be earlier than what [`State::now`] has
+    /// said already; then it counts into the bucket that this began.
+    #[inline]
+    pub(crate) fn coarse_now(&self) -> u64 {
+        self.ticks.nanos()
     }
 
     pub(crate) fn config(&self) -> Arc<CommandConfig> {

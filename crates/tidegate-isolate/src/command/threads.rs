@@ -277,7 +277,7 @@ where
             Ok(None) => Ok(()),
             Ok(Some(JobKey(place))) => {
                 // Either whoever leaves finds the place, or this finds that the call was left.
-                self.place.store(place, Ordering::SeqCst);
+                self.place.store(place, Ordering::Relaxed);
                 if self.flight.word().is_left() {
                     self.unqueue();
                 }
@@ -325,12 +325,11 @@ where
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;
             Ok(work(self.flight.token()))
         }));
-        self.end(result, held);
-        drop(surroundings);
+        self.end(result, held, surroundings);
     }
 
-    /// The work has ended.
-    fn end(&self, result: Ran<T, E>, held: Held) {
+    /// The work has ended, in these surroundings.
+    fn end(&self, result: Ran<T, E>, held: Held, within: Surroundings) {
         let state = &*self.shared.state;
         let now = state.now();
         let first = self.flight.finish();
@@ -360,7 +359,7 @@ where
             Err(_) => {}
         }
         let _ = state.hook(Stage::ThreadComplete);
-        self.tell(raw, By::Worker);
+        self.tell(raw, By::Worker, Some(within));
     }
 
     /// Counts the end of work that ran.
@@ -410,7 +409,7 @@ where
                 self.record(now, Some(&cause));
             }
         }
-        self.tell(Err(cause), by);
+        self.tell(Err(cause), by, None);
     }
 
     /// The caller leaves.
@@ -434,13 +433,21 @@ where
         self.drop_cargo(now);
     }
 
-    /// Tells the caller, once.
-    fn tell(&self, raw: Raw<T, E>, by: By) {
+    /// Tells the caller, once. What it hears of runs in the surroundings of the work, if any.
+    fn tell(&self, raw: Raw<T, E>, by: By, within: Option<Surroundings>) {
         let Some(teller) = self.teller().take() else {
             return;
         };
         let (promise, mut options) = match teller {
-            Teller::Caller(promise) => return drop(promise.succeed(raw)),
+            Teller::Caller(promise) => {
+                // Nothing of a user's runs here after the caller has heard: the thread is as good
+                // as idle.
+                drop(within);
+                if by == By::Worker {
+                    self.pool.about_to_end();
+                }
+                return drop(promise.succeed(raw));
+            }
             Teller::Answer(promise, options) => (promise, options),
         };
         let (shared, start) = (&self.shared, self.start);
@@ -465,7 +472,7 @@ where
 
     /// Takes the job out of the queue, if it lies there, and frees its place.
     fn unqueue(&self) {
-        let place = self.place.load(Ordering::SeqCst);
+        let place = self.place.load(Ordering::Relaxed);
         if place != NOWHERE {
             drop(self.pool.take_back(JobKey(place)));
         }
@@ -552,7 +559,7 @@ where
         if trip.flight.cancel(trip.seen, false).is_some() {
             trip.refuse();
             let refused = trip.pool.refusal();
-            trip.tell(Err(Cause::Rejected(refused)), By::Timer);
+            trip.tell(Err(Cause::Rejected(refused)), By::Timer, None);
         }
     }
 }

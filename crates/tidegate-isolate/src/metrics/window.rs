@@ -374,6 +374,27 @@ mod tests {
     }
 
     #[test]
+    fn a_time_that_is_late_counts_into_the_bucket_that_has_begun() {
+        let counts = Counts::<1>::new(TEN);
+        counts.add(15, 0);
+        // A coarse clock: the tick before the edge.
+        counts.add(9, 0);
+        assert_eq!(counts.closed(15), [0], "bucket 0 was over");
+        assert_eq!(counts.rolling(109), [2]);
+        assert_eq!(counts.rolling(110), [0], "both leave with bucket 1");
+        // A whole window late, after a pause: nothing that was recycled comes back.
+        counts.add(1_000, 0);
+        counts.add(120, 0);
+        assert_eq!(counts.rolling(1_000), [2]);
+        assert_eq!(counts.totals(), [4]);
+        // With nothing to go by, its own bucket.
+        counts.shrink(2_000);
+        counts.add(2_009, 0);
+        counts.add(2_011, 0);
+        assert_eq!((counts.closed(2_011), counts.rolling(2_011)), ([1], [2]));
+    }
+
+    #[test]
     fn totals_are_exact_under_contention() {
         let counts = Counts::<3>::new(TEN);
         std::thread::scope(|scope| {

@@ -75,6 +75,21 @@ fn no_queue_means_a_thread_or_a_refusal() {
 }
 
 #[test]
+fn a_caller_that_comes_back_at_once_finds_its_thread_without_a_queue() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(1, 0))
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    for n in 0..5_000 {
+        assert_eq!(command.run(move |_| Ok(n)), Ok(n));
+    }
+    assert_eq!(counted(&command), [(Event::Success, 5_000)]);
+    assert_eq!(pool(&isolation).largest, 1);
+}
+
+#[test]
 fn the_live_bound_of_the_queue_is_exact() {
     let (_clock, isolation) = still();
     let config = PoolConfig {
