@@ -202,6 +202,14 @@ fn slow_calls_trip_it_too() {
     pass(0).success(0, Duration::from_millis(11));
     assert_eq!(breaker.counts(0), (2, 0, 1));
     assert!(breaker.is_open(0));
+    let now = SLEEP + 1;
+    let probe = breaker.try_pass(now).unwrap();
+    probe.success(now, Duration::from_millis(11));
+    assert!(breaker.is_open(now), "a probe that is slow proves nothing");
+    let now = now + SLEEP + 1;
+    let probe = breaker.try_pass(now).unwrap();
+    probe.success(now, Duration::from_millis(10));
+    assert!(!breaker.is_open(now));
 }
 
 #[test]

@@ -422,6 +422,57 @@ mod tests {
     }
 
     #[test]
+    fn vegas_has_bounds_for_its_queue() {
+        // The limit is 50, a step is one: the bounds are 1, 3 and 6.
+        let next = |shortest: u64| vegas(50.0, shortest, 1000, 50, false);
+        assert_eq!(next(1000), 56.0, "no queue");
+        assert_eq!(next(985), 56.0, "a queue of one");
+        assert_eq!(next(965), 51.0, "of two");
+        assert_eq!(next(945), 50.0, "of three");
+        assert_eq!(next(885), 50.0, "of six");
+        assert_eq!(next(865), 49.0, "of seven");
+        assert_eq!(vegas(500.0, 1, 1, 500, false), 512.0, "a larger step");
+    }
+
+    #[test]
+    fn vegas_measures_its_shortest_latency_anew() {
+        let mut limit = AdaptiveLimit::vegas();
+        (limit.max, limit.initial) = (10, 10);
+        let mut vegas = bare(limit);
+        for _ in 0..310 {
+            vegas.update(10 * MS, 10, false);
+        }
+        // At most 30 samples per permit: by now the shortest was taken anew, and is again.
+        for _ in 0..310 {
+            vegas.update(20 * MS, 10, false);
+        }
+        assert_eq!(
+            vegas.update(20 * MS, 10, false),
+            10,
+            "that is how it is now"
+        );
+    }
+
+    #[test]
+    fn a_long_latency_that_is_far_off_is_forgotten_faster() {
+        let mut long = LongLatency::new(600);
+        for _ in 0..10 {
+            long.add(100.0);
+        }
+        let told = long.add(10.0);
+        let expected = 100.0 * (1.0 - long.factor) + 10.0 * long.factor;
+        assert!((told - expected).abs() < 1e-9);
+        assert!(
+            (long.value - expected * 0.95).abs() < 1e-9,
+            "{}",
+            long.value
+        );
+        let before = long.value;
+        long.add(60.0);
+        assert!(long.value > before * 0.99, "near enough");
+    }
+
+    #[test]
     fn gradient_falls_with_the_latency_and_ignores_drops() {
         let mut gradient = bare(AdaptiveLimit {
             min: 1,

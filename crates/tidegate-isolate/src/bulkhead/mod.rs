@@ -2,14 +2,16 @@
 
 mod gate;
 mod limit;
+mod partition;
 mod pools;
 mod queue;
 mod sampler;
 mod threads;
 mod waiter;
 
-pub use self::gate::{Criticality, Partitions, PermitConfig};
+pub use self::gate::PermitConfig;
 pub use self::limit::{AdaptiveLimit, LimitAlgorithm, SampleWindow};
+pub use self::partition::{Criticality, Partitions};
 pub use self::queue::Discipline;
 
 pub use self::threads::PoolSnapshot;

@@ -272,13 +272,14 @@ mod tests {
     #[test]
     fn the_least_makes_room_for_what_matters_more() {
         let mut queue = WaitQueue::new(Discipline::Fifo);
-        for n in [2_u8, 1, 3, 1] {
-            queue.push(0, n);
+        for entry in [(2_u8, 'a'), (1, 'b'), (3, 'c'), (1, 'd')] {
+            queue.push(0, entry);
         }
-        assert_eq!(queue.remove_least(|n| *n, 1), None, "nobody matters less");
-        assert_eq!(queue.remove_least(|n| *n, 2), Some(1));
-        assert_eq!(queue.remove_least(|n| *n, 9), Some(1));
-        assert_eq!(queue.remove_least(|n| *n, 9), Some(2));
+        let mut least = |rank| queue.remove_least(|entry| entry.0, rank);
+        assert_eq!(least(1), None, "nobody matters less");
+        assert_eq!(least(2), Some((1, 'd')), "who came last has waited least");
+        assert_eq!(least(9), Some((1, 'b')));
+        assert_eq!(least(9), Some((2, 'a')));
     }
 
     #[test]

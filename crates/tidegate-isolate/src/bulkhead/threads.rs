@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidegate_exec::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, Stopped, WorkerPool};
 use tidegate_sync::{CoarseClock, FastClock, Permit, Permits, Rejected, Task};
 
-use super::gate::{Criticality, Partitions};
+use super::partition::{Criticality, Partitions};
 use super::queue::{Discipline, Next, WaitQueue};
 use crate::metrics::{Counts, Peak};
 use crate::{Invalid, Key, PoolConfig, Refused};

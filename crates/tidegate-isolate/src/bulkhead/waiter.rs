@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use tidegate_sync::{Clock, Parker};
 
-use super::gate::Criticality;
+use super::partition::Criticality;
 
 pub(super) const WAITING: u8 = 0;
 /// A permit was taken for this waiter.

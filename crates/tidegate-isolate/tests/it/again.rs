@@ -123,6 +123,38 @@ fn a_slow_first_attempt_gets_a_second_beside_it() {
 }
 
 #[test]
+fn of_two_attempts_that_fail_the_first_cause_is_kept() {
+    let (clock, isolation) = still();
+    let command = builder("a").permits(1).no_timeout();
+    let command = command.build(&isolation).unwrap();
+    for _ in 0..20 {
+        command.run(|_| Ok(0)).unwrap();
+    }
+    let late = Duration::from_millis(5);
+    let at = clock.nanos() + 2_000_000;
+    let turn = clock.clone();
+    let work = move |_| {
+        let clock = turn.clone();
+        std::future::poll_fn(move |_| match clock.nanos() {
+            now if now < at => Poll::Pending,
+            _ => Poll::Ready(Err::<u32, _>("down")),
+        })
+    };
+    let mut hedged = pin!(command.run_hedged(Hedge::default(), work));
+    assert!(poll_once(hedged.as_mut()).is_pending());
+    clock.jump(Duration::from_millis(1));
+    assert!(
+        poll_once(hedged.as_mut()).is_pending(),
+        "the second has no permit"
+    );
+    clock.jump(late);
+    let Poll::Ready(Err(error)) = poll_once(hedged.as_mut()) else {
+        panic!("both have failed");
+    };
+    assert!(error.is_rejected(), "what failed first: {error}");
+}
+
+#[test]
 fn without_figures_there_is_no_second_attempt() {
     let (clock, isolation) = still();
     let command = builder("a")
