@@ -90,6 +90,10 @@ pub(crate) enum Command {
     Case(Case, Settings),
     /// Serve idle connections in this process (the parent started it so).
     Idle(String),
+    /// Serve in this process while its instructions are counted.
+    CostServer(String),
+    /// Be the client of such a server.
+    CostClient(String),
     /// Send messages over sockets as this process is told to (the parent started it so).
     Caller,
 }
@@ -121,6 +125,8 @@ pub(crate) fn parse(args: impl Iterator<Item = String>) -> Result<Command, Strin
                 case = Some(Case::parse(&name).ok_or(format!("there is no case {name:?}"))?);
             }
             "--idle" => return Ok(Command::Idle(value("the name of a server")?)),
+            "--cost" => return Ok(Command::CostServer(value("a server and rounds")?)),
+            "--client" => return Ok(Command::CostClient(value("an address and rounds")?)),
             "--caller" => return Ok(Command::Caller),
             "all" => suites.extend(Suite::ALL),
             name => match Suite::ALL.into_iter().find(|suite| suite.name() == name) {

@@ -52,6 +52,8 @@ fn main() -> ExitCode {
         }
         Command::Case(case, settings) => pingpong::child(case, &settings),
         Command::Idle(server) => echo::idle_child(&server),
+        Command::CostServer(what) => echo::cost_server(&what),
+        Command::CostClient(what) => echo::cost_client(&what),
         Command::Caller => strategy::caller_child(),
         Command::Run(suites, settings) => suites
             .into_iter()

@@ -1,4 +1,5 @@
-//! `cargo xtask cost`: instructions per task and per promise, counted by callgrind.
+//! `cargo xtask cost`: instructions per task and per promise, counted by callgrind; `cargo xtask cost
+//! echo`: the same per message of an echo server.
 //!
 //! Counts do not depend on how busy the machine is. Each kind runs twice, with different numbers of
 //! things, so that what a program costs anyway falls out of the difference.
@@ -21,6 +22,20 @@ const KINDS: [(&str, &str); 5] = [
 const FEW: u64 = 100_000;
 const MANY: u64 = 1_100_000;
 
+/// Servers of the suite `echo`, and what they are.
+const SERVERS: [(&str, &str); 6] = [
+    ("ours", "ours, 1 handler"),
+    ("ours-5", "ours, 1 handler and 5 that pass on"),
+    ("raw", "raw epoll loop"),
+    ("mio", "mio loop"),
+    ("tokio", "tokio, current_thread"),
+    ("smol", "smol"),
+];
+/// Messages on each connection in the two runs, and connections.
+const FEW_ROUNDS: u64 = 100;
+const MANY_ROUNDS: u64 = 500;
+const CONNECTIONS: u64 = 50;
+
 /// Builds the program, counts and prints a table. Skips where there is no valgrind.
 ///
 /// # Errors
@@ -30,46 +45,64 @@ pub fn run(root: &Path) -> step::Result {
     if !step::works(Command::new("valgrind").arg("--version")) {
         return Ok(Outcome::Skipped("no valgrind".to_string()));
     }
-    let program = build(root)?;
+    let program = build(root, &["tidegate-exec", "--example", "cost"])?;
+    let program = program.join("examples/cost");
     println!("| what | instructions |\n|---|---|");
     for (kind, what) in KINDS {
-        let difference = count(&program, kind, MANY)? - count(&program, kind, FEW)?;
+        let count = |amount: u64| count(&program, &[kind, &amount.to_string()]);
+        let difference = count(MANY)? - count(FEW)?;
         let each = difference as f64 / (MANY - FEW) as f64;
         println!("| {what} | {each:.1} |");
     }
     Ok(Outcome::Passed)
 }
 
-fn build(root: &Path) -> Result<PathBuf, String> {
+/// The same for a message of an echo server.
+///
+/// # Errors
+///
+/// As for [`run`].
+pub fn echo(root: &Path) -> step::Result {
+    if !step::works(Command::new("valgrind").arg("--version")) {
+        return Ok(Outcome::Skipped("no valgrind".to_string()));
+    }
+    let program = build(root, &["tidegate-bench"])?.join("tidegate-bench");
+    println!("| server | instructions |\n|---|---|");
+    for (server, what) in SERVERS {
+        let count = |rounds: u64| count(&program, &["--cost", &format!("{server},{rounds}")]);
+        let difference = count(MANY_ROUNDS)?.saturating_sub(count(FEW_ROUNDS)?);
+        let each = difference as f64 / ((MANY_ROUNDS - FEW_ROUNDS) * CONNECTIONS) as f64;
+        println!("| {what} | {each:.0} |");
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Builds `what` as it is released; answers where.
+fn build(root: &Path, what: &[&str]) -> Result<PathBuf, String> {
     // The usual folder: the flags are the usual ones.
     let target = root::target_dir(root, "");
     let mut command = Command::new("cargo");
     command
         .current_dir(root)
-        .args([
-            "build",
-            "--release",
-            "--quiet",
-            "--package",
-            "tidegate-exec",
-        ])
-        .args(["--example", "cost"])
+        .args(["build", "--release", "--quiet", "--package"])
+        .args(what)
         .env("CARGO_TARGET_DIR", &target);
     step::run(&mut command)?;
-    Ok(target.join("release/examples/cost"))
+    Ok(target.join("release"))
 }
 
 /// The instructions of one run.
-fn count(program: &Path, kind: &str, count: u64) -> Result<u64, String> {
+fn count(program: &Path, arguments: &[&str]) -> Result<u64, String> {
     let mut command = Command::new("valgrind");
     command
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(program)
-        .args([kind, &count.to_string()]);
+        .args(arguments);
     let ran = command.output().map_err(|e| format!("valgrind: {e}"))?;
     let said = String::from_utf8_lossy(&ran.stderr);
     if !ran.status.success() {
-        return Err(format!("{}: valgrind {kind} {count}\n{said}", ran.status));
+        let arguments = arguments.join(" ");
+        return Err(format!("{}: valgrind {arguments}\n{said}", ran.status));
     }
     collected(&said).ok_or_else(|| format!("callgrind did not say what it counted:\n{said}"))
 }

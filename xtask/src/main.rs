@@ -17,6 +17,7 @@ usage: cargo xtask <task>
   miri [-- <args>]               tests under Miri, where the toolchain has it
   interop                        our servers and programs that nobody here wrote
   cost                           instructions per task and promise, by callgrind
+  cost echo                      instructions per message of echo servers, by callgrind
 
 <args> go to the test program, for example the name of one test.
 ";
@@ -56,6 +57,7 @@ fn run(args: &[String]) -> step::Result {
         ["miri"] => miri::run(&root, rest),
         ["interop"] => interop::run(&root),
         ["cost"] => cost::run(&root),
+        ["cost", "echo"] => cost::echo(&root),
         [] | ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(Outcome::Passed)

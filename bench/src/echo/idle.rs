@@ -1,9 +1,20 @@
 //! What an idle connection costs: resident memory of a server in a process of its own.
 //!
-//! The child is this program again with the hidden option `--idle SERVER`. It says its address, and then, for each line
-//! that it reads, how much memory it has resident. The parent connects, lets each connection echo one message, so that it
-//! is one that was used, and asks again.
+//! The server is this program again with the hidden option `--idle SERVER`. It says its address, and then, for each line
+//! that it reads, how much memory it has resident. Another child, `--idle "hold ADDRESS FIRST COUNT"`, makes the
+//! connections and lets each echo one message, so that it is one that was used. Where the limit on descriptors does not
+//! allow as many in one process, they are spread over several servers, each with a holder of its own, and what the
+//! servers have resident above themselves when empty is summed up.
+//!
+//! The same children let a tool look at a server alone, without the load beside it. What the reactor counts is compared
+//! with what the kernel saw like this (`--idle` says an address, and answers the line `calls`):
+//!
+//! ```text
+//! strace -f -c -o calls.txt tidegate-bench --idle ours
+//! tidegate-bench --idle "load 127.0.0.1:PORT 50 200000"
+//! ```
 
+use std::fmt;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
@@ -13,6 +24,7 @@ use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::MESSAGE;
+use super::load::Load;
 use super::servers::{self, Kind};
 use crate::report::{Better, Heading, Ratio, Role, Row, Sample, Table};
 use crate::rounds::Settings;
@@ -21,6 +33,8 @@ use crate::rounds::Settings;
 const CONNECTIONS: (usize, usize) = (10_000, 50_000);
 /// Descriptors that are needed for something else.
 const OTHERS: usize = 200;
+/// What a holder says when it has its connections.
+const HELD: &str = "held";
 /// Connections from one source address, which has some 28,000 ports.
 const FROM_ONE: usize = 10_000;
 
@@ -50,13 +64,17 @@ const SERVERS: [(&str, &str, Role, Kind); 3] = [
 pub(super) fn run(settings: &Settings) -> Option<Table> {
     let (few, many) = CONNECTIONS;
     let wanted = if settings.quick { few } else { many };
-    let count = wanted.min(raise_limit().saturating_sub(OTHERS));
-    eprintln!("  {count} idle connections ({wanted} wanted)");
+    let spread = Spread::of(wanted, raise_limit());
+    let title = format!("echo, idle: {spread}");
+    if !settings.wants_table(&title) {
+        return None;
+    }
+    eprintln!("  {spread}");
     let mut rows = Vec::new();
     for (name, argument, role, _) in SERVERS {
         let repeats = if settings.quick { 1 } else { 3 };
         let samples: Result<Vec<Sample>, String> =
-            (0..repeats).map(|_| measure(argument, count)).collect();
+            (0..repeats).map(|_| measure(argument, &spread)).collect();
         match samples {
             Ok(samples) => rows.push(Row {
                 name: name.to_owned(),
@@ -75,7 +93,7 @@ pub(super) fn run(settings: &Settings) -> Option<Table> {
     };
     Some(Table {
         heading: Heading {
-            title: format!("echo, {count} idle connections"),
+            title,
             unit: "resident bytes/connection",
             better: Better::Less,
             side: Some("empty server KiB"),
@@ -90,9 +108,49 @@ pub(super) fn run(settings: &Settings) -> Option<Table> {
     })
 }
 
-/// The child: serves, and answers each line with its resident memory in KiB.
+/// Connections and the server processes that have them.
+#[derive(Debug, PartialEq, Eq)]
+struct Spread {
+    connections: usize,
+    processes: usize,
+}
+
+impl Spread {
+    /// As few processes as `limit` descriptors in each allow.
+    fn of(connections: usize, limit: usize) -> Self {
+        let each = limit.saturating_sub(OTHERS).max(1);
+        Self {
+            connections,
+            processes: connections.div_ceil(each),
+        }
+    }
+
+    /// Where the connections of each process begin, and how many they are.
+    fn shares(&self) -> impl Iterator<Item = (usize, usize)> {
+        let begin = |at: usize| self.connections * at / self.processes;
+        (0..self.processes).map(move |at| (begin(at), begin(at + 1) - begin(at)))
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} connections", self.connections)?;
+        match self.processes {
+            1 => Ok(()),
+            more => write!(f, " over {more} processes"),
+        }
+    }
+}
+
+/// A child: serves, and answers each line with its resident memory in KiB; or holds connections.
 pub(crate) fn child(server: &str) -> ExitCode {
     raise_limit();
+    if let Some(what) = server.strip_prefix("hold ") {
+        return hold(what);
+    }
+    if let Some(what) = server.strip_prefix("load ") {
+        return load(what);
+    }
     let Some((.., kind)) = SERVERS
         .into_iter()
         .find(|(_, argument, ..)| *argument == server)
@@ -100,26 +158,66 @@ pub(crate) fn child(server: &str) -> ExitCode {
         eprintln!("there is no server {server:?}");
         return ExitCode::from(2);
     };
-    let running = servers::start(kind);
+    let running = servers::start(kind, MESSAGE);
     println!("{}", running.address);
-    for _ in std::io::stdin().lines() {
-        match resident() {
-            Some(kib) => println!("{kib}"),
+    for line in std::io::stdin().lines() {
+        let answer = match line.as_deref() {
+            Ok("calls") => running.io(),
+            _ => resident(),
+        };
+        match answer {
+            Some(answer) => println!("{answer}"),
             None => return ExitCode::FAILURE,
         }
     }
     ExitCode::SUCCESS
 }
 
+/// An address and two numbers.
+fn parse(what: &str) -> Option<(SocketAddr, usize, usize)> {
+    let mut words = what.split(' ');
+    let address = words.next()?.parse().ok()?;
+    let mut number = || words.next()?.parse().ok();
+    Some((address, number()?, number()?))
+}
+
+/// Sends so many messages over so many connections, one at a time on each, and says how many came back.
+fn load(what: &str) -> ExitCode {
+    let Some((address, connections, messages)) = parse(what) else {
+        eprintln!("{what:?} is not an address and two numbers");
+        return ExitCode::from(2);
+    };
+    let mut load = Load::connect(address, connections, MESSAGE);
+    println!("{}", load.run(messages as u64).messages);
+    ExitCode::SUCCESS
+}
+
+/// The child that has the connections: says that they are there, or what is wrong, and keeps them until its input ends.
+fn hold(what: &str) -> ExitCode {
+    let Some((address, first, count)) = parse(what) else {
+        eprintln!("{what:?} is not an address and two numbers");
+        return ExitCode::from(2);
+    };
+    let held: Result<Vec<TcpStream>, String> = (first..first + count)
+        .map(|at| connect(address, at))
+        .collect();
+    match &held {
+        Ok(_) => println!("{HELD}"),
+        Err(why) => println!("{why}"),
+    }
+    for _ in std::io::stdin().lines() {}
+    ExitCode::SUCCESS
+}
+
 /// A child process and the two ends of the conversation with it.
-struct Server {
+struct Partner {
     child: Child,
     ask: ChildStdin,
     answers: BufReader<ChildStdout>,
 }
 
-impl Server {
-    fn start(argument: &str) -> Result<(Self, SocketAddr), String> {
+impl Partner {
+    fn start(argument: &str) -> Result<Self, String> {
         let program = std::env::current_exe().map_err(|why| why.to_string())?;
         let mut child = Command::new(program)
             .args(["--idle", argument])
@@ -129,16 +227,30 @@ impl Server {
             .map_err(|why| format!("cannot start it: {why}"))?;
         let ask = child.stdin.take().expect("it is piped");
         let answers = BufReader::new(child.stdout.take().expect("it is piped"));
-        let mut server = Self {
+        Ok(Self {
             child,
             ask,
             answers,
-        };
+        })
+    }
+
+    /// A server, and where it listens.
+    fn server(argument: &str) -> Result<(Self, SocketAddr), String> {
+        let mut server = Self::start(argument)?;
         let address = server.answer()?;
         let address = address
             .parse()
             .map_err(|_| format!("{address:?} is no address"))?;
         Ok((server, address))
+    }
+
+    /// Somebody who has `count` connections to `address`.
+    fn holder(address: SocketAddr, (first, count): (usize, usize)) -> Result<Self, String> {
+        let mut holder = Self::start(&format!("hold {address} {first} {count}"))?;
+        match holder.answer()? {
+            held if held == HELD => Ok(holder),
+            why => Err(why),
+        }
     }
 
     fn answer(&mut self) -> Result<String, String> {
@@ -156,26 +268,30 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Partner {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn measure(argument: &str, count: usize) -> Result<Sample, String> {
-    let (mut server, address) = Server::start(argument)?;
-    // One connection warms the server up: what it needs once is not a connection's.
-    let _first = connect(address, 0)?;
-    let before = server.resident()?;
-    let connections: Result<Vec<TcpStream>, String> =
-        (0..count).map(|at| connect(address, at)).collect();
-    let connections = connections?;
-    let after = server.resident()?;
-    drop(connections);
+fn measure(argument: &str, spread: &Spread) -> Result<Sample, String> {
+    let (mut above, mut empty) = (0, 0);
+    // All at once, as one server would have them.
+    let mut partners = Vec::new();
+    for share in spread.shares() {
+        let (mut server, address) = Partner::server(argument)?;
+        // One connection warms the server up: what it needs once is not a connection's.
+        let first = connect(address, 0)?;
+        let before = server.resident()?;
+        let holder = Partner::holder(address, share)?;
+        above += server.resident()?.saturating_sub(before);
+        empty = empty.max(before);
+        partners.push((server, holder, first));
+    }
     Ok(Sample {
-        value: (after.saturating_sub(before) * 1024) as f64 / count as f64,
-        side: Some(before as f64),
+        value: (above * 1024) as f64 / spread.connections as f64,
+        side: Some(empty as f64),
     })
 }
 
@@ -235,7 +351,18 @@ fn resident_kib(rollup: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::resident_kib;
+    use super::{Spread, resident_kib};
+
+    #[test]
+    fn connections_are_spread_over_as_few_processes_as_the_limit_allows() {
+        let spread = Spread::of(50_000, 20_000);
+        assert_eq!(spread.to_string(), "50000 connections over 3 processes");
+        let shares: Vec<_> = spread.shares().collect();
+        assert_eq!(shares, [(0, 16_666), (16_666, 16_667), (33_333, 16_667)]);
+        let one = Spread::of(10_000, 20_000);
+        assert_eq!(one.to_string(), "10000 connections");
+        assert_eq!(one.shares().collect::<Vec<_>>(), [(0, 10_000)]);
+    }
 
     #[test]
     fn the_resident_line_is_found_and_nothing_else() {

@@ -81,7 +81,10 @@ impl Load {
         }
         let mut buffer = vec![0; self.message.len()];
         while done < sent {
-            self.poll.poll(&mut events, None).expect("the poller works");
+            match self.poll.poll(&mut events, None) {
+                Err(why) if why.kind() == std::io::ErrorKind::Interrupted => continue,
+                polled => polled.expect("the poller works"),
+            }
             for event in &events {
                 let connection = &mut self.connections[event.token().0];
                 if !connection.receive(&self.message, &mut buffer) {

@@ -2,14 +2,17 @@
 //!
 //! The server runs on CPU 0 and our load generator, which is as busy as the server, on CPU 1. So the figure that counts
 //! is the CPU time that the server needs for a message; messages a second are shown beside it. Closed loop: each
-//! connection waits for its answer before it sends the next message.
+//! connection waits for its answer before it sends the next message. The system calls are most of that time; what a
+//! message costs beside them, in instructions, is what `cargo xtask cost echo` counts: `docs/metrics-cost.md`.
 
+mod cost;
 mod idle;
 mod load;
 mod servers;
 
 use std::time::Duration;
 
+pub(crate) use self::cost::{client as cost_client, serve as cost_server};
 pub(crate) use self::idle::child as idle_child;
 use self::load::Load;
 use self::servers::{Kind, Running};
@@ -25,6 +28,10 @@ const WORK: Work = Work {
     first: 2_000,
     most: 10_000_000,
 };
+
+/// Rounds beside peers, at least, unless somebody says how many: the differences are a few per cent, and the noise of one
+/// round is larger.
+const ROUNDS: usize = 21;
 
 /// Runs the suite.
 pub(crate) fn run(settings: &Settings) -> Vec<Table> {
@@ -133,7 +140,11 @@ fn against_peers(connections: usize, settings: &Settings) -> Table {
         ),
     ];
     let lineup = lineup.into_iter().chain(others(connections, MESSAGE));
-    rounds::race(heading, WORK, lineup.collect(), settings)
+    let settings = Settings {
+        rounds: Some(settings.rounds.unwrap_or(ROUNDS)),
+        ..settings.clone()
+    };
+    rounds::race(heading, WORK, lineup.collect(), &settings)
 }
 
 /// Peers without a target, as far as they run here.
@@ -158,7 +169,7 @@ fn others(connections: usize, message: usize) -> impl Iterator<Item = Entry> {
     })
 }
 
-/// Messages of 16 KiB: what copying costs beside the system calls.
+/// Messages of 16 KiB: what copying costs beside the system calls. Peers have buffers as large; ours learns the size.
 fn streams(settings: &Settings) -> Table {
     let heading = Heading {
         title: "echo, 50 connections, 16 KiB messages".to_owned(),
@@ -169,8 +180,8 @@ fn streams(settings: &Settings) -> Table {
     };
     let kinds = [
         ("ours, 1 handler", Role::Ours, Kind::Ours { passing: 0 }),
-        ("raw epoll, 4 KiB buffer", Role::Floor, Kind::RawEpoll),
-        ("mio, 4 KiB buffer", Role::Floor, Kind::Mio),
+        ("raw epoll", Role::Floor, Kind::RawEpoll),
+        ("mio", Role::Floor, Kind::Mio),
         ("tokio current_thread", Role::Peer, Kind::TokioCurrent),
         ("tokio multi_thread", Role::Floor, Kind::TokioMulti),
     ];
@@ -282,7 +293,7 @@ impl Bout {
     fn run_for(&mut self, messages: u64, figure: Figure) -> Outcome {
         let (kind, connections, message) = (self.kind, self.connections, self.message);
         let (server, load) = self.started.get_or_insert_with(|| {
-            let server = servers::start(kind);
+            let server = servers::start(kind, message);
             let load = Load::connect(server.address, connections, message);
             (server, load)
         });

@@ -37,13 +37,13 @@ pub(super) enum Kind {
     RawEpoll,
     /// The same over mio.
     Mio,
-    /// A task for each connection, with a buffer of 4 KiB.
+    /// A task for each connection, with a buffer.
     TokioCurrent,
     /// The same on two workers.
     TokioMulti,
     /// A task for each connection that waits without a buffer.
     TokioBare,
-    /// A task for each connection on one thread, with a buffer of 4 KiB.
+    /// A task for each connection on one thread, with a buffer.
     Smol,
     /// The same over monoio's epoll driver.
     MonoioEpoll,
@@ -74,8 +74,12 @@ impl Running {
     }
 }
 
-/// Starts a server on the first CPU.
-pub(super) fn start(kind: Kind) -> Running {
+/// Bytes of the buffer that peers read into, for small messages and for those of a stream.
+const BUFFER: usize = 4096;
+const LARGE_BUFFER: usize = super::LARGE;
+
+/// Starts a server for messages of so many bytes on the first CPU.
+pub(super) fn start(kind: Kind, message: usize) -> Running {
     pin(0);
     match kind {
         Kind::Ours { passing } => return ours(passing),
@@ -86,29 +90,45 @@ pub(super) fn start(kind: Kind) -> Running {
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    std::thread::spawn(move || match kind {
-        Kind::RawEpoll => raw_epoll(&listener),
-        Kind::Mio => over_mio(listener),
+    std::thread::spawn(move || {
+        if message > BUFFER {
+            serve::<LARGE_BUFFER>(kind, listener);
+        } else {
+            serve::<BUFFER>(kind, listener);
+        }
+    });
+    Running {
+        address,
+        ours: None,
+    }
+}
+
+/// A peer, with buffers of `N` bytes.
+fn serve<const N: usize>(kind: Kind, listener: TcpListener) {
+    match kind {
+        Kind::RawEpoll => raw_epoll::<N>(&listener),
+        Kind::Mio => over_mio::<N>(listener),
         Kind::TokioCurrent => {
             let mut builder = tokio::runtime::Builder::new_current_thread();
-            over_tokio(builder.enable_all().build(), listener);
+            over_tokio::<N>(builder.enable_all().build(), listener);
         }
         Kind::TokioMulti => {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
-            over_tokio(builder.worker_threads(2).enable_all().build(), listener);
+            over_tokio::<N>(builder.worker_threads(2).enable_all().build(), listener);
         }
         Kind::TokioBare => {
             let mut builder = tokio::runtime::Builder::new_current_thread();
             over_bare_tokio(builder.enable_all().build(), listener);
         }
-        Kind::Smol => over_smol(listener),
-        Kind::MonoioEpoll => over_monoio(RuntimeBuilder::<LegacyDriver>::new().build(), listener),
-        Kind::MonoioUring => over_monoio(RuntimeBuilder::<IoUringDriver>::new().build(), listener),
-        _ => unreachable!("started above"),
-    });
-    Running {
-        address,
-        ours: None,
+        Kind::Smol => over_smol::<N>(listener),
+        Kind::MonoioEpoll => {
+            listener.set_nonblocking(true).expect("a socket option");
+            over_monoio::<N, _>(RuntimeBuilder::<LegacyDriver>::new().build(), listener);
+        }
+        Kind::MonoioUring => {
+            over_monoio::<N, _>(RuntimeBuilder::<IoUringDriver>::new().build(), listener);
+        }
+        _ => unreachable!("ours are started elsewhere"),
     }
 }
 
@@ -209,14 +229,14 @@ fn roaming(
     }
 }
 
-fn raw_epoll(listener: &TcpListener) {
+fn raw_epoll<const N: usize>(listener: &TcpListener) {
     listener.set_nonblocking(true).expect("a socket option");
     let poller = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
     let listening = epoll::EventData::new_u64(u64::MAX);
     epoll::add(&poller, listener, listening, epoll::EventFlags::IN).expect("epoll takes it");
     let mut sockets: Vec<OwnedFd> = Vec::new();
     let mut events = Vec::with_capacity(1024);
-    let mut buffer = [0; 4096];
+    let mut buffer = [0; N];
     loop {
         events.clear();
         let spare = rustix::buffer::spare_capacity(&mut events);
@@ -244,12 +264,14 @@ fn raw_epoll(listener: &TcpListener) {
                 let _ = epoll::delete(&poller, socket);
                 continue;
             }
-            let _ = rustix::net::send(socket, &buffer[..count], SendFlags::NOSIGNAL);
+            send_all(&buffer[..count], |rest| {
+                Ok(rustix::net::send(socket, rest, SendFlags::NOSIGNAL)?)
+            });
         }
     }
 }
 
-fn over_mio(listener: TcpListener) {
+fn over_mio<const N: usize>(listener: TcpListener) {
     listener.set_nonblocking(true).expect("a socket option");
     let mut listener = mio::net::TcpListener::from_std(listener);
     let mut poll = mio::Poll::new().expect("a poller");
@@ -259,7 +281,7 @@ fn over_mio(listener: TcpListener) {
         .expect("the poller takes it");
     let mut sockets: Vec<Option<mio::net::TcpStream>> = Vec::new();
     let mut events = mio::Events::with_capacity(1024);
-    let mut buffer = [0; 4096];
+    let mut buffer = [0; N];
     loop {
         if poll.poll(&mut events, None).is_err() {
             continue;
@@ -280,14 +302,29 @@ fn over_mio(listener: TcpListener) {
             let Some(socket) = slot else { continue };
             match socket.read(&mut buffer) {
                 Ok(0) => *slot = None,
-                Ok(count) => drop(socket.write(&buffer[..count])),
+                Ok(count) => send_all(&buffer[..count], |rest| socket.write(rest)),
                 Err(_) => {}
             }
         }
     }
 }
 
-fn over_tokio(runtime: std::io::Result<tokio::runtime::Runtime>, listener: TcpListener) {
+/// Sends the whole, asking again where a socket takes a part: one call, unless messages are large.
+#[inline(always)]
+fn send_all(mut rest: &[u8], mut send: impl FnMut(&[u8]) -> std::io::Result<usize>) {
+    while !rest.is_empty() {
+        match send(rest) {
+            Ok(count) => rest = &rest[count..],
+            Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn over_tokio<const N: usize>(
+    runtime: std::io::Result<tokio::runtime::Runtime>,
+    listener: TcpListener,
+) {
     let runtime = runtime.expect("a runtime");
     listener.set_nonblocking(true).expect("a socket option");
     runtime.block_on(async move {
@@ -298,7 +335,7 @@ fn over_tokio(runtime: std::io::Result<tokio::runtime::Runtime>, listener: TcpLi
             };
             stream.set_nodelay(true).expect("a TCP option");
             tokio::spawn(async move {
-                let mut buffer = [0; 4096];
+                let mut buffer = [0; N];
                 while let Ok(count @ 1..) = stream.read(&mut buffer).await {
                     if stream.write_all(&buffer[..count]).await.is_err() {
                         return;
@@ -328,7 +365,7 @@ fn over_bare_tokio(runtime: std::io::Result<tokio::runtime::Runtime>, listener: 
 
 /// Echoes what is there, out of a buffer on the stack; false at the end.
 fn bounce(stream: &tokio::net::TcpStream) -> bool {
-    let mut buffer = [0; 4096];
+    let mut buffer = [0; BUFFER];
     match stream.try_read(&mut buffer) {
         Ok(0) => false,
         Ok(count) => stream.try_write(&buffer[..count]).is_ok(),
@@ -336,7 +373,7 @@ fn bounce(stream: &tokio::net::TcpStream) -> bool {
     }
 }
 
-fn over_smol(listener: TcpListener) {
+fn over_smol<const N: usize>(listener: TcpListener) {
     use smol::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let executor = smol::LocalExecutor::new();
     let accept = async {
@@ -347,7 +384,7 @@ fn over_smol(listener: TcpListener) {
             };
             stream.get_ref().set_nodelay(true).expect("a TCP option");
             let serve = async move {
-                let mut buffer = [0; 4096];
+                let mut buffer = [0; N];
                 while let Ok(count @ 1..) = stream.read(&mut buffer).await {
                     if stream.write_all(&buffer[..count]).await.is_err() {
                         return;
@@ -360,7 +397,10 @@ fn over_smol(listener: TcpListener) {
     smol::block_on(executor.run(accept));
 }
 
-fn over_monoio<D: monoio::Driver>(runtime: std::io::Result<Runtime<D>>, listener: TcpListener) {
+fn over_monoio<const N: usize, D: monoio::Driver>(
+    runtime: std::io::Result<Runtime<D>>,
+    listener: TcpListener,
+) {
     let mut runtime = runtime.expect("a driver that was tried before");
     runtime.block_on(async move {
         let listener = monoio::net::TcpListener::from_std(listener).expect("the driver takes it");
@@ -370,7 +410,7 @@ fn over_monoio<D: monoio::Driver>(runtime: std::io::Result<Runtime<D>>, listener
             };
             stream.set_nodelay(true).expect("a TCP option");
             monoio::spawn(async move {
-                let mut buffer = Vec::with_capacity(4096);
+                let mut buffer = Vec::with_capacity(N);
                 loop {
                     let (read, filled) = stream.read(buffer).await;
                     if !matches!(read, Ok(1..)) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_sync::{Clock, TaskLane, ThreadBuilder, Unhandled};
 
-use crate::core::{Core, Drive};
+use crate::core::{Core, Drive, TurnBudget};
 use crate::driver::{Driver, ParkDriver};
 use crate::errors::BuildError;
 use crate::event_loop::EventLoop;
@@ -40,6 +40,7 @@ pub struct EventLoopBuilder {
     on_unhandled: Option<OnUnhandled>,
     time_tasks: bool,
     timeout_tick: Duration,
+    budget: TurnBudget,
     pub(crate) idle_stop: u64,
 }
 
@@ -54,6 +55,7 @@ impl EventLoopBuilder {
             on_unhandled: None,
             time_tasks: false,
             timeout_tick: DEFAULT_TIMEOUT_TICK,
+            budget: TurnBudget::default(),
             idle_stop: 0,
         }
     }
@@ -102,6 +104,12 @@ impl EventLoopBuilder {
     /// they end up to one tick late. [`DEFAULT_TIMEOUT_TICK`] unless given.
     pub fn timeout_tick(mut self, tick: Duration) -> Self {
         self.timeout_tick = tick;
+        self
+    }
+
+    /// How long a turn may spend on each kind of work.
+    pub fn turn_budget(mut self, budget: TurnBudget) -> Self {
+        self.budget = budget;
         self
     }
 
@@ -212,6 +220,7 @@ impl EventLoopBuilder {
             settings: Settings {
                 time_tasks: this.time_tasks,
                 timeout_tick: this.timeout_tick,
+                spans: this.budget.into(),
                 spin: !this.clock.is_manual(),
                 pinned: P::PINNED,
                 driven,
@@ -221,6 +230,7 @@ impl EventLoopBuilder {
             clock: this.clock,
             lane,
             waker: driver.waker(),
+            health: driver.health(),
             reject: this.reject,
             on_unhandled: this.on_unhandled,
             threads: this.threads,

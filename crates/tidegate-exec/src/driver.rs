@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use tidegate_sync::{Clock, Parker, Sleeper, Task};
 
+use crate::health::Health;
+
 /// What a loop waits on when it has nothing to do.
 ///
 /// The loop calls `wait` only after it has found its lanes empty, and whoever pushes afterwards
@@ -27,6 +29,11 @@ pub trait Driver: Send + 'static {
 
     /// Wakes this driver from any thread.
     fn waker(&self) -> Arc<dyn Sleeper>;
+
+    /// How the driver fares; asked once, when its loop is made.
+    fn health(&self) -> Health {
+        Health::new()
+    }
 
     /// Work that the driver itself has found, such as a channel that became readable. Asked
     /// again until it answers `None`.
@@ -53,6 +60,11 @@ pub trait Driver: Send + 'static {
     /// time is over.
     fn wind_up(&mut self) -> bool {
         true
+    }
+
+    /// Who is still with another thread: for the report of a loop whose time is over.
+    fn absent(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// The loop closes: lets go of everything. Called on the loop, after its last task and

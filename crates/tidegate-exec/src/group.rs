@@ -14,6 +14,7 @@ use tidegate_sync::{CancelToken, Clock, Rejected, Task, ThreadBuilder, Unhandled
 
 use crate::builder::EventLoopBuilder;
 use crate::chooser::{Choose, Chooser};
+use crate::core::TurnBudget;
 use crate::driver::{Driver, ParkDriver};
 use crate::errors::BuildError;
 use crate::event_loop::EventLoop;
@@ -290,7 +291,9 @@ fn gather(ends: Vec<Terminated>) -> Terminated {
 impl<P: Placement> EventLoop<P> {
     /// How much waits for this loop; `None` if it is no place for new work.
     fn load(&self) -> Option<u64> {
-        if self.shared.state.get() >= Lifecycle::ShuttingDown || self.shared.is_stalled() {
+        let shared = &self.shared;
+        let ends = shared.state.get() >= Lifecycle::ShuttingDown;
+        if ends || shared.is_stalled() || shared.health.is_ailing(&shared.clock) {
             return None;
         }
         let waiting = self.shared.lane.len() as u64;
@@ -425,6 +428,12 @@ impl<P: Placement> EventLoopGroupBuilder<P> {
     /// See [`EventLoopBuilder::time_tasks`].
     pub fn time_tasks(mut self, yes: bool) -> Self {
         self.proto = self.proto.time_tasks(yes);
+        self
+    }
+
+    /// See [`EventLoopBuilder::turn_budget`].
+    pub fn turn_budget(mut self, budget: TurnBudget) -> Self {
+        self.proto = self.proto.turn_budget(budget);
         self
     }
 

@@ -28,6 +28,7 @@ mod event_loop;
 mod global;
 mod group;
 mod headroom;
+mod health;
 mod immediate;
 mod lifecycle;
 mod local;
@@ -50,6 +51,7 @@ mod winding;
 
 pub use self::builder::{BOUND_VARIABLE, DEFAULT_BOUND, EventLoopBuilder, HandLoop};
 pub use self::chooser::Choose;
+pub use self::core::{DEFAULT_TURN_BUDGET, TurnBudget};
 pub use self::driver::{Driver, ParkDriver};
 pub use self::errors::{BadPeriod, BuildError, HookError, NotOnLoop};
 pub use self::event_loop::EventLoop;
@@ -58,6 +60,7 @@ pub use self::global::{
 };
 pub use self::group::{EventLoopGroup, EventLoopGroupBuilder, MAX_LOOPS};
 pub use self::headroom::{Headroom, Room, TryExecutor};
+pub use self::health::{CONVALESCENCE, Health};
 pub use self::immediate::ImmediateExecutor;
 pub use self::lifecycle::{HandedBack, Lifecycle, Quiet, ShutdownError, ShutdownReport};
 pub use self::metrics::LoopMetrics;

@@ -239,6 +239,9 @@ pub enum ShutdownError {
         age: Duration,
         /// Tasks that waited behind it.
         behind: usize,
+        /// Who was cut: what the driver still had with other threads, such as connections whose
+        /// handlers had not returned. They end when those return.
+        cut: Vec<String>,
         /// Those tasks, if it ever returns.
         handed_back: HandedBack,
     },
@@ -272,12 +275,19 @@ impl fmt::Display for ShutdownError {
                 task,
                 age,
                 behind,
+                cut,
                 ..
-            } => write!(
-                f,
-                "loop {name} did not end in time: task `{task}` has been running for {age:?}, \
-                 {behind} tasks wait behind it"
-            ),
+            } => {
+                write!(
+                    f,
+                    "loop {name} did not end in time: task `{task}` has been running for {age:?}, \
+                     {behind} tasks wait behind it"
+                )?;
+                match cut.as_slice() {
+                    [] => Ok(()),
+                    cut => write!(f, "; cut: {}", cut.join(", ")),
+                }
+            }
             Self::Panicked { message, .. } => write!(f, "the loop's driver panicked: {message}"),
             Self::NoThread { handed_back } => write!(
                 f,

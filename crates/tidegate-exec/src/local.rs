@@ -57,7 +57,7 @@ impl Kept {
     }
 
     /// When the loop must look at its timers next.
-    pub(crate) fn next_deadline(&self) -> Option<u64> {
+    pub(crate) fn next_deadline(&mut self) -> Option<u64> {
         let precise = self.timers.next_deadline();
         precise
             .into_iter()

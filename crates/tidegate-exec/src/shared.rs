@@ -12,8 +12,9 @@ use tidegate_sync::{
     Unhandled, is_current,
 };
 
-use crate::core::{Drive, Out};
+use crate::core::{Drive, Out, Spans};
 use crate::global::Presence;
+use crate::health::Health;
 use crate::lifecycle::{HandedBack, Lifecycle, Plan, ShutdownError, ShutdownReport, State};
 use crate::local;
 use crate::metrics::{Counters, LoopMetrics};
@@ -41,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) silent: AtomicU32,
     /// Wakes the driver; called by whoever the doorbell says has to.
     pub(crate) waker: Arc<dyn Sleeper>,
+    /// How the driver fares.
+    pub(crate) health: Health,
     pub(crate) running: Arc<Running>,
     /// On lines of their own: the loop writes them every turn, producers read what lies around.
     pub(crate) counters: CachePadded<Counters>,
@@ -90,6 +93,8 @@ pub(crate) struct Settings {
     pub(crate) time_tasks: bool,
     /// How fine the wheel for coarse timeouts is.
     pub(crate) timeout_tick: Duration,
+    /// How long a turn may spend on each kind of work.
+    pub(crate) spans: Spans,
     /// Whether an idle thread may look a while before it sleeps.
     pub(crate) spin: bool,
     /// The loop's thread must not block.
@@ -119,6 +124,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) lane: Arc<TaskLane>,
     pub(crate) waker: Arc<dyn Sleeper>,
+    pub(crate) health: Health,
     pub(crate) reject: RejectPolicy,
     pub(crate) on_unhandled: Option<OnUnhandled>,
     pub(crate) settings: Settings,
@@ -145,6 +151,7 @@ impl Shared {
             bell: Doorbell::new(),
             silent: AtomicU32::new(0),
             waker: parts.waker,
+            health: parts.health,
             running: Arc::default(),
             counters: CachePadded::new(Counters::default()),
             longest_task: Mutex::default(),

@@ -117,7 +117,7 @@ impl Winding {
                 core.sleep_until(shared, plan.deadline);
                 return false;
             }
-            self.failed = Some(stuck(shared));
+            self.failed = Some(stuck(shared, core.absent()));
         }
         self.close(core, shared, plan);
         true
@@ -366,11 +366,11 @@ fn reap(shared: &Shared, parker: &Parker) {
     }
     shared.state.raise(Lifecycle::Shutdown);
     shared.lane.close();
-    shared.report(Err(stuck(shared)));
+    shared.report(Err(stuck(shared, Vec::new())));
 }
 
 /// A loop whose time is over and that something holds.
-fn stuck(shared: &Shared) -> ShutdownError {
+fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
     let now = shared.clock.nanos();
     let age = now.saturating_sub(shared.counters.heartbeat.get());
     let running = || shared.running.now().map(|task| task.name);
@@ -379,6 +379,7 @@ fn stuck(shared: &Shared) -> ShutdownError {
         task: shared.out.any().or_else(running).unwrap_or("the driver"),
         age: Duration::from_nanos(age),
         behind: shared.pending(),
+        cut,
         handed_back: shared.handed_back(),
     }
 }

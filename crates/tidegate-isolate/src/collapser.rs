@@ -13,17 +13,18 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tidegate_promise::{Abandoned, Completion, Outcome, Promise, promise_of};
 use tidegate_sync::{CancelToken, Task};
 
 use crate::alarm::AlarmId;
 use crate::context::RequestContext;
 use crate::plugin::contain;
-use crate::properties::{ChangeListener, Sources};
+use crate::properties::{Concerned, Sources};
 use crate::{Command, CommandError, Event, Invalid, Key};
 
 /// Which requests may share a batch.
@@ -77,7 +78,7 @@ struct Live {
     now: ArcSwap<CollapserConfig>,
 }
 
-impl Live {
+impl Concerned for Live {
     /// Looks at the properties again, if `name` is one of a collapser's.
     fn changed(&self, sources: &Sources, name: &str) -> Result<(), Invalid> {
         if name.starts_with(COLLAPSER) {
@@ -217,8 +218,10 @@ struct Shared<A, V, E> {
     command: Command<HashMap<A, V>, E>,
     live: Arc<Live>,
     work: Arc<Work<A, V, E>>,
-    shards: Option<Shards<A>>,
+    shards: ArcSwapOption<Shards<A>>,
     global: Slot<A, V, E>,
+    /// Names its batches in the cache of a request: several collapsers may use one command.
+    slot_name: String,
 }
 
 /// Where the open batch lies.
@@ -228,6 +231,8 @@ struct Batch<A, V, E> {
     requests: HashMap<A, Box<dyn Receive<V, E>>>,
     /// In the order in which they came.
     order: Vec<A>,
+    /// Names the batch, once somebody sees to its time; 0 before.
+    number: u64,
     alarm: Option<AlarmId>,
 }
 
@@ -236,8 +241,32 @@ impl<A, V, E> Default for Batch<A, V, E> {
         Self {
             requests: HashMap::new(),
             order: Vec::new(),
+            number: 0,
             alarm: None,
         }
+    }
+}
+
+static NEXT_BATCH: AtomicU64 = AtomicU64::new(1);
+
+/// A batch that waits for its time. Dropped before, it will never be run: who waits for it hears
+/// that the collapser is gone.
+struct Due<A, V, E> {
+    slot: Slot<A, V, E>,
+    number: u64,
+}
+
+impl<A, V, E> Due<A, V, E> {
+    /// The batch, if it is still there: nobody has filled it.
+    fn take(&mut self) -> Option<Batch<A, V, E>> {
+        let mut batch = lock(&self.slot);
+        (batch.number == self.number).then(|| std::mem::take(&mut *batch))
+    }
+}
+
+impl<A, V, E> Drop for Due<A, V, E> {
+    fn drop(&mut self) {
+        drop(self.take());
     }
 }
 
@@ -272,20 +301,19 @@ where
             said: config,
         };
         let live = Arc::new(live);
-        let (weak, from) = (Arc::downgrade(&live), Arc::downgrade(sources));
-        let listener: ChangeListener =
-            Arc::new(move |name| match (weak.upgrade(), from.upgrade()) {
-                (Some(live), Some(sources)) => live.changed(&sources, name),
-                _ => Ok(()),
-            });
-        sources.watch(&listener);
+        let listener: Arc<dyn Concerned> = Arc::clone(&live) as _;
+        sources.add(Arc::downgrade(&listener));
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
             shared: Arc::new(Shared {
                 command: command.clone(),
                 live,
                 work: Arc::new(work),
-                shards: None,
+                shards: ArcSwapOption::empty(),
                 global: Arc::default(),
+                // No cache key of a user's: those are never hidden behind a NUL.
+                slot_name: format!("\0batch {number}"),
             }),
         })
     }
@@ -295,18 +323,11 @@ where
         self.shared.live.now.load_full()
     }
 
-    /// Splits every batch; each part is a call of its own.
+    /// Splits every batch from now on, also those of its clones; each part is a call of its own.
     pub fn shards(self, split: impl Fn(Vec<A>) -> Vec<Vec<A>> + Send + Sync + 'static) -> Self {
-        match Arc::try_unwrap(self.shared) {
-            Ok(mut shared) => {
-                shared.shards = Some(Box::new(split));
-                Self {
-                    shared: Arc::new(shared),
-                }
-            }
-            // Others use it already: too late to change it.
-            Err(shared) => Self { shared },
-        }
+        let split: Shards<A> = Box::new(split);
+        self.shared.shards.store(Some(Arc::new(split)));
+        self
     }
 
     /// Adds a request to the open batch.
@@ -339,8 +360,11 @@ where
             let full = std::mem::take(&mut *batch);
             drop(batch);
             Shared::run(shared, full, context);
-        } else if batch.alarm.is_none() {
-            batch.alarm = Some(shared.set_alarm(&slot, context));
+        } else if batch.number == 0 {
+            batch.number = NEXT_BATCH.fetch_add(1, Ordering::Relaxed);
+            let number = batch.number;
+            drop(batch);
+            shared.set_alarm(&slot, number, context);
         }
         answer
     }
@@ -354,33 +378,47 @@ where
 {
     /// The batch of a request.
     fn slot_of(&self, context: &RequestContext) -> Slot<A, V, E> {
-        // The name cannot be a cache key of a user's: those are in the namespace of a call.
-        let made = context.cached(self.command.key(), "\0batch", || {
+        let made = context.cached(self.command.key(), &self.slot_name, || {
             let slot: Slot<A, V, E> = Arc::default();
             (Arc::clone(&slot), slot)
         });
         made.unwrap_or_else(|slot| slot)
     }
 
+    /// Sees to it that a batch is run at its time. Not under the lock of the slot: an isolation that
+    /// was stopped drops the alarm at once, and the batch with it.
     fn set_alarm(
         self: &Arc<Self>,
         slot: &Slot<A, V, E>,
+        number: u64,
         context: Option<RequestContext>,
-    ) -> AlarmId {
-        let alarms = self.command.alarms().clone();
+    ) {
+        let alarms = self.command.alarms();
         let at = alarms.clock().clock().deadline(self.live.now.load().delay);
-        let (shared, slot) = (Arc::clone(self), Arc::clone(slot));
-        let aside = alarms.clone();
+        let (shared, aside) = (Arc::clone(self), alarms.clone());
+        let mut due = Due {
+            slot: Arc::clone(slot),
+            number,
+        };
         let due = move || {
             let run = Task::named("batch", move || {
-                let batch = std::mem::take(&mut *lock(&slot));
-                Shared::run(&shared, batch, context);
+                if let Some(batch) = due.take() {
+                    Shared::run(&shared, batch, context);
+                }
             });
             if let Err(task) = aside.run_aside(run) {
                 task.run();
             }
         };
-        alarms.call_at(at, Task::new(due))
+        let alarm = alarms.call_at(at, Task::new(due));
+        let mut batch = lock(slot);
+        if batch.number == number {
+            batch.alarm = Some(alarm);
+        } else {
+            // Filled and gone meanwhile.
+            drop(batch);
+            alarms.cancel(alarm);
+        }
     }
 
     /// Runs a batch that was taken out of its slot.
@@ -398,7 +436,7 @@ where
         if arguments.is_empty() {
             return;
         }
-        let parts = match &self.shards {
+        let parts = match &*self.shards.load() {
             None => vec![arguments],
             Some(split) => {
                 let whole = arguments.clone();

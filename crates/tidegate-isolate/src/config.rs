@@ -5,10 +5,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tidegate_exec::Growth;
+use tidegate_sync::as_nanos;
 
 use crate::breaker::BreakerConfig;
-use crate::bulkhead::{Discipline, PermitConfig};
-use crate::metrics::MetricsConfig;
+use crate::bulkhead::{Discipline, Partitions, PermitConfig};
+use crate::metrics::{MetricsConfig, WindowConfig};
 use crate::{Invalid, Key};
 
 /// Where the work of a command runs, and what bounds it.
@@ -157,7 +158,7 @@ impl CommandConfig {
 /// assert_eq!(PoolConfig { may_diverge: false, ..pool.clone() }.effective_max(), 4);
 /// assert_eq!(PoolConfig { max: 2, ..pool }.effective_max(), 4);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PoolConfig {
     /// Threads that are kept.
     pub core: usize,
@@ -173,8 +174,13 @@ pub struct PoolConfig {
     pub may_diverge: bool,
     /// What comes first when all threads are busy: another thread, or the queue.
     pub growth: Growth,
-    /// Which task is next of those that wait. Fixed for the life of the pool.
+    /// Which task is next of those that wait.
     pub discipline: Discipline,
+    /// What is kept free for important calls, of threads and places together. Calls that ran
+    /// before there were partitions are not counted.
+    pub partitions: Partitions,
+    /// The window of the pool's counters. Fixed for the life of the pool.
+    pub window: WindowConfig,
 }
 
 impl Default for PoolConfig {
@@ -188,6 +194,8 @@ impl Default for PoolConfig {
             may_diverge: false,
             growth: Growth::ThreadsFirst,
             discipline: Discipline::Fifo,
+            partitions: Partitions::default(),
+            window: WindowConfig::new(Duration::from_secs(10), 10),
         }
     }
 }
@@ -222,12 +230,18 @@ impl PoolConfig {
             Err(Invalid::new(key.as_str(), property, value, reason))
         };
         match (self.core, self.effective_max()) {
-            (0, _) => wrong("coreSize", 0, "a pool needs a thread"),
-            (_, max) if max > Self::MOST_THREADS => {
-                wrong("maximumSize", max, "a pool has at most 10000 threads")
+            (0, _) => return wrong("coreSize", 0, "a pool needs a thread"),
+            (core, _) if core > Self::MOST_THREADS => {
+                return wrong("coreSize", core, "a pool has at most 10000 threads");
             }
-            _ => Ok(()),
+            (_, max) if max > Self::MOST_THREADS => {
+                return wrong("maximumSize", max, "a pool has at most 10000 threads");
+            }
+            _ => {}
         }
+        self.partitions.validate(key)?;
+        let window = self.window.validate("metrics.rollingStats");
+        window.map_err(|error| error.of_key(key))
     }
 }
 
@@ -261,6 +275,12 @@ impl RateConfig {
             |property: &str, reason: &str| Err(Invalid::new(key.as_str(), property, 0, reason));
         match self {
             Self { calls: 0, .. } => wrong("rate.calls", "nothing would ever run"),
+            Self { calls, per, .. }
+                if as_nanos(*per) / u64::from(*calls) == 0 && !per.is_zero() =>
+            {
+                let reason = "at most one call in a nanosecond can be told apart";
+                Err(Invalid::new(key.as_str(), "rate.calls", calls, reason))
+            }
             Self { burst: 0, .. } => wrong("rate.burst", "one call at least must fit"),
             Self { per, .. } if per.is_zero() => wrong("rate.per", "a rate needs a time"),
             _ => Ok(()),

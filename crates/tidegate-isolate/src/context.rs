@@ -8,9 +8,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
+use std::future::Future;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::plugin::contain;
@@ -89,6 +92,42 @@ impl RequestContext {
     #[must_use = "dropping the answer leaves the context"]
     pub fn enter(&self) -> Entered {
         Entered::set(Some(self.clone()))
+    }
+
+    /// The same work, in this request wherever it runs: on a loop, on a thread of a pool.
+    ///
+    /// ```
+    /// use tidegate_isolate::RequestContext;
+    ///
+    /// let request = RequestContext::new();
+    /// let work = request.bind(|| RequestContext::current().is_some());
+    /// assert!(std::thread::spawn(work).join().unwrap());
+    /// ```
+    pub fn bind<R, F: FnOnce() -> R>(&self, work: F) -> impl FnOnce() -> R + use<R, F> {
+        let context = self.clone();
+        move || {
+            let _entered = context.enter();
+            work()
+        }
+    }
+
+    /// The same future, in this request whenever it is polled, on whichever thread.
+    ///
+    /// ```
+    /// use tidegate_isolate::RequestContext;
+    ///
+    /// let request = RequestContext::new();
+    /// let work = request.follow(async { RequestContext::current().is_some() });
+    /// // `spawn` it on a loop: it may go from one to another.
+    /// # use std::future::Future;
+    /// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// # assert_eq!(std::pin::pin!(work).poll(&mut context), std::task::Poll::Ready(true));
+    /// ```
+    pub fn follow<F: Future>(&self, work: F) -> InContext<F> {
+        InContext {
+            context: self.clone(),
+            work: Box::pin(work),
+        }
     }
 
     /// Takes the calling thread out of whatever context it is in, until the answer is dropped.
@@ -196,6 +235,23 @@ impl fmt::Debug for RequestContext {
             .field("variables", &lock(&self.shared.variables).len())
             .field("cached", &lock(&self.shared.cache).len())
             .finish_non_exhaustive()
+    }
+}
+
+/// The future of [`RequestContext::follow`].
+#[must_use = "a future does nothing until it is polled"]
+#[derive(Debug)]
+pub struct InContext<F> {
+    context: RequestContext,
+    work: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for InContext<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let _entered = self.context.enter();
+        self.work.as_mut().poll(context)
     }
 }
 

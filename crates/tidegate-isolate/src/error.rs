@@ -63,6 +63,8 @@ pub enum Cause<E> {
     BadRequest(E),
     /// A hook refused the call before it began.
     Hook(String),
+    /// The call has a cache key and belongs to no request; nothing was run.
+    NoRequest,
 }
 
 /// Which bound refused a call.
@@ -75,7 +77,7 @@ pub enum Refused {
     Pool,
     /// The rate limit is reached; the next call may come after this long.
     Rate(Duration),
-    /// A blocking wait for a permit is not allowed on this thread.
+    /// A blocking wait is not allowed on this thread.
     Waiting,
     /// The command runs on threads of its own; the work could not move there.
     InPlace,
@@ -224,23 +226,20 @@ impl<E> Cause<E> {
     /// What this cause is counted as.
     pub fn event(&self) -> Event {
         match self {
-            Self::Rejected(Refused::Pool) => Event::PoolRejected,
+            Self::Rejected(Refused::Pool | Refused::Closed) => Event::PoolRejected,
             Self::Rejected(Refused::Rate(_)) => Event::RateLimited,
             Self::Rejected(_) => Event::PermitsRejected,
             Self::TimedOut(_) => Event::Timeout,
             Self::ShortCircuited(_) => Event::ShortCircuited,
             Self::Cancelled => Event::Cancelled,
-            Self::Failed(_) | Self::Panicked(_) | Self::Hook(_) => Event::Failure,
+            Self::Failed(_) | Self::Panicked(_) | Self::Hook(_) | Self::NoRequest => Event::Failure,
             Self::BadRequest(_) => Event::BadRequest,
         }
     }
 
     /// Whether a fallback may answer instead.
     pub(crate) fn allows_fallback(&self) -> bool {
-        !matches!(
-            self,
-            Self::BadRequest(_) | Self::Cancelled | Self::Hook(_) | Self::Rejected(Refused::Closed)
-        )
+        !matches!(self, Self::BadRequest(_) | Self::Cancelled | Self::Hook(_))
     }
 }
 
@@ -292,6 +291,9 @@ impl<E: fmt::Display> fmt::Display for Cause<E> {
             Self::Panicked(message) => write!(f, "panicked: {message}"),
             Self::BadRequest(error) => write!(f, "was called wrongly: {error}"),
             Self::Hook(message) => write!(f, "was refused by a hook: {message}"),
+            Self::NoRequest => {
+                f.write_str("has a cache key and no request: enter a RequestContext first")
+            }
         }
     }
 }
@@ -302,7 +304,7 @@ impl fmt::Display for Refused {
             Self::Permits => f.write_str("all permits are held, try again later"),
             Self::Pool => f.write_str("all threads are busy and the queue is full"),
             Self::Rate(after) => write!(f, "the rate limit is reached, try again in {after:?}"),
-            Self::Waiting => f.write_str("this thread must not wait for a permit"),
+            Self::Waiting => f.write_str("this thread must not wait: use `queue` or `run_async`"),
             Self::InPlace => f.write_str("it runs on threads of its own: use `run` or `queue`"),
             Self::Closed => f.write_str("its isolation was shut down"),
         }

@@ -12,14 +12,14 @@ use tidegate_exec::{Stopped, WorkerPool};
 use tidegate_sync::{Clock, Task};
 
 use crate::alarm::Alarms;
-use crate::bulkhead::{PoolSnapshot, ThreadBulkhead};
+use crate::bulkhead::{PoolSnapshot, Pools};
 use crate::command::state::State;
 use crate::plugin::{Hook, MetricsPublisher, Plugins, Propagator};
 use crate::properties::{
     ChangeListener, Concerns, PREFIX, PropertySource, Said, Sources, concerns,
 };
 use crate::snapshot::CommandSnapshot;
-use crate::{Event, Invalid, Key, PoolConfig, Transition};
+use crate::{Event, Invalid, Key, Transition};
 
 /// Owns what commands share. Clones are handles to the same isolation; when the last of them and
 /// the last command are gone, its timer ends.
@@ -42,7 +42,7 @@ struct Inner {
     plugins: Arc<Plugins>,
     sources: Arc<Sources>,
     states: Mutex<HashMap<Key, Arc<State>>>,
-    pools: Mutex<HashMap<Key, Arc<ThreadBulkhead>>>,
+    pools: Arc<Pools>,
     /// Interned names of groups and pools.
     names: Mutex<HashMap<Key, ()>>,
 }
@@ -54,8 +54,9 @@ impl Isolation {
     }
 
     /// How every known command is doing, ordered by key. A command that was never called is
-    /// there, with zeros.
+    /// there, with zeros. Whoever looks from time to time need not [`reclaim`](Isolation::reclaim).
     pub fn snapshots(&self) -> Vec<CommandSnapshot> {
+        self.reclaim();
         let mut states: Vec<_> = self.states().values().cloned().collect();
         states.sort_by(|a, b| a.key.cmp(&b.key));
         states
@@ -74,14 +75,27 @@ impl Isolation {
         self.states().is_empty()
     }
 
-    /// Forgets a key; false if it is not known. Commands that exist go on by themselves, a new
-    /// one of this key begins anew, and the memory comes back with the last of them.
+    /// Forgets a key, and its pool with the last key that uses it; false if it is not known.
+    /// Commands that exist go on by themselves, a new one of this key begins anew, and memory and
+    /// threads come back with the last of them.
     pub fn remove(&self, key: &str) -> bool {
-        let removed = self.states().remove(key);
-        if let Some(state) = &removed {
-            self.inner.plugins.removed(&state.key);
+        let mut states = self.states();
+        let Some(removed) = states.remove(key) else {
+            return false;
+        };
+        if !states.values().any(|state| state.pool == removed.pool) {
+            self.inner.pools.remove(&removed.pool);
         }
-        removed.is_some()
+        let mut names = self.inner.names();
+        for name in [&removed.group, &removed.pool] {
+            let is_used = |state: &Arc<State>| state.group == *name || state.pool == *name;
+            if !states.values().any(is_used) {
+                names.remove(name);
+            }
+        }
+        drop((names, states));
+        self.inner.plugins.removed(&removed.key);
+        true
     }
 
     /// Takes back what idle keys hold because they were in use: histograms and window marks.
@@ -106,25 +120,29 @@ impl Isolation {
 
     /// How every pool is doing, ordered by key.
     pub fn pool_snapshots(&self) -> Vec<PoolSnapshot> {
-        let mut pools: Vec<_> = self.inner.pools().values().cloned().collect();
-        pools.sort_by(|a, b| a.key.cmp(&b.key));
         let now = self.inner.alarms.clock().nanos();
+        let pools = self.inner.pools.all();
         pools.iter().map(|pool| pool.snapshot(now)).collect()
+    }
+
+    /// How many pools there are.
+    pub fn pool_count(&self) -> usize {
+        self.inner.pools.len()
     }
 
     /// The worker pool of a pool key, to see how much room it has or to give it other work.
     pub fn pool(&self, key: &str) -> Option<WorkerPool> {
-        self.inner.pools().get(key).map(|pool| pool.pool().clone())
+        self.inner.pools.get(key).map(|pool| pool.pool().clone())
     }
 
     /// Takes no more calls on threads. What was accepted runs until `timeout` has passed; then
     /// every running call is told to stop. Answers the end of every pool, with a report of what
     /// was left.
     pub fn shutdown(&self, timeout: Duration) -> Vec<(Key, Stopped)> {
-        let pools: Vec<_> = self.inner.pools().values().cloned().collect();
+        let pools = self.inner.pools.all();
         let ends = pools
             .iter()
-            .map(|pool| (pool.key.clone(), pool.pool().stop(timeout)));
+            .map(|pool| (pool.key.clone(), pool.stop(timeout)));
         let ends: Vec<_> = ends.collect();
         let alarms = &self.inner.alarms;
         // The time is over and every pool has reported: a call that is told to stop leaves the
@@ -146,21 +164,6 @@ impl Isolation {
         ends
     }
 
-    fn make_pool(&self, key: &Key, config: &PoolConfig) -> Result<Arc<ThreadBulkhead>, Invalid> {
-        let mut pools = self.inner.pools();
-        if let Some(known) = pools.get(key) {
-            if known.config() == *config {
-                return Ok(Arc::clone(known));
-            }
-            let reason = "a pool of this key exists with other settings; configure it through \
-                          one of its commands, or name another pool";
-            return Err(Invalid::new(&**key, "pool", format!("{config:?}"), reason));
-        }
-        let pool = Arc::new(ThreadBulkhead::new(key, config, self.inner.alarms.clock())?);
-        pools.insert(key.clone(), Arc::clone(&pool));
-        Ok(pool)
-    }
-
     /// The state of a key: made by the first command, shared by the others if they agree.
     pub(crate) fn state(
         &self,
@@ -180,8 +183,9 @@ impl Isolation {
             .map(Key::from)
             .or(pool)
             .unwrap_or_else(|| group.clone());
-        let (group, pool) = (self.intern(group), self.intern(pool));
         let mut states = self.states();
+        // Under the lock: a key that is removed meanwhile takes unused names along.
+        let (group, pool) = (self.intern(group), self.intern(pool));
         if let Some(known) = states.get(&key) {
             return agree(known, &group, types, &said).map(|()| Arc::clone(known));
         }
@@ -189,9 +193,9 @@ impl Isolation {
             self.inner.alarms.clone(),
             Arc::clone(&self.inner.plugins),
             Arc::clone(&self.inner.sources),
+            Arc::clone(&self.inner.pools),
         );
-        let make_pool = |key: &Key, config: &PoolConfig| self.make_pool(key, config);
-        let state = State::new(key.clone(), group, pool, types, said, parts, make_pool)?;
+        let state = State::new(key.clone(), group, pool, types, said, parts)?;
         let state = Arc::new(state);
         states.insert(key.clone(), Arc::clone(&state));
         drop(states);
@@ -200,8 +204,7 @@ impl Isolation {
     }
 
     fn intern(&self, name: Key) -> Key {
-        let names = self.inner.names.lock();
-        let mut names = names.unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.inner.names();
         if let Some((known, ())) = names.get_key_value(&name) {
             return known.clone();
         }
@@ -227,10 +230,10 @@ fn agree(known: &State, group: &Key, types: TypeId, said: &Said) -> Result<(), I
     if known.group != *group {
         return differs("group", group.to_string());
     }
-    if known.built != *said {
-        return differs("builder", format!("{:?}", said.config));
+    match said.difference(&known.built) {
+        Some((property, value)) => differs(&property, value),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 impl Inner {
@@ -238,8 +241,8 @@ impl Inner {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pools(&self) -> MutexGuard<'_, HashMap<Key, Arc<ThreadBulkhead>>> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    fn names(&self) -> MutexGuard<'_, HashMap<Key, ()>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells the commands that a property concerns.
@@ -251,7 +254,8 @@ impl Inner {
             Concerns::Nothing => false,
         };
         let states: Vec<_> = self.states().values().filter(concerned).cloned().collect();
-        states.iter().try_for_each(|state| state.refresh())
+        states.iter().try_for_each(|state| state.refresh(name))?;
+        self.sources.tell(name)
     }
 }
 
@@ -342,12 +346,13 @@ impl IsolationBuilder {
     /// None at present; settings of the isolation itself will be checked here.
     pub fn build(self) -> Result<Isolation, Invalid> {
         let sources = self.sources.into_iter().map(|source| source.0).collect();
+        let alarms = Alarms::new(&self.clock);
         let inner = Arc::new(Inner {
-            alarms: Alarms::new(&self.clock),
+            pools: Arc::new(Pools::new(alarms.clock().clone())),
+            alarms,
             plugins: Arc::new(self.plugins),
             sources: Arc::new(Sources::new(sources)),
             states: Mutex::default(),
-            pools: Mutex::default(),
             names: Mutex::default(),
         });
         let weak: Weak<Inner> = Arc::downgrade(&inner);

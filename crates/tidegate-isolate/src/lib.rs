@@ -71,7 +71,9 @@ pub use self::bulkhead::{
 pub use self::collapser::{CollapseError, CollapseScope, Collapser, CollapserConfig};
 pub use self::command::{Call, Command, CommandBuilder, RunAsync};
 pub use self::config::{Bulkhead, CommandConfig, PoolConfig, RateConfig};
-pub use self::context::{Entered, Logged, MOST_LOGGED, NoContext, RequestContext, RequestVariable};
+pub use self::context::{
+    Entered, InContext, Logged, MOST_LOGGED, NoContext, RequestContext, RequestVariable,
+};
 pub use self::error::{Cause, CommandError, FallbackError, Invalid, Refused};
 pub use self::event::{Event, Events};
 pub use self::hedge::{Hedge, RunHedged};

@@ -105,7 +105,9 @@ pub trait MetricsPublisher: Send + Sync + 'static {
     }
 }
 
-/// Carries something from the thread that calls to the thread that works.
+/// Carries something from the thread that calls to the thread that works: one of the bulkhead's,
+/// or the one that runs the fallback of a call whose time is over. A future is polled wherever its
+/// task is; what it needs, its task carries.
 pub trait Propagator: Send + Sync + 'static {
     /// Takes along what the calling thread has. The answer installs it on the working thread,
     /// and what that answers puts back what was there before.
@@ -146,6 +148,13 @@ impl Plugins {
             }
         }
         answer
+    }
+
+    /// What the calling thread has, to be installed where somebody works for it.
+    pub(crate) fn capture(&self) -> Vec<Install> {
+        let captured = self.propagators.iter();
+        let captured = captured.filter_map(|propagator| contain(|| propagator.capture()).ok());
+        captured.collect()
     }
 
     pub(crate) fn event(&self, command: &Key, event: Event) {

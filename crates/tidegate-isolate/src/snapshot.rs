@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::breaker::BreakerState;
 use crate::command::state::State;
-use crate::{CommandConfig, Event, EventCounts, Key, Latencies};
+use crate::{Bulkhead, CommandConfig, Event, EventCounts, Key, Latencies};
 
 /// How a command is doing at one moment.
 ///
@@ -35,12 +35,19 @@ pub struct CommandSnapshot {
     pub breaker: BreakerState,
     /// Whether its breaker denies calls.
     pub is_open: bool,
+    /// How often its breaker became closed, open, half open and ramping.
+    pub breaker_entered: [u64; 4],
+    /// How long its breaker was closed, open, half open and ramping.
+    pub breaker_times: [Duration; 4],
     /// Calls that run now.
     pub active: usize,
     /// The most that ran at the same time, in the window.
     pub peak: u64,
     /// The most that may run at the same time.
     pub limit: usize,
+    /// Where the adaptive limit stands, if there is one: of calls that run, or, on threads, that
+    /// are queued or run.
+    pub adaptive_limit: Option<usize>,
     /// Calls that wait for a permit.
     pub waiting: usize,
     /// Fallbacks that run now.
@@ -63,9 +70,14 @@ impl CommandSnapshot {
     pub(crate) fn of(state: &State) -> Self {
         let now = state.now();
         let running = state.running.load(std::sync::atomic::Ordering::Relaxed);
-        let active = match &state.threads {
-            Some(_) => running,
-            None => state.gate.held(),
+        let config = state.config();
+        let threads = state.threads.get();
+        let threads = threads.filter(|_| config.bulkhead == Bulkhead::Threads);
+        // A call on threads may hold a permit, too, and is counted once; calls of the kind that it
+        // was before are still there for a while.
+        let active = match threads {
+            Some(_) if config.permits.adaptive.is_some() => running,
+            _ => running + state.gate.held(),
         };
         Self {
             key: state.key.clone(),
@@ -73,19 +85,22 @@ impl CommandSnapshot {
             pool: state.pool.clone(),
             breaker: state.breaker.state(now),
             is_open: state.breaker.is_open(now),
+            breaker_entered: state.breaker.transitions(),
+            breaker_times: state.breaker.time_in_states(now),
             active,
             peak: state.metrics.peak(now, active as u64),
-            limit: match &state.threads {
+            limit: match threads {
                 Some(pool) => pool.config().effective_max(),
                 None => state.gate.limit(),
             },
+            adaptive_limit: config.permits.adaptive.as_ref().map(|_| state.gate.limit()),
             waiting: state.gate.waiting(),
             fallbacks: state.fallback_permits.held(),
             window: state.metrics.rolling(now),
             closed: state.metrics.closed(now),
             totals: state.metrics.totals(),
             latencies: state.metrics.latencies(now),
-            config: state.config(),
+            config,
             lent_bytes: state.metrics.lent_bytes(),
         }
     }

@@ -76,13 +76,20 @@ fn ten_thousand_keys_fit_and_their_memory_comes_back() {
     };
     use_of(&commands);
     clock.advance(Duration::from_secs(61));
+    assert_eq!(isolation.reclaim(), KEYS);
+    let idle = BYTES.get() - empty;
     use_of(&commands[..IN_USE]);
     assert_eq!(isolation.reclaim(), KEYS - IN_USE);
     let used = BYTES.get() - empty;
     println!(
-        "{KEYS} keys: {} bytes each; {IN_USE} in use: {} bytes more each",
+        "{KEYS} keys: {} bytes each, {} once used and idle; {IN_USE} in use: {} bytes more each",
         registered / KEYS as i64,
-        (used - registered) / IN_USE as i64,
+        idle / KEYS as i64,
+        (used - idle) / IN_USE as i64,
+    );
+    assert!(
+        idle - registered <= 1024 * KEYS as i64,
+        "an idle key holds counters only"
     );
     assert!(
         used <= MOST,

@@ -70,6 +70,10 @@ pub enum NetError {
     NoIo,
     /// A writability flag that does not exist: they are numbered from 1 to 31.
     BadFlag(u8),
+    /// The channel is on its loop: it can be registered again after it was taken off.
+    Registered,
+    /// The channel is not connected yet.
+    NotConnected,
     /// The server takes no more connections.
     Draining,
     /// The executor of a handler does not take its work.
@@ -131,6 +135,10 @@ impl fmt::Display for NetError {
             Self::Refused { executor, why } => {
                 write!(f, "`{executor}` refuses the work of its handler: {why}")
             }
+            Self::Registered => {
+                f.write_str("the channel is on its loop; take it off with `deregister` first")
+            }
+            Self::NotConnected => f.write_str("the channel is not connected yet"),
             Self::Draining => f.write_str("the server takes no more connections"),
         }
     }

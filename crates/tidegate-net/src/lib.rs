@@ -48,6 +48,7 @@ mod server;
 mod slab;
 mod stream;
 pub mod sys;
+mod watch;
 mod write_queue;
 
 pub use bytes::Bytes;
@@ -66,17 +67,19 @@ pub use self::group::{NetGroup, pinned, roaming};
 pub use self::message::{Nothing, Passing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{
-    Assembly, Change, Handler, HandlerContext, Inbound, InboundContext, InputShutdown, Outbound,
-    OutboundContext, PipelineError, UserEvent,
+    Assembly, Change, Deregistered, Handler, HandlerContext, Inbound, InboundContext,
+    InputShutdown, Outbound, OutboundContext, PipelineError, Registered, UserEvent,
 };
 pub use self::read_size::{
     BadReadSize, DEFAULT_INITIAL, DEFAULT_MAXIMUM, DEFAULT_MINIMUM, ReadSize, SIZE_TABLE,
 };
 pub use self::roaming::RoamDriver;
 pub use self::server::{
-    DEFAULT_ACCEPT_PAUSE, DEFAULT_BACKLOG, DrainReport, Draining, Server, ServerBuilder,
+    DEFAULT_ACCEPT_PAUSE, DEFAULT_BACKLOG, DRAIN_GRACE, DrainReport, Draining, Server,
+    ServerBuilder,
 };
 pub use self::stream::{ByteStream, TakeOver};
+pub use self::watch::Keep;
 pub use self::write_queue::{
     BadWaterMarks, DEFAULT_CAP, DEFAULT_HIGH, DEFAULT_LOW, Drained, ENTRY_OVERHEAD, Overfull, Sink,
     WRITE_SPIN, WaterMarks, WriteQueue,

@@ -16,17 +16,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
 use tidegate_sync::{Blocking, SignalBlock};
 
 use crate::channel::Shared;
 use crate::metrics::Counters;
 use crate::pipeline::Action;
 use crate::slab::{Slab, Taken};
-use crate::sys::{Poller, Readiness, Ready, Source, Token, prefetch};
+use crate::sys::{Chunk, Poller, Readiness, Ready, Source, Token, prefetch};
 
 /// Events of which the flat array has room from the start.
 const EVENTS: usize = 1024;
+/// Sources whose memory stays near without being asked for.
+const NEAR: usize = 256;
 
 thread_local! {
     static CURRENT: RefCell<Option<Box<Reactor>>> = const { RefCell::new(None) };
@@ -42,6 +43,12 @@ pub(crate) trait EventSource {
 
     /// What the poller watches; `None` for who lives of mail alone.
     fn io(&mut self) -> Option<&mut dyn Source>;
+
+    /// The loop has watched its socket, or no more, as it asked with [`Next::Watch`]; it is told of
+    /// mail next. Only notes that: nothing of others' may run here.
+    fn watched(&mut self, said: io::Result<()>) {
+        drop(said);
+    }
 
     /// The loop ends: says goodbye.
     fn close(&mut self, desk: &mut Desk);
@@ -72,6 +79,8 @@ pub(crate) enum Next {
     Stay,
     /// To be told of this once more, after the others had their turn.
     Again(Readiness),
+    /// Its socket to be watched, or no more.
+    Watch(bool),
     /// To be forgotten.
     Leave,
 }
@@ -79,7 +88,7 @@ pub(crate) enum Next {
 /// What sources use while they are told: one for the whole loop, so that who idles holds none.
 pub(crate) struct Desk {
     /// Where bytes are received.
-    pub(crate) buffer: BytesMut,
+    pub(crate) chunk: Chunk,
     /// Where datagrams are received; empty until the first.
     pub(crate) datagram: Vec<u8>,
     /// The stack of a pipeline's events in flight.
@@ -90,7 +99,7 @@ pub(crate) struct Desk {
 impl Desk {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
         Self {
-            buffer: BytesMut::new(),
+            chunk: Chunk::default(),
             datagram: Vec::new(),
             actions: Vec::new(),
             counters,
@@ -110,6 +119,8 @@ pub(crate) struct Reactor {
     /// Who asked to be told once more, and how many of them are due before the next poll.
     again: VecDeque<Ready>,
     due: usize,
+    /// There are so many sources that their memory has to be asked for ahead.
+    far: bool,
     sources: Slab<Box<dyn EventSource>>,
     desk: Option<Box<Desk>>,
     pub(crate) counters: Arc<Counters>,
@@ -129,6 +140,7 @@ impl Reactor {
             at: 0,
             again: VecDeque::new(),
             due: 0,
+            far: false,
             sources: Slab::new(generation),
             desk: Some(Box::new(Desk::new(Arc::clone(&counters)))),
             counters,
@@ -158,6 +170,7 @@ impl Reactor {
         }
         self.ready.clear();
         self.at = 0;
+        self.far = self.sources.len() > NEAR;
         self.counters.polls.add(1);
         let polled = self.poller.poll(&mut self.ready, timeout);
         self.counters.events.add(self.ready.len() as u64);
@@ -170,6 +183,7 @@ impl Reactor {
         let homes = self.sources.homes_mut();
         let watched = homes.filter_map(|(token, source)| Some((token, source.io()?)));
         let lost = self.poller.renew(watched.collect())?;
+        self.poller.forget();
         self.counters.fresh_pollers.add(1);
         Ok(lost)
     }
@@ -179,7 +193,9 @@ impl Reactor {
     fn next(&mut self) -> Option<Ready> {
         if let Some(&ready) = self.ready.get(self.at) {
             self.at += 1;
-            self.expect();
+            if self.far {
+                self.expect();
+            }
             return Some(ready);
         }
         self.due = self.due.checked_sub(1)?;
@@ -188,7 +204,7 @@ impl Reactor {
 
     /// Asks for the memory of who is told next, while this one's system calls take their time:
     /// of the next but one its state, of the next one what that points to.
-    #[inline]
+    #[inline(never)]
     fn expect(&self) {
         if let Some(later) = self.ready.get(self.at + 1)
             && let Some(source) = self.sources.peek(later.token)
@@ -257,8 +273,30 @@ impl Reactor {
             readiness |= more;
             self.counters.again.add(1);
         }
+        if let Next::Watch(yes) = next
+            && let Some(source) = self.sources.get_mut(token)
+        {
+            watch(&mut *self.poller, &mut **source, token, yes);
+            readiness |= Readiness::MAIL;
+        }
         self.again.push_back(Ready { token, readiness });
     }
+}
+
+/// Has `poller` watch `source`, or no more, and tells it how that went.
+#[cold]
+pub(crate) fn watch(
+    poller: &mut dyn Poller,
+    source: &mut dyn EventSource,
+    token: Token,
+    yes: bool,
+) {
+    let said = match source.io() {
+        Some(io) if yes => poller.register(io, token),
+        Some(io) => poller.deregister(io),
+        None => Ok(()),
+    };
+    source.watched(said);
 }
 
 /// Uses the reactor of the loop that this thread drives. `None` if it drives none with I/O.

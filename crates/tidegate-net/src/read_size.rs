@@ -137,7 +137,18 @@ impl ReadSize {
         }
     }
 
+    /// Learns that one read brought `bytes`, and that it was all of its turn: the same as noting a
+    /// read that filled its offer, and then the turn.
+    #[inline]
+    pub(crate) fn record_turn(&mut self, bytes: usize) {
+        if bytes >= self.next() {
+            self.record(bytes);
+        }
+        self.record(bytes);
+    }
+
     /// The entry at hand, within the bounds, which need not be entries.
+    #[inline]
     fn clamped(&self) -> u32 {
         SIZE_TABLE[usize::from(self.index)].clamp(self.minimum, self.maximum)
     }

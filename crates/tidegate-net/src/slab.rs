@@ -23,15 +23,14 @@ pub(crate) struct Slab<T> {
 
 #[derive(Debug)]
 struct Slot<T> {
+    /// There while it is at home.
+    value: Option<T>,
     generation: u32,
-    place: Place<T>,
-}
-
-#[derive(Debug)]
-enum Place<T> {
-    Vacant { next: Option<u32> },
-    Home(T),
-    Away(Readiness),
+    /// What a value that is away should hear about.
+    missed: Readiness,
+    used: bool,
+    /// The next free place, where this is one.
+    next: Option<u32>,
 }
 
 /// What became of a look for a value.
@@ -72,17 +71,17 @@ impl<T> Slab<T> {
         self.len += 1;
         if let Some(at) = self.free {
             let slot = &mut self.slots[at as usize];
-            let Place::Vacant { next } = slot.place else {
-                unreachable!("the list of free places has free places only");
-            };
-            self.free = next;
-            slot.place = Place::Away(Readiness::NONE);
+            self.free = slot.next.take();
+            slot.used = true;
             return Token::new(at, slot.generation);
         }
         let at = u32::try_from(self.slots.len()).expect("fewer than 2^32 sockets");
         self.slots.push(Slot {
+            value: None,
             generation: self.first,
-            place: Place::Away(Readiness::NONE),
+            missed: Readiness::NONE,
+            used: true,
+            next: None,
         });
         Token::new(at, self.first)
     }
@@ -93,20 +92,13 @@ impl<T> Slab<T> {
         let Some(slot) = self.slot(token) else {
             return Taken::Stale;
         };
-        match &mut slot.place {
-            Place::Vacant { .. } => Taken::Stale,
-            Place::Away(remembered) => {
-                *remembered |= readiness;
+        match slot.value.take() {
+            Some(value) => Taken::Home(value),
+            None if slot.used => {
+                slot.missed |= readiness;
                 Taken::Away
             }
-            Place::Home(_) => {
-                let Place::Home(value) =
-                    std::mem::replace(&mut slot.place, Place::Away(Readiness::NONE))
-                else {
-                    unreachable!("it was at home a moment ago");
-                };
-                Taken::Home(value)
-            }
+            None => Taken::Stale,
         }
     }
 
@@ -114,14 +106,9 @@ impl<T> Slab<T> {
     #[inline]
     pub(crate) fn put(&mut self, token: Token, value: T) -> Result<Readiness, T> {
         match self.slot(token) {
-            Some(Slot {
-                place: place @ Place::Away(_),
-                ..
-            }) => {
-                let Place::Away(missed) = std::mem::replace(place, Place::Home(value)) else {
-                    unreachable!("it was away a moment ago");
-                };
-                Ok(missed)
+            Some(slot) if slot.used && slot.value.is_none() => {
+                slot.value = Some(value);
+                Ok(std::mem::take(&mut slot.missed))
             }
             _ => Err(value),
         }
@@ -131,68 +118,54 @@ impl<T> Slab<T> {
     pub(crate) fn remove(&mut self, token: Token) -> Option<T> {
         let free = self.free;
         let slot = self.slot(token)?;
-        if matches!(slot.place, Place::Vacant { .. }) {
+        if !slot.used {
             return None;
         }
-        let place = std::mem::replace(&mut slot.place, Place::Vacant { next: free });
+        slot.used = false;
+        slot.missed = Readiness::NONE;
+        slot.next = free;
         slot.generation = (slot.generation + 1) & HALF;
+        let value = slot.value.take();
         self.free = Some(token.slot());
         self.len -= 1;
-        match place {
-            Place::Home(value) => Some(value),
-            _ => None,
-        }
+        value
     }
 
     /// Whether `token` names something, at home or away.
     pub(crate) fn slot_exists(&mut self, token: Token) -> bool {
-        let slot = self.slot(token);
-        slot.is_some_and(|slot| !matches!(slot.place, Place::Vacant { .. }))
+        self.slot(token).is_some_and(|slot| slot.used)
     }
 
     /// The values that are at home.
     pub(crate) fn homes(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().filter_map(|slot| match &slot.place {
-            Place::Home(value) => Some(value),
-            _ => None,
-        })
+        self.slots.iter().filter_map(|slot| slot.value.as_ref())
     }
 
     /// Looks at the value in the place of `token`, whichever it is.
     #[inline]
     pub(crate) fn peek(&self, token: Token) -> Option<&T> {
-        match &self.slots.get(token.slot() as usize)?.place {
-            Place::Home(value) => Some(value),
-            _ => None,
-        }
+        self.slots.get(token.slot() as usize)?.value.as_ref()
     }
 
     /// The values that are at home, to be changed.
     pub(crate) fn homes_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
         let slots = self.slots.iter_mut().enumerate();
-        slots.filter_map(|(at, slot)| match &mut slot.place {
-            Place::Home(value) => {
-                let at = u32::try_from(at).ok()?;
-                Some((Token::new(at, slot.generation), value))
-            }
-            _ => None,
+        slots.filter_map(|(at, slot)| {
+            let at = u32::try_from(at).ok()?;
+            Some((Token::new(at, slot.generation), slot.value.as_mut()?))
         })
     }
 
     /// A value that is at home.
     pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
-        match &mut self.slot(token)?.place {
-            Place::Home(value) => Some(value),
-            _ => None,
-        }
+        self.slot(token)?.value.as_mut()
     }
 
     /// The tokens of everything, at home or away.
     pub(crate) fn tokens(&self) -> Vec<Token> {
         let taken = |(at, slot): (usize, &Slot<T>)| {
             let at = u32::try_from(at).ok()?;
-            let vacant = matches!(slot.place, Place::Vacant { .. });
-            (!vacant).then_some(Token::new(at, slot.generation))
+            slot.used.then_some(Token::new(at, slot.generation))
         };
         self.slots.iter().enumerate().filter_map(taken).collect()
     }

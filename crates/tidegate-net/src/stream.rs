@@ -171,7 +171,7 @@ impl AsyncWrite for ByteStream {
     /// Closes the sending half; the peer reads an end after what was written.
     fn poll_close(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.shared.channel.flush();
-        self.shared.channel.shutdown_output();
+        drop(self.shared.channel.shutdown_output());
         Poll::Ready(Ok(()))
     }
 }

@@ -97,6 +97,7 @@ impl CancelToken {
 
     /// Whether nobody but the caller can tell this token from a new one: no clone of it is
     /// alive, it was not tripped and it never had a hook. Such a token can serve the next call.
+    #[inline]
     pub fn is_untouched(&self) -> bool {
         // Relaxed: clones and hooks made on other threads came back to this one before it asks,
         // by whatever ended those threads' use of the token, or count as alive.

@@ -47,7 +47,8 @@ pub use crossbeam_utils::CachePadded;
 pub use self::call::{BreakerWord, CallWord, Leave, Left, Phase, UnderWay};
 pub use self::cancel::{CancelHook, CancelToken, Interrupted};
 pub use self::clock::{
-    Clock, ClockMember, FastClock, ManualClock, ManualTicker, Sleeper, Ticker, TickerStop, as_nanos,
+    Clock, ClockMember, CoarseClock, FastClock, ManualClock, ManualTicker, Sleeper, Ticker,
+    TickerStop, as_nanos,
 };
 pub use self::executor::{Executor, ExecutorId, Refusal, Rejected, Unhandled, panic_message};
 pub use self::lane::doorbell::Doorbell;

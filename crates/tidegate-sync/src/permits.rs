@@ -65,6 +65,13 @@ impl Permits {
         taken.then(|| PermitRef { of: &self.shared })
     }
 
+    /// Whether [`Permits::try_borrow_below`] would find no permit now. Cheaper than asking for
+    /// one where most are refused.
+    #[inline]
+    pub fn is_full_below(&self, ceiling: usize) -> bool {
+        self.held() >= self.limit().min(ceiling)
+    }
+
     /// As [`Permits::try_borrow_below`], with a permit that owns its handle.
     pub fn try_acquire_below(&self, ceiling: usize) -> Option<Permit> {
         let taken = self.shared.take(self.limit().min(ceiling));
@@ -221,10 +228,12 @@ mod tests {
         let permits = Permits::new(3);
         let low = permits.try_borrow_below(2);
         assert!(permits.try_borrow_below(1).is_none());
+        assert!(permits.is_full_below(1) && !permits.is_full_below(2));
         let also_low = permits.try_acquire_below(2);
         assert!(permits.try_borrow_below(2).is_none());
         let high = permits.try_borrow();
         assert!(low.is_some() && also_low.is_some() && high.is_some());
+        assert!(permits.is_full_below(9), "a ceiling raises no limit");
         assert!(
             permits.try_borrow_below(9).is_none(),
             "a ceiling raises no limit"

@@ -90,4 +90,6 @@ mod guide {
     struct Channels;
     #[doc = include_str!("../../../docs/guide/pools.md")]
     struct Pools;
+    #[doc = include_str!("../../../docs/guide/isolation.md")]
+    struct Isolation;
 }

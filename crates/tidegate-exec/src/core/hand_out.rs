@@ -49,6 +49,8 @@ pub(super) struct Batch {
     lane: usize,
     driver: usize,
     looked_out: bool,
+    /// The time for submitted tasks is over.
+    spent: bool,
 }
 
 impl<D: Driver> Core<D> {
@@ -128,8 +130,7 @@ impl<D: Driver> Core<D> {
         shared.running.idle();
         let now = self.begin(shared);
         let mut ran = self.run_signals(shared);
-        ran |= self.run_timers(shared, now);
-        ran |= self.run_timeouts(shared, now);
+        ran |= self.run_due(shared, now);
         self.batch = Batch {
             open: true,
             now,
@@ -153,17 +154,32 @@ impl<D: Driver> Core<D> {
         if self.batch.driver == BUDGET {
             return None;
         }
-        self.batch.driver += 1;
         let task = self.driver.next_task()?;
+        if self.batch.driver == 0 {
+            let (now, ran) = (self.batch.now, self.batch.ran);
+            self.begin_kind(shared, now, ran, shared.settings.spans.io);
+        }
+        self.batch.driver += 1;
+        if self.pace.step() && self.look(shared) {
+            // Time is over: this one is the last.
+            self.batch.driver = BUDGET;
+        }
         shared.out.driver.store(true, Ordering::Relaxed);
         Some(task)
     }
 
     /// The next submitted task of this turn.
     fn submitted(&mut self, shared: &Shared) -> Option<Task> {
-        if shared.is_out_of_time() {
+        if self.batch.spent || shared.is_out_of_time() {
             return None;
         }
+        let task = self.pop()?;
+        // Looked at before it runs, since that may be elsewhere: it is the last then.
+        self.batch.spent = self.pace.step() && self.look(shared);
+        Some(task)
+    }
+
+    fn pop(&mut self) -> Option<Task> {
         if self.batch.own < BUDGET
             && let Some(task) = local::pop()
         {
@@ -184,6 +200,11 @@ impl<D: Driver> Core<D> {
     pub(crate) fn is_out(&mut self, shared: &Shared) -> bool {
         let settled = self.driver.wind_up();
         shared.out.is_any() || !settled
+    }
+
+    /// Who is with other threads, as the driver calls them.
+    pub(crate) fn absent(&self) -> Vec<String> {
+        self.driver.absent()
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! [`Core`] is one value; a thread only drives it. A turn looks once at everything: signals,
 //! timers that are due, the loop's own tasks, the lane, the driver's tasks; each with a budget,
-//! so that none starves the others. The clock is read once a turn and every [`LOOK`] tasks.
+//! by number and by time, so that none starves the others. The clock is read once a turn, once for
+//! each kind of work that follows another, and every [`LOOK`] tasks.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::driver::Driver;
 use crate::lifecycle::{HandedBack, Lifecycle, ShutdownError};
 use crate::local::{self, Entered, Kept};
 use crate::patience::Patience;
-use crate::run_task::{note_lateness, note_longest, report_panic, run_task};
+use crate::run_task::{note_lateness, report_panic, run_task};
 use crate::schedule;
 use crate::shared::Shared;
 use crate::spawn::LocalFutures;
@@ -23,13 +24,17 @@ use crate::timeout;
 use crate::winding::Winding;
 
 mod hand_out;
+mod pace;
 mod thread;
 
 pub(crate) use self::hand_out::{Out, Produced};
+use self::pace::Pace;
+pub(crate) use self::pace::Spans;
+pub use self::pace::{DEFAULT_TURN_BUDGET, TurnBudget};
 pub(crate) use self::thread::run_thread;
 
 /// Tasks between two looks at the clock.
-const LOOK: usize = 64;
+const LOOK: u32 = 64;
 /// Tasks of one kind in one turn.
 const BUDGET: usize = 256;
 /// Tasks in a row after which producers count as dense.
@@ -95,6 +100,7 @@ pub(crate) struct Core<D: Driver> {
     last_work: u64,
     /// Where a turn stands whose tasks a strategy has run.
     batch: hand_out::Batch,
+    pace: Pace,
 }
 
 /// What a turn came to.
@@ -124,6 +130,7 @@ impl<D: Driver> Core<D> {
             awake_since: 0,
             last_work: 0,
             batch: hand_out::Batch::default(),
+            pace: Pace::new(),
         }
     }
 
@@ -131,12 +138,11 @@ impl<D: Driver> Core<D> {
     fn turn(&mut self, shared: &Arc<Shared>) -> Turn {
         let now = self.begin(shared);
         let mut ran = self.run_signals(shared);
-        ran |= self.run_timers(shared, now);
-        ran |= self.run_timeouts(shared, now);
+        ran |= self.run_due(shared, now);
         ran |= self.run_own(shared);
         ran |= self.run_lane(shared);
         self.look_out(ran);
-        ran |= self.run_driver(shared);
+        ran |= self.run_driver(shared, now, ran);
         if ran {
             shared.running.idle();
             self.last_work = now;
@@ -181,6 +187,16 @@ impl<D: Driver> Core<D> {
         any
     }
 
+    /// Runs timers and timeouts that are due; what comes next begins when they are done.
+    fn run_due(&mut self, shared: &Shared, now: u64) -> bool {
+        let spans = &shared.settings.spans;
+        self.pace.begin(now, spans.timers);
+        let mut ran = self.run_timers(shared, now);
+        ran |= self.run_timeouts(shared, now);
+        self.begin_kind(shared, now, ran, spans.tasks);
+        ran
+    }
+
     fn run_timers(&mut self, shared: &Shared, now: u64) -> bool {
         let mut runs = 0;
         while runs < BUDGET {
@@ -191,6 +207,9 @@ impl<D: Driver> Core<D> {
             let late = now.saturating_sub(due.deadline);
             note_lateness(shared, late);
             schedule::fire(shared, due, &mut |task| run_task(shared, task));
+            if self.pace.step() && self.look_at_time(shared) {
+                break;
+            }
         }
         runs > 0
     }
@@ -205,7 +224,7 @@ impl<D: Driver> Core<D> {
                 note_lateness(shared, late);
                 run_task(shared, task);
             }
-            if shared.is_out_of_time() {
+            if self.pace.step() && self.look_at_time(shared) || shared.is_out_of_time() {
                 break;
             }
         }
@@ -218,7 +237,7 @@ impl<D: Driver> Core<D> {
             let Some(task) = local::pop() else { break };
             run_task(shared, task);
             runs += 1;
-            if runs.is_multiple_of(LOOK) && self.look(shared) || shared.is_out_of_time() {
+            if self.pace.step() && self.look(shared) || shared.is_out_of_time() {
                 break;
             }
         }
@@ -255,7 +274,7 @@ impl<D: Driver> Core<D> {
                     told_at.set(shared.running.started() + 1);
                 }
             }
-            if runs.is_multiple_of(LOOK) && self.look(shared) || shared.is_out_of_time() {
+            if self.pace.step() && self.look(shared) || shared.is_out_of_time() {
                 break;
             }
         }
@@ -282,27 +301,22 @@ impl<D: Driver> Core<D> {
         }
     }
 
-    fn run_driver(&mut self, shared: &Shared) -> bool {
+    fn run_driver(&mut self, shared: &Shared, now: u64, ran: bool) -> bool {
         let mut runs = 0;
         while runs < BUDGET {
             let Some(task) = self.driver.next_task() else {
                 break;
             };
+            if runs == 0 {
+                self.begin_kind(shared, now, ran, shared.settings.spans.io);
+            }
             run_task(shared, task);
             runs += 1;
+            if self.pace.step() && self.look(shared) {
+                break;
+            }
         }
         runs > 0
-    }
-
-    /// Looks at the clock in the middle of a turn; true if a timer is due or somebody wants to
-    /// tell the loop something.
-    fn look(&mut self, shared: &Shared) -> bool {
-        let due = local::with(|local| local.kept.next_deadline()).flatten();
-        let now = shared.clock.nanos();
-        note_longest(shared, now);
-        begin_turn(now.max(1));
-        shared.counters.heartbeat.set(now);
-        due.is_some_and(|due| due <= now) || !shared.signals.is_empty()
     }
 
     /// Whether the next turn would find something, as far as that shows without a look at the

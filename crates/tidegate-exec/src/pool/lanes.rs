@@ -33,6 +33,8 @@ pub(super) struct Lanes {
     pub(super) low: bool,
     /// Jobs that the user's queue gave up; dropped by whoever holds the turn, after it.
     pub(super) shed: Vec<Job>,
+    /// Workers whose job has said that it is about to end: each comes for one more at once.
+    pub(super) coming: usize,
     pub(super) counts: Counts,
     pub(super) limits: PoolLimits,
     pub(super) budget: Budget,
@@ -96,6 +98,7 @@ impl Lanes {
             in_a_row: 0,
             low: false,
             shed: Vec::new(),
+            coming: 0,
             counts: Counts::default(),
             limits,
             budget: Budget::default(),
@@ -105,8 +108,13 @@ impl Lanes {
         }
     }
 
+    /// Whether a job may wait. Without a queue it may for a worker that is about to come.
     pub(super) fn has_room(&self, lane: Lane) -> bool {
-        lane == Lane::Internal || self.user.len() < self.limits.queue
+        let places = match self.limits.queue {
+            0 => self.coming,
+            places => places,
+        };
+        lane == Lane::Internal || self.user.len() < places
     }
 
     /// Puts a job into its lane. Internal jobs have no key: nobody takes them back.

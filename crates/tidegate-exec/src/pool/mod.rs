@@ -177,6 +177,14 @@ impl WorkerPool {
         Some(self.shared.remove(key)?.into_task())
     }
 
+    /// Says, from inside a job of this pool, that the job ends as soon as this returns, but for
+    /// telling somebody so. In a pool without a queue one job may then wait for its thread:
+    /// whoever hears of the end and comes with the next job at once is not refused because the
+    /// thread is still on its way. Does nothing elsewhere, and nothing the second time.
+    pub fn about_to_end(&self) {
+        self.shared.about_to_end();
+    }
+
     /// Accepts a task of the runtime's own: runs before user jobs and is never refused for want
     /// of room.
     ///

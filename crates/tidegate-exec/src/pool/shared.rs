@@ -418,6 +418,15 @@ impl Shared {
         self.width.store(limits.max - leased, Ordering::Relaxed);
     }
 
+    /// A job of this pool says that it is about to end. Where there is a queue its thread finds
+    /// what came meanwhile there.
+    pub(super) fn about_to_end(&self) {
+        let has_queue = self.room.load(Ordering::Relaxed) as u32 != 0;
+        if !has_queue && is_current(self.id) {
+            worker::is_coming(self);
+        }
+    }
+
     pub(super) fn show_no_room(&self) {
         self.room.store(0, Ordering::Relaxed);
     }

@@ -1,5 +1,6 @@
 //! What a thread of a pool does.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,6 +12,18 @@ use super::job::Job;
 use super::shared::Shared;
 use super::times::Took;
 use crate::immediate::contain;
+
+tidegate_sync::prim::thread_local! {
+    /// The job that this thread runs has said that it is about to end, and the desk knows.
+    static COMING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says that the job which the calling thread runs for `shared` is about to end. Once per job.
+pub(super) fn is_coming(shared: &Shared) {
+    if !COMING.with(|coming| coming.replace(true)) {
+        shared.desk.turn().coming += 1;
+    }
+}
 
 /// Runs jobs until the desk says that the thread may leave.
 pub(super) fn run(shared: &Arc<Shared>, seat: &Arc<Seat<Job>>, mut member: ClockMember) {
@@ -72,7 +85,9 @@ impl Worker<'_> {
 
     /// The next job; `None` when the thread leaves.
     fn next(&mut self) -> Option<Job> {
+        let has_come = COMING.with(|coming| coming.replace(false));
         let mut turn = self.shared.desk.turn();
+        turn.coming -= usize::from(has_come);
         turn.counts
             .add_done(std::mem::take(&mut self.done), self.took.take());
         match turn.next(self.seat) {

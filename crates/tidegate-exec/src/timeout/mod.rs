@@ -78,8 +78,8 @@ impl Timeouts {
         self.wheel.as_ref().map_or(0, |wheel| wheel.len())
     }
 
-    pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.wheel.as_ref()?.next_deadline()
+    pub(crate) fn next_deadline(&mut self) -> Option<u64> {
+        self.wheel.as_mut()?.next_deadline()
     }
 
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<Arc<SignalBlock<Timeout>>> {

@@ -24,6 +24,7 @@ mod strategy;
 mod stress;
 mod suspend;
 mod timeout;
+mod turn_budget;
 mod watchdog;
 
 use std::time::Duration;

@@ -10,6 +10,7 @@ use tidegate::promise::{all, promise};
 use tidegate::sync::{Ticker, blocking_allowed};
 
 mod parts;
+mod sockets;
 
 /// What was done, and what came of it.
 type Lines = Vec<(String, String)>;
@@ -18,7 +19,7 @@ type Lines = Vec<(String, String)>;
 type Part = fn() -> Result<Lines>;
 
 /// The parts, in the order in which one would meet them.
-pub(crate) const PARTS: [(&str, Part); 13] = [
+pub(crate) const PARTS: [(&str, Part); 15] = [
     ("promise", promises),
     ("wait", waits),
     ("event loop", event_loop),
@@ -31,6 +32,8 @@ pub(crate) const PARTS: [(&str, Part); 13] = [
     ("pool", parts::pool),
     ("strategy", parts::strategy),
     ("server", parts::server),
+    ("roaming", sockets::roams),
+    ("tls", sockets::tls),
     ("bulkhead", parts::bulkhead),
 ];
 

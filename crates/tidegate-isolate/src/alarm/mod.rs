@@ -7,11 +7,14 @@
 //!
 //! # Why not the wheel
 //!
-//! A wheel of another thread's costs an insertion and a removal per call, each through a lane to
-//! that thread, and it is coarse. Arming and disarming a flight are two locked instructions on a line
-//! of the thread's own, without an allocation, and the deadline is exact to the clock. What pays for
-//! it is the look over all flights that were ever under way at the same time, once per deadline
-//! that is reached.
+//! A wheel pays for each call, an insertion and a removal, and most calls need no timeout. With a
+//! thousand others waiting that is 409 instructions in a `Wheel` of the thread's own, which nobody
+//! would turn; 455 in one that threads share under a lock; 754 in a `WheelTimer`, which owns one.
+//! Arming and disarming a flight is 27, two of them locked, on a line of the thread's own, and the
+//! deadline is exact to the clock. What pays for it is the look over all flights that were ever under
+//! way at the same time, once per deadline that is reached. The bench suite `isolate` has the table
+//! in nanoseconds ("a timeout that is not needed"). What a call is told by, a word and a token, has to
+//! be found for it in either way, and is in none of these figures.
 //!
 //! # Invariants
 //!
@@ -171,7 +174,7 @@ impl Alarms {
     pub(crate) fn watch(&self, deadline: u64) {
         // The flight was published before this look, and the timer says when it wakes before its
         // last look at the flights: one of the two sees the other.
-        if deadline < self.shared.next_wake.load(Ordering::SeqCst) {
+        if deadline < self.shared.next_wake.load(Ordering::Relaxed) {
             self.wake(deadline);
         }
     }
@@ -181,6 +184,12 @@ impl Alarms {
         let mut tasks = self.tasks();
         let number = tasks.next;
         tasks.next += 1;
+        if self.is_closed() {
+            // Nobody would ever call it.
+            drop(tasks);
+            drop(task);
+            return AlarmId { at, number };
+        }
         tasks.due.insert((at, number), task);
         drop(tasks);
         fence(Ordering::SeqCst);
@@ -223,6 +232,11 @@ impl Alarms {
         });
         pool.execute_task(task)
             .map_err(|refused| refused.into_inner())
+    }
+
+    /// Whether nothing is called at its time any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::SeqCst)
     }
 
     /// Ends the thread. With `expire`, every running call is told to stop.

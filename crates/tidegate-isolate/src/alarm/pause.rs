@@ -9,7 +9,7 @@ use tidegate_sync::Task;
 
 use super::{AlarmId, Alarms};
 
-/// Ready at its time. Dropping it takes the alarm back.
+/// Ready at its time, or when the timer ends before. Dropping it takes the alarm back.
 pub(crate) struct Pause {
     alarms: Alarms,
     at: u64,
@@ -35,18 +35,25 @@ impl Future for Pause {
         let this = &mut *self;
         let mine = Some(context.waker().clone());
         *this.waker.lock().unwrap_or_else(PoisonError::into_inner) = mine;
-        if this.alarms.clock().nanos() >= this.at {
+        if this.alarms.clock().nanos() >= this.at || this.alarms.is_closed() {
             return Poll::Ready(());
         }
         if this.alarm.is_none() {
-            let waker = Arc::clone(&this.waker);
-            let wake = Task::new(move || {
-                let waker = waker.lock().unwrap_or_else(PoisonError::into_inner).take();
-                waker.into_iter().for_each(Waker::wake);
-            });
+            let wakes = Wakes(Arc::clone(&this.waker));
+            let wake = Task::new(move || drop(wakes));
             this.alarm = Some(this.alarms.call_at(this.at, wake));
         }
         Poll::Pending
+    }
+}
+
+/// Wakes when it is called, and when it is dropped uncalled.
+struct Wakes(Arc<Mutex<Option<Waker>>>);
+
+impl Drop for Wakes {
+    fn drop(&mut self) {
+        let waker = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        waker.into_iter().for_each(Waker::wake);
     }
 }
 

@@ -158,6 +158,11 @@ impl CircuitBreaker {
         })
     }
 
+    /// Counts the time in its states from `now` on.
+    pub(crate) fn begin_at(&self, now: u64) {
+        self.lock().since = now;
+    }
+
     /// Calls `listen` at every change of state, on the thread whose call caused it.
     pub fn on_transition(mut self, listen: impl Fn(&Transition) + Send + Sync + 'static) -> Self {
         self.listeners.push(Arc::new(listen));
@@ -221,12 +226,13 @@ impl CircuitBreaker {
         }
     }
 
-    /// How often each state was entered: open, half open, ramping, closed.
+    /// How often each state was entered: closed, open, half open, ramping.
     pub fn transitions(&self) -> [u64; 4] {
         self.lock().entered
     }
 
-    /// How long the breaker was in each state until `now`: closed, open, half open, ramping.
+    /// How long the breaker was in each state until `now`: closed, open, half open, ramping. A
+    /// breaker is closed from the zero of its clock on.
     pub fn time_in_states(&self, now: u64) -> [Duration; 4] {
         let core = self.lock();
         let mut times = core.times;

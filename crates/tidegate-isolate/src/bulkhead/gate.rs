@@ -12,14 +12,15 @@
 //! * What is reserved for important calls is not taken by others, however free it is.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use tidegate_sync::{Clock, Parker, Permit, PermitRef, Permits, as_nanos, check_stance};
 
-use super::limit::{AdaptiveLimit, Sampler};
+use super::limit::AdaptiveLimit;
 use super::queue::{Discipline, Next, WaitQueue};
+use super::sampler::Sampler;
 use super::waiter::{GONE, Place, SERVED, TURNED_AWAY, WAITING, Waiter};
 use crate::{Invalid, Key, Refused};
 
@@ -78,7 +79,18 @@ impl Partitions {
         limit.saturating_sub(kept.ceil() as usize).max(1)
     }
 
-    fn validate(&self, key: &Key) -> Result<(), Invalid> {
+    /// The ceilings of every criticality.
+    pub(super) fn ceilings(&self, limit: usize) -> [usize; 4] {
+        [
+            Criticality::Sheddable,
+            Criticality::Normal,
+            Criticality::High,
+            Criticality::Critical,
+        ]
+        .map(|criticality| self.ceiling(limit, criticality))
+    }
+
+    pub(crate) fn validate(&self, key: &Key) -> Result<(), Invalid> {
         let shares = [self.normal, self.high, self.critical];
         let sum: f64 = shares.iter().sum();
         if shares.iter().all(|share| *share >= 0.0) && sum <= 1.0 {
@@ -173,26 +185,23 @@ pub(crate) struct Gate {
     max_waiting: AtomicUsize,
     waiting: AtomicUsize,
     queue: Mutex<WaitQueue<Arc<Waiter>>>,
-    sampler: Option<Sampler>,
+    /// Made when the limit is adaptive for the first time.
+    sampler: OnceLock<Sampler>,
 }
 
 impl Gate {
     pub(crate) fn new(config: &PermitConfig) -> Self {
-        let limit = config
-            .adaptive
-            .as_ref()
-            .map_or(config.limit, |adaptive| adaptive.initial);
         let gate = Self {
-            permits: Permits::new(limit),
-            ceilings: std::array::from_fn(|_| AtomicUsize::new(limit)),
+            permits: Permits::new(config.limit),
+            ceilings: std::array::from_fn(|_| AtomicUsize::new(0)),
             partitions: Mutex::new(config.partitions),
             wait_nanos: AtomicU64::new(as_nanos(config.max_wait)),
             max_waiting: AtomicUsize::new(config.max_waiting),
             waiting: AtomicUsize::new(0),
             queue: Mutex::new(WaitQueue::new(config.discipline)),
-            sampler: config.adaptive.clone().map(Sampler::new),
+            sampler: OnceLock::new(),
         };
-        gate.set_limit(limit);
+        gate.set_limit(gate.limit_of(config));
         gate
     }
 
@@ -200,6 +209,12 @@ impl Gate {
     #[inline]
     pub(crate) fn try_enter(&self, criticality: Criticality) -> Option<PermitRef<'_>> {
         self.permits.try_borrow_below(self.ceiling(criticality))
+    }
+
+    /// Whether a call of this criticality finds no permit, and may not wait for one.
+    #[inline]
+    pub(crate) fn is_shut(&self, criticality: Criticality) -> bool {
+        self.permits.is_full_below(self.ceiling(criticality)) && !self.may_wait()
     }
 
     /// As `try_enter`, with a permit that owns its handle.
@@ -315,18 +330,13 @@ impl Gate {
     /// Gives the latency of a finished call to the adaptive limit, if there is one.
     #[inline]
     pub(crate) fn sample(&self, now: u64, nanos: u64, dropped: bool) {
-        if let Some(sampler) = &self.sampler {
+        if let Some(sampler) = self.sampler.get().filter(|sampler| sampler.is_on()) {
             let in_flight = self.permits.held();
             if let Some(limit) = sampler.sample(now, nanos, in_flight, dropped) {
                 self.set_limit(limit);
                 self.after_leaving(now);
             }
         }
-    }
-
-    /// Whether the limit follows the latency.
-    pub(crate) fn is_adaptive(&self) -> bool {
-        self.sampler.is_some()
     }
 
     /// Takes over new settings; holders keep what they hold.
@@ -340,15 +350,25 @@ impl Gate {
         self.wait_nanos
             .store(as_nanos(config.max_wait), Ordering::Relaxed);
         self.lock().set_discipline(config.discipline);
-        let limit = if self.is_adaptive() {
-            self.permits.limit()
-        } else {
-            config.limit
-        };
-        self.set_limit(limit);
+        self.set_limit(self.limit_of(config));
         self.after_leaving(now);
     }
 
+    /// The limit that follows from the settings: the one given, or where the algorithm stands.
+    fn limit_of(&self, config: &PermitConfig) -> usize {
+        match &config.adaptive {
+            Some(adaptive) => {
+                let sampler = || Sampler::new(adaptive.clone());
+                self.sampler.get_or_init(sampler).configure(adaptive)
+            }
+            None => {
+                self.sampler.get().inspect(|sampler| sampler.switch_off());
+                config.limit
+            }
+        }
+    }
+
+    #[inline]
     pub(crate) fn held(&self) -> usize {
         self.permits.held()
     }
@@ -367,14 +387,8 @@ impl Gate {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         self.permits.set_limit(limit);
-        for criticality in [
-            Criticality::Sheddable,
-            Criticality::Normal,
-            Criticality::High,
-            Criticality::Critical,
-        ] {
-            let ceiling = partitions.ceiling(limit, criticality);
-            self.ceilings[criticality as usize].store(ceiling, Ordering::Relaxed);
+        for (place, ceiling) in self.ceilings.iter().zip(partitions.ceilings(limit)) {
+            place.store(ceiling, Ordering::Relaxed);
         }
     }
 
@@ -548,11 +562,12 @@ mod tests {
 
     #[test]
     fn an_adaptive_limit_moves_the_permits() {
+        let gate_limit = Some(AdaptiveLimit {
+            window: None,
+            ..AdaptiveLimit::aimd()
+        });
         let gate = Gate::new(&PermitConfig {
-            adaptive: Some(AdaptiveLimit {
-                window: None,
-                ..AdaptiveLimit::aimd()
-            }),
+            adaptive: gate_limit.clone(),
             ..PermitConfig::default()
         });
         let _held: Vec<_> = (0..20)
@@ -561,7 +576,12 @@ mod tests {
         assert_eq!(gate.limit(), 20);
         gate.sample(0, 1_000_000, false);
         assert_eq!(gate.limit(), 21);
-        gate.configure(&PermitConfig::of(3), 0);
+        let other = PermitConfig {
+            limit: 3,
+            adaptive: gate_limit,
+            ..PermitConfig::default()
+        };
+        gate.configure(&other, 0);
         assert_eq!(gate.limit(), 21, "the latency decides, not the setting");
     }
 }

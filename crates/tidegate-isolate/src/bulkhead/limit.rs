@@ -3,8 +3,6 @@
 //! The algorithms are pure data: a sample in, a limit out. Formulas and defaults are those of
 //! Netflix's concurrency-limits.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_sync::as_nanos;
@@ -156,15 +154,27 @@ impl AdaptiveLimit {
             0.0..=1.0 => Ok(()),
             _ => Err(Invalid::new(key.as_str(), property, value, "give 0 to 1")),
         };
+        let positive = |property: &str, value: u32| match value {
+            0 => Err(Invalid::new(key.as_str(), property, 0, "give 1 or more")),
+            _ => Ok(()),
+        };
         match self.algorithm {
             LimitAlgorithm::Aimd { backoff, .. } => share("limit.backoff", backoff),
-            LimitAlgorithm::Vegas { smoothing, .. } => share("limit.smoothing", smoothing),
+            LimitAlgorithm::Vegas {
+                smoothing,
+                probe_multiplier,
+            } => {
+                share("limit.smoothing", smoothing)?;
+                positive("limit.probe_multiplier", probe_multiplier)
+            }
             LimitAlgorithm::Gradient2 {
                 smoothing,
                 tolerance,
+                long_window,
                 ..
             } => {
                 share("limit.smoothing", smoothing)?;
+                positive("limit.long_window", long_window)?;
                 if tolerance >= 1.0 && tolerance.is_finite() {
                     return Ok(());
                 }
@@ -183,8 +193,8 @@ impl AdaptiveLimit {
 /// The algorithm at work.
 #[derive(Debug)]
 pub(crate) struct Estimator {
-    config: AdaptiveLimit,
-    limit: f64,
+    pub(super) config: AdaptiveLimit,
+    pub(super) limit: f64,
     state: State,
 }
 
@@ -364,73 +374,6 @@ impl Jitter {
     }
 }
 
-/// Gathers samples without a lock and gives them to the algorithm when a window is over.
-#[derive(Debug)]
-pub(crate) struct Sampler {
-    window: Option<SampleWindow>,
-    sum: AtomicU64,
-    count: AtomicU64,
-    in_flight: AtomicU64,
-    dropped: AtomicBool,
-    next: AtomicU64,
-    estimator: Mutex<Estimator>,
-}
-
-impl Sampler {
-    pub(crate) fn new(config: AdaptiveLimit) -> Self {
-        Self {
-            window: config.window,
-            sum: AtomicU64::new(0),
-            count: AtomicU64::new(0),
-            in_flight: AtomicU64::new(0),
-            dropped: AtomicBool::new(false),
-            next: AtomicU64::new(0),
-            estimator: Mutex::new(Estimator::new(config)),
-        }
-    }
-
-    /// Takes the sample of a call that ended at `now`; answers the new limit when one was made.
-    pub(crate) fn sample(
-        &self,
-        now: u64,
-        nanos: u64,
-        in_flight: usize,
-        dropped: bool,
-    ) -> Option<usize> {
-        let Some(window) = self.window else {
-            let mut estimator = self
-                .estimator
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            return Some(estimator.update(nanos, in_flight, dropped));
-        };
-        if nanos < as_nanos(window.min_latency) {
-            return None;
-        }
-        self.sum.fetch_add(nanos, Ordering::Relaxed);
-        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.in_flight.load(Ordering::Relaxed) < in_flight as u64 {
-            self.in_flight
-                .fetch_max(in_flight as u64, Ordering::Relaxed);
-        }
-        if dropped {
-            self.dropped.store(true, Ordering::Relaxed);
-        }
-        if now < self.next.load(Ordering::Relaxed) || count < window.min_samples {
-            return None;
-        }
-        // Whoever has the lock closes the window; the others go on.
-        let mut estimator = self.estimator.try_lock().ok()?;
-        let next = now.saturating_add(as_nanos(window.length));
-        self.next.store(next, Ordering::Relaxed);
-        let count = self.count.swap(0, Ordering::Relaxed).max(1);
-        let mean = self.sum.swap(0, Ordering::Relaxed) / count;
-        let in_flight = self.in_flight.swap(0, Ordering::Relaxed) as usize;
-        let dropped = self.dropped.swap(false, Ordering::Relaxed);
-        Some(estimator.update(mean, in_flight, dropped))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     //! The formulas, by hand.
@@ -504,27 +447,6 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_a_second_are_gathered_and_tiny_ones_ignored() {
-        let sampler = Sampler::new(AdaptiveLimit::aimd());
-        for now in 0..9 {
-            assert_eq!(sampler.sample(now, MS, 20, false), None);
-        }
-        assert_eq!(
-            sampler.sample(9, 99_999, 20, false),
-            None,
-            "too short to mean anything"
-        );
-        assert_eq!(sampler.sample(10, MS, 20, false), Some(21));
-        for now in 11..1_000 {
-            assert_eq!(sampler.sample(now, MS, 20, false), None);
-        }
-        assert_eq!(
-            sampler.sample(10 + 1_000 * MS, MS, 21, true),
-            Some(18).map(|l: usize| l.max(20))
-        );
-    }
-
-    #[test]
     fn bounds_that_contradict_each_other_are_refused() {
         let key = Key::from("dep");
         for (limit, property) in [
@@ -556,13 +478,26 @@ mod tests {
             backoff: 1.5,
             timeout: Duration::from_secs(1),
         };
-        let limit = AdaptiveLimit {
-            algorithm: steep,
-            ..AdaptiveLimit::aimd()
+        let never = LimitAlgorithm::Vegas {
+            smoothing: 1.0,
+            probe_multiplier: 0,
         };
-        assert_eq!(
-            limit.validate(&key).unwrap_err().property(),
-            "limit.backoff"
-        );
+        let forgetful = LimitAlgorithm::Gradient2 {
+            tolerance: 1.5,
+            queue: 4,
+            smoothing: 0.2,
+            long_window: 0,
+        };
+        for (algorithm, property) in [
+            (steep, "limit.backoff"),
+            (never, "limit.probe_multiplier"),
+            (forgetful, "limit.long_window"),
+        ] {
+            let limit = AdaptiveLimit {
+                algorithm,
+                ..AdaptiveLimit::aimd()
+            };
+            assert_eq!(limit.validate(&key).unwrap_err().property(), property);
+        }
     }
 }

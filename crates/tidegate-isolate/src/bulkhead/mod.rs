@@ -2,7 +2,9 @@
 
 mod gate;
 mod limit;
+mod pools;
 mod queue;
+mod sampler;
 mod threads;
 mod waiter;
 
@@ -13,5 +15,6 @@ pub use self::queue::Discipline;
 pub use self::threads::PoolSnapshot;
 
 pub(crate) use self::gate::Gate;
+pub(crate) use self::pools::Pools;
 pub(crate) use self::threads::ThreadBulkhead;
 pub(crate) use self::waiter::Place;

@@ -169,6 +169,11 @@ impl<T> WaitQueue<T> {
         self.entries.len()
     }
 
+    /// Whether the order depends on how long entries have waited.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.discipline != Discipline::Fifo
+    }
+
     pub(crate) fn set_discipline(&mut self, discipline: Discipline) {
         self.discipline = discipline;
     }

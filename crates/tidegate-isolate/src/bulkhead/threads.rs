@@ -6,17 +6,19 @@
 //! * The live bound of the queue is exact: it is compared under the pool's lock.
 //! * Every limit changes in one step, in both directions.
 //! * When the queue is full, a call displaces one that matters less, if one waits.
+//! * What is reserved for important calls, of threads and places together, is not taken by others.
 
-use std::sync::atomic::{AtomicIsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tidegate_exec::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, WorkerPool};
-use tidegate_sync::{FastClock, Rejected, Task};
+use tidegate_exec::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, Stopped, WorkerPool};
+use tidegate_sync::{CoarseClock, FastClock, Permit, Permits, Rejected, Task};
 
-use super::gate::Criticality;
-use super::queue::{Next, WaitQueue};
-use crate::metrics::{Counts, WindowConfig};
-use crate::{Invalid, Key, PoolConfig};
+use super::gate::{Criticality, Partitions};
+use super::queue::{Discipline, Next, WaitQueue};
+use crate::metrics::{Counts, Peak};
+use crate::{Invalid, Key, PoolConfig, Refused};
 
 const EXECUTED: usize = 0;
 const REJECTED: usize = 1;
@@ -29,6 +31,17 @@ pub(crate) struct ThreadBulkhead {
     pool: WorkerPool,
     config: Mutex<PoolConfig>,
     counts: Counts<3>,
+    /// How many calls run, and the most of the window.
+    running: AtomicUsize,
+    peak: Peak,
+    /// Threads and places together, counted only while there are partitions.
+    places: Permits,
+    ceilings: [AtomicUsize; 4],
+    is_parted: AtomicBool,
+    discipline: Arc<LiveDiscipline>,
+    /// As it was made, to compare other builders with.
+    built: PoolConfig,
+    is_closed: AtomicBool,
     /// Calls whose caller has gone and whose work still holds a thread. Below zero for the moment
     /// in which the work returns before its leaver has counted it.
     overstaying: AtomicIsize,
@@ -37,9 +50,12 @@ pub(crate) struct ThreadBulkhead {
 impl ThreadBulkhead {
     pub(crate) fn new(key: &Key, config: &PoolConfig, clock: &FastClock) -> Result<Self, Invalid> {
         config.validate(key)?;
+        let discipline = Arc::new(LiveDiscipline::default());
         let queue = ByDiscipline {
             queue: WaitQueue::new(config.discipline),
             clock: clock.clone(),
+            ticks: CoarseClock::new(clock.clock()),
+            live: Arc::clone(&discipline),
         };
         let pool = WorkerPool::builder(format!("tidegate-{key}"))
             .limits(limits(config))
@@ -50,13 +66,78 @@ impl ThreadBulkhead {
             .map_err(|error| {
                 Invalid::new(&**key, "pool", format!("{config:?}"), error.to_string())
             })?;
-        Ok(Self {
+        let bulkhead = Self {
             key: key.clone(),
             pool,
             config: Mutex::new(config.clone()),
-            counts: Counts::new(WindowConfig::new(std::time::Duration::from_secs(10), 10)),
+            counts: Counts::new(config.window),
+            running: AtomicUsize::new(0),
+            peak: Peak::new(config.window),
+            places: Permits::new(0),
+            ceilings: std::array::from_fn(|_| AtomicUsize::new(0)),
+            is_parted: AtomicBool::new(false),
+            discipline,
+            built: config.clone(),
+            is_closed: AtomicBool::new(false),
             overstaying: AtomicIsize::new(0),
-        })
+        };
+        bulkhead.part(config);
+        Ok(bulkhead)
+    }
+
+    /// Whether a builder that says this may share the pool: it says what the first one said, or
+    /// what is in force. The window is read once, by the first.
+    pub(crate) fn agrees_with(&self, config: &PoolConfig) -> bool {
+        let is = |known: &PoolConfig| {
+            PoolConfig {
+                window: known.window,
+                ..config.clone()
+            } == *known
+        };
+        is(&self.built) || is(&self.config())
+    }
+
+    /// Takes one of the places that calls of this criticality may have; none if there are no
+    /// partitions.
+    ///
+    /// # Errors
+    ///
+    /// The rest is kept for what matters more.
+    #[inline]
+    pub(crate) fn take_place(&self, criticality: Criticality) -> Result<Option<Permit>, ()> {
+        if !self.is_parted.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let ceiling = self.ceilings[criticality as usize].load(Ordering::Relaxed);
+        self.places.try_acquire_below(ceiling).map(Some).ok_or(())
+    }
+
+    /// Divides threads and places among criticalities.
+    fn part(&self, config: &PoolConfig) {
+        let capacity = config
+            .effective_max()
+            .saturating_add(config.effective_queue());
+        self.places.set_limit(capacity);
+        let ceilings = config.partitions.ceilings(capacity);
+        for (place, ceiling) in self.ceilings.iter().zip(ceilings) {
+            place.store(ceiling, Ordering::Relaxed);
+        }
+        let is_parted = config.partitions != Partitions::default();
+        self.is_parted.store(is_parted, Ordering::Relaxed);
+    }
+
+    /// Takes no more calls; what was accepted runs until `timeout` has passed.
+    pub(crate) fn stop(&self, timeout: Duration) -> Stopped {
+        self.is_closed.store(true, Ordering::Relaxed);
+        self.pool.stop(timeout)
+    }
+
+    /// Why the pool has no room: it was stopped, or it is full.
+    pub(crate) fn refusal(&self) -> Refused {
+        match self.is_closed.load(Ordering::Relaxed) {
+            true => Refused::Closed,
+            false => Refused::Pool,
+        }
     }
 
     /// Gives a task to a thread or to the queue; says where it waits, if it does.
@@ -66,6 +147,12 @@ impl ThreadBulkhead {
         criticality: Criticality,
     ) -> Result<Option<JobKey>, Rejected<Job>> {
         self.pool.place(Job::new(task).class(criticality as u8))
+    }
+
+    /// The work on this thread has ended, and its caller hears of it next: should that one be
+    /// back before this thread is idle, it finds a place.
+    pub(crate) fn about_to_end(&self) {
+        self.pool.about_to_end();
     }
 
     /// Takes a waiting task back.
@@ -85,11 +172,15 @@ impl ThreadBulkhead {
                 reason,
             ))
         };
-        if mine.discipline != config.discipline {
-            return wrong("the discipline is fixed for the life of the pool".to_owned());
+        if mine.window != config.window {
+            return wrong("the window is fixed for the life of the pool".to_owned());
         }
         if let Err(error) = self.pool.resize(limits(config)) {
             return wrong(error.to_string());
+        }
+        self.part(config);
+        if mine.discipline != config.discipline {
+            self.discipline.set(config.discipline);
         }
         *mine = config.clone();
         Ok(())
@@ -106,7 +197,15 @@ impl ThreadBulkhead {
         &self.pool
     }
 
+    /// The work of a call begins.
+    pub(crate) fn count_begun(&self, now: u64) {
+        let running = self.running.fetch_add(1, Ordering::Relaxed) + 1;
+        self.peak.note(now, running as u64);
+    }
+
+    /// The work of a call has ended.
     pub(crate) fn count_executed(&self, now: u64) {
+        self.running.fetch_sub(1, Ordering::Relaxed);
         self.counts.add(now, EXECUTED);
     }
 
@@ -136,6 +235,9 @@ impl ThreadBulkhead {
             key: self.key.clone(),
             config: self.config(),
             active: metrics.busy,
+            peak: self
+                .peak
+                .rolling(now, self.running.load(Ordering::Relaxed) as u64),
             threads: metrics.threads,
             largest: metrics.most_threads,
             core: metrics.limits.core,
@@ -190,6 +292,8 @@ pub struct PoolSnapshot {
     pub config: PoolConfig,
     /// Threads that run something.
     pub active: usize,
+    /// The most calls that ran at the same time, of all commands of the pool, in the window.
+    pub peak: u64,
     /// Threads.
     pub threads: usize,
     /// The most threads that there ever were.
@@ -224,15 +328,56 @@ pub struct PoolSnapshot {
 struct ByDiscipline {
     queue: WaitQueue<Job>,
     clock: FastClock,
+    ticks: CoarseClock,
+    live: Arc<LiveDiscipline>,
+}
+
+/// A discipline that the queue takes over when it is next asked.
+#[derive(Debug, Default)]
+struct LiveDiscipline {
+    next: Mutex<Option<Discipline>>,
+    is_new: AtomicBool,
+}
+
+impl LiveDiscipline {
+    fn set(&self, discipline: Discipline) {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        *next = Some(discipline);
+        self.is_new.store(true, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Option<Discipline> {
+        if !self.is_new.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_new.store(false, Ordering::Relaxed);
+        next.take()
+    }
 }
 
 impl JobQueue for ByDiscipline {
     fn push(&mut self, job: Job) -> JobKey {
-        JobKey(self.queue.push(self.clock.nanos(), job))
+        // With the pool's lock held: a time that only a later discipline may look at is a cheap one.
+        let now = match self.queue.is_timed() {
+            true => self.clock.nanos(),
+            false => self.ticks.nanos(),
+        };
+        JobKey(self.queue.push(now, job))
     }
 
     fn pop(&mut self) -> Option<Popped> {
-        Some(match self.queue.pop(self.clock.nanos())? {
+        if let Some(discipline) = self.live.take() {
+            self.queue.set_discipline(discipline);
+        }
+        if self.queue.len() == 0 {
+            return None;
+        }
+        let now = match self.queue.is_timed() {
+            true => self.clock.nanos(),
+            false => 0,
+        };
+        Some(match self.queue.pop(now)? {
             Next::Serve(entry) => Popped::Run(entry.what),
             Next::TurnAway(entry) => Popped::Shed(entry.what),
         })

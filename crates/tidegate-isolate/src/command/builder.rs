@@ -11,7 +11,7 @@ use super::{Command, CommandError, Shared};
 use crate::breaker::BreakerConfig;
 use crate::bulkhead::{AdaptiveLimit, PermitConfig};
 use crate::metrics::MetricsConfig;
-use crate::properties::Said;
+use crate::properties::{Family, POOL, Said};
 use crate::{Bulkhead, CommandConfig, Invalid, Isolation, Key, PoolConfig, RateConfig};
 
 /// Makes a [`Command`].
@@ -36,7 +36,7 @@ pub struct CommandBuilder<T, E> {
     pool: Option<Key>,
     config: CommandConfig,
     /// Properties that were said although they have the value of the default.
-    marks: Vec<&'static str>,
+    marks: Vec<(Family, &'static str)>,
     fallback: Option<super::Fallback<T, E>>,
     is_bad_request: Option<super::IsBadRequest<E>>,
 }
@@ -82,7 +82,8 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         ])
     }
 
-    /// Runs on the callers' threads, as many at a time as the latency allows.
+    /// Lets the limit follow the latency: of the calls that run on the callers' threads, or, after
+    /// [`threads`](CommandBuilder::threads), of those that are queued or run there.
     pub fn adaptive(mut self, limit: AdaptiveLimit) -> Self {
         self.config.permits.adaptive = Some(limit);
         self.mark(&["execution.isolation.strategy"])
@@ -92,15 +93,9 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
     pub fn threads(mut self, pool: PoolConfig) -> Self {
         self.config.bulkhead = Bulkhead::Threads;
         self.config.pool = pool;
-        self.mark(&[
-            "execution.isolation.strategy",
-            "coreSize",
-            "maximumSize",
-            "maxQueueSize",
-            "queueSizeRejectionThreshold",
-            "keepAliveTimeMinutes",
-            "allowMaximumSizeToDivergeFromCoreSize",
-        ])
+        let all = POOL.iter().map(|property| (Family::Pool, property.name));
+        self.marks.extend(all);
+        self.mark(&["execution.isolation.strategy"])
     }
 
     /// How long a call may take, waiting included.
@@ -141,7 +136,13 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
     /// The windows of the metrics.
     pub fn metrics(mut self, metrics: MetricsConfig) -> Self {
         self.config.metrics = metrics;
-        self
+        self.mark(&[
+            "metrics.rollingStats.timeInMilliseconds",
+            "metrics.rollingStats.numBuckets",
+            "metrics.rollingPercentile.enabled",
+            "metrics.rollingPercentile.timeInMilliseconds",
+            "metrics.rollingPercentile.numBuckets",
+        ])
     }
 
     /// Changes any other setting.
@@ -190,8 +191,8 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
             return Err(Invalid::new(&*key, "group", "missing", reason));
         };
         let mut said = Said::new(self.config);
-        for name in self.marks {
-            said.mark(name);
+        for (family, name) in self.marks {
+            said.mark(family, name);
         }
         let types = TypeId::of::<fn() -> (T, E)>();
         let state = isolation.state(key, group, self.pool, types, said)?;
@@ -205,7 +206,8 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
     }
 
     fn mark(mut self, names: &[&'static str]) -> Self {
-        self.marks.extend_from_slice(names);
+        let names = names.iter().map(|name| (Family::Command, *name));
+        self.marks.extend(names);
         self
     }
 }

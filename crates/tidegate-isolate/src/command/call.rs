@@ -4,14 +4,16 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use tidegate_promise::{Completion, Outcome, SharedCompletion, WaitError, promise_of};
+use tidegate_promise::Completion;
 use tidegate_sync::{CancelToken, as_nanos};
 
-use super::state::{CACHES, THREADS};
+use super::cache::{CacheUse, Looked};
+use super::state::THREADS;
 use super::{Command, CommandError, RunAsync};
+use crate::Event;
 use crate::bulkhead::Criticality;
-use crate::context::{Logged, RequestContext, cached_events};
-use crate::{Cause, Event, Events, Key, Stage};
+use crate::context::RequestContext;
+use crate::plugin::Install;
 
 /// What differs in one call.
 pub(super) struct Options<T, E> {
@@ -29,6 +31,8 @@ pub(super) struct Rare<T, E> {
     pub(super) cache: Option<CacheUse<T, E>>,
     pub(super) fallback: Option<OwnFallback<T, E>>,
     pub(super) observer: Option<Box<dyn FnMut(Event) + Send>>,
+    /// What a fallback that runs beside the timer finds around it.
+    pub(super) captured: Vec<Install>,
 }
 
 impl<T, E> Options<T, E> {
@@ -38,12 +42,27 @@ impl<T, E> Options<T, E> {
                 cache: None,
                 fallback: None,
                 observer: None,
+                captured: Vec::new(),
             })
         })
     }
 
-    fn take_cache(&mut self) -> Option<CacheUse<T, E>> {
+    pub(super) fn set_cache(&mut self, cache: CacheUse<T, E>) {
+        self.rare().cache = Some(cache);
+    }
+
+    pub(super) fn take_cache(&mut self) -> Option<CacheUse<T, E>> {
         self.rare.as_mut()?.cache.take()
+    }
+
+    pub(super) fn set_captured(&mut self, captured: Vec<Install>) {
+        self.rare().captured = captured;
+    }
+
+    pub(super) fn take_captured(&mut self) -> Vec<Install> {
+        let rare = self.rare.as_mut();
+        rare.map(|rare| std::mem::take(&mut rare.captured))
+            .unwrap_or_default()
     }
 
     pub(super) fn take_fallback(&mut self) -> Option<OwnFallback<T, E>> {
@@ -119,22 +138,6 @@ impl<T, E> Default for Options<T, E> {
 }
 
 type OwnFallback<T, E> = Box<dyn FnOnce(&CommandError<E>) -> Result<T, E> + Send>;
-
-/// A cache key, and how to share an answer: known only where the answer can be cloned.
-pub(super) struct CacheUse<T, E> {
-    key: String,
-    look_up: fn(&RequestContext, &Key, &str) -> Looked<T, E>,
-}
-
-type Answer<T, E> = Result<T, CommandError<E>>;
-type TellOthers<T, E> = Box<dyn FnOnce(&Answer<T, E>)>;
-
-enum Looked<T, E> {
-    /// Somebody runs or ran it: how to get a copy of the answer.
-    Hit(Box<dyn FnOnce() -> Answer<T, E>>),
-    /// This call runs it, and tells the others.
-    Miss(TellOthers<T, E>),
-}
 
 /// A call of a [`Command`] that is about to be made.
 ///
@@ -248,13 +251,10 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
-        if self.command.shared.state.flags() & THREADS != 0 {
-            return self.queue_on_threads(work);
+        if self.options.rare.is_some() {
+            return self.queue_cached(work);
         }
-        match self.run_in_place(work) {
-            Ok(value) => Completion::succeeded(value),
-            Err(error) => Completion::failed(error),
-        }
+        self.queue_uncached(work)
     }
 
     /// Runs the future that `work` makes. See [`Command::run_async`].
@@ -263,7 +263,10 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
         F: FnOnce(CancelToken) -> W,
         W: Future<Output = Result<T, E>>,
     {
-        RunAsync::new(self.command.clone(), self.options, work)
+        let mut options = self.options;
+        // It may be polled elsewhere, where the thread is in another request or in none.
+        options.context = options.context.or_else(RequestContext::current);
+        RunAsync::new(self.command.clone(), options, work)
     }
 
     /// Runs `work` on a thread of the bulkhead and waits for it.
@@ -278,25 +281,31 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
         })
     }
 
-    /// Runs `work` on a thread of the bulkhead. A call that shares the run of another waits for
-    /// it on this thread.
-    #[inline(never)]
-    fn queue_on_threads<F>(self, work: F) -> Completion<T, CommandError<E>>
+    fn queue_uncached<F>(mut self, work: F) -> Completion<T, CommandError<E>>
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
-        if self
-            .options
-            .rare
-            .as_ref()
-            .is_some_and(|rare| rare.cache.is_some())
-        {
-            return match self.run_on_threads(work) {
-                Ok(value) => Completion::succeeded(value),
-                Err(error) => Completion::failed(error),
-            };
+        let shared = &self.command.shared;
+        if shared.state.flags() & THREADS != 0 {
+            return shared.queue_on_threads(self.options, work);
         }
-        self.command.shared.queue_on_threads(self.options, work)
+        match shared.run_in_place(Asked(Some(&mut self.options)), work) {
+            Ok(value) => Completion::succeeded(value),
+            Err(error) => Completion::failed(error),
+        }
+    }
+
+    #[cold]
+    fn queue_cached<F>(mut self, work: F) -> Completion<T, CommandError<E>>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+    {
+        match self.command.shared.look_up(&mut self.options) {
+            Ok(None) => self.queue_uncached(work),
+            Ok(Some(Looked::Hit(copies))) => copies.completion(),
+            Ok(Some(Looked::Miss(first))) => first.completion_of(self.queue_uncached(work)),
+            Err(error) => Completion::failed(error),
+        }
     }
 
     #[cold]
@@ -316,63 +325,15 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
         mut self,
         run: impl FnOnce(Self) -> Result<T, CommandError<E>>,
     ) -> Result<T, CommandError<E>> {
-        let shared = &self.command.shared;
-        let state = &*shared.state;
-        let Some(cache) = self.options.take_cache() else {
-            return run(self);
-        };
-        if state.flags() & CACHES == 0 {
-            return run(self);
-        }
-        let context = self
-            .options
-            .context
-            .clone()
-            .or_else(RequestContext::current);
-        let Some(context) = context else {
-            let cause = Cause::Hook("a cache key needs a request: enter a RequestContext".into());
-            return Err(CommandError::new(&state.key, cause));
-        };
-        match (cache.look_up)(&context, &state.key, &cache.key) {
-            Looked::Miss(tell) => {
+        match self.command.shared.look_up(&mut self.options)? {
+            None => run(self),
+            Some(Looked::Hit(copies)) => copies.wait(),
+            Some(Looked::Miss(first)) => {
                 let answer = run(self);
-                tell(&answer);
-                answer
-            }
-            Looked::Hit(wait) => {
-                let now = state.now();
-                state.metrics.count(now, Event::ResponseFromCache);
-                let _ = state.plugins.hook(Stage::CacheHit, &state.key);
-                state.plugins.event(&state.key, Event::ResponseFromCache);
-                self.options.tell(Event::ResponseFromCache);
-                let answer = wait();
-                let events = answer
-                    .as_ref()
-                    .map_or_else(CommandError::events, |_| Events::none());
-                context.note(Logged {
-                    command: state.key.clone(),
-                    events: cached_events(events),
-                    took: Duration::ZERO,
-                });
+                first.tell(&answer);
                 answer
             }
         }
-    }
-}
-
-impl<T, E> Call<'_, T, E>
-where
-    T: Clone + Send + Sync + 'static,
-    E: Clone + Send + Sync + 'static,
-{
-    /// Shares one run with all calls of this command that have the same key in the same request,
-    /// also while it runs. Errors are shared too.
-    pub fn cache_key(mut self, key: impl fmt::Display) -> Self {
-        self.options.rare().cache = Some(CacheUse {
-            key: key.to_string(),
-            look_up: look_up::<T, E>,
-        });
-        self
     }
 }
 
@@ -382,49 +343,5 @@ impl<T, E> fmt::Debug for Call<'_, T, E> {
             .field("command", &self.command)
             .field("criticality", &self.options.criticality)
             .finish_non_exhaustive()
-    }
-}
-
-fn look_up<T, E>(context: &RequestContext, command: &Key, key: &str) -> Looked<T, E>
-where
-    T: Clone + Send + Sync + 'static,
-    E: Clone + Send + Sync + 'static,
-{
-    let made = context.cached(command, key, || {
-        let (promise, answer) = promise_of::<T, CommandError<E>>();
-        let answer = answer.share().ok();
-        let answer = answer.expect("nobody has taken the outcome of a new promise");
-        (answer, promise)
-    });
-    match made {
-        Err(promise) => Looked::Miss(Box::new(move |answer| {
-            // Nobody can have cancelled: the shared reader keeps that to itself.
-            let _ = promise.complete(answer.clone());
-        })),
-        Ok(answer) => {
-            let command = command.clone();
-            Looked::Hit(Box::new(move || copy_of(&answer, &command)))
-        }
-    }
-}
-
-fn copy_of<T, E>(
-    answer: &SharedCompletion<T, CommandError<E>>,
-    command: &Key,
-) -> Result<T, CommandError<E>>
-where
-    T: Clone + Send + Sync + 'static,
-    E: Clone + Send + Sync + 'static,
-{
-    match answer.peek() {
-        Some(Outcome::Success(value)) => Ok(value.clone()),
-        Some(Outcome::Failure(error)) => Err(error.clone()),
-        _ => answer.wait().map_err(|error| match error {
-            WaitError::Failed(error) => error,
-            refused if refused.is_refused() => {
-                CommandError::new(command, Cause::Rejected(crate::Refused::Waiting))
-            }
-            _ => CommandError::new(command, Cause::Cancelled),
-        }),
     }
 }

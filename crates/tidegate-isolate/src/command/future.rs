@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use tidegate_sync::{CancelToken, Permit, Task};
 
+use super::cache::{Answer, Looked, SharedFuture, Tells};
 use super::call::{Asked, Options};
 use super::outcome::Story;
 use super::run::{End, Refusal};
@@ -38,10 +39,14 @@ use crate::{Cause, Refused, Stage};
 pub struct RunAsync<T: Send + 'static, E: Send + 'static, F, W> {
     command: Command<T, E>,
     stage: Phase<T, E, F, W>,
+    /// The calls that share this run.
+    others: Option<Box<dyn Tells<T, E>>>,
 }
 
 enum Phase<T, E, F, W> {
     New(Options<T, E>, F),
+    /// In the run of another call.
+    Sharing(SharedFuture<T, E>),
     /// For a permit.
     Waiting(Box<Waiting<T, E>>, F),
     Running(Box<Flying<T, E>>, Pin<Box<W>>),
@@ -70,8 +75,6 @@ struct Flying<T, E> {
     permit: Permit,
 }
 
-type Answer<T, E> = Result<T, CommandError<E>>;
-
 impl<T, E, F, W> RunAsync<T, E, F, W>
 where
     T: Send + 'static,
@@ -83,7 +86,29 @@ where
         Self {
             command,
             stage: Phase::New(options, work),
+            others: None,
         }
+    }
+
+    /// Joins the run of another call, if there is one to share; else begins.
+    fn join_or_begin(
+        &mut self,
+        mut options: Options<T, E>,
+        work: F,
+        waker: &Waker,
+    ) -> Option<Answer<T, E>> {
+        if options.rare.is_some() {
+            match self.command.shared.look_up(&mut options) {
+                Ok(None) => {}
+                Ok(Some(Looked::Miss(first))) => self.others = Some(first),
+                Ok(Some(Looked::Hit(copies))) => {
+                    self.stage = Phase::Sharing(copies.future());
+                    return None;
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.begin(options, work, waker)
     }
 
     /// Takes ticket and permit, or a place among those who wait for one, or ends the call at once.
@@ -293,9 +318,27 @@ where
     type Output = Result<T, CommandError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
+        let answer = self.advance(context);
+        if let Poll::Ready(answer) = &answer
+            && let Some(others) = self.others.take()
+        {
+            others.tell(answer);
+        }
+        answer
+    }
+}
+
+impl<T, E, F, W> RunAsync<T, E, F, W>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    F: FnOnce(CancelToken) -> W,
+    W: Future<Output = Result<T, E>>,
+{
+    fn advance(&mut self, context: &mut Context<'_>) -> Poll<Answer<T, E>> {
+        let this = self;
         let answer = match std::mem::replace(&mut this.stage, Phase::Done) {
-            Phase::New(options, work) => this.begin(options, work, context.waker()),
+            Phase::New(options, work) => this.join_or_begin(options, work, context.waker()),
             Phase::Waiting(waiting, work) => this.poll_waiting(waiting, work, context.waker()),
             running => {
                 this.stage = running;
@@ -307,6 +350,13 @@ where
         }
         match std::mem::replace(&mut this.stage, Phase::Done) {
             Phase::Running(flying, future) => this.poll_running(flying, future, context),
+            Phase::Sharing(mut shared) => {
+                let polled = shared.as_mut().poll(context);
+                if polled.is_pending() {
+                    this.stage = Phase::Sharing(shared);
+                }
+                polled
+            }
             Phase::Done => panic!("a call that has ended must not be polled again"),
             waiting => {
                 this.stage = waiting;
@@ -318,6 +368,9 @@ where
 
 impl<T: Send + 'static, E: Send + 'static, F, W> Drop for RunAsync<T, E, F, W> {
     fn drop(&mut self) {
+        if let Some(others) = self.others.take() {
+            others.forget();
+        }
         let stage = std::mem::replace(&mut self.stage, Phase::Done);
         let shared = &self.command.shared;
         let state = &*shared.state;

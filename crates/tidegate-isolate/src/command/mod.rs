@@ -11,11 +11,13 @@ use crate::snapshot::CommandSnapshot;
 use crate::{CommandConfig, Invalid, Key};
 
 mod builder;
+mod cache;
 mod call;
 mod future;
 mod outcome;
 mod run;
 pub(crate) mod state;
+mod surroundings;
 mod threads;
 
 pub use self::builder::CommandBuilder;

@@ -107,19 +107,20 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         Err(error)
     }
 
-    /// Tells about a call that went well, whose success was counted already.
+    /// Calls the hooks of work that has answered, where it did.
+    pub(super) fn emitted(&self) {
+        for stage in [Stage::ExecutionEmit, Stage::Emit, Stage::ExecutionSuccess] {
+            let _ = self.state.hook(stage);
+        }
+    }
+
+    /// Tells about a call that went well, whose success was counted already and whose work has
+    /// [`Shared::emitted`].
     #[cold]
     pub(super) fn succeeded(&self, mut story: Story, options: &mut Options<T, E>) {
         story.events.add(Event::Success);
         self.tell(options, Event::Success);
-        for stage in [
-            Stage::ExecutionEmit,
-            Stage::Emit,
-            Stage::ExecutionSuccess,
-            Stage::Success,
-        ] {
-            let _ = self.state.hook(stage);
-        }
+        let _ = self.state.hook(Stage::Success);
         self.log(&story, options);
     }
 

@@ -4,6 +4,9 @@
 //! compare-and-swap for the permit, a store and a compare-and-swap for the deadline, the work, one
 //! clock reading, one subtraction for the permit, and three additions: the outcome, the breaker's
 //! count and the latency. Nothing is allocated and no lock is taken.
+//!
+//! The way of a call that finds all permits held, where nothing else has a say: a look at the
+//! count, a coarse clock reading, one addition, the error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::Result as Caught;
@@ -14,7 +17,7 @@ use tidegate_sync::{CancelToken, PermitRef};
 use super::builder::message;
 use super::call::Asked;
 use super::outcome::Story;
-use super::state::{BREAKS, INTERRUPTS, RATED, THREADS, WATCHED};
+use super::state::{BREAKS, FALLS_BACK, GATED, INTERRUPTS, RATED, THREADS, WATCHED};
 use super::{CommandError, Shared};
 use crate::breaker::{Open, Ticket, Verdict};
 use crate::context::RequestContext;
@@ -32,8 +35,11 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         F: FnOnce(&CancelToken) -> Result<T, E>,
     {
         let state = &*self.state;
-        let start = state.now();
         let flags = state.flags();
+        if self.is_shut(flags, &asked) {
+            return self.refused_at_once(flags, asked);
+        }
+        let start = state.now();
         if flags & (WATCHED | RATED | THREADS) != 0
             && let Err(cause) = self.may_begin(start, flags)
         {
@@ -120,6 +126,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 state.metrics.count(now, Event::Success);
                 state.breaker.settle(ticket, Verdict::Success, now, run);
                 if self.is_watched(state.flags(), &asked) {
+                    self.emitted();
                     asked.with(|options| self.succeeded(Story::until(start, now), options));
                 }
                 Ok(value)
@@ -195,6 +202,26 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         asked.with(|options| self.failed(Story::until(start, now), options, cause))
     }
 
+    /// Whether nothing but the permits decides and they are held: then a refusal is known before
+    /// the time is.
+    #[inline(always)]
+    fn is_shut(&self, flags: u32, asked: &Asked<'_, T, E>) -> bool {
+        flags & (NOT_ALONE | FALLS_BACK) == FALLS_BACK
+            && self.state.gate.is_shut(asked.criticality())
+    }
+
+    /// All permits are held, and nobody but them has a say. The time of it only chooses a bucket,
+    /// so a coarse one will do.
+    #[inline(never)]
+    fn refused_at_once(&self, flags: u32, asked: Asked<'_, T, E>) -> Result<T, CommandError<E>> {
+        let cause = Cause::Rejected(Refused::Permits);
+        if self.is_plain(flags, &asked) {
+            return self.refused_plainly(self.state.coarse_now(), Plain::Permits, cause);
+        }
+        let story = Story::new(self.state.now());
+        asked.with(|options| self.failed(story, options, cause))
+    }
+
     /// What went wrong, of a work that did not answer in time or did not answer well.
     pub(super) fn cause_of(&self, result: Ran<T, E>, in_time: bool, timeout: u64) -> Cause<E> {
         match result {
@@ -226,6 +253,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         self.state.breaker.settle(ticket, verdict, now, run);
     }
 }
+
+/// Somebody besides the permits may refuse a call, or wants to hear of its refusal.
+const NOT_ALONE: u32 = BREAKS | GATED | RATED | THREADS | WATCHED;
 
 /// What is known of a call whose work has ended.
 pub(super) struct End {

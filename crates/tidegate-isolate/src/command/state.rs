@@ -2,19 +2,20 @@
 
 use std::any::TypeId;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tidegate_sync::{Permits, as_nanos};
+use tidegate_sync::{CoarseClock, Permits, as_nanos};
 
 use crate::alarm::Alarms;
 use crate::breaker::{BreakerMode, CircuitBreaker};
-use crate::bulkhead::{Gate, ThreadBulkhead};
+use crate::bulkhead::{Gate, Pools, ThreadBulkhead};
 use crate::metrics::Metrics;
 use crate::plugin::Plugins;
 use crate::properties::{Said, Sources};
 use crate::rate::RateLimit;
-use crate::{Bulkhead, CommandConfig, Invalid, Key, PoolConfig};
+use crate::{Bulkhead, CommandConfig, Invalid, Key};
 
 /// The token is tripped when the time is over.
 pub(crate) const INTERRUPTS: u32 = 1;
@@ -38,6 +39,9 @@ pub(crate) const GATED: u32 = 256;
 /// The breaker has a say.
 pub(crate) const BREAKS: u32 = 512;
 
+/// The part of a bucket by which a coarse time may be late is one of so many.
+const LATE_SHARE: u64 = 10;
+
 /// One key.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -58,11 +62,14 @@ pub(crate) struct State {
     pub(crate) gate: Gate,
     pub(crate) fallback_permits: Permits,
     pub(crate) rate: RateLimit,
-    /// The pool, for commands with threads; made with the first of its commands.
-    pub(crate) threads: Option<Arc<ThreadBulkhead>>,
+    /// The pool, once a command of this key has threads; made with the first of its commands.
+    pub(crate) threads: OnceLock<Arc<ThreadBulkhead>>,
+    pools: Arc<Pools>,
     /// Calls whose work runs on a thread of the pool.
     pub(crate) running: AtomicUsize,
     pub(crate) alarms: Alarms,
+    /// For what is only sorted into a bucket of the metrics.
+    ticks: CoarseClock,
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) sources: Arc<Sources>,
 }
@@ -74,23 +81,25 @@ impl State {
         pool: Key,
         types: TypeId,
         said: Said,
-        parts: (Alarms, Arc<Plugins>, Arc<Sources>),
-        make_pool: impl FnOnce(&Key, &PoolConfig) -> Result<Arc<ThreadBulkhead>, Invalid>,
+        parts: (Alarms, Arc<Plugins>, Arc<Sources>, Arc<Pools>),
     ) -> Result<Self, Invalid> {
-        let (alarms, plugins, sources) = parts;
-        let (config, invalid) = said.resolve(&sources, &key, &pool);
+        let (alarms, plugins, sources, pools) = parts;
+        let (config, invalid) = said.resolve(&sources, (&key, &pool), None)?;
         if let Some(first) = invalid.into_iter().next() {
             return Err(first);
         }
-        config.validate(&key)?;
-        let threads = match config.bulkhead {
-            Bulkhead::Threads => Some(make_pool(&pool, &config.pool)?),
-            Bulkhead::Permits => None,
-        };
+        let threads = OnceLock::new();
+        if config.bulkhead == Bulkhead::Threads {
+            let made = pools.get_or_make(&pool, &config.pool)?;
+            threads.get_or_init(|| made);
+        }
         let listeners = plugins.on_transition.clone();
         let breaker = CircuitBreaker::with_listeners(&key, config.breaker.clone(), listeners)?;
+        let bucket = config.metrics.counts.bucket_nanos();
+        let late = Duration::from_nanos(bucket / LATE_SHARE);
         let state = Self {
             metrics: Metrics::new(config.metrics),
+            ticks: CoarseClock::within(alarms.clock().clock(), late),
             breaker,
             gate: Gate::new(&config.permits),
             fallback_permits: Permits::new(config.fallback_permits),
@@ -105,6 +114,7 @@ impl State {
             said: Mutex::new(said),
             running: AtomicUsize::new(0),
             threads,
+            pools,
             key,
             group,
             pool,
@@ -113,6 +123,7 @@ impl State {
             plugins,
             sources,
         };
+        state.breaker.begin_at(state.now());
         state.set_hot(&config);
         Ok(state)
     }
@@ -133,6 +144,14 @@ impl State {
         self.alarms.clock().nanos()
     }
 
+    /// The present time, late by at most a tenth of a bucket of the metrics: for refusals, which
+    /// cost less than a look at a better clock. It may be earlier than what [`State::now`] has
+    /// said already; then it counts into the bucket that this began.
+    #[inline]
+    pub(crate) fn coarse_now(&self) -> u64 {
+        self.ticks.nanos()
+    }
+
     pub(crate) fn config(&self) -> Arc<CommandConfig> {
         self.config.load_full()
     }
@@ -150,10 +169,14 @@ impl State {
         Ok(())
     }
 
-    /// Looks at the properties again.
-    pub(crate) fn refresh(&self) -> Result<(), Invalid> {
+    /// Looks at the properties again, since `name` has changed. What another property says wrongly
+    /// was told when that one changed.
+    pub(crate) fn refresh(&self, name: &str) -> Result<(), Invalid> {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        self.apply(&said)
+        let refused = self.apply(&said)?;
+        let mut refused = refused.into_iter();
+        let its_own = refused.find(|error| name.ends_with(error.property()));
+        its_own.map_or(Ok(()), Err)
     }
 
     fn check_fixed(&self, old: &CommandConfig, new: &CommandConfig) -> Result<(), Invalid> {
@@ -163,29 +186,39 @@ impl State {
         if old.metrics != new.metrics {
             return wrong("metrics", format!("{:?}", new.metrics));
         }
+        if old.pool.window != new.pool.window {
+            return wrong("pool.window", format!("{:?}", new.pool.window));
+        }
+        if old.pool_override != new.pool_override {
+            let value = new.pool_override.clone().unwrap_or_default();
+            return wrong("threadPoolKeyOverride", value);
+        }
         if old.breaker.window != new.breaker.window {
             return wrong("breaker.window", format!("{:?}", new.breaker.window));
         }
         Ok(())
     }
 
-    fn apply(&self, said: &Said) -> Result<(), Invalid> {
-        let (mut config, invalid) = said.resolve(&self.sources, &self.key, &self.pool);
-        if let Some(first) = invalid.into_iter().next() {
-            return Err(first);
-        }
-        // Read once, when the key was made: a property that changes later is for later keys.
+    /// Takes over what the code and the sources say; answers what the sources say wrongly, where
+    /// the old stays in force. The windows were read when the key was made: a property that changes
+    /// later is for later keys.
+    fn apply(&self, said: &Said) -> Result<Vec<Invalid>, Invalid> {
         let old = self.config();
-        config.metrics = old.metrics;
-        config.breaker.window = old.breaker.window;
-        config.validate(&self.key)?;
-        if config.bulkhead != old.bulkhead {
-            let reason = "where the work runs is fixed for the life of the key";
-            let property = "execution.isolation.strategy";
-            return Err(Invalid::new(&*self.key, property, config.bulkhead, reason));
+        let keys = (&self.key, &self.pool);
+        let (config, refused) = said.resolve(&self.sources, keys, Some(&old))?;
+        if config.pool_override != old.pool_override {
+            let reason = "a command stays in its pool: remove the key and build it again";
+            let value = config.pool_override.unwrap_or_default();
+            let property = "threadPoolKeyOverride";
+            return Err(Invalid::new(&*self.key, property, value, reason));
         }
-        if let Some(threads) = self.threads.as_ref().filter(|_| config.pool != old.pool) {
-            threads.configure(&config.pool)?;
+        match self.threads.get() {
+            Some(threads) if config.pool != old.pool => threads.configure(&config.pool)?,
+            None if config.bulkhead == Bulkhead::Threads => {
+                let made = self.pools.get_or_make(&self.pool, &config.pool)?;
+                self.threads.get_or_init(|| made);
+            }
+            _ => {}
         }
         self.breaker.configure(config.breaker.clone())?;
         self.gate.configure(&config.permits, self.now());
@@ -193,7 +226,7 @@ impl State {
         self.rate.configure(config.rate.as_ref());
         self.set_hot(&config);
         self.config.store(Arc::new(config));
-        Ok(())
+        Ok(refused)
     }
 
     /// Puts what every call looks at where it costs one load.

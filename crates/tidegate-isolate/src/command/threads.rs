@@ -25,11 +25,12 @@ use super::call::{Asked, Options};
 use super::outcome::Story;
 use super::run::{Ran, Refusal, late};
 use super::state::{GATED, INTERRUPTS, INTERRUPTS_ON_CANCEL, RATED, THREADS, WATCHED};
+use super::surroundings::Surroundings;
 use super::{CommandError, Shared};
 use crate::alarm::Flight;
 use crate::breaker::{Ticket, Verdict};
 use crate::bulkhead::ThreadBulkhead;
-use crate::context::{Entered, RequestContext};
+use crate::context::RequestContext;
 use crate::plugin::{Install, contain};
 use crate::{Cause, Criticality, Event, Refused, Stage};
 
@@ -58,7 +59,16 @@ enum Teller<T: Send + 'static, E: Send + 'static> {
 /// The call is under way, or why not; then with the caller's ear.
 type Begun<T, E> = Result<(), (Cause<E>, Option<Teller<T, E>>)>;
 /// What a call was let through with.
-type Admitted<'a> = (&'a Arc<ThreadBulkhead>, Ticket, Option<Permit>);
+type Admitted<'a> = (&'a Arc<ThreadBulkhead>, Ticket, Held);
+
+/// What a call holds until its work has really ended.
+#[derive(Default)]
+struct Held {
+    /// Of the gate, if the command has one.
+    permit: Option<Permit>,
+    /// Of the pool, if it is parted.
+    place: Option<Permit>,
+}
 
 /// A call between its submission and its end.
 struct Trip<T: Send + 'static, E: Send + 'static, F> {
@@ -86,8 +96,7 @@ struct Cargo<F> {
     work: F,
     context: Option<RequestContext>,
     captured: Vec<Install>,
-    /// Held until the work has really ended.
-    permit: Option<Permit>,
+    held: Held,
 }
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
@@ -116,13 +125,18 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     pub(super) fn queue_on_threads<F>(
         self: &Arc<Self>,
-        options: Options<T, E>,
+        mut options: Options<T, E>,
         work: F,
     ) -> Completion<T, CommandError<E>>
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
         let start = self.state.now();
+        // A fallback may run, and the call be logged, on a thread that knows nothing of it.
+        options.context = options.context.or_else(RequestContext::current);
+        if !self.state.plugins.propagators.is_empty() {
+            options.set_captured(self.state.plugins.capture());
+        }
         let (promise, answer) = promise_of::<T, CommandError<E>>();
         let brief = Brief::of(&options);
         let teller = Teller::Answer(promise, options);
@@ -147,20 +161,18 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     {
         let state = &self.state;
         let flags = state.flags();
-        let (pool, ticket, permit) = match self.admit(flags, start, brief.criticality) {
+        let (pool, ticket, held) = match self.admit(flags, start, brief.criticality) {
             Ok(admitted) => admitted,
             Err(cause) => return Err((cause, Some(teller))),
         };
         let timeout = brief.timeout.unwrap_or(state.timeout());
         let deadline = start.saturating_add(timeout);
         let context = brief.context.or_else(RequestContext::current);
-        let captured = state.plugins.propagators.iter();
-        let captured = captured.filter_map(|propagator| contain(|| propagator.capture()).ok());
         let cargo = Cargo {
             work,
             context,
-            captured: captured.collect(),
-            permit,
+            captured: state.plugins.capture(),
+            held,
         };
         let flight = state.alarms.take_flight();
         let interrupts = flags & INTERRUPTS != 0;
@@ -197,20 +209,30 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if flags & (WATCHED | RATED) != 0 {
             self.may_begin(start, flags & !THREADS)?;
         }
-        let Some(pool) = &state.threads else {
+        let Some(pool) = state.threads.get() else {
             return Err(Cause::Rejected(Refused::Closed));
         };
         let ticket = state.breaker.try_ticket(start);
         let ticket = ticket.map_err(|open| Cause::ShortCircuited(open.retry_after))?;
+        let Ok(place) = pool.take_place(criticality) else {
+            state.breaker.settle(ticket, Verdict::Failure, start, 0);
+            pool.count_rejected(start);
+            return Err(Cause::Rejected(pool.refusal()));
+        };
+        let mut held = Held {
+            permit: None,
+            place,
+        };
         if flags & GATED == 0 {
-            return Ok((pool, ticket, None));
+            return Ok((pool, ticket, held));
         }
         let Some(permit) = state.gate.try_enter_owned(criticality) else {
             state.breaker.settle(ticket, Verdict::Failure, start, 0);
             state.gate.sample(start, 0, true);
             return Err(Cause::Rejected(Refused::Permits));
         };
-        Ok((pool, ticket, Some(permit)))
+        held.permit = Some(permit);
+        Ok((pool, ticket, held))
     }
 
     /// Turns what became of the work into what the caller gets.
@@ -255,7 +277,7 @@ where
             Ok(None) => Ok(()),
             Ok(Some(JobKey(place))) => {
                 // Either whoever leaves finds the place, or this finds that the call was left.
-                self.place.store(place, Ordering::SeqCst);
+                self.place.store(place, Ordering::Relaxed);
                 if self.flight.word().is_left() {
                     self.unqueue();
                 }
@@ -269,7 +291,7 @@ where
                 if mine {
                     self.refuse();
                     self.keep_flight();
-                    return Err((Cause::Rejected(Refused::Pool), self.teller().take()));
+                    return Err((Cause::Rejected(self.pool.refusal()), self.teller().take()));
                 }
                 Ok(())
             }
@@ -290,11 +312,12 @@ where
         };
         let running = state.running.fetch_add(1, Ordering::Relaxed) + 1;
         state.metrics.note_active(now, running as u64);
+        self.pool.count_begun(now);
         let Cargo {
             work,
             context,
             captured,
-            permit,
+            held,
         } = cargo;
         let surroundings = Surroundings::install(context, captured);
         let result: Ran<T, E> = catch_unwind(AssertUnwindSafe(|| {
@@ -302,19 +325,18 @@ where
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;
             Ok(work(self.flight.token()))
         }));
-        self.end(result, permit);
-        drop(surroundings);
+        self.end(result, held, surroundings);
     }
 
-    /// The work has ended.
-    fn end(&self, result: Ran<T, E>, permit: Option<Permit>) {
+    /// The work has ended, in these surroundings.
+    fn end(&self, result: Ran<T, E>, held: Held, within: Surroundings) {
         let state = &*self.shared.state;
         let now = state.now();
         let first = self.flight.finish();
         state.running.fetch_sub(1, Ordering::Relaxed);
         self.pool.count_executed(now);
-        self.give_permit(permit, now);
         if !first {
+            self.give_back(held, now);
             // Somebody else has told the caller; what came of it is dropped here.
             self.pool.leave();
             drop(contain(|| drop(result)));
@@ -328,12 +350,16 @@ where
             Ok(Ok(Ok(value))) if in_time => Ok(value),
             other => Err(self.shared.cause_of(other, in_time, self.timeout)),
         };
+        // Sampled while its permit still counts as in use.
         self.record(now, raw.as_ref().err());
-        if raw.is_err() && in_time {
-            let _ = state.hook(Stage::ExecutionError);
+        self.give_back(held, now);
+        match &raw {
+            Ok(_) => self.shared.emitted(),
+            Err(_) if in_time => drop(state.hook(Stage::ExecutionError)),
+            Err(_) => {}
         }
         let _ = state.hook(Stage::ThreadComplete);
-        self.tell(raw, By::Worker);
+        self.tell(raw, By::Worker, Some(within));
     }
 
     /// Counts the end of work that ran.
@@ -371,6 +397,8 @@ where
                 };
                 state.breaker.settle(self.ticket, verdict, now, 0);
                 if by == By::Timer {
+                    let waited = now.saturating_sub(self.start);
+                    state.gate.sample(now, waited, true);
                     self.pool.count_expired(now);
                     state.metrics.count(now, Event::ExpiredInQueue);
                 }
@@ -381,7 +409,7 @@ where
                 self.record(now, Some(&cause));
             }
         }
-        self.tell(Err(cause), by);
+        self.tell(Err(cause), by, None);
     }
 
     /// The caller leaves.
@@ -405,13 +433,21 @@ where
         self.drop_cargo(now);
     }
 
-    /// Tells the caller, once.
-    fn tell(&self, raw: Raw<T, E>, by: By) {
+    /// Tells the caller, once. What it hears of runs in the surroundings of the work, if any.
+    fn tell(&self, raw: Raw<T, E>, by: By, within: Option<Surroundings>) {
         let Some(teller) = self.teller().take() else {
             return;
         };
         let (promise, mut options) = match teller {
-            Teller::Caller(promise) => return drop(promise.succeed(raw)),
+            Teller::Caller(promise) => {
+                // Nothing of a user's runs here after the caller has heard: the thread is as good
+                // as idle.
+                drop(within);
+                if by == By::Worker {
+                    self.pool.about_to_end();
+                }
+                return drop(promise.succeed(raw));
+            }
             Teller::Answer(promise, options) => (promise, options),
         };
         let (shared, start) = (&self.shared, self.start);
@@ -421,6 +457,8 @@ where
                 let shared = Arc::clone(shared);
                 let aside = Arc::clone(&shared);
                 let task = Task::named("fallback", move || {
+                    let (context, captured) = (options.context.clone(), options.take_captured());
+                    let _around = Surroundings::install(context, captured);
                     let _ = promise.complete(shared.end_with(&mut options, start, Err(cause)));
                 });
                 if let Err(task) = aside.state.alarms.run_aside(task) {
@@ -434,7 +472,7 @@ where
 
     /// Takes the job out of the queue, if it lies there, and frees its place.
     fn unqueue(&self) {
-        let place = self.place.load(Ordering::SeqCst);
+        let place = self.place.load(Ordering::Relaxed);
         if place != NOWHERE {
             drop(self.pool.take_back(JobKey(place)));
         }
@@ -443,13 +481,15 @@ where
     /// Drops work that will not run.
     fn drop_cargo(&self, now: u64) {
         let cargo = self.cargo().take();
-        if let Some(Cargo { work, permit, .. }) = cargo {
-            self.give_permit(permit, now);
+        if let Some(Cargo { work, held, .. }) = cargo {
+            self.give_back(held, now);
             let _ = contain(|| drop(work));
         }
     }
 
-    fn give_permit(&self, permit: Option<Permit>, now: u64) {
+    fn give_back(&self, held: Held, now: u64) {
+        let Held { permit, place } = held;
+        drop(place);
         if permit.is_some() {
             drop(permit);
             self.shared.state.gate.after_leaving(now);
@@ -518,7 +558,8 @@ where
         };
         if trip.flight.cancel(trip.seen, false).is_some() {
             trip.refuse();
-            trip.tell(Err(Cause::Rejected(Refused::Pool)), By::Timer);
+            let refused = trip.pool.refusal();
+            trip.tell(Err(Cause::Rejected(refused)), By::Timer, None);
         }
     }
 }
@@ -536,34 +577,6 @@ impl Brief {
             timeout: options.timeout,
             criticality: options.criticality,
             context: options.context.clone(),
-        }
-    }
-}
-
-/// What the calling thread had, on the working thread; dropping it puts back what was there.
-struct Surroundings {
-    restore: Vec<crate::plugin::Restore>,
-    _context: Entered,
-}
-
-impl Surroundings {
-    fn install(context: Option<RequestContext>, captured: Vec<Install>) -> Self {
-        let context = Entered::set(context);
-        let restore = captured
-            .into_iter()
-            .filter_map(|install| contain(install).ok());
-        Self {
-            restore: restore.collect(),
-            _context: context,
-        }
-    }
-}
-
-impl Drop for Surroundings {
-    fn drop(&mut self) {
-        // Backwards: the last that was installed is the first to go.
-        while let Some(restore) = self.restore.pop() {
-            let _ = contain(restore);
         }
     }
 }

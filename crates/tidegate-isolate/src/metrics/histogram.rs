@@ -7,6 +7,7 @@
 //! Recording is one relaxed addition. Emptying swaps each step out, so that no record is lost
 //! and none is seen twice, whatever other threads record meanwhile.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -90,7 +91,7 @@ impl Sparse {
 /// assert!((p99 - 99.0).abs() <= 99.0 * 0.03);
 /// assert_eq!(latencies.count(), 100);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// Counts by step; shorter than the histogram when the highest steps are empty.
     counts: Vec<u64>,
@@ -167,6 +168,17 @@ impl Distribution {
         }
         self.counts[step] += count;
         self.count += count;
+    }
+}
+
+impl fmt::Debug for Distribution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Distribution")
+            .field("count", &self.count)
+            .field("p50", &self.percentile(50.0))
+            .field("p99", &self.percentile(99.0))
+            .field("max", &self.max())
+            .finish_non_exhaustive()
     }
 }
 

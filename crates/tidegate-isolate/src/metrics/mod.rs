@@ -24,8 +24,7 @@ pub use self::latency::Latencies;
 pub use self::window::WindowConfig;
 
 use self::latency::Block;
-pub(crate) use self::window::Counts;
-use self::window::Peak;
+pub(crate) use self::window::{Counts, Peak};
 
 /// The windows of a command's metrics.
 ///

@@ -59,6 +59,7 @@ impl WindowConfig {
         match (as_nanos(self.length), u64::from(self.buckets)) {
             (0, _) => wrong("a window needs a length"),
             (_, 0) => wrong("a window needs a bucket"),
+            (_, buckets) if buckets > MOST_BUCKETS => wrong("a window has at most 10000 buckets"),
             (length, buckets) if !length.is_multiple_of(buckets) => {
                 wrong("the length does not divide evenly into the buckets")
             }
@@ -70,6 +71,8 @@ impl WindowConfig {
         (as_nanos(self.length) / u64::from(self.buckets.max(1))).max(1)
     }
 }
+
+const MOST_BUCKETS: u64 = 10_000;
 
 /// `K` counters with totals and a rolling window.
 #[derive(Debug)]
@@ -368,6 +371,27 @@ mod tests {
         assert!(counts.is_idle(2_000_000));
         counts.add(2_000_001, 0);
         assert_eq!(counts.rolling(2_000_001), [1]);
+    }
+
+    #[test]
+    fn a_time_that_is_late_counts_into_the_bucket_that_has_begun() {
+        let counts = Counts::<1>::new(TEN);
+        counts.add(15, 0);
+        // A coarse clock: the tick before the edge.
+        counts.add(9, 0);
+        assert_eq!(counts.closed(15), [0], "bucket 0 was over");
+        assert_eq!(counts.rolling(109), [2]);
+        assert_eq!(counts.rolling(110), [0], "both leave with bucket 1");
+        // A whole window late, after a pause: nothing that was recycled comes back.
+        counts.add(1_000, 0);
+        counts.add(120, 0);
+        assert_eq!(counts.rolling(1_000), [2]);
+        assert_eq!(counts.totals(), [4]);
+        // With nothing to go by, its own bucket.
+        counts.shrink(2_000);
+        counts.add(2_009, 0);
+        counts.add(2_011, 0);
+        assert_eq!((counts.closed(2_011), counts.rolling(2_011)), ([1], [2]));
     }
 
     #[test]

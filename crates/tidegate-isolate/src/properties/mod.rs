@@ -7,13 +7,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::{CommandConfig, Invalid, Key};
 
 mod table;
 
-pub(crate) use self::table::{COMMAND, POOL, Property};
+pub(crate) use self::table::{COMMAND, Family, POOL, Property};
 
 /// What every name begins with.
 pub const PREFIX: &str = "hystrix";
@@ -141,15 +141,41 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Something of an isolation that has properties of its own.
+pub(crate) trait Concerned: Send + Sync {
+    /// Looks at the properties again, if `name` is one of its own.
+    fn changed(&self, sources: &Sources, name: &str) -> Result<(), Invalid>;
+}
+
 /// Several sources as one: the first that has a property wins.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Sources {
     sources: Vec<Arc<dyn PropertySource>>,
+    /// What came after the isolation was made, as long as it lives: a source cannot forget a
+    /// listener, so only the isolation itself is one.
+    concerned: Mutex<Vec<Weak<dyn Concerned>>>,
 }
 
 impl Sources {
     pub(crate) fn new(sources: Vec<Arc<dyn PropertySource>>) -> Self {
-        Self { sources }
+        Self {
+            sources,
+            concerned: Mutex::default(),
+        }
+    }
+
+    /// Adds something that is told of changes, and forgets what is gone.
+    pub(crate) fn add(&self, concerned: Weak<dyn Concerned>) {
+        let mut all = lock(&self.concerned);
+        all.retain(|one| one.strong_count() > 0);
+        all.push(concerned);
+    }
+
+    /// Tells whatever was added.
+    pub(crate) fn tell(&self, name: &str) -> Result<(), Invalid> {
+        let all: Vec<_> = lock(&self.concerned).iter().map(Weak::upgrade).collect();
+        let mut living = all.iter().flatten();
+        living.try_for_each(|one| one.changed(self, name))
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<String> {
@@ -169,11 +195,14 @@ impl fmt::Debug for Sources {
     }
 }
 
+/// A property: whose, and which.
+type At = (Family, &'static str);
+
 /// What the code said, and which properties it said it about.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Said {
     pub(crate) config: CommandConfig,
-    properties: Vec<&'static str>,
+    properties: Vec<At>,
 }
 
 impl Said {
@@ -191,46 +220,135 @@ impl Said {
     pub(crate) fn change(&mut self, config: CommandConfig) {
         for property in COMMAND.iter().chain(&POOL) {
             let differs = (property.get)(&self.config) != (property.get)(&config);
-            if differs && !self.properties.contains(&property.name) {
-                self.properties.push(property.name);
+            if differs {
+                self.mark(property.family, property.name);
             }
         }
         self.config = config;
     }
 
     /// Marks a property as said although it has the value of the default.
-    pub(crate) fn mark(&mut self, name: &'static str) {
-        if !self.properties.contains(&name) {
-            self.properties.push(name);
+    pub(crate) fn mark(&mut self, family: Family, name: &'static str) {
+        if !self.properties.contains(&(family, name)) {
+            self.properties.push((family, name));
         }
     }
 
-    /// The settings in force: what the code said, under and over what the sources say. A value
-    /// that cannot be read is reported and skipped.
+    /// Which setting differs from what another builder said, and what this one says of it.
+    pub(crate) fn difference(&self, other: &Said) -> Option<(String, String)> {
+        let (mine, its) = (&self.config, &other.config);
+        for property in COMMAND.iter().chain(&POOL) {
+            let (mine, its) = ((property.get)(mine), (property.get)(its));
+            if mine != its {
+                let value = format!("{mine} and was {its}");
+                return Some((property.name.to_owned(), value));
+            }
+        }
+        let told =
+            |name: &str, differs: bool, value: String| differs.then(|| (name.to_owned(), value));
+        let (permits, pool) = (&mine.permits, &mine.pool);
+        told("permits", *permits != its.permits, format!("{permits:?}"))
+            .or_else(|| told("pool", *pool != its.pool, format!("{pool:?}")))
+            .or_else(|| {
+                let breaker = &mine.breaker;
+                told("breaker", *breaker != its.breaker, format!("{breaker:?}"))
+            })
+            .or_else(|| told("rate", mine.rate != its.rate, format!("{:?}", mine.rate)))
+    }
+
+    /// The settings in force: what the code said, under and over what the sources say.
+    ///
+    /// A value that makes no sense is reported. The one that was in force before stays, if there
+    /// was one, and whatever else the sources say is taken over: a source that cannot take a value
+    /// back must not keep all others from being heard.
     pub(crate) fn resolve(
         &self,
         sources: &Sources,
-        key: &Key,
-        pool: &Key,
-    ) -> (CommandConfig, Vec<Invalid>) {
+        (key, pool): (&Key, &Key),
+        old: Option<&CommandConfig>,
+    ) -> Result<(CommandConfig, Vec<Invalid>), Invalid> {
+        let mut skipped: Vec<At> = Vec::new();
+        let mut refused = Vec::new();
+        loop {
+            let (mut config, invalid) = self.read(sources, (key, pool), &skipped);
+            let old_or_default = old.cloned().unwrap_or_default();
+            for property in COMMAND.iter().chain(&POOL) {
+                let is = |(family, name)| family == property.family && name == property.name;
+                let unread = invalid.iter().any(|(at, _)| is(*at));
+                if unread || skipped.iter().any(|at| is(*at)) {
+                    // A value that was told can be read.
+                    let _ = (property.set)(&mut config, &(property.get)(&old_or_default));
+                }
+            }
+            if let Some(old) = old {
+                config.metrics = old.metrics;
+                config.breaker.window = old.breaker.window;
+                config.pool.window = old.pool.window;
+            }
+            let Err(error) = config.validate(key) else {
+                refused.extend(invalid.into_iter().map(|(_, error)| error));
+                return Ok((config, refused));
+            };
+            let mut table = COMMAND.iter().chain(&POOL);
+            let property = table.find(|property| property.name == error.property());
+            let at = property.map(|property| (property.family, property.name));
+            match at.filter(|at| !skipped.contains(at) && self.is_from(sources, *at, (key, pool))) {
+                None => return Err(error),
+                Some(at) => {
+                    skipped.push(at);
+                    let whose = if at.0 == Family::Pool { pool } else { key };
+                    refused.push(error.of_key(whose));
+                }
+            }
+        }
+    }
+
+    /// Reads what the sources say of everything but `skipped`.
+    fn read(
+        &self,
+        sources: &Sources,
+        keys: (&Key, &Key),
+        skipped: &[At],
+    ) -> (CommandConfig, Vec<(At, Invalid)>) {
         let mut config = self.config.clone();
         let mut invalid = Vec::new();
-        for (family, table, key) in [("command", &COMMAND[..], key), ("threadpool", &POOL, pool)] {
-            for property in table {
-                let said = self.properties.contains(&property.name);
-                let global = (!said && !property.per_key_only).then_some("default");
-                for scope in global.into_iter().chain([key.as_str()]) {
-                    let name = format!("{PREFIX}.{family}.{scope}.{}", property.name);
-                    let Some(value) = sources.get(&name) else {
-                        continue;
-                    };
-                    if let Err(reason) = (property.set)(&mut config, value.trim()) {
-                        invalid.push(Invalid::new(key.as_str(), property.name, value, reason));
-                    }
+        for property in COMMAND.iter().chain(&POOL) {
+            let at = (property.family, property.name);
+            if skipped.contains(&at) {
+                continue;
+            }
+            for value in self.values(sources, property, keys) {
+                if let Err(reason) = (property.set)(&mut config, value.trim()) {
+                    let key = property.family.key(keys).as_str();
+                    let error = Invalid::new(key, property.name, value, reason);
+                    invalid.push((at, error));
                 }
             }
         }
         (config, invalid)
+    }
+
+    /// What the sources say of a property, the weakest first.
+    fn values<'a>(
+        &self,
+        sources: &'a Sources,
+        property: &Property,
+        keys: (&'a Key, &'a Key),
+    ) -> impl Iterator<Item = String> + use<'a> {
+        let (family, name) = (property.family.name(), property.name);
+        let said = self.properties.contains(&(property.family, name));
+        let global = (!said && !property.per_key_only).then_some("default");
+        let scopes = global
+            .into_iter()
+            .chain([property.family.key(keys).as_str()]);
+        scopes.filter_map(move |scope| sources.get(&format!("{PREFIX}.{family}.{scope}.{name}")))
+    }
+
+    /// Whether a source says something of a property, so that the code is not to blame.
+    fn is_from(&self, sources: &Sources, at: At, keys: (&Key, &Key)) -> bool {
+        let mut table = COMMAND.iter().chain(&POOL);
+        let property = table.find(|property| (property.family, property.name) == at);
+        property.is_some_and(|property| self.values(sources, property, keys).next().is_some())
     }
 }
 

@@ -1,14 +1,40 @@
 //! Every property: its name, how it is read, and how it is told.
 
-use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::CommandConfig;
 use crate::breaker::{BreakerMode, BreakerWindow};
+use crate::{CommandConfig, Key};
+
+/// What has properties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Command,
+    Pool,
+}
+
+impl Family {
+    /// As it stands in a name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Command => "command",
+            Self::Pool => "threadpool",
+        }
+    }
+
+    /// Whose key stands in a name: the command's or the pool's.
+    pub(crate) fn key<'a>(self, (command, pool): (&'a Key, &'a Key)) -> &'a Key {
+        match self {
+            Self::Command => command,
+            Self::Pool => pool,
+        }
+    }
+}
 
 /// One property.
 pub(crate) struct Property {
+    /// Whose it is.
+    pub(crate) family: Family,
     /// Its name, without the part that says whose it is.
     pub(crate) name: &'static str,
     /// Takes a value over, or says why not.
@@ -20,14 +46,20 @@ pub(crate) struct Property {
 }
 
 macro_rules! properties {
-    ($($name:literal, $set:expr, $get:expr;)*) => {
-        [$(Property { name: $name, set: $set, get: $get, per_key_only: false }),*]
+    ($family:expr; $($name:literal, $set:expr, $get:expr;)*) => {
+        [$(Property {
+            family: $family,
+            name: $name,
+            set: $set,
+            get: $get,
+            per_key_only: false,
+        }),*]
     };
 }
 
 /// The properties of commands.
 pub(crate) const COMMAND: [Property; 23] = {
-    let mut table = properties![
+    let mut table = properties![Family::Command;
         "threadPoolKeyOverride",
             |c, v| { c.pool_override = (!v.is_empty()).then(|| v.to_owned()); Ok(()) },
             |c| c.pool_override.clone().unwrap_or_default();
@@ -109,7 +141,7 @@ pub(crate) const COMMAND: [Property; 23] = {
 };
 
 /// The properties of thread pools.
-pub(crate) const POOL: [Property; 6] = properties![
+pub(crate) const POOL: [Property; 8] = properties![Family::Pool;
     "coreSize",
         |c, v| put(&mut c.pool.core, count(v)),
         |c| c.pool.core.to_string();
@@ -118,7 +150,7 @@ pub(crate) const POOL: [Property; 6] = properties![
         |c| c.pool.max.to_string();
     // -1 and 0 mean the same: no waiting place.
     "maxQueueSize",
-        |c, v| { c.pool.queue = number::<i64>(v)?.max(0) as usize; Ok(()) },
+        |c, v| put(&mut c.pool.queue, if v == "-1" { Ok(0) } else { count(v) }),
         |c| c.pool.queue.to_string();
     "queueSizeRejectionThreshold",
         |c, v| put(&mut c.pool.rejection_threshold, count(v).map(Some)),
@@ -129,6 +161,12 @@ pub(crate) const POOL: [Property; 6] = properties![
     "allowMaximumSizeToDivergeFromCoreSize",
         |c, v| put(&mut c.pool.may_diverge, boolean(v)),
         |c| c.pool.may_diverge.to_string();
+    "metrics.rollingStats.timeInMilliseconds",
+        |c, v| put(&mut c.pool.window.length, millis(v)),
+        |c| told_millis(c.pool.window.length);
+    "metrics.rollingStats.numBuckets",
+        |c, v| put(&mut c.pool.window.buckets, number(v)),
+        |c| c.pool.window.buckets.to_string();
 ];
 
 fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
@@ -136,17 +174,21 @@ fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     Ok(())
 }
 
-fn number<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error: T::Err| error.to_string())
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    let parsed = text.parse();
+    parsed.map_err(|_| match text.parse::<i128>() {
+        Ok(..0) => "it must not be negative".to_owned(),
+        Ok(_) => "it is too large".to_owned(),
+        Err(_) => "it is not a whole number".to_owned(),
+    })
 }
 
 /// A number of threads, permits or places. What would be absurd is refused here already.
 fn count(text: &str) -> Result<usize, String> {
-    const MOST: i64 = 1_000_000;
-    match number::<i64>(text)? {
-        negative if negative < 0 => Err("it must not be negative".to_owned()),
+    const MOST: usize = 1_000_000;
+    match number::<usize>(text)? {
         absurd if absurd > MOST => Err("a million is the most".to_owned()),
-        count => Ok(count as usize),
+        count => Ok(count),
     }
 }
 
@@ -158,17 +200,18 @@ fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
+/// A time. What would be absurd, more than 24 days, is refused.
 fn millis(text: &str) -> Result<Duration, String> {
-    match number::<i64>(text)? {
-        negative if negative < 0 => Err("it must not be negative".to_owned()),
-        millis => Ok(Duration::from_millis(millis as u64)),
+    match number::<u64>(text)? {
+        absurd if absurd > i32::MAX as u64 => Err("2147483647 is the most".to_owned()),
+        millis => Ok(Duration::from_millis(millis)),
     }
 }
 
 fn minutes(text: &str) -> Result<Duration, String> {
-    match number::<i64>(text)? {
-        negative if negative < 0 => Err("it must not be negative".to_owned()),
-        minutes => Ok(Duration::from_secs((minutes as u64).saturating_mul(60))),
+    match number::<u64>(text)? {
+        absurd if absurd > 1_000_000 => Err("a million minutes is the most".to_owned()),
+        minutes => Ok(Duration::from_secs(minutes * 60)),
     }
 }
 

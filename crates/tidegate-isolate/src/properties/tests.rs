@@ -8,7 +8,8 @@ const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
 
 fn resolve(said: &Said, properties: &Properties) -> (CommandConfig, Vec<Invalid>) {
     let sources = Sources::new(vec![Arc::new(properties.clone())]);
-    said.resolve(&sources, &"prices".into(), &"catalog".into())
+    let keys = (&"prices".into(), &"catalog".into());
+    said.resolve(&sources, keys, None).unwrap()
 }
 
 fn with(pairs: &[(&str, &str)]) -> Properties {
@@ -55,7 +56,7 @@ fn what_the_code_says_hides_the_global_value_even_if_it_is_the_default() {
     let properties = with(&[("hystrix.command.default.fallback.enabled", "false")]);
     let mut said = plain();
     assert!(!resolve(&said, &properties).0.fallback_enabled);
-    said.mark("fallback.enabled");
+    said.mark(Family::Command, "fallback.enabled");
     assert!(resolve(&said, &properties).0.fallback_enabled);
 }
 
@@ -78,11 +79,12 @@ fn pools_have_their_own_names() {
 #[test]
 fn every_default_is_the_one_of_the_table() {
     let config = CommandConfig::default();
-    let told: HashMap<_, _> = COMMAND
-        .iter()
-        .chain(&POOL)
-        .map(|property| (property.name, (property.get)(&config)))
-        .collect();
+    let told = |table: &[Property]| -> HashMap<_, _> {
+        let told = table.iter();
+        told.map(|property| (property.name, (property.get)(&config)))
+            .collect()
+    };
+    let (commands, pools) = (told(&COMMAND), told(&POOL));
     for (name, value) in [
         ("execution.isolation.thread.timeoutInMilliseconds", "1000"),
         ("execution.timeout.enabled", "true"),
@@ -109,16 +111,26 @@ fn every_default_is_the_one_of_the_table() {
         ("metrics.healthSnapshot.intervalInMilliseconds", "500"),
         ("requestCache.enabled", "true"),
         ("requestLog.enabled", "true"),
+        ("execution.isolation.strategy", "SEMAPHORE"),
+    ] {
+        assert_eq!(
+            commands.get(name).map(String::as_str),
+            Some(value),
+            "{name}"
+        );
+    }
+    for (name, value) in [
         ("coreSize", "10"),
         ("maximumSize", "10"),
         ("maxQueueSize", "0"),
         ("queueSizeRejectionThreshold", ""),
         ("keepAliveTimeMinutes", "1"),
         ("allowMaximumSizeToDivergeFromCoreSize", "false"),
+        ("metrics.rollingStats.timeInMilliseconds", "10000"),
+        ("metrics.rollingStats.numBuckets", "10"),
     ] {
-        assert_eq!(told.get(name).map(String::as_str), Some(value), "{name}");
+        assert_eq!(pools.get(name).map(String::as_str), Some(value), "{name}");
     }
-    assert_eq!(told["execution.isolation.strategy"], "SEMAPHORE");
 }
 
 #[test]
@@ -152,6 +164,11 @@ fn nonsense_is_refused_with_the_property_and_the_key() {
         ("metrics.healthSnapshot.intervalInMilliseconds", "0"),
         ("metrics.healthSnapshot.intervalInMilliseconds", "333"),
         ("circuitBreaker.errorThresholdPercentage", "1000"),
+        ("circuitBreaker.requestVolumeThreshold", "-20"),
+        (
+            "execution.isolation.thread.timeoutInMilliseconds",
+            "2147483648",
+        ),
     ] {
         let properties = with(&[(&format!("hystrix.command.prices.{name}"), value)]);
         let (config, invalid) = resolve(&plain(), &properties);
@@ -159,6 +176,22 @@ fn nonsense_is_refused_with_the_property_and_the_key() {
         assert_eq!((invalid[0].key(), invalid[0].property()), ("prices", name));
         assert_eq!(config, CommandConfig::default(), "the old stays");
     }
+}
+
+#[test]
+fn a_refusal_says_what_is_wrong_with_the_text() {
+    let reason = |name: &str, value: &str| {
+        let properties = with(&[(&format!("hystrix.{name}"), value)]);
+        let invalid = resolve(&plain(), &properties).1;
+        invalid[0].reason().to_owned()
+    };
+    let volume = "command.prices.circuitBreaker.requestVolumeThreshold";
+    assert_eq!(reason(volume, "-20"), "it must not be negative");
+    assert_eq!(reason(volume, "99999999999"), "it is too large");
+    assert_eq!(reason(volume, "a few"), "it is not a whole number");
+    let queue = "threadpool.catalog.maxQueueSize";
+    assert_eq!(reason(queue, "-2"), "it must not be negative");
+    assert_eq!(reason(queue, "1000001"), "a million is the most");
 }
 
 #[test]

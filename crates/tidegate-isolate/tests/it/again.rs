@@ -10,7 +10,7 @@ use std::time::Duration;
 use tidegate_isolate::{Event, Hedge, PoolConfig, Retry, RetryBudget};
 use tidegate_sync::Parker;
 
-use crate::support::{builder, still};
+use crate::support::{builder, poll_once, still};
 
 #[test]
 fn tries_again_until_it_succeeds() {
@@ -87,10 +87,6 @@ fn pauses_grow_between_retries() {
     assert!(clock.nanos() >= 40_000_000, "ten and thirty milliseconds");
 }
 
-fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
-}
-
 #[test]
 fn a_slow_first_attempt_gets_a_second_beside_it() {
     let (clock, isolation) = still();
@@ -111,12 +107,12 @@ fn a_slow_first_attempt_gets_a_second_beside_it() {
         async move { if n == 0 { pending().await } else { Ok(n) } }
     };
     let mut hedged = pin!(command.run_hedged(Hedge::default(), work));
-    assert!(poll(hedged.as_mut()).is_pending());
+    assert!(poll_once(hedged.as_mut()).is_pending());
     clock.jump(Duration::from_millis(9));
-    assert!(poll(hedged.as_mut()).is_pending());
+    assert!(poll_once(hedged.as_mut()).is_pending());
     assert_eq!(started.load(Ordering::Relaxed), 1, "not yet");
     clock.jump(Duration::from_millis(2));
-    assert_eq!(poll(hedged.as_mut()), Poll::Ready(Ok(1)));
+    assert_eq!(poll_once(hedged.as_mut()), Poll::Ready(Ok(1)));
     let snapshot = command.snapshot();
     assert_eq!((snapshot.totals[Event::Hedged], snapshot.active), (1, 0));
     assert_eq!(
@@ -136,14 +132,14 @@ fn without_figures_there_is_no_second_attempt() {
         .unwrap();
     let mut hedged = pin!(command.run_hedged(Hedge::default(), |_| async { Err("no") }));
     assert_eq!(
-        poll(hedged.as_mut()),
+        poll_once(hedged.as_mut()),
         Poll::Ready(Ok(5)),
         "the fallback at the end"
     );
     let mut waiting = Box::pin(command.run_hedged(Hedge::default(), |_| pending()));
-    assert!(poll(waiting.as_mut()).is_pending());
+    assert!(poll_once(waiting.as_mut()).is_pending());
     clock.jump(Duration::from_secs(100));
-    assert!(poll(waiting.as_mut()).is_pending());
+    assert!(poll_once(waiting.as_mut()).is_pending());
     assert_eq!(command.snapshot().totals[Event::Hedged], 0);
 }
 
@@ -222,4 +218,21 @@ fn a_second_attempt_on_threads_wins_and_the_first_is_told() {
     assert_eq!(value, Ok(2));
     assert_eq!(told.recv(), Ok("told"));
     assert_eq!(command.snapshot().totals[Event::Hedged], 1);
+}
+
+#[test]
+fn a_pause_ends_with_the_isolation() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let retry = Retry::attempts(2).backoff(Duration::from_secs(9), 1.0);
+    let budget = RetryBudget::default();
+    let call = command.run_async_with_retry(retry, &budget, |_| async { Err("no") });
+    let mut call = pin!(call);
+    let woken = Parker::new();
+    let waker = Waker::from(&woken);
+    let mut poll = || call.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(poll().is_pending());
+    isolation.stop();
+    assert!(woken.is_notified(), "it does not hang");
+    assert!(poll().is_ready());
 }

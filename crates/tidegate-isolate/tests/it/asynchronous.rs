@@ -1,6 +1,6 @@
 //! Futures behind permits: admitted at the first poll, cancelled by dropping.
 
-use std::future::{Future, pending};
+use std::future::pending;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -8,11 +8,7 @@ use std::time::Duration;
 use tidegate_isolate::{BreakerConfig, BreakerWindow, Cause, Event, Isolation, PermitConfig};
 use tidegate_sync::{CancelToken, Parker};
 
-use crate::support::{Numbers, builder, counted, still};
-
-fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
-}
+use crate::support::{Numbers, builder, counted, poll_once, still};
 
 #[test]
 fn an_answer_that_is_ready() {

@@ -1,11 +1,15 @@
 //! The request cache shares a run, also while it runs.
 
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
 
 use tidegate_isolate::{Cause, Event, RequestContext};
+use tidegate_sync::non_blocking;
 use tidegate_testkit::Gate;
 
-use crate::support::{builder, still};
+use crate::support::{builder, poll_once, pool_of, still};
 
 #[test]
 fn equal_keys_share_one_run_in_a_request() {
@@ -85,6 +89,7 @@ fn a_cache_key_without_a_request_is_an_error() {
     let (_clock, isolation) = still();
     let command = builder("a").build(&isolation).unwrap();
     let error = command.call().cache_key("x").run(|_| Ok(1)).unwrap_err();
+    assert_eq!(error.cause(), &Cause::NoRequest);
     assert!(error.to_string().contains("RequestContext"), "{error}");
     assert_eq!(command.run(|_| Ok(1)), Ok(1), "without a key it runs");
 }
@@ -126,4 +131,86 @@ fn calls_are_logged_in_their_request() {
     let _entered = request.enter();
     command.run(|_| Ok(1)).unwrap();
     assert_eq!(request.log().len(), 3);
+}
+
+#[test]
+fn a_queued_call_joins_a_run_without_waiting_for_it() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(1, 0))
+        .build(&isolation)
+        .unwrap();
+    let request = RequestContext::new();
+    let (inside, go_on) = (Gate::new(), Gate::new());
+    let (open, until) = (inside.clone(), go_on.clone());
+    // A loop: whoever waited here would be refused.
+    let (first, second) = non_blocking(|| {
+        let call = || command.call().context(&request).cache_key("x");
+        let first = call().queue(move |_| {
+            open.open();
+            until.wait();
+            Ok(7)
+        });
+        inside.wait();
+        (first, call().queue(|_| panic!("must not run")))
+    });
+    let third = command.call().context(&request).cache_key("x");
+    let third = third.queue(|_| panic!("must not run"));
+    assert!(third.cancel(), "its own copy, not the run");
+    go_on.open();
+    assert_eq!((first.wait().unwrap(), second.wait().unwrap()), (7, 7));
+    assert_eq!(command.snapshot().totals[Event::ResponseFromCache], 2);
+    assert_eq!(command.snapshot().totals[Event::Success], 1);
+}
+
+#[test]
+fn futures_share_a_run() {
+    let (_clock, isolation) = still();
+    let command = builder("a").permits(1).build(&isolation).unwrap();
+    let request = RequestContext::new();
+    let runs = Arc::new(AtomicU32::new(0));
+    let call = |ready: bool| {
+        let runs = Arc::clone(&runs);
+        let call = command.call().context(&request).cache_key("x");
+        call.run_async(move |_| async move {
+            if !ready {
+                std::future::pending::<()>().await;
+            }
+            Ok(runs.fetch_add(1, Ordering::Relaxed))
+        })
+    };
+    let mut second = pin!(call(true));
+    {
+        let mut first = pin!(call(false));
+        assert!(poll_once(first.as_mut()).is_pending());
+        assert!(
+            poll_once(second.as_mut()).is_pending(),
+            "the permit is taken: a run of its own would be refused"
+        );
+    }
+    let Poll::Ready(Err(error)) = poll_once(second.as_mut()) else {
+        panic!("the run is gone");
+    };
+    assert!(error.is_cancelled(), "{error}");
+    let again = pin!(call(true));
+    assert_eq!(poll_once(again), Poll::Ready(Ok(0)), "a run of its own");
+    assert_eq!(poll_once(pin!(call(false))), Poll::Ready(Ok(0)), "shared");
+    let blocking = command.call().context(&request).cache_key("x");
+    assert_eq!(blocking.run(|_| panic!("must not run")), Ok(0));
+}
+
+#[test]
+fn a_switched_off_log_notes_no_hits() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .configure(|c| c.log_enabled = false)
+        .build(&isolation)
+        .unwrap();
+    let request = RequestContext::new();
+    for _ in 0..2 {
+        let call = command.call().context(&request).cache_key("x");
+        assert_eq!(call.run(|_| Ok(1)), Ok(1));
+    }
+    assert_eq!(command.snapshot().totals[Event::ResponseFromCache], 1);
+    assert_eq!(request.log(), []);
 }

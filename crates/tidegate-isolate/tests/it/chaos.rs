@@ -8,8 +8,20 @@ use std::time::Duration;
 
 use tidegate_isolate::{CommandError, Event, RunAsync};
 use tidegate_sync::{CancelToken, ManualClock};
+use tidegate_testkit::Gate;
 
-use crate::support::{Numbers, builder, still};
+use crate::support::{Numbers, builder, pool_of, still};
+
+/// Every outcome that a call on threads or with permits can have, each call having one.
+const ENDS: [Event; 7] = [
+    Event::Success,
+    Event::Failure,
+    Event::Timeout,
+    Event::ShortCircuited,
+    Event::PermitsRejected,
+    Event::PoolRejected,
+    Event::Cancelled,
+];
 
 const COMMANDS: usize = 50;
 const TICK: Duration = Duration::from_millis(20);
@@ -115,15 +127,7 @@ fn healthy_commands_do_not_notice_broken_ones() {
     for (at, command) in commands.iter().enumerate() {
         let snapshot = command.snapshot();
         let totals = snapshot.totals;
-        let ends = [
-            Event::Success,
-            Event::Failure,
-            Event::Timeout,
-            Event::ShortCircuited,
-            Event::PermitsRejected,
-            Event::Cancelled,
-        ];
-        let ended: u64 = ends.iter().map(|event| totals[*event]).sum();
+        let ended: u64 = ENDS.iter().map(|event| totals[*event]).sum();
         assert_eq!(ended, made, "dependency {at}: {totals:?}");
         assert_eq!(snapshot.active, 0, "dependency {at} leaks permits");
         if health_of(at) == Health::Fine {
@@ -141,5 +145,94 @@ fn healthy_commands_do_not_notice_broken_ones() {
                 "dependency {at} was called in vain: {totals:?}"
             );
         }
+    }
+}
+
+/// The work of a call on a thread. What is slow heeds its token, what hangs does not.
+fn work(
+    health: Health,
+    end: &Gate,
+) -> impl FnOnce(&CancelToken) -> Result<u32, &'static str> + use<> {
+    let end = end.clone();
+    move |cancel| match health {
+        Health::Fine => Ok(1),
+        Health::Failing => Err("down"),
+        Health::Panicking => panic!("on purpose"),
+        Health::Hanging => {
+            end.wait();
+            Ok(1)
+        }
+        Health::Slow => {
+            let told = Gate::new();
+            let tell = told.clone();
+            let _hook = cancel.on_cancel(move || tell.open());
+            told.wait();
+            Ok(1)
+        }
+    }
+}
+
+#[test]
+fn healthy_pools_do_not_notice_broken_ones() {
+    let (clock, isolation) = still();
+    let build = |at: usize| {
+        let key = format!("dependency-{at}");
+        // Room for all calls of a tick, also while the thread is not back from the last one.
+        let command = builder(&key).pool(&*key).threads(pool_of(1, CALLS));
+        command.timeout(TIMEOUT).build(&isolation).unwrap()
+    };
+    let commands: Vec<Numbers> = (0..COMMANDS).map(build).collect();
+    let end = Gate::new();
+    let mut broken = Vec::new();
+    // Fewer ticks than with permits, as long as they: each call is a real thread's.
+    let (tick, ticks) = (TICK * 10, TICKS / 10);
+    for _ in 0..ticks {
+        for (at, command) in commands.iter().enumerate() {
+            let health = health_of(at);
+            let mut answers = [(); CALLS].map(|()| command.queue(work(health, &end)));
+            if health == Health::Fine {
+                for answer in answers {
+                    assert_eq!(answer.wait().unwrap(), 1, "dependency {at}");
+                }
+            } else {
+                answers.reverse();
+                broken.extend(answers);
+            }
+        }
+        clock.jump(tick);
+    }
+    clock.jump(TIMEOUT);
+    let hangs = |key: &str| {
+        let pools = isolation.pool_snapshots();
+        let pool = pools.into_iter().find(|pool| pool.key.as_str() == key);
+        pool.map(|pool| pool.overstaying)
+    };
+    assert_eq!(
+        hangs("dependency-42"),
+        Some(1),
+        "it has its thread, and no other"
+    );
+    assert_eq!(hangs("dependency-3"), Some(0));
+    end.open();
+    for answer in broken {
+        let _ = answer.wait();
+    }
+    let made = (ticks * CALLS) as u64;
+    for (at, command) in commands.iter().enumerate() {
+        while command.snapshot().active > 0 {
+            std::thread::yield_now();
+        }
+        let totals = command.snapshot().totals;
+        let ended: u64 = ENDS.iter().map(|event| totals[*event]).sum();
+        assert_eq!(ended, made, "dependency {at}: {totals:?}");
+        let expected = if health_of(at) == Health::Fine {
+            made
+        } else {
+            0
+        };
+        assert_eq!(totals[Event::Success], expected, "dependency {at}");
+    }
+    for pool in isolation.pool_snapshots() {
+        assert_eq!((pool.queued, pool.overstaying), (0, 0), "{}", pool.key);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_isolate::{
     CollapseError, CollapseScope, Collapser, CollapserConfig, Command, Event, Isolation,
-    Properties, RequestContext,
+    Properties, RequestContext, RequestVariable,
 };
 use tidegate_sync::ManualClock;
 
@@ -181,6 +181,83 @@ fn requests_have_batches_of_their_own() {
         assert_eq!(answer.wait().unwrap(), n * 2);
     }
     assert_eq!(batches.lock().unwrap().len(), 2);
+}
+
+#[test]
+fn two_collapsers_of_one_command_do_not_mix_their_requests() {
+    let (clock, command, _batches, doubler) = doubler(CollapserConfig::default());
+    let config = CollapserConfig::default();
+    let tripler = Collapser::new(&command, config, |numbers: &[u32], _: &_| {
+        Ok(numbers.iter().map(|n| (*n, n * 3)).collect())
+    });
+    let tripler = tripler.unwrap();
+    let request = RequestContext::new();
+    let answers = {
+        let _entered = request.enter();
+        [doubler.submit(5), tripler.submit(5), doubler.submit(7)]
+    };
+    clock.advance(Duration::from_millis(10));
+    let answers = answers.map(|answer| answer.wait().unwrap());
+    assert_eq!(answers, [10, 15, 14]);
+}
+
+#[test]
+fn shards_hold_for_the_clones_too() {
+    let (clock, _command, batches, collapser) = doubler(global());
+    let clone = collapser.clone();
+    let _collapser = collapser.shards(|numbers| numbers.into_iter().map(|n| vec![n]).collect());
+    let answers = [1, 2].map(|n| clone.submit(n));
+    clock.advance(Duration::from_millis(10));
+    let answers = answers.map(|answer| answer.wait().unwrap());
+    assert_eq!(answers, [2, 4]);
+    assert_eq!(*batches.lock().unwrap(), [[1], [2]]);
+}
+
+#[test]
+fn requests_of_a_stopped_isolation_end() {
+    let clock = ManualClock::new();
+    let isolation = Isolation::builder().clock(&clock).build().unwrap();
+    let command = Command::builder("a").group("tests");
+    let command = command.build(&isolation).unwrap();
+    let work = |_: &[u32], _: &_| -> Result<HashMap<u32, u32>, ()> { panic!("must not run") };
+    let collapser = Collapser::new(&command, global(), work).unwrap();
+    let waits = collapser.submit(1);
+    isolation.stop();
+    let late = collapser.submit(2);
+    for answer in [waits, late] {
+        let error = answer.wait().unwrap_err().failure();
+        assert_eq!(error, Some(CollapseError::Gone));
+    }
+}
+
+#[test]
+fn a_global_batch_is_in_no_request_and_that_of_a_request_in_its_own() {
+    let clock = ManualClock::new();
+    let isolation = Isolation::builder().clock(&clock).build().unwrap();
+    let user = Arc::new(RequestVariable::new(|| 0_u32));
+    for (scope, expected) in [(CollapseScope::Global, 0), (CollapseScope::Request, 7)] {
+        let of_request = Arc::clone(&user);
+        let key = format!("{scope:?}");
+        let command = Command::builder(key).group("tests");
+        let command = command.build(&isolation).unwrap();
+        let config = CollapserConfig {
+            scope,
+            max_batch: 2,
+            ..CollapserConfig::default()
+        };
+        let collapser = Collapser::new(&command, config, move |numbers: &[u32], _: &_| {
+            let user = of_request.get().map_or(0, |user| *user);
+            Ok::<_, ()>(numbers.iter().map(|n| (*n, user)).collect())
+        });
+        let collapser = collapser.unwrap();
+        let request = RequestContext::new();
+        let _entered = request.enter();
+        user.set(7).unwrap();
+        let answers = [1, 2].map(|n| collapser.submit(n));
+        let answers = answers.map(|answer| answer.wait().unwrap());
+        assert_eq!(answers, [expected; 2], "{scope:?}");
+        assert!(RequestContext::current().is_some(), "the caller's is back");
+    }
 }
 
 #[test]

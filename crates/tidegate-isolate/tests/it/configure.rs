@@ -1,19 +1,15 @@
 //! Settings at work: properties are pushed, nonsense is refused, the old stay.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_isolate::{Invalid, Isolation, PermitConfig, Properties, WindowConfig};
+use tidegate_isolate::{
+    Bulkhead, ChangeListener, Event, Invalid, Isolation, MetricsConfig, PermitConfig,
+    PropertySource, RateConfig, WindowConfig,
+};
 
-use crate::support::{Numbers, builder, still};
-
-fn with_properties() -> (Properties, Isolation) {
-    let properties = Properties::new();
-    let isolation = Isolation::builder()
-        .properties(properties.clone())
-        .build()
-        .unwrap();
-    (properties, isolation)
-}
+use crate::support::{Numbers, builder, pool, pool_of, still, with_properties};
 
 #[test]
 fn a_property_acts_at_once_without_a_call() {
@@ -62,6 +58,71 @@ fn a_refused_value_names_the_property_and_the_old_stays() {
     assert_eq!(command.snapshot().limit, 5, "what was refused is forgotten");
 }
 
+/// A source that cannot take back what it said, such as a file.
+#[derive(Clone, Default)]
+struct File {
+    values: Arc<Mutex<HashMap<String, String>>>,
+    listeners: Arc<Mutex<Vec<ChangeListener>>>,
+}
+
+impl PropertySource for File {
+    fn get(&self, name: &str) -> Option<String> {
+        self.values.lock().unwrap().get(name).cloned()
+    }
+
+    fn watch(&self, listener: ChangeListener) {
+        self.listeners.lock().unwrap().push(listener);
+    }
+}
+
+impl File {
+    fn say(&self, name: &str, value: &str) -> Result<(), Invalid> {
+        let (name, value) = (name.to_owned(), value.to_owned());
+        self.values.lock().unwrap().insert(name.clone(), value);
+        let listeners = self.listeners.lock().unwrap().clone();
+        listeners.iter().try_for_each(|listener| listener(&name))
+    }
+}
+
+#[test]
+fn a_value_that_stays_wrong_keeps_nothing_else_from_changing() {
+    let file = File::default();
+    let isolation = Isolation::builder().properties(file.clone());
+    let isolation = isolation.build().unwrap();
+    let command = builder("a").threads(pool_of(2, 0));
+    let command = command.build(&isolation).unwrap();
+    let core = "hystrix.threadpool.tests.coreSize";
+    file.say(core, "8").unwrap();
+    for wrong in ["0", "many", "-4"] {
+        let error = file.say(core, wrong).unwrap_err();
+        assert_eq!((error.key(), error.property()), ("tests", "coreSize"));
+        assert_eq!(
+            pool(&isolation).core,
+            8,
+            "the last good one, not the code's"
+        );
+    }
+    let fallback = "hystrix.command.a.fallback.enabled";
+    file.say(fallback, "false").unwrap();
+    assert!(
+        !command.config().fallback_enabled,
+        "another property is heard"
+    );
+    let error = file.say("hystrix.command.default.requestLog.enabled", "?");
+    assert_eq!(error.unwrap_err().property(), "requestLog.enabled");
+    command.configure(|c| c.breaker.error_percent = 70).unwrap();
+    assert_eq!(command.config().breaker.error_percent, 70, "and the code");
+    assert!(command.configure(|c| c.breaker.probes = 0).is_err());
+    assert_eq!(command.config().pool.core, 8);
+    let error = builder("b").pool("b").threads(pool_of(2, 0));
+    assert!(
+        error.build(&isolation).is_err(),
+        "nothing is built on nonsense"
+    );
+    file.say(core, "5").unwrap();
+    assert_eq!(pool(&isolation).core, 5);
+}
+
 #[test]
 fn a_bad_property_refuses_the_command_that_is_built_under_it() {
     let (properties, isolation) = with_properties();
@@ -90,6 +151,73 @@ fn windows_are_read_once() {
     let error =
         command.configure(|c| c.metrics.counts = WindowConfig::new(Duration::from_secs(1), 1));
     assert!(error.unwrap_err().reason().contains("fixed"));
+}
+
+#[test]
+fn the_strategy_is_live() {
+    let (properties, isolation) = with_properties();
+    let command = builder("a").build(&isolation).unwrap();
+    let thread = || {
+        let told = Arc::new(Mutex::new(None));
+        let tell = Arc::clone(&told);
+        let work = move |_: &_| {
+            *tell.lock().unwrap() = Some(std::thread::current().id());
+            Ok(1)
+        };
+        command.run(work).unwrap();
+        told.lock().unwrap().take()
+    };
+    let here = Some(std::thread::current().id());
+    assert_eq!(thread(), here);
+    let name = "hystrix.command.a.execution.isolation.strategy";
+    properties.set(name, "THREAD").unwrap();
+    assert_ne!(thread(), here);
+    assert_eq!(isolation.pool_count(), 1);
+    properties
+        .set("hystrix.threadpool.tests.coreSize", "3")
+        .unwrap();
+    assert_eq!(command.snapshot().limit, 3);
+    properties.remove(name).unwrap();
+    assert_eq!(thread(), here);
+    assert_eq!(
+        (command.snapshot().limit, command.snapshot().active),
+        (10, 0)
+    );
+    command
+        .configure(|c| c.bulkhead = Bulkhead::Threads)
+        .unwrap();
+    assert_ne!(thread(), here);
+}
+
+#[test]
+fn latencies_can_be_switched_off_and_have_a_window_of_their_own() {
+    let (clock, isolation) = still();
+    let command = |key: &str, metrics: MetricsConfig| {
+        let command = builder(key).metrics(metrics).build(&isolation).unwrap();
+        command.run(|_| Ok(1)).unwrap();
+        command
+    };
+    let off = MetricsConfig {
+        record_latencies: false,
+        ..MetricsConfig::default()
+    };
+    let snapshot = command("off", off).snapshot();
+    assert_eq!(snapshot.latencies.total.count(), 0);
+    assert_eq!(
+        (snapshot.window[Event::Success], snapshot.lent_bytes),
+        (1, 0)
+    );
+    let short = MetricsConfig {
+        latencies: WindowConfig::new(Duration::from_secs(2), 2),
+        ..MetricsConfig::default()
+    };
+    let (short, long) = (
+        command("short", short),
+        command("long", MetricsConfig::default()),
+    );
+    clock.advance(Duration::from_secs(3));
+    let counts = [short, long].map(|command| command.snapshot().latencies.total.count());
+    assert_eq!(counts, [0, 1]);
 }
 
 #[test]
@@ -126,7 +254,20 @@ fn forced_states_come_and_go_live() {
 #[test]
 fn builders_are_checked() {
     let (_clock, isolation) = still();
-    let built: [Result<Numbers, Invalid>; 5] = [
+    let rate = |calls| RateConfig {
+        calls,
+        per: Duration::from_millis(1),
+        burst: 1,
+    };
+    let built: [Result<Numbers, Invalid>; 9] = [
+        builder("a").rate(rate(0)).build(&isolation),
+        builder("a").rate(rate(1_000_001)).build(&isolation),
+        builder("a")
+            .configure(|c| c.pool.core = 10_001)
+            .build(&isolation),
+        builder("a")
+            .configure(|c| c.metrics.counts.buckets = 10_001)
+            .build(&isolation),
         builder("a").permits(0).build(&isolation),
         builder("a").timeout(Duration::ZERO).build(&isolation),
         builder("a")

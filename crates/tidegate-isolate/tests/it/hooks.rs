@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_isolate::{
-    BreakerConfig, BreakerMode, Cause, FallbackError, Isolation, Key, MetricsPublisher, Stage,
+    BreakerConfig, BreakerMode, Cause, FallbackError, Hook, Install, Isolation, Key,
+    MetricsPublisher, Propagator, Properties, Restore, Stage,
 };
 use tidegate_sync::ManualClock;
+use tidegate_testkit::Gate;
 
-use crate::support::builder;
+use crate::support::{Answer, SECOND, builder, hold, pool, pool_of};
 
 type Stages = Arc<Mutex<Vec<Stage>>>;
 
@@ -106,6 +108,66 @@ fn a_timeout_has_neither_execution_error_nor_success() {
     assert_eq!(take(&stages), expected);
 }
 
+/// A call on a thread that is left while it runs, by `leave`; then what the hooks saw.
+fn left(leave: impl FnOnce(&ManualClock, &Answer)) -> Vec<Stage> {
+    let (stages, clock, isolation) = hooked();
+    let command = builder("a")
+        .threads(pool_of(1, 0))
+        .timeout(SECOND)
+        .fallback(|_| Ok(9))
+        .build(&isolation)
+        .unwrap();
+    let go_on = Gate::new();
+    let answer = hold(&command, &go_on);
+    leave(&clock, &answer);
+    let _ = answer.wait();
+    let seen = take(&stages);
+    go_on.open();
+    while pool(&isolation).active > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(take(&stages), [Stage::ThreadComplete], "when it is");
+    seen
+}
+
+#[test]
+fn a_thread_that_was_left_completes_when_its_work_ends() {
+    let cancelled = [
+        Stage::Start,
+        Stage::ThreadStart,
+        Stage::ExecutionStart,
+        Stage::Cancelled,
+    ];
+    assert_eq!(left(|_, answer| assert!(answer.cancel())), cancelled);
+    let late = [
+        Stage::Start,
+        Stage::ThreadStart,
+        Stage::ExecutionStart,
+        Stage::FallbackStart,
+        Stage::FallbackEmit,
+        Stage::Emit,
+        Stage::FallbackSuccess,
+        Stage::Success,
+    ];
+    assert_eq!(left(|clock, _| clock.jump(SECOND)), late);
+}
+
+#[test]
+fn a_full_pool_has_only_start_and_error() {
+    let (stages, _clock, isolation) = hooked();
+    let command = builder("a")
+        .threads(pool_of(1, 0))
+        .build(&isolation)
+        .unwrap();
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    take(&stages);
+    assert!(command.run(|_| Ok(1)).unwrap_err().is_rejected());
+    assert_eq!(take(&stages), [Stage::Start, Stage::Error]);
+    go_on.open();
+    held.wait().unwrap();
+}
+
 #[test]
 fn a_short_circuit_has_only_start_and_error() {
     let (stages, _clock, isolation) = hooked();
@@ -183,6 +245,91 @@ fn several_hooks_and_listeners_and_one_that_panics() {
     assert_eq!(names[..2], ["first", "second"]);
 }
 
+/// Notes what it is asked for, under its name.
+#[derive(Clone)]
+struct Named(&'static str, Arc<Mutex<Vec<String>>>);
+
+impl Named {
+    fn note(&self, what: &str) {
+        self.1.lock().unwrap().push(format!("{} {what}", self.0));
+    }
+}
+
+impl MetricsPublisher for Named {
+    fn added(&self, _: &Key) {
+        self.note("added");
+    }
+}
+
+impl Propagator for Named {
+    fn capture(&self) -> Install {
+        self.note("captured");
+        let this = self.clone();
+        Box::new(move || {
+            this.note("installed");
+            Box::new(move || this.note("restored")) as Restore
+        })
+    }
+}
+
+impl Hook for Named {
+    fn on(&self, stage: Stage, _: &Key) -> Result<(), String> {
+        match stage {
+            Stage::ExecutionStart => Err(format!("{} says no", self.0)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[test]
+fn several_of_each_kind_in_their_order() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let [one, two] = ["one", "two"].map(|name| Named(name, Arc::clone(&log)));
+    let [strong, weak] = [(); 2].map(|()| Properties::new());
+    let isolation = Isolation::builder()
+        .publisher(one.clone())
+        .publisher(two.clone())
+        .propagator(one.clone())
+        .propagator(two.clone())
+        .hook(one)
+        .hook(two)
+        .properties(strong.clone())
+        .properties(weak.clone())
+        .build()
+        .unwrap();
+    let command = builder("a")
+        .threads(pool_of(1, 1))
+        .build(&isolation)
+        .unwrap();
+    let error = command.run(|_| panic!("must not run")).unwrap_err();
+    let refused = Cause::Panicked("one says no".into());
+    assert_eq!(error.cause(), &refused, "the first refusal counts");
+    while pool(&isolation).active > 0 {
+        std::thread::yield_now();
+    }
+    let expected = [
+        "one added",
+        "two added",
+        "one captured",
+        "two captured",
+        "one installed",
+        "two installed",
+        "two restored",
+        "one restored",
+    ];
+    assert_eq!(*log.lock().unwrap(), expected);
+    let name = "hystrix.command.a.circuitBreaker.requestVolumeThreshold";
+    let volume = || command.config().breaker.min_calls;
+    weak.set(name, "5").unwrap();
+    assert_eq!(volume(), 5, "either is heard");
+    strong.set(name, "6").unwrap();
+    assert_eq!(volume(), 6);
+    weak.set(name, "7").unwrap();
+    assert_eq!(volume(), 6, "the first that says something wins");
+    strong.remove(name).unwrap();
+    assert_eq!(volume(), 7);
+}
+
 #[test]
 fn a_publisher_hears_of_every_key_once() {
     #[derive(Clone, Default)]
@@ -230,4 +377,10 @@ fn changes_of_breakers_are_events() {
     clock.advance(Duration::from_secs(6));
     command.run(|_| Ok(1)).unwrap();
     assert_eq!(*log.lock().unwrap(), ["a Open", "a HalfOpen", "a Closed"]);
+    clock.advance(Duration::from_secs(2));
+    let snapshot = command.snapshot();
+    assert_eq!(snapshot.breaker_entered, [1, 1, 1, 0], "once each");
+    // It tripped when the first bucket closed, was asked again at six seconds, and closed there.
+    let times = [2_500, 5_500, 0, 0].map(Duration::from_millis);
+    assert_eq!(snapshot.breaker_times, times);
 }

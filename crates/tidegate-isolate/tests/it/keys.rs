@@ -1,8 +1,11 @@
 //! Keys: one of each, found by name, removable.
 
-use tidegate_isolate::{Command, Event, Isolation, Key, Properties};
+use std::cell::RefCell;
 
-use crate::support::{builder, still};
+use tidegate_isolate::{Command, CommandConfig, Event, Key};
+use tidegate_testkit::Gate;
+
+use crate::support::{builder, pool, pool_of, still, with_properties};
 
 #[test]
 fn a_command_needs_a_group_and_a_name() {
@@ -38,7 +41,14 @@ fn two_builders_that_disagree_are_reported() {
     let (_clock, isolation) = still();
     let _first = builder("a").permits(5).build(&isolation).unwrap();
     let error = builder("a").permits(6).build(&isolation).unwrap_err();
-    assert!(error.reason().contains("built differently"), "{error}");
+    let limit = "execution.isolation.semaphore.maxConcurrentRequests";
+    assert_eq!((error.key(), error.property()), ("a", limit));
+    let told =
+        format!("a: {limit} is 6 and was 5: a command of this key exists and was built diff");
+    assert!(error.to_string().starts_with(&told), "{error}");
+    let patient = |c: &mut CommandConfig| c.permits.max_waiting = 3;
+    let error = builder("a").permits(5).configure(patient);
+    assert_eq!(error.build(&isolation).unwrap_err().property(), "permits");
     let error = Command::<u32, &'static str>::builder("a")
         .group("other")
         .permits(5);
@@ -51,11 +61,7 @@ fn two_builders_that_disagree_are_reported() {
 
 #[test]
 fn the_pool_is_the_override_the_named_one_or_the_group() {
-    let properties = Properties::new();
-    let isolation = Isolation::builder()
-        .properties(properties.clone())
-        .build()
-        .unwrap();
+    let (properties, isolation) = with_properties();
     let group = builder("a").build(&isolation).unwrap();
     let named = builder("b").pool("named").build(&isolation).unwrap();
     properties
@@ -64,6 +70,100 @@ fn the_pool_is_the_override_the_named_one_or_the_group() {
     let over = builder("c").pool("named").build(&isolation).unwrap();
     let pools = [&group, &named, &over].map(|command| command.pool().as_str());
     assert_eq!(pools, ["tests", "named", "over"]);
+}
+
+#[test]
+fn an_override_is_for_one_key_and_for_those_that_are_built_later() {
+    let (properties, isolation) = with_properties();
+    let name = |key: &str| format!("hystrix.command.{key}.threadPoolKeyOverride");
+    properties.set(&name("default"), "all").unwrap();
+    let command = builder("a").build(&isolation).unwrap();
+    assert_eq!(command.pool().as_str(), "tests", "there is no form for all");
+    let error = properties.set(&name("a"), "over").unwrap_err();
+    assert_eq!(
+        (error.key(), error.property()),
+        ("a", "threadPoolKeyOverride")
+    );
+    let error = command.configure(|c| c.pool_override = Some("over".to_owned()));
+    assert_eq!(error.unwrap_err().property(), "threadPoolKeyOverride");
+    assert!(isolation.remove("a"));
+    properties.set(&name("a"), "over").unwrap();
+    let command = builder("a").build(&isolation).unwrap();
+    assert_eq!(command.pool().as_str(), "over");
+}
+
+#[test]
+fn a_live_change_of_a_pool_is_no_conflict() {
+    let (_clock, isolation) = still();
+    let build = |key: &str| builder(key).threads(pool_of(2, 0)).build(&isolation);
+    let first = build("a").unwrap();
+    first.configure(|c| c.pool.core = 5).unwrap();
+    assert!(build("b").is_ok(), "it says what the first one said");
+    let as_it_is = builder("c").threads(first.config().pool.clone());
+    assert!(as_it_is.build(&isolation).is_ok());
+    assert_eq!(pool(&isolation).core, 5);
+    let other = builder("d").threads(pool_of(3, 0)).build(&isolation);
+    assert!(other.unwrap_err().reason().contains("other settings"));
+}
+
+#[test]
+fn a_pool_is_made_once_under_a_race() {
+    let (_clock, isolation) = still();
+    let commands: Vec<_> = std::thread::scope(|scope| {
+        let build = |key: usize| {
+            let key = format!("key-{key}");
+            builder(&key).threads(pool_of(2, 8)).build(&isolation)
+        };
+        let built: Vec<_> = (0..8).map(|key| scope.spawn(move || build(key))).collect();
+        built.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(isolation.pool_count(), 1);
+    for command in commands {
+        command.unwrap().run(|_| Ok(1)).unwrap();
+    }
+    let pool = pool(&isolation);
+    assert_eq!((pool.executed_total, pool.accepted), (8, 8), "all in one");
+}
+
+#[test]
+fn a_pool_goes_with_the_last_of_its_keys() {
+    struct Told(Gate);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.open();
+        }
+    }
+    thread_local! {
+        static TELLS: RefCell<Option<Told>> = const { RefCell::new(None) };
+    }
+    let (_clock, isolation) = still();
+    let commands = ["a", "b"].map(|key| {
+        let command = builder(key).threads(pool_of(1, 1));
+        command.build(&isolation).unwrap()
+    });
+    let other = Command::<u32, ()>::builder("c").group("other");
+    let _other = other.threads(pool_of(1, 1)).build(&isolation).unwrap();
+    let ended = Gate::new();
+    let told = ended.clone();
+    let work = move |_: &_| {
+        TELLS.set(Some(Told(told)));
+        Ok(1)
+    };
+    commands[0].run(work).unwrap();
+    assert_eq!(isolation.pool_count(), 2);
+    assert!(isolation.remove("a"));
+    assert_eq!(isolation.pool_count(), 2, "the other still uses it");
+    assert!(isolation.remove("b"));
+    assert_eq!(isolation.pool_count(), 1);
+    assert!(isolation.pool("tests").is_none());
+    assert_eq!(commands[1].run(|_| Ok(2)), Ok(2), "who has it may go on");
+    let old = commands[0].group().clone();
+    drop(commands);
+    ended.wait();
+    let again = builder("a").threads(pool_of(2, 0)).build(&isolation);
+    let again = again.unwrap();
+    assert_eq!(isolation.pool_count(), 2);
+    assert!(!again.group().is_same(&old), "its name was forgotten, too");
 }
 
 #[test]
@@ -123,4 +223,7 @@ fn idle_keys_give_their_histograms_back() {
         ),
         (2, 1)
     );
+    clock.advance(std::time::Duration::from_secs(61));
+    assert_eq!(isolation.snapshots()[0].lent_bytes, 0, "who looks, sweeps");
+    assert_eq!(command.snapshot().totals[Event::Success], 2);
 }

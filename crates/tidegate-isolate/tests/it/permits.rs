@@ -7,28 +7,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::Gate;
 
-use crate::support::{Numbers, builder, still};
-
-/// Runs `then` while `count` calls of `command` are inside.
-fn while_inside(command: &Numbers, count: usize, then: impl FnOnce()) {
-    let go_on = Gate::new();
-    std::thread::scope(|scope| {
-        for _ in 0..count {
-            let inside = Gate::new();
-            let (mine, go_on) = (inside.clone(), go_on.clone());
-            scope.spawn(move || {
-                command.run_in_place(|_| {
-                    mine.open();
-                    go_on.wait();
-                    Ok(0)
-                })
-            });
-            inside.wait();
-        }
-        then();
-        go_on.open();
-    });
-}
+use crate::support::{builder, still, while_inside};
 
 #[test]
 fn what_matters_most_is_refused_last() {
@@ -159,6 +138,58 @@ fn an_adaptive_limit_follows_the_calls() {
             .unwrap();
     });
     assert!(command.snapshot().limit >= 21);
+}
+
+#[test]
+fn a_limit_becomes_adaptive_and_fixed_again_while_it_is_used() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .permits(3)
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    let each_call = AdaptiveLimit {
+        window: None,
+        ..AdaptiveLimit::aimd()
+    };
+    let set = |adaptive: Option<AdaptiveLimit>| {
+        command
+            .configure(|c| c.permits.adaptive = adaptive)
+            .unwrap();
+        command.snapshot().limit
+    };
+    let use_it = || {
+        while_inside(&command, 15, || {
+            let turn = clock.clone();
+            let work = move |_: &_| {
+                turn.jump(Duration::from_millis(1));
+                Ok(1)
+            };
+            command.run(work).unwrap();
+        });
+        command.snapshot().limit
+    };
+    assert_eq!(set(Some(each_call.clone())), 20, "it begins where it says");
+    let grown = use_it();
+    assert!(grown > 20, "{grown}");
+    assert_eq!(set(Some(each_call.clone())), grown, "nothing new was said");
+    let bounded = AdaptiveLimit {
+        max: 20,
+        ..each_call.clone()
+    };
+    assert_eq!(set(Some(bounded)), 20, "within the new bounds");
+    assert_eq!(use_it(), 20);
+    assert_eq!(set(None), 3, "the limit that was given");
+    command.run(|_| Ok(1)).unwrap();
+    assert_eq!(command.snapshot().limit, 3, "and no call moves it");
+    assert_eq!(set(Some(each_call)), 20);
+    let wrong = AdaptiveLimit {
+        min: 0,
+        ..AdaptiveLimit::vegas()
+    };
+    let error = command.configure(|c| c.permits.adaptive = Some(wrong));
+    assert_eq!(error.unwrap_err().property(), "limit.min");
+    assert_eq!(command.snapshot().limit, 20);
 }
 
 #[test]

@@ -1,10 +1,23 @@
 //! What the tests share.
 
-use tidegate_isolate::{Command, CommandBuilder, Event, Events, Isolation};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tidegate_isolate::{
+    Cause, Command, CommandBuilder, CommandError, Event, Events, Isolation, PoolConfig,
+    PoolSnapshot, Properties,
+};
+use tidegate_promise::Completion;
 use tidegate_sync::ManualClock;
+use tidegate_testkit::Gate;
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 /// What the work of the tests answers, or fails with.
 pub(crate) type Numbers = Command<u32, &'static str>;
+pub(crate) type Answer = Completion<u32, CommandError<&'static str>>;
 
 /// An isolation on a clock that stands still.
 pub(crate) fn still() -> (ManualClock, Isolation) {
@@ -13,8 +26,73 @@ pub(crate) fn still() -> (ManualClock, Isolation) {
     (clock, isolation)
 }
 
+/// An isolation with properties that can be set.
+pub(crate) fn with_properties() -> (Properties, Isolation) {
+    let properties = Properties::new();
+    let isolation = Isolation::builder().properties(properties.clone());
+    (properties, isolation.build().unwrap())
+}
+
 pub(crate) fn builder(key: &str) -> CommandBuilder<u32, &'static str> {
     Command::builder(key).group("tests")
+}
+
+/// So many threads, and so many places in the queue.
+pub(crate) fn pool_of(core: usize, queue: usize) -> PoolConfig {
+    PoolConfig {
+        core,
+        max: core,
+        queue,
+        ..PoolConfig::default()
+    }
+}
+
+/// The only pool.
+pub(crate) fn pool(isolation: &Isolation) -> PoolSnapshot {
+    isolation.pool_snapshots().remove(0)
+}
+
+/// A call that is inside and stays there until the gate opens.
+pub(crate) fn hold(command: &Numbers, until: &Gate) -> Answer {
+    let inside = Gate::new();
+    let (mine, until) = (inside.clone(), until.clone());
+    let answer = command.queue(move |_| {
+        mine.open();
+        until.wait();
+        Ok(0)
+    });
+    inside.wait();
+    answer
+}
+
+/// Runs `then` while `count` calls of a command with permits are inside.
+pub(crate) fn while_inside(command: &Numbers, count: usize, then: impl FnOnce()) {
+    let go_on = Gate::new();
+    std::thread::scope(|scope| {
+        for _ in 0..count {
+            let inside = Gate::new();
+            let (mine, go_on) = (inside.clone(), go_on.clone());
+            scope.spawn(move || {
+                command.run_in_place(|_| {
+                    mine.open();
+                    go_on.wait();
+                    Ok(0)
+                })
+            });
+            inside.wait();
+        }
+        then();
+        go_on.open();
+    });
+}
+
+pub(crate) fn cause(answer: Answer) -> Cause<&'static str> {
+    let error = answer.wait().unwrap_err().failure();
+    error.expect("it failed").into_cause()
+}
+
+pub(crate) fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Every kind that was counted, with its number.

@@ -1,58 +1,20 @@
-//! Calls on threads of their own: bounds, order, who ends a call, and what is left behind.
+//! Calls on threads of their own: bounds, order and room.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_exec::{Adaptive, Strategy};
+use tidegate_exec::{Adaptive, Crew, EventLoop, ParkDriver, Quiet, Strategy};
 use tidegate_isolate::{
-    Cause, Criticality, Discipline, Event, Growth, Install, Isolation, Key, PoolConfig,
-    PoolSnapshot, Propagator, Properties, Refused, RequestContext, Restore, Stage,
+    AdaptiveLimit, Bulkhead, Cause, Criticality, Discipline, Event, Growth, Partitions, PoolConfig,
+    Refused, WindowConfig,
 };
-use tidegate_promise::Completion;
-use tidegate_sync::{ManualClock, Task};
+use tidegate_sync::Task;
 use tidegate_testkit::{Gate, Log};
 
-use crate::support::{Numbers, builder, counted, still};
-
-const SECOND: Duration = Duration::from_secs(1);
-
-fn pool_of(core: usize, queue: usize) -> PoolConfig {
-    PoolConfig {
-        core,
-        max: core,
-        queue,
-        ..PoolConfig::default()
-    }
-}
-
-fn pool(isolation: &Isolation) -> PoolSnapshot {
-    isolation.pool_snapshots().remove(0)
-}
-
-type Answer = Completion<u32, tidegate_isolate::CommandError<&'static str>>;
-
-/// A call that is inside and stays there until the gate opens.
-fn hold(command: &Numbers, until: &Gate) -> Answer {
-    let inside = Gate::new();
-    let (mine, until) = (inside.clone(), until.clone());
-    let answer = command.queue(move |_| {
-        mine.open();
-        until.wait();
-        Ok(0)
-    });
-    inside.wait();
-    answer
-}
-
-fn cause(answer: Answer) -> Cause<&'static str> {
-    answer
-        .wait()
-        .unwrap_err()
-        .failure()
-        .expect("it failed")
-        .into_cause()
-}
+use crate::support::{
+    SECOND, builder, cause, counted, hold, pool, pool_of, still, with_properties,
+};
 
 #[test]
 fn runs_on_a_thread_of_the_pool() {
@@ -110,6 +72,21 @@ fn no_queue_means_a_thread_or_a_refusal() {
         2,
         "a refusal has no latency"
     );
+}
+
+#[test]
+fn a_caller_that_comes_back_at_once_finds_its_thread_without_a_queue() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(1, 0))
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    for n in 0..5_000 {
+        assert_eq!(command.run(move |_| Ok(n)), Ok(n));
+    }
+    assert_eq!(counted(&command), [(Event::Success, 5_000)]);
+    assert_eq!(pool(&isolation).largest, 1);
 }
 
 #[test]
@@ -204,12 +181,8 @@ fn the_effective_maximum_follows_the_divergence() {
 
 #[test]
 fn pool_properties_are_pushed() {
-    let properties = Properties::new();
-    let isolation = Isolation::builder()
-        .properties(properties.clone())
-        .build()
-        .unwrap();
-    let command = builder("a").configure(|c| c.bulkhead = tidegate_isolate::Bulkhead::Threads);
+    let (properties, isolation) = with_properties();
+    let command = builder("a").configure(|c| c.bulkhead = Bulkhead::Threads);
     let _command = command.build(&isolation).unwrap();
     properties
         .set("hystrix.threadpool.tests.coreSize", "20")
@@ -224,6 +197,57 @@ fn pool_properties_are_pushed() {
         .set("hystrix.threadpool.tests.coreSize", "3")
         .unwrap();
     assert_eq!((pool(&isolation).core, pool(&isolation).max), (3, 3));
+}
+
+#[test]
+fn every_setting_of_a_pool_reaches_it() {
+    let (properties, isolation) = with_properties();
+    let set = |name: &str, value: &str| {
+        let name = format!("hystrix.threadpool.tests.{name}");
+        properties.set(&name, value).unwrap();
+    };
+    set("metrics.rollingStats.timeInMilliseconds", "6000");
+    set("metrics.rollingStats.numBuckets", "3");
+    let command = builder("a").configure(|c| c.bulkhead = Bulkhead::Threads);
+    let command = command.build(&isolation).unwrap();
+    set("keepAliveTimeMinutes", "7");
+    set("maxQueueSize", "9");
+    set("queueSizeRejectionThreshold", "4");
+    let limits = isolation.pool("tests").unwrap().limits();
+    assert_eq!(limits.keep_alive, Duration::from_secs(7 * 60));
+    assert_eq!(limits.queue, 4);
+    set("metrics.rollingStats.numBuckets", "2");
+    let window = pool(&isolation).config.window;
+    let made = WindowConfig::new(Duration::from_secs(6), 3);
+    assert_eq!(window, made, "read once, when the pool was made");
+    let commands = WindowConfig::new(Duration::from_secs(10), 10);
+    assert_eq!(
+        command.config().metrics.counts,
+        commands,
+        "of another family"
+    );
+    let error = command.configure(|c| c.pool.window = made);
+    assert_eq!(error.unwrap_err().property(), "pool.window");
+    let other = builder("b").configure(|c| c.bulkhead = Bulkhead::Threads);
+    assert!(
+        other.build(&isolation).is_ok(),
+        "it shares the pool as it is"
+    );
+}
+
+#[test]
+fn the_window_of_a_pool_is_as_long_as_it_says() {
+    let (clock, isolation) = still();
+    let config = PoolConfig {
+        window: WindowConfig::new(Duration::from_secs(2), 2),
+        ..pool_of(1, 1)
+    };
+    let command = builder("a").threads(config).build(&isolation).unwrap();
+    command.run(|_| Ok(1)).unwrap();
+    assert_eq!(pool(&isolation).executed, 1);
+    clock.jump(Duration::from_secs(3));
+    let pool = pool(&isolation);
+    assert_eq!((pool.executed, pool.executed_total), (0, 1));
 }
 
 #[test]
@@ -252,175 +276,6 @@ fn commands_of_one_pool_key_share_its_threads() {
 }
 
 #[test]
-fn a_call_that_times_out_in_the_queue_never_runs_and_frees_its_place() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 1))
-        .timeout(SECOND)
-        .build(&isolation)
-        .unwrap();
-    let go_on = Gate::new();
-    let held = command.call().timeout(SECOND * 60);
-    let (inside, mine, until) = (Gate::new(), Gate::new(), go_on.clone());
-    let open = inside.clone();
-    let held = held.queue(move |_| {
-        open.open();
-        until.wait();
-        mine.open();
-        Ok(0)
-    });
-    inside.wait();
-    let queued = command.queue(|_| panic!("must not run"));
-    assert_eq!(pool(&isolation).queued, 1);
-    clock.jump(SECOND);
-    assert_eq!(cause(queued), Cause::TimedOut(SECOND));
-    let snapshot = pool(&isolation);
-    assert_eq!(
-        (snapshot.queued, snapshot.expired, snapshot.overstaying),
-        (0, 1, 0)
-    );
-    assert_eq!(command.snapshot().totals[Event::ExpiredInQueue], 1);
-    let second = command.queue(|_| Ok(5));
-    go_on.open();
-    assert_eq!((held.wait().unwrap(), second.wait().unwrap()), (0, 5));
-}
-
-#[test]
-fn a_running_call_that_times_out_is_told_and_counted_until_it_ends() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 0))
-        .timeout(SECOND)
-        .fallback(|why| {
-            assert!(why.is_timed_out());
-            Ok(9)
-        })
-        .build(&isolation)
-        .unwrap();
-    let (go_on, told) = (Gate::new(), Gate::new());
-    let (inside, until, tell) = (Gate::new(), go_on.clone(), told.clone());
-    let open = inside.clone();
-    let answer = command.queue(move |cancel| {
-        let hear = tell.clone();
-        let _hook = cancel.on_cancel(move || hear.open());
-        open.open();
-        until.wait();
-        Ok(1)
-    });
-    inside.wait();
-    clock.jump(SECOND);
-    assert_eq!(answer.wait().unwrap(), 9, "the caller does not wait for it");
-    told.wait();
-    let snapshot = pool(&isolation);
-    assert_eq!((snapshot.overstaying, snapshot.active), (1, 1));
-    assert!(command.run(|_| Ok(1)).is_ok_and(|n| n == 9) || command.snapshot().active == 1);
-    go_on.open();
-    while pool(&isolation).overstaying > 0 {
-        std::thread::yield_now();
-    }
-    let totals = command.snapshot().totals;
-    assert_eq!(
-        (totals[Event::Timeout], totals[Event::Success]),
-        (1, 0),
-        "its end says nothing"
-    );
-}
-
-#[test]
-fn a_blocking_caller_is_released_at_the_deadline() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 0))
-        .timeout(SECOND)
-        .build(&isolation)
-        .unwrap();
-    let go_on = Gate::new();
-    std::thread::scope(|scope| {
-        let inside = Gate::new();
-        let (open, until) = (inside.clone(), go_on.clone());
-        let command = &command;
-        let caller = scope.spawn(move || {
-            command.run(move |_| {
-                open.open();
-                until.wait();
-                Ok(1)
-            })
-        });
-        inside.wait();
-        clock.jump(SECOND);
-        let error = caller.join().unwrap().unwrap_err();
-        assert_eq!(error.cause(), &Cause::TimedOut(SECOND));
-        go_on.open();
-    });
-}
-
-#[test]
-fn interrupts_are_two_settings() {
-    for (on_timeout, on_cancel) in [(true, false), (false, true)] {
-        let (clock, isolation) = still();
-        let command = builder("a")
-            .threads(pool_of(2, 0))
-            .timeout(SECOND)
-            .configure(|c| {
-                (c.interrupt_on_timeout, c.interrupt_on_cancel) = (on_timeout, on_cancel);
-            })
-            .build(&isolation)
-            .unwrap();
-        let (go_on, tokens) = (Gate::new(), Arc::new(Mutex::new(Vec::new())));
-        let start = || {
-            let inside = Gate::new();
-            let (open, until, note) = (inside.clone(), go_on.clone(), Arc::clone(&tokens));
-            let answer = command.queue(move |cancel| {
-                note.lock().unwrap().push(cancel.clone());
-                open.open();
-                until.wait();
-                Ok(1)
-            });
-            inside.wait();
-            answer
-        };
-        let (cancelled, late) = (start(), start());
-        assert!(cancelled.cancel());
-        assert!(!cancelled.cancel(), "only once");
-        clock.jump(SECOND);
-        assert!(matches!(cause(late), Cause::TimedOut(_)));
-        let tripped: Vec<_> = tokens
-            .lock()
-            .unwrap()
-            .iter()
-            .map(|t| t.is_cancelled())
-            .collect();
-        assert_eq!(tripped, [on_cancel, on_timeout]);
-        assert_eq!(pool(&isolation).overstaying, 2);
-        go_on.open();
-        let totals = command.snapshot().totals;
-        assert_eq!((totals[Event::Cancelled], totals[Event::Timeout]), (1, 1));
-        assert_eq!(
-            totals.health_total(),
-            1,
-            "leaving says nothing about health"
-        );
-    }
-}
-
-#[test]
-fn cancelling_a_queued_call_takes_it_out() {
-    let (_clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 5))
-        .build(&isolation)
-        .unwrap();
-    let go_on = Gate::new();
-    let held = hold(&command, &go_on);
-    let queued = command.queue(|_| panic!("must not run"));
-    assert!(queued.cancel());
-    assert_eq!(pool(&isolation).queued, 0);
-    go_on.open();
-    held.wait().unwrap();
-    assert_eq!(command.snapshot().totals[Event::Cancelled], 1);
-}
-
-#[test]
 fn what_matters_more_displaces_what_matters_less() {
     let (_clock, isolation) = still();
     let command = builder("a")
@@ -441,6 +296,188 @@ fn what_matters_more_displaces_what_matters_less() {
     go_on.open();
     assert_eq!((normal.wait().unwrap(), high.wait().unwrap()), (1, 1));
     assert_eq!(command.snapshot().totals[Event::PoolRejected], 2);
+}
+
+#[test]
+fn what_is_reserved_of_a_pool_is_not_taken_by_others() {
+    let (_clock, isolation) = still();
+    let config = PoolConfig {
+        partitions: Partitions {
+            normal: 0.0,
+            high: 0.25,
+            critical: 0.25,
+        },
+        ..pool_of(2, 2)
+    };
+    let command = builder("a").threads(config).build(&isolation).unwrap();
+    let go_on = Gate::new();
+    let held = [hold(&command, &go_on), hold(&command, &go_on)];
+    let call = |criticality| command.call().criticality(criticality).queue(|_| Ok(1));
+    let refused = call(Criticality::Normal);
+    assert_eq!(cause(refused), Cause::Rejected(Refused::Pool));
+    assert_eq!(pool(&isolation).queued, 0, "though there is a place");
+    let high = call(Criticality::High);
+    assert!(!high.is_done() && call(Criticality::High).is_done());
+    let critical = call(Criticality::Critical);
+    assert!(!critical.is_done() && call(Criticality::Critical).is_done());
+    assert!(high.cancel() && critical.cancel(), "free again at once");
+    let high = call(Criticality::High);
+    let critical = call(Criticality::Critical);
+    assert!(!high.is_done() && !critical.is_done());
+    assert_eq!(pool(&isolation).rejected, 3);
+    assert_eq!(command.snapshot().totals[Event::PoolRejected], 3);
+    go_on.open();
+    for answer in held.into_iter().chain([high, critical]) {
+        answer.wait().unwrap();
+    }
+    while pool(&isolation).active > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(command.run(|_| Ok(1)), Ok(1), "nothing is held any more");
+    let too_much = Partitions {
+        normal: 0.6,
+        high: 0.6,
+        critical: 0.0,
+    };
+    let error = command.configure(|c| c.pool.partitions = too_much);
+    assert_eq!(error.unwrap_err().property(), "partitions");
+    command
+        .configure(|c| c.pool.partitions = Partitions::default())
+        .unwrap();
+    let go_on = Gate::new();
+    let _held = [hold(&command, &go_on), hold(&command, &go_on)];
+    assert!(!call(Criticality::Normal).is_done(), "it is live");
+    go_on.open();
+}
+
+#[test]
+fn an_adaptive_limit_bounds_what_is_queued_and_what_runs() {
+    let (clock, isolation) = still();
+    let limit = AdaptiveLimit {
+        initial: 4,
+        min: 1,
+        max: 10,
+        window: None,
+        ..AdaptiveLimit::aimd()
+    };
+    let config = pool_of(1, 50);
+    let command = builder("a").threads(config).adaptive(limit);
+    let command = command.timeout(SECOND).build(&isolation).unwrap();
+    let at = || command.snapshot().adaptive_limit;
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    let queued = [(); 3].map(|()| command.queue(|_| Ok(1)));
+    assert_eq!(at(), Some(4));
+    let refused = command.queue(|_| Ok(1));
+    assert_eq!(cause(refused), Cause::Rejected(Refused::Permits));
+    assert_eq!(at(), Some(3), "a refusal is a drop: a tenth less");
+    clock.jump(SECOND);
+    for answer in queued.into_iter().chain([held]) {
+        assert_eq!(cause(answer), Cause::TimedOut(SECOND));
+    }
+    assert_eq!(at(), Some(1), "so is a timeout, in the queue or not");
+    go_on.open();
+    while pool(&isolation).active > 0 {
+        std::thread::yield_now();
+    }
+    for _ in 0..3 {
+        let turn = clock.clone();
+        let work = move |_: &_| {
+            turn.jump(Duration::from_millis(1));
+            Ok(1)
+        };
+        command.run(work).unwrap();
+    }
+    assert_eq!(at(), Some(3), "and quick answers raise it while it is used");
+}
+
+#[test]
+fn codel_turns_away_who_waited_too_long_and_tells_them() {
+    let (clock, isolation) = still();
+    let config = PoolConfig {
+        discipline: Discipline::codel(),
+        ..pool_of(1, 10)
+    };
+    let command = builder("a").threads(config).no_timeout();
+    let command = command.build(&isolation).unwrap();
+    let gates = [(); 3].map(|()| Gate::new());
+    let first = hold(&command, &gates[0]);
+    let queue = |until: &Gate| {
+        let (inside, until) = (Gate::new(), until.clone());
+        let open = inside.clone();
+        let answer = command.queue(move |_| {
+            open.open();
+            until.wait();
+            Ok(1)
+        });
+        (answer, inside)
+    };
+    let (second, inside) = queue(&gates[1]);
+    clock.jump(Duration::from_millis(50));
+    gates[0].open();
+    inside.wait();
+    let stale = command.queue(|_| panic!("must not run"));
+    // The shortest wait of an interval was 50 ms: a queue stands.
+    clock.jump(Duration::from_millis(120));
+    let (fresh, inside) = queue(&gates[2]);
+    gates[1].open();
+    inside.wait();
+    assert_eq!(cause(stale), Cause::Rejected(Refused::Pool));
+    gates[2].open();
+    for answer in [first, second, fresh] {
+        answer.wait().unwrap();
+    }
+    assert_eq!(command.snapshot().totals[Event::PoolRejected], 1);
+    assert_eq!(pool(&isolation).rejected, 1);
+}
+
+#[test]
+fn the_peak_of_a_pool_is_of_all_its_commands() {
+    let (clock, isolation) = still();
+    let [a, b] = ["a", "b"].map(|key| {
+        let command = builder(key).threads(pool_of(3, 0)).no_timeout();
+        command.build(&isolation).unwrap()
+    });
+    let go_on = Gate::new();
+    let held = [hold(&a, &go_on), hold(&b, &go_on)];
+    assert_eq!((a.snapshot().peak, b.snapshot().peak), (1, 1));
+    assert_eq!(pool(&isolation).peak, 2);
+    go_on.open();
+    for answer in held {
+        answer.wait().unwrap();
+    }
+    assert_eq!(pool(&isolation).peak, 2, "for as long as the window is");
+    clock.jump(Duration::from_secs(11));
+    assert_eq!(pool(&isolation).peak, 0);
+}
+
+#[test]
+fn the_discipline_is_live() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(1, 5))
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    let (go_on, log) = (Gate::new(), Log::new());
+    let _held = hold(&command, &go_on);
+    let queued = ["old", "new"].map(|name| {
+        let log = log.clone();
+        command.queue(move |_| {
+            log.push(name);
+            Ok(1)
+        })
+    });
+    let after = Duration::from_millis(5);
+    command
+        .configure(|c| c.pool.discipline = Discipline::LifoUnderOverload { after })
+        .unwrap();
+    clock.jump(Duration::from_millis(6));
+    go_on.open();
+    for answer in queued {
+        answer.wait().unwrap();
+    }
+    log.assert_order(&["new", "old"]);
 }
 
 #[test]
@@ -479,166 +516,6 @@ fn the_queue_follows_its_discipline() {
 }
 
 #[test]
-fn hooks_know_the_thread() {
-    let stages = Arc::new(Mutex::new(Vec::new()));
-    let note = Arc::clone(&stages);
-    let isolation = Isolation::builder()
-        .hook(move |stage: Stage, _: &Key| {
-            note.lock().unwrap().push(stage);
-            Ok(())
-        })
-        .build()
-        .unwrap();
-    let command = builder("a")
-        .threads(pool_of(1, 1))
-        .fallback(|_| Ok(0))
-        .build(&isolation)
-        .unwrap();
-    command.run(|_| Ok(1)).unwrap();
-    let expected = [
-        Stage::Start,
-        Stage::ThreadStart,
-        Stage::ExecutionStart,
-        Stage::ThreadComplete,
-        Stage::ExecutionEmit,
-        Stage::Emit,
-        Stage::ExecutionSuccess,
-        Stage::Success,
-    ];
-    assert_eq!(std::mem::take(&mut *stages.lock().unwrap()), expected);
-    command.run(|_| Err("no")).unwrap();
-    let expected = [
-        Stage::ExecutionError,
-        Stage::ThreadComplete,
-        Stage::FallbackStart,
-    ];
-    assert_eq!(stages.lock().unwrap()[3..6], expected);
-}
-
-#[test]
-fn the_context_goes_along_and_the_thread_gets_its_own_back() {
-    struct Name(Arc<Mutex<Vec<&'static str>>>);
-    impl Propagator for Name {
-        fn capture(&self) -> Install {
-            let log = Arc::clone(&self.0);
-            Box::new(move || {
-                log.lock().unwrap().push("installed");
-                Box::new(move || log.lock().unwrap().push("restored")) as Restore
-            })
-        }
-    }
-    let log = Arc::new(Mutex::new(Vec::new()));
-    let isolation = Isolation::builder()
-        .propagator(Name(Arc::clone(&log)))
-        .build()
-        .unwrap();
-    let command = builder("a")
-        .threads(pool_of(1, 1))
-        .build(&isolation)
-        .unwrap();
-    let request = RequestContext::new();
-    {
-        let _entered = request.enter();
-        let note = Arc::clone(&log);
-        let error = command.run(move |_| {
-            assert!(RequestContext::current().is_some());
-            note.lock().unwrap().push("worked");
-            panic!("on purpose")
-        });
-        assert!(error.is_err());
-    }
-    command
-        .run(|_| {
-            assert!(
-                RequestContext::current().is_none(),
-                "the first call's is gone"
-            );
-            Ok(1)
-        })
-        .unwrap();
-    assert_eq!(
-        log.lock().unwrap()[..3],
-        ["installed", "worked", "restored"]
-    );
-    assert_eq!(request.log().len(), 1);
-}
-
-#[test]
-fn waiting_running_and_total_are_three_figures() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 1))
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
-    let go_on = Gate::new();
-    let held = hold(&command, &go_on);
-    let turn = clock.clone();
-    let queued = command.queue(move |_| {
-        turn.jump(Duration::from_millis(10));
-        Ok(1)
-    });
-    clock.jump(Duration::from_millis(30));
-    go_on.open();
-    held.wait().unwrap();
-    queued.wait().unwrap();
-    let latencies = command.snapshot().latencies;
-    let near = |told: Duration, ms: f64| (told.as_secs_f64() * 1e3 - ms).abs() <= ms * 0.03;
-    assert!(
-        near(latencies.wait.max(), 30.0),
-        "{:?}",
-        latencies.wait.max()
-    );
-    assert!(
-        near(latencies.total.max(), 40.0),
-        "{:?}",
-        latencies.total.max()
-    );
-    assert!(
-        near(latencies.run.percentile(50.0), 10.0),
-        "{:?}",
-        latencies.run.percentile(50.0)
-    );
-}
-
-#[test]
-fn shutting_down_has_a_deadline_and_a_report() {
-    let (clock, isolation) = still();
-    let command = builder("a")
-        .threads(pool_of(1, 2))
-        .no_timeout()
-        .build(&isolation)
-        .unwrap();
-    let (go_on, told, inside) = (Gate::new(), Gate::new(), Gate::new());
-    let (until, tell, open) = (go_on.clone(), told.clone(), inside.clone());
-    let held = command.queue(move |cancel| {
-        let _hook = cancel.on_cancel(move || tell.open());
-        open.open();
-        until.wait();
-        Ok(0)
-    });
-    inside.wait();
-    let queued = command.queue(|_| Ok(1));
-    let mut ends = isolation.shutdown(SECOND);
-    let (key, end) = ends.remove(0);
-    assert!(command.run(|_| Ok(1)).unwrap_err().is_rejected());
-    clock.jump(SECOND);
-    let report = end.wait().unwrap();
-    assert_eq!(
-        (key.as_str(), report.stuck.len(), report.handed_back.len()),
-        ("tests", 1, 1)
-    );
-    told.wait();
-    assert_eq!(
-        cause(held),
-        Cause::Cancelled,
-        "told to stop at the deadline"
-    );
-    go_on.open();
-    drop(queued);
-}
-
-#[test]
 fn a_loop_must_not_wait_for_a_thread() {
     let (_clock, isolation) = still();
     let command = builder("a")
@@ -652,43 +529,46 @@ fn a_loop_must_not_wait_for_a_thread() {
 }
 
 #[test]
-fn timeouts_ends_and_cancellations_race_and_each_call_ends_once() {
-    let clock = ManualClock::new();
-    let isolation = Isolation::builder().clock(&clock).build().unwrap();
+fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
+    let (_clock, isolation) = still();
     let command = builder("a")
-        .threads(pool_of(2, 4))
-        .timeout(Duration::from_nanos(50))
-        .configure(|c| c.breaker.mode = tidegate_isolate::BreakerMode::Disabled)
-        .fallback(|_| Ok(0))
+        .threads(pool_of(2, 0))
         .build(&isolation)
         .unwrap();
-    let calls = 600_u64;
-    let mut answers = Vec::new();
-    for n in 0..calls {
-        let answer = command.queue(move |_| Ok(n as u32));
-        match n % 3 {
-            0 => clock.jump(Duration::from_nanos(n % 60)),
-            1 => drop(answer.cancel()),
-            _ => {}
-        }
-        answers.push(answer);
-        if n % 8 == 0 {
-            answers.drain(..).for_each(|answer| drop(answer.wait()));
-        }
-    }
-    clock.jump(SECOND);
-    answers.into_iter().for_each(|answer| drop(answer.wait()));
-    while command.snapshot().active > 0 || pool(&isolation).overstaying > 0 {
+    let bulkhead = isolation.pool("tests").unwrap();
+    // The loop lives on a thread of the bulkhead; a call has the other.
+    let crew = Crew::of(Arc::new(bulkhead.clone()));
+    let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &crew);
+    let home = home.unwrap();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    while !bulkhead.room().has_thread() {
         std::thread::yield_now();
     }
-    let totals = command.snapshot().totals;
-    let ended = totals[Event::Success] + totals[Event::Timeout] + totals[Event::PoolRejected];
-    assert_eq!(ended + totals[Event::Cancelled], calls);
-    assert_eq!(pool(&isolation).queued, 0);
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    assert!(!bulkhead.room().has_thread(), "the strategy sees it");
+    for n in 0..5 {
+        let called = command.clone();
+        let task = home.submit(move || {
+            let answer = called.queue(|_| Ok(1));
+            assert!(
+                answer.is_done(),
+                "refused at once: nobody waits for a thread"
+            );
+            n
+        });
+        assert_eq!(task.unwrap().wait().unwrap(), n);
+        assert_eq!(home.spawn(async move { n }).unwrap().wait().unwrap(), n);
+    }
+    go_on.open();
+    held.wait().unwrap();
+    assert_eq!(command.snapshot().totals[Event::PoolRejected], 5);
+    let over = home.shutdown_gracefully(Quiet::none(SECOND * 60));
+    over.wait().unwrap();
 }
 
 #[test]
-fn a_loop_over_a_full_bulkhead_keeps_producing() {
+fn a_strategy_over_a_full_bulkhead_keeps_producing() {
     let (_clock, isolation) = still();
     let command = builder("a")
         .threads(pool_of(2, 0))
@@ -728,4 +608,42 @@ fn a_loop_over_a_full_bulkhead_keeps_producing() {
     while !bulkhead.room().has_thread() {
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn waiting_running_and_total_are_three_figures() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(1, 1))
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    let turn = clock.clone();
+    let queued = command.queue(move |_| {
+        turn.jump(Duration::from_millis(10));
+        Ok(1)
+    });
+    clock.jump(Duration::from_millis(30));
+    go_on.open();
+    held.wait().unwrap();
+    queued.wait().unwrap();
+    let latencies = command.snapshot().latencies;
+    let near = |told: Duration, ms: f64| (told.as_secs_f64() * 1e3 - ms).abs() <= ms * 0.03;
+    assert!(
+        near(latencies.wait.max(), 30.0),
+        "{:?}",
+        latencies.wait.max()
+    );
+    assert!(
+        near(latencies.total.max(), 40.0),
+        "{:?}",
+        latencies.total.max()
+    );
+    assert!(
+        near(latencies.run.percentile(50.0), 10.0),
+        "{:?}",
+        latencies.run.percentile(50.0)
+    );
 }

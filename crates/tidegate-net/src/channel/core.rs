@@ -11,6 +11,7 @@ use tidegate_promise::{Completion, Failure, Promise};
 use tidegate_sync::{Blocking, SignalBlock};
 
 use super::datagram::{Datagram, LARGEST};
+use super::off::Off;
 use super::shared::Shared;
 use super::{Channel, Transport};
 use crate::errors::NetError;
@@ -44,6 +45,8 @@ pub(super) enum State {
     New(Start),
     Connecting(Box<Connecting>),
     Open,
+    /// Nobody watches its socket.
+    Off(Box<Off>),
     Closed,
 }
 
@@ -100,7 +103,6 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         matches!(self.state, State::Closed)
     }
 
-    #[inline(always)]
     fn handle(&mut self, readiness: Readiness, desk: &mut Desk) {
         if !matches!(self.state, State::Open) || readiness.any(Readiness::MAIL) {
             self.begin(readiness, desk);
@@ -120,7 +122,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             self.read_ready = true;
             self.hung_up |= readiness.any(Readiness::HANG_UP | Readiness::ERROR);
         }
-        self.read_on(desk);
+        self.read_on(None, desk);
         if readiness.has(Readiness::ERROR)
             && !self.is_closed()
             && let Some(why) = self.transport.take_error()
@@ -137,7 +139,11 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         if let State::Connecting(_) = self.state {
             self.connecting(readiness, desk);
         }
+        if let State::Off(_) = self.state {
+            self.remember(readiness);
+        }
         if readiness.any(Readiness::MAIL) {
+            self.look_off(desk);
             self.read_mail(desk);
         }
     }
@@ -201,9 +207,13 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
     }
 
-    /// Reads what is there, as far as the budget and the handlers' wish go.
-    #[inline(always)]
-    fn read_on(&mut self, desk: &mut Desk) {
+    /// Reads what is there, as far as the budget and the handlers' wish go. `first` is what was
+    /// read before.
+    pub(super) fn read_on(
+        &mut self,
+        mut first: Option<io::Result<(Bytes, bool)>>,
+        desk: &mut Desk,
+    ) {
         let parts = &self.pipeline.parts;
         if !self.read_ready || !(parts.auto_read || parts.read_wanted) || self.is_closed() {
             return;
@@ -218,8 +228,14 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         let mut ended = None;
         for _ in 0..most_reads {
             let most = self.size.next();
-            desk.counters.reads.add(1);
-            match self.transport.read(&mut desk.buffer, most, fixed) {
+            let read = match first.take() {
+                Some(read) => read,
+                None => {
+                    desk.counters.reads.add(1);
+                    self.transport.read(&mut desk.chunk, most, fixed)
+                }
+            };
+            match read {
                 Ok((bytes, _)) if bytes.is_empty() => {
                     ended = Some(Ok(()));
                     break;
@@ -294,7 +310,6 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     /// The end of a read: tells the handlers, and what came after the bytes.
-    #[inline(always)]
     fn read_to(&mut self, total: usize, ended: Option<io::Result<()>>, desk: &mut Desk) {
         if total > 0 {
             desk.counters.read_bytes.add(total as u64);
@@ -344,14 +359,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         self.close(Some(why), desk);
     }
 
-    /// Carries out what the handlers asked for.
-    #[inline(always)]
+    /// Carries out what the handlers asked for, if anything.
     fn after(&mut self, desk: &mut Desk) {
-        let parts = &mut self.pipeline.parts;
-        if parts.flush_wanted && parts.stack.is_empty() {
-            parts.flush_wanted = false;
-            self.flush(desk);
-        }
         if self.pipeline.parts.has_wishes() {
             self.carry_out(desk);
         }
@@ -364,7 +373,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             let parts = &mut self.pipeline.parts;
             if parts.flush_wanted {
                 parts.flush_wanted = false;
-                self.flush_again(desk);
+                self.flush(desk);
             }
             let parts = &mut self.pipeline.parts;
             parts.look_at_marks();
@@ -400,15 +409,11 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             if let Err(why) = self.transport.shutdown_output() {
                 return self.fail(why, desk);
             }
+            self.shared().tell_halves();
             if self.input_shut {
                 self.close(None, desk);
             }
         }
-    }
-
-    #[cold]
-    fn flush_again(&mut self, desk: &mut Desk) {
-        self.flush(desk);
     }
 
     fn flush_datagrams(&mut self, desk: &mut Desk) {
@@ -423,7 +428,6 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     /// Writes what was flushed.
-    #[inline(always)]
     fn flush(&mut self, desk: &mut Desk) {
         if self.blocked || !matches!(self.state, State::Open) {
             return;
@@ -431,14 +435,19 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         if let Transport::Udp(_) = self.transport {
             return self.flush_datagrams(desk);
         }
+        self.drain(None, desk);
+    }
+
+    /// Writes what was flushed, after a first call that came to `first`.
+    pub(super) fn drain(&mut self, first: Option<io::Result<usize>>, desk: &mut Desk) {
         let spins = self.pipeline.parts.options.write_spin.max(1);
         let queue = &mut self.pipeline.parts.queue;
         let before = queue.written();
         let mut sink = CountedSink {
             transport: &mut self.transport,
-            calls: 0,
+            calls: u64::from(first.is_some()),
         };
-        let drained = queue.drain(&mut sink, spins);
+        let drained = queue.drain_on(first, &mut sink, spins);
         desk.counters.writes.add(sink.calls);
         let written = queue.written() - before;
         desk.counters.written_bytes.add(written);
@@ -468,12 +477,16 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         if let Some(outbox) = &mut parts.outbox {
             outbox.fail_all(&closed);
         }
-        let was_open = matches!(state, State::Open);
-        if let State::Connecting(connecting) | State::New(Start::Connecting(connecting)) = state {
-            if let Some(timeout) = connecting.timeout {
-                timeout.cancel();
+        let was_open = matches!(state, State::Open | State::Off(_));
+        match state {
+            State::Connecting(connecting) | State::New(Start::Connecting(connecting)) => {
+                if let Some(timeout) = connecting.timeout {
+                    timeout.cancel();
+                }
+                let _ = connecting.promise.fail(cause.unwrap_or(closed));
             }
-            let _ = connecting.promise.fail(cause.unwrap_or(closed));
+            State::Off(off) => off.refuse(&closed),
+            _ => {}
         }
         if was_open {
             self.pipeline.fire(InEvent::Inactive);
@@ -484,7 +497,11 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             .add(u64::from(self.pipeline.parts.unread));
     }
 
-    fn with_desk<R>(&mut self, desk: &mut Desk, work: impl FnOnce(&mut Self, &mut Desk) -> R) -> R {
+    pub(super) fn with_desk<R>(
+        &mut self,
+        desk: &mut Desk,
+        work: impl FnOnce(&mut Self, &mut Desk) -> R,
+    ) -> R {
         std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
         let done = work(self, desk);
         std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
@@ -495,23 +512,24 @@ impl<E: ?Sized + Held> ChannelCore<E> {
 impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
     fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
         self.again = Readiness::NONE;
+        if self.is_plain(readiness) {
+            return self.read_plain(desk);
+        }
         self.with_desk(desk, |core, desk| core.handle(readiness, desk));
-        if self.is_closed() {
-            return Next::Leave;
-        }
-        let changed = self.pipeline.parts.publish();
-        if changed || readiness.any(Readiness::MAIL) {
-            self.shared().tell_writers();
-        }
-        if self.again.is_none() {
-            Next::Stay
-        } else {
-            Next::Again(self.again)
-        }
+        self.finish(readiness.any(Readiness::MAIL))
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {
-        self.transport.io()
+        match &self.state {
+            State::Off(off) if !off.is_watched() => None,
+            _ => self.transport.io(),
+        }
+    }
+
+    fn watched(&mut self, said: io::Result<()>) {
+        if let State::Off(off) = &mut self.state {
+            off.note(said);
+        }
     }
 
     #[inline]
@@ -561,26 +579,5 @@ impl crate::write_queue::Sink for CountedSink<'_> {
     fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.calls += 1;
         self.transport.write_one(bytes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    //! What a connection costs while nothing happens on it.
-
-    use std::mem::size_of;
-
-    use super::*;
-    use crate::pipeline::{Action, Parts};
-
-    #[test]
-    fn an_idle_channel_is_small() {
-        let sizes = (
-            size_of::<ChannelCore<dyn Erased>>(),
-            size_of::<SignalBlock<Shared>>(),
-            size_of::<Parts>(),
-            size_of::<Action>(),
-        );
-        assert!(sizes.0 + sizes.1 <= 640, "{sizes:?}");
     }
 }

@@ -34,7 +34,11 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 self.pipeline.out(OutOp::Flush);
                 self.pipeline.out(OutOp::CloseWhenFlushed);
             }
-            Mail::ShutdownOutput => self.pipeline.out(OutOp::ShutdownOutput),
+            Mail::ShutdownOutput(promise) if self.output_shut => drop(promise.succeed(())),
+            Mail::ShutdownOutput(promise) => {
+                self.shared().wait_for_half(promise);
+                self.pipeline.out(OutOp::ShutdownOutput);
+            }
             Mail::AutoRead(yes) => self.pipeline.set_auto_read(yes),
             Mail::Read => self.pipeline.out(OutOp::Read),
             Mail::CanRead => self.read_ready = true,
@@ -57,6 +61,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 let made = self.pipeline.change(make());
                 let _ = promise.complete(made.map_err(Failure::new));
             }
+            Mail::Register(on, promise) => self.wish(on, promise, desk),
             Mail::CancelConnect(why) => {
                 if let State::Connecting(_) = self.state {
                     self.close(Some(why), desk);

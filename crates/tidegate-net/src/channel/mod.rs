@@ -4,8 +4,12 @@ mod core;
 mod datagram;
 mod local;
 mod mail;
+mod off;
 mod options;
+mod plain;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 use std::any::{Any, TypeId};
@@ -145,9 +149,53 @@ impl Channel {
         closed
     }
 
-    /// Closes the sending half; the peer reads an end after what was written so far.
-    pub fn shutdown_output(&self) {
-        self.post(Mail::ShutdownOutput);
+    /// Closes the sending half; the peer reads an end after what was written so far. Completes when
+    /// that half is closed, and fails if the channel is closed before.
+    pub fn shutdown_output(&self) -> Completion<()> {
+        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        self.post(Mail::ShutdownOutput(promise));
+        done
+    }
+
+    /// Takes the channel off its loop: nobody watches its socket, nothing is read or sent, and an end
+    /// of the peer goes unnoticed. It stays open, with its handlers, their timers and what waits to be
+    /// sent, until it is [registered](Channel::register) again or closed. Its handlers are told with a
+    /// [`Deregistered`](crate::Deregistered) event, after whatever they are busy with.
+    ///
+    /// Succeeds at once if it is off already; fails if it is closed or not yet connected.
+    ///
+    /// ```
+    /// use tidegate_net::EmbeddedChannel;
+    ///
+    /// let mut embedded = EmbeddedChannel::new(|p| p)?;
+    /// let channel = embedded.channel();
+    /// let off = channel.deregister();
+    /// channel.write_and_flush("later");
+    /// embedded.run();
+    /// off.wait()?;
+    /// assert_eq!((channel.is_registered(), embedded.sent().len()), (false, 0));
+    /// let on = channel.register();
+    /// embedded.run();
+    /// on.wait()?;
+    /// assert_eq!(embedded.sent(), "later");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deregister(&self) -> Completion<()> {
+        self.set_registered(false)
+    }
+
+    /// Takes a channel that was [taken off its loop](Channel::deregister) back there; it reads and
+    /// sends on. Its handlers are told with a [`Registered`](crate::Registered) event.
+    ///
+    /// Fails if the channel is on its loop, if it is closed, and with what the poller says.
+    pub fn register(&self) -> Completion<()> {
+        self.set_registered(true)
+    }
+
+    fn set_registered(&self, on: bool) -> Completion<()> {
+        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        self.post(Mail::Register(on, promise));
+        done
     }
 
     /// Completes when the channel is closed, for whatever reason. Nobody else can complete it.
@@ -199,6 +247,12 @@ impl Channel {
     /// Whether the channel is open.
     pub fn is_active(&self) -> bool {
         self.shared.is_active()
+    }
+
+    /// Whether its loop watches its socket: from the start, unless it was
+    /// [taken off](Channel::deregister).
+    pub fn is_registered(&self) -> bool {
+        self.shared.is_registered()
     }
 
     /// Whether less than the high water mark waits to be sent.

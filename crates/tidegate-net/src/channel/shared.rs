@@ -28,7 +28,7 @@ pub(crate) enum Mail {
     Flush(Option<Promise<()>>),
     Close,
     CloseWhenFlushed,
-    ShutdownOutput,
+    ShutdownOutput(Promise<()>),
     AutoRead(bool),
     Read,
     CanRead,
@@ -43,6 +43,8 @@ pub(crate) enum Mail {
         Box<dyn FnOnce() -> Change + Send>,
         Promise<(), ChangeFailure>,
     ),
+    /// Onto its loop, or off it.
+    Register(bool, Promise<()>),
     CancelConnect(Failure),
 }
 
@@ -66,6 +68,7 @@ pub(crate) struct Shared {
     queued: AtomicUsize,
     writable: AtomicBool,
     active: AtomicBool,
+    registered: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -83,12 +86,20 @@ struct Rare {
     attributes: HashMap<TypeId, Box<dyn Any + Send>>,
     /// Who waits until the channel is writable.
     writers: Vec<Promise<()>>,
+    /// Who waits until its sending half is closed.
+    halves: Vec<Promise<()>>,
 }
 
 impl Inner {
     fn take_writers(&mut self) -> Vec<Promise<()>> {
         let rare = self.rare.as_deref_mut();
         rare.map(|rare| std::mem::take(&mut rare.writers))
+            .unwrap_or_default()
+    }
+
+    fn take_halves(&mut self) -> Vec<Promise<()>> {
+        let rare = self.rare.as_deref_mut();
+        rare.map(|rare| std::mem::take(&mut rare.halves))
             .unwrap_or_default()
     }
 }
@@ -132,6 +143,7 @@ impl Shared {
             queued: AtomicUsize::new(0),
             writable: AtomicBool::new(true),
             active: AtomicBool::new(false),
+            registered: AtomicBool::new(true),
             inner: Mutex::default(),
         })
     }
@@ -183,6 +195,14 @@ impl Shared {
 
     pub(crate) fn set_active(&self, yes: bool) {
         self.active.store(yes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_registered(&self) -> bool {
+        self.registered.load(Ordering::Relaxed) && self.is_active()
+    }
+
+    pub(crate) fn set_registered(&self, yes: bool) {
+        self.registered.store(yes, Ordering::Relaxed);
     }
 
     #[inline]
@@ -250,6 +270,20 @@ impl Shared {
         }
     }
 
+    /// Lets `promise` wait until the sending half is closed. On the channel's loop.
+    pub(crate) fn wait_for_half(&self, promise: Promise<()>) {
+        let mut inner = self.lock();
+        inner.rare.get_or_insert_default().halves.push(promise);
+    }
+
+    /// Tells whoever waits that the sending half is closed.
+    pub(crate) fn tell_halves(&self) {
+        let halves = self.lock().take_halves();
+        for half in halves {
+            let _ = half.succeed(());
+        }
+    }
+
     /// Takes the mail out, oldest first.
     pub(crate) fn take_mail(&self) -> Vec<Mail> {
         std::mem::take(&mut self.lock().mail)
@@ -301,7 +335,8 @@ impl Shared {
         }
         let end = std::mem::replace(&mut inner.end, End::Over(cause.clone(), None));
         let left = std::mem::take(&mut inner.mail);
-        let writers = inner.take_writers();
+        let mut waiting = inner.take_writers();
+        waiting.append(&mut inner.take_halves());
         let promise = match end {
             End::Asked(promise, closed) => {
                 inner.end = End::Over(cause.clone(), Some(closed));
@@ -317,8 +352,8 @@ impl Shared {
         if let Some(promise) = promise {
             let _ = promise.succeed(());
         }
-        for writer in writers {
-            let _ = writer.fail(Failure::new(NetError::Closed(cause.clone())));
+        for one in waiting {
+            let _ = one.fail(Failure::new(NetError::Closed(cause.clone())));
         }
         for mail in left {
             refuse(mail, cause.as_ref());
@@ -353,6 +388,8 @@ pub(crate) fn refuse(mail: Mail, cause: Option<&Failure>) {
     match mail {
         Mail::Write(_, Some(promise))
         | Mail::Flush(Some(promise))
+        | Mail::Register(_, promise)
+        | Mail::ShutdownOutput(promise)
         | Mail::Stage(_, Back::Write(_, Some(promise))) => {
             drop(promise.fail(closed()));
         }

@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::{Arc, Weak};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 #[cfg(unix)]
 use mio::net::UnixStream;
 use mio::net::{TcpStream, UdpSocket};
@@ -15,7 +15,7 @@ use super::ChannelOptions;
 use super::local::LocalEnd;
 use super::shared::Shared;
 use crate::embedded::Wire;
-use crate::sys::{Source, receive, send, send_slices};
+use crate::sys::{Chunk, Source, send, send_slices};
 use crate::write_queue::Sink;
 
 /// The least that a socket is offered, unless the offer is fixed.
@@ -35,31 +35,61 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
+    /// Whether it is a stream of bytes that the operating system has.
+    #[inline(always)]
+    pub(crate) fn is_stream(&self) -> bool {
+        match self {
+            Self::Tcp(_) => true,
+            #[cfg(unix)]
+            Self::Unix(_) => true,
+            _ => false,
+        }
+    }
+
+    /// How many bytes a socket is offered where `most` are expected. The buffer is the loop's: a
+    /// little more room costs nothing, and a read that does not fill it saves the one that would
+    /// find nothing.
+    #[inline(always)]
+    pub(crate) fn room(most: usize, fixed: bool) -> usize {
+        if fixed { most } else { most.max(SLACK) }
+    }
+
+    /// Receives at most `room` bytes from a stream; none means the end.
+    #[inline(always)]
+    pub(crate) fn receive(&self, chunk: &mut Chunk, room: usize) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => chunk.receive(stream, room),
+            #[cfg(unix)]
+            Self::Unix(stream) => chunk.receive(stream, room),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     /// Receives about `most` bytes; none means the end. Also answers whether that was all.
-    #[inline]
     pub(crate) fn read(
         &mut self,
-        buffer: &mut BytesMut,
+        chunk: &mut Chunk,
         most: usize,
         fixed: bool,
     ) -> io::Result<(Bytes, bool)> {
-        // The buffer is the loop's: a little more room costs nothing, and a read that does not
-        // fill it saves the one that would find nothing.
-        let room = if fixed { most } else { most.max(SLACK) };
-        let read = match self {
-            Self::Tcp(stream) => return receive(&*stream, buffer, room),
-            #[cfg(unix)]
-            Self::Unix(stream) => return receive(&*stream, buffer, room),
-            // Read as datagrams, with their senders.
-            Self::Udp(_) => Err(io::ErrorKind::WouldBlock.into()),
+        if !self.is_stream() {
+            return self.read_elsewhere(most);
+        }
+        let room = Self::room(most, fixed);
+        let count = self.receive(chunk, room)?;
+        Ok((chunk.take(), count < room))
+    }
+
+    fn read_elsewhere(&mut self, most: usize) -> io::Result<(Bytes, bool)> {
+        let bytes = match self {
             Self::Local(end) => return end.read(most),
-            Self::Embedded(wire) => wire.read(most),
-            Self::Gone => Err(io::ErrorKind::NotConnected.into()),
+            Self::Embedded(wire) => wire.read(most)?,
+            Self::Gone => return Err(io::ErrorKind::NotConnected.into()),
+            // Datagrams are read with their senders.
+            _ => return Err(io::ErrorKind::WouldBlock.into()),
         };
-        read.map(|bytes| {
-            let all = bytes.len() < most;
-            (bytes, all)
-        })
+        let all = bytes.len() < most;
+        Ok((bytes, all))
     }
 
     /// Tells the peer that nothing more will come.
@@ -161,7 +191,7 @@ impl Sink for Transport {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => send(&*stream, bytes),

@@ -1,24 +1,22 @@
 //! A poller as the driver of an event loop.
 
+mod care;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_exec::Driver;
+use tidegate_exec::{Driver, Health};
 use tidegate_sync::{Clock, Sleeper, Task};
 
+pub(crate) use self::care::Care;
+#[cfg(test)]
+pub(crate) use self::care::{FAILURES, RENEW_AFTER, SPINS};
 use crate::metrics::{Counters, IoMetrics};
 use crate::reactor::{self, Reactor};
 use crate::roaming::Roam;
 use crate::sys::Poller;
-
-/// Polls in a row that may fail before the loop gives up, and with it its place in the group.
-pub(crate) const FAILURES: u32 = 16;
-/// Failures in a row after which a fresh poller takes the place of this one.
-const RENEW_AFTER: u32 = 4;
-/// Waits in a row that end for no reason before the poller counts as spinning.
-const SPINS: u32 = 512;
 
 /// What a loop with I/O waits on.
 ///
@@ -39,12 +37,9 @@ pub struct PollDriver {
     counters: Arc<Counters>,
     /// The reactor that this thread had before.
     outer: Option<u64>,
-    failures: u32,
+    care: Care,
     /// Events that are there to be told.
     ready: usize,
-    /// Waits in a row that ended for no reason, and the wakeups seen so far.
-    spins: u32,
-    wakes: u64,
     /// Where the generations of the next reactor begin, so that a token is never used twice.
     generation: u32,
 }
@@ -59,10 +54,8 @@ impl PollDriver {
             poller: Some(Box::new(poller)),
             counters: Arc::default(),
             outer: None,
-            failures: 0,
+            care: Care::default(),
             ready: 0,
-            spins: 0,
-            wakes: 0,
             generation: 1,
         }
     }
@@ -76,43 +69,14 @@ impl PollDriver {
     }
 
     fn polled(&mut self, polled: Option<std::io::Result<usize>>) {
+        self.ready = 0;
         match polled {
-            Some(Err(why)) => {
-                self.failures += 1;
-                self.ready = 0;
-                self.counters.poll_failures.add(1);
-                assert!(
-                    self.failures < FAILURES,
-                    "the poller failed {FAILURES} times in a row, the last time with: {why}"
-                );
-                if self.failures.is_multiple_of(RENEW_AFTER) {
-                    Self::renew();
-                }
-            }
             Some(Ok(ready)) => {
-                self.failures = 0;
+                self.care.worked();
                 self.ready = ready;
             }
-            None => self.ready = 0,
-        }
-    }
-
-    /// Looks whether a wait ended for a reason: an event, a wakeup, its deadline.
-    fn waited(&mut self, clock: &Clock, deadline: Option<u64>) {
-        let woken = self.waker.wakes() != self.wakes;
-        if self.ready > 0
-            || woken
-            || self.failures > 0
-            || deadline.is_some_and(|at| clock.nanos() >= at)
-        {
-            self.wakes = self.waker.wakes();
-            self.spins = 0;
-            return;
-        }
-        self.spins += 1;
-        if self.spins >= SPINS {
-            self.spins = 0;
-            Self::renew();
+            Some(Err(why)) if self.care.failed(&why, &self.counters) => Self::renew(),
+            Some(Err(_)) | None => {}
         }
     }
 
@@ -160,11 +124,18 @@ impl Driver for PollDriver {
             polled
         });
         self.polled(polled);
-        self.waited(clock, deadline);
+        let ready = self.ready > 0;
+        if self.care.waited(ready, &*self.waker, clock, deadline) {
+            Self::renew();
+        }
     }
 
     fn waker(&self) -> Arc<dyn Sleeper> {
         Arc::clone(&self.waker)
+    }
+
+    fn health(&self) -> Health {
+        self.care.health()
     }
 
     #[inline]

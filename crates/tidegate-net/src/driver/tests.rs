@@ -307,3 +307,32 @@ fn a_poller_that_ends_its_waits_for_no_reason_is_replaced_and_one_that_is_woken_
     assert_eq!(script.renewals(), 1);
     driver.leave();
 }
+
+#[test]
+fn a_group_gives_nothing_new_to_a_loop_whose_poller_fails_or_has_just_begun_anew() {
+    let clock = tidegate_sync::ManualClock::new();
+    let mut scripts = Vec::new();
+    let group = tidegate_exec::EventLoopGroup::builder("io")
+        .loops(2)
+        .clock(&clock)
+        .build_with(|_| {
+            let (poller, script) = FakePoller::new();
+            scripts.push(script);
+            Ok(PollDriver::new(poller))
+        })
+        .unwrap();
+    let loops: Vec<_> = group.iter().cloned().collect();
+    let chosen = || -> Vec<_> { (0..4).map(|_| group.next() == &loops[1]).collect() };
+    assert_eq!(chosen(), [false, true, false, true]);
+    for _ in 0..RENEW_AFTER {
+        scripts[0].fail(io::ErrorKind::Other);
+    }
+    while scripts[0].renewals() == 0 {
+        loops[0].submit(|| ()).unwrap().wait().unwrap();
+    }
+    loops[0].settle();
+    assert!(loops[0].is_ailing() && !loops[1].is_ailing());
+    assert_eq!(chosen(), [true; 4]);
+    clock.advance(tidegate_exec::CONVALESCENCE);
+    assert_eq!(chosen(), [false, true, false, true], "a good while later");
+}

@@ -44,7 +44,7 @@ impl HandlerContext<'_> {
     /// Sends what was written so far. Several flushes of one event are one system call.
     #[inline]
     pub fn flush(&mut self) {
-        self.out(OutOp::Flush);
+        self.parts.flush(self.at);
     }
 
     /// Closes the channel: what was not sent by then fails.
@@ -213,6 +213,14 @@ impl HandlerContext<'_> {
 
     pub(super) fn set_promise(&mut self, promise: Option<Promise<()>>) {
         self.parts.promise = promise;
+    }
+
+    /// Begins the end of a read, if this handler has said nothing that comes before it.
+    #[inline]
+    pub(super) fn completes(&mut self) -> bool {
+        let completes = self.parts.stack.len() == self.parts.base;
+        self.parts.completed = completes;
+        completes
     }
 
     pub(super) fn misfit_cause(&self, message: &Msg, takes: Kind) -> Failure {

@@ -71,6 +71,14 @@ impl fmt::Debug for UserEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputShutdown;
 
+/// The channel was taken off its loop: an event. See [`Channel::deregister`](crate::Channel::deregister).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deregistered;
+
+/// The channel is on its loop again: an event. See [`Channel::register`](crate::Channel::register).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registered;
+
 /// The peer writes no more, and the channel is about to be closed for it: an event for handlers
 /// that asked for it.
 #[derive(Clone, Copy, Debug)]
@@ -316,7 +324,9 @@ impl Shape {
 /// A handler as a pipeline holds it.
 pub(crate) trait Erased {
     fn shape(&self) -> &'static Shape;
-    fn read(&mut self, message: Msg, ctx: HandlerContext<'_>);
+    /// A message; if it is the `last` for the moment, the end of the read as well, unless the
+    /// handler says something that comes before that.
+    fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>);
     fn inbound(&mut self, event: InEvent, ctx: HandlerContext<'_>);
     fn own(&mut self, what: Own, ctx: HandlerContext<'_>);
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>);
@@ -431,9 +441,8 @@ impl<H: Inbound> Erased for In<H> {
         }
     }
 
-    #[inline]
-    fn read(&mut self, message: Msg, ctx: HandlerContext<'_>) {
-        read(&mut self.0, message, ctx);
+    fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>) {
+        read(&mut self.0, message, last, ctx);
     }
 
     fn inbound(&mut self, event: InEvent, ctx: HandlerContext<'_>) {
@@ -465,7 +474,7 @@ impl<H: Outbound> Erased for Out<H> {
         }
     }
 
-    fn read(&mut self, _: Msg, _: HandlerContext<'_>) {
+    fn read(&mut self, _: Msg, _: bool, _: HandlerContext<'_>) {
         unreachable!("the mask leaves this handler out");
     }
 
@@ -496,9 +505,8 @@ impl<H: Inbound + Outbound> Erased for Both<H> {
         }
     }
 
-    #[inline]
-    fn read(&mut self, message: Msg, ctx: HandlerContext<'_>) {
-        read(&mut self.0, message, ctx);
+    fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>) {
+        read(&mut self.0, message, last, ctx);
     }
 
     fn inbound(&mut self, event: InEvent, ctx: HandlerContext<'_>) {
@@ -519,9 +527,15 @@ impl<H: Inbound + Outbound> Erased for Both<H> {
 }
 
 #[inline]
-fn read<H: Inbound>(handler: &mut H, message: Msg, mut ctx: HandlerContext<'_>) {
+fn read<H: Inbound>(handler: &mut H, message: Msg, last: bool, mut ctx: HandlerContext<'_>) {
     match message.cast::<H::In>() {
-        Ok(message) => handler.read(message, &mut InboundContext::new(ctx)),
+        Ok(message) => {
+            let ctx = &mut InboundContext::new(ctx);
+            handler.read(message, ctx);
+            if last && ctx.completes() {
+                handler.read_complete(ctx);
+            }
+        }
         Err(other) => ctx.misfit(&other, Kind::of::<H::In>()),
     }
 }

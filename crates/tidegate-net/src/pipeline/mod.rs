@@ -29,7 +29,7 @@ pub use self::change::{Assembly, Change, Handler};
 pub use self::check::PipelineError;
 pub use self::context::{HandlerContext, InboundContext, OutboundContext};
 pub(crate) use self::handler::InputEnd;
-pub use self::handler::{Inbound, InputShutdown, Outbound, UserEvent};
+pub use self::handler::{Deregistered, Inbound, InputShutdown, Outbound, Registered, UserEvent};
 
 use self::change::{Place, What};
 pub(crate) use self::check::{Head, Name};
@@ -61,6 +61,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
             parts.metas.push(meta);
             handlers.push(handler);
         }
+        parts.sum_up();
         Self { handlers, parts }
     }
 
@@ -113,23 +114,73 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// The last message from the socket for the moment.
     #[inline]
     pub(crate) fn read_last(&mut self, msg: Msg) {
-        let mut completes = false;
-        let ran = catch_unwind(AssertUnwindSafe(|| {
-            self.step_read(0, msg);
-            self.run_stack();
-            completes = true;
-            self.step_in(0, InEvent::ReadComplete);
-            self.run_stack();
-        }));
-        match ran {
+        self.parts.completed = false;
+        match catch_unwind(AssertUnwindSafe(|| self.step_read_last(msg))) {
             Ok(()) => self.rest(),
-            Err(panic) => {
-                self.contain(panic);
-                self.run();
-                if !completes {
-                    self.fire(InEvent::ReadComplete);
+            Err(panic) => self.read_broke(panic),
+        }
+    }
+
+    #[inline]
+    fn step_read_last(&mut self, mut msg: Msg) {
+        let mut at = 0;
+        // A handler before has to hear of the end first.
+        let mut heard = false;
+        while let Some(meta) = self.parts.metas.get(at) {
+            let completes = meta.mask & mask::READ_COMPLETE != 0;
+            if meta.mask & mask::READ == 0 {
+                heard |= completes;
+                at += 1;
+                continue;
+            }
+            let last = completes && !heard;
+            heard |= completes;
+            let base = self.parts.begin_call(at, Doing::Event);
+            let ctx = HandlerContext {
+                parts: &mut self.parts,
+                at: at as u32,
+            };
+            self.handlers[at].read(msg, last, ctx);
+            match self.parts.stack.len() - base {
+                0 => return self.complete(),
+                1 => match self.parts.stack.pop() {
+                    // One message passed on, and nothing else: goes straight on.
+                    Some(Action::Read { at: next, msg: on }) => (at, msg) = (next as usize, on),
+                    Some(other) => {
+                        self.parts.stack.push(other);
+                        return self.complete();
+                    }
+                    None => return self.complete(),
+                },
+                _ => {
+                    self.put_in_order(base);
+                    return self.complete();
                 }
             }
+        }
+        self.unread(msg);
+        self.complete();
+    }
+
+    /// The rest of [`Pipeline::read_last`]: whatever else the handlers said, and the end.
+    #[inline]
+    fn complete(&mut self) {
+        self.run_stack();
+        if !self.parts.completed {
+            self.parts.completed = true;
+            self.step_in(0, InEvent::ReadComplete);
+            self.run_stack();
+        }
+    }
+
+    /// A handler has panicked within [`Pipeline::read_last`].
+    #[cold]
+    fn read_broke(&mut self, panic: Box<dyn std::any::Any + Send>) {
+        let completed = self.parts.completed;
+        self.contain(panic);
+        self.run();
+        if !completed {
+            self.fire(InEvent::ReadComplete);
         }
     }
 
@@ -245,9 +296,19 @@ impl<E: ?Sized + Held> Pipeline<E> {
     #[inline]
     fn step_read(&mut self, at: u32, msg: Msg) {
         match self.next_in(at, mask::READ) {
-            Some(at) => self.call(at, Doing::Event, |handler, ctx| handler.read(msg, ctx)),
-            None if self.parts.record.is_some() => self.parts.record_read(msg),
-            None => self.parts.unread += 1,
+            Some(at) => self.call(at, Doing::Event, |handler, ctx| {
+                handler.read(msg, false, ctx);
+            }),
+            None => self.unread(msg),
+        }
+    }
+
+    /// A message that no handler took.
+    #[inline(never)]
+    fn unread(&mut self, msg: Msg) {
+        match self.parts.record.is_some() {
+            true => self.parts.record_read(msg),
+            false => self.parts.unread += 1,
         }
     }
 
@@ -285,14 +346,10 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// Calls handler `at` and puts what it said into the order in which it is carried out.
     #[inline]
     fn call(&mut self, at: usize, doing: Doing, call: impl FnOnce(&mut E, HandlerContext<'_>)) {
-        let base = self.parts.stack.len();
-        let index = at as u32;
-        self.parts.base = base;
-        self.parts.running = index;
-        self.parts.doing = doing;
+        let base = self.parts.begin_call(at, doing);
         let ctx = HandlerContext {
             parts: &mut self.parts,
-            at: index,
+            at: at as u32,
         };
         call(&mut *self.handlers[at], ctx);
         // One thing said, and nobody who waits for it, is in order: nearly always.
@@ -303,6 +360,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
 
     /// What the handler said lies on the stack in the order in which it said it: the first has
     /// to be on top.
+    #[inline(never)]
     fn put_in_order(&mut self, base: usize) {
         if self.parts.promise.is_some() {
             self.give_promise(base);
@@ -447,6 +505,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         let meta = meta(&mut self.parts, name, shape);
         let id = meta.id;
         self.parts.metas.insert(at, meta);
+        self.parts.sum_up();
         self.handlers.insert(at, handler);
         self.shift(|index| index + u32::from(index as usize > at));
         let what = Own::Added;
@@ -461,6 +520,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         meta.name = Name::Borrowed("");
         if !lingers {
             meta.mask = 0;
+            self.parts.sum_up();
             self.parts.stack.push(Action::Drop { id });
         }
         let what = Own::Removed;
@@ -470,6 +530,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
     fn drop_handler(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
         self.parts.metas.remove(at);
+        self.parts.sum_up();
         let handler = self.handlers.remove(at);
         self.shift(|index| index - u32::from(index as usize > at));
         drop(handler);

@@ -78,6 +78,8 @@ pub(crate) struct Record {
 /// A channel without its handlers and its socket.
 pub(crate) struct Parts {
     pub(crate) metas: Vec<Meta>,
+    /// What any handler cares about.
+    cares: u16,
     pub(crate) stack: Vec<Action>,
     /// Where on the stack the running handler's own actions begin.
     pub(super) base: usize,
@@ -114,6 +116,8 @@ pub(crate) struct Parts {
     pub(crate) shutdown_wanted: bool,
     pub(crate) auto_read: bool,
     pub(crate) read_wanted: bool,
+    /// The handlers have heard that a read is complete.
+    pub(super) completed: bool,
     /// A handler wants to hear of the peer's end before the channel is closed for it.
     pub(crate) tell_input_end: bool,
     pub(crate) closed: bool,
@@ -126,6 +130,7 @@ impl Parts {
         let auto_read = options.auto_read;
         Self {
             metas: Vec::new(),
+            cares: 0,
             stack: Vec::new(),
             base: 0,
             running: 0,
@@ -151,6 +156,7 @@ impl Parts {
             shutdown_wanted: false,
             auto_read,
             read_wanted: false,
+            completed: false,
             tell_input_end: false,
             closed: false,
             close_cause: None,
@@ -210,22 +216,43 @@ impl Parts {
         self.stack.push(action);
     }
 
+    /// Handler `at` is about to be called; answers where what it will say begins.
+    #[inline(always)]
+    pub(super) fn begin_call(&mut self, at: usize, doing: Doing) -> usize {
+        let base = self.stack.len();
+        self.base = base;
+        self.running = at as u32;
+        self.doing = doing;
+        base
+    }
+
     pub(super) fn never(&mut self, at: u32, event: u16) {
         if let Some(meta) = self.metas.get_mut(at as usize) {
             meta.mask &= !event;
+            self.sum_up();
         }
+    }
+
+    /// The handlers have changed, or what they care about has.
+    pub(super) fn sum_up(&mut self) {
+        let masks = self.metas.iter().map(|meta| meta.mask);
+        self.cares = masks.fold(0, |all, mask| all | mask);
     }
 
     /// Whether a handler nearer to the socket than `at` cares about `event`.
     #[inline]
     pub(super) fn is_watched(&self, at: u32, event: u16) -> bool {
+        self.cares & event != 0 && self.is_watched_by_one(at, event)
+    }
+
+    #[inline(never)]
+    fn is_watched_by_one(&self, at: u32, event: u16) -> bool {
         self.metas[..at as usize]
             .iter()
             .any(|meta| meta.mask & event != 0)
     }
 
     /// A write by handler `at`: straight into the queue where nobody stands between.
-    #[inline]
     pub(super) fn write(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
         if self.stack.len() == self.base && !self.is_watched(at, mask::WRITE) {
             self.write_head(msg, promise);
@@ -267,7 +294,6 @@ impl Parts {
         self.in_flight = self.in_flight.saturating_sub(msg.size() + ENTRY_OVERHEAD);
     }
 
-    #[inline]
     pub(super) fn out(&mut self, at: u32, op: OutOp) {
         if self.stack.len() == self.base && !self.is_watched(at, op.bit()) {
             self.out_head(op);
@@ -276,16 +302,30 @@ impl Parts {
         }
     }
 
+    #[inline]
     pub(super) fn out_head(&mut self, op: OutOp) {
         match op {
-            OutOp::Flush => {
-                self.queue.flush();
-                self.flush_wanted = true;
-            }
+            OutOp::Flush => self.flush_head(),
             OutOp::Close => self.close_wanted = true,
             OutOp::CloseWhenFlushed => self.close_when_flushed = true,
             OutOp::ShutdownOutput => self.shutdown_wanted = true,
             OutOp::Read => self.read_wanted = true,
+        }
+    }
+
+    #[inline]
+    fn flush_head(&mut self) {
+        self.queue.flush();
+        self.flush_wanted = true;
+    }
+
+    /// A flush by handler `at`.
+    pub(super) fn flush(&mut self, at: u32) {
+        if self.stack.len() == self.base && !self.is_watched(at, mask::FLUSH) {
+            self.flush_head();
+        } else {
+            let op = OutOp::Flush;
+            self.stack.push(Action::Out { at, op });
         }
     }
 
@@ -308,6 +348,7 @@ impl Parts {
         self.look_at_marks();
     }
 
+    #[inline(never)]
     fn write_other(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         let msg = match (&mut self.outbox, msg.cast::<Datagram>()) {
             (Some(outbox), Ok(datagram)) => {
@@ -352,6 +393,7 @@ impl Parts {
         }
     }
 
+    #[inline]
     pub(super) fn pending(&self) -> usize {
         self.queue.pending() + self.in_flight
     }
@@ -398,6 +440,24 @@ impl Parts {
         } else if pending < marks.low() || pending == 0 {
             self.low_enough = true;
         }
+    }
+
+    /// Whether nothing waits, nobody has asked for anything, and everybody knows: nearly always.
+    #[inline]
+    pub(crate) fn is_calm(&self) -> bool {
+        let asked = self.flush_wanted
+            | self.close_wanted
+            | self.close_when_flushed
+            | self.shutdown_wanted
+            | self.dipped
+            | self.closed;
+        let writable = self.low_enough & self.told_writable & self.published.1;
+        let waiting = self.published.0
+            | self.queue.pending()
+            | self.in_flight
+            | self.user_flags as usize
+            | self.stack.len();
+        !asked & writable & (waiting == 0)
     }
 
     /// Whether the handlers asked for anything, or have to be told something.

@@ -152,6 +152,7 @@ impl Stage {
             });
             handlers.push(handler);
         }
+        parts.sum_up();
         *self.inner.work() = Some(Work {
             pipeline: Pipeline { handlers, parts },
             channel: Arc::downgrade(shared),
@@ -320,7 +321,7 @@ impl Erased for Stage {
         self.shape
     }
 
-    fn read(&mut self, message: Msg, mut ctx: HandlerContext<'_>) {
+    fn read(&mut self, message: Msg, _: bool, mut ctx: HandlerContext<'_>) {
         self.post(Letter::Read(message), &mut ctx);
     }
 
@@ -386,7 +387,7 @@ impl Erased for Port {
         if self.outwards { &OUTWARDS } else { &INWARDS }
     }
 
-    fn read(&mut self, message: Msg, _: HandlerContext<'_>) {
+    fn read(&mut self, message: Msg, _: bool, _: HandlerContext<'_>) {
         self.back(Back::Read(message));
     }
 

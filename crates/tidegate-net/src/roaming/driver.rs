@@ -10,15 +10,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_exec::Driver;
+use tidegate_exec::{Driver, Health};
 use tidegate_sync::{Clock, SignalBlock, Sleeper, Task, as_nanos};
 
 use super::trip::Trip;
 use super::{MakeTraveller, OnRegistered, Roam, Traveller, Update};
 use crate::channel::{Shared, refuse};
-use crate::driver::{FAILURES, IoWatch};
+use crate::driver::{Care, IoWatch};
 use crate::metrics::Counters;
-use crate::reactor::Next;
+use crate::reactor::{Next, watch};
 use crate::slab::{Slab, Taken};
 use crate::sys::{Poller, Readiness, Ready, Token};
 
@@ -61,7 +61,10 @@ pub struct RoamDriver {
     roam: Arc<Roam>,
     updates: Vec<Update>,
     counters: Arc<Counters>,
-    failures: u32,
+    care: Care,
+    /// How often the poller has begun anew, and how many of those who were absent then still are.
+    epoch: u32,
+    strangers: usize,
     /// The loop closes: nobody is told anything more.
     closing: bool,
 }
@@ -85,7 +88,9 @@ impl RoamDriver {
             trips: Vec::new(),
             updates: Vec::new(),
             counters: Arc::default(),
-            failures: 0,
+            care: Care::default(),
+            epoch: 0,
+            strangers: 0,
             closing: false,
         }
     }
@@ -114,18 +119,48 @@ impl RoamDriver {
         let polled = self.poller.poll(&mut self.ready, timeout);
         self.counters.events.add(self.ready.len() as u64);
         match polled {
-            Ok(()) => self.failures = 0,
-            Err(why) => self.failed(&why),
+            Ok(()) => self.care.worked(),
+            Err(why) => {
+                if self.care.failed(&why, &self.counters) {
+                    self.renew();
+                }
+            }
         }
     }
 
-    fn failed(&mut self, why: &io::Error) {
-        self.failures += 1;
-        self.counters.poll_failures.add(1);
-        assert!(
-            self.failures < FAILURES,
-            "the poller failed {FAILURES} times in a row, the last time with: {why}"
-        );
+    /// Puts a fresh poller in the place of this one. Who is at home is moved at once, and closed if
+    /// that cannot be; who is away when it comes home.
+    #[cold]
+    fn renew(&mut self) {
+        let homes = self.sources.homes_mut();
+        let watched = homes.filter_map(|(token, source)| Some((token, source.io()?)));
+        // If there is none to be had the old one goes on, and is asked again.
+        let Ok(lost) = self.poller.renew(watched.collect()) else {
+            return;
+        };
+        self.counters.fresh_pollers.add(1);
+        self.epoch += 1;
+        self.strangers = self.away;
+        if self.strangers == 0 {
+            self.poller.forget();
+        }
+        for token in lost {
+            self.close_home(token);
+        }
+    }
+
+    /// Has a source watched that was away when the poller began anew; false if that cannot be.
+    #[cold]
+    fn adopt(&mut self, token: Token, source: Option<&mut Traveller>) -> bool {
+        let adopted = match source.and_then(|source| source.io()) {
+            Some(io) => self.poller.adopt(io, token).is_ok(),
+            None => true,
+        };
+        self.strangers = self.strangers.saturating_sub(1);
+        if self.strangers == 0 {
+            self.poller.forget();
+        }
+        adopted
     }
 
     fn next_ready(&mut self) -> Option<Ready> {
@@ -143,13 +178,16 @@ impl RoamDriver {
         self.due += 1;
     }
 
-    fn take_updates(&mut self) {
+    /// Does what others asked for; true if there was any.
+    fn take_updates(&mut self) -> bool {
         let mut updates = std::mem::take(&mut self.updates);
         self.roam.take(&mut updates);
+        let any = !updates.is_empty();
         for update in updates.drain(..) {
             self.update(update);
         }
         self.updates = updates;
+        any
     }
 
     fn update(&mut self, update: Update) {
@@ -216,7 +254,7 @@ impl RoamDriver {
     fn home(&mut self, mut trip: Box<Trip>, next: Next) {
         self.away -= 1;
         let token = trip.token;
-        if self.closing {
+        if trip.epoch != self.epoch && !self.adopt(token, trip.source.as_mut()) || self.closing {
             trip.close();
         }
         match trip.source.take() {
@@ -226,6 +264,12 @@ impl RoamDriver {
                     if let Next::Again(readiness) = next {
                         missed |= readiness;
                         self.counters.again.add(1);
+                    }
+                    if let Next::Watch(yes) = next
+                        && let Some(source) = self.sources.get_mut(token)
+                    {
+                        watch(&mut *self.poller, &mut **source, token, yes);
+                        missed |= Readiness::MAIL;
                     }
                     if !missed.is_none() {
                         let readiness = missed;
@@ -249,6 +293,13 @@ impl RoamDriver {
         self.count();
     }
 
+    /// The peer of the connection that `token` names.
+    fn called(&self, token: Token) -> String {
+        let channel = self.channels.get(&token.bits());
+        let peer = channel.and_then(|channel| channel.peer_addr());
+        peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string())
+    }
+
     fn count(&self) {
         self.counters.registered.set(self.sources.len() as u64);
     }
@@ -256,15 +307,19 @@ impl RoamDriver {
     /// Says goodbye for everybody who is at home.
     fn close_homes(&mut self) {
         for token in self.sources.tokens() {
-            let Taken::Home(source) = self.sources.take(token, Readiness::NONE) else {
-                continue;
-            };
-            let mut trip = self.trips.pop().unwrap_or_else(|| Trip::new(&self.roam));
-            trip.source = Some(source);
-            trip.close();
-            self.trips.push(trip);
-            self.forget(token);
+            self.close_home(token);
         }
+    }
+
+    fn close_home(&mut self, token: Token) {
+        let Taken::Home(source) = self.sources.take(token, Readiness::NONE) else {
+            return;
+        };
+        let mut trip = self.trips.pop().unwrap_or_else(|| Trip::new(&self.roam));
+        trip.source = Some(source);
+        trip.close();
+        self.trips.push(trip);
+        self.forget(token);
     }
 }
 
@@ -272,7 +327,11 @@ impl Driver for RoamDriver {
     const LOOKS_ON: bool = false;
 
     fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
-        self.take_updates();
+        let any = self.take_updates();
+        if self.closing && any {
+            // Whoever waits for the last one to come home has to look again.
+            return;
+        }
         if self.has_ready() || !self.roam.fall_asleep() {
             return self.poll(Some(Duration::ZERO));
         }
@@ -281,11 +340,19 @@ impl Driver for RoamDriver {
         let waker = Arc::clone(&self.waker);
         clock.sleep_until(&waker, deadline, |timeout| self.poll(timeout));
         self.roam.wake_up();
+        let ready = self.at < self.ready.len();
+        if self.care.waited(ready, &*waker, clock, deadline) {
+            self.renew();
+        }
         self.ask_refused_again();
     }
 
     fn waker(&self) -> Arc<dyn Sleeper> {
         Arc::clone(&self.waker)
+    }
+
+    fn health(&self) -> Health {
+        self.care.health()
     }
 
     #[inline]
@@ -298,6 +365,7 @@ impl Driver for RoamDriver {
                     let kind = source.blocking();
                     let mut trip = self.trips.pop().unwrap_or_else(|| Trip::new(&self.roam));
                     trip.token = ready.token;
+                    trip.epoch = self.epoch;
                     trip.readiness = ready.readiness;
                     trip.source = Some(source);
                     self.away += 1;
@@ -328,6 +396,12 @@ impl Driver for RoamDriver {
         self.take_updates();
         let _ = catch_unwind(AssertUnwindSafe(|| self.close_homes()));
         self.away == 0
+    }
+
+    fn absent(&self) -> Vec<String> {
+        let away = |token: &Token| self.sources.peek(*token).is_none();
+        let tokens = self.sources.tokens().into_iter().filter(away);
+        tokens.map(|token| self.called(token)).collect()
     }
 
     fn close(&mut self) {

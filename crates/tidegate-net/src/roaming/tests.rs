@@ -8,6 +8,7 @@ use tidegate_sync::{Blocking, Clock, Task};
 use tidegate_testkit::{Counter, DropCount, Log};
 
 use super::*;
+use crate::driver::{RENEW_AFTER, SPINS};
 use crate::reactor::Desk;
 use crate::sys::{FakePoller, FakeScript, Ready, Source};
 
@@ -274,6 +275,21 @@ fn the_end_closes_who_is_home_and_waits_for_who_is_away() {
 }
 
 #[test]
+fn a_loop_that_waits_for_the_last_one_looks_again_when_it_is_home() {
+    let mut bench = bench();
+    let away = bench.ear("away", vec![]);
+    bench.tell([reads(away)]);
+    let trip = bench.one();
+    assert!(!bench.driver.wind_up());
+    elsewhere(trip);
+    bench.script.polls();
+    // Would never return if it slept.
+    bench.driver.wait(&Clock::system(), None);
+    assert!(bench.script.polls().is_empty());
+    assert!(bench.driver.wind_up());
+}
+
+#[test]
 fn a_trip_that_outlives_its_loop_closes_its_source_where_it_is() {
     let mut bench = bench();
     let (ran, refused) = (bench.ear("ran", vec![]), bench.ear("refused", vec![]));
@@ -326,4 +342,86 @@ fn the_kind_of_a_task_is_that_of_its_source() {
         assert_eq!(task.blocking(), kind);
         task.run();
     }
+}
+
+/// A source that is watched.
+struct Socket(mio::net::TcpListener);
+
+impl EventSource for Socket {
+    fn ready(&mut self, _: Readiness, _: &mut Desk) -> Next {
+        Next::Stay
+    }
+
+    fn io(&mut self) -> Option<&mut dyn Source> {
+        Some(&mut self.0)
+    }
+
+    fn close(&mut self, _: &mut Desk) {}
+}
+
+impl Bench {
+    fn socket(&mut self) -> Token {
+        let listener = mio::net::TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let make = move |token| -> Traveller {
+            tell.send(token).unwrap();
+            Box::new(Socket(listener))
+        };
+        let update = Update::Register(Box::new(make), Box::new(|made| made.unwrap()));
+        assert!(self.driver.roam().push(update).is_ok());
+        self.driver.look();
+        self.one().run();
+        told.recv().unwrap()
+    }
+}
+
+#[test]
+fn a_fresh_poller_watches_who_is_home_at_once_and_who_is_away_on_its_return() {
+    let mut bench = bench();
+    let (home, away) = (bench.socket(), bench.socket());
+    bench.none();
+    bench.tell([reads(away)]);
+    let trip = bench.one();
+    for _ in 0..RENEW_AFTER {
+        assert_eq!(bench.script.renewals(), 0);
+        bench.script.fail(io::ErrorKind::Other);
+        bench.driver.look();
+    }
+    assert_eq!(bench.script.renewals(), 1);
+    assert_eq!(bench.script.registered(), [home]);
+    assert_eq!(bench.driver.watch().metrics().fresh_pollers, 1);
+    assert!(bench.driver.health().is_ailing(&Clock::system()));
+    elsewhere(trip);
+    bench.driver.look();
+    assert_eq!(bench.script.registered(), [home, away]);
+    assert_eq!(bench.script.adopted(), [away], "once, and not who was home");
+    bench.tell([reads(home), reads(away)]);
+    let (one, other) = (bench.one(), bench.one());
+    elsewhere(one);
+    elsewhere(other);
+    bench.driver.look();
+    assert_eq!(bench.script.adopted(), [away]);
+}
+
+#[test]
+fn a_poller_that_spins_is_replaced_on_a_roaming_loop_too() {
+    let mut bench = bench();
+    bench.script.spin(SPINS as usize);
+    for _ in 0..SPINS {
+        assert_eq!(bench.script.renewals(), 0);
+        bench.driver.wait(&Clock::system(), None);
+    }
+    assert_eq!(bench.script.renewals(), 1);
+}
+
+#[test]
+fn who_is_away_has_a_name_for_the_report() {
+    let mut bench = bench();
+    let (_home, away) = (bench.ear("home", vec![]), bench.ear("away", vec![]));
+    bench.tell([reads(away)]);
+    let trip = bench.one();
+    assert_eq!(bench.driver.absent(), ["local"]);
+    elsewhere(trip);
+    bench.driver.look();
+    assert!(bench.driver.absent().is_empty());
 }

@@ -13,6 +13,8 @@ use crate::sys::{Readiness, Token};
 pub(crate) struct Trip {
     pub(super) token: Token,
     pub(super) readiness: Readiness,
+    /// How often the poller had begun anew when it left.
+    pub(super) epoch: u32,
     /// Gone if it has left for good.
     pub(super) source: Option<Traveller>,
     pub(super) desk: Desk,
@@ -25,6 +27,7 @@ impl Trip {
         Box::new(Self {
             token: Token::from_bits(0),
             readiness: Readiness::NONE,
+            epoch: 0,
             source: None,
             desk: Desk::new(roam.more_counters()),
             roam: Arc::clone(roam),

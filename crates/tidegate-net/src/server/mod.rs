@@ -18,7 +18,7 @@ use tidegate_sync::SignalBlock;
 
 use self::listener::{Accepting, ListenerCore, Listening, Nursery, Port};
 pub(crate) use self::origin::Origin;
-pub use self::origin::{DrainReport, Draining};
+pub use self::origin::{DRAIN_GRACE, DrainReport, Draining};
 use crate::channel::{ChannelOptions, Closed, Home};
 use crate::client::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 use crate::group::NetGroup;
@@ -123,7 +123,9 @@ impl Server {
     }
 
     /// Stops accepting, tells each connection's handlers with a [`Draining`] event, and lets
-    /// them finish until `deadline`; then closes what is left. The report says how many.
+    /// them finish until `deadline`; then closes what is left. The report says who that was, and does
+    /// not wait for handlers that do not return: [`DRAIN_GRACE`] after the deadline it is made without
+    /// them.
     pub fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
         drop(self.close());
         let first = self.listeners.first();

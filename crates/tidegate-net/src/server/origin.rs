@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_exec::Placement;
-use tidegate_promise::{Completion, Promise, promise};
-use tidegate_sync::SignalBlock;
+use tidegate_promise::{Completion, Promise, SharedPromise, promise};
+use tidegate_sync::{Parker, SignalBlock, ThreadBuilder};
 
 use crate::channel::{Channel, Shared};
 use crate::group::NetGroup;
@@ -19,19 +19,31 @@ use crate::roaming::{Roam, Update};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draining;
 
+/// How long after the deadline of a drain handlers may take to return before the report is made
+/// without them.
+pub const DRAIN_GRACE: Duration = Duration::from_millis(500);
+
 /// How a drain went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DrainReport {
     /// Connections that were open when it began.
     pub open: usize,
-    /// Peers of connections that had not ended at the deadline and were cut.
+    /// Peers of connections that had not ended at the deadline and were cut. Those on a pinned loop
+    /// that a handler holds up are not named: nobody else may look at them.
     pub cut: Vec<String>,
+    /// Connections whose handlers had not even returned [`DRAIN_GRACE`] after the deadline: they end
+    /// when those return.
+    pub held: usize,
 }
 
 impl fmt::Display for DrainReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (open, cut) = (self.open, self.cut.len());
-        write!(f, "{open} connections were open, {cut} of them were cut")
+        write!(f, "{open} connections were open, {cut} of them were cut")?;
+        match self.held {
+            0 => Ok(()),
+            held => write!(f, ", {held} are held by handlers that do not return"),
+        }
     }
 }
 
@@ -117,11 +129,55 @@ pub(crate) fn drain(
             });
         });
     }
+    let drain = Arc::new(Drain { open, cut, promise });
+    let watch = Parker::new();
+    drain.watch(&watch, origin, group, deadline);
     empty.finally(move |_| {
-        let cut = std::mem::take(&mut *cut.lock().unwrap_or_else(PoisonError::into_inner));
-        let _ = promise.try_succeed(DrainReport { open, cut });
+        drain.report(0);
+        watch.unpark();
     });
     done
+}
+
+/// A drain that is going on.
+struct Drain {
+    open: usize,
+    cut: Arc<Mutex<Vec<String>>>,
+    promise: SharedPromise<DrainReport>,
+}
+
+impl Drain {
+    /// Makes the report; only the first one counts.
+    fn report(&self, held: usize) {
+        let open = self.open;
+        let cut = std::mem::take(&mut *self.cut.lock().unwrap_or_else(PoisonError::into_inner));
+        let _ = self.promise.try_succeed(DrainReport { open, cut, held });
+    }
+
+    /// Starts the thread that makes the report when handlers do not return in time: no loop can, since
+    /// each may be the one that such a handler holds up.
+    fn watch(
+        self: &Arc<Self>,
+        parker: &Parker,
+        origin: &Arc<Origin>,
+        group: &NetGroup<impl Placement>,
+        deadline: Duration,
+    ) {
+        let (drain, origin, parker) = (Arc::clone(self), Arc::clone(origin), parker.clone());
+        let Some(clock) = group.loops().iter().next().map(|one| one.clock().clone()) else {
+            return;
+        };
+        let ends = clock.deadline(deadline.saturating_add(DRAIN_GRACE));
+        // Without that thread the report waits for them; everything else works.
+        let _ = ThreadBuilder::new("tidegate-drain").spawn(move || {
+            while !drain.promise.is_done() {
+                if clock.nanos() >= ends {
+                    return drain.report(origin.live());
+                }
+                clock.park_until(&parker, Some(ends));
+            }
+        });
+    }
 }
 
 /// Does `each` to the connections of `origin` on one loop: the current one, or that of `roam`.

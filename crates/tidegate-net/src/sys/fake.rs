@@ -45,6 +45,7 @@ struct State {
     registered: Vec<Token>,
     polls: Vec<Option<Duration>>,
     renewals: usize,
+    adopted: Vec<Token>,
 }
 
 impl FakePoller {
@@ -83,6 +84,11 @@ impl FakeScript {
         self.lock().registered.clone()
     }
 
+    /// The tokens of those who were absent when the poller began anew and have come back.
+    pub fn adopted(&self) -> Vec<Token> {
+        self.lock().adopted.clone()
+    }
+
     /// How often the poller began anew.
     pub fn renewals(&self) -> usize {
         self.lock().renewals
@@ -116,6 +122,13 @@ impl Poller for FakePoller {
         state.renewals += 1;
         state.registered = sources.iter().map(|(token, _)| *token).collect();
         Ok(Vec::new())
+    }
+
+    fn adopt(&mut self, _source: &mut dyn Source, token: Token) -> io::Result<()> {
+        let mut state = self.script.lock();
+        state.adopted.push(token);
+        state.registered.push(token);
+        Ok(())
     }
 
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {

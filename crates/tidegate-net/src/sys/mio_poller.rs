@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::Duration;
 
-use mio::{Events, Interest, Poll};
+use mio::{Interest, Poll};
 use tidegate_sync::Sleeper;
 
-use super::poller::{Poller, Readiness, Ready, Source, Token};
+use super::events::Events;
+use super::poller::{Poller, Ready, Source, Token};
 
 /// Events taken from the system at once.
 const BATCH: usize = 1024;
@@ -31,6 +32,8 @@ const WAKE: mio::Token = mio::Token(usize::MAX);
 /// ```
 pub struct MioPoller {
     poll: Poll,
+    /// The ones before, for sources that were absent when they went.
+    old: Vec<Poll>,
     events: Events,
     waker: Arc<PollWaker>,
 }
@@ -55,6 +58,7 @@ impl MioPoller {
         let waker = mio::Waker::new(poll.registry(), WAKE)?;
         Ok(Self {
             poll,
+            old: Vec::new(),
             events: Events::with_capacity(BATCH),
             waker: Arc::new(PollWaker {
                 waker: RwLock::new(waker),
@@ -88,39 +92,39 @@ impl Poller for MioPoller {
                 lost.push(token);
             }
         }
+        self.old.push(old);
         *self.waker.write() = waker;
         // Somebody may have rung the old one a moment ago.
         self.waker.ring();
         Ok(lost)
     }
 
+    fn adopt(&mut self, source: &mut dyn Source, token: Token) -> io::Result<()> {
+        for old in &self.old {
+            let _ = old.registry().deregister(source);
+        }
+        self.register(source, token)
+    }
+
+    fn forget(&mut self) {
+        self.old.clear();
+    }
+
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
-        match self.poll.poll(&mut self.events, timeout) {
+        match self.events.wait(&mut self.poll, timeout) {
             Ok(()) => {}
             Err(why) if why.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(why) => return Err(why),
         }
-        for event in &self.events {
-            if event.token() == WAKE {
-                self.waker.notified.store(false, Ordering::Relaxed);
-                continue;
+        let waker = &self.waker;
+        self.events.each(|bits, readiness| {
+            if bits == WAKE.0 as u64 {
+                waker.notified.store(false, Ordering::Relaxed);
+                return;
             }
-            let mut readiness = Readiness::NONE;
-            if event.is_readable() {
-                readiness |= Readiness::READ;
-            }
-            if event.is_writable() {
-                readiness |= Readiness::WRITE;
-            }
-            if event.is_read_closed() || event.is_write_closed() {
-                readiness |= Readiness::HANG_UP;
-            }
-            if event.is_error() {
-                readiness |= Readiness::ERROR;
-            }
-            let token = Token::from_bits(event.token().0 as u64);
+            let token = Token::from_bits(bits);
             ready.push(Ready { token, readiness });
-        }
+        });
         Ok(())
     }
 

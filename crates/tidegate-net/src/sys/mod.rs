@@ -4,14 +4,17 @@
     reason = "received bytes lie in memory that was not written before, and a hint to the processor is an intrinsic"
 )]
 
+mod chunk;
+mod events;
 mod fake;
 mod mio_poller;
 mod poller;
 mod prefetch;
 mod socket;
 
+pub(crate) use self::chunk::Chunk;
 pub use self::fake::{FakePoller, FakeScript};
 pub use self::mio_poller::MioPoller;
 pub use self::poller::{Poller, Readiness, Ready, Source, Token};
 pub(crate) use self::prefetch::prefetch;
-pub(crate) use self::socket::{SpareDescriptor, is_out_of_descriptors, receive, send, send_slices};
+pub(crate) use self::socket::{SpareDescriptor, is_out_of_descriptors, send, send_slices};

@@ -179,6 +179,19 @@ pub trait Poller: Send + 'static {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Watches a source that was absent when it [began anew](Poller::renew), and that the one before
+    /// watched.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says.
+    fn adopt(&mut self, source: &mut dyn Source, token: Token) -> io::Result<()> {
+        self.register(source, token)
+    }
+
+    /// Nobody is absent any more who was when it began anew: lets go of what it kept for them.
+    fn forget(&mut self) {}
+
     /// Wakes the poller from any thread.
     fn waker(&self) -> Arc<dyn Sleeper>;
 }

@@ -220,18 +220,23 @@ impl WriteQueue {
         if self.pending + counts > marks.cap && self.pending > 0 {
             return Err(Overfull { bytes, promise });
         }
+        self.pending += counts;
         let entry = Entry {
             bytes,
             counts,
             promise,
         };
-        if self.front.is_none() {
-            self.front = Some(entry);
+        if self.front.is_some() {
+            self.push_behind(entry);
         } else {
-            self.rest.get_or_insert_default().push_back(entry);
+            self.front = Some(entry);
         }
-        self.pending += counts;
         Ok(())
+    }
+
+    #[inline(never)]
+    fn push_behind(&mut self, entry: Entry) {
+        self.rest.get_or_insert_default().push_back(entry);
     }
 
     /// Everything added so far may be written; what was cancelled until now is left out.
@@ -265,13 +270,54 @@ impl WriteQueue {
     /// # Errors
     ///
     /// What the sink says, except that it would block.
-    #[inline]
     pub fn drain<S: Sink + ?Sized>(&mut self, sink: &mut S, spins: usize) -> io::Result<Drained> {
+        self.drain_on(None, sink, spins)
+    }
+
+    /// Writes what was flushed, if that is one entry for which nobody waits, and the sink takes it
+    /// as a whole: nearly always. Answers the bytes that were written.
+    ///
+    /// # Errors
+    ///
+    /// What the call came to, if there was one: [`WriteQueue::drain_on`] goes on from there.
+    #[inline(always)]
+    pub(crate) fn drain_one<S: Sink + ?Sized>(
+        &mut self,
+        sink: &mut S,
+    ) -> Result<Bytes, Option<io::Result<usize>>> {
+        if self.flushed != 1 || self.rest.is_some() {
+            return Err(None);
+        }
+        match &self.front {
+            Some(front) if front.promise.is_none() => match sink.write_one(&front.bytes) {
+                Ok(count) if count == front.bytes.len() => {}
+                other => return Err(Some(other)),
+            },
+            _ => return Err(None),
+        }
+        let done = self.front.take().ok_or(None)?;
+        self.written += done.bytes.len() as u64;
+        self.pending -= done.counts;
+        self.flushed = 0;
+        Ok(done.bytes)
+    }
+
+    /// Writes what was flushed, after a first call that came to `first`.
+    pub(crate) fn drain_on<S: Sink + ?Sized>(
+        &mut self,
+        mut first: Option<io::Result<usize>>,
+        sink: &mut S,
+        spins: usize,
+    ) -> io::Result<Drained> {
         for _ in 0..spins {
             if self.flushed == 0 {
                 return Ok(Drained::All);
             }
-            match self.write_once(sink) {
+            let wrote = match first.take() {
+                Some(wrote) => wrote,
+                None => self.write_once(sink),
+            };
+            match wrote {
                 Ok(count) => self.wrote(count),
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
                     return Ok(Drained::Blocked);
@@ -284,7 +330,6 @@ impl WriteQueue {
         Ok(if all { Drained::All } else { Drained::Spent })
     }
 
-    #[inline]
     fn write_once<S: Sink + ?Sized>(&self, sink: &mut S) -> io::Result<usize> {
         match &self.front {
             Some(front) if self.flushed == 1 => sink.write_one(&front.bytes),
@@ -310,7 +355,6 @@ impl WriteQueue {
     }
 
     /// Notes that the first `count` bytes are written: whole entries end, the next one shrinks.
-    #[inline]
     fn wrote(&mut self, mut count: usize) {
         self.written += count as u64;
         while self.flushed > 0
@@ -344,6 +388,7 @@ impl WriteQueue {
     }
 
     /// Bytes that wait, and what their entries count for beyond.
+    #[inline]
     pub fn pending(&self) -> usize {
         self.pending
     }
@@ -355,16 +400,19 @@ impl WriteQueue {
     }
 
     /// Whether nothing waits.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.front.is_none()
     }
 
     /// Whether something waits that was flushed.
+    #[inline]
     pub fn has_flushed(&self) -> bool {
         self.flushed > 0
     }
 
     /// Bytes written since the queue was made.
+    #[inline]
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -378,7 +426,6 @@ impl WriteQueue {
         entry.expect("the entry is in the queue")
     }
 
-    #[inline]
     fn take(&mut self, at: usize) -> Entry {
         let taken = match &mut self.rest {
             None => self.front.take(),

@@ -167,7 +167,7 @@ fn with_half_closure_the_other_half_stays_open() {
     channel.channel().write_and_flush("answer");
     channel.run();
     assert_eq!(channel.sent(), "answer");
-    channel.channel().shutdown_output();
+    drop(channel.channel().shutdown_output());
     channel.run();
     assert!(!channel.is_open(), "both halves are shut");
 }
@@ -181,13 +181,31 @@ fn shutting_the_output_waits_for_what_was_written() {
     let (mut channel, _log) = notes(options);
     channel.set_room(Some(3));
     channel.channel().write_and_flush("12345");
-    channel.channel().shutdown_output();
+    let shut = channel.channel().shutdown_output();
     channel.run();
-    assert!(!channel.is_output_shut());
+    assert!(!channel.is_output_shut() && !shut.is_done());
     channel.set_room(None);
     assert!(channel.is_output_shut());
+    shut.wait().unwrap();
+    let again = channel.channel().shutdown_output();
+    channel.run();
+    again.wait().unwrap();
     assert_eq!(channel.sent(), "12345");
     assert!(channel.is_open(), "the peer may still write");
+}
+
+#[test]
+fn who_waits_for_a_half_to_be_closed_hears_of_the_end_of_both() {
+    let (mut channel, _log) = notes(ChannelOptions::default());
+    channel.set_room(Some(3));
+    channel.channel().write_and_flush("12345");
+    let shut = channel.channel().shutdown_output();
+    channel.run();
+    channel.close();
+    let late = channel.channel().shutdown_output();
+    for lost in [shut, late] {
+        assert!(lost.wait().unwrap_err().to_string().contains("closed"));
+    }
 }
 
 #[test]

@@ -346,7 +346,7 @@ fn what_a_handler_holds_back_counts_as_waiting_and_is_sent_before_a_gentle_end()
         assert_eq!(channel.sent().len(), 60);
         assert_eq!((handle.pending_bytes(), handle.is_writable()), (120, false));
         if half {
-            handle.shutdown_output();
+            drop(handle.shutdown_output());
         } else {
             drop(handle.close_when_flushed());
         }

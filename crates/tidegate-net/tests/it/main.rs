@@ -4,6 +4,7 @@
     reason = "in a test an unwrap is an assertion, in its helpers too"
 )]
 
+mod bad_input;
 mod channel;
 mod decoders;
 mod elsewhere;
@@ -11,11 +12,13 @@ mod faults;
 mod handlers;
 mod model;
 mod pipeline;
+mod registration;
 mod roaming;
 mod stream;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
+mod watch;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

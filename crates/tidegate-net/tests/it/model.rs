@@ -65,7 +65,7 @@ fn random_operations_lose_nothing_and_end_everything_once() {
         let (asked, ended) = (Counter::new(), Counter::new());
         let mut extra = 0_u32;
         for _ in 0..60 {
-            match rng.below(10) {
+            match rng.below(14) {
                 0..=2 => {
                     let size = 1 + rng.index(300);
                     channel.receive(vec![b'a'; size]);
@@ -93,21 +93,34 @@ fn random_operations_lose_nothing_and_end_everything_once() {
                     let name = format!("extra {}", rng.below(5));
                     drop(handle.change(move || Change::remove(name)));
                 }
+                9 => drop(handle.deregister()),
+                10 => drop(handle.register()),
+                11 => handle.set_auto_read(rng.below(2) == 0),
+                12 => {
+                    let flag = 1 + rng.below(31) as u8;
+                    handle.set_user_writable(flag, rng.below(2) == 0);
+                }
                 _ => channel.write_inbound(Bytes::from_static(b"!panics")),
             }
             channel.run();
             sent += count_a(&channel.sent());
             assert!(sent <= expected && channel.is_open());
         }
-        channel.set_room(None);
-        handle.flush();
-        channel.run();
-        sent += count_a(&channel.sent());
-        assert_eq!(sent, expected);
-        assert_eq!(ended.count(), asked.count());
-        assert_eq!(handle.pending_bytes(), 0);
+        let ends_early = rng.below(4) == 0;
+        if !ends_early {
+            handle.set_auto_read(true);
+            drop(handle.register());
+            channel.set_room(None);
+            handle.flush();
+            channel.run();
+            sent += count_a(&channel.sent());
+            assert_eq!(sent, expected);
+            assert_eq!(ended.count(), asked.count());
+            assert_eq!(handle.pending_bytes(), 0);
+        }
         channel.close();
         assert!(handle.closed().is_done());
+        assert_eq!(ended.count(), asked.count(), "sent or failed, once each");
     });
 }
 

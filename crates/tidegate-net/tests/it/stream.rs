@@ -142,3 +142,22 @@ fn closing_the_stream_shuts_the_output_and_dropping_it_closes() {
     channel.receive("last");
     assert!(!channel.is_open(), "the stream was dropped");
 }
+
+#[test]
+fn a_vectored_write_takes_every_slice_and_is_one_call() {
+    let take = TakeOver::new(|mut stream: ByteStream| async move {
+        let slices = ["one ", "", "two ", "three"].map(|text| io::IoSlice::new(text.as_bytes()));
+        let wrote = poll_fn(|cx| Pin::new(&mut stream).poll_write_vectored(cx, &slices)).await;
+        assert_eq!(wrote.unwrap(), 13);
+        poll_fn(|cx| Pin::new(&mut stream).poll_flush(cx))
+            .await
+            .unwrap();
+        let _ = read(&mut stream, &mut [0; 1]).await;
+    });
+    let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
+    channel.run();
+    assert_eq!(
+        (channel.sent(), channel.write_calls()),
+        ("one two three".into(), 1)
+    );
+}

@@ -473,6 +473,39 @@ fn a_drain_lets_connections_finish_and_says_who_was_cut() {
 }
 
 #[test]
+fn a_drain_reports_even_if_a_handler_holds_up_its_loop() {
+    struct Holds(Gate, Gate);
+    impl Inbound for Holds {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Nothing;
+        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
+            self.0.open();
+            self.1.wait();
+        }
+    }
+    let clock = tidegate_sync::ManualClock::new();
+    let loops = tidegate_exec::EventLoopGroup::builder("io").loops(1);
+    let group = tidegate_net::NetGroup::build(loops.clock(&clock)).unwrap();
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let gates = (arrived.clone(), go_on.clone());
+    let server = serve(&group, move |p| {
+        p.add("holds", Holds(gates.0.clone(), gates.1.clone()))
+    });
+    let mut client = dial(&server);
+    client.write_all(b"hello").unwrap();
+    arrived.wait();
+    let drained = server.drain(Duration::from_secs(10));
+    clock.jump(Duration::from_secs(10) + tidegate_net::DRAIN_GRACE);
+    let report = drained.wait().unwrap();
+    assert_eq!((report.open, report.held), (1, 1));
+    go_on.open();
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty());
+}
+
+#[test]
 fn the_end_of_the_group_closes_everything_and_tells() {
     let group = group(2);
     let log = Log::new();

@@ -262,7 +262,7 @@ fn a_goodbye_ends_one_direction_where_half_closure_is_allowed() {
     })
     .unwrap();
     pair.client.channel().write_and_flush("a question");
-    pair.client.channel().shutdown_output();
+    drop(pair.client.channel().shutdown_output());
     pair.client.run();
     assert!(!pair.client.is_output_shut(), "not before it is sent");
     pair.run();

@@ -19,7 +19,7 @@
 //!
 //! The number of the call is part of the word: whoever looked at one call cannot end the next.
 
-use crate::prim::{AtomicU64, Ordering};
+use crate::prim::{AtomicU64, Ordering, fence};
 
 const STATE: u64 = 7;
 const IDLE: u64 = 0;
@@ -65,13 +65,14 @@ pub struct UnderWay(u64);
 pub struct CallWord(AtomicU64);
 
 impl CallWord {
-    /// Begins a call whose work begins at once.
+    /// Begins a call whose work begins at once. What the caller reads next is read after everybody
+    /// can see the call.
     #[inline]
     pub fn begin(&self) -> UnderWay {
         self.set(RUNNING)
     }
 
-    /// Begins a call whose work waits for a thread.
+    /// Begins a call whose work waits for a thread; otherwise as [`CallWord::begin`].
     #[inline]
     pub fn begin_queued(&self) -> UnderWay {
         self.set(QUEUED)
@@ -87,9 +88,12 @@ impl CallWord {
     fn set(&self, state: u64) -> UnderWay {
         let word = self.0.load(Ordering::Relaxed);
         debug_assert_eq!(word & STATE, IDLE, "one call at a time");
-        // ORDERING: SeqCst. Publishes what the call needs to `look`, and comes before the look at
-        // the timer's next wakeup that follows it.
-        self.0.store(word | state, Ordering::SeqCst);
+        // ORDERING: Release pairs with the Acquire in `look` and in `start`: whoever sees the call
+        // sees what it needs, such as its own deadline and not the one of the call before.
+        self.0.store(word | state, Ordering::Release);
+        // ORDERING: SeqCst fence pairs with the one in `look`: the caller finds when the timer
+        // wakes, or the timer's last look before it sleeps finds the call.
+        fence(Ordering::SeqCst);
         UnderWay(word | state)
     }
 
@@ -112,20 +116,26 @@ impl CallWord {
     pub fn finish(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         let next = (word & !STATE) + NEXT;
-        // ORDERING: AcqRel. Acquire pairs with the Release of a `leave` that was first.
+        // Relaxed: it only decides who was first. What came of the work is told by other means, a
+        // `leave` leaves nothing for the worker, and what the next call writes comes after a
+        // success that no `leave` of this call can precede.
         word & STATE == RUNNING
             && self
                 .0
-                .compare_exchange(word, next | IDLE, Ordering::AcqRel, Ordering::Acquire)
+                .compare_exchange(word, next | IDLE, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
     }
 
-    /// The call that is under way, if one is.
+    /// The call that is under way, if one is. What was written before can be seen by every call
+    /// that this does not find.
     #[inline]
     pub fn look(&self) -> Option<UnderWay> {
-        // ORDERING: SeqCst pairs with `set`: what is read next belongs to this call, and the
-        // timer's last look comes after it said when it wakes.
-        let word = self.0.load(Ordering::SeqCst);
+        // ORDERING: SeqCst fence pairs with the one in `set`: the timer says when it wakes before
+        // its last look.
+        fence(Ordering::SeqCst);
+        // ORDERING: Acquire pairs with the Release in `set`: what is read next belongs to this
+        // call or a later one.
+        let word = self.0.load(Ordering::Acquire);
         matches!(word & STATE, RUNNING | QUEUED).then_some(UnderWay(word))
     }
 
@@ -142,16 +152,21 @@ impl CallWord {
                 RUNNING => Left::Running,
                 _ => return None,
             };
-            // ORDERING: SeqCst. Acquire pairs with `start`; Release with whoever finds the call
-            // over; and the look for the job's place that follows comes after this.
+            // Relaxed: it only decides who was first; the fence below does the rest.
             let won = self.0.compare_exchange(
                 word,
                 word & !STATE | end,
-                Ordering::SeqCst,
-                Ordering::Acquire,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
             );
             match won {
-                Ok(_) => return Some(left),
+                Ok(_) => {
+                    // ORDERING: SeqCst fence pairs with the one in `is_left`: the look for the
+                    // job's place that follows comes after this. As an Acquire it pairs with the
+                    // Release in `start`: when the work began is known.
+                    fence(Ordering::SeqCst);
+                    return Some(left);
+                }
                 // The same call, which has begun meanwhile, or its end.
                 Err(now) if now & !STATE == seen.0 & !STATE => word = now,
                 Err(_) => return None,
@@ -159,17 +174,18 @@ impl CallWord {
         }
     }
 
-    /// Whether the call was ended from outside.
+    /// Whether the call was ended from outside. If not, whoever ends it later finds what was
+    /// written before this look.
     pub fn is_left(&self) -> bool {
-        // ORDERING: SeqCst pairs with `leave`: either that finds what was written before this
-        // look, or this finds the call over.
-        self.0.load(Ordering::SeqCst) & STATE >= EXPIRED
+        // ORDERING: SeqCst fence pairs with the one in `leave`.
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::Relaxed) & STATE >= EXPIRED
     }
 
     /// Whether the call ended with its time.
     pub fn is_expired(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release in `leave`.
-        self.0.load(Ordering::Acquire) & STATE == EXPIRED
+        // Relaxed: whoever ended the call has left nothing to read but what the word says.
+        self.0.load(Ordering::Relaxed) & STATE == EXPIRED
     }
 
     /// Whether no call is under way and the word can serve another.

@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 
 use crate::Parker;
 
+mod coarse;
 mod fast;
 mod manual;
 mod ticker;
 
+pub use self::coarse::CoarseClock;
 pub use self::fast::FastClock;
 pub use self::manual::{ClockMember, ManualClock};
 pub use self::ticker::{ManualTicker, Ticker, TickerStop};

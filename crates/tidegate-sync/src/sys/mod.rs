@@ -9,3 +9,4 @@ pub(crate) mod cycles;
 pub(crate) mod futex;
 pub(crate) mod prefetch;
 pub(crate) mod thread;
+pub(crate) mod tick;

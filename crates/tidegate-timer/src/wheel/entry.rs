@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use tidegate_sync::prefetch;
 
 use super::lists::Place;
-use super::pages::{Cell, Pages};
+use super::pages::{Cell, END, Pages};
 
 /// Entries per page.
 pub(super) const CELLS: usize = 512;
@@ -52,6 +52,15 @@ impl<T> Cell for Entry<T> {
     }
 
     #[inline]
+    fn go_before(&mut self, after: u16) -> bool {
+        let State::Free { generation, next } = &mut self.0 else {
+            unreachable!("only a vacated cell is put on the free list")
+        };
+        *next = after;
+        *generation != RETIRED
+    }
+
+    #[inline]
     fn generation(&self) -> u32 {
         match &self.0 {
             State::Free { generation, .. } => *generation,
@@ -83,13 +92,6 @@ impl<T> Entry<T> {
         }
     }
 
-    /// Whether it is live and of that generation.
-    #[inline]
-    pub(super) fn is(&self, generation: NonZeroU32) -> bool {
-        self.live()
-            .is_some_and(|live| live.generation == generation)
-    }
-
     /// Whether a live entry says that it is at a place.
     #[inline]
     pub(super) fn is_at(&self, place: Place) -> bool {
@@ -105,15 +107,16 @@ impl<T> Entry<T> {
         std::mem::forget(before);
     }
 
-    /// Makes a live cell free, for [`Pages::release_if`].
+    /// Makes it free if it is live and `is_it` says so; [`Pages::release`] has to follow.
     #[inline]
-    pub(super) fn vacate(&mut self, next: u16) -> (bool, Live<T>) {
-        let generation = self.generation().saturating_add(1);
-        let before = std::mem::replace(&mut self.0, State::Free { generation, next });
-        let State::Live(live) = before else {
-            unreachable!("only a live entry is taken out")
-        };
-        (generation != RETIRED, live)
+    pub(super) fn vacate_if(&mut self, is_it: impl FnOnce(&Live<T>) -> bool) -> Option<Live<T>> {
+        let live = self.live().filter(|&live| is_it(live))?;
+        let generation = live.generation.get().saturating_add(1);
+        let next = END;
+        match std::mem::replace(&mut self.0, State::Free { generation, next }) {
+            State::Live(live) => Some(live),
+            State::Free { .. } => None,
+        }
     }
 }
 

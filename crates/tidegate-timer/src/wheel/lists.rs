@@ -22,6 +22,7 @@
 use tidegate_sync::prefetch;
 
 use super::bits::Bits;
+use super::gone;
 use super::pages::{Cell, Pages};
 
 /// Positions in a chunk.
@@ -43,6 +44,9 @@ const PICKED: u32 = u32::MAX;
 pub(super) struct Place(u32);
 
 impl Place {
+    /// Stands for no place.
+    pub(super) const NOWHERE: Self = Self(u32::MAX);
+
     #[inline]
     fn new(chunk: u32, at: u32) -> Self {
         Self(chunk << SHIFT | at)
@@ -54,8 +58,9 @@ impl Place {
     }
 }
 
-/// Entries per wheel: a place has 27 bits for its chunk, and an entry may have one for itself.
-pub(super) const MAX_ENTRIES: usize = 1 << (u32::BITS - SHIFT);
+/// Entries per wheel: a place has 27 bits for its chunk, and an entry may have one for itself, as
+/// may one that is gone.
+pub(super) const MAX_ENTRIES: usize = (1 << (u32::BITS - SHIFT)) - gone::ROOM;
 
 #[derive(Debug)]
 pub(super) struct Lists {
@@ -105,6 +110,12 @@ impl Cell for Chunk {
     #[inline]
     fn next_free(&self) -> u16 {
         self.items[0] as u16
+    }
+
+    #[inline]
+    fn go_before(&mut self, next: u16) -> bool {
+        self.items[0] = u32::from(next);
+        true
     }
 
     /// Nobody keeps the number of a chunk beyond its life.
@@ -363,11 +374,7 @@ impl Lists {
 
     fn free(&mut self, number: u32) {
         self.counts[number as usize] = 0;
-        let free = |chunk: &mut Chunk, next| {
-            chunk.items[0] = u32::from(next);
-            (true, ())
-        };
-        self.chunks.release_if(number, |_| true, free);
+        self.chunks.release(number);
     }
 
     /// Every place in use, with its list and entry; checks the rings on the way.

@@ -4,7 +4,8 @@
 //!
 //! Three parts: the dial says in which list a tick belongs, the lists hold numbers of entries, the
 //! entries lie in pages. An addition stores into the newest chunk of its list and into a page that
-//! is being filled anyway; a cancellation touches its entry alone. What is due goes through a short
+//! is being filled anyway; a cancellation touches its entry alone, and what else it has to note is settled for
+//! many at a time. What is due goes through a short
 //! queue, so that its memory is asked for some time before it fires.
 //!
 //! # Invariants
@@ -12,6 +13,7 @@
 //! * `current <= seen`, and neither goes back.
 //! * A live entry has exactly one place, in a list or in a chunk that was picked from one, and
 //!   knows it. Every other number of it, in chunks and in the queue, is stale.
+//! * What is gone is in no list, and its cell and place are nobody else's until that is settled.
 //! * An entry hangs in the list of its tick as seen from `current`; when that tick is not after
 //!   `current` it is ready, or left in the list that more is made ready of.
 //!
@@ -27,6 +29,7 @@ mod dial;
 mod entry;
 mod expired;
 mod geometry;
+mod gone;
 mod lists;
 mod pages;
 mod queue;
@@ -38,6 +41,7 @@ use entry::{CELLS, Entry, Live};
 pub use expired::{Expired, WheelDrain};
 use geometry::Geometry;
 pub use geometry::WheelError;
+use gone::Gone;
 use lists::{MAX_ENTRIES, Place};
 use pages::Pages;
 use queue::{Item, Queue};
@@ -106,6 +110,7 @@ pub struct Wheel<T> {
     now: u64,
     seen: u64,
     len: usize,
+    gone: Gone,
     /// The latest tick at which something was due.
     busy: u64,
     /// What is due at `current` or before, and was taken out of the lists.
@@ -142,6 +147,7 @@ impl<T> Wheel<T> {
             now: 0,
             seen: 0,
             len: 0,
+            gone: Gone::new(),
             busy: 0,
             ready: Queue::new(),
             more: false,
@@ -190,10 +196,13 @@ impl<T> Wheel<T> {
     ///
     /// # Panics
     ///
-    /// When the wheel already holds 2²⁷ entries.
+    /// When the wheel already holds 2²⁷ - 64 entries.
     #[inline]
     pub fn insert(&mut self, deadline: u64, value: T) -> Key {
-        assert!(self.len < MAX_ENTRIES, "a wheel holds at most 2^27 entries");
+        assert!(
+            self.len < MAX_ENTRIES,
+            "a wheel holds just under 2^27 entries"
+        );
         let (list, deadline) = self.dial.list_for(deadline, self.seen);
         self.more |= list == self.dial.lists.ripe();
         let group = if self.len < GROUPED {
@@ -214,7 +223,9 @@ impl<T> Wheel<T> {
         Key { slot, generation }
     }
 
-    /// Takes an entry out, in O(1): what a cancellation does. Its memory is free at once.
+    /// Takes an entry out, in O(1): what a cancellation does. Its memory can be used again when 64
+    /// were taken out, or when [`pop_due`](Self::pop_due) or
+    /// [`next_deadline`](Self::next_deadline) was called.
     ///
     /// Answers `None` when the key is stale: the entry fired or was removed before.
     ///
@@ -231,10 +242,12 @@ impl<T> Wheel<T> {
     /// ```
     #[inline]
     pub fn remove(&mut self, key: Key) -> Option<T> {
-        let is_it = |entry: &Entry<T>| entry.is(key.generation);
-        let live = self.entries.release_if(key.slot, is_it, Entry::vacate)?;
-        self.dial.lists.remove(live.place);
+        let is_it = |live: &Live<T>| live.generation == key.generation;
+        let live = self.entries.get_mut(key.slot)?.vacate_if(is_it)?;
         self.len -= 1;
+        if self.gone.note(key.slot, live.place) {
+            self.settle();
+        }
         Some(live.value)
     }
 
@@ -335,6 +348,7 @@ impl<T> Wheel<T> {
         while let Some(live) = self.pop_ready() {
             left.push(Expired::from(live));
         }
+        self.settle();
         while let Some(list) = self.dial.lists.first() {
             let mut ring = self.dial.lists.detach(list);
             while let Some((number, chunk)) = self.dial.lists.take_chunk(&mut ring) {
@@ -365,7 +379,15 @@ impl<T> Wheel<T> {
     /// # Ok::<(), tidegate_timer::WheelError>(())
     /// ```
     #[must_use]
-    pub fn next_deadline(&self) -> Option<u64> {
+    pub fn next_deadline(&mut self) -> Option<u64> {
+        if !self.gone.is_empty() {
+            self.settle();
+        }
+        self.first_end()
+    }
+
+    /// The end of the earliest tick in which something may be due.
+    fn first_end(&self) -> Option<u64> {
         let tick = if self.any_ready() {
             self.dial.current
         } else {
@@ -430,14 +452,25 @@ impl<T> Wheel<T> {
     /// Frees the cell of an entry if it is at a place where it hangs no more.
     #[inline]
     fn take_at(&mut self, slot: u32, place: Place) -> Option<Live<T>> {
-        let is_it = |entry: &Entry<T>| entry.is_at(place);
-        let live = self.entries.release_if(slot, is_it, Entry::vacate)?;
+        let is_it = |live: &Live<T>| live.place == place;
+        let live = self.entries.get_mut(slot)?.vacate_if(is_it)?;
+        self.entries.release(slot);
         self.len -= 1;
         Some(live)
     }
 
+    /// Makes the cells and the places of what is gone free.
+    #[cold]
+    fn settle(&mut self) {
+        for (slot, place) in self.gone.take() {
+            self.entries.release(slot);
+            self.dial.lists.remove(place);
+        }
+    }
+
     /// Turns the wheel to `seen`, or until enough is ready.
     fn make_ready(&mut self) {
+        self.settle();
         let before = self.ready.len();
         while self.ready.len() < READY.1 {
             let Some((list, start)) = self.dial.first().filter(|&(_, start)| start <= self.seen)
@@ -524,7 +557,8 @@ impl<T> Wheel<T> {
     }
 
     #[cfg(test)]
-    fn check(&self) {
+    fn check(&mut self) {
+        self.settle();
         assert!(self.dial.current <= self.seen);
         let is_there = |slot, place| self.entries.is_there(slot, place);
         let ends = self.ready.iter();
@@ -553,7 +587,7 @@ impl<T> fmt::Debug for Wheel<T> {
             .field("tick", &self.tick())
             .field("slots", &self.slots())
             .field("len", &self.len)
-            .field("next_deadline", &self.next_deadline())
+            .field("next_deadline", &self.first_end())
             .finish_non_exhaustive()
     }
 }

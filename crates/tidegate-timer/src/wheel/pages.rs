@@ -42,6 +42,9 @@ pub(super) trait Cell: Sized {
     /// The free cell after this one, when this one is free.
     fn next_free(&self) -> u16;
 
+    /// Puts this free cell in front of another one; answers whether it may be used again.
+    fn go_before(&mut self, next: u16) -> bool;
+
     /// The generation that the next value of a free cell has.
     fn generation(&self) -> u32;
 }
@@ -106,31 +109,19 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         (number << Self::SHIFT | u32::from(place), cell)
     }
 
-    /// Takes a live cell back if `is_it` says so. `free` makes it a free one in front of the
-    /// given cell and answers whether it may be used again.
+    /// Takes back a cell that was claimed and is free again.
     #[inline]
-    pub(super) fn release_if<R>(
-        &mut self,
-        index: u32,
-        is_it: impl FnOnce(&C) -> bool,
-        free: impl FnOnce(&mut C, u16) -> (bool, R),
-    ) -> Option<R> {
+    pub(super) fn release(&mut self, index: u32) {
         let number = index >> Self::SHIFT;
         let place = index as usize % CELLS;
-        let page = self.pages.get_mut(number as usize)?;
-        let cell = &mut page.cells[place];
-        if !is_it(cell) {
-            return None;
-        }
-        let (again, result) = free(cell, page.free);
-        if again {
+        let page = &mut self.pages[number as usize];
+        if page.cells[place].go_before(page.free) {
             page.free = place as u16;
         }
         page.live -= 1;
         if page.live == 0 || page.next == SHUT && page.live <= Self::ROOMY {
             self.now_roomy(number);
         }
-        Some(result)
     }
 
     #[inline]

@@ -217,6 +217,8 @@ fn a_stale_key_finds_nothing_after_its_cell_is_used_again() {
     let mut wheel = wheel(10, 64);
     let old = wheel.insert(10, 1);
     assert_eq!(wheel.remove(old), Some(1));
+    assert_eq!(wheel.remove(old), None, "before its cell is free");
+    assert_eq!(wheel.next_deadline(), None);
     let new = wheel.insert(10, 2);
     assert_eq!(new.slot, old.slot);
     assert_eq!(wheel.get(old), None);
@@ -254,10 +256,24 @@ fn a_peak_is_given_back_and_its_keys_stay_stale() {
 }
 
 #[test]
+fn cancellations_are_settled_when_many_wait() {
+    let mut wheel = wheel(10, 64);
+    for value in 0..10_000 {
+        let key = wheel.insert(1_000_000, value);
+        assert_eq!(wheel.remove(key), Some(value));
+        assert!(wheel.is_empty() && wheel.get(key).is_none());
+    }
+    assert_eq!(wheel.entries.in_memory(), 1);
+    assert_eq!(wheel.dial.lists.pages_in_memory(), 1);
+    wheel.check();
+}
+
+#[test]
 fn a_cell_without_further_generations_is_retired() {
     let mut wheel = wheel(10, 64);
     let first = wheel.insert(10, 1);
     wheel.remove(first);
+    wheel.settle();
     if let Some(Entry(State::Free { generation, .. })) = wheel.entries.get_mut(first.slot) {
         *generation = RETIRED - 1;
     }
@@ -267,6 +283,7 @@ fn a_cell_without_further_generations_is_retired() {
         (first.slot, RETIRED - 1)
     );
     assert_eq!(wheel.remove(last), Some(2));
+    wheel.settle();
     assert_ne!(wheel.insert(10, 3).slot, first.slot);
     wheel.check();
     assert!(u64::from(OLD) < u64::from(RETIRED));

@@ -125,7 +125,7 @@ impl Pair {
         }
     }
 
-    fn compare(&self) {
+    fn compare(&mut self) {
         assert_eq!(self.wheel.len(), self.reference.len());
         assert_eq!(self.wheel.is_empty(), self.reference.is_empty());
         // What is due already answers any moment that has passed.

@@ -58,6 +58,52 @@ fn a_full_queue_refuses_nothing_while_a_thread_may_start_or_is_idle() {
 }
 
 #[test]
+fn without_a_queue_one_job_waits_for_a_thread_that_is_about_to_come() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 0).build().unwrap();
+    let (told, go_on) = (Gate::new(), Gate::new());
+    let (mine, tell, until) = (pool.clone(), told.clone(), go_on.clone());
+    pool.execute(move || {
+        mine.about_to_end();
+        mine.about_to_end();
+        tell.open();
+        until.wait();
+    })
+    .unwrap();
+    told.wait();
+    pool.about_to_end();
+    let ran = Counter::new();
+    pool.execute(hits(ran.clone())).unwrap();
+    let refused = pool.execute(|| ()).unwrap_err();
+    assert_eq!(refused.why(), Refusal::Full, "one thread comes for one job");
+    assert_eq!(ran.count(), 0);
+    release(&clock, vec![go_on]);
+    assert_eq!((ran.count(), pool.metrics().ready), (1, 1));
+    // It came for that one: the next has to find it idle again.
+    let gate = hold(&pool);
+    assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Full);
+    release(&clock, vec![gate]);
+}
+
+#[test]
+fn a_job_that_is_about_to_end_makes_no_queue_longer() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 1).build().unwrap();
+    let (told, go_on) = (Gate::new(), Gate::new());
+    let (mine, tell, until) = (pool.clone(), told.clone(), go_on.clone());
+    pool.execute(move || {
+        mine.about_to_end();
+        tell.open();
+        until.wait();
+    })
+    .unwrap();
+    told.wait();
+    pool.execute(|| ()).unwrap();
+    assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Full);
+    release(&clock, vec![go_on]);
+}
+
+#[test]
 fn queue_first_fills_the_queue_before_it_grows_beyond_the_core() {
     let clock = ManualClock::new();
     let pool = builder(&clock).core(1).max(2).queue(2).reserved(0);

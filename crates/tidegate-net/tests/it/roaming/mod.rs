@@ -5,6 +5,7 @@ mod stress;
 
 use tidegate_exec::{EventLoopGroup, Roaming, WorkerPool};
 use tidegate_net::{Assembly, NetGroup, Server};
+use tidegate_sync::ManualClock;
 
 /// A pool of `threads`, and one roaming loop on it that hands over late.
 fn roaming(threads: usize) -> (WorkerPool, NetGroup<Roaming>) {
@@ -21,6 +22,16 @@ fn roaming_with(threads: usize, late: bool) -> (WorkerPool, NetGroup<Roaming>) {
         NetGroup::build_over(builder, &pool, None)
     };
     (pool, group.unwrap())
+}
+
+/// A pool of `threads`, and one roaming loop on it with a clock that the test sets.
+fn roaming_by(threads: usize) -> (WorkerPool, NetGroup<Roaming>, ManualClock) {
+    let pool = WorkerPool::builder("workers").core(threads).max(threads);
+    let pool = pool.build().unwrap();
+    let clock = ManualClock::new();
+    let builder = EventLoopGroup::builder("io").loops(1).clock(&clock);
+    let group = NetGroup::build_over(builder.roaming(), &pool, None).unwrap();
+    (pool, group, clock)
 }
 
 fn serve(

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use tidegate_exec::{Quiet, ShutdownError};
 use tidegate_net::handlers::LineFrames;
 use tidegate_net::{
-    Blocking, Change, Channel, Client, Handler, Inbound, InboundContext, Nothing, PipelineError,
+    Blocking, Change, Channel, Client, DRAIN_GRACE, Handler, Inbound, InboundContext, Nothing,
+    PipelineError,
 };
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Gate, Log};
@@ -327,10 +328,10 @@ fn a_loop_whose_time_is_over_leaves_a_stuck_handler_to_close_its_channel_itself(
     let over = group
         .shutdown_gracefully(Quiet::none(Duration::ZERO))
         .wait();
-    assert!(
-        matches!(over, Err(WaitError::Failed(ShutdownError::Stuck { .. }))),
-        "{over:?}"
-    );
+    let Err(WaitError::Failed(ShutdownError::Stuck { cut, .. })) = &over else {
+        panic!("{over:?}");
+    };
+    assert_eq!(*cut, [busy.local_addr().unwrap().to_string()]);
     does.go_on.open();
     channel.closed().wait().unwrap();
     assert_eq!(rest(busy), b"block\n");
@@ -338,20 +339,48 @@ fn a_loop_whose_time_is_over_leaves_a_stuck_handler_to_close_its_channel_itself(
 
 #[test]
 fn a_drain_tells_those_that_are_away_too() {
-    let (_pool, group) = roaming(4);
+    let (_pool, group, clock) = roaming_by(4);
     let does = Does::new();
     let server = serve_lines(&group, &does);
-    let (mut busy, _idle) = (dial(&server), dial(&server));
+    let (mut busy, idle) = (dial(&server), dial(&server));
     busy.write_all(b"block\n").unwrap();
     does.arrived.wait();
     does.channels.wait_for(2);
-    let drained = server.drain(Duration::ZERO);
-    group.next().settle();
+    let drained = server.drain(Duration::from_secs(10));
+    clock.jump(Duration::from_secs(10));
+    assert_eq!(rest(idle), b"");
     assert!(!drained.is_done(), "one of them blocks");
     does.go_on.open();
     let report = drained.wait().unwrap();
-    assert_eq!((report.open, report.cut.len()), (2, 2));
+    assert_eq!((report.open, report.cut.len(), report.held), (2, 2, 0));
     assert_eq!(rest(busy), b"block\n");
+}
+
+#[test]
+fn a_drain_does_not_wait_for_a_handler_that_does_not_return() {
+    let (_pool, group, clock) = roaming_by(4);
+    let does = Does::new();
+    let server = serve_lines(&group, &does);
+    let (mut busy, idle) = (dial(&server), dial(&server));
+    let peer = busy.local_addr().unwrap().to_string();
+    busy.write_all(b"block\n").unwrap();
+    does.arrived.wait();
+    does.channels.wait_for(2);
+    let drained = server.drain(Duration::from_secs(10));
+    clock.jump(Duration::from_secs(10));
+    // Who is at home is cut at the deadline.
+    for channel in does.channels.take() {
+        if channel.peer_addr() == Some(idle.local_addr().unwrap()) {
+            channel.closed().wait().unwrap();
+        }
+    }
+    clock.jump(DRAIN_GRACE);
+    let report = drained.wait().unwrap();
+    assert_eq!((report.open, report.cut.len(), report.held), (2, 2, 1));
+    assert!(report.cut.contains(&peer), "{report:?}");
+    assert!(report.to_string().contains("1 are held by handlers"));
+    does.go_on.open();
+    assert_eq!(rest(busy), b"block\n", "it ends when its handler returns");
 }
 
 #[test]

@@ -1,0 +1,85 @@
+//! What a message costs in instructions, for `cargo xtask cost echo` to count.
+//!
+//! With the hidden option `--cost SERVER,ROUNDS` this program serves, and starts itself once more with `--client
+//! ADDRESS,ROUNDS`: 50 connections that all send a message and then all read the answer, so that a server always finds a
+//! batch. Callgrind counts the first process only, and the difference of two numbers of rounds is the messages alone.
+//! A roaming loop is not among them: its monitor asks for the time of a thread in a way that does not work under valgrind.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, ExitCode};
+
+use super::MESSAGE;
+use super::servers::{self, Kind};
+
+const CONNECTIONS: usize = 50;
+
+/// The servers by their names on the command line.
+const SERVERS: [(&str, Kind); 6] = [
+    ("ours", Kind::Ours { passing: 0 }),
+    ("ours-5", Kind::Ours { passing: 5 }),
+    ("raw", Kind::RawEpoll),
+    ("mio", Kind::Mio),
+    ("tokio", Kind::TokioCurrent),
+    ("smol", Kind::Smol),
+];
+
+/// Serves until the client is done.
+pub(crate) fn serve(what: &str) -> ExitCode {
+    let Some((server, rounds)) = what.split_once(',') else {
+        eprintln!("{what:?} is not SERVER,ROUNDS");
+        return ExitCode::from(2);
+    };
+    let Some((_, kind)) = SERVERS.into_iter().find(|(name, _)| *name == server) else {
+        eprintln!("there is no server {server:?}");
+        return ExitCode::from(2);
+    };
+    let running = servers::start(kind, MESSAGE);
+    let client = format!("{},{rounds}", running.address);
+    let program = std::env::current_exe().expect("this program runs");
+    let done = Command::new(program).args(["--client", &client]).status();
+    // Servers run until the process ends: at once, so that their ends are not counted.
+    std::process::exit(match done {
+        Ok(status) if status.success() => 0,
+        _ => 1,
+    })
+}
+
+/// Sends and reads.
+pub(crate) fn client(what: &str) -> ExitCode {
+    let parsed = what
+        .split_once(',')
+        .and_then(|(address, rounds)| Some((address, rounds.parse().ok()?)));
+    let Some((address, rounds)): Option<(&str, u64)> = parsed else {
+        eprintln!("{what:?} is not ADDRESS,ROUNDS");
+        return ExitCode::from(2);
+    };
+    match exchange(address, rounds) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("a connection broke: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn exchange(address: &str, rounds: u64) -> std::io::Result<()> {
+    let connect = |_| {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    };
+    let streams: Vec<TcpStream> = (0..CONNECTIONS)
+        .map(connect)
+        .collect::<std::io::Result<_>>()?;
+    let mut message = [b'x'; MESSAGE];
+    for _ in 0..rounds {
+        for mut stream in &streams {
+            stream.write_all(&message)?;
+        }
+        for mut stream in &streams {
+            stream.read_exact(&mut message)?;
+        }
+    }
+    Ok(())
+}

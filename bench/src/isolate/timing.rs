@@ -1,0 +1,172 @@
+//! What a look at the time costs and how wrong it is, and what a timeout costs that is armed and not needed.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tidegate_sync::{CallWord, CancelToken, Clock, CoarseClock, FastClock};
+use tidegate_timer::{Wheel, WheelTimer};
+
+use super::{CHEAP, TIMEOUT, each, heading};
+use crate::report::{Heading, Role, Sample, Table};
+use crate::rounds::{self, Entry, Outcome, Settings};
+
+/// The tick and the slots of the wheels.
+const WHEEL: (Duration, usize) = (Duration::from_millis(1), 4096);
+/// Timeouts that wait in a wheel all the while, as those of other calls do.
+const OTHERS: u64 = 1000;
+
+pub(super) fn run(settings: &Settings) -> Vec<Table> {
+    vec![
+        clock_cost(settings),
+        clock_error(settings),
+        timeouts(settings),
+    ]
+}
+
+fn clock_cost(settings: &Settings) -> Table {
+    let clock = Clock::system();
+    let (fast, coarse) = (FastClock::new(&clock), CoarseClock::new(&clock));
+    let lineup = vec![
+        each("cycle clock: calls", Role::Ours, move |_| {
+            black_box(fast.nanos());
+        }),
+        each("coarse clock: plain refusals", Role::Ours, move |_| {
+            black_box(coarse.nanos());
+        }),
+        each("system clock", Role::Floor, move |_| {
+            black_box(clock.nanos());
+        }),
+    ];
+    let heading = Heading {
+        unit: "ns per reading",
+        ..heading("cost of the clocks", &[])
+    };
+    rounds::race(heading, CHEAP, lineup, settings)
+}
+
+/// How far the clocks that calls and refusals are timed with are from the system's.
+fn clock_error(settings: &Settings) -> Table {
+    let clock = Clock::system();
+    let entry = |name: String, mut read: Box<dyn FnMut() -> f64>| Entry {
+        name,
+        role: Role::Ours,
+        quick: false,
+        run: Box::new(move |count| {
+            let began = Instant::now();
+            let value = (0..count).map(|_| read()).fold(0.0, f64::max);
+            Outcome {
+                elapsed: began.elapsed(),
+                sample: Sample { value, side: None },
+            }
+        }),
+    };
+    let (fast, exact) = (FastClock::new(&clock), clock.clone());
+    let differs = move || {
+        let (before, told, after) = (exact.nanos(), fast.nanos(), exact.nanos());
+        let early = before.saturating_sub(told);
+        early.max(told.saturating_sub(after)) as f64
+    };
+    let worst = FastClock::new(&clock);
+    let calibrated = move || {
+        black_box(worst.nanos());
+        worst.worst_error().as_nanos() as f64
+    };
+    let coarse = CoarseClock::new(&clock);
+    let bound = coarse.error_bound();
+    let behind = move || {
+        let before = clock.nanos();
+        before.saturating_sub(coarse.nanos()) as f64
+    };
+    let lineup = vec![
+        entry(
+            "cycle clock, against two readings around it".to_owned(),
+            Box::new(differs),
+        ),
+        entry(
+            "cycle clock, as its calibrations found".to_owned(),
+            Box::new(calibrated),
+        ),
+        entry(
+            format!("coarse clock, a tick is {bound:?}"),
+            Box::new(behind),
+        ),
+    ];
+    let heading = Heading {
+        unit: "ns, the worst of a round",
+        ..heading("error of the clocks", &[])
+    };
+    rounds::race(heading, CHEAP, lineup, settings)
+}
+
+/// What a call needs so that somebody ends it when its time is over.
+#[derive(Default)]
+struct Slot {
+    word: CallWord,
+    deadline: AtomicU64,
+    token: CancelToken,
+}
+
+/// A timeout of a call that ends long before: armed, not needed, disarmed. The deadline is known to all of them but to
+/// [`WheelTimer`], which reads a clock for it.
+fn timeouts(settings: &Settings) -> Table {
+    let deadline = |n: u64| 1_000_000_000 + n;
+    let clock = Clock::system();
+    let (slot, next_wake) = (Slot::default(), AtomicU64::new(0));
+    let (tick, slots) = WHEEL;
+    let wheel = || {
+        let mut wheel = Wheel::<Arc<Slot>>::new(tick, slots).expect("a sound geometry");
+        for n in 0..OTHERS {
+            wheel.insert(deadline(n * 1_000_000), Arc::default());
+        }
+        wheel
+    };
+    let (mut own, shared) = (wheel(), Mutex::new(wheel()));
+    let (in_own, in_shared) = (Arc::new(Slot::default()), Arc::new(Slot::default()));
+    let timer = WheelTimer::builder("bench").tick(tick).slots(slots);
+    let timer = timer.build().expect("a sound geometry");
+    for _ in 0..OTHERS {
+        let far = Duration::from_secs(3600);
+        timer.new_timeout(far, || ()).expect("there is no limit");
+    }
+    let in_timer = Arc::new(Slot::default());
+    let lineup = vec![
+        each(
+            "a slot of the thread, as commands have it",
+            Role::Ours,
+            move |n| {
+                slot.token.set_deadline_at(&clock, deadline(n));
+                slot.deadline.store(deadline(n), Ordering::Relaxed);
+                slot.word.begin();
+                black_box(deadline(n) < next_wake.load(Ordering::Relaxed));
+                black_box(slot.word.finish());
+            },
+        ),
+        each(
+            "a wheel of the thread, which nobody turns",
+            Role::Floor,
+            move |n| {
+                let key = own.insert(deadline(n), Arc::clone(&in_own));
+                black_box(own.remove(key));
+            },
+        ),
+        each("one wheel under a lock", Role::Floor, move |n| {
+            let lock = || shared.lock().expect("nobody panics");
+            let key = lock().insert(deadline(n), Arc::clone(&in_shared));
+            black_box(lock().remove(key));
+        }),
+        each("WheelTimer", Role::Floor, move |_| {
+            let slot = Arc::clone(&in_timer);
+            let armed = timer.new_timeout(TIMEOUT, move || {
+                slot.token.cancel();
+            });
+            black_box(armed.expect("there is no limit").cancel());
+        }),
+    ];
+    let heading = Heading {
+        unit: "ns per arming and disarming",
+        ..heading("a timeout that is not needed", &[])
+    };
+    rounds::race(heading, CHEAP, lineup, settings)
+}

@@ -1,0 +1,70 @@
+//! The thread bulkheads of an isolation, one for each pool key.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_sync::FastClock;
+
+use super::threads::ThreadBulkhead;
+use crate::{Invalid, Key, PoolConfig};
+
+/// Every pool once. Made with the first command that needs it.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    clock: FastClock,
+    pools: Mutex<HashMap<Key, Arc<ThreadBulkhead>>>,
+}
+
+impl Pools {
+    pub(crate) fn new(clock: FastClock) -> Self {
+        Self {
+            clock,
+            pools: Mutex::default(),
+        }
+    }
+
+    /// The pool of a key: made by the first command, shared by the others if they agree.
+    pub(crate) fn get_or_make(
+        &self,
+        key: &Key,
+        config: &PoolConfig,
+    ) -> Result<Arc<ThreadBulkhead>, Invalid> {
+        let mut pools = self.lock();
+        if let Some(known) = pools.get(key) {
+            if known.agrees_with(config) {
+                return Ok(Arc::clone(known));
+            }
+            let reason = "a pool of this key exists with other settings; configure it through \
+                          one of its commands, or name another pool";
+            return Err(Invalid::new(&**key, "pool", format!("{config:?}"), reason));
+        }
+        let pool = Arc::new(ThreadBulkhead::new(key, config, &self.clock)?);
+        pools.insert(key.clone(), Arc::clone(&pool));
+        Ok(pool)
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<Arc<ThreadBulkhead>> {
+        self.lock().get(key).cloned()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// All, ordered by key.
+    pub(crate) fn all(&self) -> Vec<Arc<ThreadBulkhead>> {
+        let mut all: Vec<_> = self.lock().values().cloned().collect();
+        all.sort_by(|a, b| a.key.cmp(&b.key));
+        all
+    }
+
+    /// Forgets a pool. Its threads end with the last command that has it.
+    pub(crate) fn remove(&self, key: &str) {
+        let removed = self.lock().remove(key);
+        drop(removed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<ThreadBulkhead>>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,155 @@
+//! The samples of an adaptive limit: gathered on the way of every call, used once in a while.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tidegate_sync::as_nanos;
+
+use super::limit::{AdaptiveLimit, Estimator};
+
+/// Gathers samples without a lock and gives them to the algorithm when a window is over. Settings
+/// can be changed while it is used; it can be switched off and on again.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    is_on: AtomicBool,
+    /// The window: whether there is one, and its settings.
+    is_windowed: AtomicBool,
+    length: AtomicU64,
+    min_samples: AtomicU64,
+    min_nanos: AtomicU64,
+    sum: AtomicU64,
+    count: AtomicU64,
+    in_flight: AtomicU64,
+    dropped: AtomicBool,
+    next: AtomicU64,
+    estimator: Mutex<Estimator>,
+}
+
+impl Sampler {
+    pub(crate) fn new(config: AdaptiveLimit) -> Self {
+        let sampler = Self {
+            is_on: AtomicBool::new(true),
+            is_windowed: AtomicBool::new(false),
+            length: AtomicU64::new(0),
+            min_samples: AtomicU64::new(0),
+            min_nanos: AtomicU64::new(0),
+            sum: AtomicU64::new(0),
+            count: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            dropped: AtomicBool::new(false),
+            next: AtomicU64::new(0),
+            estimator: Mutex::new(Estimator::new(config.clone())),
+        };
+        sampler.configure(&config);
+        sampler
+    }
+
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn switch_off(&self) {
+        self.is_on.store(false, Ordering::Relaxed);
+    }
+
+    /// Takes over settings, and answers the limit in force: the one so far, within the new bounds,
+    /// or the first one if the limit was not adaptive before.
+    pub(crate) fn configure(&self, config: &AdaptiveLimit) -> usize {
+        let mut estimator = self.lock();
+        let was_on = self.is_on.swap(true, Ordering::Relaxed);
+        if estimator.config != *config || !was_on {
+            let limit = if was_on {
+                estimator.limit
+            } else {
+                config.initial as f64
+            };
+            *estimator = Estimator::new(config.clone());
+            estimator.limit = limit.clamp(config.min as f64, config.max as f64);
+        }
+        let window = config.window.unwrap_or_default();
+        self.length
+            .store(as_nanos(window.length), Ordering::Relaxed);
+        self.min_samples
+            .store(window.min_samples, Ordering::Relaxed);
+        self.min_nanos
+            .store(as_nanos(window.min_latency), Ordering::Relaxed);
+        self.is_windowed
+            .store(config.window.is_some(), Ordering::Relaxed);
+        estimator.limit as usize
+    }
+
+    /// Takes the sample of a call that ended at `now`; answers the new limit when one was made.
+    pub(crate) fn sample(
+        &self,
+        now: u64,
+        nanos: u64,
+        in_flight: usize,
+        dropped: bool,
+    ) -> Option<usize> {
+        if !self.is_windowed.load(Ordering::Relaxed) {
+            return Some(self.lock().update(nanos, in_flight, dropped));
+        }
+        if nanos < self.min_nanos.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.sum.fetch_add(nanos, Ordering::Relaxed);
+        let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.in_flight.load(Ordering::Relaxed) < in_flight as u64 {
+            self.in_flight
+                .fetch_max(in_flight as u64, Ordering::Relaxed);
+        }
+        if dropped {
+            self.dropped.store(true, Ordering::Relaxed);
+        }
+        let min_samples = self.min_samples.load(Ordering::Relaxed);
+        if now < self.next.load(Ordering::Relaxed) || count < min_samples {
+            return None;
+        }
+        // Whoever has the lock closes the window; the others go on.
+        let mut estimator = self.estimator.try_lock().ok()?;
+        let next = now.saturating_add(self.length.load(Ordering::Relaxed));
+        self.next.store(next, Ordering::Relaxed);
+        let count = self.count.swap(0, Ordering::Relaxed).max(1);
+        let mean = self.sum.swap(0, Ordering::Relaxed) / count;
+        let in_flight = self.in_flight.swap(0, Ordering::Relaxed) as usize;
+        let dropped = self.dropped.swap(false, Ordering::Relaxed);
+        Some(estimator.update(mean, in_flight, dropped))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Estimator> {
+        self.estimator
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Samples are gathered, and settings taken over.
+
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn samples_of_a_second_are_gathered_and_tiny_ones_ignored() {
+        let sampler = Sampler::new(AdaptiveLimit::aimd());
+        for now in 0..9 {
+            assert_eq!(sampler.sample(now, MS, 20, false), None);
+        }
+        assert_eq!(
+            sampler.sample(9, 99_999, 20, false),
+            None,
+            "too short to mean anything"
+        );
+        assert_eq!(sampler.sample(10, MS, 20, false), Some(21));
+        for now in 11..1_000 {
+            assert_eq!(sampler.sample(now, MS, 20, false), None);
+        }
+        assert_eq!(
+            sampler.sample(10 + 1_000 * MS, MS, 21, true),
+            Some(18).map(|l: usize| l.max(20))
+        );
+    }
+}

@@ -1,0 +1,258 @@
+//! Who ends a call on threads, and what becomes of the work when the caller has gone.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate_isolate::{Cause, Event, Isolation, Refused};
+use tidegate_promise::WaitError;
+use tidegate_sync::ManualClock;
+use tidegate_testkit::Gate;
+
+use crate::support::{SECOND, builder, cause, hold, pool, pool_of, still};
+
+#[test]
+fn a_call_that_times_out_in_the_queue_never_runs_and_frees_its_place() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(1, 1))
+        .timeout(SECOND)
+        .build(&isolation)
+        .unwrap();
+    let go_on = Gate::new();
+    let held = command.call().timeout(SECOND * 60);
+    let (inside, mine, until) = (Gate::new(), Gate::new(), go_on.clone());
+    let open = inside.clone();
+    let held = held.queue(move |_| {
+        open.open();
+        until.wait();
+        mine.open();
+        Ok(0)
+    });
+    inside.wait();
+    let queued = command.queue(|_| panic!("must not run"));
+    assert_eq!(pool(&isolation).queued, 1);
+    clock.jump(SECOND);
+    assert_eq!(cause(queued), Cause::TimedOut(SECOND));
+    let snapshot = pool(&isolation);
+    assert_eq!(
+        (snapshot.queued, snapshot.expired, snapshot.overstaying),
+        (0, 1, 0)
+    );
+    assert_eq!(command.snapshot().totals[Event::ExpiredInQueue], 1);
+    let second = command.queue(|_| Ok(5));
+    go_on.open();
+    assert_eq!((held.wait().unwrap(), second.wait().unwrap()), (0, 5));
+}
+
+#[test]
+fn a_running_call_that_times_out_is_told_and_counted_until_it_ends() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(1, 0))
+        .timeout(SECOND)
+        .fallback(|why| {
+            assert!(why.is_timed_out());
+            Ok(9)
+        })
+        .build(&isolation)
+        .unwrap();
+    let (go_on, told) = (Gate::new(), Gate::new());
+    let (inside, until, tell) = (Gate::new(), go_on.clone(), told.clone());
+    let open = inside.clone();
+    let answer = command.queue(move |cancel| {
+        let hear = tell.clone();
+        let _hook = cancel.on_cancel(move || hear.open());
+        open.open();
+        until.wait();
+        Ok(1)
+    });
+    inside.wait();
+    clock.jump(SECOND);
+    assert_eq!(answer.wait().unwrap(), 9, "the caller does not wait for it");
+    told.wait();
+    let snapshot = pool(&isolation);
+    assert_eq!((snapshot.overstaying, snapshot.active), (1, 1));
+    assert!(command.run(|_| Ok(1)).is_ok_and(|n| n == 9) || command.snapshot().active == 1);
+    go_on.open();
+    while pool(&isolation).overstaying > 0 {
+        std::thread::yield_now();
+    }
+    let totals = command.snapshot().totals;
+    assert_eq!(
+        (totals[Event::Timeout], totals[Event::Success]),
+        (1, 0),
+        "its end says nothing"
+    );
+}
+
+#[test]
+fn a_blocking_caller_is_released_at_the_deadline() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(1, 0))
+        .timeout(SECOND)
+        .build(&isolation)
+        .unwrap();
+    let go_on = Gate::new();
+    std::thread::scope(|scope| {
+        let inside = Gate::new();
+        let (open, until) = (inside.clone(), go_on.clone());
+        let command = &command;
+        let caller = scope.spawn(move || {
+            command.run(move |_| {
+                open.open();
+                until.wait();
+                Ok(1)
+            })
+        });
+        inside.wait();
+        clock.jump(SECOND);
+        let error = caller.join().unwrap().unwrap_err();
+        assert_eq!(error.cause(), &Cause::TimedOut(SECOND));
+        go_on.open();
+    });
+}
+
+#[test]
+fn interrupts_are_two_settings() {
+    for (on_timeout, on_cancel) in [(true, false), (false, true)] {
+        let (clock, isolation) = still();
+        let command = builder("a")
+            .threads(pool_of(2, 0))
+            .timeout(SECOND)
+            .configure(|c| {
+                (c.interrupt_on_timeout, c.interrupt_on_cancel) = (on_timeout, on_cancel);
+            })
+            .build(&isolation)
+            .unwrap();
+        let (go_on, tokens) = (Gate::new(), Arc::new(Mutex::new(Vec::new())));
+        let start = || {
+            let inside = Gate::new();
+            let (open, until, note) = (inside.clone(), go_on.clone(), Arc::clone(&tokens));
+            let answer = command.queue(move |cancel| {
+                note.lock().unwrap().push(cancel.clone());
+                open.open();
+                until.wait();
+                Ok(1)
+            });
+            inside.wait();
+            answer
+        };
+        let (cancelled, late) = (start(), start());
+        assert!(cancelled.cancel());
+        assert!(!cancelled.cancel(), "only once");
+        clock.jump(SECOND);
+        assert!(matches!(cause(late), Cause::TimedOut(_)));
+        let tripped: Vec<_> = tokens
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|t| t.is_cancelled())
+            .collect();
+        assert_eq!(tripped, [on_cancel, on_timeout]);
+        assert_eq!(pool(&isolation).overstaying, 2);
+        go_on.open();
+        let totals = command.snapshot().totals;
+        assert_eq!((totals[Event::Cancelled], totals[Event::Timeout]), (1, 1));
+        assert_eq!(
+            totals.health_total(),
+            1,
+            "leaving says nothing about health"
+        );
+    }
+}
+
+#[test]
+fn cancelling_a_queued_call_takes_it_out() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(1, 5))
+        .build(&isolation)
+        .unwrap();
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    let queued = command.queue(|_| panic!("must not run"));
+    assert_eq!(command.snapshot().active, 1, "what is queued does not run");
+    assert!(queued.cancel());
+    assert_eq!(pool(&isolation).queued, 0);
+    go_on.open();
+    held.wait().unwrap();
+    assert_eq!(command.snapshot().totals[Event::Cancelled], 1);
+    assert!(matches!(queued.wait(), Err(WaitError::Cancelled)));
+}
+
+#[test]
+fn shutting_down_has_a_deadline_and_a_report() {
+    let (clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(1, 2))
+        .no_timeout()
+        .build(&isolation)
+        .unwrap();
+    let (go_on, told, inside) = (Gate::new(), Gate::new(), Gate::new());
+    let (until, tell, open) = (go_on.clone(), told.clone(), inside.clone());
+    let held = command.queue(move |cancel| {
+        let _hook = cancel.on_cancel(move || tell.open());
+        open.open();
+        until.wait();
+        Ok(0)
+    });
+    inside.wait();
+    let queued = command.queue(|_| Ok(1));
+    let mut ends = isolation.shutdown(SECOND);
+    let (key, end) = ends.remove(0);
+    let refused = command.run(|_| Ok(1)).unwrap_err();
+    assert_eq!(refused.cause(), &Cause::Rejected(Refused::Closed));
+    let answer = command.call().fallback(|_| Ok(5)).run(|_| Ok(1));
+    assert_eq!(answer, Ok(5), "a fallback may still answer");
+    clock.jump(SECOND);
+    let report = end.wait().unwrap();
+    assert_eq!(
+        (key.as_str(), report.stuck.len(), report.handed_back.len()),
+        ("tests", 1, 1)
+    );
+    told.wait();
+    assert_eq!(
+        cause(held),
+        Cause::Cancelled,
+        "told to stop at the deadline"
+    );
+    go_on.open();
+    assert_eq!(cause(queued), Cause::Cancelled);
+}
+
+#[test]
+fn timeouts_ends_and_cancellations_race_and_each_call_ends_once() {
+    let clock = ManualClock::new();
+    let isolation = Isolation::builder().clock(&clock).build().unwrap();
+    let command = builder("a")
+        .threads(pool_of(2, 4))
+        .timeout(Duration::from_nanos(50))
+        .configure(|c| c.breaker.mode = tidegate_isolate::BreakerMode::Disabled)
+        .fallback(|_| Ok(0))
+        .build(&isolation)
+        .unwrap();
+    let calls = 600_u64;
+    let mut answers = Vec::new();
+    for n in 0..calls {
+        let answer = command.queue(move |_| Ok(n as u32));
+        match n % 3 {
+            0 => clock.jump(Duration::from_nanos(n % 60)),
+            1 => drop(answer.cancel()),
+            _ => {}
+        }
+        answers.push(answer);
+        if n % 8 == 0 {
+            answers.drain(..).for_each(|answer| drop(answer.wait()));
+        }
+    }
+    clock.jump(SECOND);
+    answers.into_iter().for_each(|answer| drop(answer.wait()));
+    while command.snapshot().active > 0 || pool(&isolation).overstaying > 0 {
+        std::thread::yield_now();
+    }
+    let totals = command.snapshot().totals;
+    let ended = totals[Event::Success] + totals[Event::Timeout] + totals[Event::PoolRejected];
+    assert_eq!(ended + totals[Event::Cancelled], calls);
+    assert_eq!(pool(&isolation).queued, 0);
+}

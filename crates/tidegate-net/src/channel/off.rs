@@ -1,0 +1,182 @@
+//! A channel that is off its loop for a while: nobody watches its socket.
+//!
+//! It stays where it is, with its handlers, its timers and its mail; it neither reads nor sends. Its
+//! loop takes the socket out of the poller, and puts it back, when the handlers have returned: the
+//! channel asks for it with what it answers ([`Next::Watch`]) and is told how that went.
+
+use std::collections::VecDeque;
+use std::io;
+
+use tidegate_promise::{Failure, Promise};
+
+use super::core::{ChannelCore, State};
+use crate::errors::NetError;
+use crate::pipeline::{Deregistered, Held, InEvent, Registered, UserEvent};
+use crate::reactor::{Desk, Next};
+use crate::sys::Readiness;
+
+/// What a channel off its loop knows of that.
+pub(super) struct Off {
+    phase: Phase,
+    /// Who asked for the change that is going on.
+    promise: Option<Promise<()>>,
+    /// The loop has still to be asked for that change.
+    ask: bool,
+    /// How it went.
+    said: Option<io::Result<()>>,
+    /// What was asked meanwhile, oldest first: to be on the loop, or off it.
+    wishes: VecDeque<(bool, Promise<()>)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Leaving,
+    Off,
+    Returning,
+}
+
+impl Off {
+    fn leaving(promise: Promise<()>) -> Box<Self> {
+        Box::new(Self {
+            phase: Phase::Leaving,
+            promise: Some(promise),
+            ask: true,
+            said: None,
+            wishes: VecDeque::new(),
+        })
+    }
+
+    /// Whether the poller knows of the socket, or is about to.
+    pub(super) fn is_watched(&self) -> bool {
+        self.phase != Phase::Off
+    }
+
+    pub(super) fn note(&mut self, said: io::Result<()>) {
+        self.said = Some(said);
+    }
+
+    /// What the loop has to do for it.
+    pub(super) fn next(&mut self) -> Next {
+        if std::mem::take(&mut self.ask) {
+            Next::Watch(self.phase == Phase::Returning)
+        } else {
+            Next::Stay
+        }
+    }
+
+    /// The channel is closed: whoever asked for something hears so.
+    pub(super) fn refuse(self, closed: &Failure) {
+        let wishes = self.wishes.into_iter().map(|(_, promise)| promise);
+        for promise in self.promise.into_iter().chain(wishes) {
+            let _ = promise.fail(closed.clone());
+        }
+    }
+}
+
+impl<E: ?Sized + Held> ChannelCore<E> {
+    /// Somebody wants the channel on its loop, or off it.
+    pub(super) fn wish(&mut self, on: bool, promise: Promise<()>, desk: &mut Desk) {
+        // What was asked before comes before.
+        self.carry_out(desk);
+        let refused = match &mut self.state {
+            State::Off(off) => {
+                off.wishes.push_back((on, promise));
+                return self.next_wish();
+            }
+            State::Open if !on => {
+                self.state = State::Off(Off::leaving(promise));
+                return;
+            }
+            State::Open => NetError::Registered,
+            State::Closed => NetError::Closed(self.pipeline.parts.close_cause.clone()),
+            State::New(_) | State::Connecting(_) => NetError::NotConnected,
+        };
+        let _ = promise.fail(Failure::new(refused));
+    }
+
+    /// Remembers what the poller said: it says so once, and maybe before the channel has heard that
+    /// it is back.
+    pub(super) fn remember(&mut self, readiness: Readiness) {
+        let ends = Readiness::HANG_UP | Readiness::ERROR;
+        self.read_ready |= readiness.any(Readiness::READ | ends);
+        self.hung_up |= readiness.any(ends);
+    }
+
+    /// Looks how the change went that the loop was asked for.
+    pub(super) fn look_off(&mut self, desk: &mut Desk) {
+        let State::Off(off) = &mut self.state else {
+            return;
+        };
+        let Some(said) = off.said.take() else {
+            return;
+        };
+        let went_well = said.is_ok();
+        let on = (off.phase == Phase::Returning) == went_well;
+        let promise = off.promise.take();
+        off.phase = Phase::Off;
+        self.shared().set_registered(on);
+        if let Some(promise) = promise {
+            let _ = promise.complete(said.map_err(Failure::new));
+        }
+        if on {
+            self.come_back(desk);
+        }
+        if went_well {
+            let event = if on {
+                UserEvent::new(Registered)
+            } else {
+                UserEvent::new(Deregistered)
+            };
+            self.pipeline.fire(InEvent::User(event));
+        }
+        self.carry_out(desk);
+        self.next_wish();
+    }
+
+    /// The poller watches the socket: everything goes on where it stood.
+    fn come_back(&mut self, desk: &mut Desk) {
+        let State::Off(off) = std::mem::replace(&mut self.state, State::Open) else {
+            return;
+        };
+        self.blocked = false;
+        // A poller tells what there is to read; where there is none, one has to look.
+        self.read_ready |= self.transport.io().is_none();
+        let parts = &mut self.pipeline.parts;
+        parts.flush_wanted |= parts.queue.has_flushed() || parts.outbox.is_some();
+        for (on, promise) in off.wishes {
+            self.wish(on, promise, desk);
+        }
+    }
+
+    /// Turns to what was asked meanwhile.
+    fn next_wish(&mut self) {
+        let State::Off(off) = &mut self.state else {
+            return;
+        };
+        while off.phase == Phase::Off
+            && let Some((on, promise)) = off.wishes.pop_front()
+        {
+            if on {
+                off.phase = Phase::Returning;
+                off.promise = Some(promise);
+                off.ask = true;
+            } else {
+                let _ = promise.succeed(());
+            }
+        }
+    }
+
+    /// What the loop has to do for a channel that is not open; `None` if that is as for others.
+    pub(super) fn next_unless_open(&mut self) -> Option<Next> {
+        match &mut self.state {
+            State::Closed => Some(Next::Leave),
+            State::Off(off) => {
+                let next = off.next();
+                self.pipeline.parts.publish();
+                self.shared().tell_writers();
+                Some(next)
+            }
+            State::New(_) | State::Connecting(_) | State::Open => None,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The short way of a read: everything that has come fits into one receive, and the handlers ask
+//! for a flush at most. Nearly every event is one of these, so this is all the code that it needs,
+//! in one place; whatever is different goes on in the long way.
+
+use std::io;
+
+use super::Transport;
+use super::core::{ChannelCore, State};
+use crate::message::Msg;
+use crate::pipeline::Held;
+use crate::reactor::{Desk, Next};
+use crate::sys::Readiness;
+
+impl<E: ?Sized + Held> ChannelCore<E> {
+    /// Whether the short way may be tried: something came, and nothing else is the matter.
+    #[inline(always)]
+    pub(super) fn is_plain(&self, readiness: Readiness) -> bool {
+        let unusual = Readiness::HANG_UP | Readiness::ERROR | Readiness::MAIL;
+        readiness.has(Readiness::READ)
+            && !readiness.any(unusual)
+            && matches!(self.state, State::Open)
+            && !(self.blocked | self.owes | self.hung_up)
+            && self.pipeline.parts.auto_read
+            && self.transport.is_stream()
+    }
+
+    #[inline(always)]
+    pub(super) fn read_plain(&mut self, desk: &mut Desk) -> Next {
+        let most = self.size.next();
+        desk.counters.reads.add(1);
+        let room = Transport::room(most, self.size.is_fixed());
+        let count = match self.transport.receive(&mut desk.chunk, room) {
+            Ok(count) if count > 0 && count < room => count,
+            other => return self.read_long(other, room, desk),
+        };
+        let bytes = desk.chunk.take();
+        desk.counters.read_bytes.add(count as u64);
+        self.read_ready = false;
+        self.size.record_turn(count);
+        self.pipeline.parts.read_wanted = false;
+        std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
+        self.pipeline.read_last(Msg::Bytes(bytes));
+        let parts = &mut self.pipeline.parts;
+        if parts.flush_wanted && parts.stack.is_empty() {
+            parts.flush_wanted = false;
+            match parts.queue.drain_one(&mut self.transport) {
+                Ok(sent) => {
+                    desk.counters.writes.add(1);
+                    desk.counters.written_bytes.add(sent.len() as u64);
+                    desk.chunk.give_back(sent);
+                }
+                Err(first) => self.drain(first, desk),
+            }
+        }
+        if !self.pipeline.parts.is_calm() {
+            return self.end_otherwise(desk);
+        }
+        std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
+        Next::Stay
+    }
+
+    /// The long way, for a read that came to something else.
+    #[inline(never)]
+    fn read_long(&mut self, first: io::Result<usize>, room: usize, desk: &mut Desk) -> Next {
+        self.read_ready = true;
+        let first = first.map(|count| (desk.chunk.take(), count < room));
+        self.with_desk(desk, |core, desk| core.read_on(Some(first), desk));
+        self.finish(false)
+    }
+
+    /// Ends the turn where something is left to do, or to show.
+    #[inline(never)]
+    fn end_otherwise(&mut self, desk: &mut Desk) -> Next {
+        if self.pipeline.parts.has_wishes() {
+            self.carry_out(desk);
+        }
+        std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
+        self.finish(false)
+    }
+
+    /// Ends its turn: shows others how things stand.
+    pub(super) fn finish(&mut self, mailed: bool) -> Next {
+        if !matches!(self.state, State::Open)
+            && let Some(next) = self.next_unless_open()
+        {
+            return next;
+        }
+        let changed = self.pipeline.parts.publish();
+        if changed || mailed {
+            self.shared().tell_writers();
+        }
+        if self.again.is_none() {
+            Next::Stay
+        } else {
+            Next::Again(self.again)
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Watches how a poller does: failures and waits that end for no reason.
+
+use std::io;
+
+use tidegate_exec::Health;
+use tidegate_sync::{Clock, Sleeper};
+
+use crate::metrics::Counters;
+
+/// Polls in a row that may fail before the loop gives up, and with it its place in the group.
+pub(crate) const FAILURES: u32 = 16;
+/// Failures in a row after which a fresh poller takes the place of this one.
+pub(crate) const RENEW_AFTER: u32 = 4;
+/// Waits in a row that end for no reason before the poller counts as spinning.
+pub(crate) const SPINS: u32 = 512;
+
+/// What is known of a poller's health.
+#[derive(Debug, Default)]
+pub(crate) struct Care {
+    failures: u32,
+    /// Waits in a row that ended for no reason, and the wakeups seen so far.
+    spins: u32,
+    wakes: u64,
+    /// Others were told that the poller is ailing.
+    ails: bool,
+    health: Health,
+}
+
+impl Care {
+    pub(crate) fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    /// A poll went well.
+    #[inline]
+    pub(crate) fn worked(&mut self) {
+        self.failures = 0;
+    }
+
+    /// A poll failed; true if it is time for a fresh poller.
+    ///
+    /// # Panics
+    ///
+    /// After [`FAILURES`] in a row: the loop gives up, and says why.
+    #[cold]
+    pub(crate) fn failed(&mut self, why: &io::Error, counters: &Counters) -> bool {
+        self.failures += 1;
+        counters.poll_failures.add(1);
+        self.ail();
+        assert!(
+            self.failures < FAILURES,
+            "the poller failed {FAILURES} times in a row, the last time with: {why}"
+        );
+        self.failures.is_multiple_of(RENEW_AFTER)
+    }
+
+    /// A wait has ended, with or without something `ready`. Looks whether there was a reason: an
+    /// event, a wakeup, its deadline. True if it is time for a fresh poller.
+    #[inline]
+    pub(crate) fn waited(
+        &mut self,
+        ready: bool,
+        waker: &dyn Sleeper,
+        clock: &Clock,
+        deadline: Option<u64>,
+    ) -> bool {
+        if self.ails && self.failures == 0 {
+            self.ails = false;
+            self.health.recover(clock);
+        }
+        let wakes = waker.wakes();
+        let reason = ready || wakes != self.wakes || self.failures > 0;
+        if reason || deadline.is_some_and(|at| clock.nanos() >= at) {
+            self.wakes = wakes;
+            self.spins = 0;
+            return false;
+        }
+        self.spins += 1;
+        if self.spins < SPINS {
+            return false;
+        }
+        self.spins = 0;
+        self.ail();
+        true
+    }
+
+    fn ail(&mut self) {
+        self.ails = true;
+        self.health.ail();
+    }
+}

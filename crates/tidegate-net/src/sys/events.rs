@@ -1,0 +1,171 @@
+//! What became ready, as the operating system says it.
+//!
+//! On Linux the descriptor of the poller is asked directly: an event is two numbers there, which
+//! are looked at once instead of once for each question.
+
+use std::io;
+use std::time::Duration;
+
+use mio::Poll;
+
+use super::poller::Readiness;
+
+#[cfg(target_os = "linux")]
+mod platform {
+    use rustix::event::Timespec;
+    use rustix::event::epoll::{self, Event, EventFlags};
+
+    use super::{Duration, Poll, Readiness, io};
+
+    /// The answers of one wait.
+    pub(crate) struct Events(Vec<Event>);
+
+    // SAFETY: what an event carries could be a pointer; here it is a token, and nobody follows it.
+    unsafe impl Send for Events {}
+
+    impl Events {
+        pub(crate) fn with_capacity(capacity: usize) -> Self {
+            Self(Vec::with_capacity(capacity))
+        }
+
+        /// Waits for the first one, at most for `timeout`, which is rounded up to milliseconds.
+        pub(crate) fn wait(
+            &mut self,
+            poll: &mut Poll,
+            timeout: Option<Duration>,
+        ) -> io::Result<()> {
+            let timeout = timeout.map(|timeout| {
+                let millis = timeout.as_nanos().div_ceil(1_000_000);
+                let millis = i32::try_from(millis).unwrap_or(i32::MAX);
+                Timespec {
+                    tv_sec: i64::from(millis / 1000),
+                    tv_nsec: i64::from(millis % 1000) * 1_000_000,
+                }
+            });
+            self.0.clear();
+            let room = rustix::buffer::spare_capacity(&mut self.0);
+            epoll::wait(poll.registry(), room, timeout.as_ref())?;
+            Ok(())
+        }
+
+        /// Tells each: its token, and what it is ready for.
+        #[inline(always)]
+        pub(crate) fn each(&self, mut tell: impl FnMut(u64, Readiness)) {
+            for event in &self.0 {
+                tell(event.data.u64(), readiness(event.flags));
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn readiness(flags: EventFlags) -> Readiness {
+        let usual = EventFlags::IN | EventFlags::OUT;
+        // Nearly always: something came, and there is room to write.
+        if flags == usual {
+            return Readiness::READ | Readiness::WRITE;
+        }
+        unusual(flags)
+    }
+
+    #[inline(never)]
+    pub(super) fn unusual(flags: EventFlags) -> Readiness {
+        let mut readiness = Readiness::NONE;
+        if flags.intersects(EventFlags::IN | EventFlags::PRI) {
+            readiness |= Readiness::READ;
+        }
+        if flags.contains(EventFlags::OUT) {
+            readiness |= Readiness::WRITE;
+        }
+        let input_ended = EventFlags::IN | EventFlags::RDHUP;
+        let output_ended = EventFlags::OUT | EventFlags::ERR;
+        if flags.contains(EventFlags::HUP)
+            || flags.contains(input_ended)
+            || flags.contains(output_ended)
+            || flags == EventFlags::ERR
+        {
+            readiness |= Readiness::HANG_UP;
+        }
+        if flags.contains(EventFlags::ERR) {
+            readiness |= Readiness::ERROR;
+        }
+        readiness
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod platform {
+    use super::{Duration, Poll, Readiness, io};
+
+    /// The answers of one wait.
+    pub(crate) struct Events(mio::Events);
+
+    impl Events {
+        pub(crate) fn with_capacity(capacity: usize) -> Self {
+            Self(mio::Events::with_capacity(capacity))
+        }
+
+        /// Waits for the first one, at most for `timeout`.
+        pub(crate) fn wait(
+            &mut self,
+            poll: &mut Poll,
+            timeout: Option<Duration>,
+        ) -> io::Result<()> {
+            poll.poll(&mut self.0, timeout)
+        }
+
+        /// Tells each: its token, and what it is ready for.
+        pub(crate) fn each(&self, mut tell: impl FnMut(u64, Readiness)) {
+            for event in &self.0 {
+                let mut readiness = Readiness::NONE;
+                if event.is_readable() {
+                    readiness |= Readiness::READ;
+                }
+                if event.is_writable() {
+                    readiness |= Readiness::WRITE;
+                }
+                if event.is_read_closed() || event.is_write_closed() {
+                    readiness |= Readiness::HANG_UP;
+                }
+                if event.is_error() {
+                    readiness |= Readiness::ERROR;
+                }
+                tell(event.token().0 as u64, readiness);
+            }
+        }
+    }
+}
+
+pub(crate) use self::platform::Events;
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    //! Each flag of the system's, and what it means here.
+
+    use rustix::event::epoll::EventFlags;
+
+    use super::*;
+
+    #[test]
+    fn flags_mean_what_they_mean_to_mio() {
+        let (read, write) = (Readiness::READ, Readiness::WRITE);
+        let (hang_up, error) = (Readiness::HANG_UP, Readiness::ERROR);
+        let (input, output) = (EventFlags::IN, EventFlags::OUT);
+        let (ended, both) = (EventFlags::RDHUP, EventFlags::HUP);
+        let broken = EventFlags::ERR;
+        for (flags, meaning) in [
+            (input, read),
+            (EventFlags::PRI, read),
+            (output, write),
+            (input | output, read | write),
+            (input | output | ended, read | write | hang_up),
+            (output | ended, write),
+            (both, hang_up),
+            (input | output | both, read | write | hang_up),
+            (broken, hang_up | error),
+            (output | broken, write | hang_up | error),
+            (input | broken, read | error),
+        ] {
+            assert_eq!(platform::unusual(flags), meaning, "{flags:?}");
+        }
+    }
+}

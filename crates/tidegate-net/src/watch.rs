@@ -1,0 +1,108 @@
+//! Things of the user's own that a loop watches.
+
+use std::fmt;
+
+use tidegate_promise::{Completion, Failure, promise};
+
+use crate::group::NetGroup;
+use crate::reactor::{Desk, EventSource, Next};
+use crate::residence::Residence;
+use crate::sys::{Readiness, Source};
+
+/// What becomes of something that a loop watches after it was told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// It is watched on.
+    Watching,
+    /// The same is told once more, after the others had their turn: there is more to do.
+    Again,
+    /// It is let go of.
+    Done,
+}
+
+impl<P: Residence> NetGroup<P> {
+    /// Watches something of the caller's own on the next loop: a socket with options that channels do
+    /// not have, a pipe, a timer of the operating system. Completes when it is watched; fails with
+    /// what the poller says.
+    ///
+    /// `hear` gets it back with what it is ready for. Each change is told once, so `hear` goes on until
+    /// the source would block, or answers [`Keep::Again`]. When `hear` answers [`Keep::Done`] or
+    /// panics, and at the end of the loop, the source is dropped, which has to close it.
+    ///
+    /// # Threads
+    ///
+    /// `hear` runs on the loop, must not block, and need not be `Sync`.
+    ///
+    /// ```
+    /// use tidegate_net::Keep;
+    /// use tidegate_net::sys::Readiness;
+    ///
+    /// let group = tidegate_net::pinned("io", 1)?;
+    /// let (mut far, near) = std::os::unix::net::UnixStream::pair()?;
+    /// near.set_nonblocking(true)?;
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let near = mio::net::UnixStream::from_std(near);
+    /// group.watch(near, move |near, readiness| {
+    ///     let mut byte = [0];
+    ///     if readiness.has(Readiness::READ) && std::io::Read::read(near, &mut byte).is_ok() {
+    ///         tell.send(byte[0]).expect("somebody waits");
+    ///         return Keep::Done;
+    ///     }
+    ///     Keep::Watching
+    /// }).wait()?;
+    /// std::io::Write::write_all(&mut far, &[7])?;
+    /// assert_eq!(told.recv()?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn watch<S, F>(&self, source: S, hear: F) -> Completion<()>
+    where
+        S: Source + Send + 'static,
+        F: FnMut(&mut S, Readiness) -> Keep + Send + 'static,
+    {
+        let (promise, done) = promise();
+        // A refused task drops its promise, which fails as abandoned.
+        let _ = self.pick().register(
+            |_| Box::new(Watched { source, hear }),
+            move |registered| {
+                let _ = promise.complete(registered.map_err(Failure::new));
+            },
+        );
+        done
+    }
+}
+
+/// A source of the user's own and who hears of it.
+struct Watched<S, F> {
+    source: S,
+    hear: F,
+}
+
+impl<S, F> EventSource for Watched<S, F>
+where
+    S: Source,
+    F: FnMut(&mut S, Readiness) -> Keep,
+{
+    fn ready(&mut self, readiness: Readiness, _desk: &mut Desk) -> Next {
+        if readiness == Readiness::MAIL {
+            // It has none; a roaming loop begins so.
+            return Next::Stay;
+        }
+        match (self.hear)(&mut self.source, readiness) {
+            Keep::Watching => Next::Stay,
+            Keep::Again => Next::Again(readiness),
+            Keep::Done => Next::Leave,
+        }
+    }
+
+    fn io(&mut self) -> Option<&mut dyn Source> {
+        Some(&mut self.source)
+    }
+
+    fn close(&mut self, _desk: &mut Desk) {}
+}
+
+impl<S, F> fmt::Debug for Watched<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,272 @@
+//! Channels off their loops and on them again.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+use bytes::Bytes;
+use tidegate_exec::WorkerPool;
+use tidegate_net::{
+    Channel, Client, Deregistered, EmbeddedChannel, Inbound, InboundContext, NetGroup, Nothing,
+    Registered, Server, UserEvent,
+};
+use tidegate_promise::Completion;
+use tidegate_testkit::{Gate, Log};
+
+use crate::{dial, serve};
+
+/// Echoes, notes what it hears, and gives its channel away.
+#[derive(Clone)]
+struct Notes {
+    log: Log<String>,
+    channels: Log<Channel>,
+    arrived: Gate,
+    go_on: Gate,
+}
+
+impl Notes {
+    fn new() -> Self {
+        Self {
+            log: Log::new(),
+            channels: Log::new(),
+            arrived: Gate::new(),
+            go_on: Gate::new(),
+        }
+    }
+
+    fn channel(&self) -> Channel {
+        self.channels.wait_for(1);
+        self.channels.take().remove(0)
+    }
+}
+
+impl Inbound for Notes {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.channels.push(ctx.channel());
+    }
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        self.log.push(format!("read {}", bytes.len()));
+        if bytes == "block" {
+            self.arrived.open();
+            self.go_on.wait();
+        }
+        ctx.write(bytes);
+        ctx.flush();
+    }
+
+    fn inactive(&mut self, _ctx: &mut InboundContext<'_, Self>) {
+        self.log.push("inactive".to_owned());
+    }
+
+    fn event(&mut self, event: UserEvent, _ctx: &mut InboundContext<'_, Self>) {
+        if event.is::<Deregistered>().is_some() {
+            self.log.push("off".to_owned());
+        } else if event.is::<Registered>().is_some() {
+            self.log.push("on".to_owned());
+        }
+    }
+}
+
+fn embedded(notes: &Notes) -> EmbeddedChannel {
+    let notes = notes.clone();
+    EmbeddedChannel::new(|p| p.add("notes", notes)).unwrap()
+}
+
+fn fails(what: Completion<()>) -> String {
+    what.wait().unwrap_err().to_string()
+}
+
+fn read(peer: &mut std::net::TcpStream, count: usize) -> Vec<u8> {
+    let mut back = vec![0; count];
+    peer.read_exact(&mut back).unwrap();
+    back
+}
+
+#[test]
+fn a_channel_off_its_loop_hears_nothing_until_it_is_back() {
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let notes = Notes::new();
+    let own = notes.clone();
+    let server = serve(&group, move |p| p.add("notes", own.clone()));
+    let mut peer = dial(&server);
+    let channel = notes.channel();
+    channel.deregister().wait().unwrap();
+    assert!(channel.is_active() && !channel.is_registered());
+    peer.write_all(b"hello").unwrap();
+    for _ in 0..8 {
+        // Each of them is a turn, in which the loop asks its poller.
+        group.submit(|| ()).unwrap().wait().unwrap();
+    }
+    assert_eq!(notes.log.take(), ["off"]);
+    channel.register().wait().unwrap();
+    assert!(channel.is_registered());
+    assert_eq!(read(&mut peer, 5), b"hello");
+    assert_eq!(notes.log.take(), ["on", "read 5"]);
+    assert_eq!(server.connections(), 1);
+}
+
+#[test]
+fn what_is_written_meanwhile_waits_and_is_sent_in_order() {
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let notes = Notes::new();
+    let own = notes.clone();
+    let server = serve(&group, move |p| p.add("notes", own.clone()));
+    let mut peer = dial(&server);
+    let channel = notes.channel();
+    let before = channel.write_with("one ");
+    channel.flush();
+    let off = channel.deregister();
+    let meanwhile = channel.write_with("two ");
+    channel.flush();
+    off.wait().unwrap();
+    before.wait().unwrap();
+    group.submit(|| ()).unwrap().wait().unwrap();
+    assert!(!meanwhile.is_done() && channel.pending_bytes() > 0);
+    let on = channel.register();
+    channel.write_and_flush("three");
+    on.wait().unwrap();
+    meanwhile.wait().unwrap();
+    assert_eq!(read(&mut peer, 13), b"one two three");
+}
+
+#[test]
+fn twice_off_is_off_and_twice_on_is_an_error() {
+    let notes = Notes::new();
+    let mut embedded = embedded(&notes);
+    let channel = embedded.channel();
+    let early = channel.register();
+    let off = [channel.deregister(), channel.deregister()];
+    embedded.run();
+    for off in off {
+        off.wait().unwrap();
+    }
+    assert!(fails(early).contains("on its loop"));
+    assert_eq!(notes.log.take(), ["off"], "told once");
+    let late = channel.deregister();
+    let on = channel.register();
+    let again = channel.register();
+    embedded.run();
+    late.wait().unwrap();
+    on.wait().unwrap();
+    assert!(fails(again).contains("`deregister` first"));
+    assert_eq!(notes.log.take(), ["on"]);
+}
+
+#[test]
+fn wishes_are_carried_out_in_order_however_many_come_at_once() {
+    let notes = Notes::new();
+    let mut embedded = embedded(&notes);
+    let channel = embedded.channel();
+    let done: Vec<_> = (0..3)
+        .flat_map(|_| [channel.deregister(), channel.register()])
+        .collect();
+    embedded.run();
+    embedded.receive("hello");
+    for done in done {
+        done.wait().unwrap();
+    }
+    assert_eq!(
+        notes.log.take(),
+        ["off", "on", "off", "on", "off", "on", "read 5"]
+    );
+    assert_eq!(embedded.sent(), "hello");
+}
+
+#[test]
+fn a_closed_channel_is_neither_taken_off_nor_put_on() {
+    let notes = Notes::new();
+    let mut embedded = embedded(&notes);
+    let channel = embedded.channel();
+    embedded.close();
+    for refused in [channel.deregister(), channel.register()] {
+        assert!(fails(refused).contains("closed"));
+    }
+    assert_eq!(notes.log.take(), ["inactive"]);
+}
+
+#[test]
+fn a_channel_can_be_closed_while_it_is_off() {
+    let notes = Notes::new();
+    let mut embedded = embedded(&notes);
+    let channel = embedded.channel();
+    drop(channel.deregister());
+    embedded.run();
+    let lost = channel.write_with("never");
+    channel.flush();
+    embedded.run();
+    embedded.close();
+    assert!(fails(lost).contains("closed"));
+    channel.closed().wait().unwrap();
+    assert_eq!(notes.log.take(), ["off", "inactive"]);
+    assert!(!channel.is_registered() && !channel.is_active());
+}
+
+#[test]
+fn who_waits_for_a_change_hears_of_the_end() {
+    let notes = Notes::new();
+    let mut embedded = embedded(&notes);
+    let channel = embedded.channel();
+    let (off, on) = (channel.deregister(), channel.register());
+    drop(channel.close());
+    embedded.run();
+    assert!(fails(off).contains("closed") && fails(on).contains("closed"));
+}
+
+#[test]
+fn a_channel_that_is_not_connected_yet_stays_on_its_loop() {
+    struct Early(Log<Completion<()>>);
+    impl Inbound for Early {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Nothing;
+        fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
+            self.0.push(ctx.channel().deregister());
+        }
+        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+    }
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let log = Log::new();
+    let own = log.clone();
+    let client = Client::new(&group).pipeline(move |p| p.add("early", Early(own.clone())));
+    let connected = client.connect(listener.local_addr().unwrap());
+    let channel = connected.wait().unwrap();
+    assert!(fails(log.take().remove(0)).contains("not connected yet"));
+    assert!(channel.is_registered());
+}
+
+#[test]
+fn on_a_roaming_loop_a_handler_that_is_busy_comes_first() {
+    let pool = WorkerPool::builder("workers").max(4).build().unwrap();
+    let group = tidegate_net::roaming("io", 1, &pool).unwrap();
+    let notes = Notes::new();
+    let server = roaming_server(&group, &notes);
+    let mut peer = dial(&server);
+    let channel = notes.channel();
+    peer.write_all(b"block").unwrap();
+    notes.arrived.wait();
+    let off = channel.deregister();
+    group.next().settle();
+    assert!(!off.is_done(), "the handler is still running");
+    notes.go_on.open();
+    off.wait().unwrap();
+    assert_eq!(read(&mut peer, 5), b"block", "asked for before");
+    peer.write_all(b"hello").unwrap();
+    for _ in 0..8 {
+        group.submit(|| ()).unwrap().wait().unwrap();
+    }
+    assert_eq!(notes.log.take(), ["read 5", "off"]);
+    channel.register().wait().unwrap();
+    assert_eq!(read(&mut peer, 5), b"hello");
+    assert_eq!(notes.log.take(), ["on", "read 5"]);
+}
+
+fn roaming_server(group: &NetGroup<tidegate_exec::Roaming>, notes: &Notes) -> Server {
+    let notes = notes.clone();
+    let server = Server::new(group).pipeline(move |p| p.add("notes", notes.clone()));
+    server.bind("127.0.0.1:0").wait().unwrap()
+}

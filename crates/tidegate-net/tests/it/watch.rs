@@ -1,0 +1,82 @@
+//! Things of the user's own on a loop.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+use tidegate_exec::{EventLoopGroup, WorkerPool};
+use tidegate_net::sys::Readiness;
+use tidegate_net::{Keep, NetGroup};
+use tidegate_testkit::Log;
+
+use crate::{Echo, dial, round_trip, serve};
+
+fn pair() -> (UnixStream, mio::net::UnixStream) {
+    let (far, near) = UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    (far, mio::net::UnixStream::from_std(near))
+}
+
+/// Tells the log what it reads, a byte each time, and ends with a full stop.
+fn hear(log: &Log<u8>) -> impl FnMut(&mut mio::net::UnixStream, Readiness) -> Keep + Send + use<> {
+    let log = log.clone();
+    move |near, _| {
+        let mut byte = [0];
+        match near.read(&mut byte) {
+            Ok(1) if byte == *b"." => Keep::Done,
+            Ok(1) => {
+                log.push(byte[0]);
+                Keep::Again
+            }
+            _ => Keep::Watching,
+        }
+    }
+}
+
+#[test]
+fn it_is_told_until_it_is_done_and_then_closed() {
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let (mut far, near) = pair();
+    let log = Log::new();
+    group.watch(near, hear(&log)).wait().unwrap();
+    far.write_all(b"ab").unwrap();
+    log.wait_for(2);
+    far.write_all(b"c.d").unwrap();
+    let mut rest = Vec::new();
+    // A reset, since one byte was not read, or an end.
+    let _ = far.read_to_end(&mut rest);
+    assert_eq!(log.take(), b"abc");
+    group.submit(|| ()).unwrap().wait().unwrap();
+    assert_eq!(group.io_metrics()[0].registered, 0);
+}
+
+#[test]
+fn one_that_panics_is_let_go_of_and_hurts_nobody() {
+    let log = Log::new();
+    let heard = log.clone();
+    let loops = EventLoopGroup::builder("io").loops(1);
+    let loops = loops.on_unhandled(move |_, what| heard.push(what.to_string()));
+    let group = NetGroup::build(loops).unwrap();
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let mut client = dial(&server);
+    let (mut far, near) = pair();
+    let panics = |_: &mut mio::net::UnixStream, _: Readiness| -> Keep { panic!("as planned") };
+    group.watch(near, panics).wait().unwrap();
+    let mut rest = Vec::new();
+    let _ = far.read_to_end(&mut rest);
+    assert_eq!(round_trip(&mut client, b"hello"), b"hello");
+    assert!(log.take()[0].contains("as planned"));
+}
+
+#[test]
+fn it_works_on_roaming_loops_too() {
+    let pool = WorkerPool::builder("workers").max(3).build().unwrap();
+    let group = tidegate_net::roaming("io", 1, &pool).unwrap();
+    let (mut far, near) = pair();
+    let log = Log::new();
+    group.watch(near, hear(&log)).wait().unwrap();
+    far.write_all(b"ab").unwrap();
+    log.wait_for(2);
+    far.write_all(b".").unwrap();
+    let mut rest = Vec::new();
+    far.read_to_end(&mut rest).unwrap();
+}
