@@ -444,10 +444,10 @@ mod tests {
         }
         // At most 30 samples per permit: by now the shortest was taken anew, and is again.
         for _ in 0..310 {
-            vegas.update(20 * MS, 10, false);
+            vegas.update(40 * MS, 10, false);
         }
         assert_eq!(
-            vegas.update(20 * MS, 10, false),
+            vegas.update(40 * MS, 10, false),
             10,
             "that is how it is now"
         );

@@ -1,5 +1,7 @@
 //! Bounds: permits, reserves, waiting and adaptive limits, from outside.
 
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_isolate::{
@@ -7,7 +9,7 @@ use tidegate_isolate::{
 };
 use tidegate_testkit::Gate;
 
-use crate::support::{builder, still, while_inside};
+use crate::support::{builder, poll_once, still, while_inside};
 
 #[test]
 fn what_matters_most_is_refused_last() {
@@ -33,6 +35,12 @@ fn what_matters_most_is_refused_last() {
     while_inside(&command, 2, || {
         assert!(!passes(Criticality::Sheddable) && !passes(Criticality::Normal));
         assert!(passes(Criticality::High) && passes(Criticality::Critical));
+        let future = |criticality| {
+            let call = command.call().criticality(criticality);
+            poll_once(pin!(call.run_async(|_| async { Ok(1) })))
+        };
+        assert!(matches!(future(Criticality::Normal), Poll::Ready(Err(_))));
+        assert_eq!(future(Criticality::High), Poll::Ready(Ok(1)));
     });
     assert!(passes(Criticality::Sheddable));
 }
