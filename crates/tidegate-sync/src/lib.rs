@@ -8,6 +8,7 @@
 //! * The words of an isolated call: [`CallWord`], [`BreakerWord`].
 //! * Timeouts between threads: [`TimeoutCell`], [`TimeoutNode`], [`TimeoutLane`].
 //! * The words of a worker pool: [`Desk`], [`Seat`], [`Reserve`].
+//! * Memory that is used at random: [`Yard`], [`prefetch`].
 //! * Threads: [`ThreadBuilder`], [`ThreadInfo`], the mark of the executor they run for and the
 //!   record of who waits for whom.
 //!
@@ -40,6 +41,7 @@ mod testing;
 mod thread;
 mod timeout;
 mod wait;
+mod yard;
 
 pub use self::block::{ListenerToken, Outcome, Reader, SharedReader, SharedWriter, Writer, block};
 pub use crossbeam_utils::CachePadded;
@@ -81,3 +83,4 @@ pub use self::timeout::{
     Fate, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane, TimeoutNode,
 };
 pub use self::wait::{WaitGuard, WaitRefused, check_stance, check_wait};
+pub use self::yard::{Plot, Yard};

@@ -80,9 +80,11 @@ const LOOKAHEAD: usize = 8;
 /// # Memory
 ///
 /// An entry with a value of 16 bytes costs 32 bytes and its share of a list, 5 to 8 bytes when the
-/// wheel is full and never more than 141. Entries lie in pages of 512, which are never moved. In a
-/// wheel of more than 32,768 entries those that come up together share pages, so there may be one
-/// page with holes per far slot in use; a page with an eighth of its cells free is filled again.
+/// wheel is full and never more than 141. Entries lie in pages of 512, which are never moved; from
+/// the 65th on, pages lie in blocks of 2 MiB that the system is asked to back by large pages of its
+/// own ([`Yard`](tidegate_sync::Yard)). In a wheel of more than 32,768 entries those that come up
+/// together share pages, so there may be one page with holes per far slot in use; a page with an
+/// eighth of its cells free is filled again.
 /// While more pages are empty than in use, [`pop_due`](Self::pop_due) gives some of the last ones
 /// back each time it finds nothing due; an entry that stays keeps the pages below its own.
 ///
@@ -563,30 +565,6 @@ impl<T> Wheel<T> {
                 }
                 Item::End { chunk } => self.dial.lists.let_go(chunk),
             }
-        }
-    }
-
-    #[cfg(test)]
-    fn check(&mut self) {
-        self.settle();
-        assert!(self.dial.current <= self.seen);
-        let is_there = |slot, place| self.entries.is_there(slot, place);
-        let ends = self.ready.iter();
-        let ends = ends.filter(|item| matches!(item, Item::End { .. })).count();
-        let places = self.dial.lists.check(ends, is_there);
-        let ready = self.ready.iter().filter(|&item| match item {
-            Item::Entry { slot, place } => is_there(slot, place),
-            Item::End { .. } => false,
-        });
-        assert_eq!(places.len() + ready.count(), self.len);
-        self.entries.check(self.len);
-        for (at, list, slot) in places {
-            let live = self.entries.get(slot).and_then(Entry::live);
-            let live = live.expect("a listed entry is live");
-            assert_eq!(live.place, at);
-            // Of what is due now, a part may be left in the list of its tick.
-            let right = self.dial.list_at(live.deadline);
-            assert!(list == right || right == self.dial.lists.ripe() && self.more);
         }
     }
 }

@@ -15,6 +15,8 @@
 //! * A pair (cell, generation) is given out once: `floor` is not below the generation of any cell
 //!   of a page that was given back.
 
+use tidegate_sync::{Plot, Yard};
+
 /// Idle pages that are always kept.
 pub(super) const KEPT: usize = 2;
 
@@ -53,6 +55,7 @@ pub(super) trait Cell: Sized {
 #[derive(Debug)]
 pub(super) struct Pages<C, const CELLS: usize> {
     pages: Vec<Page<C, CELLS>>,
+    yard: Yard<C, CELLS>,
     /// The page that each group fills, or `NONE`.
     open: Box<[u32]>,
     /// The page that is opened next, or `NONE`. The last one that got a cell back comes first:
@@ -66,7 +69,7 @@ pub(super) struct Pages<C, const CELLS: usize> {
 /// Sixteen bytes, so that those of a million cells fit into the nearest cache.
 #[derive(Debug)]
 struct Page<C, const CELLS: usize> {
-    cells: Box<[C; CELLS]>,
+    cells: Plot<C, CELLS>,
     /// The next roomy page, or `SHUT`, or `OPEN` and the group.
     next: u32,
     /// The first free cell.
@@ -83,6 +86,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
     pub(super) fn new(groups: usize) -> Self {
         Self {
             pages: Vec::new(),
+            yard: Yard::new(),
             open: vec![NONE; groups].into_boxed_slice(),
             roomy: NONE,
             used: 0,
@@ -160,6 +164,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         if self.pages.len() == before {
             return;
         }
+        self.yard.trim();
         if self.pages.capacity() >= 4 * self.pages.len() {
             self.pages.shrink_to(2 * self.pages.len());
         }
@@ -249,12 +254,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
                 place as u16 + 1
             }
         };
-        let fresh: Box<[C]> = (0..CELLS)
-            .map(|place| C::free(floor, next(place)))
-            .collect();
-        let Ok(cells) = fresh.try_into() else {
-            unreachable!("as many as a page has")
-        };
+        let cells = self.yard.plot(|place| C::free(floor, next(place)));
         self.roomy = self.pages.len() as u32;
         self.pages.push(Page {
             cells,

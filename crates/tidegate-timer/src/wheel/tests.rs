@@ -17,6 +17,32 @@ impl<T> Wheel<T> {
     }
 }
 
+impl<T> Wheel<T> {
+    /// Every invariant that the module names.
+    fn check(&mut self) {
+        self.settle();
+        assert!(self.dial.current <= self.seen);
+        let is_there = |slot, place| self.entries.is_there(slot, place);
+        let ends = self.ready.iter();
+        let ends = ends.filter(|item| matches!(item, Item::End { .. })).count();
+        let places = self.dial.lists.check(ends, is_there);
+        let ready = self.ready.iter().filter(|&item| match item {
+            Item::Entry { slot, place } => is_there(slot, place),
+            Item::End { .. } => false,
+        });
+        assert_eq!(places.len() + ready.count(), self.len);
+        self.entries.check(self.len);
+        for (at, list, slot) in places {
+            let live = self.entries.get(slot).and_then(Entry::live);
+            let live = live.expect("a listed entry is live");
+            assert_eq!(live.place, at);
+            // Of what is due now, a part may be left in the list of its tick.
+            let right = self.dial.list_at(live.deadline);
+            assert!(list == right || right == self.dial.lists.ripe() && self.more);
+        }
+    }
+}
+
 #[test]
 fn an_entry_is_half_a_line_and_a_chunk_is_two() {
     assert_eq!(size_of::<Entry<(u64, u64)>>(), 32);

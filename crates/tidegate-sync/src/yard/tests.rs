@@ -1,0 +1,99 @@
+//! Cells are made and dropped once, and blocks come back when nobody is in them.
+
+use std::sync::Arc;
+use std::thread;
+
+use super::{SINGLE, Yard};
+use crate::sys::pages::LARGE;
+
+#[test]
+fn every_cell_is_dropped_once_wherever_its_plot_lies() {
+    let cell = Arc::new(());
+    let mut yard = Yard::<Arc<()>, 2_048>::new();
+    let mut plots: Vec<_> = (0..SINGLE + 200)
+        .map(|_| yard.plot(|_| Arc::clone(&cell)))
+        .collect();
+    assert_eq!(Arc::strong_count(&cell), 1 + plots.len() * 2_048);
+    // In an order that blocks do not know of.
+    while plots.len() > 1 {
+        plots.swap_remove(plots.len() / 2);
+    }
+    drop(yard);
+    assert_eq!(
+        Arc::strong_count(&cell),
+        1 + 2_048,
+        "a plot outlives its yard"
+    );
+    drop(plots);
+    assert_eq!(Arc::strong_count(&cell), 1);
+}
+
+#[test]
+fn many_plots_share_blocks_that_are_aligned_for_large_pages() {
+    let mut yard = Yard::<u64, 2_048>::new();
+    let _single: Vec<_> = (0..SINGLE).map(|_| yard.plot(|_| 0)).collect();
+    let many: Vec<_> = (0..2 * Yard::<u64, 2_048>::MANY)
+        .map(|number| yard.plot(|place| (number * place) as u64))
+        .collect();
+    let mut blocks: Vec<_> = many
+        .iter()
+        .map(|plot| plot.as_ptr().addr() / LARGE)
+        .collect();
+    blocks.dedup();
+    assert_eq!(blocks.len(), 2);
+    for (number, plot) in many.iter().enumerate() {
+        assert!(plot.as_ptr().addr().is_multiple_of(64));
+        assert!((0..2_048).all(|place| plot[place] == (number * place) as u64));
+    }
+}
+
+#[test]
+fn an_open_block_is_used_from_its_beginning_when_all_have_left() {
+    let mut yard = Yard::<u8, 16_384>::new();
+    let single: Vec<_> = (0..SINGLE).map(|_| yard.plot(|_| 0)).collect();
+    let first = yard.plot(|_| 1).as_ptr();
+    for _ in 0..10_000 {
+        assert_eq!(yard.plot(|_| 2).as_ptr(), first);
+    }
+    yard.trim();
+    let again = yard.plot(|_| 3);
+    assert_ne!(again.as_ptr(), first, "the first ones lie for themselves");
+    drop((single, again));
+}
+
+#[test]
+fn plots_may_end_on_other_threads() {
+    let mut yard = Yard::<Vec<u8>, 512>::new();
+    let plots: Vec<_> = (0..SINGLE + 300)
+        .map(|number| yard.plot(|place| vec![number as u8, place as u8]))
+        .collect();
+    thread::scope(|scope| {
+        for (number, plot) in plots.into_iter().enumerate() {
+            if number % 2 == 0 {
+                scope.spawn(move || drop(plot));
+            }
+        }
+        drop(yard);
+    });
+}
+
+#[test]
+fn a_plot_larger_than_a_block_has_one_for_itself() {
+    let mut yard = Yard::<[u64; 1_024], 512>::new();
+    let plots: Vec<_> = (0..SINGLE + 2).map(|_| yard.plot(|_| [7; 1_024])).collect();
+    assert!(plots.iter().all(|plot| plot[511][1_023] == 7));
+}
+
+#[test]
+fn what_unwinds_leaves_the_yard_usable() {
+    let mut yard = Yard::<u64, 512>::new();
+    let _single: Vec<_> = (0..=SINGLE).map(|_| yard.plot(|_| 0)).collect();
+    let half = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        yard.plot(|place| {
+            assert!(place < 100, "no more");
+            place as u64
+        })
+    }));
+    assert!(half.is_err());
+    assert_eq!(yard.plot(|place| place as u64)[511], 511);
+}
