@@ -12,8 +12,8 @@ pub fn prefetch<T: ?Sized>(value: &T) {
     for_writing(std::ptr::from_ref(value).cast::<u8>());
 }
 
-/// The same for a value in a block of the heap that will be dropped soon: asks for its beginning,
-/// and for the word behind its end, where an allocator looks when it gets the block back.
+/// The same for a value in a block of the heap that will be dropped soon: asks for its beginning
+/// and its end, and for the words around them, where an allocator looks when it gets the block back.
 ///
 /// ```
 /// let callback: Box<dyn FnOnce()> = Box::new(|| ());
@@ -23,9 +23,17 @@ pub fn prefetch<T: ?Sized>(value: &T) {
 #[inline(always)]
 pub fn prefetch_block<T: ?Sized>(value: &T) {
     let start = std::ptr::from_ref(value).cast::<u8>();
-    for_writing(start);
-    for_writing(start.wrapping_add(size_of_val(value).max(SMALLEST)));
+    let size = size_of_val(value);
+    for_writing(start.wrapping_sub(size_of::<usize>()));
+    for_writing(start.wrapping_add(size.max(SMALLEST)));
+    if size >= LINE {
+        for_writing(start);
+    }
 }
+
+/// Bytes that come from memory together. What is smaller lies on the line of its end or of the
+/// word before it.
+const LINE: usize = 64;
 
 /// No common allocator has blocks with less room than this.
 const SMALLEST: usize = 3 * size_of::<usize>();
