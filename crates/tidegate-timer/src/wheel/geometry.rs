@@ -75,7 +75,8 @@ impl Geometry {
     #[inline]
     pub(super) fn tick_of(self, deadline: u64) -> u64 {
         // At most one too small, since the reciprocal is.
-        let mut tick = (u128::from(deadline) * u128::from(self.reciprocal) >> 64) as u64;
+        let product = u128::from(deadline) * u128::from(self.reciprocal);
+        let mut tick = (product >> 64) as u64;
         let mut rest = deadline - tick * self.tick_nanos;
         while rest > self.tick_nanos {
             rest -= self.tick_nanos;
