@@ -19,6 +19,8 @@ use tidegate_promise::Failure;
 pub enum NetError {
     /// The channel is closed; with the cause, where there was one.
     Closed(Option<Failure>),
+    /// The channel's sending half is closed: what was written after its end cannot be sent.
+    OutputShut,
     /// More waits to be sent than the hard cap allows.
     Overfull {
         /// What waits.
@@ -90,6 +92,7 @@ impl fmt::Display for NetError {
         match self {
             Self::Closed(None) => f.write_str("the channel is closed"),
             Self::Closed(Some(why)) => write!(f, "the channel is closed: {why}"),
+            Self::OutputShut => f.write_str("the sending half of the channel is closed"),
             Self::Overfull { pending, cap } => write!(
                 f,
                 "{pending} bytes wait to be sent and the cap is {cap}; wait until the channel is \

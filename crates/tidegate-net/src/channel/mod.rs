@@ -150,7 +150,8 @@ impl Channel {
     }
 
     /// Closes the sending half; the peer reads an end after what was written so far. Completes when
-    /// that half is closed, and fails if the channel is closed before.
+    /// that half is closed, and fails if the channel is closed before. Later writes fail with
+    /// [`NetError::OutputShut`].
     pub fn shutdown_output(&self) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post(Mail::ShutdownOutput(promise));
@@ -237,7 +238,7 @@ impl Channel {
 
     /// Changes the chain of handlers. `make` runs on the loop, so that handlers need not be
     /// `Send`. Fails with a [`PipelineError`](crate::PipelineError) if the new chain would not
-    /// fit; the old one stays.
+    /// fit, or with the panic of `make`; the old one stays.
     pub fn change(&self, make: impl FnOnce() -> Change + Send + 'static) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post(Mail::Change(Box::new(make), promise));

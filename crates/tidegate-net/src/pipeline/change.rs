@@ -342,7 +342,8 @@ impl Change {
         }
     }
 
-    /// Puts a handler in the place of `old`.
+    /// Puts a handler in the place of `old`. An empty name stands for one made of the handler's type,
+    /// here as for the others.
     pub fn replace(
         old: impl Into<Cow<'static, str>>,
         name: impl Into<Cow<'static, str>>,
@@ -393,6 +394,9 @@ pub(crate) fn plan(
         }
         What::Replace { old, name, handler } => {
             let at = find(chain, old)?;
+            if name.is_empty() {
+                *name = handler.default_name(|name| chain.iter().any(|(other, _)| other == name));
+            }
             chain[at] = (name.clone(), handler.0.shape());
         }
     }

@@ -58,8 +58,10 @@ impl HandlerContext<'_> {
         self.out(OutOp::CloseWhenFlushed);
     }
 
-    /// Closes the sending half; the peer reads an end after what was written so far.
+    /// Closes the sending half; the peer reads an end after what was written so far. Later writes
+    /// fail with [`NetError::OutputShut`].
     pub fn shutdown_output(&mut self) {
+        self.flush();
         self.out(OutOp::ShutdownOutput);
     }
 

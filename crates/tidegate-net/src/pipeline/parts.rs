@@ -121,6 +121,8 @@ pub(crate) struct Parts {
     /// A handler wants to hear of the peer's end before the channel is closed for it.
     pub(crate) tell_input_end: bool,
     pub(crate) closed: bool,
+    /// The sending half ends behind what was written so far.
+    output_ends: bool,
     pub(crate) close_cause: Option<Failure>,
 }
 
@@ -159,6 +161,7 @@ impl Parts {
             completed: false,
             tell_input_end: false,
             closed: false,
+            output_ends: false,
             close_cause: None,
         }
     }
@@ -308,7 +311,7 @@ impl Parts {
             OutOp::Flush => self.flush_head(),
             OutOp::Close => self.close_wanted = true,
             OutOp::CloseWhenFlushed => self.close_when_flushed = true,
-            OutOp::ShutdownOutput => self.shutdown_wanted = true,
+            OutOp::ShutdownOutput => self.shutdown_head(),
             OutOp::Read => self.read_wanted = true,
         }
     }
@@ -317,6 +320,27 @@ impl Parts {
     fn flush_head(&mut self) {
         self.queue.flush();
         self.flush_wanted = true;
+    }
+
+    /// Has `promise` completed when the operating system has all that has come so far.
+    pub(super) fn flush_for(&mut self, promise: Promise<()>) {
+        let free = match &mut self.outbox {
+            Some(outbox) => outbox.push_flush(promise),
+            None => self.queue.push_mark(promise),
+        };
+        match free {
+            // Nothing waits.
+            Some(promise) => drop(promise.succeed(())),
+            None => self.flush_head(),
+        }
+    }
+
+    #[cold]
+    fn shutdown_head(&mut self) {
+        // What was written before goes before, even if a handler holds its flushes back.
+        self.flush_head();
+        self.shutdown_wanted = true;
+        self.output_ends = true;
     }
 
     /// A flush by handler `at`.
@@ -332,8 +356,8 @@ impl Parts {
     /// A write that has passed all handlers.
     #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        if self.closed {
-            return self.refuse_write(promise, NetError::Closed(self.close_cause.clone()));
+        if self.closed | self.output_ends {
+            return self.write_late(promise);
         }
         let bytes = match msg {
             Msg::Bytes(bytes) => bytes,
@@ -346,6 +370,19 @@ impl Parts {
             return self.refuse_write(promise, NetError::Overfull { pending, cap });
         }
         self.look_at_marks();
+    }
+
+    /// A write after the end of both halves, or of the one that sends.
+    #[cold]
+    fn write_late(&mut self, promise: Option<Promise<()>>) {
+        let why = match self.closed {
+            true => NetError::Closed(self.close_cause.clone()),
+            false => NetError::OutputShut,
+        };
+        // Who asked for no answer needs none: there is nothing after the end to miss it in.
+        if let Some(promise) = promise {
+            let _ = promise.fail(Failure::new(why));
+        }
     }
 
     #[inline(never)]
@@ -381,11 +418,9 @@ impl Parts {
     /// since a stream with a hole in it must not go on silently.
     #[cold]
     fn refuse_write(&mut self, promise: Option<Promise<()>>, why: NetError) {
-        let late = matches!(why, NetError::Closed(_));
         let why = Failure::new(why);
         match promise {
             Some(promise) => drop(promise.fail(why)),
-            None if late => {}
             None => {
                 let event = InEvent::Error(why);
                 self.stack.push(Action::In { at: 0, event });

@@ -5,10 +5,12 @@
 )]
 
 mod bad_input;
+mod changes;
 mod channel;
 mod decoders;
 mod elsewhere;
 mod faults;
+mod halves;
 mod handlers;
 mod model;
 mod pipeline;
