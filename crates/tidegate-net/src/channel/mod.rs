@@ -32,6 +32,7 @@ pub(crate) use self::transport::Transport;
 use crate::errors::{NetError, WriteRefused};
 use crate::message::Msg;
 use crate::pipeline::{Change, InEvent, Own, UserEvent};
+use crate::write_queue::WaterMarks;
 
 /// A handle of a connection. Clones are handles of the same one; dropping them all leaves it
 /// open.
@@ -264,6 +265,11 @@ impl Channel {
     /// What waits to be sent, mail included.
     pub fn pending_bytes(&self) -> usize {
         self.shared.pending()
+    }
+
+    /// What waits to be sent, and how much may.
+    pub(crate) fn waiting(&self) -> (usize, WaterMarks) {
+        (self.shared.pending(), self.shared.marks())
     }
 
     /// The address of the other side, where there is one.

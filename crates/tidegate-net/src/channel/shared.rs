@@ -20,7 +20,7 @@ use crate::reactor;
 use crate::roaming::{Roam, Update};
 use crate::server::Origin;
 use crate::sys::{Readiness, Ready, Token};
-use crate::write_queue::ENTRY_OVERHEAD;
+use crate::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 
 /// Something that a channel is asked from outside.
 pub(crate) enum Mail {
@@ -163,6 +163,10 @@ impl Shared {
 
     pub(crate) fn options(&self) -> Arc<ChannelOptions> {
         Arc::clone(&self.options)
+    }
+
+    pub(crate) fn marks(&self) -> WaterMarks {
+        self.options.marks
     }
 
     pub(crate) fn cap(&self) -> usize {
