@@ -69,6 +69,8 @@ pub(crate) struct Shared {
     writable: AtomicBool,
     active: AtomicBool,
     registered: AtomicBool,
+    /// Its handlers were told that their server is on its way out.
+    drained: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -144,6 +146,7 @@ impl Shared {
             writable: AtomicBool::new(true),
             active: AtomicBool::new(false),
             registered: AtomicBool::new(true),
+            drained: AtomicBool::new(false),
             inner: Mutex::default(),
         })
     }
@@ -207,6 +210,11 @@ impl Shared {
 
     pub(crate) fn set_registered(&self, yes: bool) {
         self.registered.store(yes, Ordering::Relaxed);
+    }
+
+    /// Whether nobody has asked before: handlers are told of a drain once.
+    pub(crate) fn hears_first_of_drain(&self) -> bool {
+        !self.drained.swap(true, Ordering::Relaxed)
     }
 
     #[inline]

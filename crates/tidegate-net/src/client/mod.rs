@@ -23,7 +23,7 @@ use crate::errors::NetError;
 use crate::group::NetGroup;
 use crate::pipeline::{Assembly, Head, Parts};
 use crate::residence::{Residence, Residing, Settler};
-use crate::server::Initialiser;
+use crate::server::{Initialiser, assemble};
 
 /// Describes connections to be made; each `connect` makes one.
 ///
@@ -84,9 +84,11 @@ impl<P: Residence> Client<P> {
         self
     }
 
-    /// Connects: to the addresses of a name in their order, until one answers. The completion fails if the handlers do not fit each other, if the name has no
-    /// address, with what the operating system says, or with [`NetError::ConnectTimeout`].
-    /// Cancelling it ends the attempt.
+    /// Connects: to the addresses of a name in their order, until one answers. The completion fails
+    /// if the handlers do not fit each other or are not made because of a panic, if the name has no
+    /// address, with what the operating system says, or with [`NetError::ConnectTimeout`], which
+    /// holds for each address alone. Cancelling it ends the attempt; a name that is being resolved then is not connected
+    /// to.
     pub fn connect(&self, to: impl Into<Address>) -> Completion<Channel> {
         let home = self.group.pick();
         let (promise, connected) = promise_on(home.home.executor());
@@ -104,7 +106,7 @@ impl<P: Residence> Client<P> {
         };
         attempts.end_with(&promise);
         found.finally(move |outcome| match outcome {
-            Outcome::Success(found) => attempts.next(found.clone().into(), promise),
+            Outcome::Success(found) => attempts.next(0, found.clone().into(), promise),
             Outcome::Failure(why) => drop(promise.fail(why.clone())),
             Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
         });
@@ -194,10 +196,9 @@ impl<P: Residence> Client<P> {
             } else {
                 Head::BYTES
             };
-            let assembly = (this.initialise)(Assembly::new());
-            let checked = match assembly.checked(head) {
+            let checked = match assemble(&this.initialise, head) {
                 Ok(checked) => checked,
-                Err(why) => return drop(promise.fail(Failure::new(why))),
+                Err(why) => return drop(promise.fail(why)),
             };
             transport.set_options(&this.options);
             let options = Arc::clone(&this.options);
@@ -243,8 +244,17 @@ impl<P: Residence> Client<P> {
 struct Attempts<P: Residence> {
     client: Client<P>,
     home: Residing<P>,
-    /// The attempt that is going on.
-    current: Arc<Mutex<Option<Completion<Channel>>>>,
+    current: Arc<Mutex<Current>>,
+}
+
+/// The attempt that is going on.
+#[derive(Default)]
+struct Current {
+    /// Nobody wants a connection any more.
+    cancelled: bool,
+    /// How many were begun before, and which one it is.
+    number: usize,
+    attempt: Option<Completion<Channel>>,
 }
 
 impl<P: Residence> Attempts<P> {
@@ -252,16 +262,20 @@ impl<P: Residence> Attempts<P> {
     fn end_with(&self, promise: &Promise<Channel>) {
         let current = Arc::clone(&self.current);
         promise.on_cancel(move || {
-            let current = current.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(attempt) = current.as_ref() {
+            let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
+            current.cancelled = true;
+            let attempt = current.attempt.take();
+            drop(current);
+            if let Some(attempt) = attempt {
                 attempt.cancel();
             }
         });
     }
 
     /// Tries the first of `addresses`, and the rest if that fails.
-    fn next(self, mut addresses: VecDeque<SocketAddr>, promise: Promise<Channel>) {
-        let Some(address) = addresses.pop_front() else {
+    fn next(self, number: usize, mut addresses: VecDeque<SocketAddr>, promise: Promise<Channel>) {
+        let wanted = !promise.is_cancelled();
+        let Some(address) = addresses.pop_front().filter(|_| wanted) else {
             return;
         };
         let (own, attempt) = promise_on(self.home.home.executor());
@@ -275,13 +289,21 @@ impl<P: Residence> Attempts<P> {
                 }
             }
             Outcome::Failure(_) if !addresses.is_empty() && !promise.is_cancelled() => {
-                self.next(addresses, promise);
+                self.next(number + 1, addresses, promise);
             }
             Outcome::Failure(why) => drop(promise.fail(why.clone())),
             Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
         });
         drop(this);
-        *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(attempt);
+        let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.cancelled {
+            drop(current);
+            attempt.cancel();
+        } else if number >= current.number {
+            // Else it has failed already, and another one goes on.
+            current.number = number;
+            current.attempt = Some(attempt);
+        }
     }
 }
 

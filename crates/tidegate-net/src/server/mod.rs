@@ -6,6 +6,7 @@ mod origin;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub use self::origin::{DRAIN_GRACE, DrainReport, Draining};
 use crate::channel::{ChannelOptions, Closed, Home};
 use crate::client::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 use crate::group::NetGroup;
-use crate::pipeline::{Assembly, Head};
+use crate::pipeline::{Assembly, Handler, Head, Name};
 use crate::residence::{Residence, Residing};
 
 /// Connections that the operating system holds until they are accepted, when nothing is said.
@@ -35,6 +36,16 @@ const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPEC
 
 /// What makes the handlers of a new connection, on its loop.
 pub(crate) type Initialiser<P> = Arc<dyn Fn(Assembly<P>) -> Assembly<P> + Send + Sync>;
+
+/// The handlers of a new connection, if they fit each other and `head`. Contains a panic.
+pub(crate) fn assemble<P: Residence>(
+    initialise: &Initialiser<P>,
+    head: Head,
+) -> Result<Vec<(Name, Handler)>, Failure> {
+    let made = catch_unwind(AssertUnwindSafe(|| initialise(Assembly::new())));
+    let made = made.map_err(Failure::from_panic)?;
+    made.checked(head).map_err(Failure::new)
+}
 
 /// Describes a server, and when bound is a handle of it.
 ///
@@ -204,7 +215,8 @@ impl<P: Residence> ServerBuilder<P> {
     }
 
     /// The handlers of each connection, first to last. Called on the connection's loop, and
-    /// once when the server is bound, to check that they fit each other.
+    /// once when the server is bound, to check that they fit each other. If it panics there, or
+    /// makes something else of them later, that connection is closed and `on_unhandled` hears why.
     pub fn pipeline(
         mut self,
         assemble: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
@@ -337,9 +349,7 @@ impl<P: Residence> ServerBuilder<P> {
         address: SocketAddr,
     ) -> Result<Completion<Server>, Failure> {
         let initialise = self.initialise.unwrap_or_else(|| Arc::new(|p| p));
-        initialise(Assembly::new())
-            .checked(Head::BYTES)
-            .map_err(Failure::new)?;
+        assemble(&initialise, Head::BYTES)?;
         let mut bosses = self.bosses;
         if bosses.is_empty() {
             bosses = Boss::all(&self.children);

@@ -9,6 +9,7 @@ mod changes;
 mod channel;
 mod decoders;
 mod elsewhere;
+mod ends;
 mod faults;
 mod halves;
 mod handlers;
