@@ -87,7 +87,7 @@ impl HandlerContext<'_> {
     }
 
     /// Counts `bytes` that this handler keeps for later as waiting to be sent, so that the water
-    /// marks hold for them too.
+    /// marks hold for them too. Not for a handler on an executor of its own.
     ///
     /// # Errors
     ///

@@ -115,7 +115,13 @@ pub(crate) struct Parts {
     pub(crate) close_wanted: bool,
     pub(crate) close_when_flushed: bool,
     pub(crate) shutdown_wanted: bool,
+    /// Reads on its own: wished for, and no handler holds it up.
     pub(crate) auto_read: bool,
+    reads_wished: bool,
+    /// The wish is news: for who hears of it later.
+    wish_is_news: bool,
+    /// Handlers elsewhere for whom too much waits.
+    read_holds: u16,
     pub(crate) read_wanted: bool,
     /// The handlers have heard that a read is complete.
     pub(super) completed: bool,
@@ -159,6 +165,9 @@ impl Parts {
             close_when_flushed: false,
             shutdown_wanted: false,
             auto_read,
+            reads_wished: auto_read,
+            wish_is_news: false,
+            read_holds: 0,
             read_wanted: false,
             completed: false,
             tell_input_end: false,
@@ -535,7 +544,36 @@ impl Parts {
     }
 
     pub(crate) fn set_auto_read(&mut self, yes: bool) {
-        self.auto_read = yes;
+        if self.reads_wished && !yes {
+            // A wish from before is one of those that end here.
+            self.read_wanted = false;
+        }
+        self.reads_wished = yes;
+        self.wish_is_news = true;
+        self.auto_read = yes && self.read_holds == 0;
+    }
+
+    /// The last wish to read, if it has not been asked for since.
+    pub(super) fn take_read_wish(&mut self) -> Option<bool> {
+        std::mem::take(&mut self.wish_is_news).then_some(self.reads_wished)
+    }
+
+    /// Reads no more on its own until [`Parts::release_reads`], whatever anybody wishes.
+    pub(super) fn hold_reads(&mut self) {
+        self.read_holds += 1;
+        self.auto_read = false;
+    }
+
+    /// Answers whether it reads on its own from now on.
+    pub(super) fn release_reads(&mut self) -> bool {
+        self.read_holds = self.read_holds.saturating_sub(1);
+        self.auto_read = self.reads_wished && self.read_holds == 0;
+        self.auto_read
+    }
+
+    /// The user's flags that are not set.
+    pub(super) fn user_flags(&self) -> u32 {
+        self.user_flags
     }
 
     pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {

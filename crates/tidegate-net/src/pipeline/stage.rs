@@ -22,7 +22,7 @@ use tidegate_promise::{Failure, Promise};
 use tidegate_sync::{Blocking, Executor, SignalBlock, Task};
 
 use super::context::HandlerContext;
-use super::handler::{Erased, InEvent, OutOp, Own, Shape};
+use super::handler::{Erased, InEvent, OutOp, Own, Shape, mask};
 use super::parts::Meta;
 use super::{Action, Name, Parts, Pipeline};
 use crate::channel::{Mail, Shared, refuse};
@@ -100,7 +100,8 @@ struct Work {
     id: u32,
     /// It is gone; what comes passes.
     removed: bool,
-    auto_read: bool,
+    /// Flags of the user's that are not set, as the channel knows.
+    user_flags: u32,
 }
 
 impl Stage {
@@ -133,7 +134,6 @@ impl Stage {
             outwards,
         };
         let mut parts = Parts::new(Arc::clone(shared));
-        let auto_read = parts.auto_read;
         let name = Name::Owned(ctx.name().to_owned());
         let own: [(Name, u32, Box<dyn Erased + Send>); 3] = [
             (Name::Borrowed("out"), 0, Box::new(port(true))),
@@ -159,7 +159,7 @@ impl Stage {
             home: EventLoop::current(),
             id,
             removed: false,
-            auto_read,
+            user_flags: 0,
         });
     }
 
@@ -167,9 +167,9 @@ impl Stage {
         let mut inbox = self.inner.inbox();
         if matches!(letter, Letter::Read(_)) {
             inbox.messages += 1;
-            if inbox.messages > MOST_WAITING && !inbox.paused && ctx.is_auto_read() {
+            if inbox.messages > MOST_WAITING && !inbox.paused {
                 inbox.paused = true;
-                ctx.set_auto_read(false);
+                ctx.parts.hold_reads();
             }
         }
         inbox.letters.push_back(letter);
@@ -287,9 +287,12 @@ impl Work {
     fn tell_wishes(&mut self) {
         let parts = &mut self.pipeline.parts;
         let mut mail = Vec::new();
-        if parts.auto_read != self.auto_read {
-            self.auto_read = parts.auto_read;
-            mail.push(Mail::AutoRead(parts.auto_read));
+        mail.extend(parts.take_read_wish().map(Mail::AutoRead));
+        let flags = parts.user_flags();
+        let changed = flags ^ std::mem::replace(&mut self.user_flags, flags);
+        if changed != 0 {
+            let changed = (1..=31_u8).filter(|flag| changed & (1 << flag) != 0);
+            mail.extend(changed.map(|flag| Mail::UserWritable(flag, flags & (1 << flag) == 0)));
         }
         let channel = self.channel.upgrade();
         for (mail, channel) in mail.into_iter().zip(channel.iter().cycle()) {
@@ -424,7 +427,15 @@ impl<E: ?Sized + super::Held> Pipeline<E> {
                 self.run();
             }
             Back::Out(op) => self.start(Action::Out { at, op }),
-            Back::Resume => self.parts.set_auto_read(true),
+            Back::Resume => {
+                // Who holds messages back until somebody reads has to know.
+                if self.parts.release_reads() && self.parts.is_watched(at, mask::DEMAND) {
+                    self.start(Action::Out {
+                        at,
+                        op: OutOp::Read,
+                    });
+                }
+            }
             // Something may have come since; then it says so again.
             Back::Idle if self.handlers[place].is_idle() => self.drop_handler(id),
             Back::Idle => {}

@@ -526,3 +526,23 @@ fn a_flush_completes_when_everything_before_it_is_sent() {
     assert!(lost.wait().is_err());
     assert!(handle.flush_with().wait().is_err(), "closed");
 }
+
+#[test]
+fn switching_auto_read_off_ends_a_wish_from_before() {
+    let options = ChannelOptions {
+        auto_read: false,
+        ..ChannelOptions::default()
+    };
+    let (mut channel, log) = notes(options);
+    let handle = channel.channel();
+    handle.read();
+    handle.set_auto_read(true);
+    handle.set_auto_read(false);
+    channel.run();
+    channel.receive("later");
+    assert!(log.take().is_empty());
+    handle.read();
+    handle.set_auto_read(false);
+    channel.run();
+    assert_eq!(log.take()[0], "read 5", "it was off already");
+}
