@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
 use tidegate_sync::SignalBlock;
 
-use super::change::{Change, What, plan};
-use super::check::{Head, Name, PipelineError, check};
+use super::change::What;
+use super::check::{Head, Name};
 use super::handler::{InEvent, OutOp, Own, Shape, mask};
 use super::lodged::Lodged;
 use super::stage::OUTWARDS;
@@ -75,6 +75,17 @@ pub(crate) struct Record {
     pub(crate) errors: Vec<Failure>,
 }
 
+/// Parts of a byte.
+mod bits {
+    /// Handlers elsewhere for whom too much waits.
+    pub(super) const HOLDS: u8 = (1 << 6) - 1;
+    /// The user wants the channel to read on its own.
+    pub(super) const READS_WISHED: u8 = 1 << 6;
+    pub(super) const READS: u8 = READS_WISHED | HOLDS;
+    /// The sending half ends behind what was written so far.
+    pub(super) const OUTPUT_ENDS: u8 = 1 << 7;
+}
+
 /// A channel without its handlers and its socket.
 pub(crate) struct Parts {
     pub(crate) metas: Vec<Meta>,
@@ -88,7 +99,7 @@ pub(crate) struct Parts {
     next_id: u32,
     /// The chain as it will be after the changes on the stack.
     #[expect(clippy::box_collection, reason = "hardly ever there, and then shortly")]
-    planned: Option<Box<Vec<(Name, &'static Shape)>>>,
+    pub(super) planned: Option<Box<Vec<(Name, &'static Shape)>>>,
     /// The promise of the write that an outbound handler is busy with.
     pub(super) promise: Option<Promise<()>>,
     pub(crate) queue: WriteQueue,
@@ -117,19 +128,14 @@ pub(crate) struct Parts {
     pub(crate) shutdown_wanted: bool,
     /// Reads on its own: wished for, and no handler holds it up.
     pub(crate) auto_read: bool,
-    reads_wished: bool,
-    /// The wish is news: for who hears of it later.
-    wish_is_news: bool,
-    /// Handlers elsewhere for whom too much waits.
-    read_holds: u16,
+    /// What does not matter to a message, as [`bits`].
+    bits: u8,
     pub(crate) read_wanted: bool,
     /// The handlers have heard that a read is complete.
     pub(super) completed: bool,
     /// A handler wants to hear of the peer's end before the channel is closed for it.
     pub(crate) tell_input_end: bool,
     pub(crate) closed: bool,
-    /// The sending half ends behind what was written so far.
-    output_ends: bool,
     pub(crate) close_cause: Option<Failure>,
 }
 
@@ -165,14 +171,11 @@ impl Parts {
             close_when_flushed: false,
             shutdown_wanted: false,
             auto_read,
-            reads_wished: auto_read,
-            wish_is_news: false,
-            read_holds: 0,
+            bits: if auto_read { bits::READS_WISHED } else { 0 },
             read_wanted: false,
             completed: false,
             tell_input_end: false,
             closed: false,
-            output_ends: false,
             close_cause: None,
         }
     }
@@ -351,7 +354,7 @@ impl Parts {
         // What was written before goes before, even if a handler holds its flushes back.
         self.flush_head();
         self.shutdown_wanted = true;
-        self.output_ends = true;
+        self.bits |= bits::OUTPUT_ENDS;
     }
 
     /// A flush by handler `at`.
@@ -367,7 +370,7 @@ impl Parts {
     /// A write that has passed all handlers.
     #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        if self.closed | self.output_ends {
+        if self.closed | (self.bits & bits::OUTPUT_ENDS != 0) {
             return self.write_late(promise);
         }
         let bytes = match msg {
@@ -544,72 +547,37 @@ impl Parts {
     }
 
     pub(crate) fn set_auto_read(&mut self, yes: bool) {
-        if self.reads_wished && !yes {
+        if self.bits & bits::READS_WISHED != 0 && !yes {
             // A wish from before is one of those that end here.
             self.read_wanted = false;
         }
-        self.reads_wished = yes;
-        self.wish_is_news = true;
-        self.auto_read = yes && self.read_holds == 0;
-    }
-
-    /// The last wish to read, if it has not been asked for since.
-    pub(super) fn take_read_wish(&mut self) -> Option<bool> {
-        std::mem::take(&mut self.wish_is_news).then_some(self.reads_wished)
+        self.bits &= !bits::READS_WISHED;
+        self.bits |= if yes { bits::READS_WISHED } else { 0 };
+        self.auto_read = self.bits & bits::READS == bits::READS_WISHED;
     }
 
     /// Reads no more on its own until [`Parts::release_reads`], whatever anybody wishes.
     pub(super) fn hold_reads(&mut self) {
-        self.read_holds += 1;
+        // Of more than that many some let go early: still better than never.
+        if self.bits & bits::HOLDS < bits::HOLDS {
+            self.bits += 1;
+        }
         self.auto_read = false;
     }
 
     /// Answers whether it reads on its own from now on.
     pub(super) fn release_reads(&mut self) -> bool {
-        self.read_holds = self.read_holds.saturating_sub(1);
-        self.auto_read = self.reads_wished && self.read_holds == 0;
+        if self.bits & bits::HOLDS > 0 {
+            self.bits -= 1;
+        }
+        self.auto_read = self.bits & bits::READS == bits::READS_WISHED;
         self.auto_read
     }
 
-    /// The user's flags that are not set.
-    pub(super) fn user_flags(&self) -> u32 {
-        self.user_flags
-    }
-
-    pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {
-        if self.closed {
-            return Err(PipelineError::Closed);
-        }
-        if let [first, own, ..] = self.metas.as_slice()
-            && std::ptr::eq(first.shape, &raw const OUTWARDS)
-        {
-            let name = own.name.to_string();
-            return Err(PipelineError::Elsewhere { name });
-        }
-        let mut what = change.what;
-        let mut chain = match &self.planned {
-            Some(chain) => chain.as_ref().clone(),
-            None => self.chain(),
-        };
-        plan(&mut what, &mut chain)?;
-        check(&chain, self.head())?;
-        if self.shared.roams()
-            && let Some(name) = what.stays()
-        {
-            let name = name.to_string();
-            return Err(PipelineError::Stays { name });
-        }
-        self.planned = Some(Box::new(chain));
-        self.stack.push(Action::Change(Box::new(what.lodge())));
-        Ok(())
-    }
-
-    /// Names and shapes of the handlers that are there.
-    pub(super) fn chain(&self) -> Vec<(Name, &'static Shape)> {
-        let present = self.metas.iter().filter(|meta| !meta.name.is_empty());
-        present
-            .map(|meta| (meta.name.clone(), meta.shape))
-            .collect()
+    /// Whether this is the chain of a handler on an executor of its own, away from its channel.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        let first = self.metas.first();
+        first.is_some_and(|meta| std::ptr::eq(meta.shape, &raw const OUTWARDS))
     }
 
     pub(super) fn forget_plan(&mut self) {

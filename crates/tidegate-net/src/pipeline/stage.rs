@@ -100,8 +100,6 @@ struct Work {
     id: u32,
     /// It is gone; what comes passes.
     removed: bool,
-    /// Flags of the user's that are not set, as the channel knows.
-    user_flags: u32,
 }
 
 impl Stage {
@@ -159,7 +157,6 @@ impl Stage {
             home: EventLoop::current(),
             id,
             removed: false,
-            user_flags: 0,
         });
     }
 
@@ -269,7 +266,6 @@ impl Work {
                 pipeline.start(Action::Own { id, what });
             }
         }
-        self.tell_wishes();
     }
 
     /// Lets pass what comes after the handler's end.
@@ -281,23 +277,6 @@ impl Work {
             Letter::Out(op) => Back::Out(op),
             Letter::Own(_) => return,
         });
-    }
-
-    /// Tells the channel what the handler asked of it directly.
-    fn tell_wishes(&mut self) {
-        let parts = &mut self.pipeline.parts;
-        let mut mail = Vec::new();
-        mail.extend(parts.take_read_wish().map(Mail::AutoRead));
-        let flags = parts.user_flags();
-        let changed = flags ^ std::mem::replace(&mut self.user_flags, flags);
-        if changed != 0 {
-            let changed = (1..=31_u8).filter(|flag| changed & (1 << flag) != 0);
-            mail.extend(changed.map(|flag| Mail::UserWritable(flag, flags & (1 << flag) == 0)));
-        }
-        let channel = self.channel.upgrade();
-        for (mail, channel) in mail.into_iter().zip(channel.iter().cycle()) {
-            let _ = Shared::post(channel, mail, true);
-        }
     }
 
     fn back(&self, back: Back) {
