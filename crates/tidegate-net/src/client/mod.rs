@@ -125,29 +125,46 @@ impl<P: Residence> Client<P> {
     /// Connects to a Unix socket.
     #[cfg(unix)]
     pub fn connect_unix(&self, path: impl AsRef<Path>) -> Completion<Channel> {
-        let home = self.group.pick();
-        let (promise, connected) = promise_on(home.home.executor());
         let path = path.as_ref().to_owned();
-        let open = move || {
+        self.open(move || {
             let stream = mio::net::UnixStream::connect(path)?;
             Ok((Transport::Unix(stream), None, None))
-        };
-        self.open_on(&home, open, promise);
-        connected
+        })
     }
 
     /// Makes a channel of a connection made before.
     pub fn adopt(&self, stream: std::net::TcpStream) -> Completion<Channel> {
-        let home = self.group.pick();
-        let (promise, connected) = promise_on(home.home.executor());
-        let open = move || {
+        self.open(move || {
             stream.set_nonblocking(true)?;
             let (local, peer) = (stream.local_addr().ok(), stream.peer_addr().ok());
             let stream = TcpStream::from_std(stream);
             Ok((Transport::Tcp(stream), local, peer))
-        };
-        self.open_on(&home, open, promise);
-        connected
+        })
+    }
+
+    /// Makes a channel of a Unix socket that is connected, for example one end of a pair.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// use std::os::unix::net::UnixStream;
+    /// use tidegate_net::Client;
+    ///
+    /// let group = tidegate_net::pinned("io", 1)?;
+    /// let (near, mut far) = UnixStream::pair()?;
+    /// let channel = Client::new(&group).adopt_unix(near).wait()?;
+    /// channel.write_and_flush("hello");
+    /// let mut heard = [0; 5];
+    /// far.read_exact(&mut heard)?;
+    /// assert_eq!(&heard, b"hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(unix)]
+    pub fn adopt_unix(&self, stream: std::os::unix::net::UnixStream) -> Completion<Channel> {
+        self.open(move || {
+            stream.set_nonblocking(true)?;
+            let stream = mio::net::UnixStream::from_std(stream);
+            Ok((Transport::Unix(stream), None, None))
+        })
     }
 
     /// Opens a UDP socket at `address`; its handlers take and write [`Datagram`](crate::Datagram)s.
@@ -164,15 +181,32 @@ impl<P: Residence> Client<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn bind_udp(&self, address: SocketAddr) -> Completion<Channel> {
-        let home = self.group.pick();
-        let (promise, bound) = promise_on(home.home.executor());
-        let open = move || {
+        self.open(move || {
             let socket = mio::net::UdpSocket::bind(address)?;
             let local = socket.local_addr().ok();
             Ok((Transport::Udp(socket), local, None))
-        };
+        })
+    }
+
+    /// Makes a channel of a UDP socket made before: see [`Client::bind_udp`].
+    pub fn adopt_udp(&self, socket: std::net::UdpSocket) -> Completion<Channel> {
+        self.open(move || {
+            socket.set_nonblocking(true)?;
+            let local = socket.local_addr().ok();
+            let socket = mio::net::UdpSocket::from_std(socket);
+            Ok((Transport::Udp(socket), local, None))
+        })
+    }
+
+    /// Opens a connection on the next loop.
+    fn open(
+        &self,
+        open: impl FnOnce() -> io::Result<Opened> + Send + 'static,
+    ) -> Completion<Channel> {
+        let home = self.group.pick();
+        let (promise, opened) = promise_on(home.home.executor());
         self.open_on(&home, open, promise);
-        bound
+        opened
     }
 
     /// Opens a connection on its loop.
@@ -346,16 +380,9 @@ pub fn local_pair<P: Residence>(
 ) -> Completion<(Channel, Channel)> {
     let (one, other) = local_ends();
     let open = |end, assemble: Initialiser<P>| {
-        let home = group.pick();
-        let (promise, connected) = promise_on(home.home.executor());
         let mut client = Client::new(group);
         client.initialise = assemble;
-        client.open_on(
-            &home,
-            move || Ok((Transport::Local(end), None, None)),
-            promise,
-        );
-        connected
+        client.open(move || Ok((Transport::Local(end), None, None)))
     };
     let (one, other) = (open(one, Arc::new(first)), open(other, Arc::new(second)));
     let (promise, pair) = promise();

@@ -318,8 +318,19 @@ impl<P: Residence> ServerBuilder<P> {
     /// Listens on a Unix socket at `path`, which must not exist yet and is left there.
     #[cfg(unix)]
     pub fn bind_unix(self, path: impl AsRef<Path>) -> Completion<Server> {
-        let listening = mio::net::UnixListener::bind(path).map(Listening::Unix);
-        let started = listening.map_err(Failure::new);
+        self.start_unix(mio::net::UnixListener::bind(path))
+    }
+
+    /// Serves on a Unix listener made before.
+    #[cfg(unix)]
+    pub fn serve_unix(self, listener: std::os::unix::net::UnixListener) -> Completion<Server> {
+        let unblocked = listener.set_nonblocking(true);
+        self.start_unix(unblocked.map(|()| mio::net::UnixListener::from_std(listener)))
+    }
+
+    #[cfg(unix)]
+    fn start_unix(self, listener: io::Result<mio::net::UnixListener>) -> Completion<Server> {
+        let started = listener.map(Listening::Unix).map_err(Failure::new);
         match started.and_then(|listening| self.start(vec![listening], NO_ADDRESS)) {
             Ok(server) => server,
             Err(why) => Completion::failed(why),
