@@ -28,6 +28,8 @@ pub enum NetError {
         /// The cap.
         cap: usize,
     },
+    /// So many datagrams wait to be sent that another one is dropped.
+    ManyDatagrams,
     /// A message came to a handler that does not take it.
     Misfit {
         /// The handler.
@@ -98,6 +100,7 @@ impl fmt::Display for NetError {
                 "{pending} bytes wait to be sent and the cap is {cap}; wait until the channel is \
                  writable, or raise the cap"
             ),
+            Self::ManyDatagrams => f.write_str("too many datagrams wait to be sent; flush before"),
             Self::Misfit {
                 handler,
                 takes,

@@ -239,7 +239,9 @@ impl<P: Residence> Client<P> {
             let shared = Shared::new(of_channel, options, (local, peer), None);
             let start = this.begin_connect(&timers, &shared, promise);
             let mut parts = Parts::new(shared);
-            parts.outbox = datagrams.then(Box::default);
+            if datagrams {
+                parts.take_datagrams();
+            }
             P::settle(Settler {
                 transport,
                 parts,

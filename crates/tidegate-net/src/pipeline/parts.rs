@@ -9,7 +9,6 @@ use super::change::What;
 use super::check::{Head, Name};
 use super::handler::{InEvent, OutOp, Own, Shape, mask};
 use super::lodged::Lodged;
-use super::stage::OUTWARDS;
 use crate::channel::{Channel, ChannelOptions, Datagram, Outbox, Shared};
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -76,14 +75,16 @@ pub(crate) struct Record {
 }
 
 /// Parts of a byte.
-mod bits {
+pub(super) mod bits {
     /// Handlers elsewhere for whom too much waits.
-    pub(super) const HOLDS: u8 = (1 << 6) - 1;
+    pub(in crate::pipeline) const HOLDS: u8 = (1 << 5) - 1;
     /// The user wants the channel to read on its own.
-    pub(super) const READS_WISHED: u8 = 1 << 6;
-    pub(super) const READS: u8 = READS_WISHED | HOLDS;
+    pub(in crate::pipeline) const READS_WISHED: u8 = 1 << 5;
+    pub(in crate::pipeline) const READS: u8 = READS_WISHED | HOLDS;
+    /// The channel speaks in datagrams, not in bytes.
+    pub(in crate::pipeline) const DATAGRAMS: u8 = 1 << 6;
     /// The sending half ends behind what was written so far.
-    pub(super) const OUTPUT_ENDS: u8 = 1 << 7;
+    pub(in crate::pipeline) const OUTPUT_ENDS: u8 = 1 << 7;
 }
 
 /// A channel without its handlers and its socket.
@@ -129,7 +130,7 @@ pub(crate) struct Parts {
     /// Reads on its own: wished for, and no handler holds it up.
     pub(crate) auto_read: bool,
     /// What does not matter to a message, as [`bits`].
-    bits: u8,
+    pub(super) bits: u8,
     pub(crate) read_wanted: bool,
     /// The handlers have heard that a read is complete.
     pub(super) completed: bool,
@@ -178,6 +179,12 @@ impl Parts {
             closed: false,
             close_cause: None,
         }
+    }
+
+    /// Lets it speak in datagrams.
+    pub(crate) fn take_datagrams(&mut self) {
+        self.outbox = Some(Box::default());
+        self.bits |= bits::DATAGRAMS;
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -370,8 +377,8 @@ impl Parts {
     /// A write that has passed all handlers.
     #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        if self.closed | (self.bits & bits::OUTPUT_ENDS != 0) {
-            return self.write_late(promise);
+        if self.closed | (self.bits & (bits::OUTPUT_ENDS | bits::DATAGRAMS) != 0) {
+            return self.write_unusual(msg, promise);
         }
         let bytes = match msg {
             Msg::Bytes(bytes) => bytes,
@@ -386,11 +393,13 @@ impl Parts {
         self.look_at_marks();
     }
 
-    /// A write after the end of both halves, or of the one that sends.
-    #[cold]
-    fn write_late(&mut self, promise: Option<Promise<()>>) {
+    /// A write after the end of both halves, or of the one that sends, or to a channel that speaks
+    /// in datagrams.
+    #[inline(never)]
+    fn write_unusual(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         let why = match self.closed {
             true => NetError::Closed(self.close_cause.clone()),
+            false if self.bits & bits::OUTPUT_ENDS == 0 => return self.write_other(msg, promise),
             false => NetError::OutputShut,
         };
         // Who asked for no answer needs none: there is nothing after the end to miss it in.
@@ -404,8 +413,7 @@ impl Parts {
         let msg = match (&mut self.outbox, msg.cast::<Datagram>()) {
             (Some(outbox), Ok(datagram)) => {
                 if let Err(Some(promise)) = outbox.push(datagram, promise) {
-                    let why = NetError::Overfull { pending: 0, cap: 0 };
-                    let _ = promise.fail(Failure::new(why));
+                    let _ = promise.fail(Failure::new(NetError::ManyDatagrams));
                 }
                 return;
             }
@@ -422,8 +430,11 @@ impl Parts {
         }
         let why = NetError::Misfit {
             handler: "the socket".to_owned(),
-            takes: "bytes",
-            bytes: false,
+            takes: match self.outbox {
+                Some(_) => "datagrams",
+                None => "bytes",
+            },
+            bytes: matches!(msg, Msg::Bytes(_)),
         };
         self.refuse_write(promise, why);
     }
@@ -554,30 +565,6 @@ impl Parts {
         self.bits &= !bits::READS_WISHED;
         self.bits |= if yes { bits::READS_WISHED } else { 0 };
         self.auto_read = self.bits & bits::READS == bits::READS_WISHED;
-    }
-
-    /// Reads no more on its own until [`Parts::release_reads`], whatever anybody wishes.
-    pub(super) fn hold_reads(&mut self) {
-        // Of more than that many some let go early: still better than never.
-        if self.bits & bits::HOLDS < bits::HOLDS {
-            self.bits += 1;
-        }
-        self.auto_read = false;
-    }
-
-    /// Answers whether it reads on its own from now on.
-    pub(super) fn release_reads(&mut self) -> bool {
-        if self.bits & bits::HOLDS > 0 {
-            self.bits -= 1;
-        }
-        self.auto_read = self.bits & bits::READS == bits::READS_WISHED;
-        self.auto_read
-    }
-
-    /// Whether this is the chain of a handler on an executor of its own, away from its channel.
-    pub(super) fn is_elsewhere(&self) -> bool {
-        let first = self.metas.first();
-        first.is_some_and(|meta| std::ptr::eq(meta.shape, &raw const OUTWARDS))
     }
 
     pub(super) fn forget_plan(&mut self) {

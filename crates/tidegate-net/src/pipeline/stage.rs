@@ -23,7 +23,7 @@ use tidegate_sync::{Blocking, Executor, SignalBlock, Task};
 
 use super::context::HandlerContext;
 use super::handler::{Erased, InEvent, OutOp, Own, Shape, mask};
-use super::parts::Meta;
+use super::parts::{Meta, bits};
 use super::{Action, Name, Parts, Pipeline};
 use crate::channel::{Mail, Shared, refuse};
 use crate::errors::NetError;
@@ -419,5 +419,31 @@ impl<E: ?Sized + super::Held> Pipeline<E> {
             Back::Idle if self.handlers[place].is_idle() => self.drop_handler(id),
             Back::Idle => {}
         }
+    }
+}
+
+impl Parts {
+    /// Reads no more on its own until [`Parts::release_reads`], whatever anybody wishes.
+    pub(super) fn hold_reads(&mut self) {
+        // Of more than that many some let go early: still better than never.
+        if self.bits & bits::HOLDS < bits::HOLDS {
+            self.bits += 1;
+        }
+        self.auto_read = false;
+    }
+
+    /// Answers whether it reads on its own from now on.
+    pub(super) fn release_reads(&mut self) -> bool {
+        if self.bits & bits::HOLDS > 0 {
+            self.bits -= 1;
+        }
+        self.auto_read = self.bits & bits::READS == bits::READS_WISHED;
+        self.auto_read
+    }
+
+    /// Whether this is the chain of a handler on an executor of its own, away from its channel.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        let first = self.metas.first();
+        first.is_some_and(|meta| std::ptr::eq(meta.shape, &raw const OUTWARDS))
     }
 }

@@ -279,7 +279,8 @@ impl<P: Residence> ServerBuilder<P> {
     }
 
     /// Listens on `address`, or on the first address of a name that can be listened on. Fails if
-    /// the handlers do not fit each other, or with what the operating system says.
+    /// the handlers do not fit each other, or with what the operating system says. If it is cancelled
+    /// before it completes, the port is free again.
     pub fn bind(self, address: impl Into<Address>) -> Completion<Server> {
         let address = address.into();
         if let Address::Socket(address) = address {
@@ -396,7 +397,7 @@ impl<P: Residence> ServerBuilder<P> {
         let (promise, bound) = promise();
         tidegate_promise::all(registered).finally(move |outcome| {
             let failed = match outcome {
-                Outcome::Success(_) => return drop(promise.succeed(server)),
+                Outcome::Success(_) => return give(&server, promise),
                 Outcome::Failure(why) => why.clone(),
                 Outcome::Cancelled => Failure::cancelled(),
             };
@@ -449,14 +450,18 @@ impl<P: Residence> ServerBuilder<P> {
 
 /// Completes `promise` as `started` does.
 fn hand_on(started: Completion<Server>, promise: Promise<Server>) {
-    started.finally(move |outcome| {
-        let outcome = match outcome {
-            Outcome::Success(server) => Ok(server.clone()),
-            Outcome::Failure(why) => Err(why.clone()),
-            Outcome::Cancelled => Err(Failure::cancelled()),
-        };
-        let _ = promise.complete(outcome);
+    started.finally(move |outcome| match outcome {
+        Outcome::Success(server) => give(server, promise),
+        Outcome::Failure(why) => drop(promise.fail(why.clone())),
+        Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
     });
+}
+
+/// Keeps `promise` with a server; closes that if nobody wants it any more.
+fn give(server: &Server, promise: Promise<Server>) {
+    if promise.succeed(server.clone()).is_err() {
+        drop(server.close());
+    }
 }
 
 impl<P: Residence> fmt::Debug for ServerBuilder<P> {

@@ -136,6 +136,41 @@ fn a_connect_that_was_cancelled_while_its_name_was_resolved_connects_to_nobody()
 }
 
 #[test]
+fn a_server_that_nobody_wants_any_more_frees_its_port() {
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+    let address = address.unwrap();
+    for by_name in [false, true] {
+        let (busy, gate) = (Gate::new(), Gate::new());
+        let (tell, wait) = (busy.clone(), gate.clone());
+        let held = group.next().submit(move || {
+            tell.open();
+            wait.wait();
+        });
+        busy.wait();
+        let asked = Log::new();
+        let server = Server::new(&group).resolver(Asks(asked.clone()));
+        let bound = match by_name {
+            true => server.bind("somewhere:1"),
+            false => server.bind(address),
+        };
+        for question in asked.take() {
+            assert!(question.succeed(vec![address]).is_ok());
+        }
+        assert!(TcpListener::bind(address).is_err(), "it listens already");
+        assert!(bound.cancel());
+        gate.open();
+        held.unwrap().wait().unwrap();
+        // The listener goes with a signal, which no task waits for.
+        let free = (0..1_000_000).any(|_| {
+            group.next().settle();
+            TcpListener::bind(address).is_ok()
+        });
+        assert!(free);
+    }
+}
+
+#[test]
 fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
     let unhandled = Log::new();
     let heard = unhandled.clone();
