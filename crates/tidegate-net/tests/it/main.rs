@@ -19,6 +19,8 @@ mod stream;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_order;
 mod watch;
 
 use std::io::{Read, Write};
