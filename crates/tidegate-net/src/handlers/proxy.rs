@@ -62,6 +62,13 @@ impl Inbound for ProxyProtocol {
     type Write = Nothing;
     const BLOCKING: Blocking = Blocking::Never;
 
+    fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        let rest = std::mem::take(&mut self.rest).freeze();
+        if !rest.is_empty() && ctx.channel().is_active() {
+            ctx.fire_read(rest);
+        }
+    }
+
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         if self.done {
             return ctx.fire_read(bytes);

@@ -9,6 +9,7 @@ mod channel;
 mod decoders;
 mod elsewhere;
 mod faults;
+mod framing;
 mod handlers;
 mod model;
 mod pipeline;

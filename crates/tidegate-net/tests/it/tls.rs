@@ -76,7 +76,7 @@ impl Pair {
         }
     }
 
-    fn joined(authority: &Authority) -> Self {
+    pub(crate) fn joined(authority: &Authority) -> Self {
         let (server, client) = (authority.server("a.test"), authority.client());
         let mut pair = Self::new(&server, &client, "a.test");
         pair.run();

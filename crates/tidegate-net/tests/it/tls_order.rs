@@ -7,7 +7,9 @@ use bytes::Bytes;
 use tidegate_net::handlers::rustls::pki_types::pem::PemObject;
 use tidegate_net::handlers::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tidegate_net::handlers::{TlsHandshake, TlsServer, rustls};
-use tidegate_net::{ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing, UserEvent};
+use tidegate_net::{
+    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing, UserEvent, WaterMarks,
+};
 
 use crate::tls::{Authority, Pair, whole};
 
@@ -227,4 +229,58 @@ fn server_config(authority: &Authority) -> Arc<rustls::ServerConfig> {
         .with_no_client_auth()
         .with_single_cert(vec![chain], key);
     Arc::new(config.unwrap())
+}
+
+#[test]
+fn a_write_that_is_cancelled_is_left_out_and_no_record_with_it() {
+    let authority = Authority::new();
+    let mut pair = Pair::joined(&authority);
+    let channel = pair.client.channel();
+    let cancelled = channel.write_with("cancelled");
+    channel.write("kept ");
+    pair.client.run();
+    assert!(cancelled.cancel());
+    channel.write_and_flush("too");
+    pair.client.run();
+    pair.run();
+    channel.write_and_flush(" end");
+    pair.client.run();
+    pair.run();
+    assert!(pair.server.errors().is_empty());
+    assert_eq!(whole(&mut pair.server), "kept too end");
+}
+
+#[test]
+fn what_is_too_much_is_refused_before_it_is_encrypted() {
+    let authority = Authority::new();
+    let (server, client) = (authority.server("a.test"), authority.client());
+    let options = ChannelOptions {
+        marks: WaterMarks::new(100, 200, 2_000).unwrap(),
+        ..ChannelOptions::default()
+    };
+    let mut expected = 0;
+    for size in 1_000..1_500 {
+        let mut pair = Pair::with_options(&server, &client, "a.test", &options);
+        pair.run();
+        let channel = pair.client.channel();
+        pair.client.set_room(Some(0));
+        channel.write_and_flush(vec![1; 500]);
+        let much = channel.write_with(vec![2; size]);
+        channel.flush();
+        pair.client.run();
+        pair.client.set_room(None);
+        pair.client.run();
+        channel.write_and_flush("end");
+        pair.client.run();
+        pair.run();
+        assert!(pair.server.errors().is_empty(), "{size}");
+        let taken = much.wait().is_ok();
+        let sum = 500 + 3 + if taken { size } else { 0 };
+        assert_eq!(whole(&mut pair.server).len(), sum);
+        expected += usize::from(taken);
+    }
+    assert!(
+        expected > 0 && expected < 500,
+        "some are refused: {expected}"
+    );
 }

@@ -22,6 +22,7 @@ use crate::errors::NetError;
 use crate::pipeline::{
     Inbound, InboundContext, InputEnd, InputShutdown, Outbound, OutboundContext, UserEvent,
 };
+use crate::write_queue::ENTRY_OVERHEAD;
 
 /// The two sides have come to terms: the event that a [`Tls`] handler fires before the first
 /// bytes, and the attribute that it leaves with the channel.
@@ -89,6 +90,9 @@ enum End {
 }
 
 const HANDSHAKE_TIMER: u64 = 0;
+/// The most that fits into a record, and by how much one is longer than what is in it, at most.
+const RECORD: usize = 16 * 1024;
+const RECORD_OVERHEAD: usize = 32;
 
 /// What came of some bytes of the peer's.
 #[derive(Default)]
@@ -280,8 +284,7 @@ impl Tls {
         let mut bytes = Vec::new();
         if let Some(tls) = &mut self.tls {
             if room > 0 {
-                // Each record of at most 16 KiB is a little longer than what is in it.
-                bytes.reserve(room + 64 + room / 128);
+                bytes.reserve(room + (room / RECORD + 1) * RECORD_OVERHEAD);
             }
             while tls.wants_write() {
                 let written = tls.write_tls(&mut bytes);
@@ -295,7 +298,9 @@ impl Tls {
 
     /// Encrypts what is held; the promise is that of all of it.
     fn encrypt(&mut self) -> (Bytes, Option<Promise<()>>) {
-        let held = std::mem::take(&mut self.held);
+        let mut held = std::mem::take(&mut self.held);
+        // Who was cancelled is left out now: a record that was made has to be sent.
+        held.retain(|(_, promise)| promise.as_ref().is_none_or(Promise::set_uncancellable));
         if let Some(tls) = &mut self.tls {
             let filled = held.iter().filter(|(bytes, _)| !bytes.is_empty());
             let mut slices: Vec<_> = filled.map(|(bytes, _)| IoSlice::new(bytes)).collect();
@@ -360,6 +365,12 @@ impl Tls {
         }
         Some(self.say_bye())
     }
+}
+
+/// What a write counts for: at least what its record will. A record that was made must not be
+/// refused, since the next ones make no sense without it.
+fn counts(bytes: usize) -> usize {
+    bytes + ENTRY_OVERHEAD + (bytes / RECORD + 1) * RECORD_OVERHEAD
 }
 
 /// One promise for many.
@@ -469,11 +480,11 @@ impl Outbound for Tls {
         let refused = if self.state == State::Over || self.said_bye {
             Some(NetError::Closed(None))
         } else {
-            ctx.hold(bytes.len()).err()
+            ctx.hold(counts(bytes.len())).err()
         };
         match (refused, promise) {
             (None, promise) => {
-                self.held_bytes += bytes.len();
+                self.held_bytes += counts(bytes.len());
                 self.held.push((bytes, promise));
             }
             (Some(why), Some(promise)) => drop(promise.fail(why)),
