@@ -4,7 +4,12 @@
 use libfuzzer_sys::fuzz_target;
 use tidegate_net::handlers::DelimiterFrames;
 
-const SETS: [&[&str]; 4] = [&["||", ";"], &["\n", "\r\n"], &["abab"], &["abc", "bc", "|"]];
+const SETS: [&[&str]; 4] = [
+    &["||", ";"],
+    &["\n", "\r\n"],
+    &["abab"],
+    &["abc", "bc", "|"],
+];
 
 fuzz_target!(|data: &[u8]| {
     let Some((&set, data)) = data.split_first() else {

@@ -340,7 +340,10 @@ fn what_a_handler_holds_back_counts_as_waiting_and_is_sent_before_a_gentle_end()
         }
         channel.run();
         assert_eq!(channel.sent().len(), 60);
-        assert_eq!((handle.pending_bytes(), handle.is_writable()), (120, false));
+        assert_eq!(
+            (handle.pending_bytes(), handle.is_writable()),
+            (2 * (60 + 96), false)
+        );
         if half {
             drop(handle.shutdown_output());
         } else {

@@ -16,6 +16,7 @@ mod pipeline;
 mod registration;
 mod roaming;
 mod rules;
+mod shaping;
 mod stream;
 mod tcp;
 #[cfg(feature = "tls")]
