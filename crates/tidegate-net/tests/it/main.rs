@@ -23,6 +23,7 @@ mod tcp;
 mod tls;
 #[cfg(feature = "tls")]
 mod tls_order;
+mod turns;
 mod watch;
 
 use std::io::{Read, Write};
