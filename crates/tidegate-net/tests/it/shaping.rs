@@ -9,6 +9,7 @@ use tidegate_net::handlers::{
 };
 use tidegate_net::{
     Assembly, Change, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing,
+    WaterMarks,
 };
 use tidegate_sync::ManualClock;
 use tidegate_testkit::Log;
@@ -153,8 +154,10 @@ fn a_rate_can_be_changed_and_is_never_nothing() {
 
 #[test]
 fn a_refused_write_is_not_charged_for() {
-    let mut options = ChannelOptions::default();
-    options.marks = tidegate_net::WaterMarks::new(10, 100, 400).unwrap();
+    let options = ChannelOptions {
+        marks: WaterMarks::new(10, 100, 400).unwrap(),
+        ..ChannelOptions::default()
+    };
     let assemble = |p: Assembly| p.add_duplex("slow", slow_writes(10));
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
     let handle = channel.channel();
