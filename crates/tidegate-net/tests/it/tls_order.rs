@@ -284,3 +284,38 @@ fn what_is_too_much_is_refused_before_it_is_encrypted() {
         "some are refused: {expected}"
     );
 }
+
+#[test]
+fn certificates_are_reloaded_while_clients_come_and_go() {
+    let authority = Authority::new();
+    let tls = authority.server("a.test");
+    let group = tidegate_net::pinned("io", 2).unwrap();
+    let own = tls.clone();
+    let server = crate::serve(&group, move |p| {
+        p.add_duplex("tls", own.handler()).add("quick", Quick)
+    });
+    let identities: Vec<_> = (0..4).map(|_| authority.identity("a.test")).collect();
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..3)
+            .map(|_| {
+                scope.spawn(|| {
+                    for _ in 0..15 {
+                        let mut tls = Bare::new(&authority).tls;
+                        let mut socket = crate::dial(&server);
+                        let mut stream = rustls::Stream::new(&mut tls, &mut socket);
+                        stream.write_all(b"hello").unwrap();
+                        let mut back = [0; 5];
+                        stream.read_exact(&mut back).unwrap();
+                        assert_eq!(&back, b"hello");
+                    }
+                })
+            })
+            .collect();
+        while clients.iter().any(|client| !client.is_finished()) {
+            for (chain, key) in &identities {
+                tls.reload(chain.as_bytes(), key.as_bytes()).unwrap();
+            }
+        }
+    });
+    assert_eq!(server.accepted(), 45);
+}
