@@ -2,8 +2,8 @@
 //!
 //! A [`TakeOver`] handler at the end of a pipeline gives what it reads to a [`ByteStream`], and
 //! wakes it when there is room to write. What waits is bounded both ways: the channel stops
-//! reading while the stream holds more than its limit, and the stream waits while more than the
-//! high water mark waits to be sent.
+//! reading while the stream holds more than its limit, and the stream takes no more than up to the
+//! high water mark and waits above it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -62,10 +62,16 @@ impl Shared {
     }
 }
 
-/// A channel as a duplex byte stream: `AsyncRead` and `AsyncWrite`. Dropping it closes the
-/// channel as soon as everything written is sent.
+/// A channel as a duplex byte stream: [`AsyncRead`] and [`AsyncWrite`] of `futures-io`, so that the
+/// extension traits of `futures` and `futures-lite` are its methods, and `tokio_util::compat` makes
+/// it a stream of tokio's.
 ///
-/// Made by [`TakeOver`].
+/// When the peer writes no more it reads an end, and can still write. Dropping it closes the channel
+/// as soon as everything written is sent. Made by [`TakeOver`].
+///
+/// # Threads
+///
+/// It is `Send`: a future may give it to another thread, whose waker is woken there.
 pub struct ByteStream {
     shared: Arc<Shared>,
 }
@@ -77,15 +83,26 @@ impl ByteStream {
     }
 
     fn closed(&self, state: &State) -> io::Error {
-        match state
-            .failure
-            .clone()
-            .or_else(|| self.shared.channel.close_cause())
-        {
-            Some(why) => io::Error::new(io::ErrorKind::BrokenPipe, why),
+        let cause = || self.shared.channel.close_cause();
+        match state.failure.clone().or_else(cause) {
+            Some(why) => error_of(why, io::ErrorKind::BrokenPipe),
             None => io::ErrorKind::BrokenPipe.into(),
         }
     }
+
+    /// How much may be written before the channel is not writable any more; at least a byte, which
+    /// is what makes it so.
+    fn room(&self) -> usize {
+        let channel = &self.shared.channel;
+        let room = (channel.shared().high() + 1).saturating_sub(channel.pending_bytes());
+        room.max(1)
+    }
+}
+
+/// A failure as an error of its own kind, if the operating system gave it one.
+fn error_of(why: Failure, otherwise: io::ErrorKind) -> io::Error {
+    let kind = why.downcast_ref::<io::Error>().map(io::Error::kind);
+    io::Error::new(kind.unwrap_or(otherwise), why)
 }
 
 impl AsyncRead for ByteStream {
@@ -108,7 +125,7 @@ impl AsyncRead for ByteStream {
         }
         if count == 0 && !buffer.is_empty() {
             if let Some(why) = state.failure.clone() {
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
+                return Poll::Ready(Err(error_of(why, io::ErrorKind::ConnectionAborted)));
             }
             if state.ended {
                 return Poll::Ready(Ok(0));
@@ -154,10 +171,15 @@ impl AsyncWrite for ByteStream {
             return Poll::Pending;
         }
         drop(state);
+        let room = self.room();
         let mut count = 0;
         for slice in slices.iter().filter(|slice| !slice.is_empty()) {
-            channel.write(Bytes::copy_from_slice(slice));
-            count += slice.len();
+            let part = slice.len().min(room - count);
+            if part == 0 {
+                break;
+            }
+            channel.write(Bytes::copy_from_slice(&slice[..part]));
+            count += part;
         }
         Poll::Ready(Ok(count))
     }
@@ -189,7 +211,10 @@ impl fmt::Debug for ByteStream {
     }
 }
 
-/// The last handler of a pipeline whose channel is taken over by a future.
+/// The last handler of a pipeline whose channel is taken over by a future: from the start, or when
+/// it is added to the pipeline of an open channel. The channel then reads on its own, and stays open
+/// for what the future writes when the peer writes no more, whatever its
+/// [options](crate::ChannelOptions) say.
 ///
 /// ```
 /// use std::pin::Pin;
@@ -237,6 +262,26 @@ where
             stays: PhantomData,
         }
     }
+
+    fn take_over(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        let (Some(begin), Some(home)) = (self.begin.take(), EventLoop::current()) else {
+            return;
+        };
+        let shared = Arc::new(Shared {
+            channel: ctx.channel(),
+            state: Mutex::default(),
+        });
+        self.shared = Some(Arc::clone(&shared));
+        // The end of what can be read is not the end of what can be written.
+        ctx.set_half_closure(true);
+        if !ctx.is_auto_read() {
+            ctx.set_auto_read(true);
+        }
+        if home.spawn_local(begin(ByteStream { shared })).is_err() {
+            // The loop takes no more futures: it is on its way out.
+            ctx.close();
+        }
+    }
 }
 
 impl<F, T> Inbound for TakeOver<F>
@@ -249,19 +294,15 @@ where
     type Write = Nothing;
     const BLOCKING: Blocking = Blocking::Never;
 
-    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        let (Some(begin), Some(home)) = (self.begin.take(), EventLoop::current()) else {
-            return;
-        };
-        let shared = Arc::new(Shared {
-            channel: ctx.channel(),
-            state: Mutex::default(),
-        });
-        self.shared = Some(Arc::clone(&shared));
-        if home.spawn_local(begin(ByteStream { shared })).is_err() {
-            // The loop takes no more futures: it is on its way out.
-            ctx.close();
+    fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        // Into an open channel: nobody will say so again.
+        if ctx.channel().is_active() {
+            self.take_over(ctx);
         }
+    }
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.take_over(ctx);
     }
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
