@@ -152,7 +152,7 @@ impl From<NetError> for Failure {
     }
 }
 
-/// A message that was not written because too much waits to be sent.
+/// A message that was not written because too much waits to be sent, or the channel is closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WriteRefused<M>(pub M);
 
@@ -164,7 +164,7 @@ impl<M> fmt::Debug for WriteRefused<M> {
 
 impl<M> fmt::Display for WriteRefused<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("too much waits to be sent; wait until the channel is writable")
+        f.write_str("the channel is full or closed; wait until it is writable, or hear why not")
     }
 }
 

@@ -171,7 +171,9 @@ pub trait Inbound: Sized + 'static {
     }
 
     /// Something went wrong: a read or a write, or a handler that panicked. An error that no
-    /// handler takes closes the channel.
+    /// handler takes closes the channel, and is then its
+    /// [`close_cause`](crate::Channel::close_cause). A handler that has this method takes it: it
+    /// goes on, closes, or passes it on with [`HandlerContext::fire_error`].
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
         ctx.never(mask::ERROR);
         ctx.fire_error(why);

@@ -38,6 +38,10 @@ pub(crate) type Initialiser<P> = Arc<dyn Fn(Assembly<P>) -> Assembly<P> + Send +
 
 /// Describes a server, and when bound is a handle of it.
 ///
+/// Once bound it accepts, and keeps its loops running, until it is [closed](Server::close) or
+/// [drained](Server::drain) or they are shut down, also when every handle of it and of its group has
+/// been dropped.
+///
 /// ```
 /// use bytes::Bytes;
 /// use tidegate_net::{Inbound, InboundContext, Nothing, Server};
