@@ -198,6 +198,7 @@ mod tests {
         let settings = Settings {
             quick: true,
             rounds: Some(6),
+            span: None,
             only: vec!["a".to_owned(), "b c".to_owned()],
             tables: vec!["one loop".to_owned()],
             as_ours: Some("b c".to_owned()),

@@ -1,6 +1,6 @@
 //! Rounds: every contestant of a comparison runs once per round, one after the other, so that noise hits all alike.
 //!
-//! The first pass is the warm-up: it finds for each contestant how much work fills [`SPAN`], and its figures are thrown
+//! The first pass is the warm-up: it finds for each contestant how much work fills its span, and its figures are thrown
 //! away. Odd rounds run the line-up backwards, so that nobody always runs in the wake of the same neighbour.
 
 use std::io::{self, IsTerminal as _};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::machine::Watch;
 use crate::report::{Heading, Role, Row, Sample, Table};
 
-/// How long one contestant should run in one round.
+/// How long one contestant should run in one round when a suite does not say.
 const SPAN: Duration = Duration::from_millis(150);
 
 /// Rounds when `--rounds` does not say: with and without `--quick`.
@@ -25,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) quick: bool,
     /// Measured rounds.
     pub(crate) rounds: Option<usize>,
+    /// How long one contestant should run in one round, if not for [`SPAN`].
+    pub(crate) span: Option<Duration>,
     /// Parts of the names of the contestants to run; empty means all.
     pub(crate) only: Vec<String>,
     /// Parts of the titles of the tables to run; empty means all.
@@ -42,6 +44,10 @@ impl Settings {
             (true, rounds) => rounds.unwrap_or(ROUNDS.0).max(FEWEST_QUICK),
             (false, rounds) => rounds.unwrap_or(ROUNDS.1),
         }
+    }
+
+    fn span(&self) -> Duration {
+        self.span.unwrap_or(SPAN)
     }
 
     fn wants(&self, name: &str) -> bool {
@@ -112,7 +118,7 @@ pub(crate) fn race(heading: Heading, work: Work, lineup: Vec<Entry>, settings: &
     eprintln!("  {}", heading.title);
     let amounts: Vec<u64> = lineup
         .iter_mut()
-        .map(|entry| warm_up(entry, work))
+        .map(|entry| warm_up(entry, work, settings.span()))
         .collect();
     let row = |entry: &Entry| Row {
         name: entry.name.clone(),
@@ -151,12 +157,12 @@ fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Runs a contestant with growing work until the time tells how much fills the span.
-fn warm_up(entry: &mut Entry, work: Work) -> u64 {
+fn warm_up(entry: &mut Entry, work: Work, span: Duration) -> u64 {
     let mut amount = work.first.min(work.most);
     loop {
         let elapsed = (entry.run)(amount).elapsed;
-        let next = scaled(amount, elapsed).clamp(1, work.most);
-        if elapsed * 3 >= SPAN || amount == work.most {
+        let next = scaled(amount, elapsed, span).clamp(1, work.most);
+        if elapsed * 3 >= span || amount == work.most {
             eprintln!("    {:34} {next} a round", entry.name);
             return next;
         }
@@ -167,8 +173,8 @@ fn warm_up(entry: &mut Entry, work: Work) -> u64 {
 }
 
 /// How much work fills the span when `amount` took `elapsed`.
-fn scaled(amount: u64, elapsed: Duration) -> u64 {
-    (amount as f64 * SPAN.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)) as u64
+fn scaled(amount: u64, elapsed: Duration, span: Duration) -> u64 {
+    (amount as f64 * span.as_secs_f64() / elapsed.as_secs_f64().max(1e-9)) as u64
 }
 
 #[cfg(test)]
@@ -231,6 +237,18 @@ mod tests {
         let (a, b) = (("a", 15_000_000), ("b", 150_000));
         assert_eq!(measured, [a, b, b, a]);
         assert_eq!(table.rows[1].samples.len(), 2);
+    }
+
+    #[test]
+    fn a_suite_may_ask_for_shorter_runs() {
+        let log = Rc::default();
+        let settings = Settings {
+            rounds: Some(1),
+            span: Some(Duration::from_millis(30)),
+            ..Settings::default()
+        };
+        race(heading(), WORK, vec![entry("a", 10, &log)], &settings);
+        assert_eq!(log.borrow().last(), Some(&("a".to_owned(), 3_000_000)));
     }
 
     #[test]

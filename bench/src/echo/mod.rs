@@ -29,9 +29,11 @@ const WORK: Work = Work {
     most: 10_000_000,
 };
 
-/// Rounds beside peers, at least, unless somebody says how many: the differences are a few per cent, and the noise of one
-/// round is larger.
-const ROUNDS: usize = 21;
+/// Rounds beside peers, unless somebody says how many, and how long one contestant runs in one: the differences are a few
+/// per cent, and the machine's speed changes by more than that within a second. So many short rounds, whose neighbours
+/// are near each other, instead of a few long ones.
+const ROUNDS: usize = 105;
+const SPAN: Duration = Duration::from_millis(30);
 
 /// Runs the suite.
 pub(crate) fn run(settings: &Settings) -> Vec<Table> {
@@ -71,7 +73,7 @@ fn roaming(settings: &Settings) -> Table {
         entry("ours, roaming", Role::Ours, Kind::Roaming, 50),
         entry("ours, pinned", Role::Peer, Kind::Ours { passing: 0 }, 50),
     ];
-    rounds::race(heading, WORK, lineup, settings)
+    rounds::race(heading, WORK, lineup, &by_short_rounds(settings))
 }
 
 /// What travelling gains where one message in a hundred blocks for 10 ms.
@@ -140,11 +142,16 @@ fn against_peers(connections: usize, settings: &Settings) -> Table {
         ),
     ];
     let lineup = lineup.into_iter().chain(others(connections, MESSAGE));
-    let settings = Settings {
+    rounds::race(heading, WORK, lineup.collect(), &by_short_rounds(settings))
+}
+
+/// For comparisons of servers that differ little.
+fn by_short_rounds(settings: &Settings) -> Settings {
+    Settings {
         rounds: Some(settings.rounds.unwrap_or(ROUNDS)),
+        span: Some(SPAN),
         ..settings.clone()
-    };
-    rounds::race(heading, WORK, lineup.collect(), &settings)
+    }
 }
 
 /// Peers without a target, as far as they run here.
@@ -214,7 +221,7 @@ fn more_handlers(settings: &Settings) -> Table {
         ),
         entry("ours, 1 handler", Role::Peer, Kind::Ours { passing: 0 }, 50),
     ];
-    rounds::race(heading, WORK, lineup, settings)
+    rounds::race(heading, WORK, lineup, &by_short_rounds(settings))
 }
 
 /// How evenly 1000 connections are served: the median wait over the wait of the slowest hundredth.

@@ -56,6 +56,8 @@ pub(crate) struct ChannelCore<E: ?Sized + Held = dyn Erased> {
     pub(super) pipeline: Pipeline<E>,
     pub(super) state: State,
     pub(super) size: ReadSize,
+    /// What was received before its turn.
+    pub(super) ahead: Option<io::Result<Bytes>>,
     /// The socket takes no more for now.
     pub(super) blocked: bool,
     /// Its turn was over before it had written or told everything.
@@ -85,6 +87,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             pipeline,
             state: State::New(start),
             size,
+            ahead: None,
             blocked: false,
             owes: false,
             read_ready: false,
@@ -220,6 +223,9 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
         if let Transport::Udp(_) = self.transport {
             return self.read_datagrams(desk);
+        }
+        if first.is_none() {
+            first = self.take_ahead();
         }
         let most_reads = self.pipeline.parts.options.reads_per_turn.max(1);
         let fixed = self.size.is_fixed();
@@ -471,6 +477,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
         parts.closed = true;
         self.transport = Transport::Gone;
+        self.ahead = None;
         parts.shared.finish(cause.clone());
         let closed = Failure::new(NetError::Closed(cause.clone()));
         parts.queue.fail_all(&closed);
@@ -517,6 +524,13 @@ impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
         }
         self.with_desk(desk, |core, desk| core.handle(readiness, desk));
         self.finish(readiness.any(Readiness::MAIL))
+    }
+
+    #[inline]
+    fn receive_ahead(&mut self, readiness: Readiness, desk: &mut Desk) {
+        if self.is_plain(readiness) {
+            self.read_ahead(desk);
+        }
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {

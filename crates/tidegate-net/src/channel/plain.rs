@@ -4,12 +4,14 @@
 
 use std::io;
 
+use bytes::Bytes;
+
 use super::Transport;
 use super::core::{ChannelCore, State};
 use crate::message::Msg;
 use crate::pipeline::Held;
 use crate::reactor::{Desk, Next};
-use crate::sys::Readiness;
+use crate::sys::{PIECE, Readiness};
 
 impl<E: ?Sized + Held> ChannelCore<E> {
     /// Whether the short way may be tried: something came, and nothing else is the matter.
@@ -24,16 +26,49 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             && self.transport.is_stream()
     }
 
+    /// How many bytes the socket is offered.
+    #[inline(always)]
+    fn room(&self) -> usize {
+        Transport::room(self.size.next(), self.size.is_fixed())
+    }
+
+    /// Receives before its turn, if that is little: it is told soon, after others.
+    #[inline(always)]
+    pub(super) fn read_ahead(&mut self, desk: &mut Desk) {
+        let room = self.room();
+        if room > PIECE || self.ahead.is_some() {
+            return;
+        }
+        desk.counters.reads.add(1);
+        self.ahead = Some(self.transport.receive(&mut desk.chunk, room));
+        self.read_ready = true;
+    }
+
+    /// What was received before its turn, and whether that was all.
+    pub(super) fn take_ahead(&mut self) -> Option<io::Result<(Bytes, bool)>> {
+        let room = self.room();
+        let read = self.ahead.take()?;
+        Some(read.map(|bytes| {
+            let all = bytes.len() < room;
+            (bytes, all)
+        }))
+    }
+
     #[inline(always)]
     pub(super) fn read_plain(&mut self, desk: &mut Desk) -> Next {
-        let most = self.size.next();
-        desk.counters.reads.add(1);
-        let room = Transport::room(most, self.size.is_fixed());
-        let count = match self.transport.receive(&mut desk.chunk, room) {
-            Ok(count) if count > 0 && count < room => count,
+        let room = self.room();
+        let read = match self.ahead.take() {
+            Some(read) => read,
+            None => {
+                desk.counters.reads.add(1);
+                self.transport.receive(&mut desk.chunk, room)
+            }
+        };
+        let bytes = match read {
+            Ok(bytes) if !bytes.is_empty() && bytes.len() < room => bytes,
             other => return self.read_long(other, room, desk),
         };
-        let bytes = desk.chunk.take();
+        let count = bytes.len();
         desk.counters.read_bytes.add(count as u64);
         self.read_ready = false;
         self.size.record_turn(count);
@@ -61,9 +96,12 @@ impl<E: ?Sized + Held> ChannelCore<E> {
 
     /// The long way, for a read that came to something else.
     #[inline(never)]
-    fn read_long(&mut self, first: io::Result<usize>, room: usize, desk: &mut Desk) -> Next {
+    fn read_long(&mut self, first: io::Result<Bytes>, room: usize, desk: &mut Desk) -> Next {
         self.read_ready = true;
-        let first = first.map(|count| (desk.chunk.take(), count < room));
+        let first = first.map(|bytes| {
+            let all = bytes.len() < room;
+            (bytes, all)
+        });
         self.with_desk(desk, |core, desk| core.read_on(Some(first), desk));
         self.finish(false)
     }

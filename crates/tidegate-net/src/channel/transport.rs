@@ -56,7 +56,7 @@ impl Transport {
 
     /// Receives at most `room` bytes from a stream; none means the end.
     #[inline(always)]
-    pub(crate) fn receive(&self, chunk: &mut Chunk, room: usize) -> io::Result<usize> {
+    pub(crate) fn receive(&self, chunk: &mut Chunk, room: usize) -> io::Result<Bytes> {
         match self {
             Self::Tcp(stream) => chunk.receive(stream, room),
             #[cfg(unix)]
@@ -76,8 +76,9 @@ impl Transport {
             return self.read_elsewhere(most);
         }
         let room = Self::room(most, fixed);
-        let count = self.receive(chunk, room)?;
-        Ok((chunk.take(), count < room))
+        let bytes = self.receive(chunk, room)?;
+        let all = bytes.len() < room;
+        Ok((bytes, all))
     }
 
     fn read_elsewhere(&mut self, most: usize) -> io::Result<(Bytes, bool)> {

@@ -101,7 +101,8 @@ pub(crate) struct Parts {
     /// What writes on the stack, and those that handlers hold, count for.
     in_flight: usize,
     /// What other threads were last shown.
-    published: (usize, bool),
+    published: usize,
+    published_writable: bool,
     /// Flags of the user's that are not set.
     user_flags: u32,
     pub(crate) unread: u32,
@@ -144,7 +145,8 @@ impl Parts {
             outbox: None,
             record: None,
             in_flight: 0,
-            published: (0, true),
+            published: 0,
+            published_writable: true,
             user_flags: 0,
             unread: 0,
             low_enough: true,
@@ -451,8 +453,8 @@ impl Parts {
             | self.shutdown_wanted
             | self.dipped
             | self.closed;
-        let writable = self.low_enough & self.told_writable & self.published.1;
-        let waiting = self.published.0
+        let writable = self.low_enough & self.told_writable & self.published_writable;
+        let waiting = self.published
             | self.queue.pending()
             | self.in_flight
             | self.user_flags as usize
@@ -488,11 +490,11 @@ impl Parts {
     /// Shows other threads how things stand; true if that is news.
     #[inline]
     pub(crate) fn publish(&mut self) -> bool {
-        let now = (self.pending(), self.is_writable());
-        let changed = now != self.published;
+        let (pending, writable) = (self.pending(), self.is_writable());
+        let changed = pending != self.published || writable != self.published_writable;
         if changed {
-            self.published = now;
-            self.shared.publish(now.0, now.1);
+            (self.published, self.published_writable) = (pending, writable);
+            self.shared.publish(pending, writable);
         }
         changed
     }

@@ -1,9 +1,10 @@
-//! Where a loop receives: one piece of memory for all its channels.
+//! Where a loop receives: memory that all its channels share.
 //!
-//! What came is lent out as it lies there, and is back when it was sent on: then the next receive
-//! finds the same memory, still near, and nobody has counted references. Where it does not come
-//! back, because a handler keeps or drops it, the next receives cut their bytes off the front of
-//! another piece instead.
+//! What came is lent out as it lies there, and is back when it was sent on: then a next receive
+//! finds the same memory, still near, and nobody has counted references. Small reads have a few
+//! pieces for that, so that several can be out at a time; a large one has the one large piece.
+//! Where memory does not come back, because handlers keep or drop it, the next receives cut their
+//! bytes off the front of a large piece instead.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,89 +12,134 @@ use std::os::fd::AsFd;
 use bytes::{Bytes, BytesMut};
 use rustix::net::RecvFlags;
 
-/// Bytes of a piece. Small, so that it stays in the nearest cache, and so that who keeps a few
-/// bytes keeps little more.
-const SIZE: usize = 16 * 1024;
-/// Receives that cut off, after a piece that was lent did not come back.
-const CUTS: u8 = 63;
+/// Bytes of a small piece: a read of that much or less is a small one.
+pub(crate) const PIECE: usize = 2048;
+/// Small pieces that a loop has.
+pub(crate) const PIECES: usize = 16;
+/// Bytes of the large piece, or more. Small all the same, so that it stays in the nearest cache,
+/// and so that who keeps a few bytes keeps little more.
+const LARGE: usize = 16 * 1024;
+/// Receives that cut off, after what was lent did not come back.
+const CUTS: u16 = 1023;
 
 /// The memory that a loop receives into.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
-    /// Not here while it is lent out.
-    memory: Option<BytesMut>,
-    /// Where the piece begins that is lent out; 0 if none is.
+    /// The small pieces; the first `here` are at hand, the last used on top.
+    pieces: [Option<BytesMut>; PIECES],
+    here: usize,
+    /// How many there are, with those that are lent out.
+    made: usize,
+    /// The large piece; not here while it is lent out.
+    large: Option<BytesMut>,
+    /// Where the large piece begins that is lent out; 0 if none is.
     lent: usize,
     /// Receives to come that cut off.
-    cuts: u8,
+    cuts: u16,
 }
 
 impl Chunk {
-    /// Receives at most `most` bytes, to be taken out next; answers how many came.
+    /// Receives at most `most` bytes; none means the end.
     #[inline(always)]
-    pub(crate) fn receive(&mut self, socket: impl AsFd, most: usize) -> io::Result<usize> {
-        let memory = match &mut self.memory {
-            Some(memory) if memory.capacity() >= most => memory,
-            _ => self.refill(most.max(SIZE)),
-        };
-        debug_assert!(memory.is_empty(), "what came before was taken out");
-        let room = memory.spare_capacity_mut();
-        let most = most.min(room.len());
-        let (_, count) = rustix::net::recv(socket, &mut room[..most], RecvFlags::empty())?;
-        // SAFETY: `recv` wrote the first `count` bytes of the spare capacity, and `count` is at
-        // most its length; the memory was empty.
-        unsafe { memory.set_len(count) };
-        Ok(count)
-    }
-
-    /// Takes out what was received.
-    #[inline(always)]
-    pub(crate) fn take(&mut self) -> Bytes {
-        match self.memory.take() {
-            Some(memory) if self.cuts == 0 => {
-                self.lent = memory.as_ptr().addr();
-                memory.freeze()
-            }
-            memory => self.cut(memory),
+    pub(crate) fn receive(&mut self, socket: impl AsFd, most: usize) -> io::Result<Bytes> {
+        if most > PIECE || self.cuts > 0 {
+            return self.receive_large(socket, most);
         }
+        if self.here == 0 && !self.make() {
+            return self.receive_large(socket, most);
+        }
+        let top = self.here - 1;
+        match &mut self.pieces[top] {
+            Some(piece) => fill(piece, socket, most)?,
+            None => unreachable!("there is one below `here`"),
+        }
+        self.here = top;
+        Ok(self.pieces[top].take().unwrap_or_default().freeze())
     }
 
     #[inline(never)]
-    fn cut(&mut self, memory: Option<BytesMut>) -> Bytes {
+    fn receive_large(&mut self, socket: impl AsFd, most: usize) -> io::Result<Bytes> {
+        let mut large = match self.large.take() {
+            Some(large) if large.capacity() >= most => large,
+            other => self.refill(other, most.max(LARGE)),
+        };
+        let filled = fill(&mut large, socket, most);
+        if filled.is_ok() && self.cuts == 0 {
+            self.lent = large.as_ptr().addr();
+            return Ok(large.freeze());
+        }
         self.cuts = self.cuts.saturating_sub(1);
-        let mut memory = memory.unwrap_or_default();
-        let bytes = memory.split().freeze();
-        self.memory = Some(memory);
-        bytes
+        let bytes = large.split().freeze();
+        self.large = Some(large);
+        filled.map(|()| bytes)
     }
 
-    /// Takes back what was lent out, if this is it and nobody else has a part of it.
+    /// Takes back what was lent out, if this is such a piece and nobody else has a part of it.
     #[inline(always)]
     pub(crate) fn give_back(&mut self, bytes: Bytes) {
-        if bytes.as_ptr().addr() == self.lent
+        let large = bytes.as_ptr().addr() == self.lent;
+        if (large || bytes.len() <= PIECE && self.here < self.made)
             && let Ok(mut memory) = bytes.try_into_mut()
         {
-            self.lent = 0;
             memory.clear();
-            self.memory = Some(memory);
+            if large {
+                self.lent = 0;
+                self.large = Some(memory);
+            } else if memory.capacity() == PIECE {
+                self.pieces[self.here] = Some(memory);
+                self.here += 1;
+            }
         }
+    }
+
+    /// Makes a small piece, unless there are enough and none came back: then none for a while.
+    #[cold]
+    fn make(&mut self) -> bool {
+        if self.made == PIECES {
+            self.made = 0;
+            self.cuts = CUTS;
+            return false;
+        }
+        self.made += 1;
+        self.here = 1;
+        self.pieces[0] = Some(counted(PIECE));
+        true
     }
 
     /// Makes room for `size` bytes: in the memory at hand if nobody uses it any more, else in new.
     #[cold]
-    fn refill(&mut self, size: usize) -> &mut BytesMut {
+    fn refill(&mut self, memory: Option<BytesMut>, size: usize) -> BytesMut {
         if self.lent != 0 {
             self.lent = 0;
             self.cuts = CUTS;
         }
-        let mut memory = self.memory.take().unwrap_or_default();
-        if !memory.try_reclaim(size) {
-            memory = BytesMut::with_capacity(size);
-            // Counted from the start, so that lending it needs no memory.
-            drop(memory.split_off(memory.capacity()));
+        let mut memory = memory.unwrap_or_default();
+        if memory.try_reclaim(size) {
+            memory
+        } else {
+            counted(size)
         }
-        self.memory.insert(memory)
     }
+}
+
+/// Memory whose references are counted from the start, so that lending it needs no memory.
+fn counted(size: usize) -> BytesMut {
+    let mut memory = BytesMut::with_capacity(size);
+    drop(memory.split_off(memory.capacity()));
+    memory
+}
+
+/// Receives at most `most` bytes into `memory`, which is empty.
+#[inline(always)]
+fn fill(memory: &mut BytesMut, socket: impl AsFd, most: usize) -> io::Result<()> {
+    debug_assert!(memory.is_empty(), "what came before was taken out");
+    let room = memory.spare_capacity_mut();
+    let most = most.min(room.len());
+    let (_, count) = rustix::net::recv(socket, &mut room[..most], RecvFlags::empty())?;
+    // SAFETY: `recv` wrote the first `count` bytes of the spare capacity, and `count` is at most
+    // its length; the memory was empty.
+    unsafe { memory.set_len(count) };
+    Ok(())
 }
 
 #[cfg(test)]
@@ -107,8 +153,7 @@ mod tests {
 
     fn receive(chunk: &mut Chunk, ends: &(UnixStream, UnixStream), sent: &[u8]) -> Bytes {
         (&ends.0).write_all(sent).unwrap();
-        assert_eq!(chunk.receive(&ends.1, 64).unwrap(), sent.len());
-        let bytes = chunk.take();
+        let bytes = chunk.receive(&ends.1, 64).unwrap();
         assert_eq!(bytes, sent);
         bytes
     }
@@ -124,13 +169,63 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_stays_as_it_is_and_later_ones_share_another_piece() {
+    fn several_are_out_at_a_time_and_each_is_received_into_again() {
         let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
-        let kept = receive(&mut chunk, &ends, b"kept");
+        let out: Vec<_> = (0..PIECES)
+            .map(|at| receive(&mut chunk, &ends, &[at as u8]))
+            .collect();
+        let mut places: Vec<_> = out.iter().map(|bytes| bytes.as_ptr()).collect();
+        for bytes in out {
+            chunk.give_back(bytes);
+        }
+        places.reverse();
+        let again: Vec<_> = (0..PIECES)
+            .map(|_| receive(&mut chunk, &ends, b"x"))
+            .collect();
+        let same: Vec<_> = again.iter().map(|bytes| bytes.as_ptr()).collect();
+        assert_eq!(same, places, "the last one back is the first one used");
+    }
+
+    #[test]
+    fn what_is_kept_stays_as_it_is_and_later_ones_share_a_large_piece() {
+        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let kept: Vec<_> = (0..PIECES)
+            .map(|at| receive(&mut chunk, &ends, &[at as u8; 3]))
+            .collect();
         let second = receive(&mut chunk, &ends, b"second");
         let third = receive(&mut chunk, &ends, b"third");
         assert_eq!(second.as_ptr_range().end, third.as_ptr());
-        assert_eq!((&*kept, &*second), (&b"kept"[..], &b"second"[..]));
+        for (at, kept) in kept.iter().enumerate() {
+            assert_eq!(**kept, [at as u8; 3]);
+        }
+        assert_eq!(&*second, b"second");
+    }
+
+    #[test]
+    fn a_failed_receive_keeps_its_memory() {
+        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        ends.1.set_nonblocking(true).unwrap();
+        for most in [64, PIECE + 1] {
+            for _ in 0..=PIECES {
+                let why = chunk.receive(&ends.1, most).unwrap_err();
+                assert_eq!(why.kind(), io::ErrorKind::WouldBlock);
+            }
+        }
+        assert_eq!((chunk.here, chunk.made, chunk.cuts), (1, 1, 0));
+        assert!(chunk.large.is_some());
+    }
+
+    #[test]
+    fn a_large_read_has_its_own_piece_which_comes_back_too() {
+        let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
+        let mut large = |sent: &[u8]| {
+            (&ends.0).write_all(sent).unwrap();
+            let bytes = chunk.receive(&ends.1, 20_000).unwrap();
+            let at = bytes.as_ptr();
+            chunk.give_back(bytes);
+            at
+        };
+        assert_eq!(large(&[1; 3000]), large(&[2; 20_000]));
     }
 
     #[test]
@@ -149,6 +244,8 @@ mod tests {
         let lent = receive(&mut chunk, &ends, b"lent");
         let at = lent.as_ptr();
         chunk.give_back(Bytes::from(vec![7; 4096]));
+        chunk.give_back(Bytes::from(vec![7; 64]));
+        chunk.give_back(Bytes::from_static(b"for ever"));
         chunk.give_back(lent);
         assert_eq!(receive(&mut chunk, &ends, b"next").as_ptr(), at);
     }
@@ -156,7 +253,9 @@ mod tests {
     #[test]
     fn lending_is_tried_again_after_a_while() {
         let (mut chunk, ends) = (Chunk::default(), UnixStream::pair().unwrap());
-        drop(receive(&mut chunk, &ends, b"dropped"));
+        for _ in 0..PIECES {
+            drop(receive(&mut chunk, &ends, b"dropped"));
+        }
         for _ in 0..CUTS {
             drop(receive(&mut chunk, &ends, b"cut"));
         }

@@ -12,7 +12,7 @@ mod poller;
 mod prefetch;
 mod socket;
 
-pub(crate) use self::chunk::Chunk;
+pub(crate) use self::chunk::{Chunk, PIECE, PIECES};
 pub use self::fake::{FakePoller, FakeScript};
 pub use self::mio_poller::MioPoller;
 pub use self::poller::{Poller, Readiness, Ready, Source, Token};

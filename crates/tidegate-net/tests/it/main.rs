@@ -19,6 +19,7 @@ mod stream;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
+mod turns;
 mod watch;
 
 use std::io::{Read, Write};

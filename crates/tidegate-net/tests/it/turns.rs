@@ -1,0 +1,90 @@
+//! What a loop does with several channels that are ready at once.
+
+use std::io::Write;
+
+use bytes::Bytes;
+use tidegate_net::{Inbound, InboundContext, NetGroup, Nothing};
+use tidegate_testkit::{Gate, Log};
+
+use crate::{dial, serve};
+
+/// Notes how often the loop had received when it read, and how much.
+#[derive(Clone)]
+struct Notes {
+    group: NetGroup,
+    log: Log<(u64, Bytes)>,
+}
+
+impl Inbound for Notes {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, bytes: Bytes, _ctx: &mut InboundContext<'_, Self>) {
+        let reads = self.group.io_metrics()[0].reads;
+        self.log.push((reads, bytes));
+    }
+}
+
+/// Keeps the loop busy while `work` runs, so that it finds everything at once afterwards.
+fn while_busy(group: &NetGroup, work: impl FnOnce()) {
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let gates = (arrived.clone(), go_on.clone());
+    let busy = group.submit(move || {
+        gates.0.open();
+        gates.1.wait();
+    });
+    arrived.wait();
+    work();
+    go_on.open();
+    busy.unwrap().wait().unwrap();
+}
+
+#[test]
+fn several_are_received_before_the_first_is_told_and_each_hears_its_own() {
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let notes = Notes {
+        group: group.clone(),
+        log: Log::new(),
+    };
+    let own = notes.clone();
+    let server = serve(&group, move |p| p.add("notes", own.clone()));
+    let mut peers: Vec<_> = (0..40).map(|_| dial(&server)).collect();
+    for peer in &mut peers {
+        peer.write_all(b"hello").unwrap();
+    }
+    notes.log.wait_for(peers.len());
+    drop(notes.log.take());
+    let before = group.io_metrics()[0].reads;
+    while_busy(&group, || {
+        for (at, peer) in peers.iter_mut().enumerate() {
+            peer.write_all(&[at as u8; 3]).unwrap();
+        }
+    });
+    notes.log.wait_for(peers.len());
+    let log = notes.log.take();
+    let seen: Vec<u64> = log.iter().map(|(reads, _)| reads - before).collect();
+    let groups = [vec![16; 16], vec![32; 16], vec![40; 8]].concat();
+    assert_eq!(seen, groups, "16 at a time, then what is left");
+    let mut heard: Vec<&Bytes> = log.iter().map(|(_, bytes)| bytes).collect();
+    heard.sort();
+    let sent: Vec<_> = (0..40_u8).map(|at| Bytes::from(vec![at; 3])).collect();
+    assert_eq!(heard, sent.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn one_that_is_ready_alone_is_received_when_it_is_told() {
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let notes = Notes {
+        group: group.clone(),
+        log: Log::new(),
+    };
+    let own = notes.clone();
+    let server = serve(&group, move |p| p.add("notes", own.clone()));
+    let mut peer = dial(&server);
+    for round in 1..=3 {
+        peer.write_all(b"hello").unwrap();
+        notes.log.wait_for(1);
+        assert_eq!(notes.log.take(), [(round, Bytes::from("hello"))]);
+    }
+}
