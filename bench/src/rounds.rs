@@ -1,7 +1,8 @@
 //! Rounds: every contestant of a comparison runs once per round, one after the other, so that noise hits all alike.
 //!
 //! The first pass is the warm-up: it finds for each contestant how much work fills its span, and its figures are thrown
-//! away. Odd rounds run the line-up backwards, so that nobody always runs in the wake of the same neighbour.
+//! away. Odd rounds run the line-up backwards, and each begins with another contestant, so that nobody always runs in the
+//! wake of the same neighbour.
 
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
@@ -145,13 +146,15 @@ pub(crate) fn race(heading: Heading, work: Work, lineup: Vec<Entry>, settings: &
     }
 }
 
-/// Who runs when: forwards in even rounds, backwards in odd ones.
+/// Who runs when: forwards in even rounds, backwards in odd ones, beginning with another one each time. Of three or more
+/// nobody runs twice in a row, which would find its memory near.
 fn order(count: usize, round: usize) -> impl Iterator<Item = usize> {
+    let first = round / 2;
     (0..count).map(move |place| {
         if round.is_multiple_of(2) {
-            place
+            (first + place) % count
         } else {
-            count - 1 - place
+            (first + 1 + count - place) % count
         }
     })
 }
@@ -237,6 +240,19 @@ mod tests {
         let (a, b) = (("a", 15_000_000), ("b", 150_000));
         assert_eq!(measured, [a, b, b, a]);
         assert_eq!(table.rows[1].samples.len(), 2);
+    }
+
+    #[test]
+    fn everybody_runs_once_a_round_and_never_twice_in_a_row() {
+        for count in 3..9 {
+            let runs: Vec<usize> = (0..40).flat_map(|round| order(count, round)).collect();
+            assert!(runs.windows(2).all(|pair| pair[0] != pair[1]), "{runs:?}");
+            for round in runs.chunks(count) {
+                let mut round = round.to_vec();
+                round.sort_unstable();
+                assert!(round.into_iter().eq(0..count));
+            }
+        }
     }
 
     #[test]

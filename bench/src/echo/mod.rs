@@ -29,11 +29,8 @@ const WORK: Work = Work {
     most: 10_000_000,
 };
 
-/// Rounds beside peers, unless somebody says how many, and how long one contestant runs in one: the differences are a few
-/// per cent, and the machine's speed changes by more than that within a second. So many short rounds, whose neighbours
-/// are near each other, instead of a few long ones.
-const ROUNDS: usize = 105;
-const SPAN: Duration = Duration::from_millis(30);
+/// How many connections are few: who switches to them has all their memory near after a moment.
+const FEW: usize = 100;
 
 /// Runs the suite.
 pub(crate) fn run(settings: &Settings) -> Vec<Table> {
@@ -73,7 +70,7 @@ fn roaming(settings: &Settings) -> Table {
         entry("ours, roaming", Role::Ours, Kind::Roaming, 50),
         entry("ours, pinned", Role::Peer, Kind::Ours { passing: 0 }, 50),
     ];
-    rounds::race(heading, WORK, lineup, &by_short_rounds(settings))
+    rounds::race(heading, WORK, lineup, &by_short_rounds(50, settings))
 }
 
 /// What travelling gains where one message in a hundred blocks for 10 ms.
@@ -142,14 +139,22 @@ fn against_peers(connections: usize, settings: &Settings) -> Table {
         ),
     ];
     let lineup = lineup.into_iter().chain(others(connections, MESSAGE));
-    rounds::race(heading, WORK, lineup.collect(), &by_short_rounds(settings))
+    let settings = by_short_rounds(connections, settings);
+    rounds::race(heading, WORK, lineup.collect(), &settings)
 }
 
-/// For comparisons of servers that differ little.
-fn by_short_rounds(settings: &Settings) -> Settings {
+/// For comparisons of servers that differ by a few per cent: the machine's speed changes by more than that within a second,
+/// so many short rounds, whose neighbours are near each other, instead of a few long ones. Not so short that what counts
+/// is how a server wakes up to its connections.
+fn by_short_rounds(connections: usize, settings: &Settings) -> Settings {
+    let (rounds, span) = if connections <= FEW {
+        (105, 30)
+    } else {
+        (31, 100)
+    };
     Settings {
-        rounds: Some(settings.rounds.unwrap_or(ROUNDS)),
-        span: Some(SPAN),
+        rounds: Some(settings.rounds.unwrap_or(rounds)),
+        span: Some(Duration::from_millis(span)),
         ..settings.clone()
     }
 }
@@ -221,7 +226,7 @@ fn more_handlers(settings: &Settings) -> Table {
         ),
         entry("ours, 1 handler", Role::Peer, Kind::Ours { passing: 0 }, 50),
     ];
-    rounds::race(heading, WORK, lineup, &by_short_rounds(settings))
+    rounds::race(heading, WORK, lineup, &by_short_rounds(50, settings))
 }
 
 /// How evenly 1000 connections are served: the median wait over the wait of the slowest hundredth.

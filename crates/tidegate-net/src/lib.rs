@@ -30,6 +30,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod arrivals;
 mod channel;
 mod client;
 mod driver;

@@ -10,7 +10,6 @@
 //! * Nothing ready is dropped, unless its token is stale: then it is counted.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,14 +17,13 @@ use std::time::Duration;
 
 use tidegate_sync::{Blocking, SignalBlock};
 
+use crate::arrivals::{Arrivals, receive_ahead};
 use crate::channel::Shared;
 use crate::metrics::Counters;
 use crate::pipeline::Action;
 use crate::slab::{Slab, Taken};
-use crate::sys::{Chunk, PIECES, Poller, Readiness, Ready, Source, Token, prefetch};
+use crate::sys::{Chunk, Poller, Readiness, Ready, Source, Token};
 
-/// Events of which the flat array has room from the start.
-const EVENTS: usize = 1024;
 /// Sources whose memory stays near without being asked for.
 const NEAR: usize = 256;
 
@@ -120,13 +118,7 @@ type Busy = (Box<dyn EventSource>, Box<Desk>);
 pub(crate) struct Reactor {
     id: u64,
     pub(crate) poller: Box<dyn Poller>,
-    ready: Vec<Ready>,
-    at: usize,
-    /// Up to where in `ready` sources were asked to receive.
-    ahead: usize,
-    /// Who asked to be told once more, and how many of them are due before the next poll.
-    again: VecDeque<Ready>,
-    due: usize,
+    arrivals: Arrivals,
     /// There are so many sources that their memory has to be asked for ahead.
     far: bool,
     sources: Slab<Box<dyn EventSource>>,
@@ -144,11 +136,7 @@ impl Reactor {
         Self {
             id,
             poller,
-            ready: Vec::with_capacity(EVENTS),
-            at: 0,
-            ahead: 0,
-            again: VecDeque::new(),
-            due: 0,
+            arrivals: Arrivals::new(),
             far: false,
             sources: Slab::new(generation),
             desk: Some(Box::new(Desk::new(Arc::clone(&counters)))),
@@ -167,24 +155,15 @@ impl Reactor {
 
     /// Whether there is something to do without asking the poller.
     pub(crate) fn has_ready(&self) -> bool {
-        self.at < self.ready.len() || !self.again.is_empty()
+        self.arrivals.len() > 0
     }
 
-    /// Asks the poller, after everything that it said before was told. Answers how many events
-    /// there are to tell until the next poll.
+    /// Asks the poller, unless something that it said before is still to tell. Answers how many
+    /// events there are to tell until the next poll.
     pub(crate) fn poll(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        self.due = self.again.len();
-        if self.at < self.ready.len() {
-            return Ok(self.ready.len() - self.at + self.due);
-        }
-        self.ready.clear();
-        self.at = 0;
-        self.ahead = 0;
         self.far = self.sources.len() > NEAR;
-        self.counters.polls.add(1);
-        let polled = self.poller.poll(&mut self.ready, timeout);
-        self.counters.events.add(self.ready.len() as u64);
-        polled.map(|()| self.ready.len() + self.due)
+        self.arrivals
+            .poll(&mut *self.poller, timeout, &self.counters)
     }
 
     /// Puts a fresh poller in the place of one that fails or spins. Answers who could not be moved.
@@ -198,50 +177,15 @@ impl Reactor {
         Ok(lost)
     }
 
-    /// The next event to tell.
-    #[inline]
-    fn next(&mut self) -> Option<Ready> {
-        if let Some(&ready) = self.ready.get(self.at) {
-            if self.at >= self.ahead {
-                self.receive_ahead();
-            }
-            self.at += 1;
-            return Some(ready);
-        }
-        self.due = self.due.checked_sub(1)?;
-        self.again.pop_front()
-    }
-
-    /// Lets the next few receive before the first of them is told: the same system call many times
-    /// in a row is cheaper than two kinds by turns, since its code stays near.
-    #[inline(never)]
-    fn receive_ahead(&mut self) {
-        self.ahead = (self.at + PIECES).min(self.ready.len());
-        let Some(desk) = &mut self.desk else { return };
-        if self.ahead - self.at < 2 {
-            return;
-        }
-        for at in self.at..self.ahead {
-            if self.far
-                && let Some(later) = self.ready.get(at + 2)
-                && let Some(source) = self.sources.peek(later.token)
-            {
-                prefetch(&**source);
-            }
-            let ready = self.ready[at];
-            if let Some(source) = self.sources.get_mut(ready.token) {
-                source.receive_ahead(ready.readiness, desk);
-                if self.far {
-                    source.expect();
-                }
-            }
-        }
-    }
-
     /// Takes out whom the next event is for.
     #[inline]
     fn take_next(&mut self) -> Option<(Ready, Busy)> {
-        let ready = self.next()?;
+        if let Some(group) = self.arrivals.group()
+            && let Some(desk) = &mut self.desk
+        {
+            receive_ahead(group, &mut self.sources, desk, self.far);
+        }
+        let ready = self.arrivals.next()?;
         Some((ready, self.take(ready)?))
     }
 
@@ -249,7 +193,7 @@ impl Reactor {
     fn take(&mut self, ready: Ready) -> Option<Busy> {
         let Some(desk) = self.desk.take() else {
             // Somebody is being told right now: this waits its turn.
-            self.again.push_back(ready);
+            self.arrivals.push_again(ready);
             return None;
         };
         match self.sources.take(ready.token, ready.readiness) {
@@ -299,7 +243,7 @@ impl Reactor {
             watch(&mut *self.poller, &mut **source, token, yes);
             readiness |= Readiness::MAIL;
         }
-        self.again.push_back(Ready { token, readiness });
+        self.arrivals.push_again(Ready { token, readiness });
     }
 }
 

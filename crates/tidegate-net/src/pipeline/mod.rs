@@ -66,9 +66,9 @@ impl<E: ?Sized + Held> Pipeline<E> {
     }
 
     /// What the handlers together may do to their thread.
+    #[inline]
     pub(crate) fn blocking(&self) -> Blocking {
-        let kinds = self.parts.metas.iter().map(|meta| meta.shape.blocking);
-        kinds.max().unwrap_or(Blocking::Never)
+        self.parts.blocking
     }
 
     pub(crate) fn names(&self) -> Vec<String> {

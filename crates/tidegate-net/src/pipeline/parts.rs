@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
-use tidegate_sync::SignalBlock;
+use tidegate_sync::{Blocking, SignalBlock};
 
 use super::change::{Change, What, plan};
 use super::check::{Head, Name, PipelineError, check};
@@ -80,6 +80,8 @@ pub(crate) struct Parts {
     pub(crate) metas: Vec<Meta>,
     /// What any handler cares about.
     cares: u16,
+    /// What the handlers together may do to their thread.
+    pub(super) blocking: Blocking,
     pub(crate) stack: Vec<Action>,
     /// Where on the stack the running handler's own actions begin.
     pub(super) base: usize,
@@ -132,6 +134,7 @@ impl Parts {
         Self {
             metas: Vec::new(),
             cares: 0,
+            blocking: Blocking::Never,
             stack: Vec::new(),
             base: 0,
             running: 0,
@@ -239,6 +242,8 @@ impl Parts {
     pub(super) fn sum_up(&mut self) {
         let masks = self.metas.iter().map(|meta| meta.mask);
         self.cares = masks.fold(0, |all, mask| all | mask);
+        let kinds = self.metas.iter().map(|meta| meta.shape.blocking);
+        self.blocking = kinds.max().unwrap_or(Blocking::Never);
     }
 
     /// Whether a handler nearer to the socket than `at` cares about `event`.

@@ -3,7 +3,7 @@
 //! It lies in the loop's core and moves with it between threads. Nothing else reaches it:
 //! whatever others want of it is an update.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,6 +15,7 @@ use tidegate_sync::{Clock, SignalBlock, Sleeper, Task, as_nanos};
 
 use super::trip::Trip;
 use super::{MakeTraveller, OnRegistered, Roam, Traveller, Update};
+use crate::arrivals::{Arrivals, receive_ahead};
 use crate::channel::{Shared, refuse};
 use crate::driver::{Care, IoWatch};
 use crate::metrics::Counters;
@@ -44,11 +45,7 @@ const SPARE_TRIPS: usize = 64;
 pub struct RoamDriver {
     poller: Box<dyn Poller>,
     waker: Arc<dyn Sleeper>,
-    ready: Vec<Ready>,
-    at: usize,
-    /// Who asked to be told once more, and how many of them are due before the next poll.
-    again: VecDeque<Ready>,
-    due: usize,
+    arrivals: Arrivals,
     /// Who found no thread; asked again when one may be free.
     refused: Vec<Ready>,
     pub(super) sources: Slab<Traveller>,
@@ -77,10 +74,7 @@ impl RoamDriver {
             roam: Roam::new(Arc::clone(&waker)),
             poller: Box::new(poller),
             waker,
-            ready: Vec::new(),
-            at: 0,
-            again: VecDeque::new(),
-            due: 0,
+            arrivals: Arrivals::new(),
             refused: Vec::new(),
             sources: Slab::new(1),
             channels: HashMap::new(),
@@ -104,22 +98,12 @@ impl RoamDriver {
         &self.roam
     }
 
-    fn has_ready(&self) -> bool {
-        self.at < self.ready.len() || !self.again.is_empty()
-    }
-
     fn poll(&mut self, timeout: Option<Duration>) {
-        self.due = self.again.len();
-        if self.at < self.ready.len() {
-            return;
-        }
-        self.ready.clear();
-        self.at = 0;
-        self.counters.polls.add(1);
-        let polled = self.poller.poll(&mut self.ready, timeout);
-        self.counters.events.add(self.ready.len() as u64);
+        let polled = self
+            .arrivals
+            .poll(&mut *self.poller, timeout, &self.counters);
         match polled {
-            Ok(()) => self.care.worked(),
+            Ok(_) => self.care.worked(),
             Err(why) => {
                 if self.care.failed(&why, &self.counters) {
                     self.renew();
@@ -163,19 +147,17 @@ impl RoamDriver {
         adopted
     }
 
+    /// The next event to tell. Who is told of it may have received before, unless others run what
+    /// this loop finds: they receive where they are, all at once.
+    #[inline]
     fn next_ready(&mut self) -> Option<Ready> {
-        if let Some(&ready) = self.ready.get(self.at) {
-            self.at += 1;
-            return Some(ready);
+        if let Some(group) = self.arrivals.group()
+            && self.away == 0
+            && let Some(trip) = self.trips.last_mut()
+        {
+            receive_ahead(group, &mut self.sources, &mut trip.desk, false);
         }
-        self.due = self.due.checked_sub(1)?;
-        self.again.pop_front()
-    }
-
-    /// Has `token` told of `readiness` before the next poll.
-    fn tell(&mut self, token: Token, readiness: Readiness) {
-        self.again.push_back(Ready { token, readiness });
-        self.due += 1;
+        self.arrivals.next()
     }
 
     /// Does what others asked for; true if there was any.
@@ -193,7 +175,7 @@ impl RoamDriver {
     fn update(&mut self, update: Update) {
         match update {
             Update::Register(make, done) => self.register(make, done),
-            Update::Tell(token, readiness) => self.tell(token, readiness),
+            Update::Tell(token, readiness) => self.arrivals.push_due(token, readiness),
             Update::Mail(block) => self.mail(&block),
             Update::Home(trip, next) => {
                 self.home(trip, next);
@@ -233,7 +215,7 @@ impl RoamDriver {
         let _ = self.sources.put(token, source);
         self.count();
         done(Ok(()));
-        self.tell(token, Readiness::MAIL);
+        self.arrivals.push_due(token, Readiness::MAIL);
     }
 
     fn mail(&mut self, block: &Arc<SignalBlock<Shared>>) {
@@ -241,7 +223,7 @@ impl RoamDriver {
         if token.bits() == 0 {
             // It reads its mail when it begins.
         } else if self.sources.slot_exists(token) {
-            self.tell(token, Readiness::MAIL);
+            self.arrivals.push_due(token, Readiness::MAIL);
         } else {
             // Gone: nobody else will read this.
             for mail in block.take_mail() {
@@ -273,7 +255,7 @@ impl RoamDriver {
                     }
                     if !missed.is_none() {
                         let readiness = missed;
-                        self.again.push_back(Ready { token, readiness });
+                        self.arrivals.push_again(Ready { token, readiness });
                     }
                 }
             }
@@ -284,7 +266,9 @@ impl RoamDriver {
     }
 
     fn ask_refused_again(&mut self) {
-        self.again.extend(self.refused.drain(..));
+        for ready in self.refused.drain(..) {
+            self.arrivals.push_again(ready);
+        }
     }
 
     fn forget(&mut self, token: Token) {
@@ -332,7 +316,7 @@ impl Driver for RoamDriver {
             // Whoever waits for the last one to come home has to look again.
             return;
         }
-        if self.has_ready() || !self.roam.fall_asleep() {
+        if self.arrivals.len() > 0 || !self.roam.fall_asleep() {
             return self.poll(Some(Duration::ZERO));
         }
         let pause = (!self.refused.is_empty()).then(|| clock.nanos() + as_nanos(REFUSED_PAUSE));
@@ -340,7 +324,7 @@ impl Driver for RoamDriver {
         let waker = Arc::clone(&self.waker);
         clock.sleep_until(&waker, deadline, |timeout| self.poll(timeout));
         self.roam.wake_up();
-        let ready = self.at < self.ready.len();
+        let ready = self.arrivals.said() > 0;
         if self.care.waited(ready, &*waker, clock, deadline) {
             self.renew();
         }
@@ -384,7 +368,7 @@ impl Driver for RoamDriver {
     }
 
     fn backlog(&self) -> usize {
-        self.ready.len() - self.at + self.again.len()
+        self.arrivals.len()
     }
 
     fn is_idle(&self) -> bool {

@@ -16,6 +16,8 @@ use crate::sys::{FakePoller, FakeScript, Ready, Source};
 struct Ear {
     name: &'static str,
     log: Log<String>,
+    /// Who was asked to receive before its turn.
+    early: Log<&'static str>,
     next: Vec<Next>,
     kind: Blocking,
     panics: bool,
@@ -27,6 +29,10 @@ impl EventSource for Ear {
         self.log.push(format!("{} {readiness:?}", self.name));
         assert!(!self.panics, "an ear that cannot hear");
         self.next.pop().unwrap_or(Next::Stay)
+    }
+
+    fn receive_ahead(&mut self, _readiness: Readiness, _desk: &mut Desk) {
+        self.early.push(self.name);
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {
@@ -46,6 +52,7 @@ struct Bench {
     driver: RoamDriver,
     script: FakeScript,
     log: Log<String>,
+    early: Log<&'static str>,
     dropped: Counter,
 }
 
@@ -55,6 +62,7 @@ fn bench() -> Bench {
         driver: RoamDriver::new(poller),
         script,
         log: Log::new(),
+        early: Log::new(),
         dropped: Counter::new(),
     }
 }
@@ -72,13 +80,15 @@ impl Bench {
         kind: Blocking,
         panics: bool,
     ) -> Token {
-        let (log, alive) = (self.log.clone(), DropCount::new(&self.dropped));
+        let (log, early) = (self.log.clone(), self.early.clone());
+        let alive = DropCount::new(&self.dropped);
         let (tell, told) = std::sync::mpsc::channel();
         let make = move |token| -> Traveller {
             tell.send(token).unwrap();
             Box::new(Ear {
                 name,
                 log,
+                early,
                 next,
                 kind,
                 panics,
@@ -121,6 +131,27 @@ fn reads(token: Token) -> Ready {
 /// Runs a task on a thread of its own.
 fn elsewhere(task: Task) {
     std::thread::scope(|scope| scope.spawn(|| task.run()).join().unwrap());
+}
+
+#[test]
+fn sources_receive_before_their_turn_only_where_nobody_else_runs_them() {
+    let mut bench = bench();
+    let [a, b, c] = ["a", "b", "c"].map(|name| bench.ear(name, vec![]));
+    bench.tell([reads(a), reads(b), reads(c)]);
+    let first = bench.one();
+    assert_eq!(bench.early.take(), ["a", "b", "c"]);
+    first.run();
+    let second = bench.one();
+    let third = bench.one();
+    second.run();
+    bench.tell([reads(a), reads(b)]);
+    // The third is still away: whoever has it may have others, and they receive there.
+    let more = bench.one();
+    assert_eq!(bench.early.take(), [""; 0]);
+    third.run();
+    more.run();
+    bench.one().run();
+    bench.none();
 }
 
 #[test]

@@ -14,8 +14,9 @@ use rustix::net::RecvFlags;
 
 /// Bytes of a small piece: a read of that much or less is a small one.
 pub(crate) const PIECE: usize = 2048;
-/// Small pieces that a loop has.
-pub(crate) const PIECES: usize = 16;
+/// Small pieces that a loop has: so many receive together. Measured: fewer gain less, and with more
+/// of many connections the first is out of the nearest caches again when it is told.
+pub(crate) const PIECES: usize = 8;
 /// Bytes of the large piece, or more. Small all the same, so that it stays in the nearest cache,
 /// and so that who keeps a few bytes keeps little more.
 const LARGE: usize = 16 * 1024;
