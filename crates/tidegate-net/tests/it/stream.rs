@@ -6,12 +6,14 @@ use std::net::Shutdown;
 use std::pin::Pin;
 
 use futures_io::{AsyncRead, AsyncWrite};
+#[cfg(feature = "tls")]
+use tidegate_net::Client;
 use tidegate_net::{
     ByteStream, Change, ChannelOptions, EmbeddedChannel, Handler, TakeOver, WaterMarks,
 };
 use tidegate_testkit::Log;
 
-use crate::{dial, round_trip, serve};
+use crate::{dial, group, round_trip, serve};
 
 async fn read(stream: &mut ByteStream, buffer: &mut [u8]) -> io::Result<usize> {
     poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, buffer)).await
@@ -25,6 +27,14 @@ async fn write_all(stream: &mut ByteStream, mut bytes: &[u8]) -> io::Result<()> 
     poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await
 }
 
+async fn read_all(stream: &mut ByteStream) -> String {
+    let (mut all, mut buffer) = (Vec::new(), [0; 16]);
+    while let count @ 1.. = read(stream, &mut buffer).await.unwrap() {
+        all.extend_from_slice(&buffer[..count]);
+    }
+    String::from_utf8(all).unwrap()
+}
+
 async fn echo(mut stream: ByteStream) {
     let mut buffer = vec![0; 4096];
     while let Ok(count @ 1..) = read(&mut stream, &mut buffer).await {
@@ -36,7 +46,7 @@ async fn echo(mut stream: ByteStream) {
 
 #[test]
 fn a_future_echoes_over_tcp() {
-    let group = tidegate_net::pinned("io", 1).unwrap();
+    let group = group(1);
     let server = serve(&group, |p| p.add("echo", TakeOver::new(echo)));
     let mut client = dial(&server);
     for size in [1, 100, 20_000] {
@@ -165,17 +175,16 @@ fn a_vectored_write_takes_every_slice_and_is_one_call() {
     );
 }
 
+/// Answers in capitals what it was asked, once that is all.
+async fn answer(mut stream: ByteStream) {
+    let asked = read_all(&mut stream).await;
+    let answer = asked.to_ascii_uppercase();
+    write_all(&mut stream, answer.as_bytes()).await.unwrap();
+}
+
 #[test]
 fn what_was_asked_before_the_end_is_answered_after_it() {
-    let group = tidegate_net::pinned("io", 1).unwrap();
-    let answer = |mut stream: ByteStream| async move {
-        let (mut asked, mut buffer) = (Vec::new(), [0; 16]);
-        while let Ok(count @ 1..) = read(&mut stream, &mut buffer).await {
-            asked.extend_from_slice(&buffer[..count]);
-        }
-        asked.make_ascii_uppercase();
-        write_all(&mut stream, &asked).await.unwrap();
-    };
+    let group = group(1);
     let server = serve(&group, move |p| p.add("answer", TakeOver::new(answer)));
     let mut client = dial(&server);
     client.write_all(b"a question of some length").unwrap();
@@ -183,6 +192,37 @@ fn what_was_asked_before_the_end_is_answered_after_it() {
     let mut heard = String::new();
     client.read_to_string(&mut heard).unwrap();
     assert_eq!(heard, "A QUESTION OF SOME LENGTH");
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn what_was_asked_before_a_goodbye_is_answered_after_it() {
+    let authority = crate::tls::Authority::new();
+    let tls = authority.server("localhost");
+    let group = group(1);
+    let server = serve(&group, move |p| {
+        p.add_duplex("tls", tls.handler())
+            .add("answer", TakeOver::new(answer))
+    });
+    let name = authority.client().name("localhost").unwrap();
+    let log = Log::new();
+    let own = log.clone();
+    let client = Client::new(&group).pipeline(move |p| {
+        let own = own.clone();
+        let ask = |mut stream: ByteStream| async move {
+            write_all(&mut stream, b"a question").await.unwrap();
+            let shut = poll_fn(|cx| Pin::new(&mut stream).poll_close(cx)).await;
+            shut.unwrap();
+            own.push(read_all(&mut stream).await);
+        };
+        p.add_duplex("tls", name.handler())
+            .add("ask", TakeOver::new(ask))
+    });
+    let channel = client.connect(server.local_addr()).wait().unwrap();
+    log.wait_for(1);
+    assert_eq!(log.take(), ["A QUESTION"]);
+    channel.closed().wait().unwrap();
+    assert!(channel.close_cause().is_none());
 }
 
 #[test]

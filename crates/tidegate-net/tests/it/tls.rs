@@ -17,10 +17,10 @@ use crate::Echo;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A certificate authority of the tests' own.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -39,12 +39,12 @@ impl Authority {
         (own.pem(), key.serialize_pem())
     }
 
-    fn server(&self, name: &str) -> TlsServer {
+    pub(crate) fn server(&self, name: &str) -> TlsServer {
         let (chain, key) = self.identity(name);
         TlsServer::from_pem(chain.as_bytes(), key.as_bytes()).unwrap()
     }
 
-    fn client(&self) -> TlsClient {
+    pub(crate) fn client(&self) -> TlsClient {
         TlsClient::trusting(self.roots().as_bytes()).unwrap()
     }
 }
