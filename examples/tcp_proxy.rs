@@ -23,11 +23,9 @@ impl Inbound for Pipe {
         };
         // Nothing is read before there is somebody to give it to.
         ctx.set_auto_read(false);
-        let me = ctx.channel();
-        let back = me.clone();
+        let (me, back) = (ctx.channel(), ctx.channel());
         let client = Client::new(&group).pipeline(move |p| {
-            let other = Some(back.clone());
-            let upstream = None;
+            let (other, upstream) = (Some(back.clone()), None);
             p.add("pipe", Pipe { other, upstream })
         });
         let connecting = client.connect(to);
@@ -36,6 +34,10 @@ impl Inbound for Pipe {
             if let tidegate_promise::Outcome::Success(upstream) = outcome {
                 me.fire_event(upstream.clone());
                 me.set_auto_read(true);
+                // Even if this side ended while the other was being connected.
+                let up = upstream.clone();
+                me.closed()
+                    .on_complete(move |_| drop(up.close_when_flushed()));
             }
         });
     }
@@ -77,8 +79,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let address = arguments.next();
     let server = Server::new(&group)
         .pipeline(move |p| {
-            let upstream = Some((loops.clone(), upstream));
-            let other = None;
+            let (other, upstream) = (None, Some((loops.clone(), upstream)));
             p.add("pipe", Pipe { other, upstream })
         })
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))

@@ -65,6 +65,11 @@ pub fn roaming(
 
 /// Event loops with I/O, on which channels live for good, or with which they roam.
 ///
+/// Clones are handles of the same loops, which end with the last of them, and their channels with
+/// them: a [`Channel`](crate::Channel) does not keep its loop running, so hold the group as long as
+/// the connections that a [`Client`](crate::Client) made. A bound [`Server`](crate::Server) keeps its
+/// own.
+///
 /// ```
 /// use tidegate_exec::{Choose, EventLoopGroup};
 /// use tidegate_net::NetGroup;

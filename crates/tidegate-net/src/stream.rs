@@ -2,7 +2,7 @@
 //!
 //! A [`TakeOver`] handler at the end of a pipeline gives what it reads to a [`ByteStream`]. What waits
 //! is bounded both ways: the channel stops reading while the stream holds more than its limit, and
-//! the stream waits while more than the high water mark waits to be sent.
+//! the stream takes no more than up to the high water mark and waits above it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -62,10 +62,16 @@ impl Shared {
     }
 }
 
-/// A channel as a duplex byte stream: `AsyncRead` and `AsyncWrite`. Dropping it closes the
-/// channel as soon as everything written is sent.
+/// A channel as a duplex byte stream: [`AsyncRead`] and [`AsyncWrite`] of `futures-io`, so that the
+/// extension traits of `futures` and `futures-lite` are its methods, and `tokio_util::compat` makes
+/// it a stream of tokio's.
 ///
-/// Made by [`TakeOver`].
+/// When the peer writes no more it reads an end, and can still write. Dropping it closes the channel
+/// as soon as everything written is sent. Made by [`TakeOver`].
+///
+/// # Threads
+///
+/// It is `Send`: a future may give it to another thread, whose waker is woken there.
 pub struct ByteStream {
     shared: Arc<Shared>,
     /// What a write, a flush or a close waits for.
@@ -97,7 +103,7 @@ impl ByteStream {
     fn closed(&self) -> io::Error {
         let failure = self.shared.lock().failure.clone();
         match failure.or_else(|| self.shared.channel.close_cause()) {
-            Some(why) => io::Error::new(io::ErrorKind::BrokenPipe, why),
+            Some(why) => error_of(why, io::ErrorKind::BrokenPipe),
             None => io::ErrorKind::BrokenPipe.into(),
         }
     }
@@ -140,6 +146,12 @@ fn gather(slices: &[IoSlice<'_>], most: usize) -> Bytes {
     gathered.freeze()
 }
 
+/// A failure as an error of its own kind, if the operating system gave it one.
+fn error_of(why: Failure, otherwise: io::ErrorKind) -> io::Error {
+    let kind = why.downcast_ref::<io::Error>().map(io::Error::kind);
+    io::Error::new(kind.unwrap_or(otherwise), why)
+}
+
 impl AsyncRead for ByteStream {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -160,7 +172,7 @@ impl AsyncRead for ByteStream {
         }
         if count == 0 && !buffer.is_empty() {
             if let Some(why) = state.failure.clone() {
-                return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
+                return Poll::Ready(Err(error_of(why, io::ErrorKind::ConnectionAborted)));
             }
             if state.ended {
                 return Poll::Ready(Ok(0));
@@ -270,7 +282,10 @@ impl fmt::Debug for ByteStream {
     }
 }
 
-/// The last handler of a pipeline whose channel is taken over by a future.
+/// The last handler of a pipeline whose channel is taken over by a future: from the start, or when
+/// it is added to the pipeline of an open channel. The channel then reads on its own, and stays open
+/// for what the future writes when the peer writes no more, whatever its
+/// [options](crate::ChannelOptions) say.
 ///
 /// ```
 /// use std::pin::Pin;
@@ -319,14 +334,8 @@ where
             stays: PhantomData,
         }
     }
-}
 
-impl<F, T> TakeOver<F>
-where
-    F: FnOnce(ByteStream) -> T + 'static,
-    T: Future<Output = ()> + 'static,
-{
-    fn begin(&mut self, ctx: &mut InboundContext<'_, Self>) {
+    fn take_over(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let (Some(begin), Some(home)) = (self.begin.take(), EventLoop::current()) else {
             return;
         };
@@ -335,8 +344,12 @@ where
             state: Mutex::default(),
         });
         self.shared = Some(Arc::clone(&shared));
-        let stream = ByteStream::new(shared);
-        if home.spawn_local(begin(stream)).is_err() {
+        // The end of what can be read is not the end of what can be written.
+        ctx.set_half_closure(true);
+        if !ctx.is_auto_read() {
+            ctx.set_auto_read(true);
+        }
+        if home.spawn_local(begin(ByteStream::new(shared))).is_err() {
             // The loop takes no more futures: it is on its way out.
             ctx.close();
         }
@@ -361,14 +374,14 @@ where
     const BLOCKING: Blocking = Blocking::Never;
 
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        // Put into the chain of a channel that is open already.
+        // Into an open channel: nobody will say so again.
         if ctx.channel().is_active() {
-            self.begin(ctx);
+            self.take_over(ctx);
         }
     }
 
     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.begin(ctx);
+        self.take_over(ctx);
     }
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {

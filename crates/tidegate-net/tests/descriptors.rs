@@ -4,24 +4,15 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use bytes::Bytes;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tidegate_exec::EventLoopGroup;
-use tidegate_net::{Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_net::{NetGroup, Server};
 use tidegate_sync::ManualClock;
 
-struct Echo;
+#[path = "it/echo.rs"]
+mod echo;
 
-impl Inbound for Echo {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
-
-    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        ctx.write(bytes);
-        ctx.flush();
-    }
-}
+use self::echo::Echo;
 
 #[test]
 fn out_of_descriptors_accepting_pauses_and_goes_on() {

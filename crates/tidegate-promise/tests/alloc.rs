@@ -2,47 +2,15 @@
 //! allocator is the whole program's.
 #![cfg(not(any(tidegate_sanitize, miri)))]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_promise::{Completion, Promise, promise};
 
-/// The system's allocator, counting what each thread asks of it.
-struct Counting;
+#[path = "../../tidegate-testkit/shared/counting.rs"]
+mod counting;
 
-thread_local! {
-    static ALLOCATED: Cell<u64> = const { Cell::new(0) };
-    static BYTES: Cell<i64> = const { Cell::new(0) };
-}
-
-fn count(allocated: u64, bytes: i64) {
-    let _ = ALLOCATED.try_with(|count| count.set(count.get() + allocated));
-    let _ = BYTES.try_with(|count| count.set(count.get() + bytes));
-}
-
-fn signed(size: usize) -> i64 {
-    i64::try_from(size).unwrap_or(i64::MAX)
-}
-
-// SAFETY: every call goes to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(1, signed(layout.size()));
-        // SAFETY: as the caller promises.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        count(0, -signed(layout.size()));
-        // SAFETY: as the caller promises.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use counting::{ALLOCATED, BYTES};
 
 /// Allocations by this thread while `work` runs.
 fn allocations(work: impl FnOnce()) -> u64 {

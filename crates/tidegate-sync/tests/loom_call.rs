@@ -10,32 +10,15 @@
 
 use std::sync::Arc as StdArc;
 
-use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use tidegate_sync::{BreakerWord, CallWord, Leave, Left};
 
-/// A place that is written without a lock: loom reports two users without an order between them.
-#[derive(Debug, Default)]
-struct Place(UnsafeCell<u32>);
+#[path = "models/place.rs"]
+mod place;
 
-// SAFETY: loom checks every access and fails the model on a race.
-unsafe impl Sync for Place {}
-// SAFETY: as above.
-unsafe impl Send for Place {}
-
-impl Place {
-    fn set(&self, to: u32) {
-        // SAFETY: loom fails the model before two threads are in here.
-        self.0.with_mut(|place| unsafe { *place = to });
-    }
-
-    fn get(&self) -> u32 {
-        // SAFETY: loom fails the model before a reader meets a writer.
-        self.0.with(|place| unsafe { *place })
-    }
-}
+use place::Place;
 
 /// A worker takes a queued job while its time ends and its caller leaves: the call is ended by
 /// exactly one of them, and whoever left knows whether the work ran.

@@ -14,6 +14,7 @@ mod transport;
 
 use std::any::{Any, TypeId};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
@@ -34,8 +35,8 @@ use crate::message::Msg;
 use crate::pipeline::{Change, InEvent, Own, UserEvent};
 use crate::write_queue::WaterMarks;
 
-/// A handle of a connection. Clones are handles of the same one; dropping them all leaves it
-/// open.
+/// A handle of a connection. Clones are handles of the same one, equal and of one hash; dropping
+/// them all leaves it open, until its peer or its loop ends.
 ///
 /// # Threads
 ///
@@ -76,7 +77,8 @@ impl Channel {
         self.write_message(bytes.into());
     }
 
-    /// Writes a message that the last outbound handler takes.
+    /// Writes a message that the last outbound handler takes; one that it does not take is an error
+    /// event.
     pub fn write_message<M: Send + 'static>(&self, message: M) {
         self.post_write(Mail::Write(Msg::of(message), None));
     }
@@ -84,8 +86,14 @@ impl Channel {
     /// Writes bytes; completes when the operating system has them. Fails with [`NetError::Overfull`]
     /// at once if more would wait than the cap allows.
     pub fn write_with(&self, bytes: impl Into<Bytes>) -> Completion<()> {
+        self.write_message_with(bytes.into())
+    }
+
+    /// Writes a message that the last outbound handler takes; completes when the operating system
+    /// has what the handlers made of it, and fails if they do not take it.
+    pub fn write_message_with<M: Send + 'static>(&self, message: M) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
-        self.post_write(Mail::Write(Msg::of(bytes.into()), Some(promise)));
+        self.post_write(Mail::Write(Msg::of(message), Some(promise)));
         done
     }
 
@@ -93,12 +101,26 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// The bytes, when more waits to be sent than the high water mark, or the channel is closed.
+    /// The bytes, when more waits to be sent than the high water mark, or the channel is closed;
+    /// [`Channel::writable`] says which, in time.
     pub fn try_write<B: Into<Bytes>>(&self, bytes: B) -> Result<(), WriteRefused<B>> {
         if !self.is_writable() {
             return Err(WriteRefused(bytes));
         }
         self.write(bytes);
+        Ok(())
+    }
+
+    /// Writes a message if the channel is writable.
+    ///
+    /// # Errors
+    ///
+    /// The message; as for [`Channel::try_write`].
+    pub fn try_write_message<M: Send + 'static>(&self, message: M) -> Result<(), WriteRefused<M>> {
+        if !self.is_writable() {
+            return Err(WriteRefused(message));
+        }
+        self.write_message(message);
         Ok(())
     }
 
@@ -365,6 +387,12 @@ impl PartialEq for Channel {
 }
 
 impl Eq for Channel {}
+
+impl Hash for Channel {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.shared).hash(state);
+    }
+}
 
 impl fmt::Debug for Channel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

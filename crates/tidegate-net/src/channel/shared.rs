@@ -184,6 +184,10 @@ impl Shared {
         self.options.marks.cap()
     }
 
+    pub(crate) fn high(&self) -> usize {
+        self.options.marks.high()
+    }
+
     pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
         self.peer
     }
@@ -244,7 +248,7 @@ impl Shared {
     }
 
     pub(crate) fn is_writable(&self) -> bool {
-        self.writable.load(Ordering::Relaxed) && self.pending() <= self.options.marks.high()
+        self.writable.load(Ordering::Relaxed) && self.pending() <= self.high()
     }
 
     #[inline]
@@ -378,6 +382,7 @@ impl Shared {
     /// The channel is closed: tells whoever wanted to know, and whoever has mail in the box.
     pub(crate) fn finish(&self, cause: Option<Failure>) {
         self.set_active(false);
+        self.writable.store(false, Ordering::Relaxed);
         let mut inner = self.lock();
         if matches!(inner.end, End::Over(..)) {
             return;

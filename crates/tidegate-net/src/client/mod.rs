@@ -25,7 +25,8 @@ use crate::pipeline::{Assembly, Head, Parts};
 use crate::residence::{Residence, Residing, Settler};
 use crate::server::{Initialiser, assemble};
 
-/// Describes connections to be made; each `connect` makes one.
+/// Describes connections to be made; each `connect` makes one. They end with the loops of its group,
+/// so hold that, or the client, as long as them.
 ///
 /// ```no_run
 /// use tidegate_net::Client;

@@ -6,12 +6,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tidegate_exec::{Pinned, Placement, Roaming};
-use tidegate_sync::Executor;
+use tidegate_sync::{Blocking, Executor};
 
 use super::check::{Head, Name, PipelineError, check};
-use super::handler::{
-    Both, In, Inbound, Made, Out, Outbound, Shape, duplex_elsewhere, inbound_elsewhere,
-};
+use super::handler::{Both, In, Inbound, Made, Out, Outbound, Shape, duplex_shape, inbound_shape};
 use super::lodged::Lodged;
 use super::stage::Stage;
 use super::{Action, Parts};
@@ -63,7 +61,8 @@ impl Handler {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn inbound_on<H: Inbound + Send>(executor: Arc<dyn Executor>, handler: H) -> Self {
-        let shape = const { &inbound_elsewhere::<H>() };
+        // There it may do what it likes.
+        let shape = const { &inbound_shape::<H>(Blocking::Never) };
         Self(Made::Sent(Box::new(Stage::new(
             executor,
             shape,
@@ -76,7 +75,7 @@ impl Handler {
         executor: Arc<dyn Executor>,
         handler: H,
     ) -> Self {
-        let shape = const { &duplex_elsewhere::<H>() };
+        let shape = const { &duplex_shape::<H>(Blocking::Never) };
         Self(Made::Sent(Box::new(Stage::new(
             executor,
             shape,
@@ -147,6 +146,33 @@ impl fmt::Debug for Handler {
 /// fn assemble(p: Assembly<Roaming>) -> Assembly<Roaming> {
 ///     p.add("stays", Stays(Rc::new(()))) // with `Assembly` alone, of a pinned loop, it compiles
 /// }
+/// ```
+///
+/// A handler of both directions that says [`Inbound::DUPLEX`] is not added for one alone:
+///
+/// ```compile_fail,E0080
+/// use bytes::Bytes;
+/// use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Outbound, OutboundContext};
+///
+/// struct Cipher;
+/// impl Inbound for Cipher {
+///     type In = Bytes;
+///     type Out = Bytes;
+///     type Write = Bytes;
+///     const DUPLEX: bool = true;
+///     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+///         ctx.fire_read(bytes);
+///     }
+/// }
+/// impl Outbound for Cipher {
+///     type Take = Bytes;
+///     type Write = Bytes;
+///     fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+///         ctx.write(bytes);
+///     }
+/// }
+///
+/// let channel = EmbeddedChannel::new(|p| p.add("cipher", Cipher)); // `add_duplex` compiles
 /// ```
 #[derive(Debug)]
 #[must_use = "an assembly does nothing until it is handed back"]

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_exec::EventLoop;
@@ -104,6 +105,14 @@ impl HandlerContext<'_> {
     /// How the channel behaves.
     pub fn options(&self) -> &ChannelOptions {
         &self.parts.options
+    }
+
+    /// Whether the channel stays open when the peer writes no more, whatever its
+    /// [options](ChannelOptions::half_closure) said. Of a handler on the channel's loop.
+    pub(crate) fn set_half_closure(&mut self, yes: bool) {
+        if self.parts.options.half_closure != yes {
+            Arc::make_mut(&mut self.parts.options).half_closure = yes;
+        }
     }
 
     /// Asks for an [`InputEnd`](super::InputEnd) event before the peer's end closes the channel.
@@ -231,7 +240,7 @@ impl HandlerContext<'_> {
     /// Begins the end of a read, if this handler has said nothing that comes before it.
     #[inline]
     pub(super) fn completes(&mut self) -> bool {
-        let completes = self.parts.stack.len() == self.parts.base;
+        let completes = self.parts.is_first_word();
         self.parts.completed = completes;
         completes
     }
@@ -332,7 +341,7 @@ impl<'a, H: Inbound> InboundContext<'a, H> {
     ///
     /// # Errors
     ///
-    /// The message, when more waits to be sent than the high water mark.
+    /// The message, when more waits to be sent than the high water mark, or the channel is closed.
     pub fn try_write<M: Into<H::Write>>(&mut self, message: M) -> Result<(), WriteRefused<M>> {
         if !self.is_writable() {
             return Err(WriteRefused(message));

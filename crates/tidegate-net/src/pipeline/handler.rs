@@ -126,6 +126,9 @@ pub trait Inbound: Sized + 'static {
     type Write: Send + 'static;
     /// What it may do to its thread.
     const BLOCKING: Blocking = Blocking::May;
+    /// Whether it is nothing without its [`Outbound`] side: to add it for what comes in alone, with
+    /// `add` instead of `add_duplex`, then does not compile.
+    const DUPLEX: bool = false;
 
     /// It was added; nothing has reached it yet.
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
@@ -171,7 +174,9 @@ pub trait Inbound: Sized + 'static {
     }
 
     /// Something went wrong: a read or a write, or a handler that panicked. An error that no
-    /// handler takes closes the channel.
+    /// handler takes closes the channel, and is then its
+    /// [`close_cause`](crate::Channel::close_cause). A handler that has this method takes it: it
+    /// goes on, closes, or passes it on with [`HandlerContext::fire_error`].
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
         ctx.never(mask::ERROR);
         ctx.fire_error(why);
@@ -409,36 +414,33 @@ const fn wider(a: Blocking, b: Blocking) -> Blocking {
     if a as u8 > b as u8 { a } else { b }
 }
 
-/// The shape of an inbound handler that runs elsewhere: there it may do what it likes.
-pub(crate) const fn inbound_elsewhere<H: Inbound>() -> Shape {
+/// The shape of a handler of what comes in.
+pub(crate) const fn inbound_shape<H: Inbound>(blocking: Blocking) -> Shape {
+    assert!(
+        !H::DUPLEX,
+        "this handler handles what goes out as well: add it with `add_duplex` or `Handler::duplex`"
+    );
     Shape {
         inbound: Some(in_kinds::<H>()),
         outbound: None,
-        blocking: Blocking::Never,
+        blocking,
         type_name: type_name::<H>,
     }
 }
 
-/// The shape of a handler of both that runs elsewhere.
-pub(crate) const fn duplex_elsewhere<H: Inbound + Outbound>() -> Shape {
+/// The shape of a handler of both.
+pub(crate) const fn duplex_shape<H: Inbound + Outbound>(blocking: Blocking) -> Shape {
     Shape {
         inbound: Some(in_kinds::<H>()),
         outbound: Some(out_kinds::<H>()),
-        blocking: Blocking::Never,
+        blocking,
         type_name: type_name::<H>,
     }
 }
 
 impl<H: Inbound> Erased for In<H> {
     fn shape(&self) -> &'static Shape {
-        const {
-            &Shape {
-                inbound: Some(in_kinds::<H>()),
-                outbound: None,
-                blocking: H::BLOCKING,
-                type_name: type_name::<H>,
-            }
-        }
+        const { &inbound_shape::<H>(H::BLOCKING) }
     }
 
     fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>) {
@@ -495,14 +497,7 @@ impl<H: Outbound> Erased for Out<H> {
 
 impl<H: Inbound + Outbound> Erased for Both<H> {
     fn shape(&self) -> &'static Shape {
-        const {
-            &Shape {
-                inbound: Some(in_kinds::<H>()),
-                outbound: Some(out_kinds::<H>()),
-                blocking: wider(<H as Inbound>::BLOCKING, <H as Outbound>::BLOCKING),
-                type_name: type_name::<H>,
-            }
-        }
+        const { &duplex_shape::<H>(wider(<H as Inbound>::BLOCKING, <H as Outbound>::BLOCKING)) }
     }
 
     fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>) {

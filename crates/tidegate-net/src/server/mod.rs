@@ -49,6 +49,10 @@ pub(crate) fn assemble<P: Residence>(
 
 /// Describes a server, and when bound is a handle of it.
 ///
+/// Once bound it accepts, and keeps its loops running, until it is [closed](Server::close) or
+/// [drained](Server::drain) or they are shut down, also when every handle of it and of its group has
+/// been dropped.
+///
 /// ```
 /// use bytes::Bytes;
 /// use tidegate_net::{Inbound, InboundContext, Nothing, Server};

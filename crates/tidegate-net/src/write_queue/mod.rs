@@ -303,10 +303,12 @@ impl WriteQueue {
             return Err(None);
         }
         match &self.front {
-            Some(front) if front.promise.is_none() => match sink.write_one(&front.bytes) {
-                Ok(count) if count == front.bytes.len() => {}
-                other => return Err(Some(other)),
-            },
+            Some(front) if front.promise.is_none() && !front.bytes.is_empty() => {
+                match sink.write_one(&front.bytes) {
+                    Ok(count) if count == front.bytes.len() => {}
+                    other => return Err(Some(other)),
+                }
+            }
             _ => return Err(None),
         }
         let done = self.front.take().ok_or(None)?;
@@ -346,6 +348,8 @@ impl WriteQueue {
 
     fn write_once<S: Sink + ?Sized>(&self, sink: &mut S) -> io::Result<usize> {
         match &self.front {
+            // Nothing to say: a socket that is shut would not even hear that.
+            Some(front) if front.bytes.is_empty() => Ok(0),
             Some(front) if self.flushed == 1 => sink.write_one(&front.bytes),
             Some(front) => self.write_many(front, sink),
             None => Ok(0),

@@ -103,14 +103,34 @@ fn a_short_write_completes_whole_entries_and_shrinks_the_next() {
 #[test]
 fn an_empty_entry_is_completed_in_its_turn() {
     let mut queue = WriteQueue::new();
-    let (one, two) = (push(&mut queue, ""), push(&mut queue, "x"));
+    let (one, two) = (push(&mut queue, "x"), push(&mut queue, ""));
     queue.flush();
     let mut sink = pipe(0);
     assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::Blocked);
-    assert!(!one.is_done());
+    assert!(!one.is_done() && !two.is_done());
     sink.room = 1;
     assert_eq!(queue.drain(&mut sink, 16).unwrap(), Drained::All);
     assert!(one.is_done() && two.is_done());
+}
+
+#[test]
+fn an_empty_entry_is_no_call() {
+    let mut queue = WriteQueue::new();
+    // As of a socket whose sending half is closed.
+    let mut sink = Pipe {
+        broken: Some(io::ErrorKind::BrokenPipe),
+        ..Pipe::default()
+    };
+    let marks = WaterMarks::default();
+    queue.push(Bytes::new(), None, &marks).unwrap();
+    queue.flush();
+    assert!(queue.drain_one(&mut sink).is_err(), "not on the short way");
+    assert_eq!(queue.drain(&mut sink, 1).unwrap(), Drained::All);
+    let (first, second) = (push(&mut queue, ""), push(&mut queue, "x"));
+    queue.flush();
+    let broken = queue.drain(&mut sink, 16).unwrap_err();
+    assert_eq!(broken.kind(), io::ErrorKind::BrokenPipe);
+    assert!(first.is_done() && !second.is_done());
 }
 
 #[test]

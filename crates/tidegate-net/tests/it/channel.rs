@@ -1,12 +1,14 @@
 //! One channel: reading, writing, water marks, ends.
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidegate_net::handlers::Strings;
 use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, InputShutdown, NetError, Nothing,
-    ReadSize, UserEvent, WaterMarks,
+    Assembly, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, InputShutdown, NetError,
+    Nothing, ReadSize, UserEvent, WaterMarks,
 };
 use tidegate_promise::{Completion, Failure};
 use tidegate_testkit::Log;
@@ -232,6 +234,48 @@ fn a_write_after_the_end_fails_with_the_cause() {
 }
 
 #[test]
+fn a_closed_channel_is_not_writable_and_gives_back_what_is_tried() {
+    let (mut channel, _log) = notes(ChannelOptions::default());
+    let handle = channel.channel();
+    assert!(handle.is_writable());
+    channel.close();
+    assert!(!handle.is_writable());
+    assert_eq!(handle.try_write("late").unwrap_err().0, "late");
+    assert_eq!(handle.try_write_message(7).unwrap_err().0, 7);
+    handle.writable().wait().unwrap_err();
+}
+
+#[test]
+fn a_message_from_outside_completes_when_it_is_sent_and_fails_if_nobody_takes_it() {
+    let strings = |p: Assembly| p.add_duplex("text", Strings::utf8());
+    let mut channel = EmbeddedChannel::new(strings).unwrap();
+    let handle = channel.channel();
+    let sent = handle.write_message_with("text".to_owned());
+    handle.flush();
+    channel.run();
+    sent.wait().unwrap();
+    assert_eq!(channel.sent(), "text");
+    let misfit = handle.write_message_with(7_u8);
+    handle.flush();
+    channel.run();
+    let why = misfit.wait().unwrap_err().to_string();
+    assert!(why.contains("`text` takes"), "{why}");
+}
+
+#[test]
+#[expect(
+    clippy::mutable_key_type,
+    reason = "equality and hash are those of the handle"
+)]
+fn handles_of_one_channel_are_one_key() {
+    let (one, _) = notes(ChannelOptions::default());
+    let (other, _) = notes(ChannelOptions::default());
+    let all = HashSet::from([one.channel(), one.channel(), other.channel()]);
+    assert_eq!(all.len(), 2);
+    assert!(all.contains(&one.channel()));
+}
+
+#[test]
 fn closing_fails_what_was_not_sent_and_is_idempotent() {
     let (mut channel, log) = notes(ChannelOptions::default());
     channel.set_room(Some(0));
@@ -267,6 +311,7 @@ fn a_write_from_outside_counts_at_once_and_is_sent_with_the_flush() {
     assert_eq!(handle.pending_bytes(), 2000 + 96);
     assert!(!handle.is_writable(), "before the loop has seen it");
     assert!(handle.try_write("more").is_err());
+    assert!(handle.try_write_message(Bytes::from("more")).is_err());
     channel.run();
     assert!(channel.sent().is_empty(), "nothing is sent before a flush");
     handle.flush();

@@ -7,7 +7,9 @@
 mod bad_input;
 mod changes;
 mod channel;
+mod clients;
 mod decoders;
+mod echo;
 mod elsewhere;
 mod ends;
 mod faults;
@@ -19,6 +21,7 @@ mod pipeline;
 mod registration;
 mod roaming;
 mod rules;
+mod servers;
 mod shaping;
 mod stream;
 mod tcp;
@@ -26,6 +29,7 @@ mod tcp;
 mod tls;
 #[cfg(feature = "tls")]
 mod tls_order;
+mod transports;
 mod turns;
 mod watch;
 
@@ -33,23 +37,40 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use bytes::Bytes;
-use tidegate_net::{Assembly, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_exec::EventLoopGroup;
+use tidegate_net::{Assembly, Channel, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_sync::ManualClock;
+use tidegate_testkit::Log;
 
-/// Writes back what it reads.
-struct Echo;
+use self::echo::Echo;
 
-impl Inbound for Echo {
+/// Gives each connection's channel to a test.
+struct Gives(Log<Channel>);
+
+impl Inbound for Gives {
     type In = Bytes;
-    type Out = Nothing;
-    type Write = Bytes;
+    type Out = Bytes;
+    type Write = Nothing;
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.0.push(ctx.channel());
+        ctx.fire_active();
+    }
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        ctx.write(bytes);
+        ctx.fire_read(bytes);
     }
+}
 
-    fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        ctx.flush();
-    }
+/// Pinned loops, `io-0` and so on.
+fn group(loops: usize) -> NetGroup {
+    tidegate_net::pinned("io", loops).unwrap()
+}
+
+/// One pinned loop with a clock that the test sets.
+fn group_by(clock: &ManualClock) -> NetGroup {
+    let loops = EventLoopGroup::builder("io").loops(1).clock(clock);
+    NetGroup::build(loops).unwrap()
 }
 
 fn serve(
@@ -58,6 +79,20 @@ fn serve(
 ) -> Server {
     let server = Server::new(group).pipeline(assemble).bind("127.0.0.1:0");
     server.wait().unwrap()
+}
+
+/// A server that does nothing but give its channels to the test.
+fn giving(group: &NetGroup) -> (Server, Log<Channel>) {
+    let log = Log::new();
+    let own = log.clone();
+    let server = serve(group, move |p| p.add("gives", Gives(own.clone())));
+    (server, log)
+}
+
+/// The first channel that was given.
+fn first(log: &Log<Channel>) -> Channel {
+    log.wait_for(1);
+    log.take().remove(0)
 }
 
 /// A plain blocking client.

@@ -1,7 +1,7 @@
 //! Channels off their loops and on them again.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 
 use bytes::Bytes;
 use tidegate_exec::WorkerPool;
@@ -12,7 +12,7 @@ use tidegate_net::{
 use tidegate_promise::Completion;
 use tidegate_testkit::{Gate, Log};
 
-use crate::{dial, serve};
+use crate::{dial, group, serve};
 
 /// Echoes, notes what it hears, and gives its channel away.
 #[derive(Clone)]
@@ -71,16 +71,28 @@ impl Inbound for Notes {
     }
 }
 
-fn embedded(notes: &Notes) -> EmbeddedChannel {
-    let notes = notes.clone();
-    EmbeddedChannel::new(|p| p.add("notes", notes)).unwrap()
+/// A channel without a socket, a handle of it, and what its handler hears.
+fn embedded() -> (EmbeddedChannel, Channel, Log<String>) {
+    let notes = Notes::new();
+    let log = notes.log.clone();
+    let embedded = EmbeddedChannel::new(|p| p.add("notes", notes)).unwrap();
+    let channel = embedded.channel();
+    (embedded, channel, log)
+}
+
+/// A server, a peer of it, and the channel between them.
+fn connected(group: &NetGroup, notes: &Notes) -> (Server, TcpStream, Channel) {
+    let own = notes.clone();
+    let server = serve(group, move |p| p.add("notes", own.clone()));
+    let peer = dial(&server);
+    (server, peer, notes.channel())
 }
 
 fn fails(what: Completion<()>) -> String {
     what.wait().unwrap_err().to_string()
 }
 
-fn read(peer: &mut std::net::TcpStream, count: usize) -> Vec<u8> {
+fn read(peer: &mut TcpStream, count: usize) -> Vec<u8> {
     let mut back = vec![0; count];
     peer.read_exact(&mut back).unwrap();
     back
@@ -88,12 +100,8 @@ fn read(peer: &mut std::net::TcpStream, count: usize) -> Vec<u8> {
 
 #[test]
 fn a_channel_off_its_loop_hears_nothing_until_it_is_back() {
-    let group = tidegate_net::pinned("io", 1).unwrap();
-    let notes = Notes::new();
-    let own = notes.clone();
-    let server = serve(&group, move |p| p.add("notes", own.clone()));
-    let mut peer = dial(&server);
-    let channel = notes.channel();
+    let (group, notes) = (group(1), Notes::new());
+    let (server, mut peer, channel) = connected(&group, &notes);
     channel.deregister().wait().unwrap();
     assert!(channel.is_active() && !channel.is_registered());
     peer.write_all(b"hello").unwrap();
@@ -111,12 +119,8 @@ fn a_channel_off_its_loop_hears_nothing_until_it_is_back() {
 
 #[test]
 fn what_is_written_meanwhile_waits_and_is_sent_in_order() {
-    let group = tidegate_net::pinned("io", 1).unwrap();
-    let notes = Notes::new();
-    let own = notes.clone();
-    let server = serve(&group, move |p| p.add("notes", own.clone()));
-    let mut peer = dial(&server);
-    let channel = notes.channel();
+    let (group, notes) = (group(1), Notes::new());
+    let (_server, mut peer, channel) = connected(&group, &notes);
     let before = channel.write_with("one ");
     channel.flush();
     let off = channel.deregister();
@@ -135,9 +139,7 @@ fn what_is_written_meanwhile_waits_and_is_sent_in_order() {
 
 #[test]
 fn twice_off_is_off_and_twice_on_is_an_error() {
-    let notes = Notes::new();
-    let mut embedded = embedded(&notes);
-    let channel = embedded.channel();
+    let (mut embedded, channel, log) = embedded();
     let early = channel.register();
     let off = [channel.deregister(), channel.deregister()];
     embedded.run();
@@ -145,7 +147,7 @@ fn twice_off_is_off_and_twice_on_is_an_error() {
         off.wait().unwrap();
     }
     assert!(fails(early).contains("on its loop"));
-    assert_eq!(notes.log.take(), ["off"], "told once");
+    assert_eq!(log.take(), ["off"], "told once");
     let late = channel.deregister();
     let on = channel.register();
     let again = channel.register();
@@ -153,14 +155,12 @@ fn twice_off_is_off_and_twice_on_is_an_error() {
     late.wait().unwrap();
     on.wait().unwrap();
     assert!(fails(again).contains("`deregister` first"));
-    assert_eq!(notes.log.take(), ["on"]);
+    assert_eq!(log.take(), ["on"]);
 }
 
 #[test]
 fn wishes_are_carried_out_in_order_however_many_come_at_once() {
-    let notes = Notes::new();
-    let mut embedded = embedded(&notes);
-    let channel = embedded.channel();
+    let (mut embedded, channel, log) = embedded();
     let done: Vec<_> = (0..3)
         .flat_map(|_| [channel.deregister(), channel.register()])
         .collect();
@@ -170,7 +170,7 @@ fn wishes_are_carried_out_in_order_however_many_come_at_once() {
         done.wait().unwrap();
     }
     assert_eq!(
-        notes.log.take(),
+        log.take(),
         ["off", "on", "off", "on", "off", "on", "read 5"]
     );
     assert_eq!(embedded.sent(), "hello");
@@ -178,21 +178,17 @@ fn wishes_are_carried_out_in_order_however_many_come_at_once() {
 
 #[test]
 fn a_closed_channel_is_neither_taken_off_nor_put_on() {
-    let notes = Notes::new();
-    let mut embedded = embedded(&notes);
-    let channel = embedded.channel();
+    let (mut embedded, channel, log) = embedded();
     embedded.close();
     for refused in [channel.deregister(), channel.register()] {
         assert!(fails(refused).contains("closed"));
     }
-    assert_eq!(notes.log.take(), ["inactive"]);
+    assert_eq!(log.take(), ["inactive"]);
 }
 
 #[test]
 fn a_channel_can_be_closed_while_it_is_off() {
-    let notes = Notes::new();
-    let mut embedded = embedded(&notes);
-    let channel = embedded.channel();
+    let (mut embedded, channel, log) = embedded();
     drop(channel.deregister());
     embedded.run();
     let lost = channel.write_with("never");
@@ -201,15 +197,13 @@ fn a_channel_can_be_closed_while_it_is_off() {
     embedded.close();
     assert!(fails(lost).contains("closed"));
     channel.closed().wait().unwrap();
-    assert_eq!(notes.log.take(), ["off", "inactive"]);
+    assert_eq!(log.take(), ["off", "inactive"]);
     assert!(!channel.is_registered() && !channel.is_active());
 }
 
 #[test]
 fn who_waits_for_a_change_hears_of_the_end() {
-    let notes = Notes::new();
-    let mut embedded = embedded(&notes);
-    let channel = embedded.channel();
+    let (mut embedded, channel, _) = embedded();
     let (off, on) = (channel.deregister(), channel.register());
     drop(channel.close());
     embedded.run();
@@ -228,7 +222,7 @@ fn a_channel_that_is_not_connected_yet_stays_on_its_loop() {
         }
         fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
     }
-    let group = tidegate_net::pinned("io", 1).unwrap();
+    let group = group(1);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let log = Log::new();
     let own = log.clone();

@@ -1,18 +1,21 @@
 //! Channels that a future has taken over.
 
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, Read as _, Write as _};
+use std::net::Shutdown;
 use std::pin::Pin;
 
 use bytes::Bytes;
 use futures_io::{AsyncRead, AsyncWrite};
+#[cfg(feature = "tls")]
+use tidegate_net::Client;
 use tidegate_net::{
     Assembly, ByteStream, Change, ChannelOptions, EmbeddedChannel, Handler, Outbound,
     OutboundContext, TakeOver, WaterMarks,
 };
 use tidegate_testkit::Log;
 
-use crate::{dial, round_trip, serve};
+use crate::{dial, group, round_trip, serve};
 
 async fn read(stream: &mut ByteStream, buffer: &mut [u8]) -> io::Result<usize> {
     poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, buffer)).await
@@ -38,6 +41,14 @@ async fn write_all(stream: &mut ByteStream, mut bytes: &[u8]) -> io::Result<()> 
     flush(stream).await
 }
 
+async fn read_all(stream: &mut ByteStream) -> String {
+    let (mut all, mut buffer) = (Vec::new(), [0; 16]);
+    while let count @ 1.. = read(stream, &mut buffer).await.unwrap() {
+        all.extend_from_slice(&buffer[..count]);
+    }
+    String::from_utf8(all).unwrap()
+}
+
 async fn echo(mut stream: ByteStream) {
     let mut buffer = vec![0; 4096];
     while let Ok(count @ 1..) = read(&mut stream, &mut buffer).await {
@@ -49,7 +60,7 @@ async fn echo(mut stream: ByteStream) {
 
 #[test]
 fn a_future_echoes_over_tcp() {
-    let group = tidegate_net::pinned("io", 1).unwrap();
+    let group = group(1);
     let server = serve(&group, |p| p.add("echo", TakeOver::new(echo)));
     let mut client = dial(&server);
     for size in [1, 100, 20_000] {
@@ -326,4 +337,79 @@ fn an_open_channel_can_be_taken_over_and_its_stream_ends_with_the_handler() {
     channel.run();
     back.wait().unwrap();
     assert_eq!(log.take(), [0], "the stream has ended");
+}
+
+/// Answers in capitals what it was asked, once that is all.
+async fn answer(mut stream: ByteStream) {
+    let asked = read_all(&mut stream).await;
+    let answer = asked.to_ascii_uppercase();
+    write_all(&mut stream, answer.as_bytes()).await.unwrap();
+}
+
+#[test]
+fn what_was_asked_before_the_end_is_answered_after_it() {
+    let group = group(1);
+    let server = serve(&group, move |p| p.add("answer", TakeOver::new(answer)));
+    let mut client = dial(&server);
+    client.write_all(b"a question of some length").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).unwrap();
+    assert_eq!(heard, "A QUESTION OF SOME LENGTH");
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn what_was_asked_before_a_goodbye_is_answered_after_it() {
+    let authority = crate::tls::Authority::new();
+    let tls = authority.server("localhost");
+    let group = group(1);
+    let server = serve(&group, move |p| {
+        p.add_duplex("tls", tls.handler())
+            .add("answer", TakeOver::new(answer))
+    });
+    let name = authority.client().name("localhost").unwrap();
+    let log = Log::new();
+    let own = log.clone();
+    let client = Client::new(&group).pipeline(move |p| {
+        let own = own.clone();
+        let ask = |mut stream: ByteStream| async move {
+            write_all(&mut stream, b"a question").await.unwrap();
+            let shut = poll_fn(|cx| Pin::new(&mut stream).poll_close(cx)).await;
+            shut.unwrap();
+            own.push(read_all(&mut stream).await);
+        };
+        p.add_duplex("tls", name.handler())
+            .add("ask", TakeOver::new(ask))
+    });
+    let channel = client.connect(server.local_addr()).wait().unwrap();
+    log.wait_for(1);
+    assert_eq!(log.take(), ["A QUESTION"]);
+    channel.closed().wait().unwrap();
+    assert!(channel.close_cause().is_none());
+}
+
+#[test]
+fn a_channel_that_did_not_read_on_its_own_reads_for_its_stream() {
+    let options = ChannelOptions {
+        auto_read: false,
+        ..ChannelOptions::default()
+    };
+    let assemble = |p: tidegate_net::Assembly| p.add("take", TakeOver::new(echo));
+    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    channel.receive("hello");
+    assert_eq!(channel.sent(), "hello");
+}
+
+#[test]
+fn an_error_of_the_socket_keeps_its_kind() {
+    let log = Log::new();
+    let own = log.clone();
+    let take = TakeOver::new(move |mut stream: ByteStream| async move {
+        own.push(read(&mut stream, &mut [0; 8]).await.unwrap_err().kind());
+        own.push(write_all(&mut stream, b"late").await.unwrap_err().kind());
+    });
+    let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
+    channel.fail(io::ErrorKind::ConnectionReset);
+    assert_eq!(log.take(), [io::ErrorKind::ConnectionReset; 2]);
 }

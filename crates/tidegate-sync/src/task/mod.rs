@@ -223,6 +223,10 @@ impl Drop for Task {
 // SAFETY: `Task::erase` is only reached with closures that are `Send`.
 unsafe impl Send for Task {}
 
+// SAFETY: through a shared task only its name and its kind can be read, which are not part of the
+// closure's captures; those are touched by `run` and `drop` alone, which own the task.
+unsafe impl Sync for Task {}
+
 impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Task")

@@ -1,0 +1,213 @@
+//! Connecting: names, addresses, time limits.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_net::{Client, Inbound, InboundContext, NetError, Nothing, Server};
+use tidegate_promise::{Completion, Promise};
+use tidegate_sync::ManualClock;
+use tidegate_testkit::Log;
+
+use crate::{Echo, group, group_by, serve};
+
+#[test]
+fn a_client_connects_and_the_completion_has_the_channel() {
+    let group = group(2);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let log = Log::new();
+    let own = log.clone();
+    struct Hears(Log<Bytes>);
+    impl Inbound for Hears {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
+            self.0.push(bytes);
+        }
+    }
+    let client = Client::new(&group).pipeline(move |p| p.add("hears", Hears(own.clone())));
+    let channel = client.connect(server.local_addr()).wait().unwrap();
+    assert!(channel.is_active());
+    channel.write_and_flush("hello");
+    log.wait_for(1);
+    assert_eq!(log.take(), ["hello"]);
+    channel.close().wait().unwrap();
+}
+
+#[test]
+fn a_refused_connect_fails_with_what_the_system_says() {
+    let group = group(1);
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let why = Client::new(&group).connect(address).wait().unwrap_err();
+    assert!(why.to_string().contains("refused"), "{why}");
+}
+
+#[test]
+fn a_name_that_does_not_resolve_and_handlers_that_do_not_fit_are_errors() {
+    struct Nowhere;
+    impl tidegate_net::Resolver for Nowhere {
+        fn resolve(
+            &self,
+            _host: &str,
+            _port: u16,
+        ) -> tidegate_promise::Completion<Vec<std::net::SocketAddr>> {
+            tidegate_promise::Completion::succeeded(Vec::new())
+        }
+    }
+    let group = group(1);
+    let client = Client::new(&group).resolver(Nowhere);
+    let why = client.connect("nowhere.invalid:80").wait().unwrap_err();
+    assert!(why.to_string().contains("`nowhere.invalid` has no address"));
+    let misfit = Client::new(&group).pipeline(|p| p.add("echo", Echo).add("late", Echo));
+    let why = misfit.connect("127.0.0.1:1").wait().unwrap_err();
+    assert!(why.to_string().contains("`echo`") && why.to_string().contains("`late`"));
+    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo).add("late", Echo));
+    assert!(server.bind("127.0.0.1:0").wait().is_err());
+}
+
+/// A listener whose queue is full, so that a connect to it does not end.
+fn deaf() -> (TcpListener, Vec<socket2::Socket>) {
+    let socket = || {
+        let (domain, kind) = (socket2::Domain::IPV4, socket2::Type::STREAM);
+        socket2::Socket::new(domain, kind, Some(socket2::Protocol::TCP)).unwrap()
+    };
+    let any: std::net::SocketAddr = "127.0.0.1:0".parse().unwrap();
+    let listening = socket();
+    listening.bind(&any.into()).unwrap();
+    listening.listen(1).unwrap();
+    let listener: TcpListener = listening.into();
+    let address = listener.local_addr().unwrap();
+    let fill = |_| {
+        let filler = socket();
+        filler.set_nonblocking(true).unwrap();
+        // In progress, or done: on loopback the queue is full after a few.
+        let _ = filler.connect(&address.into());
+        filler
+    };
+    (listener, (0..16).map(fill).collect())
+}
+
+#[test]
+fn a_connect_that_takes_too_long_fails_by_the_loops_clock() {
+    let (listener, _filled) = deaf();
+    let clock = ManualClock::new();
+    let group = group_by(&clock);
+    let connect = Client::new(&group).connect(listener.local_addr().unwrap());
+    clock.advance(Duration::from_secs(29));
+    assert!(!connect.is_done());
+    clock.advance(Duration::from_secs(1));
+    let why = connect.wait().unwrap_err().failure().unwrap();
+    assert!(matches!(
+        why.downcast_ref::<NetError>(),
+        Some(NetError::ConnectTimeout(_))
+    ));
+}
+
+#[test]
+fn cancelling_a_connect_ends_it() {
+    let (listener, _filled) = deaf();
+    let group = group(1);
+    let connect = Client::new(&group).connect(listener.local_addr().unwrap());
+    group.iter().for_each(|one| one.settle());
+    assert!(connect.cancel());
+    // The news of a cancellation is a signal: no task waits for it.
+    let gone = || group.io_metrics()[0].registered == 0;
+    let turned = (0..1_000_000).find(|_| {
+        group.next().settle();
+        gone()
+    });
+    assert!(turned.is_some(), "its socket is gone");
+}
+
+type Addresses = Vec<std::net::SocketAddr>;
+
+/// Answers from a table, and never to questions for `silent`.
+#[derive(Default)]
+struct Table(Addresses, std::sync::Mutex<Vec<Promise<Addresses>>>);
+
+impl tidegate_net::Resolver for Table {
+    fn resolve(&self, host: &str, _: u16) -> Completion<Addresses> {
+        if host != "silent" {
+            return Completion::succeeded(self.0.clone());
+        }
+        let (promise, never) = tidegate_promise::promise();
+        self.1.lock().unwrap().push(promise);
+        never
+    }
+}
+
+fn table(addresses: Addresses) -> Table {
+    Table(addresses, std::sync::Mutex::default())
+}
+
+/// An address at which nobody listens.
+fn nobody() -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+#[test]
+fn every_address_of_a_name_is_tried_in_order() {
+    let group = group(1);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let there = server.local_addr();
+    let client = Client::new(&group).resolver(table(vec![nobody(), nobody(), there]));
+    let channel = client.connect("somewhere:1").wait().unwrap();
+    assert_eq!(channel.peer_addr(), Some(there));
+    let client = Client::new(&group).resolver(table(vec![nobody(), nobody()]));
+    let why = client.connect("somewhere:1").wait().unwrap_err();
+    assert!(why.to_string().contains("refused"), "{why}");
+    let client = Client::new(&group).resolver(table(Vec::new()));
+    let why = client.connect("somewhere:1").wait().unwrap_err();
+    assert!(why.to_string().contains("somewhere"), "{why}");
+}
+
+#[test]
+fn a_name_that_does_not_resolve_is_an_error_that_names_it_and_so_is_what_is_none() {
+    let group = group(1);
+    let client = Client::new(&group);
+    let name = "no-such-name.invalid:80";
+    let why = client.connect(name).wait().unwrap_err();
+    assert!(why.to_string().contains("no-such-name.invalid"), "{why}");
+    let why = Server::new(&group).bind(name).wait().unwrap_err();
+    assert!(why.to_string().contains("no-such-name.invalid"), "{why}");
+    for bad in ["localhost", "localhost:", ":80", "localhost:99999", ""] {
+        let refused = [
+            client.connect(bad).wait().unwrap_err().to_string(),
+            Server::new(&group)
+                .bind(bad)
+                .wait()
+                .unwrap_err()
+                .to_string(),
+        ];
+        for why in refused {
+            assert!(why.contains("host:port"), "{bad}: {why}");
+        }
+    }
+}
+
+#[test]
+fn a_resolver_that_does_not_answer_is_given_up() {
+    let clock = ManualClock::new();
+    let group = group_by(&clock);
+    let second = Duration::from_secs(1);
+    let client = Client::new(&group)
+        .resolver(Table::default())
+        .resolve_timeout(second);
+    let connected = client.connect("silent:1");
+    let bound = Server::new(&group)
+        .resolver(Table::default())
+        .resolve_timeout(second)
+        .bind("silent:1");
+    group.next().settle();
+    clock.advance(second);
+    for why in [
+        connected.wait().unwrap_err().to_string(),
+        bound.wait().unwrap_err().to_string(),
+    ] {
+        assert!(why.contains("`silent`") && why.contains("1s"), "{why}");
+    }
+}

@@ -1,0 +1,194 @@
+//! Listening, draining, the end of a server.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_net::{Client, Draining, Inbound, InboundContext, Nothing, Server, UserEvent};
+use tidegate_sync::ManualClock;
+use tidegate_testkit::{Gate, Log};
+
+use crate::{Echo, Gives, dial, giving, group, group_by, round_trip, serve};
+
+#[test]
+fn an_address_in_use_is_an_error() {
+    let group = group(1);
+    let server = serve(&group, |p| p);
+    let again = Server::new(&group).bind(server.local_addr());
+    let why = again.wait().unwrap_err().to_string();
+    assert!(why.contains("in use"), "{why}");
+}
+
+#[test]
+fn a_closed_server_frees_its_port_and_keeps_its_connections() {
+    let group = group(1);
+    let server = serve(&group, |p| p.add("echo", Echo));
+    let mut client = dial(&server);
+    assert_eq!(round_trip(&mut client, b"hello"), b"hello");
+    server.close().wait().unwrap();
+    assert_eq!(round_trip(&mut client, b"again"), b"again");
+    group.iter().for_each(|one| one.settle());
+    assert!(TcpStream::connect(server.local_addr()).is_err());
+    assert!(server.closed().is_done());
+}
+
+#[test]
+fn a_drain_lets_connections_finish_and_says_who_was_cut() {
+    /// Says goodbye when its server goes; or does not.
+    struct Polite(Arc<AtomicUsize>);
+    impl Inbound for Polite {
+        type In = Bytes;
+        type Out = Bytes;
+        type Write = Bytes;
+        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+            ctx.fire_read(bytes);
+        }
+        fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+            if event.is::<Draining>().is_some() && self.0.fetch_add(1, Ordering::Relaxed) == 0 {
+                ctx.write("bye");
+                ctx.close_when_flushed();
+            }
+        }
+    }
+    let clock = ManualClock::new();
+    let group = group_by(&clock);
+    let asked = Arc::<AtomicUsize>::default();
+    let counts = Arc::clone(&asked);
+    let server = serve(&group, move |p| {
+        p.add("polite", Polite(Arc::clone(&counts)))
+            .add("echo", Echo)
+    });
+    let mut clients = [dial(&server), dial(&server)];
+    for client in &mut clients {
+        assert_eq!(round_trip(client, b"x"), b"x");
+    }
+    let drained = server.drain(Duration::from_secs(10));
+    clock.advance(Duration::from_secs(9));
+    assert!(!drained.is_done());
+    clock.advance(Duration::from_secs(1));
+    let report = drained.wait().unwrap();
+    assert_eq!((report.open, report.cut.len()), (2, 1));
+    assert_eq!(server.connections(), 0);
+    let mut ends: Vec<_> = clients
+        .iter_mut()
+        .map(|client| {
+            let mut rest = String::new();
+            client.read_to_string(&mut rest).unwrap();
+            rest
+        })
+        .collect();
+    ends.sort();
+    assert_eq!(ends, ["", "bye"]);
+}
+
+#[test]
+fn a_drain_reports_even_if_a_handler_holds_up_its_loop() {
+    struct Holds(Gate, Gate);
+    impl Inbound for Holds {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Nothing;
+        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
+            self.0.open();
+            self.1.wait();
+        }
+    }
+    let clock = ManualClock::new();
+    let group = group_by(&clock);
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let gates = (arrived.clone(), go_on.clone());
+    let server = serve(&group, move |p| {
+        p.add("holds", Holds(gates.0.clone(), gates.1.clone()))
+    });
+    let mut client = dial(&server);
+    client.write_all(b"hello").unwrap();
+    arrived.wait();
+    let drained = server.drain(Duration::from_secs(10));
+    clock.jump(Duration::from_secs(10) + tidegate_net::DRAIN_GRACE);
+    let report = drained.wait().unwrap();
+    assert_eq!((report.open, report.held), (1, 1));
+    go_on.open();
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).unwrap();
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn the_end_of_the_group_closes_everything_and_tells() {
+    let group = group(2);
+    let (server, log) = giving(&group);
+    let mut clients = [dial(&server), dial(&server)];
+    log.wait_for(2);
+    let channels = log.take();
+    let quiet = tidegate_exec::Quiet::none(Duration::from_secs(10));
+    group.shutdown_gracefully(quiet).wait().unwrap();
+    for channel in &channels {
+        assert!(channel.closed().is_done());
+        assert!(channel.write_with("late").wait().is_err());
+        channel.flush();
+    }
+    for client in &mut clients {
+        assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
+    }
+    assert!(server.closed().is_done());
+}
+
+#[test]
+fn channels_are_made_of_sockets_that_exist() {
+    let group = group(1);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = Server::new(&group)
+        .pipeline(|p| p.add("echo", Echo))
+        .serve(listener)
+        .wait()
+        .unwrap();
+    let mut client = dial(&server);
+    assert_eq!(round_trip(&mut client, b"x"), b"x");
+    let adopted = Client::new(&group).adopt(client).wait().unwrap();
+    assert_eq!(adopted.peer_addr(), Some(server.local_addr()));
+}
+
+#[test]
+fn a_server_binds_by_name() {
+    let group = group(1);
+    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
+    let server = server.bind("localhost:0").wait().unwrap();
+    assert!(server.local_addr().ip().is_loopback());
+    assert_eq!(round_trip(&mut dial(&server), b"hello"), b"hello");
+}
+
+#[test]
+fn several_listeners_share_one_port_and_each_keeps_its_connections() {
+    let group = group(2);
+    let log = Log::new();
+    let own = log.clone();
+    let server = Server::new(&group)
+        .pipeline(move |p| p.add("gives", Gives(own.clone())).add("echo", Echo))
+        .listeners_per_port(8)
+        .bind("127.0.0.1:0")
+        .wait()
+        .unwrap();
+    let mut clients: Vec<_> = (0..64).map(|_| dial(&server)).collect();
+    for client in &mut clients {
+        assert_eq!(round_trip(client, b"hello"), b"hello");
+    }
+    assert_eq!((server.connections(), server.accepted()), (64, 64));
+    let accepted: Vec<_> = group.io_metrics().iter().map(|one| one.accepted).collect();
+    assert_eq!(accepted.iter().sum::<u64>(), 64);
+    let mut on_each = [0; 2];
+    for channel in log.take() {
+        on_each[usize::from(channel.loop_name() == "io-1")] += 1;
+    }
+    assert_eq!(on_each.to_vec(), accepted, "it stays where it was accepted");
+    server.close().wait().unwrap();
+    assert!(
+        TcpStream::connect(server.local_addr()).is_err(),
+        "all are closed"
+    );
+    let report = server.drain(Duration::from_secs(5));
+    drop(clients);
+    assert!(report.wait().unwrap().cut.is_empty());
+}

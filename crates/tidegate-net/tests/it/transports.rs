@@ -1,0 +1,183 @@
+//! Channels over something else than TCP.
+
+use std::io::{Read, Write};
+
+use bytes::Bytes;
+use tidegate_net::{Client, Inbound, InboundContext, Nothing, Server};
+use tidegate_testkit::Log;
+
+use crate::{Echo, group};
+
+/// Notes what it reads.
+struct Notes(Log<String>);
+
+impl Inbound for Notes {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
+        self.0.push(String::from_utf8_lossy(&bytes).into_owned());
+    }
+}
+
+#[test]
+fn two_ends_in_memory_speak_to_each_other() {
+    let group = group(2);
+    let log = Log::new();
+    let own = log.clone();
+    struct Hears(Log<usize>);
+    impl Inbound for Hears {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
+            self.0.push(bytes.len());
+        }
+    }
+    let hears = move |p: tidegate_net::Assembly| p.add("hears", Hears(own.clone()));
+    let pair = tidegate_net::local_pair(&group, hears, |p| p.add("echo", Echo));
+    let (one, other) = pair.wait().unwrap();
+    // In pieces, so that several lie there when the other end looks.
+    for _ in 0..299 {
+        one.write(vec![1; 1000]);
+    }
+    let sent = one.write_with(vec![1; 1000]);
+    one.flush();
+    sent.wait().unwrap();
+    let mut total = 0;
+    while total < 300_000 {
+        log.wait_for(1);
+        total += log.take().iter().sum::<usize>();
+    }
+    assert_eq!(total, 300_000);
+    one.close().wait().unwrap();
+    other.closed().wait().unwrap();
+}
+
+#[test]
+fn what_one_end_says_before_the_other_is_there_is_heard() {
+    struct Greets;
+    impl Inbound for Greets {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+            ctx.write("hello");
+            ctx.close_when_flushed();
+        }
+        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+    }
+    let group = group(1);
+    let log = Log::new();
+    let own = log.clone();
+    struct Hears(Log<Bytes>);
+    impl Inbound for Hears {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
+            self.0.push(bytes);
+        }
+    }
+    // On one loop the first end is opened, speaks and ends before the second is made.
+    let hears = move |p: tidegate_net::Assembly| p.add("hears", Hears(own.clone()));
+    let pair = tidegate_net::local_pair(&group, |p| p.add("greets", Greets), hears);
+    let (_, other) = pair.wait().unwrap();
+    other.closed().wait().unwrap();
+    assert_eq!(log.take(), ["hello"]);
+}
+
+#[test]
+fn a_unix_socket_serves_like_any_other() {
+    let group = group(1);
+    let folder = std::env::temp_dir().join(format!("tidegate-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("echo.socket");
+    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
+    let server = server.bind_unix(&path).wait().unwrap();
+    let taken = Server::new(&group).bind_unix(&path).wait().unwrap_err();
+    assert!(taken.to_string().contains("in use"), "{taken}");
+    let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    client.write_all(b"hello").unwrap();
+    let mut back = [0; 5];
+    client.read_exact(&mut back).unwrap();
+    assert_eq!(&back, b"hello");
+    let ours = Client::new(&group).connect_unix(&path).wait().unwrap();
+    assert!(ours.is_active());
+    server.close().wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let missing = Client::new(&group).connect_unix(&path).wait();
+    assert!(missing.is_err());
+}
+
+/// Answers a datagram in capitals.
+struct Answers;
+
+impl Inbound for Answers {
+    type In = tidegate_net::Datagram;
+    type Out = Nothing;
+    type Write = tidegate_net::Datagram;
+
+    fn read(&mut self, question: Self::In, ctx: &mut InboundContext<'_, Self>) {
+        let bytes = question.bytes.to_ascii_uppercase().into();
+        let peer = question.peer;
+        ctx.write(tidegate_net::Datagram { bytes, peer });
+    }
+
+    fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        ctx.flush();
+    }
+}
+
+#[test]
+fn channels_are_made_of_unix_and_udp_sockets_that_exist() {
+    let group = group(1);
+    let folder = std::env::temp_dir().join(format!("tidegate-made-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("echo.socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
+    let server = server.serve_unix(listener).wait().unwrap();
+    let far = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let log = Log::new();
+    let own = log.clone();
+    let client = Client::new(&group).pipeline(move |p| p.add("notes", Notes(own.clone())));
+    let channel = client.adopt_unix(far).wait().unwrap();
+    channel.write_and_flush("hello");
+    log.wait_for(1);
+    assert_eq!(log.take(), ["hello"]);
+    server.close().wait().unwrap();
+
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let answers = Client::new(&group).pipeline(|p| p.add("answers", Answers));
+    let answers = answers.adopt_udp(socket).wait().unwrap();
+    assert_eq!(answers.local_addr(), Some(address));
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(b"loud", address).unwrap();
+    let mut answer = [0; 8];
+    let count = client.recv(&mut answer).unwrap();
+    assert_eq!(&answer[..count], b"LOUD");
+}
+
+#[test]
+fn datagrams_go_out_and_come_back() {
+    let group = group(1);
+    let any = "127.0.0.1:0".parse().unwrap();
+    let server = Client::new(&group).pipeline(|p| p.add("answers", Answers));
+    let server = server.bind_udp(any).wait().unwrap();
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.connect(server.local_addr().unwrap()).unwrap();
+    let mut answer = vec![0; 70_000];
+    for size in [1, 1000, 60_000] {
+        client.send(&vec![b'a'; size]).unwrap();
+        let count = client.recv(&mut answer).unwrap();
+        assert_eq!(answer[..count], vec![b'A'; size]);
+    }
+    let misfit = Client::new(&group).pipeline(|p| p.add("echo", Echo));
+    let why = misfit.bind_udp(any).wait().unwrap_err().to_string();
+    assert!(why.contains("Datagram") && why.contains("`echo`"), "{why}");
+    server.close().wait().unwrap();
+}
