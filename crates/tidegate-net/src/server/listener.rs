@@ -260,6 +260,7 @@ impl ListenerCore {
 
     /// Accepts what there is; true if there may be more.
     fn accept(&mut self, desk: &mut Desk) -> bool {
+        let mut failed = 0;
         for _ in 0..ACCEPTS {
             match self.listener.accept() {
                 Ok((transport, peer)) => {
@@ -273,8 +274,13 @@ impl ListenerCore {
                     return false;
                 }
                 // The connection went before it was accepted, or the like: the next one.
-                Err(_) => {}
+                Err(_) => failed += 1,
             }
+        }
+        if failed == ACCEPTS {
+            // It is not the connections: this would go on without end.
+            self.pause(desk);
+            return false;
         }
         true
     }
@@ -363,10 +369,12 @@ impl EventSource for ListenerCore {
         if self.accepting.stopped.load(Ordering::Relaxed) {
             return Next::Leave;
         }
+        // A broken listener shows in what its accepts say.
+        let told = Readiness::READ | Readiness::HANG_UP | Readiness::ERROR;
         if self.accepting.resume.swap(false, Ordering::Relaxed) {
             self.paused = false;
             self.spare.refill();
-        } else if !readiness.any(Readiness::READ) {
+        } else if !readiness.any(told) {
             return Next::Stay;
         }
         if !self.paused && self.accept(desk) {

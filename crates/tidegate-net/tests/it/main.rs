@@ -11,6 +11,7 @@ mod decoders;
 mod elsewhere;
 mod ends;
 mod faults;
+mod framing;
 mod halves;
 mod handlers;
 mod model;
@@ -18,10 +19,13 @@ mod pipeline;
 mod registration;
 mod roaming;
 mod rules;
+mod shaping;
 mod stream;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_order;
 mod turns;
 mod watch;
 

@@ -17,10 +17,10 @@ use crate::Echo;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A certificate authority of the tests' own.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(pub(crate) CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
@@ -32,35 +32,35 @@ impl Authority {
     }
 
     /// A certificate for `name` and its key.
-    fn identity(&self, name: &str) -> (String, String) {
+    pub(crate) fn identity(&self, name: &str) -> (String, String) {
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let key = KeyPair::generate().unwrap();
         let own = params.signed_by(&key, &self.0).unwrap();
         (own.pem(), key.serialize_pem())
     }
 
-    fn server(&self, name: &str) -> TlsServer {
+    pub(crate) fn server(&self, name: &str) -> TlsServer {
         let (chain, key) = self.identity(name);
         TlsServer::from_pem(chain.as_bytes(), key.as_bytes()).unwrap()
     }
 
-    fn client(&self) -> TlsClient {
+    pub(crate) fn client(&self) -> TlsClient {
         TlsClient::trusting(self.roots().as_bytes()).unwrap()
     }
 }
 
 /// Two channels without sockets, joined by hand.
-struct Pair {
-    server: EmbeddedChannel,
-    client: EmbeddedChannel,
+pub(crate) struct Pair {
+    pub(crate) server: EmbeddedChannel,
+    pub(crate) client: EmbeddedChannel,
 }
 
 impl Pair {
-    fn new(server: &TlsServer, client: &TlsClient, name: &str) -> Self {
+    pub(crate) fn new(server: &TlsServer, client: &TlsClient, name: &str) -> Self {
         Self::with_options(server, client, name, &ChannelOptions::default())
     }
 
-    fn with_options(
+    pub(crate) fn with_options(
         server: &TlsServer,
         client: &TlsClient,
         name: &str,
@@ -76,7 +76,7 @@ impl Pair {
         }
     }
 
-    fn joined(authority: &Authority) -> Self {
+    pub(crate) fn joined(authority: &Authority) -> Self {
         let (server, client) = (authority.server("a.test"), authority.client());
         let mut pair = Self::new(&server, &client, "a.test");
         pair.run();
@@ -84,7 +84,7 @@ impl Pair {
     }
 
     /// Carries bytes to and fro until there are no more.
-    fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         loop {
             let (there, back) = (self.client.sent(), self.server.sent());
             if there.is_empty() && back.is_empty() {
@@ -98,12 +98,12 @@ impl Pair {
         }
     }
 
-    fn handshakes(&self) -> [Option<TlsHandshake>; 2] {
+    pub(crate) fn handshakes(&self) -> [Option<TlsHandshake>; 2] {
         [&self.client, &self.server].map(|end| end.channel().attribute())
     }
 }
 
-fn whole(channel: &mut EmbeddedChannel) -> Bytes {
+pub(crate) fn whole(channel: &mut EmbeddedChannel) -> Bytes {
     let chunks = std::iter::from_fn(|| channel.read_inbound::<Bytes>());
     chunks.collect::<Vec<_>>().concat().into()
 }
