@@ -341,7 +341,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
         self.input_shut = true;
         if !self.pipeline.parts.options.half_closure || self.output_shut {
-            if self.pipeline.parts.tell_input_end {
+            if self.pipeline.parts.tells_input_end() {
                 self.pipeline.fire(InEvent::User(UserEvent::new(InputEnd)));
                 self.after(desk);
             }

@@ -325,6 +325,15 @@ impl Channel {
         })
     }
 
+    /// Takes out the value of that type that was kept with the channel. A value that has a handle of
+    /// the same channel keeps both alive until then.
+    pub fn take_attribute<T: Send + 'static>(&self) -> Option<T> {
+        let kept = self
+            .shared
+            .with_attributes(|all| all.remove(&TypeId::of::<T>()));
+        kept.and_then(|kept| kept.downcast().ok().map(|own| *own))
+    }
+
     /// Closes the channel when `done` completes, however it does.
     pub fn close_on<T: Send + 'static>(&self, done: &Completion<T>) {
         let channel = self.clone();

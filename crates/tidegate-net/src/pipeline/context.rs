@@ -12,6 +12,8 @@ use tidegate_promise::{Completion, Failure, Promise};
 use super::change::Change;
 use super::check::PipelineError;
 use super::handler::{InEvent, Inbound, OutOp, Outbound, UserEvent, mask};
+#[cfg(feature = "tls")]
+use super::parts::bits;
 use super::{Action, Parts};
 use crate::channel::{Channel, ChannelOptions, Mail, Shared};
 use crate::errors::{NetError, WriteRefused};
@@ -118,7 +120,7 @@ impl HandlerContext<'_> {
     /// Asks for an [`InputEnd`](super::InputEnd) event before the peer's end closes the channel.
     #[cfg(feature = "tls")]
     pub(crate) fn tell_input_end(&mut self) {
-        self.parts.tell_input_end = true;
+        self.parts.bits |= bits::TELL_INPUT_END;
     }
 
     /// Switches one of 31 flags of the user's, numbered from 1: the channel is writable when

@@ -77,7 +77,9 @@ pub(crate) struct Record {
 /// Parts of a byte.
 pub(super) mod bits {
     /// Handlers elsewhere for whom too much waits.
-    pub(in crate::pipeline) const HOLDS: u8 = (1 << 5) - 1;
+    pub(in crate::pipeline) const HOLDS: u8 = (1 << 4) - 1;
+    /// A handler wants to hear of the peer's end before the channel is closed for it.
+    pub(in crate::pipeline) const TELL_INPUT_END: u8 = 1 << 4;
     /// The user wants the channel to read on its own.
     pub(in crate::pipeline) const READS_WISHED: u8 = 1 << 5;
     pub(in crate::pipeline) const READS: u8 = READS_WISHED | HOLDS;
@@ -136,8 +138,6 @@ pub(crate) struct Parts {
     pub(crate) read_wanted: bool,
     /// The handlers have heard that a read is complete.
     pub(super) completed: bool,
-    /// A handler wants to hear of the peer's end before the channel is closed for it.
-    pub(crate) tell_input_end: bool,
     pub(crate) closed: bool,
     pub(crate) close_cause: Option<Failure>,
 }
@@ -178,10 +178,13 @@ impl Parts {
             bits: if auto_read { bits::READS_WISHED } else { 0 },
             read_wanted: false,
             completed: false,
-            tell_input_end: false,
             closed: false,
             close_cause: None,
         }
+    }
+
+    pub(crate) fn tells_input_end(&self) -> bool {
+        self.bits & bits::TELL_INPUT_END != 0
     }
 
     /// Lets it speak in datagrams.

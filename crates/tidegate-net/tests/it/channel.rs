@@ -575,6 +575,9 @@ fn attributes_are_kept_by_type() {
     assert_eq!(channel.attribute::<u32>(), Some(2));
     assert_eq!(channel.attribute::<&str>(), Some("name"));
     assert_eq!(channel.attribute::<u64>(), None);
+    assert_eq!(channel.take_attribute::<u32>(), Some(2));
+    assert_eq!(channel.take_attribute::<u32>(), None);
+    assert_eq!(channel.attribute::<&str>(), Some("name"));
 }
 
 #[test]
