@@ -12,12 +12,12 @@ use mio::net::TcpListener;
 use mio::net::UnixListener;
 use tidegate_exec::LoopTimers;
 use tidegate_promise::{Completion, Promise, promise_of};
-use tidegate_sync::{Deliver, Delivery, SignalBlock};
+use tidegate_sync::{Deliver, Delivery, SignalBlock, Unhandled};
 
-use super::{DrainReport, Initialiser, Origin, origin};
-use crate::channel::{ChannelOptions, Closed, Home, Shared, Start, Transport};
+use super::{DrainReport, Initialiser, Origin, assemble, origin};
+use crate::channel::{Channel, ChannelOptions, Closed, Home, Shared, Start, Transport};
 use crate::group::NetGroup;
-use crate::pipeline::{Assembly, Head, Parts};
+use crate::pipeline::{Head, Parts};
 use crate::reactor::{self, Desk, EventSource, Next};
 use crate::residence::{Residence, Settler};
 use crate::roaming::Update;
@@ -342,19 +342,26 @@ fn adopt<P: Residence>(
     transport.set_options(&options);
     let local = transport.local_addr();
     let shared = Shared::new(home, options, (local, peer), arrival.settle());
-    let assemble = std::panic::AssertUnwindSafe(|| initialise(Assembly::new()));
-    let assembled = std::panic::catch_unwind(assemble);
-    let Ok(Ok(checked)) = assembled.map(|assembly| assembly.checked(Head::BYTES)) else {
-        // Handlers that fitted when the server was bound and do not now: the connection is
-        // closed, and counted out when `shared` goes.
-        return;
+    let checked = match assemble(initialise, Head::BYTES) {
+        Ok(checked) => checked,
+        Err(why) => {
+            // Handlers that were there when the server was bound and are not now: the connection is
+            // closed, and counted out when `shared` goes.
+            let message = format!("a connection was refused: {why}");
+            let executor = shared.executor();
+            return executor.unhandled(&Unhandled::ChannelError { message: &message });
+        }
     };
+    let channel = Channel::of(Arc::clone(&shared));
     P::settle(Settler {
         transport,
         parts: Parts::new(shared),
         checked,
         start: Start::Open,
     });
+    if let Some(origin) = channel.shared().origin().cloned() {
+        origin.welcome(channel);
+    }
 }
 
 impl EventSource for ListenerCore {

@@ -5,11 +5,14 @@
 )]
 
 mod bad_input;
+mod changes;
 mod channel;
 mod decoders;
 mod elsewhere;
+mod ends;
 mod faults;
 mod framing;
+mod halves;
 mod handlers;
 mod model;
 mod pipeline;
