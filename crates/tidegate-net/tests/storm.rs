@@ -1,5 +1,6 @@
-//! A server under thousands of connections that misbehave. Alone in its process, whose
-//! descriptors and memory it counts. 10,000 connections with `TIDEGATE_LONG=1`.
+//! A server under thousands of connections that misbehave, on pinned loops and on roaming ones.
+//! Alone in its process, whose descriptors and memory it counts. 10,000 clients of each with
+//! `TIDEGATE_LONG=1`, and as many that come in bursts and go.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,7 +12,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_net::{Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_exec::WorkerPool;
+use tidegate_net::{Inbound, InboundContext, Nothing, Server};
 use tidegate_promise::Failure;
 use tidegate_testkit::{Counter, DropCount, Rng, model};
 
@@ -159,67 +161,114 @@ fn resident() -> u64 {
     kib.unwrap_or(0)
 }
 
-/// Waits until the server has accepted so many connections and has only `left` of them.
-fn wait_for(group: &NetGroup, server: &Server, accepted: u64, left: usize) {
-    let settle = || group.iter().for_each(|one| one.settle());
-    let alone = (0..10_000_000).any(|_| {
-        settle();
-        server.accepted() == accepted && server.connections() == left
-    });
-    assert!(alone, "{} are left", server.connections());
-    // Who left last may still be on its way out.
-    settle();
+/// What the handlers of a server count.
+#[derive(Clone)]
+struct Counts {
+    asked: Counter,
+    ended: Counter,
+    handlers: Counter,
 }
 
-#[test]
-fn a_storm_leaves_no_descriptor_no_memory_and_no_open_promise() {
-    let long = std::env::var_os("TIDEGATE_LONG").is_some();
-    let waves = if long { 50 } else { 10 };
-    let group = tidegate_net::pinned("io", 2).unwrap();
-    let (asked, ended, handlers) = (Counter::new(), Counter::new(), Counter::new());
-    let (counts, made) = ((asked.clone(), ended.clone()), handlers.clone());
-    let server = Server::new(&group)
-        .pipeline(move |p| {
-            let (asked, ended) = counts.clone();
-            let _counted = DropCount::new(&made);
-            p.add(
-                "answers",
-                Answers {
-                    asked,
-                    ended,
-                    _counted,
-                },
-            )
-        })
-        .bind("127.0.0.1:0")
-        .wait()
-        .unwrap();
+impl Counts {
+    fn new() -> Self {
+        Self {
+            asked: Counter::new(),
+            ended: Counter::new(),
+            handlers: Counter::new(),
+        }
+    }
+
+    fn answers(&self) -> Answers {
+        Answers {
+            asked: self.asked.clone(),
+            ended: self.ended.clone(),
+            _counted: DropCount::new(&self.handlers),
+        }
+    }
+}
+
+/// Waits until `so` is so.
+fn wait_until(settle: &dyn Fn(), so: impl Fn() -> bool) -> bool {
+    (0..10_000_000).any(|_| {
+        settle();
+        so()
+    })
+}
+
+/// Waits until the server has accepted so many connections and has only `left` of them.
+fn wait_for(settle: &dyn Fn(), server: &Server, accepted: u64, left: usize) {
+    let so = || server.accepted() == accepted && server.connections() == left;
+    assert!(wait_until(settle, so), "{} are left", server.connections());
+}
+
+/// So many connections at once, which nobody waits for, and their ends.
+fn burst(address: SocketAddr) {
+    let all: Vec<_> = (0..WAVE)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    all.iter().step_by(2).for_each(reset);
+}
+
+/// Waves of clients against `server`, and what is left of them.
+fn storm(server: &Server, counts: &Counts, settle: &dyn Fn(), waves: usize) {
     let address = server.local_addr();
     let mut steady = TcpStream::connect(address).unwrap();
     ping(&mut steady);
     // One was made when the chain was checked.
-    let (before, checked) = (descriptors(), handlers.count());
+    let (before, checked) = (descriptors(), counts.handlers.count());
+    let came = |wave: usize| (2 * WAVE * wave) as u64;
     let mut memory = Vec::new();
     model([7], |rng| {
         for wave in 1..=waves {
             let clients: Vec<_> = (0..WAVE).map(|_| Client::any(rng).run(address)).collect();
+            burst(address);
             ping(&mut steady);
             drop(clients);
-            wait_for(&group, &server, 1 + (WAVE * wave) as u64, 1);
+            wait_for(settle, server, 1 + came(wave), 1);
             memory.push(resident());
         }
     });
     ping(&mut steady);
+    let gone = || counts.handlers.count() - checked;
+    wait_until(settle, || gone() == came(waves));
+    assert_eq!(gone(), came(waves), "handlers that are gone");
     assert_eq!(descriptors(), before);
-    let gone = handlers.count() - checked;
-    assert_eq!(gone, (WAVE * waves) as u64, "handlers that are gone");
     drop(steady);
-    wait_for(&group, &server, 1 + (WAVE * waves) as u64, 0);
-    assert_eq!(ended.count(), asked.count());
+    wait_for(settle, server, 1 + came(waves), 0);
+    wait_until(settle, || counts.ended.count() == counts.asked.count());
+    assert_eq!(counts.ended.count(), counts.asked.count());
     // What the first waves needed is enough for all others. (A sanitizer keeps what was freed.)
     if cfg!(tidegate_sanitize) {
         return;
     }
     let (first, last) = (memory[waves / 3], memory[waves - 1]);
     assert!(last < first + 16 * 1024, "resident KiB by wave: {memory:?}");
+}
+
+#[test]
+fn a_storm_leaves_no_descriptor_no_memory_and_no_open_promise() {
+    let long = std::env::var_os("TIDEGATE_LONG").is_some();
+    let waves = if long { 50 } else { 10 };
+    let counts = Counts::new();
+    let own = counts.clone();
+    let group = tidegate_net::pinned("io", 2).unwrap();
+    let server = Server::new(&group)
+        .pipeline(move |p| p.add("answers", own.answers()))
+        .bind("127.0.0.1:0")
+        .wait()
+        .unwrap();
+    let settle = || group.iter().for_each(|one| one.settle());
+    storm(&server, &counts, &settle, waves);
+
+    let counts = Counts::new();
+    let own = counts.clone();
+    let pool = WorkerPool::builder("workers").core(4).max(4);
+    let pool = pool.build().unwrap();
+    let group = tidegate_net::roaming("io", 2, &pool).unwrap();
+    let server = Server::new(&group)
+        .pipeline(move |p| p.add("answers", own.answers()))
+        .bind("127.0.0.1:0")
+        .wait()
+        .unwrap();
+    storm(&server, &counts, &std::thread::yield_now, waves);
 }

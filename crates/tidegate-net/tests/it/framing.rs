@@ -100,8 +100,7 @@ fn lengths_of_every_width_in_both_orders_with_adjustments() {
                     false => stream.extend(&said.to_be_bytes()[8 - size..]),
                 }
                 stream.extend(b"hello");
-                let stream: &'static [u8] = Box::leak(stream.repeat(2).into_boxed_slice());
-                same_however_it_is_cut(stream, &[b"hello", b"hello"], |p| {
+                same_however_it_is_cut(&stream.repeat(2), &[b"hello", b"hello"], |p| {
                     p.add("frames", LengthFrames::new(field, 40).unwrap())
                 });
             }

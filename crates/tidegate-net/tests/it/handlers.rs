@@ -51,19 +51,19 @@ pub(crate) fn frames(channel: &mut EmbeddedChannel) -> Vec<Bytes> {
 
 /// Cuts `stream` in all ways into two, and byte by byte, and compares what comes out.
 pub(crate) fn same_however_it_is_cut(
-    stream: &'static [u8],
+    stream: &[u8],
     expected: &[&'static [u8]],
     assemble: impl Fn(Assembly) -> Assembly,
 ) {
     let mut whole = embedded(&assemble);
-    whole.receive(stream);
+    whole.receive(stream.to_vec());
     assert_eq!(frames(&mut whole), expected);
     for at in 0..=stream.len() {
         let mut channel = embedded(&assemble);
         let (one, two) = stream.split_at(at);
         for part in [one, two] {
             if !part.is_empty() {
-                channel.receive(part);
+                channel.receive(part.to_vec());
             }
         }
         assert_eq!(frames(&mut channel), expected, "cut at {at}");

@@ -11,6 +11,7 @@ use tidegate_net::{
     Assembly, Change, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing,
     WaterMarks,
 };
+use tidegate_promise::Outcome;
 use tidegate_sync::ManualClock;
 use tidegate_testkit::Log;
 
@@ -152,33 +153,45 @@ fn a_rate_can_be_changed_and_is_never_nothing() {
     assert_eq!(channel.sent(), "end");
 }
 
+/// Writes as many bytes as it is asked for, and notes whether they were sent.
+struct Asks(Log<bool>);
+
+impl Inbound for Asks {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, size: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        let size = std::str::from_utf8(&size).unwrap().parse().unwrap();
+        let log = self.0.clone();
+        ctx.write_with(vec![0; size]).finally(move |outcome| {
+            log.push(matches!(outcome, Outcome::Success(())));
+        });
+        ctx.flush();
+    }
+}
+
 #[test]
 fn a_refused_write_is_not_charged_for() {
     let options = ChannelOptions {
         marks: WaterMarks::new(10, 100, 400).unwrap(),
         ..ChannelOptions::default()
     };
-    let assemble = |p: Assembly| p.add_duplex("slow", slow_writes(10));
+    let log = Log::new();
+    let own = log.clone();
+    let assemble = |p: Assembly| p.add_duplex("slow", slow_writes(10)).add("asks", Asks(own));
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
-    let handle = channel.channel();
-    handle.write_and_flush("0123456789");
-    let waits = handle.write_with("0123456789");
-    let refused = handle.write_with(vec![0; 300]);
-    handle.flush();
-    channel.run();
-    assert!(refused.wait().is_err());
-    let after = handle.write_with("0123456789");
-    channel.run();
-    channel.sent();
+    for size in ["10", "10", "395", "10"] {
+        channel.receive(size);
+    }
+    assert_eq!((channel.sent().len(), log.take()), (10, vec![true, false]));
+    for _ in 0..2 {
+        channel.advance(SECOND);
+        assert_eq!((channel.sent().len(), log.take()), (10, vec![true]));
+    }
+    channel.receive("10");
     channel.advance(SECOND);
     assert_eq!(channel.sent().len(), 10);
-    channel.advance(SECOND);
-    assert_eq!(channel.sent().len(), 10);
-    waits.wait().unwrap();
-    after.wait().unwrap();
-    handle.write_and_flush("0123456789");
-    channel.advance(SECOND);
-    assert_eq!(channel.sent().len(), 10, "it was not charged for");
 }
 
 /// Writes and flushes for each message, and takes `flush` out on "out" or shuts its half on "shut".
