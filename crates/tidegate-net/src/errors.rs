@@ -74,6 +74,8 @@ pub enum NetError {
     Registered,
     /// The channel is not connected yet.
     NotConnected,
+    /// The sending half of the channel was closed before the write.
+    OutputShut,
     /// The server takes no more connections.
     Draining,
     /// The executor of a handler does not take its work.
@@ -138,6 +140,7 @@ impl fmt::Display for NetError {
             Self::Registered => {
                 f.write_str("the channel is on its loop; take it off with `deregister` first")
             }
+            Self::OutputShut => f.write_str("the sending half of the channel is closed"),
             Self::NotConnected => f.write_str("the channel is not connected yet"),
             Self::Draining => f.write_str("the server takes no more connections"),
         }

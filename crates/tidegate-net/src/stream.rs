@@ -74,6 +74,8 @@ impl Shared {
 /// It is `Send`: a future may give it to another thread, whose waker is woken there.
 pub struct ByteStream {
     shared: Arc<Shared>,
+    /// Its sending half was closed.
+    shut: bool,
 }
 
 impl ByteStream {
@@ -160,7 +162,7 @@ impl AsyncWrite for ByteStream {
     ) -> Poll<io::Result<usize>> {
         let channel = &self.shared.channel;
         let mut state = self.shared.lock();
-        if !channel.is_active() {
+        if self.shut || !channel.is_active() {
             return Poll::Ready(Err(self.closed(&state)));
         }
         if !channel.is_writable() {
@@ -191,7 +193,8 @@ impl AsyncWrite for ByteStream {
     }
 
     /// Closes the sending half; the peer reads an end after what was written.
-    fn poll_close(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_close(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.shut = true;
         self.shared.channel.flush();
         drop(self.shared.channel.shutdown_output());
         Poll::Ready(Ok(()))
@@ -277,7 +280,13 @@ where
         if !ctx.is_auto_read() {
             ctx.set_auto_read(true);
         }
-        if home.spawn_local(begin(ByteStream { shared })).is_err() {
+        if home
+            .spawn_local(begin(ByteStream {
+                shared,
+                shut: false,
+            }))
+            .is_err()
+        {
             // The loop takes no more futures: it is on its way out.
             ctx.close();
         }

@@ -172,7 +172,8 @@ impl Channel {
     }
 
     /// Closes the sending half; the peer reads an end after what was written so far. Completes when
-    /// that half is closed, and fails if the channel is closed before.
+    /// that half is closed, and fails if the channel is closed before. What is written later fails
+    /// with [`NetError::OutputShut`]; what is read is still heard.
     pub fn shutdown_output(&self) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post(Mail::ShutdownOutput(promise));

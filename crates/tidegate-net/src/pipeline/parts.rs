@@ -75,6 +75,10 @@ pub(crate) struct Record {
     pub(crate) errors: Vec<Failure>,
 }
 
+/// The sending half was closed: what is written from now on cannot be sent. Beside the flags of the
+/// user's, which begin at one, so that an idle channel stays as small as it is.
+const OUTPUT_OVER: u32 = 1;
+
 /// A channel without its handlers and its socket.
 pub(crate) struct Parts {
     pub(crate) metas: Vec<Meta>,
@@ -105,7 +109,7 @@ pub(crate) struct Parts {
     /// What other threads were last shown.
     published: usize,
     published_writable: bool,
-    /// Flags of the user's that are not set.
+    /// Flags of the user's that are not set; and [`OUTPUT_OVER`], which is none of them.
     user_flags: u32,
     pub(crate) unread: u32,
     /// Less waits than the marks allow; and what the handlers were last told.
@@ -315,7 +319,10 @@ impl Parts {
             OutOp::Flush => self.flush_head(),
             OutOp::Close => self.close_wanted = true,
             OutOp::CloseWhenFlushed => self.close_when_flushed = true,
-            OutOp::ShutdownOutput => self.shutdown_wanted = true,
+            OutOp::ShutdownOutput => {
+                self.shutdown_wanted = true;
+                self.user_flags |= OUTPUT_OVER;
+            }
             OutOp::Read => self.read_wanted = true,
         }
     }
@@ -339,8 +346,8 @@ impl Parts {
     /// A write that has passed all handlers.
     #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        if self.closed {
-            return self.refuse_write(promise, NetError::Closed(self.close_cause.clone()));
+        if self.closed | (self.user_flags & OUTPUT_OVER != 0) {
+            return self.refuse_late(promise);
         }
         let bytes = match msg {
             Msg::Bytes(bytes) => bytes,
@@ -384,11 +391,21 @@ impl Parts {
         self.refuse_write(promise, why);
     }
 
+    /// A write after the end, of the channel or of its sending half.
+    #[cold]
+    fn refuse_late(&mut self, promise: Option<Promise<()>>) {
+        let why = match self.closed {
+            true => NetError::Closed(self.close_cause.clone()),
+            false => NetError::OutputShut,
+        };
+        self.refuse_write(promise, why);
+    }
+
     /// A write that cannot be: its promise hears of it; who asked for none hears an error event,
     /// since a stream with a hole in it must not go on silently.
     #[cold]
     fn refuse_write(&mut self, promise: Option<Promise<()>>, why: NetError) {
-        let late = matches!(why, NetError::Closed(_));
+        let late = matches!(why, NetError::Closed(_) | NetError::OutputShut);
         let why = Failure::new(why);
         match promise {
             Some(promise) => drop(promise.fail(why)),
@@ -407,7 +424,7 @@ impl Parts {
 
     #[inline]
     pub(super) fn is_writable(&self) -> bool {
-        self.low_enough && self.user_flags == 0 && !self.closed
+        self.low_enough && self.user_flags & !OUTPUT_OVER == 0 && !self.closed
     }
 
     pub(super) fn bytes_before_unwritable(&self) -> usize {

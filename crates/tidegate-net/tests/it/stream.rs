@@ -145,6 +145,8 @@ fn closing_the_stream_shuts_the_output_and_dropping_it_closes() {
         poll_fn(|cx| Pin::new(&mut stream).poll_close(cx))
             .await
             .unwrap();
+        let late = write_all(&mut stream, b"late").await.unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::BrokenPipe);
         assert_eq!(read(&mut stream, &mut [0; 8]).await.unwrap(), 4);
     });
     let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
