@@ -18,6 +18,8 @@ const LONGEST: usize = 1 << 20;
 #[derive(Default)]
 struct Commands {
     rest: BytesMut,
+    /// Nobody knows where the next command begins.
+    lost: bool,
 }
 
 impl Inbound for Commands {
@@ -26,8 +28,11 @@ impl Inbound for Commands {
     type Write = Nothing;
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        if self.lost {
+            return;
+        }
         self.rest.extend_from_slice(&bytes);
-        loop {
+        let why = loop {
             match command(&self.rest) {
                 Ok(Some((words, used))) => {
                     self.rest.advance(used);
@@ -35,14 +40,15 @@ impl Inbound for Commands {
                         ctx.fire_read(words);
                     }
                 }
-                Ok(None) if self.rest.len() <= LONGEST => break,
-                Ok(None) => return ctx.fire_error(garbage("the command is too long")),
-                Err(why) => return ctx.fire_error(garbage(why)),
+                Ok(None) if self.rest.len() > LONGEST => break "the command is too long",
+                Ok(None) if self.rest.is_empty() => return self.rest = BytesMut::new(),
+                Ok(None) => return,
+                Err(why) => break why,
             }
-        }
-        if self.rest.is_empty() {
-            self.rest = BytesMut::new();
-        }
+        };
+        self.lost = true;
+        self.rest = BytesMut::new();
+        ctx.fire_error(garbage(why));
     }
 }
 
@@ -167,7 +173,9 @@ impl Inbound for Answers {
     }
 
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        ctx.write(format!("-ERR {why}\r\n"));
+        let why = format!("-ERR {why}\r\n");
+        self.out.extend_from_slice(why.as_bytes());
+        self.read_complete(ctx);
         ctx.close_when_flushed();
     }
 }

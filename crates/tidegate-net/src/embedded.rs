@@ -201,6 +201,11 @@ impl EmbeddedChannel {
         self.run();
     }
 
+    /// The clock that [`EmbeddedChannel::advance`] sets, for handlers that are to take time.
+    pub fn clock(&self) -> ManualClock {
+        self.clock.clone()
+    }
+
     /// Gives `message` to the first handler, as if the socket had made it.
     pub fn write_inbound<M: Send + 'static>(&mut self, message: M) {
         self.post(Mail::Inbound(Msg::of(message)));

@@ -19,6 +19,8 @@ use tidegate_promise::Failure;
 pub enum NetError {
     /// The channel is closed; with the cause, where there was one.
     Closed(Option<Failure>),
+    /// The channel's sending half is closed: what was written after its end cannot be sent.
+    OutputShut,
     /// More waits to be sent than the hard cap allows.
     Overfull {
         /// What waits.
@@ -26,6 +28,8 @@ pub enum NetError {
         /// The cap.
         cap: usize,
     },
+    /// So many datagrams wait to be sent that another one is dropped.
+    ManyDatagrams,
     /// A message came to a handler that does not take it.
     Misfit {
         /// The handler.
@@ -74,8 +78,6 @@ pub enum NetError {
     Registered,
     /// The channel is not connected yet.
     NotConnected,
-    /// The sending half of the channel was closed before the write.
-    OutputShut,
     /// The server takes no more connections.
     Draining,
     /// The executor of a handler does not take its work.
@@ -92,11 +94,13 @@ impl fmt::Display for NetError {
         match self {
             Self::Closed(None) => f.write_str("the channel is closed"),
             Self::Closed(Some(why)) => write!(f, "the channel is closed: {why}"),
+            Self::OutputShut => f.write_str("the sending half of the channel is closed"),
             Self::Overfull { pending, cap } => write!(
                 f,
                 "{pending} bytes wait to be sent and the cap is {cap}; wait until the channel is \
                  writable, or raise the cap"
             ),
+            Self::ManyDatagrams => f.write_str("too many datagrams wait to be sent; flush before"),
             Self::Misfit {
                 handler,
                 takes,
@@ -140,7 +144,6 @@ impl fmt::Display for NetError {
             Self::Registered => {
                 f.write_str("the channel is on its loop; take it off with `deregister` first")
             }
-            Self::OutputShut => f.write_str("the sending half of the channel is closed"),
             Self::NotConnected => f.write_str("the channel is not connected yet"),
             Self::Draining => f.write_str("the server takes no more connections"),
         }
@@ -167,7 +170,9 @@ impl<M> fmt::Debug for WriteRefused<M> {
 
 impl<M> fmt::Display for WriteRefused<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the channel is full or closed; wait until it is writable, or hear why not")
+        f.write_str(
+            "too much waits to be sent, or the channel is closed; wait until it is writable",
+        )
     }
 }
 

@@ -1,9 +1,8 @@
 //! A channel as a byte stream, for futures.
 //!
-//! A [`TakeOver`] handler at the end of a pipeline gives what it reads to a [`ByteStream`], and
-//! wakes it when there is room to write. What waits is bounded both ways: the channel stops
-//! reading while the stream holds more than its limit, and the stream takes no more than up to the
-//! high water mark and waits above it.
+//! A [`TakeOver`] handler at the end of a pipeline gives what it reads to a [`ByteStream`]. What waits
+//! is bounded both ways: the channel stops reading while the stream holds more than its limit, and
+//! the stream waits while more than the high water mark waits to be sent.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,20 +11,23 @@ use std::io::{self, IoSlice};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use futures_io::{AsyncRead, AsyncWrite};
 use tidegate_exec::EventLoop;
-use tidegate_promise::Failure;
+use tidegate_promise::{Completion, Failure};
 use tidegate_sync::Blocking;
 
 use crate::channel::Channel;
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext, InputShutdown, UserEvent};
+use crate::write_queue::ENTRY_OVERHEAD;
 
 /// Bytes that a stream holds before its channel stops reading.
 const MOST_HELD: usize = 64 * 1024;
+/// Bytes that a write takes at least, where so many are offered: less is not worth the trouble.
+const LEAST_TAKEN: usize = 1024;
 
 /// What a handler and its stream share.
 struct Shared {
@@ -42,7 +44,6 @@ struct State {
     ended: bool,
     failure: Option<Failure>,
     reader: Option<Waker>,
-    writer: Option<Waker>,
 }
 
 impl Shared {
@@ -50,14 +51,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self, change: impl FnOnce(&mut State) -> bool) {
+    fn wake(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.lock();
-        let everybody = change(&mut state);
+        change(&mut state);
         let reader = state.reader.take();
-        let writer = if everybody { state.writer.take() } else { None };
         drop(state);
-        for waker in [reader, writer].into_iter().flatten() {
-            waker.wake();
+        if let Some(reader) = reader {
+            reader.wake();
         }
     }
 }
@@ -74,30 +74,65 @@ impl Shared {
 /// It is `Send`: a future may give it to another thread, whose waker is woken there.
 pub struct ByteStream {
     shared: Arc<Shared>,
-    /// Its sending half was closed.
+    /// What a write, a flush or a close waits for.
+    room: Option<Completion<()>>,
+    flushing: Option<Completion<()>>,
+    closing: Option<Completion<()>>,
+    /// Something was written that no flush has answered for.
+    unsent: bool,
     shut: bool,
 }
 
 impl ByteStream {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            room: None,
+            flushing: None,
+            closing: None,
+            unsent: false,
+            shut: false,
+        }
+    }
+
     /// The channel that was taken over.
     pub fn channel(&self) -> Channel {
         self.shared.channel.clone()
     }
 
-    fn closed(&self, state: &State) -> io::Error {
-        let cause = || self.shared.channel.close_cause();
-        match state.failure.clone().or_else(cause) {
+    fn closed(&self) -> io::Error {
+        let failure = self.shared.lock().failure.clone();
+        match failure.or_else(|| self.shared.channel.close_cause()) {
             Some(why) => error_of(why, io::ErrorKind::BrokenPipe),
             None => io::ErrorKind::BrokenPipe.into(),
         }
     }
 
-    /// How much may be written before the channel is not writable any more; at least a byte, which
-    /// is what makes it so.
+    /// Waits until the channel is writable.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if let Some(room) = &mut self.room {
+                let done = ready!(Pin::new(room).poll(cx));
+                self.room = None;
+                if done.is_err() {
+                    return Poll::Ready(Err(self.closed()));
+                }
+            }
+            if self.shared.channel.is_writable() {
+                return Poll::Ready(Ok(()));
+            }
+            self.room = Some(self.shared.channel.writable());
+        }
+    }
+
+    /// How many bytes may be written now: up to the high mark or a little more, never above the cap.
     fn room(&self) -> usize {
-        let channel = &self.shared.channel;
-        let room = (channel.shared().high() + 1).saturating_sub(channel.pending_bytes());
-        room.max(1)
+        let (pending, marks) = self.shared.channel.waiting();
+        let below_mark = marks.high().saturating_sub(pending).max(LEAST_TAKEN);
+        match pending {
+            0 => below_mark,
+            _ => below_mark.min(marks.cap().saturating_sub(pending + ENTRY_OVERHEAD)),
+        }
     }
 }
 
@@ -105,6 +140,16 @@ impl ByteStream {
 fn error_of(why: Failure, otherwise: io::ErrorKind) -> io::Error {
     let kind = why.downcast_ref::<io::Error>().map(io::Error::kind);
     io::Error::new(kind.unwrap_or(otherwise), why)
+}
+
+/// At most `most` bytes of `slices`.
+fn gather(slices: &[IoSlice<'_>], most: usize) -> Bytes {
+    let mut gathered = BytesMut::with_capacity(most);
+    for slice in slices {
+        let part = slice.len().min(most - gathered.len());
+        gathered.extend_from_slice(&slice[..part]);
+    }
+    gathered.freeze()
 }
 
 impl AsyncRead for ByteStream {
@@ -156,47 +201,70 @@ impl AsyncWrite for ByteStream {
     }
 
     fn poll_write_vectored(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let channel = &self.shared.channel;
-        let mut state = self.shared.lock();
-        if self.shut || !channel.is_active() {
-            return Poll::Ready(Err(self.closed(&state)));
+        let offered: usize = slices.iter().map(|slice| slice.len()).sum();
+        if self.shut || !self.shared.channel.is_active() {
+            return Poll::Ready(Err(self.closed()));
         }
-        if !channel.is_writable() {
-            state.writer = Some(cx.waker().clone());
-            drop(state);
-            // What waits must be on its way, or nobody would ever be told.
-            channel.flush();
-            return Poll::Pending;
+        if offered == 0 {
+            return Poll::Ready(Ok(0));
         }
-        drop(state);
-        let room = self.room();
-        let mut count = 0;
-        for slice in slices.iter().filter(|slice| !slice.is_empty()) {
-            let part = slice.len().min(room - count);
-            if part == 0 {
-                break;
-            }
-            channel.write(Bytes::copy_from_slice(&slice[..part]));
-            count += part;
+        ready!(self.poll_room(cx))?;
+        let mut most = self.room();
+        if most == 0 {
+            // The cap leaves no room beside what waits.
+            ready!(self.as_mut().poll_flush(cx))?;
+            most = self.room().max(1);
         }
+        let bytes = gather(slices, offered.min(most));
+        let count = bytes.len();
+        // A flush that is under way does not answer for these.
+        self.flushing = None;
+        self.unsent = true;
+        self.shared.channel.write(bytes);
         Poll::Ready(Ok(count))
     }
 
-    /// Sends what was written; does not wait for the peer.
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.shared.channel.flush();
+    /// Ready when the operating system has everything that was written; does not wait for the peer.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.unsent {
+            return Poll::Ready(Ok(()));
+        }
+        let this = &mut *self;
+        let channel = &this.shared.channel;
+        let flushing = this.flushing.get_or_insert_with(|| channel.flush_with());
+        let flushed = ready!(Pin::new(flushing).poll(cx));
+        this.flushing = None;
+        if flushed.is_err() {
+            return Poll::Ready(Err(this.closed()));
+        }
+        this.unsent = false;
         Poll::Ready(Ok(()))
     }
 
-    /// Closes the sending half; the peer reads an end after what was written.
-    fn poll_close(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.shut = true;
-        self.shared.channel.flush();
-        drop(self.shared.channel.shutdown_output());
+    /// Closes the sending half; the peer reads an end after what was written. Ready when that end is
+    /// on its way behind it all.
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        if this.closing.is_none() {
+            if this.shut {
+                return Poll::Ready(Ok(()));
+            }
+            this.shut = true;
+            this.closing = Some(this.shared.channel.shutdown_output());
+        }
+        if let Some(closing) = &mut this.closing {
+            let closed = ready!(Pin::new(closing).poll(cx));
+            this.closing = None;
+            // Where everything was sent before, it is closed anyway.
+            if closed.is_err() && this.unsent {
+                return Poll::Ready(Err(this.closed()));
+            }
+            this.unsent = false;
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -214,9 +282,8 @@ impl fmt::Debug for ByteStream {
     }
 }
 
-/// The last handler of a pipeline whose channel is taken over by a future: from the start, or when
-/// it is added to the pipeline of an open channel. The channel then reads on its own, and stays open
-/// for what the future writes when the peer writes no more, whatever its
+/// The last handler of a pipeline whose channel is taken over by a future. The channel then reads on
+/// its own, and stays open for what the future writes when the peer writes no more, whatever its
 /// [options](crate::ChannelOptions) say.
 ///
 /// ```
@@ -257,7 +324,8 @@ where
     F: FnOnce(ByteStream) -> T + 'static,
     T: Future<Output = ()> + 'static,
 {
-    /// When the channel is open, `begin` makes a future of its stream, which runs on the loop.
+    /// When the channel is open, or this is put into the chain of one that is, `begin` makes a future
+    /// of its stream, which runs on the loop. The stream reads an end when this is taken out again.
     pub fn new(begin: F) -> Self {
         Self {
             begin: Some(begin),
@@ -265,8 +333,14 @@ where
             stays: PhantomData,
         }
     }
+}
 
-    fn take_over(&mut self, ctx: &mut InboundContext<'_, Self>) {
+impl<F, T> TakeOver<F>
+where
+    F: FnOnce(ByteStream) -> T + 'static,
+    T: Future<Output = ()> + 'static,
+{
+    fn begin(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let (Some(begin), Some(home)) = (self.begin.take(), EventLoop::current()) else {
             return;
         };
@@ -280,15 +354,17 @@ where
         if !ctx.is_auto_read() {
             ctx.set_auto_read(true);
         }
-        if home
-            .spawn_local(begin(ByteStream {
-                shared,
-                shut: false,
-            }))
-            .is_err()
-        {
+        let stream = ByteStream::new(shared);
+        if home.spawn_local(begin(stream)).is_err() {
             // The loop takes no more futures: it is on its way out.
             ctx.close();
+        }
+    }
+
+    /// Nothing more will come for the stream.
+    fn end(&self) {
+        if let Some(shared) = &self.shared {
+            shared.wake(|state| state.ended = true);
         }
     }
 }
@@ -304,14 +380,14 @@ where
     const BLOCKING: Blocking = Blocking::Never;
 
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        // Into an open channel: nobody will say so again.
+        // Put into the chain of a channel that is open already.
         if ctx.channel().is_active() {
-            self.take_over(ctx);
+            self.begin(ctx);
         }
     }
 
     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.take_over(ctx);
+        self.begin(ctx);
     }
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
@@ -322,26 +398,16 @@ where
             state.received.push_back(bytes);
             pause = state.held >= MOST_HELD && !state.paused;
             state.paused |= pause;
-            false
         });
         if pause {
             ctx.set_auto_read(false);
         }
     }
 
-    fn writability(&mut self, writable: bool, _ctx: &mut InboundContext<'_, Self>) {
-        if let Some(shared) = self.shared.as_ref().filter(|_| writable) {
-            shared.wake(|_| true);
-        }
-    }
-
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
         match &self.shared {
             Some(shared) if event.is::<InputShutdown>().is_some() => {
-                shared.wake(|state| {
-                    state.ended = true;
-                    false
-                });
+                shared.wake(|state| state.ended = true);
             }
             _ => ctx.fire_event(event),
         }
@@ -349,21 +415,17 @@ where
 
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
         if let Some(shared) = &self.shared {
-            shared.wake(|state| {
-                state.failure = Some(why);
-                true
-            });
+            shared.wake(|state| state.failure = Some(why));
         }
         ctx.close();
     }
 
     fn inactive(&mut self, _ctx: &mut InboundContext<'_, Self>) {
-        if let Some(shared) = &self.shared {
-            shared.wake(|state| {
-                state.ended = true;
-                true
-            });
-        }
+        self.end();
+    }
+
+    fn removed(&mut self, _ctx: &mut InboundContext<'_, Self>) {
+        self.end();
     }
 }
 

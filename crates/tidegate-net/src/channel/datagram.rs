@@ -34,7 +34,14 @@ pub struct Datagram {
 /// Datagrams on their way out.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
-    waiting: VecDeque<(Datagram, Option<Promise<()>>)>,
+    waiting: VecDeque<Waiting>,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Datagram(Datagram, Option<Promise<()>>),
+    /// Somebody wants to know when all before it is sent.
+    Flush(Promise<()>),
 }
 
 impl Outbox {
@@ -47,13 +54,29 @@ impl Outbox {
         if self.waiting.len() >= MOST_WAITING {
             return Err(promise);
         }
-        self.waiting.push_back((datagram, promise));
+        self.waiting.push_back(Waiting::Datagram(datagram, promise));
         Ok(())
+    }
+
+    /// Has `promise` completed when all that waits is sent; the promise back if nothing does.
+    pub(crate) fn push_flush(&mut self, promise: Promise<()>) -> Option<Promise<()>> {
+        if self.waiting.is_empty() {
+            return Some(promise);
+        }
+        self.waiting.push_back(Waiting::Flush(promise));
+        None
     }
 
     /// Sends what waits; true if the socket takes no more now.
     pub(crate) fn send(&mut self, socket: &UdpSocket, calls: &mut u64) -> bool {
-        while let Some((datagram, promise)) = self.waiting.pop_front() {
+        while let Some(waiting) = self.waiting.pop_front() {
+            let (datagram, promise) = match waiting {
+                Waiting::Datagram(datagram, promise) => (datagram, promise),
+                Waiting::Flush(promise) => {
+                    let _ = promise.succeed(());
+                    continue;
+                }
+            };
             *calls += 1;
             match socket.send_to(&datagram.bytes, datagram.peer) {
                 Ok(_) => {
@@ -62,7 +85,8 @@ impl Outbox {
                     }
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
-                    self.waiting.push_front((datagram, promise));
+                    let again = Waiting::Datagram(datagram, promise);
+                    self.waiting.push_front(again);
                     return true;
                 }
                 // One that cannot be sent says nothing about the next one.
@@ -79,9 +103,42 @@ impl Outbox {
 
     /// Takes out every datagram, failing each promise with `cause`.
     pub(crate) fn fail_all(&mut self, cause: &Failure) {
-        for (_, promise) in self.waiting.drain(..) {
-            if let Some(promise) = promise {
+        for waiting in self.waiting.drain(..) {
+            if let Waiting::Datagram(_, Some(promise)) | Waiting::Flush(promise) = waiting {
                 let _ = promise.fail(cause.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Who waits for a flush waits for the datagrams before it.
+
+    use super::*;
+
+    #[test]
+    fn a_flush_completes_behind_the_datagrams_before_it_and_fails_with_them() {
+        let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let to_itself = || Datagram {
+            bytes: "x".into(),
+            peer: socket.local_addr().unwrap(),
+        };
+        let mut outbox = Outbox::default();
+        let (promise, _) = tidegate_promise::promise();
+        assert!(outbox.push_flush(promise).is_some(), "nothing waits");
+        for sends in [true, false] {
+            outbox.push(to_itself(), None).unwrap();
+            let (promise, flushed) = tidegate_promise::promise();
+            assert!(outbox.push_flush(promise).is_none() && !flushed.is_done());
+            if sends {
+                let mut calls = 0;
+                assert!(!outbox.send(&socket, &mut calls));
+                flushed.wait().unwrap();
+                assert_eq!(calls, 1);
+            } else {
+                outbox.fail_all(&Failure::new("closed"));
+                assert!(flushed.wait().unwrap_err().to_string().contains("closed"));
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What handles ask of a channel, carried out on its loop.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use tidegate_promise::Failure;
 
 use super::core::{ChannelCore, State};
@@ -37,6 +39,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             Mail::ShutdownOutput(promise) if self.output_shut => drop(promise.succeed(())),
             Mail::ShutdownOutput(promise) => {
                 self.shared().wait_for_half(promise);
+                self.pipeline.out(OutOp::Flush);
                 self.pipeline.out(OutOp::ShutdownOutput);
             }
             Mail::AutoRead(yes) => self.pipeline.set_auto_read(yes),
@@ -58,8 +61,9 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 self.pipeline.fire(InEvent::ReadComplete);
             }
             Mail::Change(make, promise) => {
-                let made = self.pipeline.change(make());
-                let _ = promise.complete(made.map_err(Failure::new));
+                let made = catch_unwind(AssertUnwindSafe(make)).map_err(Failure::from_panic);
+                let change = |change| self.pipeline.change(change).map_err(Failure::new);
+                let _ = promise.complete(made.and_then(change));
             }
             Mail::Register(on, promise) => self.wish(on, promise, desk),
             Mail::CancelConnect(why) => {

@@ -33,6 +33,7 @@ pub(crate) use self::transport::Transport;
 use crate::errors::{NetError, WriteRefused};
 use crate::message::Msg;
 use crate::pipeline::{Change, InEvent, Own, UserEvent};
+use crate::write_queue::WaterMarks;
 
 /// A handle of a connection. Clones are handles of the same one, equal and of one hash; dropping
 /// them all leaves it open, until its peer or its loop ends.
@@ -70,7 +71,8 @@ impl Channel {
         &self.shared
     }
 
-    /// Writes bytes, and does not ask what becomes of them. Nothing is sent before a flush.
+    /// Writes bytes, and does not ask what becomes of them. Nothing is sent before a flush. What
+    /// would wait above the cap is not taken: the handlers hear of a [`NetError::Overfull`].
     pub fn write(&self, bytes: impl Into<Bytes>) {
         self.write_message(bytes.into());
     }
@@ -78,11 +80,11 @@ impl Channel {
     /// Writes a message that the last outbound handler takes; one that it does not take is an error
     /// event.
     pub fn write_message<M: Send + 'static>(&self, message: M) {
-        let mail = Mail::Write(Msg::of(message), None);
-        self.post_lazy(mail);
+        self.post_write(Mail::Write(Msg::of(message), None));
     }
 
-    /// Writes bytes; completes when the operating system has them.
+    /// Writes bytes; completes when the operating system has them. Fails with [`NetError::Overfull`]
+    /// at once if more would wait than the cap allows.
     pub fn write_with(&self, bytes: impl Into<Bytes>) -> Completion<()> {
         self.write_message_with(bytes.into())
     }
@@ -91,8 +93,7 @@ impl Channel {
     /// has what the handlers made of it, and fails if they do not take it.
     pub fn write_message_with<M: Send + 'static>(&self, message: M) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
-        let mail = Mail::Write(Msg::of(message), Some(promise));
-        self.post_lazy(mail);
+        self.post_write(Mail::Write(Msg::of(message), Some(promise)));
         done
     }
 
@@ -100,8 +101,7 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// The bytes, when more waits to be sent than the high water mark, or the channel is closed;
-    /// [`Channel::writable`] says which, in time.
+    /// The bytes, when more waits to be sent than the high water mark, or the channel is closed.
     pub fn try_write<B: Into<Bytes>>(&self, bytes: B) -> Result<(), WriteRefused<B>> {
         if !self.is_writable() {
             return Err(WriteRefused(bytes));
@@ -172,8 +172,8 @@ impl Channel {
     }
 
     /// Closes the sending half; the peer reads an end after what was written so far. Completes when
-    /// that half is closed, and fails if the channel is closed before. What is written later fails
-    /// with [`NetError::OutputShut`]; what is read is still heard.
+    /// that half is closed, and fails if the channel is closed before. Later writes fail with
+    /// [`NetError::OutputShut`].
     pub fn shutdown_output(&self) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post(Mail::ShutdownOutput(promise));
@@ -260,7 +260,7 @@ impl Channel {
 
     /// Changes the chain of handlers. `make` runs on the loop, so that handlers need not be
     /// `Send`. Fails with a [`PipelineError`](crate::PipelineError) if the new chain would not
-    /// fit; the old one stays.
+    /// fit, or with the panic of `make`; the old one stays.
     pub fn change(&self, make: impl FnOnce() -> Change + Send + 'static) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post(Mail::Change(Box::new(make), promise));
@@ -278,7 +278,7 @@ impl Channel {
         self.shared.is_registered()
     }
 
-    /// Whether the channel is open and less than the high water mark waits to be sent.
+    /// Whether it is open, and less than the high water mark waits to be sent.
     pub fn is_writable(&self) -> bool {
         self.shared.is_writable()
     }
@@ -286,6 +286,11 @@ impl Channel {
     /// What waits to be sent, mail included.
     pub fn pending_bytes(&self) -> usize {
         self.shared.pending()
+    }
+
+    /// What waits to be sent, and how much may.
+    pub(crate) fn waiting(&self) -> (usize, WaterMarks) {
+        (self.shared.pending(), self.shared.marks())
     }
 
     /// The address of the other side, where there is one.
@@ -351,11 +356,18 @@ impl Channel {
         }
     }
 
-    fn post_lazy(&self, mail: Mail) {
-        let over = self.shared.pending() > self.shared.cap();
-        // Too much without a flush: the loop has to say so.
-        if let Err(mail) = Shared::post(&self.shared, mail, over) {
-            refuse(mail, self.close_cause().as_ref());
+    fn post_write(&self, mail: Mail) {
+        let Err(mail) = Shared::post(&self.shared, mail, false) else {
+            return;
+        };
+        if self.shared.is_closed() {
+            return refuse(mail, self.close_cause().as_ref());
+        }
+        let (pending, cap) = (self.shared.pending(), self.shared.cap());
+        let why = NetError::Overfull { pending, cap };
+        match mail {
+            Mail::Write(_, Some(promise)) => drop(promise.fail(Failure::new(why))),
+            _ => Shared::post_overfull(&self.shared, why),
         }
     }
 }

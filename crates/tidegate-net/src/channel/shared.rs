@@ -6,7 +6,7 @@
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_promise::{Failure, Promise, SharedCompletion, promise_of};
@@ -20,7 +20,7 @@ use crate::reactor;
 use crate::roaming::{Roam, Update};
 use crate::server::Origin;
 use crate::sys::{Readiness, Ready, Token};
-use crate::write_queue::ENTRY_OVERHEAD;
+use crate::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 
 /// Something that a channel is asked from outside.
 pub(crate) enum Mail {
@@ -51,6 +51,16 @@ pub(crate) enum Mail {
 /// Why a change from outside did not happen.
 pub(crate) type ChangeFailure = Failure;
 
+/// Bits of what is known of a channel.
+mod known {
+    /// Its loop watches its socket.
+    pub(super) const REGISTERED: u8 = 1;
+    /// Its handlers were told that their server is on its way out.
+    pub(super) const DRAINED: u8 = 2;
+    /// A write for which nobody waits was refused, and the handlers are about to hear so.
+    pub(super) const OVERFULL: u8 = 4;
+}
+
 /// The shared side of one channel.
 pub(crate) struct Shared {
     /// Where it is registered; 0 until then.
@@ -68,7 +78,8 @@ pub(crate) struct Shared {
     queued: AtomicUsize,
     writable: AtomicBool,
     active: AtomicBool,
-    registered: AtomicBool,
+    /// What else is known of it, as bits.
+    known: AtomicU8,
     inner: Mutex<Inner>,
 }
 
@@ -143,7 +154,7 @@ impl Shared {
             queued: AtomicUsize::new(0),
             writable: AtomicBool::new(true),
             active: AtomicBool::new(false),
-            registered: AtomicBool::new(true),
+            known: AtomicU8::new(known::REGISTERED),
             inner: Mutex::default(),
         })
     }
@@ -165,12 +176,12 @@ impl Shared {
         Arc::clone(&self.options)
     }
 
-    pub(crate) fn cap(&self) -> usize {
-        self.options.marks.cap()
+    pub(crate) fn marks(&self) -> WaterMarks {
+        self.options.marks
     }
 
-    pub(crate) fn high(&self) -> usize {
-        self.options.marks.high()
+    pub(crate) fn cap(&self) -> usize {
+        self.options.marks.cap()
     }
 
     pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
@@ -202,11 +213,25 @@ impl Shared {
     }
 
     pub(crate) fn is_registered(&self) -> bool {
-        self.registered.load(Ordering::Relaxed) && self.is_active()
+        self.known.load(Ordering::Relaxed) & known::REGISTERED != 0 && self.is_active()
     }
 
     pub(crate) fn set_registered(&self, yes: bool) {
-        self.registered.store(yes, Ordering::Relaxed);
+        self.note(known::REGISTERED, yes);
+    }
+
+    /// Whether nobody has asked before: handlers are told of a drain once.
+    pub(crate) fn hears_first_of_drain(&self) -> bool {
+        !self.note(known::DRAINED, true)
+    }
+
+    /// Notes something; answers whether that was known before.
+    fn note(&self, what: u8, yes: bool) -> bool {
+        let before = match yes {
+            true => self.known.fetch_or(what, Ordering::Relaxed),
+            false => self.known.fetch_and(!what, Ordering::Relaxed),
+        };
+        before & what != 0
     }
 
     #[inline]
@@ -219,7 +244,7 @@ impl Shared {
     }
 
     pub(crate) fn is_writable(&self) -> bool {
-        self.writable.load(Ordering::Relaxed) && self.pending() <= self.high()
+        self.writable.load(Ordering::Relaxed) && self.pending() <= self.options.marks.high()
     }
 
     #[inline]
@@ -228,7 +253,8 @@ impl Shared {
         self.writable.store(writable, Ordering::Relaxed);
     }
 
-    /// Puts mail into the box; `wake` says whether the loop has to look. Refused once closed.
+    /// Puts mail into the box; `wake` says whether the loop has to look. Refused once closed, and a
+    /// write if more would wait than the cap allows.
     pub(crate) fn post(block: &Arc<SignalBlock<Self>>, mail: Mail, wake: bool) -> Result<(), Mail> {
         {
             let mut inner = block.lock();
@@ -238,6 +264,11 @@ impl Shared {
             }
             if let Mail::Write(msg, _) | Mail::Stage(_, Back::Write(msg, _)) = &mail {
                 let counts = msg.size() + ENTRY_OVERHEAD;
+                let pending = block.pending();
+                let full = pending > 0 && pending + counts > block.cap();
+                if full && matches!(mail, Mail::Write(..)) {
+                    return Err(mail);
+                }
                 block.mailed.fetch_add(counts, Ordering::Relaxed);
             }
             inner.mail.push(mail);
@@ -288,9 +319,23 @@ impl Shared {
         }
     }
 
+    /// Tells the handlers, once until they have heard, that a write was refused for which nobody
+    /// waits: a stream with a hole in it must not go on silently.
+    pub(crate) fn post_overfull(block: &Arc<SignalBlock<Self>>, why: NetError) {
+        if !block.note(known::OVERFULL, true) {
+            let event = InEvent::Error(Failure::new(why));
+            // Refused: it is closed, and there is nobody to tell.
+            let _ = Self::post(block, Mail::Fire(event), true);
+        }
+    }
+
     /// Takes the mail out, oldest first.
     pub(crate) fn take_mail(&self) -> Vec<Mail> {
-        std::mem::take(&mut self.lock().mail)
+        let mut inner = self.lock();
+        if self.known.load(Ordering::Relaxed) & known::OVERFULL != 0 {
+            self.note(known::OVERFULL, false);
+        }
+        std::mem::take(&mut inner.mail)
     }
 
     /// Notes that the loop has taken a write over.
@@ -340,6 +385,9 @@ impl Shared {
         }
         let end = std::mem::replace(&mut inner.end, End::Over(cause.clone(), None));
         let left = std::mem::take(&mut inner.mail);
+        // Nothing waits any more, and nothing more will be taken.
+        self.mailed.store(0, Ordering::Relaxed);
+        self.publish(0, false);
         let mut waiting = inner.take_writers();
         waiting.append(&mut inner.take_halves());
         let promise = match end {

@@ -23,7 +23,7 @@ use crate::errors::NetError;
 use crate::group::NetGroup;
 use crate::pipeline::{Assembly, Head, Parts};
 use crate::residence::{Residence, Residing, Settler};
-use crate::server::Initialiser;
+use crate::server::{Initialiser, assemble};
 
 /// Describes connections to be made; each `connect` makes one. They end with the loops of its group,
 /// so hold that, or the client, as long as them.
@@ -85,9 +85,11 @@ impl<P: Residence> Client<P> {
         self
     }
 
-    /// Connects: to the addresses of a name in their order, until one answers. The completion fails if the handlers do not fit each other, if the name has no
-    /// address, with what the operating system says, or with [`NetError::ConnectTimeout`].
-    /// Cancelling it ends the attempt.
+    /// Connects: to the addresses of a name in their order, until one answers. The completion fails
+    /// if the handlers do not fit each other or are not made because of a panic, if the name has no
+    /// address, with what the operating system says, or with [`NetError::ConnectTimeout`], which
+    /// holds for each address alone. Cancelling it ends the attempt; a name that is being resolved then is not connected
+    /// to.
     pub fn connect(&self, to: impl Into<Address>) -> Completion<Channel> {
         let home = self.group.pick();
         let (promise, connected) = promise_on(home.home.executor());
@@ -105,7 +107,7 @@ impl<P: Residence> Client<P> {
         };
         attempts.end_with(&promise);
         found.finally(move |outcome| match outcome {
-            Outcome::Success(found) => attempts.next(found.clone().into(), promise),
+            Outcome::Success(found) => attempts.next(0, found.clone().into(), promise),
             Outcome::Failure(why) => drop(promise.fail(why.clone())),
             Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
         });
@@ -124,29 +126,46 @@ impl<P: Residence> Client<P> {
     /// Connects to a Unix socket.
     #[cfg(unix)]
     pub fn connect_unix(&self, path: impl AsRef<Path>) -> Completion<Channel> {
-        let home = self.group.pick();
-        let (promise, connected) = promise_on(home.home.executor());
         let path = path.as_ref().to_owned();
-        let open = move || {
+        self.open(move || {
             let stream = mio::net::UnixStream::connect(path)?;
             Ok((Transport::Unix(stream), None, None))
-        };
-        self.open_on(&home, open, promise);
-        connected
+        })
     }
 
     /// Makes a channel of a connection made before.
     pub fn adopt(&self, stream: std::net::TcpStream) -> Completion<Channel> {
-        let home = self.group.pick();
-        let (promise, connected) = promise_on(home.home.executor());
-        let open = move || {
+        self.open(move || {
             stream.set_nonblocking(true)?;
             let (local, peer) = (stream.local_addr().ok(), stream.peer_addr().ok());
             let stream = TcpStream::from_std(stream);
             Ok((Transport::Tcp(stream), local, peer))
-        };
-        self.open_on(&home, open, promise);
-        connected
+        })
+    }
+
+    /// Makes a channel of a Unix socket that is connected, for example one end of a pair.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// use std::os::unix::net::UnixStream;
+    /// use tidegate_net::Client;
+    ///
+    /// let group = tidegate_net::pinned("io", 1)?;
+    /// let (near, mut far) = UnixStream::pair()?;
+    /// let channel = Client::new(&group).adopt_unix(near).wait()?;
+    /// channel.write_and_flush("hello");
+    /// let mut heard = [0; 5];
+    /// far.read_exact(&mut heard)?;
+    /// assert_eq!(&heard, b"hello");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(unix)]
+    pub fn adopt_unix(&self, stream: std::os::unix::net::UnixStream) -> Completion<Channel> {
+        self.open(move || {
+            stream.set_nonblocking(true)?;
+            let stream = mio::net::UnixStream::from_std(stream);
+            Ok((Transport::Unix(stream), None, None))
+        })
     }
 
     /// Opens a UDP socket at `address`; its handlers take and write [`Datagram`](crate::Datagram)s.
@@ -163,15 +182,32 @@ impl<P: Residence> Client<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn bind_udp(&self, address: SocketAddr) -> Completion<Channel> {
-        let home = self.group.pick();
-        let (promise, bound) = promise_on(home.home.executor());
-        let open = move || {
+        self.open(move || {
             let socket = mio::net::UdpSocket::bind(address)?;
             let local = socket.local_addr().ok();
             Ok((Transport::Udp(socket), local, None))
-        };
+        })
+    }
+
+    /// Makes a channel of a UDP socket made before: see [`Client::bind_udp`].
+    pub fn adopt_udp(&self, socket: std::net::UdpSocket) -> Completion<Channel> {
+        self.open(move || {
+            socket.set_nonblocking(true)?;
+            let local = socket.local_addr().ok();
+            let socket = mio::net::UdpSocket::from_std(socket);
+            Ok((Transport::Udp(socket), local, None))
+        })
+    }
+
+    /// Opens a connection on the next loop.
+    fn open(
+        &self,
+        open: impl FnOnce() -> io::Result<Opened> + Send + 'static,
+    ) -> Completion<Channel> {
+        let home = self.group.pick();
+        let (promise, opened) = promise_on(home.home.executor());
         self.open_on(&home, open, promise);
-        bound
+        opened
     }
 
     /// Opens a connection on its loop.
@@ -195,17 +231,18 @@ impl<P: Residence> Client<P> {
             } else {
                 Head::BYTES
             };
-            let assembly = (this.initialise)(Assembly::new());
-            let checked = match assembly.checked(head) {
+            let checked = match assemble(&this.initialise, head) {
                 Ok(checked) => checked,
-                Err(why) => return drop(promise.fail(Failure::new(why))),
+                Err(why) => return drop(promise.fail(why)),
             };
             transport.set_options(&this.options);
             let options = Arc::clone(&this.options);
             let shared = Shared::new(of_channel, options, (local, peer), None);
             let start = this.begin_connect(&timers, &shared, promise);
             let mut parts = Parts::new(shared);
-            parts.outbox = datagrams.then(Box::default);
+            if datagrams {
+                parts.take_datagrams();
+            }
             P::settle(Settler {
                 transport,
                 parts,
@@ -244,8 +281,17 @@ impl<P: Residence> Client<P> {
 struct Attempts<P: Residence> {
     client: Client<P>,
     home: Residing<P>,
-    /// The attempt that is going on.
-    current: Arc<Mutex<Option<Completion<Channel>>>>,
+    current: Arc<Mutex<Current>>,
+}
+
+/// The attempt that is going on.
+#[derive(Default)]
+struct Current {
+    /// Nobody wants a connection any more.
+    cancelled: bool,
+    /// How many were begun before, and which one it is.
+    number: usize,
+    attempt: Option<Completion<Channel>>,
 }
 
 impl<P: Residence> Attempts<P> {
@@ -253,16 +299,20 @@ impl<P: Residence> Attempts<P> {
     fn end_with(&self, promise: &Promise<Channel>) {
         let current = Arc::clone(&self.current);
         promise.on_cancel(move || {
-            let current = current.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(attempt) = current.as_ref() {
+            let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
+            current.cancelled = true;
+            let attempt = current.attempt.take();
+            drop(current);
+            if let Some(attempt) = attempt {
                 attempt.cancel();
             }
         });
     }
 
     /// Tries the first of `addresses`, and the rest if that fails.
-    fn next(self, mut addresses: VecDeque<SocketAddr>, promise: Promise<Channel>) {
-        let Some(address) = addresses.pop_front() else {
+    fn next(self, number: usize, mut addresses: VecDeque<SocketAddr>, promise: Promise<Channel>) {
+        let wanted = !promise.is_cancelled();
+        let Some(address) = addresses.pop_front().filter(|_| wanted) else {
             return;
         };
         let (own, attempt) = promise_on(self.home.home.executor());
@@ -276,13 +326,21 @@ impl<P: Residence> Attempts<P> {
                 }
             }
             Outcome::Failure(_) if !addresses.is_empty() && !promise.is_cancelled() => {
-                self.next(addresses, promise);
+                self.next(number + 1, addresses, promise);
             }
             Outcome::Failure(why) => drop(promise.fail(why.clone())),
             Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
         });
         drop(this);
-        *current.lock().unwrap_or_else(PoisonError::into_inner) = Some(attempt);
+        let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.cancelled {
+            drop(current);
+            attempt.cancel();
+        } else if number >= current.number {
+            // Else it has failed already, and another one goes on.
+            current.number = number;
+            current.attempt = Some(attempt);
+        }
     }
 }
 
@@ -325,16 +383,9 @@ pub fn local_pair<P: Residence>(
 ) -> Completion<(Channel, Channel)> {
     let (one, other) = local_ends();
     let open = |end, assemble: Initialiser<P>| {
-        let home = group.pick();
-        let (promise, connected) = promise_on(home.home.executor());
         let mut client = Client::new(group);
         client.initialise = assemble;
-        client.open_on(
-            &home,
-            move || Ok((Transport::Local(end), None, None)),
-            promise,
-        );
-        connected
+        client.open(move || Ok((Transport::Local(end), None, None)))
     };
     let (one, other) = (open(one, Arc::new(first)), open(other, Arc::new(second)));
     let (promise, pair) = promise();

@@ -41,6 +41,15 @@ impl FlowControl {
     pub fn new() -> Self {
         Self::default()
     }
+
+    /// Passes everything on if the channel reads on its own again, whoever has told it to.
+    fn let_out(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        if ctx.is_auto_read() {
+            for message in self.waiting.drain(..) {
+                ctx.fire_read(message);
+            }
+        }
+    }
 }
 
 impl Inbound for FlowControl {
@@ -56,6 +65,7 @@ impl Inbound for FlowControl {
     }
 
     fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+        self.let_out(ctx);
         let free = ctx.is_auto_read() || std::mem::take(&mut self.wanted);
         if free && self.waiting.is_empty() {
             return ctx.fire_read(message);
@@ -64,6 +74,7 @@ impl Inbound for FlowControl {
     }
 
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.let_out(ctx);
         ctx.fire_read_complete();
         if self.wanted && !ctx.is_auto_read() {
             // The bytes that came were no whole message.

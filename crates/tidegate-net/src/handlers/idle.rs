@@ -55,6 +55,8 @@ pub struct Idle {
     last: [u64; 3],
     first: [bool; 3],
     closes: bool,
+    /// Something came, and its handlers may still be busy with it.
+    reading: bool,
 }
 
 const KINDS: [Quietness; 3] = [Quietness::Read, Quietness::Write, Quietness::All];
@@ -68,6 +70,7 @@ impl Idle {
             last: [0; 3],
             first: [true; 3],
             closes: false,
+            reading: false,
         }
     }
 
@@ -99,6 +102,14 @@ impl Idle {
         }
     }
 
+    /// The channel is open: begins to watch.
+    fn start(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.last = [ctx.now(); 3];
+        for kind in 0..3 {
+            self.arm(kind, self.limits[kind], ctx);
+        }
+    }
+
     fn arm(&self, kind: usize, after: u64, ctx: &mut InboundContext<'_, Self>) {
         if self.limits[kind] > 0 {
             // Without timers the loop is on its way out.
@@ -113,18 +124,32 @@ impl Inbound for Idle {
     type Write = Nothing;
     const BLOCKING: Blocking = Blocking::Never;
 
-    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.last = [ctx.now(); 3];
-        for kind in 0..3 {
-            self.arm(kind, self.limits[kind], ctx);
+    fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        // Added to a connection that is already there.
+        if ctx.channel().is_active() {
+            self.start(ctx);
         }
+    }
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.start(ctx);
         ctx.fire_active();
     }
 
     fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
         let now = ctx.now();
         self.note(0, now);
+        self.reading = true;
         ctx.fire_read(message);
+    }
+
+    fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        // The time that the handlers took is not the peer's.
+        if std::mem::take(&mut self.reading) {
+            let now = ctx.now();
+            self.note(0, now);
+        }
+        ctx.fire_read_complete();
     }
 
     fn timer(&mut self, key: u64, ctx: &mut InboundContext<'_, Self>) {
@@ -184,7 +209,8 @@ pub struct WriteTimeout {
 }
 
 impl WriteTimeout {
-    /// Fails when a write waits for longer than `limit`.
+    /// Fails when a write waits for longer than `limit`, which is noticed before twice that time is
+    /// over. Zero means as long as it likes.
     pub fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -223,7 +249,7 @@ impl Outbound for WriteTimeout {
     const BLOCKING: Blocking = Blocking::Never;
 
     fn write(&mut self, message: Passing, ctx: &mut OutboundContext<'_, Self>) {
-        if !self.armed {
+        if !self.armed && !self.limit.is_zero() {
             let sent = ctx.sent_bytes();
             self.armed = ctx.schedule(self.limit, sent).is_some();
         }

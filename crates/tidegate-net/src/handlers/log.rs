@@ -8,9 +8,10 @@ use tidegate_promise::Failure;
 use tidegate_sync::Blocking;
 
 use crate::message::Nothing;
-use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
+use crate::pipeline::{HandlerContext, Inbound, InboundContext, Outbound, OutboundContext};
 
-/// Tells a function of the user's what passes through this place of a pipeline of bytes.
+/// Tells a function of the user's what passes through this place of a pipeline of bytes, after the
+/// address of the peer where there is one.
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -38,9 +39,16 @@ impl Logging {
         }
     }
 
-    fn dump(&self, what: &str, bytes: &[u8]) {
+    fn say(&self, what: &str, ctx: &HandlerContext<'_>) {
+        match ctx.peer_addr() {
+            Some(peer) => (self.tell)(&format!("{peer} {what}")),
+            None => (self.tell)(what),
+        }
+    }
+
+    fn dump(&self, what: &str, bytes: &[u8], ctx: &HandlerContext<'_>) {
         let size = bytes.len();
-        (self.tell)(&format!("{what} {size} bytes\n{}", hex_dump(bytes)));
+        self.say(&format!("{what} {size} bytes\n{}", hex_dump(bytes)), ctx);
     }
 }
 
@@ -80,27 +88,27 @@ impl Inbound for Logging {
     const BLOCKING: Blocking = Blocking::Never;
 
     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        (self.tell)("active");
+        self.say("active", ctx);
         ctx.fire_active();
     }
 
     fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        (self.tell)("inactive");
+        self.say("inactive", ctx);
         ctx.fire_inactive();
     }
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        self.dump("read", &bytes);
+        self.dump("read", &bytes, ctx);
         ctx.fire_read(bytes);
     }
 
     fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
-        (self.tell)(if writable { "writable" } else { "not writable" });
+        self.say(if writable { "writable" } else { "not writable" }, ctx);
         ctx.fire_writability(writable);
     }
 
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        (self.tell)(&format!("error: {why}"));
+        self.say(&format!("error: {why}"), ctx);
         ctx.fire_error(why);
     }
 }
@@ -111,17 +119,27 @@ impl Outbound for Logging {
     const BLOCKING: Blocking = Blocking::Never;
 
     fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
-        self.dump("write", &bytes);
+        self.dump("write", &bytes, ctx);
         ctx.write(bytes);
     }
 
     fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        (self.tell)("flush");
+        self.say("flush", ctx);
         ctx.flush();
     }
 
     fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {
-        (self.tell)("close");
+        self.say("close", ctx);
         ctx.close();
+    }
+
+    fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        self.say("close when flushed", ctx);
+        ctx.close_when_flushed();
+    }
+
+    fn shutdown_output(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        self.say("shut output", ctx);
+        ctx.shutdown_output();
     }
 }

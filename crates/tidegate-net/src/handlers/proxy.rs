@@ -62,6 +62,13 @@ impl Inbound for ProxyProtocol {
     type Write = Nothing;
     const BLOCKING: Blocking = Blocking::Never;
 
+    fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        let rest = std::mem::take(&mut self.rest).freeze();
+        if !rest.is_empty() && ctx.channel().is_active() {
+            ctx.fire_read(rest);
+        }
+    }
+
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         if self.done {
             return ctx.fire_read(bytes);
@@ -124,6 +131,10 @@ fn version_1(line: &[u8]) -> Result<ProxiedPeer, &'static str> {
     };
     let address = |ip: &str, port: &str| {
         let ip: IpAddr = ip.parse().map_err(|_| "an address that is none")?;
+        let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits || port.len() > 1 && port.starts_with('0') {
+            return Err("a port that is none");
+        }
         let port = port.parse().map_err(|_| "a port that is none")?;
         match (family, ip) {
             ("TCP4", IpAddr::V4(_)) | ("TCP6", IpAddr::V6(_)) => Ok(SocketAddr::new(ip, port)),
@@ -153,7 +164,9 @@ fn version_2(bytes: &[u8]) -> Result<Option<(ProxiedPeer, usize)>, &'static str>
         (0, _) => None,
         (1, 0x11) => Some(pair::<4>(body, |ip| Ipv4Addr::from(ip).into())?),
         (1, 0x21) => Some(pair::<16>(body, |ip| Ipv6Addr::from(ip).into())?),
-        (1, _) => None,
+        // Addresses of other kinds: Unix sockets, datagrams, or none.
+        (1, other) if other >> 4 <= 3 && other & 0xf <= 2 => None,
+        (1, _) => return Err("an unknown kind of address"),
         _ => return Err("an unknown command"),
     };
     Ok(Some((ProxiedPeer { addresses }, whole)))

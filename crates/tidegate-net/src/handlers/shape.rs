@@ -1,7 +1,7 @@
 //! Fewer flushes, and no more bytes a second than allowed.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use tidegate_sync::Blocking;
 
 use crate::message::{Nothing, Passing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
+use crate::write_queue::ENTRY_OVERHEAD;
 
 /// Holds flushes back while a read is going on, and lets one out at its end, or after a number.
 ///
@@ -53,6 +54,12 @@ impl Inbound for FlushLess {
     type Out = Passing;
     type Write = Nothing;
     const BLOCKING: Blocking = Blocking::Never;
+
+    fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        if self.let_out() {
+            ctx.flush();
+        }
+    }
 
     fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
         self.reading = true;
@@ -105,6 +112,13 @@ impl Outbound for FlushLess {
         }
         ctx.close_when_flushed();
     }
+
+    fn shutdown_output(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        if self.let_out() {
+            ctx.flush();
+        }
+        ctx.shutdown_output();
+    }
 }
 
 /// A number of bytes a second, for one channel or, cloned, for many together.
@@ -114,36 +128,61 @@ impl Outbound for FlushLess {
 ///
 /// let shared = Rate::bytes_per_second(1_000_000);
 /// let same = shared.clone(); // counts together
-/// # let _ = same;
+/// same.set(2_000_000);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Rate {
+    account: Arc<Mutex<Account>>,
+}
+
+#[derive(Debug)]
+struct Account {
     per_second: u64,
     /// When the bytes allowed so far have passed, by the loop's clock.
-    free_at: Arc<Mutex<u64>>,
+    free_at: u64,
 }
 
 impl Rate {
     /// So many bytes a second; at least one.
     pub fn bytes_per_second(bytes: u64) -> Self {
-        Self {
+        let account = Account {
             per_second: bytes.max(1),
-            free_at: Arc::default(),
+            free_at: 0,
+        };
+        Self {
+            account: Arc::new(Mutex::new(account)),
         }
+    }
+
+    /// So many from now on, for all who share it. Who waits already waits as long as before.
+    pub fn set(&self, bytes_per_second: u64) {
+        self.lock().per_second = bytes_per_second.max(1);
+    }
+
+    /// Nanoseconds until more may pass.
+    fn wait(&self, now: u64) -> u64 {
+        self.lock().free_at.saturating_sub(now)
     }
 
     /// Counts `bytes` and answers how many nanoseconds to wait until they may pass.
     fn take(&self, bytes: usize, now: u64) -> u64 {
-        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = free_at.saturating_sub(now);
-        let cost = u128::from(bytes as u64) * 1_000_000_000 / u128::from(self.per_second);
+        let mut account = self.lock();
+        let wait = account.free_at.saturating_sub(now);
+        let cost = u128::from(bytes as u64) * 1_000_000_000 / u128::from(account.per_second);
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
-        *free_at = now.saturating_add(wait).saturating_add(cost);
+        account.free_at = now.saturating_add(wait).saturating_add(cost);
         wait
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Slows a channel down: reads pause and writes wait when there were more than allowed.
+///
+/// Nothing is cut: a long message passes at once, and what follows it waits for as long as it takes.
+/// When it is taken out, what waits goes, and reading goes on.
 ///
 /// ```
 /// use std::time::Duration;
@@ -166,9 +205,18 @@ pub struct Traffic {
     read: Option<Rate>,
     write: Option<Rate>,
     waiting: VecDeque<(Bytes, Option<Promise<()>>)>,
-    paused: bool,
+    paused: Option<Pause>,
     /// What was asked for while something waited.
     end: Option<End>,
+}
+
+/// What goes on after a pause.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pause {
+    /// The channel read on its own.
+    auto_read: bool,
+    /// Somebody asked for a read.
+    asked: bool,
 }
 
 /// What comes after everything that waits.
@@ -188,8 +236,36 @@ impl Traffic {
             read,
             write,
             waiting: VecDeque::new(),
-            paused: false,
+            paused: None,
             end: None,
+        }
+    }
+
+    fn go_on(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        match self.paused.take() {
+            Some(pause) if pause.auto_read => {
+                ctx.set_auto_read(true);
+                // For handlers that kept something back while the channel did not read.
+                ctx.fire_read_complete();
+            }
+            Some(pause) if pause.asked => ctx.read(),
+            _ => {}
+        }
+    }
+
+    /// Lets the first of those out who wait.
+    fn let_one_out(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        if let Some((bytes, promise)) = self.waiting.pop_front() {
+            ctx.release(bytes.len() + ENTRY_OVERHEAD);
+            ctx.write_for(bytes, promise);
+        }
+    }
+
+    fn end(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        match self.end.take() {
+            Some(End::Close) => ctx.close_when_flushed(),
+            Some(End::ShutOutput) => ctx.shutdown_output(),
+            None => {}
         }
     }
 }
@@ -200,15 +276,30 @@ impl Inbound for Traffic {
     type Write = Bytes;
     const BLOCKING: Blocking = Blocking::Never;
 
+    fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        if !self.waiting.is_empty() {
+            while !self.waiting.is_empty() {
+                self.let_one_out(ctx);
+            }
+            ctx.flush();
+        }
+        self.end(ctx);
+        self.go_on(ctx);
+    }
+
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         if let Some(rate) = &self.read {
             let now = ctx.now();
             rate.take(bytes.len(), now);
-            let wait = rate.take(0, now);
-            if wait > 0 && !self.paused {
-                let timer = ctx.schedule(Duration::from_nanos(wait), READ_AGAIN);
-                self.paused = timer.is_some();
-                ctx.set_auto_read(!self.paused);
+            let wait = Duration::from_nanos(rate.wait(now));
+            let pauses = !wait.is_zero() && self.paused.is_none();
+            if pauses && ctx.schedule(wait, READ_AGAIN).is_some() {
+                let auto_read = ctx.is_auto_read();
+                self.paused = Some(Pause {
+                    auto_read,
+                    asked: false,
+                });
+                ctx.set_auto_read(false);
             }
         }
         ctx.fire_read(bytes);
@@ -216,20 +307,12 @@ impl Inbound for Traffic {
 
     fn timer(&mut self, key: u64, ctx: &mut InboundContext<'_, Self>) {
         if key == READ_AGAIN {
-            self.paused = false;
-            return ctx.set_auto_read(true);
+            return self.go_on(ctx);
         }
-        if let Some((bytes, promise)) = self.waiting.pop_front() {
-            ctx.release(bytes.len());
-            ctx.write_for(bytes, promise);
-            ctx.flush();
-        }
+        self.let_one_out(ctx);
+        ctx.flush();
         if self.waiting.is_empty() {
-            match self.end.take() {
-                Some(End::Close) => ctx.close_when_flushed(),
-                Some(End::ShutOutput) => ctx.shutdown_output(),
-                None => {}
-            }
+            self.end(ctx);
         }
     }
 }
@@ -240,24 +323,43 @@ impl Outbound for Traffic {
     const BLOCKING: Blocking = Blocking::Never;
 
     fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        let Some(rate) = &self.write else {
+            return ctx.write(bytes);
+        };
         let now = ctx.now();
-        let wait = self
-            .write
-            .as_ref()
-            .map_or(0, |rate| rate.take(bytes.len(), now));
-        let wait = Duration::from_nanos(wait);
-        if wait.is_zero() && self.waiting.is_empty() || ctx.schedule(wait, WRITE_AGAIN).is_none() {
+        if self.waiting.is_empty() && rate.wait(now) == 0 {
+            rate.take(bytes.len(), now);
             return ctx.write(bytes);
         }
         let promise = ctx.take_promise();
-        if let Err(why) = ctx.hold(bytes.len()) {
+        if let Err(why) = ctx.hold(bytes.len() + ENTRY_OVERHEAD) {
             match promise {
                 Some(promise) => drop(promise.fail(why)),
                 None => ctx.fire_error(why.into()),
             }
             return;
         }
+        let wait = Duration::from_nanos(rate.take(bytes.len(), now));
         self.waiting.push_back((bytes, promise));
+        if ctx.schedule(wait, WRITE_AGAIN).is_none() {
+            // The loop is on its way out: nobody will come for those who wait.
+            for (bytes, promise) in self.waiting.drain(..) {
+                ctx.release(bytes.len() + ENTRY_OVERHEAD);
+                ctx.write_for(bytes, promise);
+            }
+        }
+    }
+
+    fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        let auto_read = ctx.is_auto_read();
+        match &mut self.paused {
+            None => ctx.read(),
+            Some(pause) => {
+                pause.auto_read |= auto_read;
+                pause.asked = true;
+                ctx.set_auto_read(false);
+            }
+        }
     }
 
     fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {

@@ -12,6 +12,7 @@ use super::check::{Head, Name, PipelineError, check};
 use super::handler::{Both, In, Inbound, Made, Out, Outbound, Shape, duplex_shape, inbound_shape};
 use super::lodged::Lodged;
 use super::stage::Stage;
+use super::{Action, Parts};
 
 /// A handler ready to be put into a pipeline.
 ///
@@ -368,7 +369,8 @@ impl Change {
         }
     }
 
-    /// Puts a handler in the place of `old`.
+    /// Puts a handler in the place of `old`. An empty name stands for one made of the handler's type,
+    /// here as for the others.
     pub fn replace(
         old: impl Into<Cow<'static, str>>,
         name: impl Into<Cow<'static, str>>,
@@ -419,6 +421,9 @@ pub(crate) fn plan(
         }
         What::Replace { old, name, handler } => {
             let at = find(chain, old)?;
+            if name.is_empty() {
+                *name = handler.default_name(|name| chain.iter().any(|(other, _)| other == name));
+            }
             chain[at] = (name.clone(), handler.0.shape());
         }
     }
@@ -430,4 +435,41 @@ fn find(chain: &[(Name, &'static Shape)], name: &str) -> Result<usize, PipelineE
     at.ok_or_else(|| PipelineError::Missing {
         name: name.to_owned(),
     })
+}
+
+impl Parts {
+    /// Checks a change and puts it on the stack; a refused one leaves everything as it is.
+    pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {
+        if self.closed {
+            return Err(PipelineError::Closed);
+        }
+        if self.is_elsewhere() {
+            let name = self.name(1).to_owned();
+            return Err(PipelineError::Elsewhere { name });
+        }
+        let mut what = change.what;
+        let mut chain = match &self.planned {
+            Some(chain) => chain.as_ref().clone(),
+            None => self.chain(),
+        };
+        plan(&mut what, &mut chain)?;
+        check(&chain, self.head())?;
+        if self.shared.roams()
+            && let Some(name) = what.stays()
+        {
+            let name = name.to_string();
+            return Err(PipelineError::Stays { name });
+        }
+        self.planned = Some(Box::new(chain));
+        self.stack.push(Action::Change(Box::new(what.lodge())));
+        Ok(())
+    }
+
+    /// Names and shapes of the handlers that are there.
+    pub(super) fn chain(&self) -> Vec<(Name, &'static Shape)> {
+        let present = self.metas.iter().filter(|meta| !meta.name.is_empty());
+        present
+            .map(|meta| (meta.name.clone(), meta.shape))
+            .collect()
+    }
 }

@@ -13,7 +13,7 @@ use super::change::Change;
 use super::check::PipelineError;
 use super::handler::{InEvent, Inbound, OutOp, Outbound, UserEvent, mask};
 use super::{Action, Parts};
-use crate::channel::{Channel, ChannelOptions};
+use crate::channel::{Channel, ChannelOptions, Mail, Shared};
 use crate::errors::{NetError, WriteRefused};
 use crate::message::{Kind, Msg, Passing};
 
@@ -59,8 +59,10 @@ impl HandlerContext<'_> {
         self.out(OutOp::CloseWhenFlushed);
     }
 
-    /// Closes the sending half; the peer reads an end after what was written so far.
+    /// Closes the sending half; the peer reads an end after what was written so far. Later writes
+    /// fail with [`NetError::OutputShut`].
     pub fn shutdown_output(&mut self) {
+        self.flush();
         self.out(OutOp::ShutdownOutput);
     }
 
@@ -86,7 +88,7 @@ impl HandlerContext<'_> {
     }
 
     /// Counts `bytes` that this handler keeps for later as waiting to be sent, so that the water
-    /// marks hold for them too.
+    /// marks hold for them too. Not for a handler on an executor of its own.
     ///
     /// # Errors
     ///
@@ -126,7 +128,9 @@ impl HandlerContext<'_> {
     ///
     /// [`NetError::BadFlag`] for another number.
     pub fn set_user_writable(&mut self, flag: u8, writable: bool) -> Result<(), NetError> {
-        self.parts.set_user_writable(flag, writable)
+        self.parts.set_user_writable(flag, writable)?;
+        self.tell_home(|| Mail::UserWritable(flag, writable));
+        Ok(())
     }
 
     /// Whether the channel reads on its own.
@@ -137,6 +141,7 @@ impl HandlerContext<'_> {
     /// Lets the channel read on its own, or only when asked.
     pub fn set_auto_read(&mut self, yes: bool) {
         self.parts.set_auto_read(yes);
+        self.tell_home(|| Mail::AutoRead(yes));
         if yes && self.parts.is_watched(self.at, mask::DEMAND) {
             self.out(OutOp::Read);
         }
@@ -214,6 +219,14 @@ impl HandlerContext<'_> {
     pub fn remove_me(&mut self) -> Result<(), PipelineError> {
         let name = self.name().to_owned();
         self.change(Change::remove(name))
+    }
+
+    /// Lets the channel know of what was asked of it, if the handler is on an executor of its own.
+    fn tell_home(&self, mail: impl FnOnce() -> Mail) {
+        if self.parts.is_elsewhere() {
+            // Refused: it is closed, and asks nobody any more.
+            let _ = Shared::post(&self.parts.shared, mail(), true);
+        }
     }
 
     pub(crate) fn never(&mut self, event: u16) {

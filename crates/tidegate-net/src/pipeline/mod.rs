@@ -18,7 +18,6 @@ mod stage;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bytes::Bytes;
 use tidegate_promise::{Failure, Promise};
 use tidegate_sync::{Blocking, Unhandled};
 
@@ -205,15 +204,8 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// Sends what was written so far; `promise` completes when the operating system has it.
     pub(crate) fn flush(&mut self, promise: Option<Promise<()>>) {
         self.out(OutOp::Flush);
-        match promise {
-            Some(promise) if self.parts.outbox.is_some() => drop(promise.succeed(())),
-            Some(promise) => {
-                // An empty write behind all that has reached the socket.
-                self.parts
-                    .write_head(Msg::Bytes(Bytes::new()), Some(promise));
-                self.parts.out_head(OutOp::Flush);
-            }
-            None => {}
+        if let Some(promise) = promise {
+            self.parts.flush_for(promise);
         }
     }
 
@@ -507,7 +499,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.parts.metas.insert(at, meta);
         self.parts.sum_up();
         self.handlers.insert(at, handler);
-        self.shift(|index| index + u32::from(index as usize > at));
+        self.make_way(at);
         let what = Own::Added;
         self.parts.stack.push(Action::Own { id, what });
     }
@@ -532,18 +524,26 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.parts.metas.remove(at);
         self.parts.sum_up();
         let handler = self.handlers.remove(at);
-        self.shift(|index| index - u32::from(index as usize > at));
+        self.each_place(|place, _| *place -= u32::from(*place as usize > at));
         drop(handler);
     }
 
-    /// Corrects the places of everything on the stack after the chain has changed.
-    fn shift(&mut self, new: impl Fn(u32) -> u32) {
+    /// Corrects the places of everything on the stack after a handler was put in at `new`. What goes
+    /// in from there reaches it first; what goes out from who stood there, and stands behind it now,
+    /// passes it.
+    fn make_way(&mut self, new: usize) {
+        self.each_place(|place, out| {
+            let behind = *place as usize + usize::from(out) > new;
+            *place += u32::from(behind);
+        });
+    }
+
+    /// Shows the places of everything on the stack, and whether it goes out.
+    fn each_place(&mut self, mut look: impl FnMut(&mut u32, bool)) {
         for action in &mut self.parts.stack {
             match action {
-                Action::Read { at, .. }
-                | Action::In { at, .. }
-                | Action::Write { at, .. }
-                | Action::Out { at, .. } => *at = new(*at),
+                Action::Read { at, .. } | Action::In { at, .. } => look(at, false),
+                Action::Write { at, .. } | Action::Out { at, .. } => look(at, true),
                 _ => {}
             }
         }

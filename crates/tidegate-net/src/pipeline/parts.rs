@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
 use tidegate_sync::{Blocking, SignalBlock};
 
-use super::change::{Change, What, plan};
-use super::check::{Head, Name, PipelineError, check};
+use super::change::What;
+use super::check::{Head, Name};
 use super::handler::{InEvent, OutOp, Own, Shape, mask};
 use super::lodged::Lodged;
-use super::stage::OUTWARDS;
 use crate::channel::{Channel, ChannelOptions, Datagram, Outbox, Shared};
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -75,9 +74,18 @@ pub(crate) struct Record {
     pub(crate) errors: Vec<Failure>,
 }
 
-/// The sending half was closed: what is written from now on cannot be sent. Beside the flags of the
-/// user's, which begin at one, so that an idle channel stays as small as it is.
-const OUTPUT_OVER: u32 = 1;
+/// Parts of a byte.
+pub(super) mod bits {
+    /// Handlers elsewhere for whom too much waits.
+    pub(in crate::pipeline) const HOLDS: u8 = (1 << 5) - 1;
+    /// The user wants the channel to read on its own.
+    pub(in crate::pipeline) const READS_WISHED: u8 = 1 << 5;
+    pub(in crate::pipeline) const READS: u8 = READS_WISHED | HOLDS;
+    /// The channel speaks in datagrams, not in bytes.
+    pub(in crate::pipeline) const DATAGRAMS: u8 = 1 << 6;
+    /// The sending half ends behind what was written so far.
+    pub(in crate::pipeline) const OUTPUT_ENDS: u8 = 1 << 7;
+}
 
 /// A channel without its handlers and its socket.
 pub(crate) struct Parts {
@@ -94,7 +102,7 @@ pub(crate) struct Parts {
     next_id: u32,
     /// The chain as it will be after the changes on the stack.
     #[expect(clippy::box_collection, reason = "hardly ever there, and then shortly")]
-    planned: Option<Box<Vec<(Name, &'static Shape)>>>,
+    pub(super) planned: Option<Box<Vec<(Name, &'static Shape)>>>,
     /// The promise of the write that an outbound handler is busy with.
     pub(super) promise: Option<Promise<()>>,
     pub(crate) queue: WriteQueue,
@@ -109,7 +117,7 @@ pub(crate) struct Parts {
     /// What other threads were last shown.
     published: usize,
     published_writable: bool,
-    /// Flags of the user's that are not set; and [`OUTPUT_OVER`], which is none of them.
+    /// Flags of the user's that are not set.
     user_flags: u32,
     pub(crate) unread: u32,
     /// Less waits than the marks allow; and what the handlers were last told.
@@ -121,7 +129,10 @@ pub(crate) struct Parts {
     pub(crate) close_wanted: bool,
     pub(crate) close_when_flushed: bool,
     pub(crate) shutdown_wanted: bool,
+    /// Reads on its own: wished for, and no handler holds it up.
     pub(crate) auto_read: bool,
+    /// What does not matter to a message, as [`bits`].
+    pub(super) bits: u8,
     pub(crate) read_wanted: bool,
     /// The handlers have heard that a read is complete.
     pub(super) completed: bool,
@@ -164,12 +175,19 @@ impl Parts {
             close_when_flushed: false,
             shutdown_wanted: false,
             auto_read,
+            bits: if auto_read { bits::READS_WISHED } else { 0 },
             read_wanted: false,
             completed: false,
             tell_input_end: false,
             closed: false,
             close_cause: None,
         }
+    }
+
+    /// Lets it speak in datagrams.
+    pub(crate) fn take_datagrams(&mut self) {
+        self.outbox = Some(Box::default());
+        self.bits |= bits::DATAGRAMS;
     }
 
     pub(crate) fn head(&self) -> Head {
@@ -319,10 +337,7 @@ impl Parts {
             OutOp::Flush => self.flush_head(),
             OutOp::Close => self.close_wanted = true,
             OutOp::CloseWhenFlushed => self.close_when_flushed = true,
-            OutOp::ShutdownOutput => {
-                self.shutdown_wanted = true;
-                self.user_flags |= OUTPUT_OVER;
-            }
+            OutOp::ShutdownOutput => self.shutdown_head(),
             OutOp::Read => self.read_wanted = true,
         }
     }
@@ -331,6 +346,27 @@ impl Parts {
     fn flush_head(&mut self) {
         self.queue.flush();
         self.flush_wanted = true;
+    }
+
+    /// Has `promise` completed when the operating system has all that has come so far.
+    pub(super) fn flush_for(&mut self, promise: Promise<()>) {
+        let free = match &mut self.outbox {
+            Some(outbox) => outbox.push_flush(promise),
+            None => self.queue.push_mark(promise),
+        };
+        match free {
+            // Nothing waits.
+            Some(promise) => drop(promise.succeed(())),
+            None => self.flush_head(),
+        }
+    }
+
+    #[cold]
+    fn shutdown_head(&mut self) {
+        // What was written before goes before, even if a handler holds its flushes back.
+        self.flush_head();
+        self.shutdown_wanted = true;
+        self.bits |= bits::OUTPUT_ENDS;
     }
 
     /// A flush by handler `at`.
@@ -346,8 +382,8 @@ impl Parts {
     /// A write that has passed all handlers.
     #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        if self.closed | (self.user_flags & OUTPUT_OVER != 0) {
-            return self.refuse_late(promise);
+        if self.closed | (self.bits & (bits::OUTPUT_ENDS | bits::DATAGRAMS) != 0) {
+            return self.write_unusual(msg, promise);
         }
         let bytes = match msg {
             Msg::Bytes(bytes) => bytes,
@@ -362,13 +398,27 @@ impl Parts {
         self.look_at_marks();
     }
 
+    /// A write after the end of both halves, or of the one that sends, or to a channel that speaks
+    /// in datagrams.
+    #[inline(never)]
+    fn write_unusual(&mut self, msg: Msg, promise: Option<Promise<()>>) {
+        let why = match self.closed {
+            true => NetError::Closed(self.close_cause.clone()),
+            false if self.bits & bits::OUTPUT_ENDS == 0 => return self.write_other(msg, promise),
+            false => NetError::OutputShut,
+        };
+        // Who asked for no answer needs none: there is nothing after the end to miss it in.
+        if let Some(promise) = promise {
+            let _ = promise.fail(Failure::new(why));
+        }
+    }
+
     #[inline(never)]
     fn write_other(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         let msg = match (&mut self.outbox, msg.cast::<Datagram>()) {
             (Some(outbox), Ok(datagram)) => {
                 if let Err(Some(promise)) = outbox.push(datagram, promise) {
-                    let why = NetError::Overfull { pending: 0, cap: 0 };
-                    let _ = promise.fail(Failure::new(why));
+                    let _ = promise.fail(Failure::new(NetError::ManyDatagrams));
                 }
                 return;
             }
@@ -385,18 +435,11 @@ impl Parts {
         }
         let why = NetError::Misfit {
             handler: "the socket".to_owned(),
-            takes: "bytes",
-            bytes: false,
-        };
-        self.refuse_write(promise, why);
-    }
-
-    /// A write after the end, of the channel or of its sending half.
-    #[cold]
-    fn refuse_late(&mut self, promise: Option<Promise<()>>) {
-        let why = match self.closed {
-            true => NetError::Closed(self.close_cause.clone()),
-            false => NetError::OutputShut,
+            takes: match self.outbox {
+                Some(_) => "datagrams",
+                None => "bytes",
+            },
+            bytes: matches!(msg, Msg::Bytes(_)),
         };
         self.refuse_write(promise, why);
     }
@@ -405,11 +448,9 @@ impl Parts {
     /// since a stream with a hole in it must not go on silently.
     #[cold]
     fn refuse_write(&mut self, promise: Option<Promise<()>>, why: NetError) {
-        let late = matches!(why, NetError::Closed(_) | NetError::OutputShut);
         let why = Failure::new(why);
         match promise {
             Some(promise) => drop(promise.fail(why)),
-            None if late => {}
             None => {
                 let event = InEvent::Error(why);
                 self.stack.push(Action::In { at: 0, event });
@@ -424,7 +465,7 @@ impl Parts {
 
     #[inline]
     pub(super) fn is_writable(&self) -> bool {
-        self.low_enough && self.user_flags & !OUTPUT_OVER == 0 && !self.closed
+        self.low_enough && self.user_flags == 0 && !self.closed
     }
 
     pub(super) fn bytes_before_unwritable(&self) -> usize {
@@ -522,43 +563,13 @@ impl Parts {
     }
 
     pub(crate) fn set_auto_read(&mut self, yes: bool) {
-        self.auto_read = yes;
-    }
-
-    pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {
-        if self.closed {
-            return Err(PipelineError::Closed);
+        if self.bits & bits::READS_WISHED != 0 && !yes {
+            // A wish from before is one of those that end here.
+            self.read_wanted = false;
         }
-        if let [first, own, ..] = self.metas.as_slice()
-            && std::ptr::eq(first.shape, &raw const OUTWARDS)
-        {
-            let name = own.name.to_string();
-            return Err(PipelineError::Elsewhere { name });
-        }
-        let mut what = change.what;
-        let mut chain = match &self.planned {
-            Some(chain) => chain.as_ref().clone(),
-            None => self.chain(),
-        };
-        plan(&mut what, &mut chain)?;
-        check(&chain, self.head())?;
-        if self.shared.roams()
-            && let Some(name) = what.stays()
-        {
-            let name = name.to_string();
-            return Err(PipelineError::Stays { name });
-        }
-        self.planned = Some(Box::new(chain));
-        self.stack.push(Action::Change(Box::new(what.lodge())));
-        Ok(())
-    }
-
-    /// Names and shapes of the handlers that are there.
-    pub(super) fn chain(&self) -> Vec<(Name, &'static Shape)> {
-        let present = self.metas.iter().filter(|meta| !meta.name.is_empty());
-        present
-            .map(|meta| (meta.name.clone(), meta.shape))
-            .collect()
+        self.bits &= !bits::READS_WISHED;
+        self.bits |= if yes { bits::READS_WISHED } else { 0 };
+        self.auto_read = self.bits & bits::READS == bits::READS_WISHED;
     }
 
     pub(super) fn forget_plan(&mut self) {

@@ -22,8 +22,8 @@ use tidegate_promise::{Failure, Promise};
 use tidegate_sync::{Blocking, Executor, SignalBlock, Task};
 
 use super::context::HandlerContext;
-use super::handler::{Erased, InEvent, OutOp, Own, Shape};
-use super::parts::Meta;
+use super::handler::{Erased, InEvent, OutOp, Own, Shape, mask};
+use super::parts::{Meta, bits};
 use super::{Action, Name, Parts, Pipeline};
 use crate::channel::{Mail, Shared, refuse};
 use crate::errors::NetError;
@@ -100,7 +100,6 @@ struct Work {
     id: u32,
     /// It is gone; what comes passes.
     removed: bool,
-    auto_read: bool,
 }
 
 impl Stage {
@@ -133,7 +132,6 @@ impl Stage {
             outwards,
         };
         let mut parts = Parts::new(Arc::clone(shared));
-        let auto_read = parts.auto_read;
         let name = Name::Owned(ctx.name().to_owned());
         let own: [(Name, u32, Box<dyn Erased + Send>); 3] = [
             (Name::Borrowed("out"), 0, Box::new(port(true))),
@@ -159,7 +157,6 @@ impl Stage {
             home: EventLoop::current(),
             id,
             removed: false,
-            auto_read,
         });
     }
 
@@ -167,9 +164,9 @@ impl Stage {
         let mut inbox = self.inner.inbox();
         if matches!(letter, Letter::Read(_)) {
             inbox.messages += 1;
-            if inbox.messages > MOST_WAITING && !inbox.paused && ctx.is_auto_read() {
+            if inbox.messages > MOST_WAITING && !inbox.paused {
                 inbox.paused = true;
-                ctx.set_auto_read(false);
+                ctx.parts.hold_reads();
             }
         }
         inbox.letters.push_back(letter);
@@ -269,7 +266,6 @@ impl Work {
                 pipeline.start(Action::Own { id, what });
             }
         }
-        self.tell_wishes();
     }
 
     /// Lets pass what comes after the handler's end.
@@ -281,20 +277,6 @@ impl Work {
             Letter::Out(op) => Back::Out(op),
             Letter::Own(_) => return,
         });
-    }
-
-    /// Tells the channel what the handler asked of it directly.
-    fn tell_wishes(&mut self) {
-        let parts = &mut self.pipeline.parts;
-        let mut mail = Vec::new();
-        if parts.auto_read != self.auto_read {
-            self.auto_read = parts.auto_read;
-            mail.push(Mail::AutoRead(parts.auto_read));
-        }
-        let channel = self.channel.upgrade();
-        for (mail, channel) in mail.into_iter().zip(channel.iter().cycle()) {
-            let _ = Shared::post(channel, mail, true);
-        }
     }
 
     fn back(&self, back: Back) {
@@ -424,10 +406,44 @@ impl<E: ?Sized + super::Held> Pipeline<E> {
                 self.run();
             }
             Back::Out(op) => self.start(Action::Out { at, op }),
-            Back::Resume => self.parts.set_auto_read(true),
+            Back::Resume => {
+                // Who holds messages back until somebody reads has to know.
+                if self.parts.release_reads() && self.parts.is_watched(at, mask::DEMAND) {
+                    self.start(Action::Out {
+                        at,
+                        op: OutOp::Read,
+                    });
+                }
+            }
             // Something may have come since; then it says so again.
             Back::Idle if self.handlers[place].is_idle() => self.drop_handler(id),
             Back::Idle => {}
         }
+    }
+}
+
+impl Parts {
+    /// Reads no more on its own until [`Parts::release_reads`], whatever anybody wishes.
+    pub(super) fn hold_reads(&mut self) {
+        // Of more than that many some let go early: still better than never.
+        if self.bits & bits::HOLDS < bits::HOLDS {
+            self.bits += 1;
+        }
+        self.auto_read = false;
+    }
+
+    /// Answers whether it reads on its own from now on.
+    pub(super) fn release_reads(&mut self) -> bool {
+        if self.bits & bits::HOLDS > 0 {
+            self.bits -= 1;
+        }
+        self.auto_read = self.bits & bits::READS == bits::READS_WISHED;
+        self.auto_read
+    }
+
+    /// Whether this is the chain of a handler on an executor of its own, away from its channel.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        let first = self.metas.first();
+        first.is_some_and(|meta| std::ptr::eq(meta.shape, &raw const OUTWARDS))
     }
 }

@@ -12,12 +12,12 @@ use mio::net::TcpListener;
 use mio::net::UnixListener;
 use tidegate_exec::LoopTimers;
 use tidegate_promise::{Completion, Promise, promise_of};
-use tidegate_sync::{Deliver, Delivery, SignalBlock};
+use tidegate_sync::{Deliver, Delivery, SignalBlock, Unhandled};
 
-use super::{DrainReport, Initialiser, Origin, origin};
-use crate::channel::{ChannelOptions, Closed, Home, Shared, Start, Transport};
+use super::{DrainReport, Initialiser, Origin, assemble, origin};
+use crate::channel::{Channel, ChannelOptions, Closed, Home, Shared, Start, Transport};
 use crate::group::NetGroup;
-use crate::pipeline::{Assembly, Head, Parts};
+use crate::pipeline::{Head, Parts};
 use crate::reactor::{self, Desk, EventSource, Next};
 use crate::residence::{Residence, Settler};
 use crate::roaming::Update;
@@ -260,6 +260,7 @@ impl ListenerCore {
 
     /// Accepts what there is; true if there may be more.
     fn accept(&mut self, desk: &mut Desk) -> bool {
+        let mut failed = 0;
         for _ in 0..ACCEPTS {
             match self.listener.accept() {
                 Ok((transport, peer)) => {
@@ -273,8 +274,13 @@ impl ListenerCore {
                     return false;
                 }
                 // The connection went before it was accepted, or the like: the next one.
-                Err(_) => {}
+                Err(_) => failed += 1,
             }
+        }
+        if failed == ACCEPTS {
+            // It is not the connections: this would go on without end.
+            self.pause(desk);
+            return false;
         }
         true
     }
@@ -336,19 +342,26 @@ fn adopt<P: Residence>(
     transport.set_options(&options);
     let local = transport.local_addr();
     let shared = Shared::new(home, options, (local, peer), arrival.settle());
-    let assemble = std::panic::AssertUnwindSafe(|| initialise(Assembly::new()));
-    let assembled = std::panic::catch_unwind(assemble);
-    let Ok(Ok(checked)) = assembled.map(|assembly| assembly.checked(Head::BYTES)) else {
-        // Handlers that fitted when the server was bound and do not now: the connection is
-        // closed, and counted out when `shared` goes.
-        return;
+    let checked = match assemble(initialise, Head::BYTES) {
+        Ok(checked) => checked,
+        Err(why) => {
+            // Handlers that were there when the server was bound and are not now: the connection is
+            // closed, and counted out when `shared` goes.
+            let message = format!("a connection was refused: {why}");
+            let executor = shared.executor();
+            return executor.unhandled(&Unhandled::ChannelError { message: &message });
+        }
     };
+    let channel = Channel::of(Arc::clone(&shared));
     P::settle(Settler {
         transport,
         parts: Parts::new(shared),
         checked,
         start: Start::Open,
     });
+    if let Some(origin) = channel.shared().origin().cloned() {
+        origin.welcome(channel);
+    }
 }
 
 impl EventSource for ListenerCore {
@@ -356,10 +369,12 @@ impl EventSource for ListenerCore {
         if self.accepting.stopped.load(Ordering::Relaxed) {
             return Next::Leave;
         }
+        // A broken listener shows in what its accepts say.
+        let told = Readiness::READ | Readiness::HANG_UP | Readiness::ERROR;
         if self.accepting.resume.swap(false, Ordering::Relaxed) {
             self.paused = false;
             self.spare.refill();
-        } else if !readiness.any(Readiness::READ) {
+        } else if !readiness.any(told) {
             return Next::Stay;
         }
         if !self.paused && self.accept(desk) {

@@ -6,6 +6,7 @@ mod origin;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub use self::origin::{DRAIN_GRACE, DrainReport, Draining};
 use crate::channel::{ChannelOptions, Closed, Home};
 use crate::client::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 use crate::group::NetGroup;
-use crate::pipeline::{Assembly, Head};
+use crate::pipeline::{Assembly, Handler, Head, Name};
 use crate::residence::{Residence, Residing};
 
 /// Connections that the operating system holds until they are accepted, when nothing is said.
@@ -35,6 +36,16 @@ const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPEC
 
 /// What makes the handlers of a new connection, on its loop.
 pub(crate) type Initialiser<P> = Arc<dyn Fn(Assembly<P>) -> Assembly<P> + Send + Sync>;
+
+/// The handlers of a new connection, if they fit each other and `head`. Contains a panic.
+pub(crate) fn assemble<P: Residence>(
+    initialise: &Initialiser<P>,
+    head: Head,
+) -> Result<Vec<(Name, Handler)>, Failure> {
+    let made = catch_unwind(AssertUnwindSafe(|| initialise(Assembly::new())));
+    let made = made.map_err(Failure::from_panic)?;
+    made.checked(head).map_err(Failure::new)
+}
 
 /// Describes a server, and when bound is a handle of it.
 ///
@@ -208,7 +219,8 @@ impl<P: Residence> ServerBuilder<P> {
     }
 
     /// The handlers of each connection, first to last. Called on the connection's loop, and
-    /// once when the server is bound, to check that they fit each other.
+    /// once when the server is bound, to check that they fit each other. If it panics there, or
+    /// makes something else of them later, that connection is closed and `on_unhandled` hears why.
     pub fn pipeline(
         mut self,
         assemble: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
@@ -271,7 +283,8 @@ impl<P: Residence> ServerBuilder<P> {
     }
 
     /// Listens on `address`, or on the first address of a name that can be listened on. Fails if
-    /// the handlers do not fit each other, or with what the operating system says.
+    /// the handlers do not fit each other, or with what the operating system says. If it is cancelled
+    /// before it completes, the port is free again.
     pub fn bind(self, address: impl Into<Address>) -> Completion<Server> {
         let address = address.into();
         if let Address::Socket(address) = address {
@@ -310,8 +323,19 @@ impl<P: Residence> ServerBuilder<P> {
     /// Listens on a Unix socket at `path`, which must not exist yet and is left there.
     #[cfg(unix)]
     pub fn bind_unix(self, path: impl AsRef<Path>) -> Completion<Server> {
-        let listening = mio::net::UnixListener::bind(path).map(Listening::Unix);
-        let started = listening.map_err(Failure::new);
+        self.start_unix(mio::net::UnixListener::bind(path))
+    }
+
+    /// Serves on a Unix listener made before.
+    #[cfg(unix)]
+    pub fn serve_unix(self, listener: std::os::unix::net::UnixListener) -> Completion<Server> {
+        let unblocked = listener.set_nonblocking(true);
+        self.start_unix(unblocked.map(|()| mio::net::UnixListener::from_std(listener)))
+    }
+
+    #[cfg(unix)]
+    fn start_unix(self, listener: io::Result<mio::net::UnixListener>) -> Completion<Server> {
+        let started = listener.map(Listening::Unix).map_err(Failure::new);
         match started.and_then(|listening| self.start(vec![listening], NO_ADDRESS)) {
             Ok(server) => server,
             Err(why) => Completion::failed(why),
@@ -341,9 +365,7 @@ impl<P: Residence> ServerBuilder<P> {
         address: SocketAddr,
     ) -> Result<Completion<Server>, Failure> {
         let initialise = self.initialise.unwrap_or_else(|| Arc::new(|p| p));
-        initialise(Assembly::new())
-            .checked(Head::BYTES)
-            .map_err(Failure::new)?;
+        assemble(&initialise, Head::BYTES)?;
         let mut bosses = self.bosses;
         if bosses.is_empty() {
             bosses = Boss::all(&self.children);
@@ -379,7 +401,7 @@ impl<P: Residence> ServerBuilder<P> {
         let (promise, bound) = promise();
         tidegate_promise::all(registered).finally(move |outcome| {
             let failed = match outcome {
-                Outcome::Success(_) => return drop(promise.succeed(server)),
+                Outcome::Success(_) => return give(&server, promise),
                 Outcome::Failure(why) => why.clone(),
                 Outcome::Cancelled => Failure::cancelled(),
             };
@@ -432,14 +454,18 @@ impl<P: Residence> ServerBuilder<P> {
 
 /// Completes `promise` as `started` does.
 fn hand_on(started: Completion<Server>, promise: Promise<Server>) {
-    started.finally(move |outcome| {
-        let outcome = match outcome {
-            Outcome::Success(server) => Ok(server.clone()),
-            Outcome::Failure(why) => Err(why.clone()),
-            Outcome::Cancelled => Err(Failure::cancelled()),
-        };
-        let _ = promise.complete(outcome);
+    started.finally(move |outcome| match outcome {
+        Outcome::Success(server) => give(server, promise),
+        Outcome::Failure(why) => drop(promise.fail(why.clone())),
+        Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
     });
+}
+
+/// Keeps `promise` with a server; closes that if nobody wants it any more.
+fn give(server: &Server, promise: Promise<Server>) {
+    if promise.succeed(server.clone()).is_err() {
+        drop(server.close());
+    }
 }
 
 impl<P: Residence> fmt::Debug for ServerBuilder<P> {

@@ -1,7 +1,7 @@
 //! What the connections of one server have in common, and how they end together.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -52,8 +52,9 @@ impl fmt::Display for DrainReport {
 pub(crate) struct Origin {
     live: AtomicUsize,
     accepted: AtomicU64,
-    /// Completed when the last connection has gone.
-    empty: Mutex<Option<Promise<()>>>,
+    draining: AtomicBool,
+    /// Completed when the last connection has gone: one for each drain.
+    empty: Mutex<Vec<Promise<()>>>,
 }
 
 impl Origin {
@@ -81,13 +82,12 @@ impl Origin {
     fn tell_if_empty(&self) {
         let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
         // ORDERING: Acquire pairs with the AcqRel in `left`.
-        let promise = if self.live.load(Ordering::Acquire) == 0 {
-            empty.take()
-        } else {
-            None
+        let waiting = match self.live.load(Ordering::Acquire) {
+            0 => std::mem::take(&mut *empty),
+            _ => Vec::new(),
         };
         drop(empty);
-        if let Some(promise) = promise {
+        for promise in waiting {
             let _ = promise.succeed(());
         }
     }
@@ -95,9 +95,26 @@ impl Origin {
     /// Completes when there is no connection left.
     fn on_empty(&self) -> Completion<()> {
         let (promise, done) = promise();
-        *self.empty.lock().unwrap_or_else(PoisonError::into_inner) = Some(promise);
+        let empty = self.empty.lock();
+        empty.unwrap_or_else(PoisonError::into_inner).push(promise);
         self.tell_if_empty();
         done
+    }
+
+    /// A connection has come to its loop: if that was after the others were told of a drain, tells it.
+    pub(crate) fn welcome(&self, channel: Channel) {
+        // Whoever is on its loop in time is found there; whoever comes later sees this, since the
+        // loop's queue lies between.
+        if self.draining.load(Ordering::Relaxed) {
+            tell_of_drain(channel);
+        }
+    }
+}
+
+/// Tells a connection of a drain, once.
+fn tell_of_drain(channel: Channel) {
+    if channel.shared().hears_first_of_drain() {
+        channel.fire_event(Draining);
     }
 }
 
@@ -112,10 +129,11 @@ pub(crate) fn drain(
     let open = origin.live();
     let cut = Arc::<Mutex<Vec<String>>>::default();
     let empty = origin.on_empty();
+    origin.draining.store(true, Ordering::Relaxed);
     for one in group.each() {
         let (mine, roam) = (Arc::clone(origin), one.roam.clone());
         let _ = one.run(move || {
-            each_of(mine, roam, |channel| channel.fire_event(Draining));
+            each_of(mine, roam, tell_of_drain);
         });
         let (mine, roam, cut) = (Arc::clone(origin), one.roam, Arc::clone(&cut));
         let _ = one.home.schedule(deadline, move || {

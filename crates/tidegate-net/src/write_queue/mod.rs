@@ -234,6 +234,20 @@ impl WriteQueue {
         Ok(())
     }
 
+    /// Adds an entry of nothing, which counts for nothing: its promise is kept when everything before
+    /// it is written. The promise back if nothing is before it.
+    pub(crate) fn push_mark(&mut self, promise: Promise<()>) -> Option<Promise<()>> {
+        if self.is_empty() {
+            return Some(promise);
+        }
+        self.push_behind(Entry {
+            bytes: Bytes::new(),
+            counts: 0,
+            promise: Some(promise),
+        });
+        None
+    }
+
     #[inline(never)]
     fn push_behind(&mut self, entry: Entry) {
         self.rest.get_or_insert_default().push_back(entry);

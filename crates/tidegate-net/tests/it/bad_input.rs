@@ -232,3 +232,18 @@ fn options_reach_the_sockets_of_clients_and_of_a_servers_connections() {
     let end = client.read(&mut [0; 8]).unwrap_err();
     assert_eq!(end.kind(), std::io::ErrorKind::ConnectionReset);
 }
+
+#[test]
+fn bytes_for_a_channel_of_datagrams_are_an_error_that_says_so() {
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let any = "127.0.0.1:0".parse().unwrap();
+    let channel = Client::new(&group).bind_udp(any).wait().unwrap();
+    let why = channel.write_with("bytes");
+    channel.flush();
+    let why = why.wait().unwrap_err().to_string();
+    assert!(
+        why.contains("`the socket` takes datagrams, and got bytes"),
+        "{why}"
+    );
+    assert!(channel.is_active() && channel.pending_bytes() == 0);
+}

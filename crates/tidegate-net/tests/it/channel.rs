@@ -10,7 +10,7 @@ use tidegate_net::{
     Assembly, ChannelOptions, EmbeddedChannel, Inbound, InboundContext, InputShutdown, NetError,
     Nothing, ReadSize, UserEvent, WaterMarks,
 };
-use tidegate_promise::Failure;
+use tidegate_promise::{Completion, Failure};
 use tidegate_testkit::Log;
 
 use crate::Echo;
@@ -438,6 +438,50 @@ fn above_the_cap_a_write_fails_and_one_without_a_promise_is_an_error() {
 }
 
 #[test]
+fn the_cap_holds_for_writes_that_a_busy_loop_has_not_seen_and_one_error_tells_of_them() {
+    let (mut channel, log) = notes(marks(10, 100, 1_000));
+    let handle = channel.channel();
+    let sent: Vec<_> = (0..100).map(|_| handle.write_with(vec![0; 104])).collect();
+    for _ in 0..100 {
+        handle.write(vec![0; 104]);
+    }
+    assert_eq!(handle.pending_bytes(), 1_000);
+    handle.flush();
+    channel.run();
+    let (taken, refused): (Vec<_>, Vec<_>) = sent
+        .into_iter()
+        .map(Completion::wait)
+        .partition(Result::is_ok);
+    assert_eq!((taken.len(), refused.len()), (5, 95));
+    let heard = log.take();
+    let errors = heard.iter().filter(|said| said.contains("the cap is 1000"));
+    assert_eq!(errors.count(), 1, "{heard:?}");
+    handle.write(vec![0; 904]);
+    handle.write("x");
+    channel.run();
+    assert!(
+        log.take()
+            .iter()
+            .any(|said| said.contains("the cap is 1000")),
+        "told again"
+    );
+}
+
+#[test]
+fn after_the_end_nothing_waits_and_nothing_is_taken() {
+    let (mut channel, _log) = notes(ChannelOptions::default());
+    channel.set_room(Some(0));
+    let handle = channel.channel();
+    handle.write_and_flush(vec![0; 1_000]);
+    channel.run();
+    handle.write("not seen yet");
+    channel.close();
+    assert_eq!((handle.pending_bytes(), handle.is_writable()), (0, false));
+    let back = handle.try_write("late").unwrap_err();
+    assert!(back.0 == "late" && back.to_string().contains("closed"));
+}
+
+#[test]
 fn while_the_socket_is_full_a_flush_does_nothing() {
     let mut channel = EmbeddedChannel::new(|p| p.add("echo", Echo)).unwrap();
     channel.set_room(Some(1));
@@ -592,4 +636,24 @@ fn a_flush_completes_when_everything_before_it_is_sent() {
     channel.close();
     assert!(lost.wait().is_err());
     assert!(handle.flush_with().wait().is_err(), "closed");
+}
+
+#[test]
+fn switching_auto_read_off_ends_a_wish_from_before() {
+    let options = ChannelOptions {
+        auto_read: false,
+        ..ChannelOptions::default()
+    };
+    let (mut channel, log) = notes(options);
+    let handle = channel.channel();
+    handle.read();
+    handle.set_auto_read(true);
+    handle.set_auto_read(false);
+    channel.run();
+    channel.receive("later");
+    assert!(log.take().is_empty());
+    handle.read();
+    handle.set_auto_read(false);
+    channel.run();
+    assert_eq!(log.take()[0], "read 5", "it was off already");
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_exec::{EventLoop, HandLoop, WorkerPool};
+use tidegate_net::handlers::{FlowControl, LineFrames};
 use tidegate_net::{
     Change, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing, Outbound,
     OutboundContext, PipelineError, UserEvent,
@@ -58,6 +59,7 @@ impl Inbound for Notes {
                 assert!(refused.to_string().contains(ctx.name()), "{refused}");
             }
             "pause" => ctx.set_auto_read(false),
+            "full" | "free" => ctx.set_user_writable(3, text == "free").unwrap(),
             _ => {}
         }
         ctx.fire_read(format!("<{text}>"));
@@ -311,4 +313,94 @@ fn others_on_the_loop_are_not_held_up() {
     let mut back = [0; 4];
     std::io::Read::read_exact(&mut waiting, &mut back).unwrap();
     assert_eq!(&back, b"slow");
+}
+
+#[test]
+fn what_the_user_wishes_of_reading_outlives_that_much_waits() {
+    let mut apart = Apart::new();
+    for _ in 0..300 {
+        apart.channel.receive("x");
+    }
+    // Asked for while the channel does not read because of what waits.
+    apart.channel.channel().set_auto_read(false);
+    apart.run();
+    let heard = apart.log.take().concat().len();
+    assert!((200..300).contains(&heard), "{heard}");
+    apart.channel.channel().set_auto_read(true);
+    apart.run();
+    assert_eq!(
+        heard + apart.log.take().concat().len(),
+        300,
+        "and nothing is lost"
+    );
+}
+
+#[test]
+fn a_wish_to_read_does_not_lift_the_bound_of_what_waits() {
+    let mut apart = Apart::new();
+    for _ in 0..300 {
+        apart.channel.receive("x");
+    }
+    apart.channel.channel().set_auto_read(true);
+    for _ in 0..300 {
+        apart.channel.receive("x");
+    }
+    apart.hand.run_until_idle();
+    let first = apart.log.take().concat().len();
+    assert!((200..300).contains(&first), "{first}");
+    apart.run();
+    assert_eq!(
+        first + apart.log.take().concat().len(),
+        600,
+        "and nothing is lost"
+    );
+}
+
+#[test]
+fn a_handler_that_passes_on_by_demand_goes_on_when_less_waits() {
+    let log = Log::new();
+    let (home, hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+    let notes = Handler::duplex_on(home.executor(), Notes(log.clone()));
+    let channel = EmbeddedChannel::new(|p| {
+        let lines = LineFrames::max(80);
+        let flow = FlowControl::new();
+        p.add("lines", lines)
+            .add_duplex("flow", flow)
+            .add_handler("notes", notes)
+    });
+    let mut apart = Apart {
+        channel: channel.unwrap(),
+        log,
+        hand,
+        home,
+    };
+    apart.run();
+    let _ = apart.log.take();
+    // All of it comes at once, and nothing after it.
+    apart.channel.receive("x\n".repeat(1_000));
+    apart.run();
+    assert_eq!(apart.log.take().len(), 1_000);
+}
+
+#[test]
+fn a_handler_elsewhere_says_the_same_again_and_has_flags_of_its_own() {
+    let mut apart = Apart::new();
+    apart.channel.receive("pause");
+    apart.run();
+    apart.channel.channel().set_auto_read(true);
+    apart.channel.receive("pause");
+    apart.run();
+    let _ = apart.log.take();
+    apart.channel.receive("unread");
+    apart.run();
+    let heard = apart.log.take();
+    assert!(heard.is_empty(), "it was asked to pause again: {heard:?}");
+    apart.channel.channel().set_auto_read(true);
+    apart.run();
+    apart.channel.receive("full");
+    apart.run();
+    assert!(!apart.channel.channel().is_writable());
+    apart.channel.receive("free");
+    apart.run();
+    assert!(apart.channel.channel().is_writable());
 }

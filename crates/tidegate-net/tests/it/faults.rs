@@ -1,11 +1,13 @@
 //! What goes wrong on a network, and what does not because of it.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_net::{ChannelOptions, Client, Inbound, InboundContext, Nothing, Server};
+use tidegate_exec::EventLoopGroup;
+use tidegate_net::{ChannelOptions, Client, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_sync::ManualClock;
 use tidegate_testkit::{Log, model};
 
 use crate::{Echo, dial, round_trip, serve};
@@ -160,4 +162,27 @@ fn a_message_costs_a_receive_a_send_and_a_share_of_a_poll() {
     // A read that fills its offer is followed by another; that is rare.
     assert!(after.reads - before.reads <= 120);
     assert!(after.polls - before.polls <= 110);
+}
+
+#[test]
+fn a_listener_that_fails_for_good_is_left_alone_for_a_while_too() {
+    let clock = ManualClock::new();
+    let loops = EventLoopGroup::builder("io").loops(1).clock(&clock);
+    let group = NetGroup::build(loops).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let same = listener.try_clone().unwrap();
+    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
+    let server = server.serve(listener).wait().unwrap();
+    // From now on every accept fails, and not for want of descriptors.
+    socket2::SockRef::from(&same)
+        .shutdown(std::net::Shutdown::Both)
+        .unwrap();
+    let pauses = || group.io_metrics()[0].accept_pauses;
+    let paused = (0..10_000_000).any(|_| pauses() == 1);
+    assert!(paused, "it tries again and again");
+    group.next().settle();
+    clock.advance(Duration::from_secs(1));
+    group.next().settle();
+    assert_eq!(pauses(), 2, "once a second");
+    server.close().wait().unwrap();
 }

@@ -5,12 +5,16 @@
 )]
 
 mod bad_input;
+mod changes;
 mod channel;
 mod clients;
 mod decoders;
 mod echo;
 mod elsewhere;
+mod ends;
 mod faults;
+mod framing;
+mod halves;
 mod handlers;
 mod model;
 mod pipeline;
@@ -18,10 +22,13 @@ mod registration;
 mod roaming;
 mod rules;
 mod servers;
+mod shaping;
 mod stream;
 mod tcp;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg(feature = "tls")]
+mod tls_order;
 mod transports;
 mod turns;
 mod watch;

@@ -1,15 +1,17 @@
 //! Channels that a future has taken over.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
 use std::pin::Pin;
 
+use bytes::Bytes;
 use futures_io::{AsyncRead, AsyncWrite};
 #[cfg(feature = "tls")]
 use tidegate_net::Client;
 use tidegate_net::{
-    ByteStream, Change, ChannelOptions, EmbeddedChannel, Handler, TakeOver, WaterMarks,
+    Assembly, ByteStream, Change, ChannelOptions, EmbeddedChannel, Handler, Outbound,
+    OutboundContext, TakeOver, WaterMarks,
 };
 use tidegate_testkit::Log;
 
@@ -19,12 +21,24 @@ async fn read(stream: &mut ByteStream, buffer: &mut [u8]) -> io::Result<usize> {
     poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, buffer)).await
 }
 
+async fn write(stream: &mut ByteStream, bytes: &[u8]) -> io::Result<usize> {
+    poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, bytes)).await
+}
+
+async fn flush(stream: &mut ByteStream) -> io::Result<()> {
+    poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await
+}
+
+async fn close(stream: &mut ByteStream) -> io::Result<()> {
+    poll_fn(|cx| Pin::new(&mut *stream).poll_close(cx)).await
+}
+
 async fn write_all(stream: &mut ByteStream, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        let count = poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, bytes)).await?;
+        let count = write(stream, bytes).await?;
         bytes = &bytes[count..];
     }
-    poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await
+    flush(stream).await
 }
 
 async fn read_all(stream: &mut ByteStream) -> String {
@@ -46,7 +60,7 @@ async fn echo(mut stream: ByteStream) {
 
 #[test]
 fn a_future_echoes_over_tcp() {
-    let group = group(1);
+    let group = tidegate_net::pinned("io", 1).unwrap();
     let server = serve(&group, |p| p.add("echo", TakeOver::new(echo)));
     let mut client = dial(&server);
     for size in [1, 100, 20_000] {
@@ -120,9 +134,10 @@ fn a_writer_waits_above_the_mark_and_is_woken_below() {
         // Begins when the test says so.
         read(&mut stream, &mut [0; 8]).await.unwrap();
         for _ in 0..4 {
-            write_all(&mut stream, &[2; 1000]).await.unwrap();
+            assert_eq!(write(&mut stream, &[2; 1000]).await.unwrap(), 1000);
             own.push("wrote");
         }
+        flush(&mut stream).await.unwrap();
     });
     let options = ChannelOptions {
         marks: WaterMarks::new(500, 1500, 1 << 20).unwrap(),
@@ -132,7 +147,7 @@ fn a_writer_waits_above_the_mark_and_is_woken_below() {
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
     channel.set_room(Some(0));
     channel.receive("go");
-    assert_eq!(log.len(), 1, "the second one reached the mark");
+    assert_eq!(log.len(), 2, "the second one passed the mark");
     channel.set_room(None);
     assert_eq!(log.len(), 4);
     assert_eq!(channel.sent().len(), 4000);
@@ -142,11 +157,7 @@ fn a_writer_waits_above_the_mark_and_is_woken_below() {
 fn closing_the_stream_shuts_the_output_and_dropping_it_closes() {
     let take = TakeOver::new(|mut stream: ByteStream| async move {
         write_all(&mut stream, b"bye").await.unwrap();
-        poll_fn(|cx| Pin::new(&mut stream).poll_close(cx))
-            .await
-            .unwrap();
-        let late = write_all(&mut stream, b"late").await.unwrap_err();
-        assert_eq!(late.kind(), io::ErrorKind::BrokenPipe);
+        close(&mut stream).await.unwrap();
         assert_eq!(read(&mut stream, &mut [0; 8]).await.unwrap(), 4);
     });
     let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
@@ -164,9 +175,7 @@ fn a_vectored_write_takes_every_slice_and_is_one_call() {
         let slices = ["one ", "", "two ", "three"].map(|text| io::IoSlice::new(text.as_bytes()));
         let wrote = poll_fn(|cx| Pin::new(&mut stream).poll_write_vectored(cx, &slices)).await;
         assert_eq!(wrote.unwrap(), 13);
-        poll_fn(|cx| Pin::new(&mut stream).poll_flush(cx))
-            .await
-            .unwrap();
+        flush(&mut stream).await.unwrap();
         let _ = read(&mut stream, &mut [0; 1]).await;
     });
     let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
@@ -175,6 +184,159 @@ fn a_vectored_write_takes_every_slice_and_is_one_call() {
         (channel.sent(), channel.write_calls()),
         ("one two three".into(), 1)
     );
+}
+
+/// A channel with little room, and what its stream does one after the other.
+fn slow<T: Future<Output = ()> + 'static>(
+    log: &Log<String>,
+    marks: WaterMarks,
+    then: impl FnOnce(ByteStream, Log<String>) -> T + 'static,
+) -> EmbeddedChannel {
+    let own = log.clone();
+    let take = TakeOver::new(move |mut stream: ByteStream| async move {
+        // Begins when the test says so.
+        read(&mut stream, &mut [0; 8]).await.unwrap();
+        then(stream, own).await;
+    });
+    let options = ChannelOptions {
+        marks,
+        half_closure: true,
+        ..ChannelOptions::default()
+    };
+    let assemble = |p: Assembly| p.add("take", take);
+    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    channel.set_room(Some(3));
+    channel.receive("go");
+    channel
+}
+
+#[test]
+fn a_flush_and_a_close_are_over_when_the_bytes_are_out() {
+    let log = Log::new();
+    let mut channel = slow(&log, WaterMarks::default(), |mut stream, log| async move {
+        flush(&mut stream).await.unwrap();
+        log.push("nothing to flush".to_owned());
+        write_all(&mut stream, b"12345").await.unwrap();
+        log.push("flushed".to_owned());
+        write(&mut stream, b"67890").await.unwrap();
+        close(&mut stream).await.unwrap();
+        log.push("closed".to_owned());
+        let late = write(&mut stream, b"late").await.unwrap_err();
+        log.push(format!("{:?}", late.kind()));
+        close(&mut stream).await.unwrap();
+        read(&mut stream, &mut [0; 8]).await.unwrap();
+    });
+    assert_eq!(log.take(), ["nothing to flush"]);
+    channel.set_room(Some(3));
+    assert_eq!(log.take(), ["flushed"]);
+    assert!(!channel.is_output_shut());
+    channel.set_room(None);
+    assert_eq!(log.take(), ["closed", "BrokenPipe"]);
+    assert!(channel.is_output_shut() && channel.is_open());
+    assert_eq!(channel.sent(), "1234567890");
+}
+
+#[test]
+fn a_flush_and_a_close_whose_bytes_are_lost_say_so() {
+    for closes in [false, true] {
+        let log = Log::new();
+        let mut channel = slow(
+            &log,
+            WaterMarks::default(),
+            move |mut stream, log| async move {
+                write(&mut stream, b"12345").await.unwrap();
+                let lost = match closes {
+                    true => close(&mut stream).await,
+                    false => flush(&mut stream).await,
+                };
+                log.push(lost.unwrap_err().to_string());
+            },
+        );
+        channel.fail(io::ErrorKind::ConnectionReset);
+        let heard = log.take();
+        assert!(heard[0].contains("reset"), "{heard:?}");
+    }
+}
+
+#[test]
+fn a_large_write_is_taken_in_parts_that_the_marks_allow() {
+    for marks in [(10, 5_000, 5_000), (10, 5_000, 20_000), (0, 0, 0)] {
+        let marks = WaterMarks::new(marks.0, marks.1, marks.2).unwrap();
+        let log = Log::new();
+        let mut channel = slow(&log, marks, |mut stream, log| async move {
+            let slices = [vec![1; 40_000], vec![2; 60_000]];
+            let mut slices = slices.each_ref().map(|slice| io::IoSlice::new(slice));
+            let mut rest = &mut slices[..];
+            while !rest.is_empty() {
+                let wrote = poll_fn(|cx| Pin::new(&mut stream).poll_write_vectored(cx, rest));
+                let count = wrote.await.unwrap();
+                assert!((1..=6_024).contains(&count), "{count}");
+                io::IoSlice::advance_slices(&mut rest, count);
+            }
+            flush(&mut stream).await.unwrap();
+            log.push("all".to_owned());
+        });
+        assert!(channel.channel().pending_bytes() < 12_000);
+        channel.set_room(None);
+        assert_eq!(log.take(), ["all"]);
+        let sent = channel.sent();
+        assert!(sent[..40_000].iter().all(|byte| *byte == 1));
+        assert!(sent[40_000..].iter().all(|byte| *byte == 2) && sent.len() == 100_000);
+    }
+}
+
+#[test]
+fn a_writer_behind_a_handler_that_makes_little_of_much_goes_on() {
+    /// Writes one byte for each message.
+    struct Shrinks;
+    impl Outbound for Shrinks {
+        type Take = Bytes;
+        type Write = Bytes;
+        fn write(&mut self, _: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+            ctx.write("x");
+        }
+    }
+    let take = TakeOver::new(|mut stream: ByteStream| async move {
+        for _ in 0..10 {
+            write(&mut stream, &[2; 1000]).await.unwrap();
+        }
+        flush(&mut stream).await.unwrap();
+        let _ = read(&mut stream, &mut [0; 1]).await;
+    });
+    let options = ChannelOptions {
+        marks: WaterMarks::new(500, 1500, 1 << 20).unwrap(),
+        ..ChannelOptions::default()
+    };
+    let assemble = |p: Assembly| p.add_outbound("shrinks", Shrinks).add("take", take);
+    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    channel.run();
+    assert_eq!(channel.sent(), "xxxxxxxxxx");
+}
+
+#[test]
+fn an_open_channel_can_be_taken_over_and_its_stream_ends_with_the_handler() {
+    let log = Log::new();
+    let mut channel = EmbeddedChannel::new(|p| p).unwrap();
+    let handle = channel.channel();
+    let own = log.clone();
+    let taken = handle.change(move || {
+        let take = TakeOver::new(move |mut stream: ByteStream| async move {
+            let mut buffer = [0; 8];
+            while let Ok(count @ 1..) = read(&mut stream, &mut buffer).await {
+                own.push(count);
+            }
+            own.push(0);
+        });
+        Change::add_last("take", Handler::local_inbound(take))
+    });
+    channel.run();
+    taken.wait().unwrap();
+    channel.receive("abc");
+    assert_eq!(log.take(), [3]);
+    let back = handle.change(|| Change::remove("take"));
+    channel.run();
+    back.wait().unwrap();
+    assert_eq!(log.take(), [0], "the stream has ended");
 }
 
 /// Answers in capitals what it was asked, once that is all.
@@ -228,20 +390,6 @@ fn what_was_asked_before_a_goodbye_is_answered_after_it() {
 }
 
 #[test]
-fn a_channel_that_is_open_can_be_taken_over() {
-    let mut channel = EmbeddedChannel::new(|p| p).unwrap();
-    channel.run();
-    let changed = channel.channel().change(|| {
-        let take = Handler::local_inbound(TakeOver::new(echo));
-        Change::add_last("take", take)
-    });
-    channel.run();
-    changed.wait().unwrap();
-    channel.receive("hello");
-    assert_eq!(channel.sent(), "hello");
-}
-
-#[test]
 fn a_channel_that_did_not_read_on_its_own_reads_for_its_stream() {
     let options = ChannelOptions {
         auto_read: false,
@@ -264,26 +412,4 @@ fn an_error_of_the_socket_keeps_its_kind() {
     let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
     channel.fail(io::ErrorKind::ConnectionReset);
     assert_eq!(log.take(), [io::ErrorKind::ConnectionReset; 2]);
-}
-
-#[test]
-fn a_write_takes_no_more_than_up_to_the_mark() {
-    let log = Log::new();
-    let own = log.clone();
-    let take = TakeOver::new(move |mut stream: ByteStream| async move {
-        let large = vec![3; 10_000];
-        let slices = [io::IoSlice::new(&large), io::IoSlice::new(&large)];
-        let took = poll_fn(|cx| Pin::new(&mut stream).poll_write_vectored(cx, &slices)).await;
-        own.push(took.unwrap());
-        write_all(&mut stream, &large).await.unwrap();
-    });
-    let options = ChannelOptions {
-        marks: WaterMarks::new(500, 1500, 2000).unwrap(),
-        ..ChannelOptions::default()
-    };
-    let assemble = |p: tidegate_net::Assembly| p.add("take", take);
-    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
-    channel.run();
-    assert_eq!(log.take(), [1501]);
-    assert_eq!(channel.sent().len(), 11_501);
 }

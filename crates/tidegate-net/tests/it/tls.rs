@@ -17,7 +17,7 @@ use crate::Echo;
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A certificate authority of the tests' own.
-pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(crate) struct Authority(pub(crate) CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
     pub(crate) fn new() -> Self {
@@ -32,7 +32,7 @@ impl Authority {
     }
 
     /// A certificate for `name` and its key.
-    fn identity(&self, name: &str) -> (String, String) {
+    pub(crate) fn identity(&self, name: &str) -> (String, String) {
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let key = KeyPair::generate().unwrap();
         let own = params.signed_by(&key, &self.0).unwrap();
@@ -50,17 +50,17 @@ impl Authority {
 }
 
 /// Two channels without sockets, joined by hand.
-struct Pair {
-    server: EmbeddedChannel,
-    client: EmbeddedChannel,
+pub(crate) struct Pair {
+    pub(crate) server: EmbeddedChannel,
+    pub(crate) client: EmbeddedChannel,
 }
 
 impl Pair {
-    fn new(server: &TlsServer, client: &TlsClient, name: &str) -> Self {
+    pub(crate) fn new(server: &TlsServer, client: &TlsClient, name: &str) -> Self {
         Self::with_options(server, client, name, &ChannelOptions::default())
     }
 
-    fn with_options(
+    pub(crate) fn with_options(
         server: &TlsServer,
         client: &TlsClient,
         name: &str,
@@ -76,7 +76,7 @@ impl Pair {
         }
     }
 
-    fn joined(authority: &Authority) -> Self {
+    pub(crate) fn joined(authority: &Authority) -> Self {
         let (server, client) = (authority.server("a.test"), authority.client());
         let mut pair = Self::new(&server, &client, "a.test");
         pair.run();
@@ -84,7 +84,7 @@ impl Pair {
     }
 
     /// Carries bytes to and fro until there are no more.
-    fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         loop {
             let (there, back) = (self.client.sent(), self.server.sent());
             if there.is_empty() && back.is_empty() {
@@ -98,12 +98,12 @@ impl Pair {
         }
     }
 
-    fn handshakes(&self) -> [Option<TlsHandshake>; 2] {
+    pub(crate) fn handshakes(&self) -> [Option<TlsHandshake>; 2] {
         [&self.client, &self.server].map(|end| end.channel().attribute())
     }
 }
 
-fn whole(channel: &mut EmbeddedChannel) -> Bytes {
+pub(crate) fn whole(channel: &mut EmbeddedChannel) -> Bytes {
     let chunks = std::iter::from_fn(|| channel.read_inbound::<Bytes>());
     chunks.collect::<Vec<_>>().concat().into()
 }

@@ -8,6 +8,19 @@ use tidegate_testkit::Log;
 
 use crate::{Echo, group};
 
+/// Notes what it reads.
+struct Notes(Log<String>);
+
+impl Inbound for Notes {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
+        self.0.push(String::from_utf8_lossy(&bytes).into_owned());
+    }
+}
+
 #[test]
 fn two_ends_in_memory_speak_to_each_other() {
     let group = group(2);
@@ -98,22 +111,59 @@ fn a_unix_socket_serves_like_any_other() {
     assert!(missing.is_err());
 }
 
+/// Answers a datagram in capitals.
+struct Answers;
+
+impl Inbound for Answers {
+    type In = tidegate_net::Datagram;
+    type Out = Nothing;
+    type Write = tidegate_net::Datagram;
+
+    fn read(&mut self, question: Self::In, ctx: &mut InboundContext<'_, Self>) {
+        let bytes = question.bytes.to_ascii_uppercase().into();
+        let peer = question.peer;
+        ctx.write(tidegate_net::Datagram { bytes, peer });
+    }
+
+    fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        ctx.flush();
+    }
+}
+
+#[test]
+fn channels_are_made_of_unix_and_udp_sockets_that_exist() {
+    let group = group(1);
+    let folder = std::env::temp_dir().join(format!("tidegate-made-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("echo.socket");
+    let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
+    let server = server.serve_unix(listener).wait().unwrap();
+    let far = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let log = Log::new();
+    let own = log.clone();
+    let client = Client::new(&group).pipeline(move |p| p.add("notes", Notes(own.clone())));
+    let channel = client.adopt_unix(far).wait().unwrap();
+    channel.write_and_flush("hello");
+    log.wait_for(1);
+    assert_eq!(log.take(), ["hello"]);
+    server.close().wait().unwrap();
+
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let answers = Client::new(&group).pipeline(|p| p.add("answers", Answers));
+    let answers = answers.adopt_udp(socket).wait().unwrap();
+    assert_eq!(answers.local_addr(), Some(address));
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(b"loud", address).unwrap();
+    let mut answer = [0; 8];
+    let count = client.recv(&mut answer).unwrap();
+    assert_eq!(&answer[..count], b"LOUD");
+}
+
 #[test]
 fn datagrams_go_out_and_come_back() {
-    struct Answers;
-    impl Inbound for Answers {
-        type In = tidegate_net::Datagram;
-        type Out = Nothing;
-        type Write = tidegate_net::Datagram;
-        fn read(&mut self, question: Self::In, ctx: &mut InboundContext<'_, Self>) {
-            let bytes = question.bytes.to_ascii_uppercase().into();
-            let peer = question.peer;
-            ctx.write(tidegate_net::Datagram { bytes, peer });
-        }
-        fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
-            ctx.flush();
-        }
-    }
     let group = group(1);
     let any = "127.0.0.1:0".parse().unwrap();
     let server = Client::new(&group).pipeline(|p| p.add("answers", Answers));

@@ -9,7 +9,7 @@ use rustls::client::ClientConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig};
+use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig, ServerSessionMemoryCache};
 use rustls::sign::CertifiedKey;
 use rustls::{Connection, RootCertStore};
 
@@ -17,6 +17,9 @@ use super::{Tls, TlsError};
 
 /// How long a handshake may take, when nothing else is said.
 pub const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Sessions that a server remembers, so that they can be resumed: as many as rustls would.
+const SESSIONS: usize = 256;
 
 /// What a TLS server shows its clients. Clones are the same; certificates can be exchanged while
 /// connections are open, which keep the ones that they were shown.
@@ -97,20 +100,34 @@ impl TlsServer {
     ///
     /// # Errors
     ///
-    /// As for [`TlsServer::from_pem`]; what was shown before stays.
+    /// As for [`TlsServer::from_pem`]; what was shown before stays. Also where the server was given
+    /// a `ServerConfig` of its own, which says itself what is shown.
     pub fn set_name(&self, name: &str, chain: &[u8], key: &[u8]) -> Result<(), TlsError> {
-        self.identities
-            .set(Some(name.to_ascii_lowercase()), identity(chain, key)?);
-        Ok(())
+        self.show(Some(name.to_ascii_lowercase()), chain, key)
     }
 
-    /// Shows the next clients these certificates.
+    /// Shows the next clients these certificates, also those who were here before: their sessions
+    /// are forgotten.
     ///
     /// # Errors
     ///
-    /// As for [`TlsServer::from_pem`]; what was shown before stays.
+    /// As for [`TlsServer::set_name`]; what was shown before stays.
     pub fn reload(&self, chain: &[u8], key: &[u8]) -> Result<(), TlsError> {
-        self.identities.set(None, identity(chain, key)?);
+        self.show(None, chain, key)
+    }
+
+    fn show(&self, name: Option<String>, chain: &[u8], key: &[u8]) -> Result<(), TlsError> {
+        let identity = identity(chain, key)?;
+        let mut config = self.config.write().unwrap_or_else(PoisonError::into_inner);
+        let resolver = Arc::as_ptr(&config.cert_resolver);
+        if !std::ptr::addr_eq(resolver, Arc::as_ptr(&self.identities)) {
+            let why = "the server does what its `ServerConfig` says; give it another one with \
+                       `set_config`";
+            return Err(TlsError::BadIdentity(why.to_owned()));
+        }
+        self.identities.set(name, identity);
+        // A session that is resumed goes on with the certificate that it began with.
+        Arc::make_mut(&mut config).session_storage = ServerSessionMemoryCache::new(SESSIONS);
         Ok(())
     }
 

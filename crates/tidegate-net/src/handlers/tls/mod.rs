@@ -22,6 +22,7 @@ use crate::errors::NetError;
 use crate::pipeline::{
     Inbound, InboundContext, InputEnd, InputShutdown, Outbound, OutboundContext, UserEvent,
 };
+use crate::write_queue::ENTRY_OVERHEAD;
 
 /// The two sides have come to terms: the event that a [`Tls`] handler fires before the first
 /// bytes, and the attribute that it leaves with the channel.
@@ -70,8 +71,8 @@ pub struct Tls {
     /// Who has said goodbye.
     said_bye: bool,
     heard_bye: bool,
-    /// Something was passed on since the last read was asked for.
-    passed: bool,
+    /// Somebody asked for a read, and nothing was passed on since.
+    wished: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,13 +83,26 @@ enum State {
     Over,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Close,
     ShutOutput,
 }
 
 const HANDSHAKE_TIMER: u64 = 0;
+/// The most that fits into a record, and by how much one is longer than what is in it, at most.
+const RECORD: usize = 16 * 1024;
+const RECORD_OVERHEAD: usize = 32;
+
+/// What came of some bytes of the peer's.
+#[derive(Default)]
+struct Heard {
+    /// The handshake is done.
+    agreed: bool,
+    bytes: Vec<Bytes>,
+    bye: bool,
+    failure: Option<TlsError>,
+}
 
 impl Tls {
     fn new(side: Side, timeout: Duration) -> Self {
@@ -104,7 +118,7 @@ impl Tls {
             end: None,
             said_bye: false,
             heard_bye: false,
-            passed: false,
+            wished: false,
         }
     }
 
@@ -129,18 +143,23 @@ impl Tls {
         self.read_on(ctx);
     }
 
-    /// Asks for another read if nobody else will: the handshake is not the other handlers' affair.
+    /// Asks for another read if nobody else will: the handshake is not the other handlers' affair,
+    /// and part of a record is not what they asked for.
     fn read_on(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        let passed = std::mem::take(&mut self.passed);
-        if !ctx.is_auto_read() && !passed && self.state != State::Over && !self.heard_bye {
+        let wanted = match self.state {
+            State::Handshaking => true,
+            State::Open => self.wished && !self.heard_bye,
+            State::Over => false,
+        };
+        if wanted && !ctx.is_auto_read() {
             ctx.read();
         }
     }
 
     /// Takes a piece of what came; answers how much is left of it.
-    fn take(&mut self, mut rest: &[u8], ctx: &mut InboundContext<'_, Self>) -> usize {
+    fn take(&mut self, mut rest: &[u8], heard: &mut Heard) -> usize {
         let Some(tls) = &mut self.tls else { return 0 };
-        let handshaking = self.state == State::Handshaking;
+        let handshaking = self.state == State::Handshaking && !heard.agreed;
         let failed = |why| match handshaking {
             true => TlsError::Handshake(why),
             false => TlsError::Broken(why),
@@ -151,54 +170,74 @@ impl Tls {
             Ok(_) => {}
             Err(why) => {
                 let why = rustls::Error::General(why.to_string());
-                self.fail(failed(why), ctx);
+                heard.failure = Some(failed(why));
                 return 0;
             }
         }
         let processed = tls.process_new_packets();
-        let is_done = !tls.is_handshaking();
+        heard.agreed |= handshaking && processed.is_ok() && !tls.is_handshaking();
+        let mut reader = tls.reader();
+        // Both an error and nothing mean that there is no more for now.
+        while let Ok(chunk) = reader.fill_buf()
+            && !chunk.is_empty()
+        {
+            let bytes = Bytes::copy_from_slice(chunk);
+            reader.consume(bytes.len());
+            heard.bytes.push(bytes);
+        }
         match processed {
             Ok(state) => {
-                if handshaking && is_done {
-                    self.done(ctx);
-                }
-                self.pass_on(ctx);
-                if state.peer_has_closed() && !self.heard_bye {
-                    self.hear_bye(ctx);
-                }
+                heard.bye = state.peer_has_closed();
                 rest.len()
             }
             Err(why) => {
-                self.pass_on(ctx);
-                self.fail(failed(why), ctx);
+                heard.failure = Some(failed(why));
                 0
             }
         }
     }
 
-    fn pass_on(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        let Some(tls) = &mut self.tls else { return };
-        let mut reader = tls.reader();
-        // Both an error and nothing mean that there is no more for now.
-        while let Ok(chunk) = reader.fill_buf() {
-            if chunk.is_empty() {
-                break;
-            }
-            let bytes = Bytes::copy_from_slice(chunk);
-            reader.consume(bytes.len());
-            self.passed = true;
+    /// Tells what was heard, after this side has answered: what a handler writes because of it is
+    /// encrypted later, and has to go out later.
+    fn tell(&mut self, heard: Heard, ctx: &mut InboundContext<'_, Self>) {
+        self.send(ctx);
+        let end = if heard.agreed { self.agree(ctx) } else { None };
+        self.wished &= heard.bytes.is_empty();
+        for bytes in heard.bytes {
             ctx.fire_read(bytes);
+        }
+        match end {
+            Some(End::Close) => ctx.close_when_flushed(),
+            Some(End::ShutOutput) => ctx.shutdown_output(),
+            None => {}
+        }
+        if heard.bye && !self.heard_bye {
+            self.hear_bye(ctx);
+        }
+        if let Some(why) = heard.failure {
+            self.fail(why, ctx);
         }
     }
 
-    /// The handshake is done: tells, and sends what has waited for it.
-    fn done(&mut self, ctx: &mut InboundContext<'_, Self>) {
+    /// The handshake is done: sends what has waited for it, then tells. Answers the end that has
+    /// waited for it, too.
+    fn agree(&mut self, ctx: &mut InboundContext<'_, Self>) -> Option<End> {
         self.state = State::Open;
         if let Some(timer) = self.timer.take() {
             timer.cancel();
         }
-        // The last words of the handshake go before whatever the event brings about.
-        self.send(ctx);
+        if std::mem::take(&mut self.flush) {
+            let (bytes, promise) = self.encrypt();
+            ctx.release(std::mem::take(&mut self.held_bytes));
+            ctx.write_for(bytes, promise);
+            ctx.flush();
+        }
+        let end = self.end.take();
+        if end.is_some() {
+            let bye = self.say_bye();
+            ctx.write(bye);
+            ctx.flush();
+        }
         if let Some(tls) = &self.tls {
             let handshake = TlsHandshake {
                 version: match tls.protocol_version() {
@@ -215,26 +254,7 @@ impl Tls {
             ctx.channel().set_attribute(handshake.clone());
             ctx.fire_event(UserEvent::new(handshake));
         }
-        if std::mem::take(&mut self.flush) {
-            let (bytes, promise) = self.encrypt();
-            ctx.release(std::mem::take(&mut self.held_bytes));
-            ctx.write_for(bytes, promise);
-            ctx.flush();
-        }
-        match self.end.take() {
-            Some(End::Close) => {
-                let bye = self.say_bye();
-                ctx.write(bye);
-                ctx.close_when_flushed();
-            }
-            Some(End::ShutOutput) => {
-                let bye = self.say_bye();
-                ctx.write(bye);
-                ctx.flush();
-                ctx.shutdown_output();
-            }
-            None => {}
-        }
+        end
     }
 
     /// The peer has said goodbye.
@@ -264,8 +284,7 @@ impl Tls {
         let mut bytes = Vec::new();
         if let Some(tls) = &mut self.tls {
             if room > 0 {
-                // Each record of at most 16 KiB is a little longer than what is in it.
-                bytes.reserve(room + 64 + room / 128);
+                bytes.reserve(room + (room / RECORD + 1) * RECORD_OVERHEAD);
             }
             while tls.wants_write() {
                 let written = tls.write_tls(&mut bytes);
@@ -279,7 +298,9 @@ impl Tls {
 
     /// Encrypts what is held; the promise is that of all of it.
     fn encrypt(&mut self) -> (Bytes, Option<Promise<()>>) {
-        let held = std::mem::take(&mut self.held);
+        let mut held = std::mem::take(&mut self.held);
+        // Who was cancelled is left out now: a record that was made has to be sent.
+        held.retain(|(_, promise)| promise.as_ref().is_none_or(Promise::set_uncancellable));
         if let Some(tls) = &mut self.tls {
             let filled = held.iter().filter(|(bytes, _)| !bytes.is_empty());
             let mut slices: Vec<_> = filled.map(|(bytes, _)| IoSlice::new(bytes)).collect();
@@ -334,12 +355,22 @@ impl Tls {
 
     /// What is to be written at the end; `None` while something is held that goes before it.
     fn begin_end(&mut self, end: End) -> Option<Bytes> {
-        if self.state == State::Handshaking && self.flush && !self.held.is_empty() {
-            self.end = Some(end);
+        // A half is closed after the handshake, which needs both.
+        let waits = self.flush && !self.held.is_empty() || end == End::ShutOutput;
+        if self.state == State::Handshaking && waits {
+            if self.end != Some(End::Close) {
+                self.end = Some(end);
+            }
             return None;
         }
         Some(self.say_bye())
     }
+}
+
+/// What a write counts for: at least what its record will. A record that was made must not be
+/// refused, since the next ones make no sense without it.
+fn counts(bytes: usize) -> usize {
+    bytes + ENTRY_OVERHEAD + (bytes / RECORD + 1) * RECORD_OVERHEAD
 }
 
 /// One promise for many.
@@ -385,11 +416,15 @@ impl Inbound for Tls {
     }
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        let mut left = bytes.len();
-        while left > 0 && self.state != State::Over {
-            left = self.take(&bytes[bytes.len() - left..], ctx);
+        if self.state == State::Over {
+            return;
         }
-        self.send(ctx);
+        let mut heard = Heard::default();
+        let mut left = bytes.len();
+        while left > 0 {
+            left = self.take(&bytes[bytes.len() - left..], &mut heard);
+        }
+        self.tell(heard, ctx);
     }
 
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
@@ -445,11 +480,11 @@ impl Outbound for Tls {
         let refused = if self.state == State::Over || self.said_bye {
             Some(NetError::Closed(None))
         } else {
-            ctx.hold(bytes.len()).err()
+            ctx.hold(counts(bytes.len())).err()
         };
         match (refused, promise) {
             (None, promise) => {
-                self.held_bytes += bytes.len();
+                self.held_bytes += counts(bytes.len());
                 self.held.push((bytes, promise));
             }
             (Some(why), Some(promise)) => drop(promise.fail(why)),
@@ -468,6 +503,11 @@ impl Outbound for Tls {
             ctx.write_for(bytes, promise);
         }
         ctx.flush();
+    }
+
+    fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        self.wished = !ctx.is_auto_read();
+        ctx.read();
     }
 
     fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {

@@ -1,0 +1,200 @@
+//! Frames that end with a line feed, or another delimiter.
+
+use bytes::Bytes;
+use tidegate_promise::Failure;
+use tidegate_sync::Blocking;
+
+use super::{BadFrames, Cut, Cutter, Found, cuts_frames};
+use crate::errors::NetError;
+use crate::message::Nothing;
+use crate::pipeline::{Inbound, InboundContext};
+
+/// Frames that end with a line feed, which is cut off, with a carriage return before it.
+///
+/// A longer line is an error event, once; what follows it begins after its end. As every handler
+/// that makes frames it passes on what it holds when it is taken out. Frames that it had made by
+/// then stay frames: bytes that stand behind several of them are an error event.
+///
+/// ```
+/// use bytes::Bytes;
+/// use tidegate_net::EmbeddedChannel;
+/// use tidegate_net::handlers::LineFrames;
+///
+/// let mut channel = EmbeddedChannel::new(|p| p.add("lines", LineFrames::max(8)))?;
+/// channel.receive("one\r\ntwo\n");
+/// assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "one");
+/// assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "two");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct LineFrames {
+    cutter: Cutter<Delimited>,
+}
+
+impl LineFrames {
+    /// Lines of at most `most` bytes, their ends left out.
+    pub fn max(most: usize) -> Self {
+        let mut cut = Delimited::new(vec![Bytes::from_static(b"\n")], most);
+        cut.trims = true;
+        Self {
+            cutter: Cutter::new(cut),
+        }
+    }
+}
+
+cuts_frames!(LineFrames);
+
+/// Frames that end with one of several delimiters, which is cut off; the one that is whole first
+/// counts, and of two that end together the longer.
+///
+/// ```
+/// use bytes::Bytes;
+/// use tidegate_net::EmbeddedChannel;
+/// use tidegate_net::handlers::DelimiterFrames;
+///
+/// let frames = || DelimiterFrames::new(["\0", "||"], 80).expect("delimiters are not empty");
+/// let mut channel = EmbeddedChannel::new(|p| p.add("frames", frames()))?;
+/// channel.receive("a\0b||c");
+/// assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "a");
+/// assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "b");
+/// assert!(channel.read_inbound::<Bytes>().is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct DelimiterFrames {
+    cutter: Cutter<Delimited>,
+}
+
+impl DelimiterFrames {
+    /// Frames of at most `most` bytes between `delimiters`.
+    ///
+    /// # Errors
+    ///
+    /// [`BadFrames`] when there is none, an empty one, or one that can never be whole first.
+    pub fn new<D: Into<Bytes>>(
+        delimiters: impl IntoIterator<Item = D>,
+        most: usize,
+    ) -> Result<Self, BadFrames> {
+        let delimiters: Vec<Bytes> = delimiters.into_iter().map(Into::into).collect();
+        if delimiters.is_empty() || delimiters.iter().any(Bytes::is_empty) {
+            return Err(BadFrames("a delimiter has at least one byte"));
+        }
+        let hidden = |one: &Bytes| {
+            let before_its_end = &one[..one.len() - 1];
+            let mut others = delimiters.iter();
+            others.any(|other| position(before_its_end, other).is_some())
+        };
+        if delimiters.iter().any(hidden) {
+            let why = "a delimiter that contains another one before its end is never found";
+            return Err(BadFrames(why));
+        }
+        let cutter = Cutter::new(Delimited::new(delimiters, most));
+        Ok(Self { cutter })
+    }
+}
+
+cuts_frames!(DelimiterFrames);
+
+#[derive(Debug)]
+pub(super) struct Delimited {
+    delimiters: Vec<Bytes>,
+    longest: usize,
+    most: usize,
+    /// Cuts a carriage return off, too.
+    trims: bool,
+    /// How far the bytes at hand were looked at.
+    looked: usize,
+    /// In the middle of a frame that is too long: its end is looked for.
+    skipping: bool,
+}
+
+impl Delimited {
+    pub(super) fn new(delimiters: Vec<Bytes>, most: usize) -> Self {
+        let longest = delimiters.iter().map(Bytes::len).max().unwrap_or(1);
+        Self {
+            delimiters,
+            longest,
+            most,
+            trims: false,
+            looked: 0,
+            skipping: false,
+        }
+    }
+
+    /// The first delimiter, and where it ends. One look at each byte, whatever they are.
+    fn first(&self, bytes: &[u8]) -> Option<(usize, usize)> {
+        let from = self.looked;
+        if let [only] = self.delimiters.as_slice() {
+            let at = from + position(&bytes[from..], only)?;
+            return Some((at, at + only.len()));
+        }
+        (from..bytes.len()).find_map(|last| {
+            let until = &bytes[..=last];
+            let ending = |one: &&Bytes| one.last() == until.last() && until.ends_with(one);
+            let longest = self
+                .delimiters
+                .iter()
+                .filter(ending)
+                .map(Bytes::len)
+                .max()?;
+            Some((last + 1 - longest, last + 1))
+        })
+    }
+}
+
+impl Cut for Delimited {
+    fn find(&mut self, bytes: &[u8]) -> Result<Found, NetError> {
+        let Some((at, next)) = self.first(bytes) else {
+            if self.skipping || bytes.len() > self.most.saturating_add(self.longest) {
+                let keep = bytes.len().min(self.longest - 1);
+                self.looked = 0;
+                let begins = !self.skipping;
+                self.skipping = true;
+                if begins {
+                    return Err(NetError::FrameTooLong {
+                        length: bytes.len() as u64,
+                        most: self.most,
+                    });
+                }
+                return Ok(match bytes.len() - keep {
+                    0 => Found::More,
+                    count => Found::Skip(count),
+                });
+            }
+            self.looked = bytes.len().saturating_sub(self.longest - 1);
+            return Ok(Found::More);
+        };
+        self.looked = 0;
+        if std::mem::take(&mut self.skipping) {
+            return Ok(Found::Skip(next));
+        }
+        let mut end = at;
+        if self.trims && bytes[..end].ends_with(b"\r") {
+            end -= 1;
+        }
+        if end > self.most {
+            // The frame is whole: it is skipped with the next look.
+            self.skipping = true;
+            return Err(NetError::FrameTooLong {
+                length: end as u64,
+                most: self.most,
+            });
+        }
+        Ok(Found::Frame {
+            start: 0,
+            end,
+            next,
+        })
+    }
+
+    fn skips(&self) -> bool {
+        self.skipping
+    }
+}
+
+fn position(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    match what {
+        [one] => bytes.iter().position(|byte| byte == one),
+        _ => bytes.windows(what.len()).position(|window| window == what),
+    }
+}

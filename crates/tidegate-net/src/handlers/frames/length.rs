@@ -1,0 +1,230 @@
+//! Frames that say how long they are, both ways.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tidegate_promise::Failure;
+use tidegate_sync::Blocking;
+
+use super::{BadFrames, Cut, Cutter, Found, cuts_frames};
+use crate::errors::NetError;
+use crate::message::Nothing;
+use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
+
+/// How a length stands in a frame.
+///
+/// ```
+/// use tidegate_net::handlers::LengthField;
+///
+/// let field = LengthField { offset: 2, ..LengthField::u32() };
+/// assert_eq!((field.size, field.strip), (4, 4));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LengthField {
+    /// Bytes before it.
+    pub offset: usize,
+    /// Its own bytes: 1, 2, 3, 4 or 8.
+    pub size: usize,
+    /// Its bytes stand least significant first.
+    pub little_endian: bool,
+    /// What is added to it to have the number of bytes that follow it.
+    pub adjust: i64,
+    /// Bytes at the beginning of a frame that are cut off.
+    pub strip: usize,
+}
+
+impl LengthField {
+    /// Two bytes in front of each frame, which are cut off.
+    pub fn u16() -> Self {
+        Self::of(2)
+    }
+
+    /// Four bytes in front of each frame, which are cut off.
+    pub fn u32() -> Self {
+        Self::of(4)
+    }
+
+    fn of(size: usize) -> Self {
+        Self {
+            offset: 0,
+            size,
+            little_endian: false,
+            adjust: 0,
+            strip: size,
+        }
+    }
+
+    fn check(&self) -> Result<(), BadFrames> {
+        if !matches!(self.size, 1 | 2 | 3 | 4 | 8) {
+            return Err(BadFrames("a length field has 1, 2, 3, 4 or 8 bytes"));
+        }
+        if self.offset.checked_add(self.size).is_none() {
+            return Err(BadFrames("a length field ends within the address space"));
+        }
+        Ok(())
+    }
+
+    fn read(&self, field: &[u8]) -> u64 {
+        let add = |length: u64, byte: &u8| length << 8 | u64::from(*byte);
+        if self.little_endian {
+            field.iter().rev().fold(0, add)
+        } else {
+            field.iter().fold(0, add)
+        }
+    }
+}
+
+/// Frames that say how long they are.
+///
+/// ```
+/// use bytes::Bytes;
+/// use tidegate_net::EmbeddedChannel;
+/// use tidegate_net::handlers::{LengthField, LengthFrames, LengthPrefix};
+///
+/// let mut channel = EmbeddedChannel::new(|p| {
+///     p.add("frames", LengthFrames::new(LengthField::u16(), 1024).expect("two bytes will do"))
+///         .add_outbound("prefix", LengthPrefix::new(LengthField::u16()).expect("two bytes"))
+/// })?;
+/// channel.receive(&b"\0\x03abc\0\x01"[..]);
+/// assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "abc");
+/// channel.write_outbound(Bytes::from("answer"));
+/// assert_eq!(channel.sent(), &b"\0\x06answer"[..]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct LengthFrames {
+    cutter: Cutter<Counted>,
+}
+
+impl LengthFrames {
+    /// Frames with such a field, of at most `most` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`BadFrames`] for a field that cannot be read, or that no frame of at most `most` bytes has.
+    pub fn new(field: LengthField, most: usize) -> Result<Self, BadFrames> {
+        field.check()?;
+        if most < (field.offset + field.size).max(field.strip) {
+            return Err(BadFrames("the longest frame ends before its length field"));
+        }
+        let cut = Counted {
+            field,
+            most,
+            skip: 0,
+        };
+        Ok(Self {
+            cutter: Cutter::new(cut),
+        })
+    }
+}
+
+cuts_frames!(LengthFrames);
+
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) field: LengthField,
+    pub(super) most: usize,
+    /// Bytes of a frame that is too long.
+    pub(super) skip: u64,
+}
+
+impl Cut for Counted {
+    fn find(&mut self, bytes: &[u8]) -> Result<Found, NetError> {
+        if self.skip > 0 {
+            let here = usize::try_from(self.skip).unwrap_or(usize::MAX);
+            let here = here.min(bytes.len());
+            self.skip -= here as u64;
+            return Ok(match here {
+                0 => Found::More,
+                count => Found::Skip(count),
+            });
+        }
+        let field = &self.field;
+        let head = field.offset + field.size;
+        let Some(number) = bytes.get(field.offset..head) else {
+            return Ok(Found::More);
+        };
+        let said = field.read(number);
+        let length = i128::from(said) + i128::from(field.adjust) + head as i128;
+        if length < (head.max(field.strip)) as i128 {
+            self.skip = head as u64;
+            let what = format!("a length of {said} where the frame has a head of {head} bytes");
+            return Err(NetError::Garbage(what));
+        }
+        if length > self.most as i128 {
+            let length = u64::try_from(length).unwrap_or(u64::MAX);
+            self.skip = length;
+            let most = self.most;
+            return Err(NetError::FrameTooLong { length, most });
+        }
+        let end = usize::try_from(length).unwrap_or(usize::MAX);
+        if bytes.len() < end {
+            return Ok(Found::More);
+        }
+        Ok(Found::Frame {
+            start: field.strip,
+            end,
+            next: end,
+        })
+    }
+}
+
+/// Puts its length in front of what is written.
+///
+/// The field's offset and strip do not matter here; `adjust` is subtracted.
+#[derive(Clone, Copy, Debug)]
+pub struct LengthPrefix {
+    field: LengthField,
+}
+
+impl LengthPrefix {
+    /// Prefixes with such a field.
+    ///
+    /// # Errors
+    ///
+    /// [`BadFrames`] for a field that cannot be written.
+    pub fn new(field: LengthField) -> Result<Self, BadFrames> {
+        field.check()?;
+        Ok(Self { field })
+    }
+}
+
+impl Outbound for LengthPrefix {
+    type Take = Bytes;
+    type Write = Bytes;
+    const BLOCKING: Blocking = Blocking::Never;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        let size = self.field.size;
+        let length = bytes.len() as i128 - i128::from(self.field.adjust);
+        let most = if size == 8 {
+            u64::MAX
+        } else {
+            (1 << (8 * size)) - 1
+        };
+        let Ok(length) = u64::try_from(length) else {
+            let what = format!("{} bytes, and a length below zero", bytes.len());
+            return refuse(NetError::Garbage(what), ctx);
+        };
+        if length > most {
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            return refuse(NetError::FrameTooLong { length, most }, ctx);
+        }
+        // One message of both: a write that is refused or cancelled leaves no length behind.
+        let mut frame = BytesMut::with_capacity(size + bytes.len());
+        if self.field.little_endian {
+            frame.put_slice(&length.to_le_bytes()[..size]);
+        } else {
+            frame.put_slice(&length.to_be_bytes()[8 - size..]);
+        }
+        frame.put_slice(&bytes);
+        ctx.write(frame.freeze());
+    }
+}
+
+/// A frame that cannot be written: who waits for it hears of it, or else the channel.
+fn refuse(why: NetError, ctx: &mut OutboundContext<'_, LengthPrefix>) {
+    let why = Failure::new(why);
+    match ctx.take_promise() {
+        Some(promise) => drop(promise.fail(why)),
+        None => ctx.fire_error(why),
+    }
+}

@@ -1,0 +1,276 @@
+//! Frames out of a stream: by line, by delimiter, by fixed size, by length field.
+
+mod delimited;
+mod length;
+
+use std::error::Error;
+use std::fmt;
+
+use bytes::{Bytes, BytesMut};
+use tidegate_promise::Failure;
+use tidegate_sync::Blocking;
+
+use crate::errors::NetError;
+use crate::message::Nothing;
+use crate::pipeline::{Inbound, InboundContext};
+
+pub use self::delimited::{DelimiterFrames, LineFrames};
+pub use self::length::{LengthField, LengthFrames, LengthPrefix};
+
+/// What a look at the bytes at hand found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nothing whole yet.
+    More,
+    /// A frame from `start` to `end`; what follows begins at `next`.
+    Frame {
+        start: usize,
+        end: usize,
+        next: usize,
+    },
+    /// Bytes that belong to no frame.
+    Skip(usize),
+}
+
+/// How frames are told apart.
+pub(super) trait Cut: 'static {
+    /// Looks for a frame at the beginning of `bytes`.
+    fn find(&mut self, bytes: &[u8]) -> Result<Found, NetError>;
+
+    /// Whether the bytes at hand belong to a frame that was given up.
+    fn skips(&self) -> bool {
+        false
+    }
+}
+
+/// Cuts frames out of a stream.
+///
+/// While nothing waits, new bytes are cut where they lie; only the rest of a frame is copied, so
+/// that a connection between two frames holds nothing.
+#[derive(Debug)]
+pub(super) struct Cutter<C> {
+    cut: C,
+    rest: BytesMut,
+    /// Frames of the bytes that came last, some of which may still be under way.
+    made: usize,
+}
+
+impl<C: Cut> Cutter<C> {
+    fn new(cut: C) -> Self {
+        Self {
+            cut,
+            rest: BytesMut::new(),
+            made: 0,
+        }
+    }
+
+    /// Gives each frame to `fire`; an error ends this call, and what was not looked at yet is
+    /// looked at with the next bytes.
+    fn feed(&mut self, mut bytes: Bytes, mut fire: impl FnMut(Bytes)) -> Result<(), NetError> {
+        if self.rest.is_empty() {
+            let cut = &mut self.cut;
+            let done = cut_all(cut, &mut bytes, |bytes, to| bytes.split_to(to), &mut fire);
+            self.rest.extend_from_slice(&bytes);
+            return done;
+        }
+        self.rest.extend_from_slice(&bytes);
+        let take = |rest: &mut BytesMut, to| rest.split_to(to).freeze();
+        let done = cut_all(&mut self.cut, &mut self.rest, take, &mut fire);
+        if self.rest.is_empty() {
+            self.rest = BytesMut::new();
+        }
+        done
+    }
+
+    /// What was not cut yet, for who comes after.
+    ///
+    /// Behind several frames it would overtake those that are still under way, so that is an error.
+    fn take_rest(&mut self) -> Result<Bytes, NetError> {
+        let rest = std::mem::take(&mut self.rest);
+        if rest.is_empty() || self.cut.skips() {
+            return Ok(Bytes::new());
+        }
+        if self.made < 2 {
+            return Ok(rest.freeze());
+        }
+        let (size, made) = (rest.len(), self.made);
+        let what = format!("{size} bytes behind {made} frames, and their decoder was taken out");
+        Err(NetError::Garbage(what))
+    }
+}
+
+fn cut_all<C: Cut, B: AsRef<[u8]>>(
+    cut: &mut C,
+    bytes: &mut B,
+    take: impl Fn(&mut B, usize) -> Bytes,
+    fire: &mut impl FnMut(Bytes),
+) -> Result<(), NetError> {
+    loop {
+        match cut.find(bytes.as_ref())? {
+            Found::More => return Ok(()),
+            Found::Skip(count) => drop(take(bytes, count)),
+            Found::Frame { start, end, next } => {
+                let frame = take(bytes, next);
+                fire(frame.slice(start..end));
+            }
+        }
+    }
+}
+
+/// Makes the inbound side of a handler out of its `cutter`.
+macro_rules! cuts_frames {
+    ($handler:ty) => {
+        impl Inbound for $handler {
+            type In = Bytes;
+            type Out = Bytes;
+            type Write = Nothing;
+            const BLOCKING: Blocking = Blocking::Never;
+
+            /// The protocol has changed: what was read too far is not lost.
+            fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
+                if !ctx.channel().is_active() {
+                    return;
+                }
+                match self.cutter.take_rest() {
+                    Ok(rest) if rest.is_empty() => {}
+                    Ok(rest) => ctx.fire_read(rest),
+                    Err(why) => ctx.fire_error(Failure::new(why)),
+                }
+            }
+
+            fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+                self.cutter.made = 0;
+                ctx.fire_read_complete();
+            }
+
+            fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+                let mut rest = Some(bytes);
+                let mut made = 0;
+                while let Some(bytes) = rest.take() {
+                    let fed = self.cutter.feed(bytes, |frame| {
+                        made += 1;
+                        ctx.fire_read(frame);
+                    });
+                    if let Err(why) = fed {
+                        ctx.fire_error(Failure::new(why));
+                        rest = Some(Bytes::new());
+                    }
+                }
+                self.cutter.made = made;
+            }
+        }
+    };
+}
+
+use cuts_frames;
+
+/// Frames of one size.
+///
+/// ```
+/// use bytes::Bytes;
+/// use tidegate_net::EmbeddedChannel;
+/// use tidegate_net::handlers::FixedFrames;
+///
+/// let frames = || FixedFrames::of(3).expect("three is not zero");
+/// let mut channel = EmbeddedChannel::new(|p| p.add("frames", frames()))?;
+/// channel.receive("abcde");
+/// assert_eq!(channel.read_inbound::<Bytes>().unwrap(), "abc");
+/// assert!(channel.read_inbound::<Bytes>().is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct FixedFrames {
+    cutter: Cutter<Fixed>,
+}
+
+impl FixedFrames {
+    /// Frames of `size` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`BadFrames`] for a size of zero.
+    pub fn of(size: usize) -> Result<Self, BadFrames> {
+        if size == 0 {
+            return Err(BadFrames("a frame has at least one byte"));
+        }
+        Ok(Self {
+            cutter: Cutter::new(Fixed { size }),
+        })
+    }
+}
+
+cuts_frames!(FixedFrames);
+
+#[derive(Debug)]
+struct Fixed {
+    size: usize,
+}
+
+impl Cut for Fixed {
+    fn find(&mut self, bytes: &[u8]) -> Result<Found, NetError> {
+        if bytes.len() < self.size {
+            return Ok(Found::More);
+        }
+        Ok(Found::Frame {
+            start: 0,
+            end: self.size,
+            next: self.size,
+        })
+    }
+}
+
+/// A way to frame that makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadFrames(&'static str);
+
+impl fmt::Display for BadFrames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl Error for BadFrames {}
+
+#[cfg(test)]
+mod tests {
+    //! What a decoder holds is bounded by its largest frame, whatever comes.
+
+    use super::delimited::Delimited;
+    use super::length::Counted;
+    use super::*;
+
+    fn most_held<C: Cut>(cut: C, byte: u8) -> usize {
+        let mut cutter = Cutter::new(cut);
+        let pieces = (0..5_000).map(|_| Bytes::from(vec![byte; 100]));
+        let held = pieces.map(|piece| {
+            let _ = cutter.feed(piece, drop);
+            cutter.rest.capacity()
+        });
+        held.max().unwrap_or(0)
+    }
+
+    #[test]
+    fn many_short_frames_are_looked_at_once() {
+        let delimiters = ["||", ";"].map(Bytes::from).to_vec();
+        let mut cutter = Cutter::new(Delimited::new(delimiters, 10));
+        let mut frames = 0;
+        // With a look at everything for each frame this would not end today.
+        let fed = cutter.feed(Bytes::from(vec![b';'; 4 << 20]), |_| frames += 1);
+        assert!(fed.is_ok());
+        assert_eq!(frames, 4 << 20);
+    }
+
+    #[test]
+    fn a_frame_that_never_ends_is_not_kept() {
+        let lines = Delimited::new(vec![Bytes::from("\n")], 1_000);
+        assert!(most_held(lines, b'x') < 4_000);
+        let field = LengthField::u32();
+        let counted = |most| Counted {
+            field,
+            most,
+            skip: 0,
+        };
+        assert!(most_held(counted(1_000), 0xff) < 4_000);
+        assert!(most_held(counted(1_000), 0) < 4_000);
+    }
+}

@@ -1,0 +1,103 @@
+//! Changes of a chain while something is on its way through it.
+
+use bytes::Bytes;
+use tidegate_net::{
+    Assembly, Change, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, Outbound,
+    OutboundContext,
+};
+
+/// Puts its name before what is written.
+struct Signs(&'static str);
+
+impl Outbound for Signs {
+    type Take = Bytes;
+    type Write = Bytes;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write([self.0.as_bytes(), &bytes].concat());
+    }
+}
+
+/// Writes `before`, changes the chain, and answers with what it read.
+struct Changes<F>(F);
+
+impl<F: Fn() -> Change + 'static> Inbound for Changes<F> {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write("before ");
+        ctx.change((self.0)()).unwrap();
+        ctx.write(bytes);
+        ctx.flush();
+    }
+}
+
+fn answered(
+    before: impl Fn(Assembly) -> Assembly,
+    change: impl Fn() -> Change + 'static,
+) -> (Bytes, Vec<String>) {
+    let mut channel = EmbeddedChannel::new(|p| before(p).add("changes", Changes(change))).unwrap();
+    channel.receive("after");
+    (channel.sent(), channel.names())
+}
+
+#[test]
+fn what_a_handler_writes_after_it_put_another_before_itself_passes_that_one() {
+    let new = || Handler::outbound(Signs("new:"));
+    let names = ["new", "changes"].map(str::to_owned).to_vec();
+    for change in [
+        (|| Change::add_first("new", Handler::outbound(Signs("new:")))) as fn() -> Change,
+        || Change::add_before("changes", "new", Handler::outbound(Signs("new:"))),
+    ] {
+        let (sent, chain) = answered(|p| p, change);
+        assert_eq!((sent, &chain), ("before new:after".into(), &names));
+    }
+    let (sent, chain) = answered(
+        |p| p.add_outbound("old", Signs("old:")),
+        move || Change::add_after("old", "new", new()),
+    );
+    assert_eq!(sent, "old:before old:new:after");
+    assert_eq!(chain, ["old", "new", "changes"]);
+}
+
+#[test]
+fn what_a_handler_writes_after_it_replaced_another_passes_the_new_one_alone() {
+    let (sent, chain) = answered(
+        |p| p.add_outbound("old", Signs("old:")),
+        || Change::replace("old", "new", Handler::outbound(Signs("new:"))),
+    );
+    assert_eq!(sent, "old:before new:after");
+    assert_eq!(chain, ["new", "changes"]);
+    let (sent, chain) = answered(
+        |p| p.add_outbound("old", Signs("old:")),
+        || Change::remove("old"),
+    );
+    assert_eq!(sent, "old:before after");
+    assert_eq!(chain, ["changes"]);
+}
+
+#[test]
+fn a_handler_that_replaces_another_without_a_name_is_called_by_its_type() {
+    let (_, chain) = answered(
+        |p| p.add_outbound("old", Signs("old:")),
+        || Change::replace("old", "", Handler::outbound(Signs("new:"))),
+    );
+    assert_eq!(chain, ["Signs#0", "changes"]);
+}
+
+#[test]
+fn a_change_whose_closure_panics_fails_and_leaves_the_channel_alone() {
+    let mut channel = EmbeddedChannel::new(|p| p.add_outbound("signs", Signs("s:"))).unwrap();
+    let handle = channel.channel();
+    let change = handle.change(|| panic!("no handler today"));
+    let wrote = handle.write_with("still here");
+    handle.flush();
+    channel.run();
+    let why = change.wait().unwrap_err().to_string();
+    assert!(why.contains("no handler today"), "{why}");
+    wrote.wait().unwrap();
+    assert_eq!(channel.sent(), "s:still here");
+    assert_eq!(channel.names(), ["signs"]);
+}

@@ -1,0 +1,204 @@
+//! Ends in the middle of things: drains that overlap, connects that nobody waits for any more,
+//! connections whose handlers cannot be made.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_exec::{EventLoop, EventLoopGroup};
+use tidegate_net::{
+    Client, Draining, Inbound, InboundContext, NetGroup, Nothing, Resolver, Server, UserEvent,
+};
+use tidegate_promise::{Completion, Promise, promise};
+use tidegate_sync::ManualClock;
+use tidegate_testkit::{Gate, Log};
+
+use crate::{Echo, dial, round_trip, serve};
+
+/// Notes that its connection is there, and that its server is on its way out.
+struct Notes(Log<&'static str>);
+
+impl Inbound for Notes {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn active(&mut self, _: &mut InboundContext<'_, Self>) {
+        self.0.push("active");
+    }
+
+    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+
+    fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
+        if event.is::<Draining>().is_some() {
+            self.0.push("draining");
+        }
+    }
+}
+
+#[test]
+fn drains_that_overlap_end_at_their_own_deadlines_and_tell_once() {
+    let clock = ManualClock::new();
+    let loops = EventLoopGroup::builder("io").loops(1).clock(&clock);
+    let group = NetGroup::build(loops).unwrap();
+    let log = Log::new();
+    let own = log.clone();
+    let server = serve(&group, move |p| p.add("notes", Notes(own.clone())));
+    let _client = dial(&server);
+    log.wait_for(1);
+    let late = server.drain(Duration::from_secs(20));
+    let soon = server.drain(Duration::from_secs(10));
+    clock.advance(Duration::from_secs(9));
+    assert!(!late.is_done() && !soon.is_done(), "somebody is there");
+    clock.advance(Duration::from_secs(1));
+    let (late, soon) = (late.wait().unwrap(), soon.wait().unwrap());
+    assert_eq!((late.open, late.cut.len()), (1, 0), "another one cut it");
+    assert_eq!((soon.open, soon.cut.len()), (1, 1));
+    assert_eq!(log.take(), ["active", "draining"]);
+}
+
+#[test]
+fn a_connection_that_comes_to_its_loop_during_a_drain_is_told_of_it() {
+    let clock = ManualClock::new();
+    let loops = EventLoopGroup::builder("io").loops(2).clock(&clock);
+    let group = NetGroup::build(loops).unwrap();
+    let (log, busy, begin) = (Log::new(), Gate::new(), Gate::new());
+    let (held, go_on) = (Gate::new(), Gate::new());
+    let own = log.clone();
+    let gates = (held.clone(), go_on.clone());
+    let server = Server::new(&group)
+        .pipeline(move |p| {
+            // The loop that accepts has one connection for itself; it is held up with that one.
+            if EventLoop::current().is_some_and(|one| one.name() == "io-0") {
+                gates.0.open();
+                gates.1.wait();
+            }
+            p.add("notes", Notes(own.clone()))
+        })
+        .bind("127.0.0.1:0");
+    let server = server.wait().unwrap();
+    // All three wait when it begins to accept: one for the other loop, one for its own, and one
+    // more for the other.
+    let (tell, wait) = (busy.clone(), begin.clone());
+    let first = group.iter().next().unwrap();
+    let accepts = first.submit(move || {
+        tell.open();
+        wait.wait();
+    });
+    busy.wait();
+    let _clients = [dial(&server), dial(&server), dial(&server)];
+    begin.open();
+    accepts.unwrap().wait().unwrap();
+    held.wait();
+    let _drain = server.drain(Duration::from_secs(10));
+    // What the other loop was asked to tell its connections is told.
+    let other = group.iter().nth(1).unwrap();
+    other.submit(|| ()).unwrap().wait().unwrap();
+    go_on.open();
+    log.wait_for(6);
+    let told = log.take();
+    let count = |what| told.iter().filter(|heard| **heard == what).count();
+    assert_eq!((count("active"), count("draining")), (3, 3));
+}
+
+/// Leaves the answer to the test.
+struct Asks(Log<Promise<Vec<SocketAddr>>>);
+
+impl Resolver for Asks {
+    fn resolve(&self, _: &str, _: u16) -> Completion<Vec<SocketAddr>> {
+        let (promise, found) = promise();
+        self.0.push(promise);
+        found
+    }
+}
+
+#[test]
+fn a_connect_that_was_cancelled_while_its_name_was_resolved_connects_to_nobody() {
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let asked = Log::new();
+    let client = Client::new(&group).resolver(Asks(asked.clone()));
+    let [wanted, unwanted] = ["first:1", "second:1"].map(|name| client.connect(name));
+    assert!(unwanted.cancel());
+    for (at, question) in asked.take().into_iter().rev().enumerate() {
+        let answer = vec![listener.local_addr().unwrap()];
+        assert!(question.succeed(answer).is_ok());
+        group.iter().for_each(|one| one.settle());
+        assert_eq!(
+            listener.accept().is_ok(),
+            at == 1,
+            "the second one was cancelled"
+        );
+    }
+    wanted.wait().unwrap();
+}
+
+#[test]
+fn a_server_that_nobody_wants_any_more_frees_its_port() {
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
+    let address = address.unwrap();
+    for by_name in [false, true] {
+        let (busy, gate) = (Gate::new(), Gate::new());
+        let (tell, wait) = (busy.clone(), gate.clone());
+        let held = group.next().submit(move || {
+            tell.open();
+            wait.wait();
+        });
+        busy.wait();
+        let asked = Log::new();
+        let server = Server::new(&group).resolver(Asks(asked.clone()));
+        let bound = match by_name {
+            true => server.bind("somewhere:1"),
+            false => server.bind(address),
+        };
+        for question in asked.take() {
+            assert!(question.succeed(vec![address]).is_ok());
+        }
+        assert!(TcpListener::bind(address).is_err(), "it listens already");
+        assert!(bound.cancel());
+        gate.open();
+        held.unwrap().wait().unwrap();
+        // The listener goes with a signal, which no task waits for.
+        let free = (0..1_000_000).any(|_| {
+            group.next().settle();
+            TcpListener::bind(address).is_ok()
+        });
+        assert!(free);
+    }
+}
+
+#[test]
+fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
+    let unhandled = Log::new();
+    let heard = unhandled.clone();
+    let loops = EventLoopGroup::builder("io")
+        .loops(1)
+        .on_unhandled(move |_, what| heard.push(what.to_string()));
+    let group = NetGroup::build(loops).unwrap();
+    let bound = Server::new(&group).pipeline(|_| panic!("not at all"));
+    let why = bound.bind("127.0.0.1:0").wait().unwrap_err().to_string();
+    assert!(why.contains("not at all"), "{why}");
+
+    let made = std::sync::atomic::AtomicUsize::new(0);
+    let server = serve(&group, move |p| {
+        let number = made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        assert_ne!(number, 1, "not this one");
+        p.add("echo", Echo)
+    });
+    let (mut bad, mut good) = (dial(&server), dial(&server));
+    assert_eq!(bad.read(&mut [0; 8]).unwrap(), 0, "closed");
+    assert_eq!(round_trip(&mut good, b"hello"), b"hello");
+    let heard = unhandled.take();
+    assert!(
+        heard.len() == 1 && heard[0].contains("not this one"),
+        "{heard:?}"
+    );
+
+    let client = Client::new(&group).pipeline(|_| panic!("not here"));
+    let refused = client.connect(server.local_addr()).wait().unwrap_err();
+    assert!(refused.to_string().contains("not here"), "{refused}");
+    assert!(unhandled.is_empty(), "who asked knows");
+}

@@ -1,0 +1,364 @@
+//! Handlers that hold something back, or watch the time, when circumstances change under way.
+
+use std::io::Write;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_net::handlers::{
+    FlowControl, FlushLess, Idle, LineFrames, Logging, ProxyProtocol, Rate, Traffic, WriteTimeout,
+};
+use tidegate_net::{
+    Assembly, Change, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing,
+    WaterMarks,
+};
+use tidegate_sync::ManualClock;
+use tidegate_testkit::Log;
+
+use crate::handlers::{embedded, frames};
+use crate::{dial, serve};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn reads_when_asked(assemble: impl FnOnce(Assembly) -> Assembly) -> EmbeddedChannel {
+    let options = ChannelOptions {
+        auto_read: false,
+        ..ChannelOptions::default()
+    };
+    EmbeddedChannel::with_options(options, assemble).unwrap()
+}
+
+fn slow_reads(rate: u64) -> Traffic {
+    Traffic::new(Some(Rate::bytes_per_second(rate)), None)
+}
+
+fn slow_writes(rate: u64) -> Traffic {
+    Traffic::new(None, Some(Rate::bytes_per_second(rate)))
+}
+
+fn remove(channel: &mut EmbeddedChannel, name: &'static str) {
+    let removed = channel.channel().change(move || Change::remove(name));
+    channel.run();
+    removed.wait().unwrap();
+}
+
+#[test]
+fn shaping_that_is_taken_out_lets_go_of_everything() {
+    let both = Traffic::new(
+        Some(Rate::bytes_per_second(1)),
+        Some(Rate::bytes_per_second(1)),
+    );
+    let mut channel = embedded(|p| p.add_duplex("slow", both));
+    let handle = channel.channel();
+    channel.receive("read");
+    channel.receive("held");
+    let sent: Vec<_> = ["a", "b", "c"].map(|one| handle.write_with(one)).into();
+    handle.flush();
+    channel.run();
+    assert_eq!(channel.sent(), "a");
+    assert_eq!(frames(&mut channel), ["read"]);
+    remove(&mut channel, "slow");
+    assert_eq!(channel.sent(), "bc", "in order and at once");
+    for one in sent {
+        one.wait().unwrap();
+    }
+    assert_eq!((handle.pending_bytes(), handle.is_writable()), (0, true));
+    channel.receive("more");
+    assert_eq!(frames(&mut channel).concat(), b"heldmore", "it reads again");
+    channel.advance(3600 * SECOND);
+    assert!(channel.is_open() && channel.sent().is_empty());
+}
+
+#[test]
+fn what_shaping_held_fails_with_its_channel() {
+    let mut channel = embedded(|p| p.add_duplex("slow", slow_writes(1)));
+    let sent: Vec<_> = ["a", "b"]
+        .map(|one| channel.channel().write_with(one))
+        .into();
+    channel.channel().flush();
+    channel.run();
+    channel.close();
+    let [first, second] = sent.try_into().unwrap();
+    first.wait().unwrap();
+    let why = second.wait().unwrap_err().to_string();
+    assert!(why.contains("closed"), "{why}");
+}
+
+#[test]
+fn a_pause_leaves_the_wish_of_others_alone() {
+    // Read only when asked: a pause must not make a channel read on its own.
+    let mut channel = reads_when_asked(|p| p.add_duplex("slow", slow_reads(4)));
+    let handle = channel.channel();
+    handle.read();
+    channel.run();
+    channel.receive("four");
+    assert_eq!(frames(&mut channel), ["four"]);
+    channel.advance(10 * SECOND);
+    channel.receive("nobody asked");
+    assert!(frames(&mut channel).is_empty());
+    // Asked for during a pause: read at its end.
+    handle.read();
+    channel.run();
+    assert_eq!(frames(&mut channel), ["nobody asked"]);
+    handle.read();
+    channel.run();
+    channel.receive("patience");
+    assert!(frames(&mut channel).is_empty());
+    channel.advance(3 * SECOND);
+    assert_eq!(frames(&mut channel), ["patience"]);
+    // Switched on during a pause: from its end on.
+    handle.set_auto_read(true);
+    channel.run();
+    channel.receive("automatic");
+    assert!(frames(&mut channel).is_empty());
+    channel.advance(2 * SECOND);
+    assert_eq!(frames(&mut channel), ["automatic"]);
+}
+
+#[test]
+fn messages_kept_back_during_a_pause_are_passed_on_after_it() {
+    let mut channel = embedded(|p| {
+        p.add_duplex("slow", slow_reads(8))
+            .add("lines", LineFrames::max(80))
+            .add_duplex("flow", FlowControl::new())
+    });
+    channel.receive("one\ntwo\n");
+    channel.advance(SECOND);
+    // The peer waits for answers to both and sends nothing more.
+    assert_eq!(frames(&mut channel), ["one", "two"]);
+    channel.receive("three\n");
+    channel.advance(SECOND);
+    assert_eq!(frames(&mut channel), ["three"]);
+}
+
+#[test]
+fn a_rate_can_be_changed_and_is_never_nothing() {
+    let rate = Rate::bytes_per_second(0);
+    let shaped = Traffic::new(None, Some(rate.clone()));
+    let mut channel = embedded(|p| p.add_duplex("slow", shaped));
+    let handle = channel.channel();
+    handle.write_and_flush("ab");
+    handle.write_and_flush("cd");
+    channel.run();
+    assert_eq!(channel.sent(), "ab");
+    channel.advance(2 * SECOND);
+    assert_eq!(channel.sent(), "cd", "one byte a second");
+    rate.set(1_000);
+    handle.write_and_flush(vec![0; 500]);
+    handle.write_and_flush("end");
+    channel.run();
+    channel.advance(2 * SECOND);
+    assert_eq!(channel.sent().len(), 500, "after what was owed before");
+    channel.advance(SECOND / 2);
+    assert_eq!(channel.sent(), "end");
+}
+
+#[test]
+fn a_refused_write_is_not_charged_for() {
+    let options = ChannelOptions {
+        marks: WaterMarks::new(10, 100, 400).unwrap(),
+        ..ChannelOptions::default()
+    };
+    let assemble = |p: Assembly| p.add_duplex("slow", slow_writes(10));
+    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    let handle = channel.channel();
+    handle.write_and_flush("0123456789");
+    let waits = handle.write_with("0123456789");
+    let refused = handle.write_with(vec![0; 300]);
+    handle.flush();
+    channel.run();
+    assert!(refused.wait().is_err());
+    let after = handle.write_with("0123456789");
+    channel.run();
+    channel.sent();
+    channel.advance(SECOND);
+    assert_eq!(channel.sent().len(), 10);
+    channel.advance(SECOND);
+    assert_eq!(channel.sent().len(), 10);
+    waits.wait().unwrap();
+    after.wait().unwrap();
+    handle.write_and_flush("0123456789");
+    channel.advance(SECOND);
+    assert_eq!(channel.sent().len(), 10, "it was not charged for");
+}
+
+/// Writes and flushes for each message, and takes `flush` out on "out" or shuts its half on "shut".
+struct Chatty;
+
+impl Inbound for Chatty {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write("x");
+        ctx.flush();
+        if bytes == "out" {
+            ctx.change(Change::remove("flush")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn flushes_are_let_out_after_a_number_and_when_their_keeper_goes() {
+    let chatty = |most| {
+        embedded(|p| {
+            p.add_duplex("flush", FlushLess::every(most))
+                .add("lines", LineFrames::max(9))
+                .add("chatty", Chatty)
+        })
+    };
+    let mut channel = chatty(100);
+    channel.receive("out\n");
+    assert_eq!(channel.sent(), "x");
+    assert_eq!(channel.names(), ["lines", "chatty"]);
+    // One of two, then the last at the end: each a flush, all in one call after the event.
+    for most in [0, 1, 2, 3] {
+        let mut channel = chatty(most);
+        channel.receive("1\n2\n3\n");
+        assert_eq!(channel.sent(), "xxx", "every {most}");
+    }
+}
+
+#[test]
+fn a_watch_that_comes_later_watches_too() {
+    for idle in [Idle::reads(10 * SECOND), Idle::all(10 * SECOND)] {
+        let mut channel = embedded(|p| p);
+        channel.advance(100 * SECOND);
+        let add = move || Change::add_first("idle", Handler::duplex(idle.closes()));
+        drop(channel.channel().change(add));
+        channel.run();
+        channel.advance(9 * SECOND);
+        assert!(channel.is_open());
+        channel.advance(SECOND);
+        assert!(!channel.is_open());
+        assert!(channel.errors()[0].to_string().contains("10s"));
+    }
+}
+
+#[test]
+fn one_that_is_taken_out_watches_no_more() {
+    let mut channel = embedded(|p| p.add_duplex("idle", Idle::all(10 * SECOND).closes()));
+    remove(&mut channel, "idle");
+    channel.advance(100 * SECOND);
+    assert!(channel.is_open());
+}
+
+#[test]
+fn the_time_that_handlers_take_is_not_the_peers() {
+    struct Slow(Log<ManualClock>);
+    impl Inbound for Slow {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Nothing;
+        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
+            for clock in self.0.take() {
+                clock.advance(20 * SECOND);
+            }
+        }
+    }
+    let clock = Log::new();
+    let own = clock.clone();
+    let mut channel = embedded(|p| {
+        p.add_duplex("idle", Idle::reads(10 * SECOND).closes())
+            .add("slow", Slow(own))
+    });
+    clock.push(channel.clock());
+    channel.receive("a question that takes long");
+    assert!(channel.is_open(), "the peer has only just spoken");
+    channel.advance(9 * SECOND);
+    assert!(channel.is_open());
+    channel.advance(SECOND);
+    assert!(!channel.is_open());
+}
+
+#[test]
+fn no_limit_is_no_limit() {
+    let for_ever = Duration::MAX;
+    let mut channel = embedded(|p| {
+        p.add_duplex("idle", Idle::new(for_ever, Duration::ZERO, for_ever))
+            .add_duplex("write", WriteTimeout::new(Duration::ZERO))
+    });
+    channel.set_room(Some(0));
+    channel.channel().write_and_flush("to nobody");
+    channel.run();
+    channel.advance(1_000_000 * SECOND);
+    assert!(channel.is_open());
+}
+
+#[test]
+fn a_log_says_whose_bytes_they_are_and_how_it_ended() {
+    let log = Log::new();
+    let own = log.clone();
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let server = serve(&group, move |p| {
+        let own = own.clone();
+        let log = Logging::new(move |line: &str| own.push(line.to_owned()));
+        p.add_duplex("log", log).add("ends", Ends)
+    });
+    let mut client = dial(&server);
+    client.write_all(b"hi").unwrap();
+    let peer = client.local_addr().unwrap();
+    log.wait_for(6);
+    let lines = log.take();
+    assert!(lines.iter().all(|line| line.starts_with(&peer.to_string())));
+    assert!(
+        lines[1].contains("read 2 bytes\n00000000  68 69 "),
+        "{lines:?}"
+    );
+    assert!(
+        lines.iter().any(|line| line.ends_with("shut output")),
+        "{lines:?}"
+    );
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.ends_with("close when flushed")),
+        "{lines:?}"
+    );
+}
+
+/// Closes a half, then all.
+struct Ends;
+
+impl Inbound for Ends {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.shutdown_output();
+        ctx.close_when_flushed();
+    }
+}
+
+#[test]
+fn a_header_that_its_protocol_forbids_is_none() {
+    let v2 = |family: u8, body: &[u8]| {
+        let size = u16::try_from(body.len()).unwrap().to_be_bytes();
+        [&b"\r\n\r\n\0\r\nQUIT\n\x21"[..], &[family], &size, body].concat()
+    };
+    let refused = [
+        b"PROXY TCP4 1.2.3.4 5.6.7.8 +1 2\r\n".to_vec(),
+        b"PROXY TCP4 1.2.3.4 5.6.7.8 01 2\r\n".to_vec(),
+        b"PROXY TCP4 1.2.3.4 5.6.7.8 1 \r\n".to_vec(),
+        b"PROXY TCP4 1.2.3.4  5.6.7.8 1 2\r\n".to_vec(),
+        b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2 3\r\n".to_vec(),
+        b"PROXY tcp4 1.2.3.4 5.6.7.8 1 2\r\n".to_vec(),
+        b"proxy TCP4 1.2.3.4 5.6.7.8 1 2\r\n".to_vec(),
+        v2(0x41, &[0; 12]),
+        v2(0x13, &[0; 12]),
+        v2(0x21, &[0; 35]),
+    ];
+    for header in refused {
+        let mut channel = embedded(|p| p.add("proxy", ProxyProtocol::new()));
+        channel.receive(header.clone());
+        assert!(!channel.is_open(), "{header:?}");
+        assert!(channel.errors()[0].to_string().contains("no PROXY header"));
+    }
+    // Others than those of TCP are taken, and say nothing of who is there.
+    for header in [v2(0x31, &[7; 216]), v2(0x12, &[0; 12]), v2(0, b"")] {
+        let mut channel = embedded(|p| p.add("proxy", ProxyProtocol::new()));
+        channel.receive([&header[..], b"rest"].concat());
+        assert_eq!(frames(&mut channel), ["rest"]);
+    }
+}
