@@ -2,7 +2,7 @@
 //!
 //! A [`TakeOver`] handler at the end of a pipeline gives what it reads to a [`ByteStream`]. What waits
 //! is bounded both ways: the channel stops reading while the stream holds more than its limit, and
-//! the stream waits while more than the high water mark waits to be sent.
+//! the stream takes no more than up to the high water mark and waits above it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -136,12 +136,6 @@ impl ByteStream {
     }
 }
 
-/// A failure as an error of its own kind, if the operating system gave it one.
-fn error_of(why: Failure, otherwise: io::ErrorKind) -> io::Error {
-    let kind = why.downcast_ref::<io::Error>().map(io::Error::kind);
-    io::Error::new(kind.unwrap_or(otherwise), why)
-}
-
 /// At most `most` bytes of `slices`.
 fn gather(slices: &[IoSlice<'_>], most: usize) -> Bytes {
     let mut gathered = BytesMut::with_capacity(most);
@@ -150,6 +144,12 @@ fn gather(slices: &[IoSlice<'_>], most: usize) -> Bytes {
         gathered.extend_from_slice(&slice[..part]);
     }
     gathered.freeze()
+}
+
+/// A failure as an error of its own kind, if the operating system gave it one.
+fn error_of(why: Failure, otherwise: io::ErrorKind) -> io::Error {
+    let kind = why.downcast_ref::<io::Error>().map(io::Error::kind);
+    io::Error::new(kind.unwrap_or(otherwise), why)
 }
 
 impl AsyncRead for ByteStream {
@@ -282,8 +282,9 @@ impl fmt::Debug for ByteStream {
     }
 }
 
-/// The last handler of a pipeline whose channel is taken over by a future. The channel then reads on
-/// its own, and stays open for what the future writes when the peer writes no more, whatever its
+/// The last handler of a pipeline whose channel is taken over by a future: from the start, or when
+/// it is added to the pipeline of an open channel. The channel then reads on its own, and stays open
+/// for what the future writes when the peer writes no more, whatever its
 /// [options](crate::ChannelOptions) say.
 ///
 /// ```
@@ -333,14 +334,8 @@ where
             stays: PhantomData,
         }
     }
-}
 
-impl<F, T> TakeOver<F>
-where
-    F: FnOnce(ByteStream) -> T + 'static,
-    T: Future<Output = ()> + 'static,
-{
-    fn begin(&mut self, ctx: &mut InboundContext<'_, Self>) {
+    fn take_over(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let (Some(begin), Some(home)) = (self.begin.take(), EventLoop::current()) else {
             return;
         };
@@ -354,8 +349,7 @@ where
         if !ctx.is_auto_read() {
             ctx.set_auto_read(true);
         }
-        let stream = ByteStream::new(shared);
-        if home.spawn_local(begin(stream)).is_err() {
+        if home.spawn_local(begin(ByteStream::new(shared))).is_err() {
             // The loop takes no more futures: it is on its way out.
             ctx.close();
         }
@@ -380,14 +374,14 @@ where
     const BLOCKING: Blocking = Blocking::Never;
 
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        // Put into the chain of a channel that is open already.
+        // Into an open channel: nobody will say so again.
         if ctx.channel().is_active() {
-            self.begin(ctx);
+            self.take_over(ctx);
         }
     }
 
     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        self.begin(ctx);
+        self.take_over(ctx);
     }
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {

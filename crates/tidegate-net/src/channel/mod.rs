@@ -101,7 +101,8 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// The bytes, when more waits to be sent than the high water mark, or the channel is closed.
+    /// The bytes, when more waits to be sent than the high water mark, or the channel is closed;
+    /// [`Channel::writable`] says which, in time.
     pub fn try_write<B: Into<Bytes>>(&self, bytes: B) -> Result<(), WriteRefused<B>> {
         if !self.is_writable() {
             return Err(WriteRefused(bytes));

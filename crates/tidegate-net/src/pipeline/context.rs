@@ -240,7 +240,7 @@ impl HandlerContext<'_> {
     /// Begins the end of a read, if this handler has said nothing that comes before it.
     #[inline]
     pub(super) fn completes(&mut self) -> bool {
-        let completes = self.parts.stack.len() == self.parts.base;
+        let completes = self.parts.is_first_word();
         self.parts.completed = completes;
         completes
     }

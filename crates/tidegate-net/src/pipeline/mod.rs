@@ -396,7 +396,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
     #[cold]
     fn contain(&mut self, panic: Box<dyn std::any::Any + Send>) {
         let at = self.parts.running;
-        let base = std::mem::take(&mut self.parts.base);
+        let base = std::mem::take(&mut self.parts.base) as usize;
         let base = base.min(self.parts.stack.len());
         let said: Vec<_> = self.parts.stack.drain(base..).rev().collect();
         let id = self.parts.metas.get(at as usize).map(|meta| meta.id);

@@ -96,7 +96,7 @@ pub(crate) struct Parts {
     pub(super) blocking: Blocking,
     pub(crate) stack: Vec<Action>,
     /// Where on the stack the running handler's own actions begin.
-    pub(super) base: usize,
+    pub(super) base: u32,
     pub(super) running: u32,
     pub(super) doing: Doing,
     next_id: u32,
@@ -247,10 +247,16 @@ impl Parts {
     #[inline(always)]
     pub(super) fn begin_call(&mut self, at: usize, doing: Doing) -> usize {
         let base = self.stack.len();
-        self.base = base;
+        self.base = base as u32;
         self.running = at as u32;
         self.doing = doing;
         base
+    }
+
+    /// Whether the running handler has said nothing yet that is still to be carried out.
+    #[inline(always)]
+    pub(super) fn is_first_word(&self) -> bool {
+        self.stack.len() == self.base as usize
     }
 
     pub(super) fn never(&mut self, at: u32, event: u16) {
@@ -283,7 +289,7 @@ impl Parts {
 
     /// A write by handler `at`: straight into the queue where nobody stands between.
     pub(super) fn write(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
-        if self.stack.len() == self.base && !self.is_watched(at, mask::WRITE) {
+        if self.is_first_word() && !self.is_watched(at, mask::WRITE) {
             self.write_head(msg, promise);
         } else {
             self.hand_on(at, msg, promise);
@@ -324,7 +330,7 @@ impl Parts {
     }
 
     pub(super) fn out(&mut self, at: u32, op: OutOp) {
-        if self.stack.len() == self.base && !self.is_watched(at, op.bit()) {
+        if self.is_first_word() && !self.is_watched(at, op.bit()) {
             self.out_head(op);
         } else {
             self.stack.push(Action::Out { at, op });
@@ -371,7 +377,7 @@ impl Parts {
 
     /// A flush by handler `at`.
     pub(super) fn flush(&mut self, at: u32) {
-        if self.stack.len() == self.base && !self.is_watched(at, mask::FLUSH) {
+        if self.is_first_word() && !self.is_watched(at, mask::FLUSH) {
             self.flush_head();
         } else {
             let op = OutOp::Flush;

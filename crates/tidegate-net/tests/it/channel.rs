@@ -197,28 +197,6 @@ fn shutting_the_output_waits_for_what_was_written() {
 }
 
 #[test]
-fn a_write_after_the_sending_half_fails_alone() {
-    let options = ChannelOptions {
-        half_closure: true,
-        ..ChannelOptions::default()
-    };
-    let (mut channel, log) = notes(options);
-    let handle = channel.channel();
-    let before = handle.write_with("before");
-    drop(handle.shutdown_output());
-    let after = handle.write_with("after");
-    handle.write_and_flush("for nobody");
-    channel.run();
-    before.wait().unwrap();
-    let why = after.wait().unwrap_err().failure().unwrap();
-    let why = why.downcast_ref::<NetError>();
-    assert!(matches!(why, Some(NetError::OutputShut)), "{why:?}");
-    assert_eq!(channel.sent(), "before");
-    channel.receive("heard");
-    assert_eq!(log.take(), ["read 5", "complete"]);
-}
-
-#[test]
 fn who_waits_for_a_half_to_be_closed_hears_of_the_end_of_both() {
     let (mut channel, _log) = notes(ChannelOptions::default());
     channel.set_room(Some(3));

@@ -60,7 +60,7 @@ async fn echo(mut stream: ByteStream) {
 
 #[test]
 fn a_future_echoes_over_tcp() {
-    let group = tidegate_net::pinned("io", 1).unwrap();
+    let group = group(1);
     let server = serve(&group, |p| p.add("echo", TakeOver::new(echo)));
     let mut client = dial(&server);
     for size in [1, 100, 20_000] {
