@@ -184,10 +184,6 @@ impl Shared {
         self.options.marks.cap()
     }
 
-    pub(crate) fn high(&self) -> usize {
-        self.options.marks.high()
-    }
-
     pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
         self.peer
     }
@@ -248,7 +244,7 @@ impl Shared {
     }
 
     pub(crate) fn is_writable(&self) -> bool {
-        self.writable.load(Ordering::Relaxed) && self.pending() <= self.high()
+        self.writable.load(Ordering::Relaxed) && self.pending() <= self.options.marks.high()
     }
 
     #[inline]
