@@ -404,7 +404,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     /// Ends the sending half, or the channel, if everything is sent that has to be.
     fn wind_up(&mut self, desk: &mut Desk) {
         let parts = &mut self.pipeline.parts;
-        let sent = !parts.queue.has_flushed();
+        let waits = parts.queue.has_flushed() || self.blocked && parts.outbox.is_some();
+        let sent = !waits;
         if parts.close_wanted || parts.close_when_flushed && sent {
             let cause = parts.close_cause.clone();
             return self.close(cause, desk);

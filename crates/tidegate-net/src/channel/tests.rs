@@ -13,7 +13,9 @@ use tidegate_testkit::Log;
 
 use super::*;
 use crate::driver::PollDriver;
-use crate::pipeline::{Action, Assembly, Erased, Head, Inbound, InboundContext, Parts, Pipeline};
+use crate::pipeline::{
+    Action, Assembly, Erased, Head, Inbound, InboundContext, OutOp, Parts, Pipeline,
+};
 use crate::reactor::{Desk, EventSource, Next};
 use crate::read_size::ReadSize;
 use crate::sys::{FakePoller, Readiness, Token};
@@ -74,6 +76,15 @@ impl Alone {
     }
 
     fn with_options(options: ChannelOptions) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let transport = Transport::Tcp(mio::net::TcpStream::from_std(socket));
+        Self::of(transport, Some(peer), options)
+    }
+
+    fn of(transport: Transport, peer: Option<TcpStream>, options: ChannelOptions) -> Self {
         let (poller, _script) = FakePoller::new();
         let home = EventLoop::builder("alone")
             .build_by_hand_with(PollDriver::new(poller))
@@ -82,20 +93,23 @@ impl Alone {
             executor: home.0.executor(),
             roam: None,
         };
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (socket, _) = listener.accept().unwrap();
-        socket.set_nonblocking(true).unwrap();
-        let transport = Transport::Tcp(mio::net::TcpStream::from_std(socket));
         let log = Log::new();
-        let assembly = Assembly::<Pinned>::new().add("notes", Notes(log.clone()));
+        let mut assembly = Assembly::<Pinned>::new();
+        let datagrams = matches!(transport, Transport::Udp(_));
+        if !datagrams {
+            assembly = assembly.add("notes", Notes(log.clone()));
+        }
         let checked = assembly.checked(Head::BYTES).unwrap();
         let shared = Shared::new(of_channel, Arc::new(options), (None, None), None);
-        let pipeline = <Pipeline>::new(Parts::new(shared), checked);
+        let mut parts = Parts::new(shared);
+        if datagrams {
+            parts.take_datagrams();
+        }
+        let pipeline = <Pipeline>::new(parts, checked);
         let mut alone = Self {
             core: ChannelCore::new(transport, pipeline, Start::Open, Token::new(0, 1)),
             desk: Desk::new(Arc::default()),
-            peer: Some(peer),
+            peer,
             log,
             _home: home,
         };
@@ -227,4 +241,36 @@ fn who_reads_much_at_a_time_waits_for_its_turn() {
     assert_eq!(alone.reads(), 0);
     alone.tell(Readiness::READ);
     assert_eq!(alone.log.take(), ["patience"]);
+}
+
+#[test]
+fn a_gentle_end_waits_for_datagrams_that_the_socket_did_not_take() {
+    let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (to, from) = (
+        std::net::UdpSocket::bind("127.0.0.1:0").unwrap(),
+        socket.local_addr().unwrap(),
+    );
+    let options = ChannelOptions {
+        receive_buffer: Some(100_000),
+        ..ChannelOptions::default()
+    };
+    let transport = Transport::Udp(socket);
+    transport.set_options(&options);
+    let Transport::Udp(socket) = &transport else {
+        unreachable!("it was made above");
+    };
+    let size = socket2::SockRef::from(socket).recv_buffer_size().unwrap();
+    assert_eq!(size, 200_000, "the system counts its own share");
+    let mut alone = Alone::of(transport, None, options);
+    alone.core.blocked = true;
+    let bytes = Bytes::from_static(b"last");
+    let peer = to.local_addr().unwrap();
+    let datagram = Msg::of(Datagram { bytes, peer });
+    alone.core.pipeline.write(datagram, None);
+    alone.core.pipeline.out(OutOp::CloseWhenFlushed);
+    alone.core.carry_out(&mut alone.desk);
+    assert_eq!(alone.core.finish(false), Next::Stay);
+    assert_eq!(alone.tell(Readiness::WRITE), Next::Leave);
+    let mut heard = [0; 8];
+    assert_eq!(to.recv_from(&mut heard).unwrap(), (4, from));
 }

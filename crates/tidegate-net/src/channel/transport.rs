@@ -156,6 +156,7 @@ impl Transport {
             Self::Tcp(stream) => options.apply(&SockRef::from(stream), true),
             #[cfg(unix)]
             Self::Unix(stream) => options.apply(&SockRef::from(stream), false),
+            Self::Udp(socket) => options.apply(&SockRef::from(socket), false),
             _ => {}
         }
     }

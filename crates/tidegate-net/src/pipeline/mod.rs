@@ -360,16 +360,23 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.parts.stack[base..].reverse();
     }
 
-    /// Lets the promise of a write ride with the last thing that the handler made of it.
+    /// Lets the promise of a write ride with the last thing that the handler made of it. Where that
+    /// is several, they go out as a whole: nobody can cancel a part any more.
     fn give_promise(&mut self, base: usize) {
-        let own = self.parts.promise.take();
-        let last = self.parts.stack[base..].iter_mut().rev();
-        let free = last.into_iter().find_map(|action| match action {
+        let Some(own) = self.parts.promise.take() else {
+            return;
+        };
+        let made = self.parts.stack[base..].iter_mut().rev();
+        let mut free = made.filter_map(|action| match action {
             Action::Write { promise, .. } if promise.is_none() => Some(promise),
             _ => None,
         });
-        if let Some(promise) = free {
-            *promise = own;
+        let last = free.next();
+        if free.next().is_some() {
+            own.set_uncancellable();
+        }
+        if let Some(last) = last {
+            *last = Some(own);
         }
     }
 

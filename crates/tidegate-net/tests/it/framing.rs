@@ -8,7 +8,7 @@ use tidegate_net::handlers::{
 };
 use tidegate_net::{
     Assembly, Change, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError,
-    Nothing, WaterMarks,
+    Nothing, Outbound, OutboundContext, WaterMarks,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
@@ -275,6 +275,34 @@ fn a_frame_that_is_cancelled_or_refused_leaves_no_length_behind() {
     channel.run();
     let expected = [&[1, 244][..], &[b'x'; 500], b"\0\x03end"].concat();
     assert_eq!(channel.sent(), expected);
+}
+
+/// Writes a head, and then the message itself.
+struct HeadAndBody;
+
+impl Outbound for HeadAndBody {
+    type Take = Bytes;
+    type Write = Bytes;
+
+    fn write(&mut self, body: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write(format!("{}:", body.len()));
+        ctx.write(body);
+    }
+}
+
+#[test]
+fn what_a_handler_made_several_of_goes_out_as_a_whole_or_not_at_all() {
+    let mut channel = embedded(|p| p.add_outbound("head and body", HeadAndBody));
+    let handle = channel.channel();
+    let begun = handle.write_with("body");
+    // A write by itself is looked at with the next thing that is not one.
+    handle.set_auto_read(true);
+    channel.run();
+    assert!(!begun.cancel(), "its head is on its way");
+    handle.flush();
+    channel.run();
+    begun.wait().unwrap();
+    assert_eq!(channel.sent(), "4:body");
 }
 
 #[test]

@@ -396,6 +396,8 @@ impl Inbound for Tls {
     type Out = Bytes;
     type Write = Bytes;
     const BLOCKING: Blocking = Blocking::Never;
+    // Added without its outbound side it would let everything out in the clear.
+    const DUPLEX: bool = true;
 
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
         // Added to a connection that is already there.
