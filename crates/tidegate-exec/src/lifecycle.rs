@@ -278,14 +278,13 @@ impl fmt::Display for ShutdownError {
                 cut,
                 ..
             } => {
-                write!(
-                    f,
-                    "loop {name} did not end in time: task `{task}` has been running for {age:?}, \
-                     {behind} tasks wait behind it"
-                )?;
+                write!(f, "loop {name} did not end in time: ")?;
                 match cut.as_slice() {
-                    [] => Ok(()),
-                    cut => write!(f, "; cut: {}", cut.join(", ")),
+                    [] => write!(
+                        f,
+                        "task `{task}` has been running for {age:?}, {behind} tasks wait behind it"
+                    ),
+                    cut => write!(f, "{task} has not returned, of {}", cut.join(", ")),
                 }
             }
             Self::Panicked { message, .. } => write!(f, "the loop's driver panicked: {message}"),

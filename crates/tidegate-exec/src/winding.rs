@@ -374,9 +374,13 @@ fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
     let now = shared.clock.nanos();
     let age = now.saturating_sub(shared.counters.heartbeat.get());
     let running = || shared.running.now().map(|task| task.name);
+    let task = match cut.is_empty() {
+        true => shared.out.any().or_else(running).unwrap_or("the driver"),
+        false => "a handler",
+    };
     ShutdownError::Stuck {
         name: shared.name.clone(),
-        task: shared.out.any().or_else(running).unwrap_or("the driver"),
+        task,
         age: Duration::from_nanos(age),
         behind: shared.pending(),
         cut,

@@ -41,8 +41,10 @@ pub enum NetError {
     },
     /// A connect took too long.
     ConnectTimeout(Duration),
-    /// Nothing came, or nothing could be sent, for too long.
+    /// Nothing came or went for too long.
     Idle(Duration),
+    /// Something waits to be sent, and nothing could be for too long.
+    WriteTimeout(Duration),
     /// A frame is longer than allowed.
     FrameTooLong {
         /// How long it is, as far as is known.
@@ -115,6 +117,10 @@ impl fmt::Display for NetError {
             }
             Self::ConnectTimeout(after) => write!(f, "no connection after {after:?}"),
             Self::Idle(after) => write!(f, "nothing happened for {after:?}"),
+            Self::WriteTimeout(after) => write!(
+                f,
+                "nothing could be sent for {after:?}: the peer does not read"
+            ),
             Self::FrameTooLong { length, most } => {
                 write!(
                     f,

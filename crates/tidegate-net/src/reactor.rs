@@ -49,7 +49,8 @@ pub(crate) trait EventSource {
     fn io(&mut self) -> Option<&mut dyn Source>;
 
     /// The loop has watched its socket, or no more, as it asked with [`Next::Watch`]; it is told of
-    /// mail next. Only notes that: nothing of others' may run here.
+    /// mail next. Or the loop could not watch it at all, and it is dropped next. Only notes that:
+    /// nothing of others' may run here.
     fn watched(&mut self, said: io::Result<()>) {
         drop(said);
     }
@@ -328,11 +329,20 @@ pub(crate) fn register<S: EventSource + 'static>(
     });
     match registered {
         Some(Ok(token)) => Ok(token),
-        Some(Err((why, source))) => {
+        Some(Err((why, mut source))) => {
+            source.watched(Err(again(&why)));
             drop(source);
             Err(why)
         }
         None => unreachable!("the reactor was here a moment ago"),
+    }
+}
+
+/// The same error once more.
+pub(crate) fn again(why: &io::Error) -> io::Error {
+    match why.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(why.kind(), why.to_string()),
     }
 }
 

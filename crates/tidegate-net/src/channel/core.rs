@@ -7,12 +7,13 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_promise::{Completion, Failure, Promise};
+use tidegate_promise::Failure;
 use tidegate_sync::{Blocking, SignalBlock};
 
 use super::datagram::{Datagram, LARGEST};
 use super::off::Off;
 use super::shared::Shared;
+use super::start::{Connecting, Start};
 use super::{Channel, Transport};
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -24,21 +25,6 @@ use crate::write_queue::Drained;
 
 /// Rounds of events and flushes within one readiness before others have their turn.
 const ROUNDS: usize = 16;
-
-/// A connection that is being made.
-pub(crate) struct Connecting {
-    pub(crate) promise: Promise<Channel>,
-    /// Ends the attempt when it fires; cancelled when the attempt has ended.
-    pub(crate) timeout: Option<Completion<()>>,
-}
-
-/// How a channel comes to its loop.
-pub(crate) enum Start {
-    /// Connected.
-    Open,
-    /// About to be.
-    Connecting(Box<Connecting>),
-}
 
 pub(super) enum State {
     /// Registered, and its handlers know nothing yet.
@@ -488,10 +474,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         let was_open = matches!(state, State::Open | State::Off(_));
         match state {
             State::Connecting(connecting) | State::New(Start::Connecting(connecting)) => {
-                if let Some(timeout) = connecting.timeout {
-                    timeout.cancel();
-                }
-                let _ = connecting.promise.fail(cause.unwrap_or(closed));
+                connecting.fail(cause.unwrap_or(closed));
             }
             State::Off(off) => off.refuse(&closed),
             _ => {}
@@ -542,8 +525,14 @@ impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
     }
 
     fn watched(&mut self, said: io::Result<()>) {
-        if let State::Off(off) = &mut self.state {
-            off.note(said);
+        match (&mut self.state, said) {
+            (State::Off(off), said) => off.note(said),
+            (State::New(start), Err(why)) => {
+                let why = Failure::new(why);
+                start.refuse(&why);
+                self.pipeline.parts.close_cause = Some(why);
+            }
+            _ => {}
         }
     }
 

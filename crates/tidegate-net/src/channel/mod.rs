@@ -8,6 +8,7 @@ mod off;
 mod options;
 mod plain;
 mod shared;
+mod start;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -22,13 +23,14 @@ use bytes::Bytes;
 use tidegate_promise::{Completion, Failure, Outcome, promise_on};
 use tidegate_sync::SignalBlock;
 
-pub(crate) use self::core::{ChannelCore, Connecting, Start};
+pub(crate) use self::core::ChannelCore;
 pub use self::datagram::Datagram;
 pub(crate) use self::datagram::Outbox;
 pub(crate) use self::local::local_ends;
 pub use self::options::{ChannelOptions, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN};
 pub use self::shared::Closed;
 pub(crate) use self::shared::{Home, Mail, Shared, refuse};
+pub(crate) use self::start::{Connecting, Start};
 pub(crate) use self::transport::Transport;
 use crate::errors::{NetError, WriteRefused};
 use crate::message::Msg;

@@ -16,7 +16,7 @@ use crate::driver::PollDriver;
 use crate::pipeline::{
     Action, Assembly, Erased, Head, Inbound, InboundContext, OutOp, Parts, Pipeline,
 };
-use crate::reactor::{Desk, EventSource, Next};
+use crate::reactor::{Desk, EventSource, Next, register};
 use crate::read_size::ReadSize;
 use crate::sys::{FakePoller, Readiness, Token};
 use crate::{Nothing, Registered, UserEvent};
@@ -273,4 +273,37 @@ fn a_gentle_end_waits_for_datagrams_that_the_socket_did_not_take() {
     assert_eq!(alone.tell(Readiness::WRITE), Next::Leave);
     let mut heard = [0; 8];
     assert_eq!(to.recv_from(&mut heard).unwrap(), (4, from));
+}
+
+#[test]
+fn a_connect_whose_loop_cannot_watch_it_says_why() {
+    let (poller, script) = FakePoller::new();
+    let (home, mut hand) = EventLoop::builder("full")
+        .build_by_hand_with(PollDriver::new(poller))
+        .unwrap();
+    let of_channel = Home {
+        executor: home.executor(),
+        roam: None,
+    };
+    let shared = Shared::new(of_channel, Arc::default(), (None, None), None);
+    let channel = Channel::of(Arc::clone(&shared));
+    let pipeline = <Pipeline>::new(Parts::new(shared), Vec::new());
+    let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (promise, done) = promise();
+    let start = Start::Connecting(Box::new(Connecting {
+        promise,
+        timeout: None,
+    }));
+    script.refuse(std::io::ErrorKind::StorageFull);
+    let refused = hand.run(move || {
+        register(|token| {
+            let transport = Transport::Udp(socket);
+            Box::new(ChannelCore::new(transport, pipeline, start, token))
+        })
+    });
+    assert!(refused.is_err());
+    let why = done.wait().unwrap_err().to_string();
+    assert!(why.contains("storage"), "{why}");
+    let cause = channel.close_cause().unwrap().to_string();
+    assert!(cause.contains("storage"), "{cause}");
 }

@@ -185,7 +185,7 @@ impl Outbound for Idle {
 }
 
 /// Fails a connection when something waits to be sent and not a byte goes out for a time: for
-/// peers that do not read.
+/// peers that do not read. The error is a [`NetError::WriteTimeout`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -236,7 +236,7 @@ impl Inbound for WriteTimeout {
         }
         if ctx.sent_bytes() == key {
             // Not a byte went out since the timer was set, and some wait.
-            return ctx.fire_error(Failure::new(NetError::Idle(self.limit)));
+            return ctx.fire_error(Failure::new(NetError::WriteTimeout(self.limit)));
         }
         let sent = ctx.sent_bytes();
         self.armed = ctx.schedule(self.limit, sent).is_some();

@@ -19,7 +19,7 @@ use crate::arrivals::{Arrivals, receive_ahead};
 use crate::channel::{Shared, refuse};
 use crate::driver::{Care, IoWatch};
 use crate::metrics::Counters;
-use crate::reactor::{Next, watch};
+use crate::reactor::{Next, again, watch};
 use crate::slab::{Slab, Taken};
 use crate::sys::{Poller, Readiness, Ready, Token};
 
@@ -206,6 +206,7 @@ impl RoamDriver {
         };
         if let Err(why) = watched {
             self.sources.remove(token);
+            source.watched(Err(again(&why)));
             drop(source);
             return done(Err(why));
         }

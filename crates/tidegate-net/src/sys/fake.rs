@@ -46,6 +46,7 @@ struct State {
     polls: Vec<Option<Duration>>,
     renewals: usize,
     adopted: Vec<Token>,
+    refusal: Option<io::ErrorKind>,
 }
 
 impl FakePoller {
@@ -79,6 +80,11 @@ impl FakeScript {
         self.inner.parker.unpark();
     }
 
+    /// The next one to be registered is refused.
+    pub fn refuse(&self, why: io::ErrorKind) {
+        self.lock().refusal = Some(why);
+    }
+
     /// The tokens that were registered, oldest first.
     pub fn registered(&self) -> Vec<Token> {
         self.lock().registered.clone()
@@ -109,7 +115,11 @@ impl FakeScript {
 
 impl Poller for FakePoller {
     fn register(&mut self, _source: &mut dyn Source, token: Token) -> io::Result<()> {
-        self.script.lock().registered.push(token);
+        let mut state = self.script.lock();
+        if let Some(why) = state.refusal.take() {
+            return Err(why.into());
+        }
+        state.registered.push(token);
         Ok(())
     }
 

@@ -273,6 +273,8 @@ fn a_write_timeout_watches_progress_and_not_the_clock_alone() {
         channel.advance(10 * SECOND);
     }
     assert!(!channel.is_open(), "ten seconds without a byte");
+    let cause = channel.channel().close_cause().unwrap().to_string();
+    assert!(cause.contains("nothing could be sent for 10s"), "{cause}");
 }
 
 #[test]
