@@ -451,8 +451,11 @@ impl<E: ?Sized + Held> Pipeline<E> {
     }
 
     fn report(&self, why: &Failure) {
-        let message = why.to_string();
         let shared = &self.parts.shared;
+        let message = match shared.peer_addr() {
+            Some(peer) => format!("{why}; the peer is {peer}"),
+            None => why.to_string(),
+        };
         shared
             .executor()
             .unhandled(&Unhandled::ChannelError { message: &message });

@@ -243,6 +243,8 @@ fn a_handler_that_panics_hurts_its_own_connection_only() {
     let heard = unhandled.take();
     assert_eq!(heard.len(), 1);
     assert!(heard[0].contains("as asked"), "{heard:?}");
+    let peer = bad.local_addr().unwrap().to_string();
+    assert!(heard[0].contains(&peer), "{heard:?}");
 }
 
 #[test]
