@@ -159,9 +159,10 @@ fn by_short_rounds(connections: usize, settings: &Settings) -> Settings {
     }
 }
 
-/// Peers without a target, as far as they run here.
+/// Those without a target, as far as they run here.
 fn others(connections: usize, message: usize) -> impl Iterator<Item = Entry> {
     let kinds = [
+        ("raw epoll, 8 receives first", Kind::RawByEights),
         ("smol", Kind::Smol),
         ("monoio, epoll", Kind::MonoioEpoll),
         ("monoio, io_uring", Kind::MonoioUring),

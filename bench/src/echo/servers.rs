@@ -35,6 +35,8 @@ pub(super) enum Kind {
     RoamingBlockers,
     /// `epoll_wait`, `recv`, `send`, and nothing else.
     RawEpoll,
+    /// The same, with eight times `recv` before the first `send`.
+    RawByEights,
     /// The same over mio.
     Mio,
     /// A task for each connection, with a buffer.
@@ -107,6 +109,7 @@ pub(super) fn start(kind: Kind, message: usize) -> Running {
 fn serve<const N: usize>(kind: Kind, listener: TcpListener) {
     match kind {
         Kind::RawEpoll => raw_epoll::<N>(&listener),
+        Kind::RawByEights => raw_by_eights::<N>(&listener),
         Kind::Mio => over_mio::<N>(listener),
         Kind::TokioCurrent => {
             let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -229,46 +232,111 @@ fn roaming(
     }
 }
 
+/// The sockets of a raw loop, and what it waits on.
+struct Raw<'a> {
+    poller: OwnedFd,
+    listener: &'a TcpListener,
+    sockets: Vec<OwnedFd>,
+}
+
+impl<'a> Raw<'a> {
+    fn new(listener: &'a TcpListener) -> Self {
+        listener.set_nonblocking(true).expect("a socket option");
+        let poller = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
+        let listening = epoll::EventData::new_u64(u64::MAX);
+        epoll::add(&poller, listener, listening, epoll::EventFlags::IN).expect("epoll takes it");
+        Self {
+            poller,
+            listener,
+            sockets: Vec::new(),
+        }
+    }
+
+    /// Waits; false if there is nothing.
+    fn wait(&self, events: &mut Vec<epoll::Event>) -> bool {
+        events.clear();
+        let spare = rustix::buffer::spare_capacity(events);
+        epoll::wait(&self.poller, spare, None).is_ok()
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            stream.set_nodelay(true).expect("a TCP option");
+            stream.set_nonblocking(true).expect("a socket option");
+            let data = epoll::EventData::new_u64(self.sockets.len() as u64);
+            epoll::add(&self.poller, &stream, data, epoll::EventFlags::IN).expect("epoll");
+            self.sockets.push(stream.into());
+        }
+    }
+
+    /// Receives; how many bytes, if any.
+    #[inline]
+    fn receive(&self, at: usize, buffer: &mut [u8]) -> Option<usize> {
+        let socket = &self.sockets[at];
+        let (count, _) = rustix::net::recv(socket, buffer, RecvFlags::empty()).ok()?;
+        if count == 0 {
+            let _ = epoll::delete(&self.poller, socket);
+            return None;
+        }
+        Some(count)
+    }
+
+    #[inline]
+    fn send(&self, at: usize, bytes: &[u8]) {
+        let socket = &self.sockets[at];
+        let sent = rustix::net::send(socket, bytes, SendFlags::NOSIGNAL);
+        if sent != Ok(bytes.len()) {
+            send_rest(&bytes[sent.unwrap_or(0)..], |rest| {
+                Ok(rustix::net::send(socket, rest, SendFlags::NOSIGNAL)?)
+            });
+        }
+    }
+}
+
 fn raw_epoll<const N: usize>(listener: &TcpListener) {
-    listener.set_nonblocking(true).expect("a socket option");
-    let poller = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
-    let listening = epoll::EventData::new_u64(u64::MAX);
-    epoll::add(&poller, listener, listening, epoll::EventFlags::IN).expect("epoll takes it");
-    let mut sockets: Vec<OwnedFd> = Vec::new();
+    let mut raw = Raw::new(listener);
     let mut events = Vec::with_capacity(1024);
     let mut buffer = [0; N];
     loop {
-        events.clear();
-        let spare = rustix::buffer::spare_capacity(&mut events);
-        if epoll::wait(&poller, spare, None).is_err() {
+        if !raw.wait(&mut events) {
             continue;
         }
         for event in &events {
             let at = event.data.u64();
             if at == u64::MAX {
-                while let Ok((stream, _)) = listener.accept() {
-                    stream.set_nodelay(true).expect("a TCP option");
-                    stream.set_nonblocking(true).expect("a socket option");
-                    let data = epoll::EventData::new_u64(sockets.len() as u64);
-                    epoll::add(&poller, &stream, data, epoll::EventFlags::IN).expect("epoll");
-                    sockets.push(stream.into());
+                raw.accept();
+            } else if let Some(count) = raw.receive(at as usize, &mut buffer) {
+                raw.send(at as usize, &buffer[..count]);
+            }
+        }
+    }
+}
+
+/// A floor below the floor: the kernel's code for one call stays near.
+fn raw_by_eights<const N: usize>(listener: &TcpListener) {
+    let mut raw = Raw::new(listener);
+    let mut events = Vec::with_capacity(1024);
+    let mut buffers = [[0; N]; 8];
+    loop {
+        if !raw.wait(&mut events) {
+            continue;
+        }
+        for group in events.chunks(8) {
+            let mut counts = [0; 8];
+            for (place, event) in group.iter().enumerate() {
+                let at = event.data.u64();
+                if at == u64::MAX {
+                    raw.accept();
+                } else {
+                    let count = raw.receive(at as usize, &mut buffers[place]);
+                    counts[place] = count.unwrap_or(0);
                 }
-                continue;
             }
-            let socket = &sockets[at as usize];
-            let Ok((count, _)) = rustix::net::recv(socket, &mut buffer[..], RecvFlags::empty())
-            else {
-                continue;
-            };
-            if count == 0 {
-                let _ = epoll::delete(&poller, socket);
-                continue;
-            }
-            let sent = rustix::net::send(socket, &buffer[..count], SendFlags::NOSIGNAL);
-            if sent != Ok(count) {
-                send_rest(&buffer[sent.unwrap_or(0)..count], |rest| {
-                    Ok(rustix::net::send(socket, rest, SendFlags::NOSIGNAL)?)
-                });
+            for (place, event) in group.iter().enumerate() {
+                if counts[place] > 0 {
+                    let bytes = &buffers[place][..counts[place]];
+                    raw.send(event.data.u64() as usize, bytes);
+                }
             }
         }
     }
