@@ -23,9 +23,10 @@ const FEW: u64 = 100_000;
 const MANY: u64 = 1_100_000;
 
 /// Servers of the suite `echo`, and what they are.
-const SERVERS: [(&str, &str); 6] = [
+const SERVERS: [(&str, &str); 7] = [
     ("ours", "ours, 1 handler"),
     ("ours-5", "ours, 1 handler and 5 that pass on"),
+    ("ours-roaming", "ours, 1 handler, on a roaming loop"),
     ("raw", "raw epoll loop"),
     ("mio", "mio loop"),
     ("tokio", "tokio, current_thread"),

@@ -16,16 +16,7 @@ pub fn thread_id() -> u64 {
 
 /// CPU time that the calling thread has used; zero where the system does not tell.
 pub fn thread_cpu_time() -> std::time::Duration {
-    #[cfg(target_os = "linux")]
-    {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        std::time::Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        std::time::Duration::ZERO
-    }
+    std::time::Duration::from_nanos(super::tick::of_thread())
 }
 
 /// Binds the calling thread to `cpus`; returns whether the system did so.

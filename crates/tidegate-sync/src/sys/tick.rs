@@ -1,11 +1,14 @@
-//! The system's clock as of its last tick: reading it is a few loads, without a counter.
+//! The system's clock as of its last tick: reading it is a few loads, without a counter. And the
+//! CPU time of a thread.
 //!
 //! By way of the C library and not of rustix: that looks for the kernel's functions by itself, and
 //! falls where a debugger such as valgrind has hidden them.
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod linux {
-    use libc::{CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, clockid_t, timespec};
+    use libc::{
+        CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_THREAD_CPUTIME_ID, clockid_t, timespec,
+    };
 
     /// The time at the last tick, in nanoseconds of the system's monotonic clock.
     #[inline]
@@ -16,6 +19,11 @@ mod linux {
     /// The time now, on the same scale.
     pub(crate) fn fine() -> u64 {
         now(CLOCK_MONOTONIC)
+    }
+
+    /// The CPU time that the calling thread has used, in nanoseconds.
+    pub(crate) fn of_thread() -> u64 {
+        now(CLOCK_THREAD_CPUTIME_ID)
     }
 
     /// The time between two ticks; none where ticks tell no time.
@@ -57,12 +65,16 @@ mod none {
         0
     }
 
+    pub(crate) fn of_thread() -> u64 {
+        0
+    }
+
     pub(crate) fn length() -> Option<u64> {
         None
     }
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
-pub(crate) use self::linux::{coarse, fine, length};
+pub(crate) use self::linux::{coarse, fine, length, of_thread};
 #[cfg(not(all(target_os = "linux", not(miri))))]
-pub(crate) use self::none::{coarse, fine, length};
+pub(crate) use self::none::{coarse, fine, length, of_thread};
