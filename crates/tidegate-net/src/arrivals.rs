@@ -83,12 +83,16 @@ impl Arrivals {
     /// The next few events, if there are several and they begin here: who is told of them may
     /// receive before.
     #[inline]
-    pub(crate) fn group(&mut self) -> Option<&[Ready]> {
+    pub(crate) fn group(&mut self) -> Option<Group<'_>> {
         if self.at < self.ahead {
             return None;
         }
         self.ahead = (self.at + PIECES).min(self.ready.len());
-        (self.ahead > self.at + 1).then(|| &self.ready[self.at..self.ahead])
+        let several = self.ahead > self.at + 1;
+        several.then(|| Group {
+            len: self.ahead - self.at,
+            to_come: &self.ready[self.at..],
+        })
     }
 
     /// Tells `ready` after the next poll.
@@ -104,19 +108,26 @@ impl Arrivals {
     }
 }
 
+/// Events whose sources may receive together.
+pub(crate) struct Group<'a> {
+    len: usize,
+    /// The events of the group, and behind them those of the next ones.
+    to_come: &'a [Ready],
+}
+
 /// Lets who is at home of a group receive before the first of them is told: one system call many
 /// times in a row is cheaper than two kinds by turns, since its code stays near. Where `far`, there
 /// are so many sources that their memory has to be asked for.
 #[inline(never)]
 pub(crate) fn receive_ahead<S: EventSource + ?Sized>(
-    group: &[Ready],
+    group: Group<'_>,
     sources: &mut Slab<Box<S>>,
     desk: &mut Desk,
     far: bool,
 ) {
-    for (at, ready) in group.iter().enumerate() {
+    for (at, ready) in group.to_come[..group.len].iter().enumerate() {
         if far
-            && let Some(later) = group.get(at + 2)
+            && let Some(later) = group.to_come.get(at + 2)
             && let Some(source) = sources.peek(later.token)
         {
             prefetch(&**source);
@@ -186,7 +197,7 @@ mod tests {
         let mut arrivals = arrivals(17);
         let mut sizes = Vec::new();
         while arrivals.said() > 0 {
-            sizes.push(arrivals.group().map_or(0, <[Ready]>::len));
+            sizes.push(arrivals.group().map_or(0, |group| group.len));
             assert!(arrivals.group().is_none());
             arrivals.next();
         }
