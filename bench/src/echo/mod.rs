@@ -150,7 +150,7 @@ fn by_short_rounds(connections: usize, settings: &Settings) -> Settings {
     let (rounds, span) = if connections <= FEW {
         (105, 30)
     } else {
-        (45, 150)
+        (61, 100)
     };
     Settings {
         rounds: Some(settings.rounds.unwrap_or(rounds)),
