@@ -3,13 +3,12 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
-use bytes::Bytes;
-use tidegate_net::{Client, Inbound, InboundContext, NetError, Nothing, Server};
+use tidegate_net::{Client, NetError, Server};
 use tidegate_promise::{Completion, Promise};
 use tidegate_sync::ManualClock;
 use tidegate_testkit::Log;
 
-use crate::{Echo, group, group_by, serve};
+use crate::{Echo, Hears, group, group_by, serve};
 
 #[test]
 fn a_client_connects_and_the_completion_has_the_channel() {
@@ -17,15 +16,6 @@ fn a_client_connects_and_the_completion_has_the_channel() {
     let server = serve(&group, |p| p.add("echo", Echo));
     let log = Log::new();
     let own = log.clone();
-    struct Hears(Log<Bytes>);
-    impl Inbound for Hears {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Bytes;
-        fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
-            self.0.push(bytes);
-        }
-    }
     let client = Client::new(&group).pipeline(move |p| p.add("hears", Hears(own.clone())));
     let channel = client.connect(server.local_addr()).wait().unwrap();
     assert!(channel.is_active());

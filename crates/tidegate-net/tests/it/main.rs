@@ -44,6 +44,19 @@ use tidegate_testkit::Log;
 
 use self::echo::Echo;
 
+/// Tells a test what it reads.
+struct Hears(Log<Bytes>);
+
+impl Inbound for Hears {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
+        self.0.push(bytes);
+    }
+}
+
 /// Gives each connection's channel to a test.
 struct Gives(Log<Channel>);
 

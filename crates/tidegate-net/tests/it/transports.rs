@@ -6,35 +6,13 @@ use bytes::Bytes;
 use tidegate_net::{Client, Inbound, InboundContext, Nothing, Server};
 use tidegate_testkit::Log;
 
-use crate::{Echo, group};
-
-/// Notes what it reads.
-struct Notes(Log<String>);
-
-impl Inbound for Notes {
-    type In = Bytes;
-    type Out = Nothing;
-    type Write = Nothing;
-
-    fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
-        self.0.push(String::from_utf8_lossy(&bytes).into_owned());
-    }
-}
+use crate::{Echo, Hears, group};
 
 #[test]
 fn two_ends_in_memory_speak_to_each_other() {
     let group = group(2);
     let log = Log::new();
     let own = log.clone();
-    struct Hears(Log<usize>);
-    impl Inbound for Hears {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Bytes;
-        fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
-            self.0.push(bytes.len());
-        }
-    }
     let hears = move |p: tidegate_net::Assembly| p.add("hears", Hears(own.clone()));
     let pair = tidegate_net::local_pair(&group, hears, |p| p.add("echo", Echo));
     let (one, other) = pair.wait().unwrap();
@@ -48,7 +26,7 @@ fn two_ends_in_memory_speak_to_each_other() {
     let mut total = 0;
     while total < 300_000 {
         log.wait_for(1);
-        total += log.take().iter().sum::<usize>();
+        total += log.take().iter().map(Bytes::len).sum::<usize>();
     }
     assert_eq!(total, 300_000);
     one.close().wait().unwrap();
@@ -71,15 +49,6 @@ fn what_one_end_says_before_the_other_is_there_is_heard() {
     let group = group(1);
     let log = Log::new();
     let own = log.clone();
-    struct Hears(Log<Bytes>);
-    impl Inbound for Hears {
-        type In = Bytes;
-        type Out = Nothing;
-        type Write = Bytes;
-        fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
-            self.0.push(bytes);
-        }
-    }
     // On one loop the first end is opened, speaks and ends before the second is made.
     let hears = move |p: tidegate_net::Assembly| p.add("hears", Hears(own.clone()));
     let pair = tidegate_net::local_pair(&group, |p| p.add("greets", Greets), hears);
@@ -143,7 +112,7 @@ fn channels_are_made_of_unix_and_udp_sockets_that_exist() {
     std::fs::remove_dir_all(&folder).unwrap();
     let log = Log::new();
     let own = log.clone();
-    let client = Client::new(&group).pipeline(move |p| p.add("notes", Notes(own.clone())));
+    let client = Client::new(&group).pipeline(move |p| p.add("hears", Hears(own.clone())));
     let channel = client.adopt_unix(far).wait().unwrap();
     channel.write_and_flush("hello");
     log.wait_for(1);

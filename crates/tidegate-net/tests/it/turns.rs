@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use bytes::Bytes;
-use tidegate_net::{Inbound, InboundContext, NetGroup, Nothing};
+use tidegate_net::{Inbound, InboundContext, NetGroup, Nothing, Server};
 use tidegate_testkit::{Gate, Log};
 
-use crate::{dial, serve};
+use crate::{dial, group, serve};
 
 /// Notes how often the loop had received when it read, and how much.
 #[derive(Clone)]
@@ -26,6 +26,18 @@ impl Inbound for Notes {
     }
 }
 
+/// A server on one loop, whose connections all note.
+fn noting() -> (NetGroup, Notes, Server) {
+    let group = group(1);
+    let notes = Notes {
+        group: group.clone(),
+        log: Log::new(),
+    };
+    let own = notes.clone();
+    let server = serve(&group, move |p| p.add("notes", own.clone()));
+    (group, notes, server)
+}
+
 /// Keeps the loop busy while `work` runs, so that it finds everything at once afterwards.
 fn while_busy(group: &NetGroup, work: impl FnOnce()) {
     let (arrived, go_on) = (Gate::new(), Gate::new());
@@ -42,13 +54,7 @@ fn while_busy(group: &NetGroup, work: impl FnOnce()) {
 
 #[test]
 fn several_are_received_before_the_first_is_told_and_each_hears_its_own() {
-    let group = tidegate_net::pinned("io", 1).unwrap();
-    let notes = Notes {
-        group: group.clone(),
-        log: Log::new(),
-    };
-    let own = notes.clone();
-    let server = serve(&group, move |p| p.add("notes", own.clone()));
+    let (group, notes, server) = noting();
     let mut peers: Vec<_> = (0..40).map(|_| dial(&server)).collect();
     for peer in &mut peers {
         peer.write_all(b"hello").unwrap();
@@ -74,13 +80,7 @@ fn several_are_received_before_the_first_is_told_and_each_hears_its_own() {
 
 #[test]
 fn one_that_is_ready_alone_is_received_when_it_is_told() {
-    let group = tidegate_net::pinned("io", 1).unwrap();
-    let notes = Notes {
-        group: group.clone(),
-        log: Log::new(),
-    };
-    let own = notes.clone();
-    let server = serve(&group, move |p| p.add("notes", own.clone()));
+    let (_group, notes, server) = noting();
     let mut peer = dial(&server);
     for round in 1..=3 {
         peer.write_all(b"hello").unwrap();
