@@ -250,7 +250,7 @@ fn an_idle_loop_can_give_its_thread_back_to_the_pool() {
     assert!(home.try_suspend());
     // Both threads can be had again, so both of these can run at a time.
     let (one, other) = (Gate::new(), Gate::new());
-    let (opens, waits) = (one.clone(), other.clone());
+    let (opens, waits, both) = (one.clone(), other.clone(), other.clone());
     pool.execute(move || {
         opens.open();
         waits.wait();
@@ -261,6 +261,8 @@ fn an_idle_loop_can_give_its_thread_back_to_the_pool() {
         other.open();
     })
     .unwrap();
+    // Not before: a task that comes in time keeps the loop on its thread.
+    both.wait();
     assert_eq!(home.submit(|| 8).unwrap().wait().unwrap(), 8);
 }
 
