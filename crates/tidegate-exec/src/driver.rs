@@ -41,6 +41,16 @@ pub trait Driver: Send + 'static {
         None
     }
 
+    /// The same for several at a time: a task that does at most `most` of what the driver has found,
+    /// and how many. Asked by a loop that runs what its driver finds itself. The task says with
+    /// [`Running::move_on`](tidegate_sync::Running::move_on) when it comes to the next of them, so that
+    /// each counts as a task of its own.
+    #[inline]
+    fn next_tasks(&mut self, most: usize) -> Option<(Task, usize)> {
+        let _ = most;
+        Some((self.next_task()?, 1))
+    }
+
     /// Looks for such work without waiting. Called now and then while other work runs, so that a
     /// loop that never sleeps still hears of it, and in each turn of a loop driven by hand.
     fn look(&mut self) {}

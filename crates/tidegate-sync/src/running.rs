@@ -72,6 +72,20 @@ impl Running {
             .store(ptr::from_ref(task.vtable).cast_mut(), Ordering::Relaxed);
     }
 
+    /// Notes that the task that runs comes to the next of several things that it does: it counts as
+    /// another one, and watchdogs see it move. Called by the loop's thread only.
+    #[inline(always)]
+    pub fn move_on(&self) {
+        let next = self.started.load(Ordering::Relaxed) + 1;
+        self.started.store(next, Ordering::Relaxed);
+    }
+
+    /// The record of the loop that the current thread drives.
+    pub fn of_thread() -> Option<Arc<Self>> {
+        let of_thread = OF_THREAD.try_with(|slot| slot.borrow().clone());
+        of_thread.unwrap_or_default()
+    }
+
     /// Notes that the loop runs no task. Called by the loop's thread only.
     #[inline]
     pub fn idle(&self) {
@@ -197,9 +211,7 @@ pub(crate) fn show_name(name: &'static str) -> impl Drop {
             }
         }
     }
-    let running = OF_THREAD
-        .try_with(|slot| slot.borrow().clone())
-        .unwrap_or_default();
+    let running = Running::of_thread();
     if let Some(running) = &running {
         running.given.set(Some(name));
     }

@@ -16,13 +16,12 @@ use crate::driver::Driver;
 use crate::lifecycle::{HandedBack, Lifecycle, ShutdownError};
 use crate::local::{self, Entered, Kept};
 use crate::patience::Patience;
-use crate::run_task::{note_lateness, report_panic, run_task};
-use crate::schedule;
+use crate::run_task::{report_panic, run_task};
 use crate::shared::Shared;
 use crate::spawn::LocalFutures;
-use crate::timeout;
 use crate::winding::Winding;
 
+mod due;
 mod hand_out;
 mod pace;
 mod thread;
@@ -96,6 +95,8 @@ pub(crate) struct Core<D: Driver> {
     measure: bool,
     /// When this thread woke up or began.
     awake_since: u64,
+    /// The same, if no turn has begun since then; else 0.
+    woke: u64,
     /// The last moment at which something ran.
     last_work: u64,
     /// Where a turn stands whose tasks a strategy has run.
@@ -128,6 +129,7 @@ impl<D: Driver> Core<D> {
             unlooked: 0,
             measure: true,
             awake_since: 0,
+            woke: 0,
             last_work: 0,
             batch: hand_out::Batch::default(),
             pace: Pace::new(),
@@ -153,7 +155,10 @@ impl<D: Driver> Core<D> {
     }
 
     fn begin(&mut self, shared: &Shared) -> u64 {
-        let now = shared.clock.nanos().max(1);
+        let now = match std::mem::take(&mut self.woke) {
+            0 => shared.clock.nanos().max(1),
+            woke => woke,
+        };
         begin_turn(now);
         let counters = &shared.counters;
         counters.turns.add(1);
@@ -185,50 +190,6 @@ impl<D: Driver> Core<D> {
             }
         }
         any
-    }
-
-    /// Runs timers and timeouts that are due; what comes next begins when they are done.
-    fn run_due(&mut self, shared: &Shared, now: u64) -> bool {
-        let spans = &shared.settings.spans;
-        self.pace.begin(now, spans.timers);
-        let mut ran = self.run_timers(shared, now);
-        ran |= self.run_timeouts(shared, now);
-        self.begin_kind(shared, now, ran, spans.tasks);
-        ran
-    }
-
-    fn run_timers(&mut self, shared: &Shared, now: u64) -> bool {
-        let mut runs = 0;
-        while runs < BUDGET {
-            let Some(due) = local::with(|local| local.kept.timers.pop_due(now)).flatten() else {
-                break;
-            };
-            runs += 1;
-            let late = now.saturating_sub(due.deadline);
-            note_lateness(shared, late);
-            schedule::fire(shared, due, &mut |task| run_task(shared, task));
-            if self.pace.step() && self.look_at_time(shared) {
-                break;
-            }
-        }
-        runs > 0
-    }
-
-    fn run_timeouts(&mut self, shared: &Shared, now: u64) -> bool {
-        let mut looks = 0;
-        while looks < BUDGET {
-            let due = local::with(|local| local.kept.timeouts.pop_due(now)).flatten();
-            let Some(due) = due else { break };
-            looks += 1;
-            if let Some((task, late)) = timeout::expire(shared, &due, now) {
-                note_lateness(shared, late);
-                run_task(shared, task);
-            }
-            if self.pace.step() && self.look_at_time(shared) || shared.is_out_of_time() {
-                break;
-            }
-        }
-        looks > 0
     }
 
     fn run_own(&mut self, shared: &Shared) -> bool {
@@ -304,15 +265,20 @@ impl<D: Driver> Core<D> {
     fn run_driver(&mut self, shared: &Shared, now: u64, ran: bool) -> bool {
         let mut runs = 0;
         while runs < BUDGET {
-            let Some(task) = self.driver.next_task() else {
+            let most = if shared.settings.time_tasks {
+                1
+            } else {
+                self.pace.left(runs == 0).min(BUDGET - runs)
+            };
+            let Some((task, several)) = self.driver.next_tasks(most) else {
                 break;
             };
             if runs == 0 {
                 self.begin_kind(shared, now, ran, shared.settings.spans.io);
             }
             run_task(shared, task);
-            runs += 1;
-            if self.pace.step() && self.look(shared) {
+            runs += several;
+            if self.pace.steps(several) && self.look(shared) {
                 break;
             }
         }
@@ -361,7 +327,8 @@ impl<D: Driver> Core<D> {
             thread.set_waiting(false);
         }
         self.awake_since = shared.clock.nanos();
-        shared.counters.awake_since.set(self.awake_since.max(1));
+        self.woke = self.awake_since.max(1);
+        shared.counters.awake_since.set(self.woke);
     }
 
     /// Looks on for a while, unless a timer is due soon; true if something came.
@@ -487,6 +454,7 @@ impl<D: Driver> Core<D> {
         shared.bell.disarm();
         self.thread = shared.thread();
         self.awake_since = shared.clock.nanos();
+        self.woke = 0;
         self.last_work = self.awake_since;
         if shared.counters.since.get() == 0 {
             shared.counters.since.set(self.awake_since.max(1));

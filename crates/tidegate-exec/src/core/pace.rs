@@ -103,10 +103,22 @@ impl Pace {
         self.left = self.stride;
     }
 
+    /// How many may run until then; `anew` if a kind of work is about to begin.
+    #[inline]
+    pub(super) fn left(&self, anew: bool) -> usize {
+        (if anew { self.stride } else { self.left }) as usize
+    }
+
     /// One more has run; true if the clock has to be looked at.
     #[inline]
     pub(super) fn step(&mut self) -> bool {
-        self.left = self.left.saturating_sub(1);
+        self.steps(1)
+    }
+
+    /// So many more have run.
+    #[inline]
+    pub(super) fn steps(&mut self, several: usize) -> bool {
+        self.left = self.left.saturating_sub(several as u32);
         self.left == 0
     }
 

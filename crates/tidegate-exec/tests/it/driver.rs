@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate_exec::{Driver, EventLoop, Quiet};
-use tidegate_sync::{Clock, Parker, Sleeper, Task};
+use tidegate_sync::{Clock, Parker, Running, Sleeper, Task};
 use tidegate_testkit::Log;
 
 use crate::SECOND;
@@ -140,4 +140,69 @@ fn a_loop_whose_driver_has_something_to_keep_stays_on_its_thread() {
         .wait()
         .unwrap();
     assert_eq!(log.take().last(), Some(&"leave"));
+}
+
+/// Has so much to do, and does as much of it at a time as it is asked for, but never more than ten.
+struct Several {
+    asked: Log<usize>,
+    parker: Parker,
+    found: usize,
+}
+
+impl Driver for Several {
+    fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
+        clock.park_until(&self.parker, deadline);
+    }
+
+    fn waker(&self) -> Arc<dyn Sleeper> {
+        Arc::new(self.parker.clone())
+    }
+
+    fn next_tasks(&mut self, most: usize) -> Option<(Task, usize)> {
+        self.asked.push(most);
+        let several = self.found.min(most).min(10);
+        self.found -= several;
+        let work = move || {
+            let running = Running::of_thread().expect("a loop runs this");
+            (1..several).for_each(|_| running.move_on());
+        };
+        (several > 0).then(|| (Task::non_blocking(work), several))
+    }
+}
+
+fn several(found: usize) -> (Log<usize>, Several) {
+    let asked = Log::new();
+    let driver = Several {
+        asked: asked.clone(),
+        parker: Parker::new(),
+        found,
+    };
+    (asked, driver)
+}
+
+#[test]
+fn a_task_that_does_several_counts_for_all_of_them_and_for_no_more_than_a_turn_may_do() {
+    let (asked, driver) = several(300);
+    let (home, mut hand) = EventLoop::builder("several")
+        .build_by_hand_with(driver)
+        .unwrap();
+    hand.turn();
+    assert_eq!(home.metrics().tasks_run, 256, "a turn's worth");
+    let stretches: Vec<_> = asked.take();
+    // The clock is looked at after 64 of them: six tens, and four.
+    assert_eq!(stretches[..8], [64, 54, 44, 34, 24, 14, 4, 64]);
+    hand.turn();
+    assert_eq!(home.metrics().tasks_run, 300);
+}
+
+#[test]
+fn a_loop_that_times_its_tasks_has_them_one_by_one() {
+    let (asked, driver) = several(3);
+    let (home, mut hand) = EventLoop::builder("several")
+        .time_tasks(true)
+        .build_by_hand_with(driver)
+        .unwrap();
+    hand.turn();
+    assert_eq!(home.metrics().tasks_run, 3);
+    assert_eq!(asked.take(), [1; 4]);
 }

@@ -224,7 +224,8 @@ impl fmt::Debug for Clock {
 
 /// A duration in nanoseconds, saturating.
 pub fn as_nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+    let whole = duration.as_secs().saturating_mul(1_000_000_000);
+    whole.saturating_add(u64::from(duration.subsec_nanos()))
 }
 
 /// Where the system clock's nanoseconds start: near 0 when the process first asks.

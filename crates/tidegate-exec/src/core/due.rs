@@ -1,0 +1,59 @@
+//! Timers and timeouts that are due, as one kind of a turn's work.
+
+use super::{BUDGET, Core};
+use crate::driver::Driver;
+use crate::local;
+use crate::run_task::{note_lateness, run_task};
+use crate::schedule;
+use crate::shared::Shared;
+use crate::timeout;
+
+impl<D: Driver> Core<D> {
+    /// Runs timers and timeouts that are due; what comes next begins when they are done.
+    pub(super) fn run_due(&mut self, shared: &Shared, now: u64) -> bool {
+        let spans = &shared.settings.spans;
+        self.pace.begin(now, spans.timers);
+        let due = local::with(|local| local.kept.next_deadline()).flatten();
+        let mut ran = false;
+        if due.is_some_and(|due| due <= now) {
+            ran = self.run_timers(shared, now);
+            ran |= self.run_timeouts(shared, now);
+        }
+        self.begin_kind(shared, now, ran, spans.tasks);
+        ran
+    }
+
+    fn run_timers(&mut self, shared: &Shared, now: u64) -> bool {
+        let mut runs = 0;
+        while runs < BUDGET {
+            let Some(due) = local::with(|local| local.kept.timers.pop_due(now)).flatten() else {
+                break;
+            };
+            runs += 1;
+            let late = now.saturating_sub(due.deadline);
+            note_lateness(shared, late);
+            schedule::fire(shared, due, &mut |task| run_task(shared, task));
+            if self.pace.step() && self.look_at_time(shared) {
+                break;
+            }
+        }
+        runs > 0
+    }
+
+    fn run_timeouts(&mut self, shared: &Shared, now: u64) -> bool {
+        let mut looks = 0;
+        while looks < BUDGET {
+            let due = local::with(|local| local.kept.timeouts.pop_due(now)).flatten();
+            let Some(due) = due else { break };
+            looks += 1;
+            if let Some((task, late)) = timeout::expire(shared, &due, now) {
+                note_lateness(shared, late);
+                run_task(shared, task);
+            }
+            if self.pace.step() && self.look_at_time(shared) || shared.is_out_of_time() {
+                break;
+            }
+        }
+        looks > 0
+    }
+}
