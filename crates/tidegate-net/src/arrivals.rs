@@ -80,11 +80,17 @@ impl Arrivals {
         self.again.pop_front()
     }
 
+    /// Whether the next event is of the group that began last.
+    #[inline]
+    pub(crate) fn is_in_group(&self) -> bool {
+        self.at < self.ahead
+    }
+
     /// The next few events, if there are several and they begin here: who is told of them may
     /// receive before.
     #[inline]
     pub(crate) fn group(&mut self) -> Option<Group<'_>> {
-        if self.at < self.ahead {
+        if self.is_in_group() {
             return None;
         }
         self.ahead = (self.at + PIECES).min(self.ready.len());
@@ -117,14 +123,16 @@ pub(crate) struct Group<'a> {
 
 /// Lets who is at home of a group receive before the first of them is told: one system call many
 /// times in a row is cheaper than two kinds by turns, since its code stays near. Where `far`, there
-/// are so many sources that their memory has to be asked for.
+/// are so many sources that their memory has to be asked for. True if they all are quick, so that what
+/// they send may wait for each other.
 #[inline(never)]
 pub(crate) fn receive_ahead<S: EventSource + ?Sized>(
     group: Group<'_>,
     sources: &mut Slab<Box<S>>,
     desk: &mut Desk,
     far: bool,
-) {
+) -> bool {
+    let mut quick = true;
     for (at, ready) in group.to_come[..group.len].iter().enumerate() {
         if far
             && let Some(later) = group.to_come.get(at + 2)
@@ -133,12 +141,13 @@ pub(crate) fn receive_ahead<S: EventSource + ?Sized>(
             prefetch(&**source);
         }
         if let Some(source) = sources.get_mut(ready.token) {
-            source.receive_ahead(ready.readiness, desk);
+            quick &= source.receive_ahead(ready.readiness, desk);
             if far {
                 source.expect();
             }
         }
     }
+    quick
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@
 //!
 //! * A source is told of one thing at a time; what comes meanwhile waits in its slot.
 //! * Nothing ready is dropped, unless its token is stale: then it is counted.
+//! * What a source sends behind the others of its group is sent before anybody outside of the group
+//!   is told anything.
 
 use std::cell::RefCell;
 use std::io;
@@ -15,14 +17,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_sync::{Blocking, SignalBlock};
+use tidegate_sync::{Blocking, Running, SignalBlock};
 
 use crate::arrivals::{Arrivals, receive_ahead};
 use crate::channel::Shared;
 use crate::metrics::Counters;
 use crate::pipeline::Action;
 use crate::slab::{Slab, Taken};
-use crate::sys::{Chunk, Poller, Readiness, Ready, Source, Token};
+use crate::sys::{Chunk, PIECES, Poller, Readiness, Ready, Source, Token};
 
 /// Sources whose memory stays near without being asked for.
 const NEAR: usize = 256;
@@ -40,9 +42,18 @@ pub(crate) trait EventSource {
     fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next;
 
     /// It will be told of `readiness` soon, after others: receives already, if that is all there is
-    /// to it. Nothing of others' may run here.
-    fn receive_ahead(&mut self, readiness: Readiness, desk: &mut Desk) {
+    /// to it. Nothing of others' may run here. True if it did, and its handlers say that they never
+    /// block: then what it sends may wait for the others.
+    fn receive_ahead(&mut self, readiness: Readiness, desk: &mut Desk) -> bool {
         let _ = (readiness, desk);
+        false
+    }
+
+    /// Sends what it has to, after it asked for that with [`Next::Send`]. Nothing of others' may run
+    /// here. False if there is more to do: then it is told once more that it may write.
+    fn send_behind(&mut self, desk: &mut Desk) -> bool {
+        let _ = desk;
+        true
     }
 
     /// What the poller watches; `None` for who lives of mail alone.
@@ -84,6 +95,8 @@ pub(crate) enum Next {
     Stay,
     /// To be told of this once more, after the others had their turn.
     Again(Readiness),
+    /// To send, when the others of its group have been told, too.
+    Send,
     /// Its socket to be watched, or no more.
     Watch(bool),
     /// To be forgotten.
@@ -99,6 +112,8 @@ pub(crate) struct Desk {
     /// The stack of a pipeline's events in flight.
     pub(crate) actions: Vec<Action>,
     pub(crate) counters: Arc<Counters>,
+    /// Who is told is one of a group of quick ones: what it sends may wait for the others.
+    pub(crate) together: bool,
 }
 
 impl Desk {
@@ -108,6 +123,7 @@ impl Desk {
             datagram: Vec::new(),
             actions: Vec::new(),
             counters,
+            together: false,
         }
     }
 }
@@ -124,6 +140,10 @@ pub(crate) struct Reactor {
     far: bool,
     sources: Slab<Box<dyn EventSource>>,
     desk: Option<Box<Desk>>,
+    /// Who of the group that is being told has something to send.
+    to_send: Vec<Token>,
+    /// Where it is noted what the loop runs.
+    pub(crate) running: Option<Arc<Running>>,
     pub(crate) counters: Arc<Counters>,
 }
 
@@ -141,6 +161,8 @@ impl Reactor {
             far: false,
             sources: Slab::new(generation),
             desk: Some(Box::new(Desk::new(Arc::clone(&counters)))),
+            to_send: Vec::with_capacity(PIECES),
+            running: None,
             counters,
         }
     }
@@ -178,16 +200,44 @@ impl Reactor {
         Ok(lost)
     }
 
-    /// Takes out whom the next event is for.
+    /// Takes out whom the next event is for; `one_more` of the same task.
     #[inline]
-    fn take_next(&mut self) -> Option<(Ready, Busy)> {
-        if let Some(group) = self.arrivals.group()
-            && let Some(desk) = &mut self.desk
-        {
-            receive_ahead(group, &mut self.sources, desk, self.far);
+    fn take_next(&mut self, one_more: bool) -> Option<(Ready, Busy)> {
+        if one_more && let Some(running) = &self.running {
+            running.move_on();
+        }
+        if !self.arrivals.is_in_group() {
+            self.begin_group();
         }
         let ready = self.arrivals.next()?;
         Some((ready, self.take(ready)?))
+    }
+
+    /// Ends the group before, and has the next one receive, if there is one.
+    #[inline(never)]
+    fn begin_group(&mut self) {
+        self.send_behind();
+        if let Some(group) = self.arrivals.group()
+            && let Some(desk) = &mut self.desk
+        {
+            desk.together = receive_ahead(group, &mut self.sources, desk, self.far);
+        }
+    }
+
+    /// Lets those of a group send who wanted to; nobody waits for the others any more.
+    fn send_behind(&mut self) {
+        let Some(desk) = &mut self.desk else {
+            return;
+        };
+        desk.together = false;
+        for token in self.to_send.drain(..) {
+            if let Some(source) = self.sources.get_mut(token)
+                && !source.send_behind(desk)
+            {
+                let readiness = Readiness::WRITE;
+                self.arrivals.push_again(Ready { token, readiness });
+            }
+        }
     }
 
     #[inline]
@@ -223,7 +273,10 @@ impl Reactor {
         }
         match self.sources.put(token, source) {
             Ok(missed) => {
-                if next != Next::Stay || !missed.is_none() {
+                if next == Next::Send {
+                    self.to_send.push(token);
+                }
+                if !matches!(next, Next::Stay | Next::Send) || !missed.is_none() {
                     self.queue_again(token, next, missed);
                 }
                 None
@@ -362,15 +415,26 @@ pub(crate) fn dispatch(ready: Ready) -> bool {
     true
 }
 
-/// Tells the next one in the flat array.
-pub(crate) fn dispatch_next() {
+/// Tells the next `few` in the flat array; then those of them send who waited for the others.
+pub(crate) fn dispatch_few(few: usize) {
     CURRENT.with(|current| {
-        let taken = match current.borrow_mut().as_deref_mut() {
-            Some(reactor) => reactor.take_next(),
-            None => None,
-        };
-        if let Some((ready, (source, desk))) = taken {
-            tell(current, ready, source, desk);
+        let told = catch_unwind(AssertUnwindSafe(|| {
+            for at in 0..few {
+                let taken = match current.borrow_mut().as_deref_mut() {
+                    Some(reactor) => reactor.take_next(at > 0),
+                    None => None,
+                };
+                if let Some((ready, (source, desk))) = taken {
+                    tell(current, ready, source, desk);
+                }
+            }
+        }));
+        if let Some(reactor) = current.borrow_mut().as_deref_mut() {
+            reactor.send_behind();
+        }
+        // Whom the others of these few were for is told after the next poll.
+        if let Err(panic) = told {
+            std::panic::resume_unwind(panic);
         }
     });
 }

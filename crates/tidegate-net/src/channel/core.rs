@@ -21,7 +21,6 @@ use crate::pipeline::{Erased, Held, InEvent, InputEnd, InputShutdown, Pipeline, 
 use crate::reactor::{Desk, EventSource, Next};
 use crate::read_size::ReadSize;
 use crate::sys::{Readiness, Source, Token};
-use crate::write_queue::Drained;
 
 /// Rounds of events and flushes within one readiness before others have their turn.
 const ROUNDS: usize = 16;
@@ -42,7 +41,7 @@ pub(crate) struct ChannelCore<E: ?Sized + Held = dyn Erased> {
     pub(super) pipeline: Pipeline<E>,
     pub(super) state: State,
     pub(super) size: ReadSize,
-    /// What was received before its turn.
+    /// What was received before its turn; or what is wrong, if it is `broken`.
     pub(super) ahead: Option<io::Result<Bytes>>,
     /// The socket takes no more for now.
     pub(super) blocked: bool,
@@ -52,6 +51,8 @@ pub(crate) struct ChannelCore<E: ?Sized + Held = dyn Erased> {
     pub(super) read_ready: bool,
     /// The peer writes no more: reads go on to the end.
     pub(super) hung_up: bool,
+    /// Something was wrong when it sent behind others.
+    pub(super) broken: bool,
     pub(super) input_shut: bool,
     pub(super) output_shut: bool,
     pub(super) again: Readiness,
@@ -78,6 +79,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             owes: false,
             read_ready: false,
             hung_up: false,
+            broken: false,
             input_shut: false,
             output_shut: false,
             again: Readiness::NONE,
@@ -98,6 +100,11 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             if !matches!(self.state, State::Open) {
                 return;
             }
+        }
+        if self.broken
+            && let Some(Err(why)) = self.ahead.take()
+        {
+            return self.fail(why, desk);
         }
         // Every event says that there is room to write; it matters to who waited for it.
         if readiness.has(Readiness::WRITE) && (self.blocked || self.owes) {
@@ -340,7 +347,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     /// The socket is broken: the handlers hear why, and the channel is closed.
-    fn fail(&mut self, why: io::Error, desk: &mut Desk) {
+    pub(super) fn fail(&mut self, why: io::Error, desk: &mut Desk) {
         if self.is_closed() {
             return;
         }
@@ -382,7 +389,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     /// Asks for another turn.
-    fn owe(&mut self) {
+    pub(super) fn owe(&mut self) {
         self.owes = true;
         self.again |= Readiness::WRITE;
     }
@@ -406,49 +413,6 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             if self.input_shut {
                 self.close(None, desk);
             }
-        }
-    }
-
-    fn flush_datagrams(&mut self, desk: &mut Desk) {
-        if let (Transport::Udp(socket), Some(outbox)) =
-            (&self.transport, &mut self.pipeline.parts.outbox)
-        {
-            let mut calls = 0;
-            self.blocked = outbox.send(socket, &mut calls);
-            self.owes = self.blocked;
-            desk.counters.writes.add(calls);
-        }
-    }
-
-    /// Writes what was flushed.
-    fn flush(&mut self, desk: &mut Desk) {
-        if self.blocked || !matches!(self.state, State::Open) {
-            return;
-        }
-        if let Transport::Udp(_) = self.transport {
-            return self.flush_datagrams(desk);
-        }
-        self.drain(None, desk);
-    }
-
-    /// Writes what was flushed, after a first call that came to `first`.
-    pub(super) fn drain(&mut self, first: Option<io::Result<usize>>, desk: &mut Desk) {
-        let spins = self.pipeline.parts.options.write_spin.max(1);
-        let queue = &mut self.pipeline.parts.queue;
-        let before = queue.written();
-        let mut sink = CountedSink {
-            transport: &mut self.transport,
-            calls: u64::from(first.is_some()),
-        };
-        let drained = queue.drain_on(first, &mut sink, spins);
-        desk.counters.writes.add(sink.calls);
-        let written = queue.written() - before;
-        desk.counters.written_bytes.add(written);
-        match drained {
-            Ok(Drained::All) => {}
-            Ok(Drained::Blocked) => self.blocked = true,
-            Ok(Drained::Spent) => self.owe(),
-            Err(why) => self.fail(why, desk),
         }
     }
 
@@ -511,10 +475,13 @@ impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
     }
 
     #[inline]
-    fn receive_ahead(&mut self, readiness: Readiness, desk: &mut Desk) {
-        if self.is_plain(readiness) {
-            self.read_ahead(desk);
-        }
+    fn receive_ahead(&mut self, readiness: Readiness, desk: &mut Desk) -> bool {
+        self.is_plain(readiness) && self.read_ahead(desk)
+    }
+
+    #[inline]
+    fn send_behind(&mut self, desk: &mut Desk) -> bool {
+        self.send_plain(desk)
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {
@@ -563,25 +530,5 @@ impl<E: ?Sized + Held> Drop for ChannelCore<E> {
         // A channel that goes without having been closed: its loop lost it.
         let shared = Arc::clone(self.shared());
         shared.finish(self.pipeline.parts.close_cause.clone());
-    }
-}
-
-/// Counts the calls of a flush.
-struct CountedSink<'a> {
-    transport: &'a mut Transport,
-    calls: u64,
-}
-
-impl crate::write_queue::Sink for CountedSink<'_> {
-    #[inline]
-    fn write(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.calls += 1;
-        self.transport.write(slices)
-    }
-
-    #[inline]
-    fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.calls += 1;
-        self.transport.write_one(bytes)
     }
 }

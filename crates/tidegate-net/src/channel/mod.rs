@@ -6,6 +6,7 @@ mod local;
 mod mail;
 mod off;
 mod options;
+mod output;
 mod plain;
 mod shared;
 mod start;

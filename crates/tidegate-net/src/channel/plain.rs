@@ -5,9 +5,10 @@
 use std::io;
 
 use bytes::Bytes;
+use tidegate_sync::Blocking;
 
-use super::Transport;
 use super::core::{ChannelCore, State};
+use super::transport::{SLACK, Transport};
 use crate::message::Msg;
 use crate::pipeline::Held;
 use crate::reactor::{Desk, Next};
@@ -32,16 +33,18 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         Transport::room(self.size.next(), self.size.is_fixed())
     }
 
-    /// Receives before its turn, if that is little: it is told soon, after others.
+    /// Receives before its turn, if that is little: it is told soon, after others. True if it did, and
+    /// is quick then.
     #[inline(always)]
-    pub(super) fn read_ahead(&mut self, desk: &mut Desk) {
+    pub(super) fn read_ahead(&mut self, desk: &mut Desk) -> bool {
         let room = self.room();
         if room > PIECE || self.ahead.is_some() {
-            return;
+            return false;
         }
         desk.counters.reads.add(1);
         self.ahead = Some(self.transport.receive(&mut desk.chunk, room));
         self.read_ready = true;
+        self.pipeline.blocking() == Blocking::Never
     }
 
     /// What was received before its turn, and whether that was all.
@@ -71,20 +74,21 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         let count = bytes.len();
         desk.counters.read_bytes.add(count as u64);
         self.read_ready = false;
-        self.size.record_turn(count);
+        if room > SLACK {
+            // Less than the least offer teaches nothing.
+            self.size.record_turn(count);
+        }
         self.pipeline.parts.read_wanted = false;
         std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
         self.pipeline.read_last(Msg::Bytes(bytes));
         let parts = &mut self.pipeline.parts;
         if parts.flush_wanted && parts.stack.is_empty() {
-            parts.flush_wanted = false;
-            match parts.queue.drain_one(&mut self.transport) {
-                Ok(sent) => {
-                    desk.counters.writes.add(1);
-                    desk.counters.written_bytes.add(sent.len() as u64);
-                    desk.chunk.give_back(sent);
-                }
-                Err(first) => self.drain(first, desk),
+            if desk.together && parts.has_one_to_send() {
+                std::mem::swap(&mut parts.stack, &mut desk.actions);
+                return Next::Send;
+            }
+            if let Err(first) = self.send_one(desk) {
+                self.drain(first, desk);
             }
         }
         if !self.pipeline.parts.is_calm() {
@@ -92,6 +96,46 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
         std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
         Next::Stay
+    }
+
+    /// Sends what was flushed, if that is one entry for which nobody waits; else answers what the call
+    /// came to, if there was one.
+    #[inline(always)]
+    fn send_one(&mut self, desk: &mut Desk) -> Result<(), Option<io::Result<usize>>> {
+        let parts = &mut self.pipeline.parts;
+        parts.flush_wanted = false;
+        let sent = parts.queue.drain_one(&mut self.transport)?;
+        desk.counters.writes.add(1);
+        desk.counters.written_bytes.add(sent.len() as u64);
+        desk.chunk.give_back(sent);
+        Ok(())
+    }
+
+    /// Sends behind others; false if something is left to do, or to show.
+    #[inline(always)]
+    pub(super) fn send_plain(&mut self, desk: &mut Desk) -> bool {
+        let sent = self.send_one(desk);
+        if sent.is_ok() && self.pipeline.parts.is_calm() {
+            return true;
+        }
+        self.sent_otherwise(sent, desk)
+    }
+
+    /// Goes on where it can without the handlers; the rest is done when it is told that it may write.
+    #[cold]
+    fn sent_otherwise(
+        &mut self,
+        sent: Result<(), Option<io::Result<usize>>>,
+        desk: &mut Desk,
+    ) -> bool {
+        if let Err(first) = sent
+            && let Err(why) = self.write_out(first, desk)
+        {
+            self.broken = true;
+            self.ahead = Some(Err(why));
+        }
+        self.owes = true;
+        false
     }
 
     /// The long way, for a read that came to something else.

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -15,18 +16,18 @@ use super::ChannelOptions;
 use super::local::LocalEnd;
 use super::shared::Shared;
 use crate::embedded::Wire;
-use crate::sys::{Chunk, Source, send, send_slices};
+use crate::sys::{Chunk, Numbered, Source, send, send_slices};
 use crate::write_queue::Sink;
 
 /// The least that a socket is offered, unless the offer is fixed.
-const SLACK: usize = 512;
+pub(super) const SLACK: usize = 512;
 
 /// The socket of a channel, or what stands for one.
 #[derive(Debug)]
 pub(crate) enum Transport {
-    Tcp(TcpStream),
+    Tcp(Numbered<TcpStream>),
     #[cfg(unix)]
-    Unix(UnixStream),
+    Unix(Numbered<UnixStream>),
     Udp(UdpSocket),
     Local(LocalEnd),
     Embedded(Arc<Wire>),
@@ -35,15 +36,30 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
+    pub(crate) fn tcp(stream: TcpStream) -> Self {
+        Self::Tcp(Numbered::new(stream))
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn unix(stream: UnixStream) -> Self {
+        Self::Unix(Numbered::new(stream))
+    }
+
+    /// The socket, if it is a stream of bytes that the operating system has.
+    #[inline(always)]
+    fn stream(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Tcp(stream) => Some(stream.as_fd()),
+            #[cfg(unix)]
+            Self::Unix(stream) => Some(stream.as_fd()),
+            _ => None,
+        }
+    }
+
     /// Whether it is a stream of bytes that the operating system has.
     #[inline(always)]
     pub(crate) fn is_stream(&self) -> bool {
-        match self {
-            Self::Tcp(_) => true,
-            #[cfg(unix)]
-            Self::Unix(_) => true,
-            _ => false,
-        }
+        self.stream().is_some()
     }
 
     /// How many bytes a socket is offered where `most` are expected. The buffer is the loop's: a
@@ -57,11 +73,9 @@ impl Transport {
     /// Receives at most `room` bytes from a stream; none means the end.
     #[inline(always)]
     pub(crate) fn receive(&self, chunk: &mut Chunk, room: usize) -> io::Result<Bytes> {
-        match self {
-            Self::Tcp(stream) => chunk.receive(stream, room),
-            #[cfg(unix)]
-            Self::Unix(stream) => chunk.receive(stream, room),
-            _ => Err(io::ErrorKind::Unsupported.into()),
+        match self.stream() {
+            Some(stream) => chunk.receive(stream, room),
+            None => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -142,9 +156,9 @@ impl Transport {
 
     pub(crate) fn io(&mut self) -> Option<&mut dyn Source> {
         match self {
-            Self::Tcp(stream) => Some(stream),
+            Self::Tcp(stream) => Some(stream.source()),
             #[cfg(unix)]
-            Self::Unix(stream) => Some(stream),
+            Self::Unix(stream) => Some(stream.source()),
             Self::Udp(socket) => Some(socket),
             _ => None,
         }
@@ -153,9 +167,9 @@ impl Transport {
     /// Tells the operating system what the options say.
     pub(crate) fn set_options(&self, options: &ChannelOptions) {
         match self {
-            Self::Tcp(stream) => options.apply(&SockRef::from(stream), true),
+            Self::Tcp(stream) => options.apply(&SockRef::from(&**stream), true),
             #[cfg(unix)]
-            Self::Unix(stream) => options.apply(&SockRef::from(stream), false),
+            Self::Unix(stream) => options.apply(&SockRef::from(&**stream), false),
             Self::Udp(socket) => options.apply(&SockRef::from(socket), false),
             _ => {}
         }
@@ -183,9 +197,9 @@ impl Sink for Transport {
     #[inline]
     fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Self::Tcp(stream) => send_slices(&*stream, slices),
+            Self::Tcp(stream) => send_slices(stream, slices),
             #[cfg(unix)]
-            Self::Unix(stream) => send_slices(&*stream, slices),
+            Self::Unix(stream) => send_slices(stream, slices),
             Self::Udp(_) => Err(io::ErrorKind::Unsupported.into()),
             Self::Local(end) => end.write(slices),
             Self::Embedded(wire) => wire.write(slices),
@@ -195,11 +209,9 @@ impl Sink for Transport {
 
     #[inline(always)]
     fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => send(&*stream, bytes),
-            #[cfg(unix)]
-            Self::Unix(stream) => send(&*stream, bytes),
-            _ => self.write(&[IoSlice::new(bytes)]),
+        match self.stream() {
+            Some(stream) => send(stream, bytes),
+            None => self.write(&[IoSlice::new(bytes)]),
         }
     }
 }

@@ -118,7 +118,7 @@ impl<P: Residence> Client<P> {
         let open = move || {
             let stream = TcpStream::connect(address)?;
             let local = stream.local_addr().ok();
-            Ok((Transport::Tcp(stream), local, Some(address)))
+            Ok((Transport::tcp(stream), local, Some(address)))
         };
         self.open_on(home, open, promise);
     }
@@ -129,7 +129,7 @@ impl<P: Residence> Client<P> {
         let path = path.as_ref().to_owned();
         self.open(move || {
             let stream = mio::net::UnixStream::connect(path)?;
-            Ok((Transport::Unix(stream), None, None))
+            Ok((Transport::unix(stream), None, None))
         })
     }
 
@@ -139,7 +139,7 @@ impl<P: Residence> Client<P> {
             stream.set_nonblocking(true)?;
             let (local, peer) = (stream.local_addr().ok(), stream.peer_addr().ok());
             let stream = TcpStream::from_std(stream);
-            Ok((Transport::Tcp(stream), local, peer))
+            Ok((Transport::tcp(stream), local, peer))
         })
     }
 
@@ -164,7 +164,7 @@ impl<P: Residence> Client<P> {
         self.open(move || {
             stream.set_nonblocking(true)?;
             let stream = mio::net::UnixStream::from_std(stream);
-            Ok((Transport::Unix(stream), None, None))
+            Ok((Transport::unix(stream), None, None))
         })
     }
 

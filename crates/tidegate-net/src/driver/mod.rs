@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_exec::{Driver, Health};
-use tidegate_sync::{Clock, Sleeper, Task};
+use tidegate_sync::{Clock, Running, Sleeper, Task};
 
 pub(crate) use self::care::Care;
 #[cfg(test)]
@@ -16,7 +16,7 @@ pub(crate) use self::care::{FAILURES, RENEW_AFTER, SPINS};
 use crate::metrics::{Counters, IoMetrics};
 use crate::reactor::{self, Reactor};
 use crate::roaming::Roam;
-use crate::sys::Poller;
+use crate::sys::{PIECES, Poller};
 
 /// What a loop with I/O waits on.
 ///
@@ -103,6 +103,7 @@ impl Driver for PollDriver {
             let counters = Arc::clone(counters);
             Box::new(Reactor::new(id, poller, generation, counters))
         });
+        reactor::with(|reactor| reactor.running = Running::of_thread());
     }
 
     fn leave(&mut self) {
@@ -140,8 +141,14 @@ impl Driver for PollDriver {
 
     #[inline]
     fn next_task(&mut self) -> Option<Task> {
-        self.ready = self.ready.checked_sub(1)?;
-        Some(Task::non_blocking(reactor::dispatch_next))
+        self.next_tasks(1).map(|(task, _)| task)
+    }
+
+    #[inline]
+    fn next_tasks(&mut self, most: usize) -> Option<(Task, usize)> {
+        let few = self.ready.min(most).min(PIECES);
+        self.ready -= few;
+        (few > 0).then(|| (Task::non_blocking(move || reactor::dispatch_few(few)), few))
     }
 
     fn look(&mut self) {

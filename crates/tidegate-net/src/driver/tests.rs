@@ -93,6 +93,7 @@ fn each_event_is_told_once_in_the_order_of_the_poller() {
         .log
         .assert_order(&["b {READ}".to_owned(), "a {READ}".to_owned()]);
     assert_eq!(bench.watch.metrics().events, 2);
+    assert_eq!(bench.home.metrics().tasks_run, 2, "each for itself");
 }
 
 #[test]
@@ -335,4 +336,127 @@ fn a_group_gives_nothing_new_to_a_loop_whose_poller_fails_or_has_just_begun_anew
     assert_eq!(chosen(), [true; 4]);
     clock.advance(tidegate_exec::CONVALESCENCE);
     assert_eq!(chosen(), [false, true, false, true], "a good while later");
+}
+
+/// One of a group: tells the log when it receives, is told and sends.
+struct Member {
+    name: &'static str,
+    log: Log<String>,
+    manner: Manner,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    Quick,
+    /// Its handlers may block.
+    Slow,
+    /// Its socket takes less than it has to send.
+    Stuck,
+    Panics,
+}
+
+impl Member {
+    fn says(&self, what: &str) {
+        self.log.push(format!("{} {what}", self.name));
+    }
+}
+
+impl EventSource for Member {
+    fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
+        assert!(self.manner != Manner::Panics, "not my day");
+        if readiness == Readiness::WRITE {
+            self.says("may write");
+            return Next::Stay;
+        }
+        self.says(if desk.together { "is told" } else { "answers" });
+        if desk.together {
+            Next::Send
+        } else {
+            Next::Stay
+        }
+    }
+
+    fn receive_ahead(&mut self, _readiness: Readiness, _desk: &mut Desk) -> bool {
+        self.says("receives");
+        self.manner != Manner::Slow
+    }
+
+    fn send_behind(&mut self, _desk: &mut Desk) -> bool {
+        self.says("sends");
+        self.manner != Manner::Stuck
+    }
+
+    fn io(&mut self) -> Option<&mut dyn Source> {
+        None
+    }
+
+    fn close(&mut self, _desk: &mut Desk) {}
+}
+
+/// What members say who become ready together.
+fn conversation(members: &[(&'static str, Manner)]) -> Vec<String> {
+    let mut bench = bench();
+    let mut tokens = Vec::new();
+    for &(name, manner) in members {
+        let log = bench.log.clone();
+        let member = Member { name, log, manner };
+        let register = || reactor::register(|_| Box::new(member)).unwrap();
+        tokens.push(bench.hand.run(register));
+    }
+    bench.script.ready(tokens.into_iter().map(reads));
+    bench.hand.run_until_idle();
+    bench.log.take()
+}
+
+#[test]
+fn quick_ones_that_are_ready_together_receive_then_are_told_then_send() {
+    let said = conversation(&[("a", Manner::Quick), ("b", Manner::Quick)]);
+    let expected = [
+        "a receives",
+        "b receives",
+        "a is told",
+        "b is told",
+        "a sends",
+        "b sends",
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn one_alone_and_those_beside_one_that_may_block_answer_at_once() {
+    assert_eq!(conversation(&[("a", Manner::Quick)]), ["a answers"]);
+    let said = conversation(&[("a", Manner::Quick), ("b", Manner::Slow)]);
+    let expected = ["a receives", "b receives", "a answers", "b answers"];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn a_group_has_sent_before_the_next_one_receives() {
+    const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+    let mut members = NAMES.map(|name| (name, Manner::Quick));
+    members[9].1 = Manner::Slow;
+    let said = conversation(&members);
+    let (group, next) = said.split_at(3 * PIECES);
+    assert!(
+        group[2 * PIECES..]
+            .iter()
+            .all(|said| said.ends_with("sends"))
+    );
+    assert_eq!(next, ["i receives", "j receives", "i answers", "j answers"]);
+}
+
+#[test]
+fn who_could_not_send_everything_is_told_that_it_may_write() {
+    let said = conversation(&[("a", Manner::Stuck), ("b", Manner::Quick)]);
+    assert_eq!(said[4..], ["a sends", "b sends", "a may write"]);
+}
+
+#[test]
+fn a_panic_in_a_group_keeps_nobody_from_sending_and_the_rest_is_told_after_it() {
+    let said = conversation(&[
+        ("a", Manner::Quick),
+        ("b", Manner::Panics),
+        ("c", Manner::Quick),
+    ]);
+    assert_eq!(said[3..], ["a is told", "a sends", "c answers"]);
 }

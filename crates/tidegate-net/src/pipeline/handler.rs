@@ -124,7 +124,9 @@ pub trait Inbound: Sized + 'static {
     type Out: Send + 'static;
     /// What it writes.
     type Write: Send + 'static;
-    /// What it may do to its thread.
+    /// What it may do to its thread. Where all handlers of channels that are ready together never
+    /// block, up to eight of them are told in a row on a pinned loop, and what each sends goes out
+    /// behind the last of them.
     const BLOCKING: Blocking = Blocking::May;
     /// Whether it is nothing without its [`Outbound`] side: to add it for what comes in alone, with
     /// `add` instead of `add_duplex`, then does not compile.

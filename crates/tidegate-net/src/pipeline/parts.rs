@@ -534,6 +534,17 @@ impl Parts {
         !asked & writable & (waiting == 0)
     }
 
+    /// Whether the handlers asked for nothing but to send one entry for which nobody waits.
+    #[inline]
+    pub(crate) fn has_one_to_send(&self) -> bool {
+        let asked = self.close_wanted
+            | self.close_when_flushed
+            | self.shutdown_wanted
+            | self.dipped
+            | self.closed;
+        !asked && self.queue.has_one()
+    }
+
     /// Whether the handlers asked for anything, or have to be told something.
     #[inline]
     pub(crate) fn has_wishes(&self) -> bool {

@@ -31,8 +31,9 @@ impl EventSource for Ear {
         self.next.pop().unwrap_or(Next::Stay)
     }
 
-    fn receive_ahead(&mut self, _readiness: Readiness, _desk: &mut Desk) {
+    fn receive_ahead(&mut self, _readiness: Readiness, _desk: &mut Desk) -> bool {
         self.early.push(self.name);
+        true
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {

@@ -206,12 +206,12 @@ impl Listening {
         match self {
             Self::Tcp(listener) => {
                 let (stream, peer) = listener.accept()?;
-                Ok((Transport::Tcp(stream), Some(peer)))
+                Ok((Transport::tcp(stream), Some(peer)))
             }
             #[cfg(unix)]
             Self::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
-                Ok((Transport::Unix(stream), None))
+                Ok((Transport::unix(stream), None))
             }
         }
     }

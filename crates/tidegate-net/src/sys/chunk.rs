@@ -50,12 +50,14 @@ impl Chunk {
             return self.receive_large(socket, most);
         }
         let top = self.here - 1;
-        match &mut self.pieces[top] {
-            Some(piece) => fill(piece, socket, most)?,
-            None => unreachable!("there is one below `here`"),
+        // Taken out first, so that what is written to it need not be read back as a whole.
+        let mut piece = self.pieces[top].take().expect("there is one below `here`");
+        if let Err(why) = fill(&mut piece, socket, most) {
+            self.pieces[top] = Some(piece);
+            return Err(why);
         }
         self.here = top;
-        Ok(self.pieces[top].take().unwrap_or_default().freeze())
+        Ok(piece.freeze())
     }
 
     #[inline(never)]

@@ -1,7 +1,7 @@
 //! Where the operating system is asked: polling and sockets. The only module with unsafe code.
 #![expect(
     unsafe_code,
-    reason = "received bytes lie in memory that was not written before, and a hint to the processor is an intrinsic"
+    reason = "received bytes lie in memory that was not written before, a number stands for an open socket, and a hint to the processor is an intrinsic"
 )]
 
 mod chunk;
@@ -17,4 +17,6 @@ pub use self::fake::{FakePoller, FakeScript};
 pub use self::mio_poller::MioPoller;
 pub use self::poller::{Poller, Readiness, Ready, Source, Token};
 pub(crate) use self::prefetch::prefetch;
-pub(crate) use self::socket::{SpareDescriptor, is_out_of_descriptors, send, send_slices};
+pub(crate) use self::socket::{
+    Numbered, SpareDescriptor, is_out_of_descriptors, send, send_slices,
+};

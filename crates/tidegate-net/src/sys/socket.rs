@@ -2,9 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::AsFd;
+use std::ops::Deref;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use rustix::net::{SendAncillaryBuffer, SendFlags};
+
+use super::poller::Source;
 
 /// Sends `bytes`, or as many of them as the system takes.
 #[inline(always)]
@@ -17,6 +20,45 @@ pub(crate) fn send_slices(socket: impl AsFd, slices: &[IoSlice<'_>]) -> io::Resu
     let mut nothing = SendAncillaryBuffer::default();
     let sent = rustix::net::sendmsg(socket, slices, &mut nothing, SendFlags::NOSIGNAL)?;
     Ok(sent)
+}
+
+/// A socket beside its number, which is asked for before each system call.
+#[derive(Debug)]
+pub(crate) struct Numbered<S> {
+    socket: S,
+    number: RawFd,
+}
+
+impl<S: AsFd> Numbered<S> {
+    pub(crate) fn new(socket: S) -> Self {
+        let number = socket.as_fd().as_raw_fd();
+        Self { socket, number }
+    }
+}
+
+impl<S: Source> Numbered<S> {
+    /// What a poller watches.
+    pub(crate) fn source(&mut self) -> &mut dyn Source {
+        &mut self.socket
+    }
+}
+
+impl<S> Deref for Numbered<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.socket
+    }
+}
+
+impl<S> AsFd for Numbered<S> {
+    #[inline(always)]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the number is that of `socket`, which is open for as long as it lives. Nobody can
+        // put another one in its place: it is private, shown to others only shared or as a `Source`
+        // without a size.
+        unsafe { BorrowedFd::borrow_raw(self.number) }
+    }
 }
 
 /// A descriptor held only to be given up: with it gone there is one to accept with, so that a

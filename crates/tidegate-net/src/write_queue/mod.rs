@@ -288,6 +288,13 @@ impl WriteQueue {
         self.drain_on(None, sink, spins)
     }
 
+    /// Whether what was flushed is one entry for which nobody waits.
+    #[inline]
+    pub(crate) fn has_one(&self) -> bool {
+        let one = |front: &Entry| front.promise.is_none() && !front.bytes.is_empty();
+        self.flushed == 1 && self.rest.is_none() && self.front.as_ref().is_some_and(one)
+    }
+
     /// Writes what was flushed, if that is one entry for which nobody waits, and the sink takes it
     /// as a whole: nearly always. Answers the bytes that were written.
     ///

@@ -1,0 +1,85 @@
+//! How a channel sends what was flushed, and what that comes to.
+
+use std::io::{self, IoSlice};
+
+use super::Transport;
+use super::core::{ChannelCore, State};
+use crate::pipeline::Held;
+use crate::reactor::Desk;
+use crate::write_queue::{Drained, Sink};
+
+impl<E: ?Sized + Held> ChannelCore<E> {
+    fn flush_datagrams(&mut self, desk: &mut Desk) {
+        if let (Transport::Udp(socket), Some(outbox)) =
+            (&self.transport, &mut self.pipeline.parts.outbox)
+        {
+            let mut calls = 0;
+            self.blocked = outbox.send(socket, &mut calls);
+            self.owes = self.blocked;
+            desk.counters.writes.add(calls);
+        }
+    }
+
+    /// Writes what was flushed.
+    pub(super) fn flush(&mut self, desk: &mut Desk) {
+        if self.blocked || !matches!(self.state, State::Open) {
+            return;
+        }
+        if let Transport::Udp(_) = self.transport {
+            return self.flush_datagrams(desk);
+        }
+        self.drain(None, desk);
+    }
+
+    /// Writes what was flushed, after a first call that came to `first`.
+    pub(super) fn drain(&mut self, first: Option<io::Result<usize>>, desk: &mut Desk) {
+        if let Err(why) = self.write_out(first, desk) {
+            self.fail(why, desk);
+        }
+    }
+
+    /// The same, and answers what is wrong.
+    pub(super) fn write_out(
+        &mut self,
+        first: Option<io::Result<usize>>,
+        desk: &mut Desk,
+    ) -> io::Result<()> {
+        let spins = self.pipeline.parts.options.write_spin.max(1);
+        let queue = &mut self.pipeline.parts.queue;
+        let before = queue.written();
+        let mut sink = CountedSink {
+            transport: &mut self.transport,
+            calls: u64::from(first.is_some()),
+        };
+        let drained = queue.drain_on(first, &mut sink, spins);
+        desk.counters.writes.add(sink.calls);
+        let written = queue.written() - before;
+        desk.counters.written_bytes.add(written);
+        match drained? {
+            Drained::All => {}
+            Drained::Blocked => self.blocked = true,
+            Drained::Spent => self.owe(),
+        }
+        Ok(())
+    }
+}
+
+/// Counts the calls of a flush.
+struct CountedSink<'a> {
+    transport: &'a mut Transport,
+    calls: u64,
+}
+
+impl Sink for CountedSink<'_> {
+    #[inline]
+    fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.calls += 1;
+        self.transport.write(slices)
+    }
+
+    #[inline]
+    fn write_one(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.calls += 1;
+        self.transport.write_one(bytes)
+    }
+}
