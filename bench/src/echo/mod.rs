@@ -124,17 +124,10 @@ fn against_peers(connections: usize, settings: &Settings) -> Table {
             connections,
         ),
         entry("raw epoll", Role::Inline, Kind::RawEpoll, connections),
-        entry("mio", Role::Floor, Kind::Mio, connections),
         entry(
             "tokio current_thread",
             Role::Peer,
             Kind::TokioCurrent,
-            connections,
-        ),
-        entry(
-            "tokio multi_thread",
-            Role::Floor,
-            Kind::TokioMulti,
             connections,
         ),
     ];
@@ -148,9 +141,9 @@ fn against_peers(connections: usize, settings: &Settings) -> Table {
 /// is how a server wakes up to its connections.
 fn by_short_rounds(connections: usize, settings: &Settings) -> Settings {
     let (rounds, span) = if connections <= FEW {
-        (105, 30)
+        (175, 30)
     } else {
-        (61, 100)
+        (101, 100)
     };
     Settings {
         rounds: Some(settings.rounds.unwrap_or(rounds)),
@@ -162,6 +155,8 @@ fn by_short_rounds(connections: usize, settings: &Settings) -> Settings {
 /// Those without a target, as far as they run here.
 fn others(connections: usize, message: usize) -> impl Iterator<Item = Entry> {
     let kinds = [
+        ("mio", Kind::Mio),
+        ("tokio multi_thread", Kind::TokioMulti),
         ("raw epoll, 8 receives first", Kind::RawByEights),
         ("smol", Kind::Smol),
         ("monoio, epoll", Kind::MonoioEpoll),
@@ -194,9 +189,7 @@ fn streams(settings: &Settings) -> Table {
     let kinds = [
         ("ours, 1 handler", Role::Ours, Kind::Ours { passing: 0 }),
         ("raw epoll", Role::Floor, Kind::RawEpoll),
-        ("mio", Role::Floor, Kind::Mio),
         ("tokio current_thread", Role::Peer, Kind::TokioCurrent),
-        ("tokio multi_thread", Role::Floor, Kind::TokioMulti),
     ];
     let lineup = kinds.into_iter().map(|(name, role, kind)| {
         let mut bout = Bout::new(kind, 50, LARGE);

@@ -159,6 +159,7 @@ impl Inbound for PassOn {
     type In = Bytes;
     type Out = Bytes;
     type Write = Nothing;
+    const BLOCKING: Blocking = Blocking::Never;
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         ctx.fire_read(bytes);
