@@ -13,12 +13,8 @@ impl<D: Driver> Core<D> {
     pub(super) fn run_due(&mut self, shared: &Shared, now: u64) -> bool {
         let spans = &shared.settings.spans;
         self.pace.begin(now, spans.timers);
-        let due = local::with(|local| local.kept.next_deadline()).flatten();
-        let mut ran = false;
-        if due.is_some_and(|due| due <= now) {
-            ran = self.run_timers(shared, now);
-            ran |= self.run_timeouts(shared, now);
-        }
+        let mut ran = self.run_timers(shared, now);
+        ran |= self.run_timeouts(shared, now);
         self.begin_kind(shared, now, ran, spans.tasks);
         ran
     }

@@ -277,6 +277,7 @@ impl<D: Driver> Core<D> {
                 self.begin_kind(shared, now, ran, shared.settings.spans.io);
             }
             run_task(shared, task);
+            let several = several.max(1);
             runs += several;
             if self.pace.steps(several) && self.look(shared) {
                 break;
@@ -333,9 +334,11 @@ impl<D: Driver> Core<D> {
 
     /// Looks on for a while, unless a timer is due soon; true if something came.
     fn look_on(&mut self, shared: &Shared) -> bool {
+        if !D::LOOKS_ON || !shared.settings.spin {
+            return false;
+        }
         let due = local::with(|local| local.kept.next_deadline()).flatten();
-        let soon = due.is_some_and(|due| due < self.last_work.saturating_add(SOON));
-        if !D::LOOKS_ON || !shared.settings.spin || soon {
+        if due.is_some_and(|due| due < self.last_work.saturating_add(SOON)) {
             return false;
         }
         let end = &mut self.end;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate_exec::{Driver, EventLoop, Quiet};
-use tidegate_sync::{Clock, Parker, Running, Sleeper, Task};
+use tidegate_sync::{Clock, ManualClock, Parker, Running, Sleeper, Task};
 use tidegate_testkit::Log;
 
 use crate::SECOND;
@@ -184,6 +184,7 @@ fn several(found: usize) -> (Log<usize>, Several) {
 fn a_task_that_does_several_counts_for_all_of_them_and_for_no_more_than_a_turn_may_do() {
     let (asked, driver) = several(300);
     let (home, mut hand) = EventLoop::builder("several")
+        .clock(ManualClock::new())
         .build_by_hand_with(driver)
         .unwrap();
     hand.turn();
