@@ -17,6 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tidegate_sync::{Blocking, Running, SignalBlock};
 
 use crate::arrivals::{Arrivals, receive_ahead};
@@ -112,6 +113,8 @@ pub(crate) struct Desk {
     /// The stack of a pipeline's events in flight.
     pub(crate) actions: Vec<Action>,
     pub(crate) counters: Arc<Counters>,
+    /// What was sent and is not the loop's, to be dropped where nothing is borrowed.
+    pub(crate) spent: Vec<Bytes>,
     /// Who is told is one of a group of quick ones: what it sends may wait for the others.
     pub(crate) together: bool,
 }
@@ -123,6 +126,7 @@ impl Desk {
             datagram: Vec::new(),
             actions: Vec::new(),
             counters,
+            spent: Vec::new(),
             together: false,
         }
     }
@@ -224,13 +228,22 @@ impl Reactor {
         }
     }
 
+    /// Ends a task: those send who waited. Answers what is spent.
+    #[inline]
+    fn end_few(&mut self) -> Vec<Bytes> {
+        self.send_behind();
+        let desk = self.desk.as_mut();
+        desk.map_or_else(Vec::new, |desk| std::mem::take(&mut desk.spent))
+    }
+
     /// Lets those of a group send who wanted to; nobody waits for the others any more.
     fn send_behind(&mut self) {
         let Some(desk) = &mut self.desk else {
             return;
         };
         desk.together = false;
-        for token in self.to_send.drain(..) {
+        for at in 0..self.to_send.len() {
+            let token = self.to_send[at];
             if let Some(source) = self.sources.get_mut(token)
                 && !source.send_behind(desk)
             {
@@ -238,6 +251,7 @@ impl Reactor {
                 self.arrivals.push_again(Ready { token, readiness });
             }
         }
+        self.to_send.clear();
     }
 
     #[inline]
@@ -429,14 +443,29 @@ pub(crate) fn dispatch_few(few: usize) {
                 }
             }
         }));
-        if let Some(reactor) = current.borrow_mut().as_deref_mut() {
-            reactor.send_behind();
+        let spent = match current.borrow_mut().as_deref_mut() {
+            Some(reactor) => reactor.end_few(),
+            None => Vec::new(),
+        };
+        if !spent.is_empty() {
+            let_go_of_bytes(current, spent);
         }
-        // Whom the others of these few were for is told after the next poll.
+        // What is left of the few is told in a next task, before the poller is asked again.
         if let Err(panic) = told {
             std::panic::resume_unwind(panic);
         }
     });
+}
+
+/// Drops what was sent and is not the loop's, with nothing borrowed: whose it is may have a say in it.
+#[cold]
+fn let_go_of_bytes(current: &RefCell<Option<Box<Reactor>>>, mut spent: Vec<Bytes>) {
+    spent.clear();
+    if let Some(reactor) = current.borrow_mut().as_deref_mut()
+        && let Some(desk) = &mut reactor.desk
+    {
+        desk.spent = spent;
+    }
 }
 
 #[inline(always)]

@@ -95,16 +95,16 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     fn handle(&mut self, readiness: Readiness, desk: &mut Desk) {
+        if matches!(self.state, State::Open)
+            && let Some(why) = self.take_broken()
+        {
+            return self.fail(why, desk);
+        }
         if !matches!(self.state, State::Open) || readiness.any(Readiness::MAIL) {
             self.begin(readiness, desk);
             if !matches!(self.state, State::Open) {
                 return;
             }
-        }
-        if self.broken
-            && let Some(Err(why)) = self.ahead.take()
-        {
-            return self.fail(why, desk);
         }
         // Every event says that there is room to write; it matters to who waited for it.
         if readiness.has(Readiness::WRITE) && (self.blocked || self.owes) {
@@ -509,7 +509,8 @@ impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
     }
 
     fn close(&mut self, desk: &mut Desk) {
-        self.with_desk(desk, |core, desk| ChannelCore::close(core, None, desk));
+        let cause = self.take_broken().map(Failure::new);
+        self.with_desk(desk, |core, desk| ChannelCore::close(core, cause, desk));
     }
 
     fn channel(&self) -> Option<&Arc<SignalBlock<Shared>>> {

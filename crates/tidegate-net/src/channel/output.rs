@@ -33,18 +33,19 @@ impl<E: ?Sized + Held> ChannelCore<E> {
 
     /// Writes what was flushed, after a first call that came to `first`.
     pub(super) fn drain(&mut self, first: Option<io::Result<usize>>, desk: &mut Desk) {
-        if let Err(why) = self.write_out(first, desk) {
+        let spins = self.pipeline.parts.options.write_spin.max(1);
+        if let Err(why) = self.write_out(first, spins, desk) {
             self.fail(why, desk);
         }
     }
 
-    /// The same, and answers what is wrong.
+    /// The same with at most `spins` calls; answers what is wrong.
     pub(super) fn write_out(
         &mut self,
         first: Option<io::Result<usize>>,
+        spins: usize,
         desk: &mut Desk,
     ) -> io::Result<()> {
-        let spins = self.pipeline.parts.options.write_spin.max(1);
         let queue = &mut self.pipeline.parts.queue;
         let before = queue.written();
         let mut sink = CountedSink {

@@ -87,8 +87,9 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 std::mem::swap(&mut parts.stack, &mut desk.actions);
                 return Next::Send;
             }
-            if let Err(first) = self.send_one(desk) {
-                self.drain(first, desk);
+            match self.send_one(desk) {
+                Ok(spent) => drop(spent),
+                Err(first) => self.drain(first, desk),
             }
         }
         if !self.pipeline.parts.is_calm() {
@@ -98,44 +99,54 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         Next::Stay
     }
 
-    /// Sends what was flushed, if that is one entry for which nobody waits; else answers what the call
-    /// came to, if there was one.
+    /// Sends what was flushed, if that is one entry for which nobody waits, and answers the bytes
+    /// unless they are the loop's; else what the call came to, if there was one.
     #[inline(always)]
-    fn send_one(&mut self, desk: &mut Desk) -> Result<(), Option<io::Result<usize>>> {
+    fn send_one(&mut self, desk: &mut Desk) -> Result<Option<Bytes>, Option<io::Result<usize>>> {
         let parts = &mut self.pipeline.parts;
         parts.flush_wanted = false;
         let sent = parts.queue.drain_one(&mut self.transport)?;
         desk.counters.writes.add(1);
         desk.counters.written_bytes.add(sent.len() as u64);
-        desk.chunk.give_back(sent);
-        Ok(())
+        Ok(desk.chunk.give_back(sent))
     }
 
     /// Sends behind others; false if something is left to do, or to show.
     #[inline(always)]
     pub(super) fn send_plain(&mut self, desk: &mut Desk) -> bool {
-        let sent = self.send_one(desk);
-        if sent.is_ok() && self.pipeline.parts.is_calm() {
-            return true;
+        match self.send_one(desk) {
+            Ok(spent) => {
+                if let Some(spent) = spent {
+                    desk.spent.push(spent);
+                }
+                self.pipeline.parts.is_calm() || self.sent_otherwise(None, desk)
+            }
+            Err(first) => self.sent_otherwise(first, desk),
         }
-        self.sent_otherwise(sent, desk)
     }
 
-    /// Goes on where it can without the handlers; the rest is done when it is told that it may write.
+    /// Notes what the call came to, if there was one; the rest is done when it is told that it may
+    /// write.
     #[cold]
-    fn sent_otherwise(
-        &mut self,
-        sent: Result<(), Option<io::Result<usize>>>,
-        desk: &mut Desk,
-    ) -> bool {
-        if let Err(first) = sent
-            && let Err(why) = self.write_out(first, desk)
+    fn sent_otherwise(&mut self, first: Option<io::Result<usize>>, desk: &mut Desk) -> bool {
+        // One spin is this call: none that would come to the end of an entry of the user's.
+        if first.is_some()
+            && let Err(why) = self.write_out(first, 1, desk)
         {
             self.broken = true;
             self.ahead = Some(Err(why));
         }
         self.owes = true;
         false
+    }
+
+    /// What was wrong when it sent behind others, if anything was.
+    pub(super) fn take_broken(&mut self) -> Option<io::Error> {
+        if !self.broken {
+            return None;
+        }
+        self.broken = false;
+        self.ahead.take()?.err()
     }
 
     /// The long way, for a read that came to something else.

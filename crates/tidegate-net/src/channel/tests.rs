@@ -422,6 +422,17 @@ fn who_wants_more_than_to_send_one_thing_does_it_at_once() {
     assert_eq!(alone.tell(Readiness::READ), Next::Stay);
     assert_eq!(alone.answer(11), "hello again");
 
+    let mut alone = Alone::answering(|ctx| ctx.shutdown_output());
+    alone.send(b"last");
+    assert_eq!(alone.tell(Readiness::READ), Next::Stay);
+    assert_eq!(alone.answer(4), "last");
+    assert_eq!(alone.peer().read(&mut [0]).unwrap(), 0);
+
+    let mut alone = Alone::answering(|ctx| ctx.hold(7).unwrap());
+    alone.send(b"held");
+    assert_eq!(alone.tell(Readiness::READ), Next::Stay);
+    assert_eq!(alone.answer(4), "held");
+
     let mut alone = Alone::answering(|ctx| ctx.close());
     alone.send(b"bye");
     assert_eq!(alone.tell(Readiness::READ), Next::Leave);
@@ -465,8 +476,37 @@ fn an_error_that_only_a_send_behind_the_group_saw_is_told() {
         [""; 0],
         "nothing of the handlers' runs there"
     );
-    assert_eq!(alone.tell(Readiness::WRITE), Next::Leave);
+    // Whatever it hears next, it is told first.
+    assert_eq!(alone.tell(Readiness::MAIL), Next::Leave);
     assert_eq!(alone.log.take(), ["error: ConnectionReset", "inactive"]);
+}
+
+/// Notes when it is dropped, which is the user's code.
+struct Owned(Log<String>);
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        b"owned"
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.0.push("dropped".to_owned());
+    }
+}
+
+#[test]
+fn what_is_not_the_loops_is_not_dropped_while_others_send() {
+    let mut alone = Alone::answering(|_| ());
+    let bytes = Bytes::from_owner(Owned(alone.log.clone()));
+    alone.core.pipeline.write(Msg::Bytes(bytes), None);
+    alone.core.pipeline.flush(None);
+    assert!(alone.send_behind());
+    assert_eq!(alone.answer(5), "owned");
+    assert_eq!(alone.log.take(), [""; 0]);
+    alone.desk.spent.clear();
+    assert_eq!(alone.log.take(), ["dropped"]);
 }
 
 #[test]
@@ -478,4 +518,5 @@ fn a_channel_that_is_closed_before_it_sends_behind_its_group_sends_nothing() {
     assert!(!alone.send_behind());
     assert_eq!(alone.tell(Readiness::WRITE), Next::Leave);
     assert_eq!(alone.log.take(), ["inactive"]);
+    assert_eq!(alone.peer().read(&mut [0]).unwrap(), 0);
 }

@@ -352,6 +352,10 @@ enum Manner {
     Slow,
     /// Its socket takes less than it has to send.
     Stuck,
+    /// It asks to be told once more, the first time.
+    Eager,
+    /// What it sends belongs to somebody else.
+    Lends,
     Panics,
 }
 
@@ -368,6 +372,10 @@ impl EventSource for Member {
             self.says("may write");
             return Next::Stay;
         }
+        if self.manner == Manner::Eager {
+            self.manner = Manner::Slow;
+            return Next::Again(Readiness::READ);
+        }
         self.says(if desk.together { "is told" } else { "answers" });
         if desk.together {
             Next::Send
@@ -381,8 +389,12 @@ impl EventSource for Member {
         self.manner != Manner::Slow
     }
 
-    fn send_behind(&mut self, _desk: &mut Desk) -> bool {
+    fn send_behind(&mut self, desk: &mut Desk) -> bool {
         self.says("sends");
+        if self.manner == Manner::Lends {
+            let lent = Lent(self.log.clone());
+            desk.spent.push(bytes::Bytes::from_owner(lent));
+        }
         self.manner != Manner::Stuck
     }
 
@@ -393,17 +405,40 @@ impl EventSource for Member {
     fn close(&mut self, _desk: &mut Desk) {}
 }
 
+/// Bytes whose owner uses the loop when they are dropped.
+struct Lent(Log<String>);
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        b"lent"
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let registered = reactor::with(|reactor| !reactor.is_empty());
+        assert_eq!(registered, Some(true), "on the loop, and nobody uses it");
+        self.0.push("dropped".to_owned());
+    }
+}
+
+impl Bench {
+    fn members(&mut self, members: &[(&'static str, Manner)]) -> Vec<Ready> {
+        let join = |&(name, manner): &(&'static str, Manner)| {
+            let log = self.log.clone();
+            let member = Member { name, log, manner };
+            let register = || reactor::register(|_| Box::new(member)).unwrap();
+            reads(self.hand.run(register))
+        };
+        members.iter().map(join).collect()
+    }
+}
+
 /// What members say who become ready together.
 fn conversation(members: &[(&'static str, Manner)]) -> Vec<String> {
     let mut bench = bench();
-    let mut tokens = Vec::new();
-    for &(name, manner) in members {
-        let log = bench.log.clone();
-        let member = Member { name, log, manner };
-        let register = || reactor::register(|_| Box::new(member)).unwrap();
-        tokens.push(bench.hand.run(register));
-    }
-    bench.script.ready(tokens.into_iter().map(reads));
+    let ready = bench.members(members);
+    bench.script.ready(ready);
     bench.hand.run_until_idle();
     bench.log.take()
 }
@@ -443,6 +478,32 @@ fn a_group_has_sent_before_the_next_one_receives() {
             .all(|said| said.ends_with("sends"))
     );
     assert_eq!(next, ["i receives", "j receives", "i answers", "j answers"]);
+}
+
+#[test]
+fn a_group_has_sent_before_anybody_is_told_who_asked_again() {
+    let mut bench = bench();
+    let eager = bench.members(&[("eager", Manner::Eager)]);
+    let group = bench.members(&[("a", Manner::Quick), ("b", Manner::Quick)]);
+    bench.script.ready(eager);
+    bench.hand.turn();
+    bench.script.ready(group);
+    bench.hand.run_until_idle();
+    let said = bench.log.take();
+    let expected = [
+        "a is told",
+        "b is told",
+        "a sends",
+        "b sends",
+        "eager answers",
+    ];
+    assert_eq!(said[2..], expected);
+}
+
+#[test]
+fn bytes_of_others_are_dropped_after_the_sends_with_nothing_borrowed() {
+    let said = conversation(&[("a", Manner::Lends), ("b", Manner::Lends)]);
+    assert_eq!(said[4..], ["a sends", "b sends", "dropped", "dropped"]);
 }
 
 #[test]

@@ -519,30 +519,27 @@ impl Parts {
     /// Whether nothing waits, nobody has asked for anything, and everybody knows: nearly always.
     #[inline]
     pub(crate) fn is_calm(&self) -> bool {
-        let asked = self.flush_wanted
+        self.is_calm_but_for(self.flush_wanted, self.queue.pending())
+    }
+
+    /// Whether all that is left to do is to send one entry for which nobody waits.
+    #[inline]
+    pub(crate) fn has_one_to_send(&self) -> bool {
+        self.is_calm_but_for(false, 0) && self.queue.has_one()
+    }
+
+    #[inline(always)]
+    fn is_calm_but_for(&self, flush_wanted: bool, queued: usize) -> bool {
+        let asked = flush_wanted
             | self.close_wanted
             | self.close_when_flushed
             | self.shutdown_wanted
             | self.dipped
             | self.closed;
         let writable = self.low_enough & self.told_writable & self.published_writable;
-        let waiting = self.published
-            | self.queue.pending()
-            | self.in_flight
-            | self.user_flags as usize
-            | self.stack.len();
+        let waiting =
+            self.published | queued | self.in_flight | self.user_flags as usize | self.stack.len();
         !asked & writable & (waiting == 0)
-    }
-
-    /// Whether the handlers asked for nothing but to send one entry for which nobody waits.
-    #[inline]
-    pub(crate) fn has_one_to_send(&self) -> bool {
-        let asked = self.close_wanted
-            | self.close_when_flushed
-            | self.shutdown_wanted
-            | self.dipped
-            | self.closed;
-        !asked && self.queue.has_one()
     }
 
     /// Whether the handlers asked for anything, or have to be told something.

@@ -77,22 +77,27 @@ impl Chunk {
         filled.map(|()| bytes)
     }
 
-    /// Takes back what was lent out, if this is such a piece and nobody else has a part of it.
+    /// Takes back what was lent out, if this is such a piece and nobody else has a part of it. Else
+    /// answers the bytes: to drop them may be the business of whose they are.
     #[inline(always)]
-    pub(crate) fn give_back(&mut self, bytes: Bytes) {
+    pub(crate) fn give_back(&mut self, bytes: Bytes) -> Option<Bytes> {
         let large = bytes.as_ptr().addr() == self.lent;
-        if (large || bytes.len() <= PIECE && self.here < self.made)
-            && let Ok(mut memory) = bytes.try_into_mut()
-        {
-            memory.clear();
-            if large {
-                self.lent = 0;
-                self.large = Some(memory);
-            } else if memory.capacity() == PIECE {
-                self.pieces[self.here] = Some(memory);
-                self.here += 1;
-            }
+        if !(large || bytes.len() <= PIECE && self.here < self.made) {
+            return Some(bytes);
         }
+        let mut memory = match bytes.try_into_mut() {
+            Ok(memory) => memory,
+            Err(bytes) => return Some(bytes),
+        };
+        memory.clear();
+        if large {
+            self.lent = 0;
+            self.large = Some(memory);
+        } else if memory.capacity() == PIECE {
+            self.pieces[self.here] = Some(memory);
+            self.here += 1;
+        }
+        None
     }
 
     /// Makes a small piece, unless there are enough and none came back: then none for a while.
