@@ -1,0 +1,99 @@
+//! A small server of the Redis protocol: `resp [ADDRESS]`. PING, ECHO, GET, SET, INCR, DEL, which is
+//! good enough for `redis-cli` and `redis-benchmark -t ping,get,set,incr`.
+
+mod commands;
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tidegate_net::{Inbound, InboundContext, Nothing, Server};
+use tidegate_promise::Failure;
+
+use self::commands::Commands;
+
+type Store = Arc<Mutex<HashMap<Bytes, Bytes>>>;
+
+fn answer(words: &[Bytes], store: &mut HashMap<Bytes, Bytes>) -> Bytes {
+    let name = words[0].to_ascii_uppercase();
+    match (name.as_slice(), &words[1..]) {
+        (b"PING", []) => "+PONG\r\n".into(),
+        (b"PING" | b"ECHO", [text]) => bulk(text),
+        (b"GET", [key]) => store.get(key).map_or("$-1\r\n".into(), bulk),
+        (b"SET", [key, value, ..]) => {
+            store.insert(key.clone(), value.clone());
+            "+OK\r\n".into()
+        }
+        (b"DEL", keys) => {
+            let gone = keys.iter().filter(|key| store.remove(*key).is_some());
+            format!(":{}\r\n", gone.count()).into()
+        }
+        (b"INCR", [key]) => {
+            let old = store.get(key).map_or(&b"0"[..], |old| old);
+            let old = String::from_utf8_lossy(old).parse::<i64>().ok();
+            let Some(new) = old.and_then(|old| old.checked_add(1)) else {
+                return "-ERR value is not an integer or out of range\r\n".into();
+            };
+            store.insert(key.clone(), new.to_string().into());
+            format!(":{new}\r\n").into()
+        }
+        (b"COMMAND" | b"CONFIG", _) => "*0\r\n".into(),
+        _ => format!("-ERR not a command I know: {}\r\n", name.escape_ascii()).into(),
+    }
+}
+
+fn bulk(value: &Bytes) -> Bytes {
+    let size = format!("${}\r\n", value.len());
+    [size.as_bytes(), value, b"\r\n"].concat().into()
+}
+
+/// Answers commands, all of one read in one write.
+struct Answers(Store, Vec<u8>);
+
+impl Inbound for Answers {
+    type In = Vec<Bytes>;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, words: Vec<Bytes>, _: &mut InboundContext<'_, Self>) {
+        let mut store = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.1.extend_from_slice(&answer(&words, &mut store));
+    }
+
+    fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        if !self.1.is_empty() {
+            ctx.write(std::mem::take(&mut self.1));
+            ctx.flush();
+        }
+    }
+
+    fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
+        self.1.extend(format!("-ERR {why}\r\n").bytes());
+        self.read_complete(ctx);
+        ctx.close_when_flushed();
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = std::env::args().nth(1);
+    let group = tidegate_net::pinned("resp", 1)?;
+    let store = Store::default();
+    let server = Server::new(&group)
+        .pipeline(move |p| {
+            let p = p.add("commands", Commands::default());
+            p.add("answers", Answers(Arc::clone(&store), Vec::new()))
+        })
+        .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
+        .wait()?;
+    println!("listening on {}", server.local_addr());
+    if address.is_some() {
+        return Ok(server.closed().wait()?);
+    }
+    let mut client = TcpStream::connect(server.local_addr())?;
+    client.write_all(b"PING\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$2\r\n41\r\nINCR a\r\nGET a\r\n")?;
+    client.shutdown(Shutdown::Write)?;
+    print!("{}", std::io::read_to_string(client)?);
+    Ok(())
+}
