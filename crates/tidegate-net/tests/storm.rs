@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_exec::WorkerPool;
-use tidegate_net::{Inbound, InboundContext, Nothing, Server};
+use tidegate_net::{Blocking, Inbound, InboundContext, Nothing, Server};
 use tidegate_promise::Failure;
 use tidegate_testkit::{Counter, DropCount, Rng, model};
 
@@ -22,14 +22,15 @@ const WAVE: usize = 200;
 /// What a client that asks for it is sent.
 const POURED: usize = 400_000;
 
-/// Echoes; a message that begins with `P` is answered with more than a socket takes.
-struct Answers {
+/// Echoes; a message that begins with `P` is answered with more than a socket takes. A `QUICK` one never
+/// blocks, and asks for no answer to an echo: those send together.
+struct Answers<const QUICK: bool> {
     asked: Counter,
     ended: Counter,
     _counted: DropCount,
 }
 
-impl Answers {
+impl<const QUICK: bool> Answers<QUICK> {
     fn write(&self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         self.asked.hit();
         let ended = self.ended.clone();
@@ -39,16 +40,23 @@ impl Answers {
     }
 }
 
-impl Inbound for Answers {
+impl<const QUICK: bool> Inbound for Answers<QUICK> {
     type In = Bytes;
     type Out = Nothing;
     type Write = Bytes;
+    const BLOCKING: Blocking = if QUICK {
+        Blocking::Never
+    } else {
+        Blocking::May
+    };
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
         if bytes.starts_with(b"P") {
             for _ in 0..4 {
                 self.write(Bytes::from(vec![b'p'; POURED / 4]), ctx);
             }
+        } else if QUICK {
+            ctx.write(bytes);
         } else {
             self.write(bytes, ctx);
         }
@@ -178,7 +186,7 @@ impl Counts {
         }
     }
 
-    fn answers(&self) -> Answers {
+    fn answers<const QUICK: bool>(&self) -> Answers<QUICK> {
         Answers {
             asked: self.asked.clone(),
             ended: self.ended.clone(),
@@ -245,20 +253,25 @@ fn storm(server: &Server, counts: &Counts, settle: &dyn Fn(), waves: usize) {
     assert!(last < first + 16 * 1024, "resident KiB by wave: {memory:?}");
 }
 
-#[test]
-fn a_storm_leaves_no_descriptor_no_memory_and_no_open_promise() {
-    let long = std::env::var_os("TIDEGATE_LONG").is_some();
-    let waves = if long { 50 } else { 10 };
+fn storm_over_pinned_loops<const QUICK: bool>(waves: usize) {
     let counts = Counts::new();
     let own = counts.clone();
     let group = tidegate_net::pinned("io", 2).unwrap();
     let server = Server::new(&group)
-        .pipeline(move |p| p.add("answers", own.answers()))
+        .pipeline(move |p| p.add("answers", own.answers::<QUICK>()))
         .bind("127.0.0.1:0")
         .wait()
         .unwrap();
     let settle = || group.iter().for_each(|one| one.settle());
     storm(&server, &counts, &settle, waves);
+}
+
+#[test]
+fn a_storm_leaves_no_descriptor_no_memory_and_no_open_promise() {
+    let long = std::env::var_os("TIDEGATE_LONG").is_some();
+    let waves = if long { 50 } else { 10 };
+    storm_over_pinned_loops::<false>(waves);
+    storm_over_pinned_loops::<true>(waves);
 
     let counts = Counts::new();
     let own = counts.clone();
@@ -266,7 +279,7 @@ fn a_storm_leaves_no_descriptor_no_memory_and_no_open_promise() {
     let pool = pool.build().unwrap();
     let group = tidegate_net::roaming("io", 2, &pool).unwrap();
     let server = Server::new(&group)
-        .pipeline(move |p| p.add("answers", own.answers()))
+        .pipeline(move |p| p.add("answers", own.answers::<false>()))
         .bind("127.0.0.1:0")
         .wait()
         .unwrap();
