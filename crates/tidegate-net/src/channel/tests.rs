@@ -34,6 +34,12 @@ fn an_idle_channel_is_small() {
     assert!(sizes.0 + sizes.1 <= most, "{sizes:?}");
 }
 
+/// What a note says of an error of the system's.
+fn kind_of(why: &Failure) -> String {
+    let kind = why.downcast_ref::<std::io::Error>().unwrap().kind();
+    format!("error: {kind:?}")
+}
+
 /// Notes what it hears.
 struct Notes(Log<String>);
 
@@ -47,8 +53,7 @@ impl Inbound for Notes {
     }
 
     fn error(&mut self, why: Failure, _ctx: &mut InboundContext<'_, Self>) {
-        let kind = why.downcast_ref::<std::io::Error>().unwrap().kind();
-        self.0.push(format!("error: {kind:?}"));
+        self.0.push(kind_of(&why));
     }
 
     fn event(&mut self, event: UserEvent, _ctx: &mut InboundContext<'_, Self>) {
@@ -81,8 +86,7 @@ impl Inbound for Answers {
     }
 
     fn error(&mut self, why: Failure, _ctx: &mut InboundContext<'_, Self>) {
-        let kind = why.downcast_ref::<std::io::Error>().unwrap().kind();
-        self.log.push(format!("error: {kind:?}"));
+        self.log.push(kind_of(&why));
     }
 
     fn inactive(&mut self, _ctx: &mut InboundContext<'_, Self>) {

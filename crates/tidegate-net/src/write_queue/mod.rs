@@ -291,8 +291,16 @@ impl WriteQueue {
     /// Whether what was flushed is one entry for which nobody waits.
     #[inline]
     pub(crate) fn has_one(&self) -> bool {
-        let one = |front: &Entry| front.promise.is_none() && !front.bytes.is_empty();
-        self.flushed == 1 && self.rest.is_none() && self.front.as_ref().is_some_and(one)
+        self.one().is_some()
+    }
+
+    #[inline(always)]
+    fn one(&self) -> Option<&Entry> {
+        if self.flushed != 1 || self.rest.is_some() {
+            return None;
+        }
+        let front = self.front.as_ref()?;
+        (front.promise.is_none() && !front.bytes.is_empty()).then_some(front)
     }
 
     /// Writes what was flushed, if that is one entry for which nobody waits, and the sink takes it
@@ -306,17 +314,10 @@ impl WriteQueue {
         &mut self,
         sink: &mut S,
     ) -> Result<Bytes, Option<io::Result<usize>>> {
-        if self.flushed != 1 || self.rest.is_some() {
-            return Err(None);
-        }
-        match &self.front {
-            Some(front) if front.promise.is_none() && !front.bytes.is_empty() => {
-                match sink.write_one(&front.bytes) {
-                    Ok(count) if count == front.bytes.len() => {}
-                    other => return Err(Some(other)),
-                }
-            }
-            _ => return Err(None),
+        let one = self.one().ok_or(None)?;
+        match sink.write_one(&one.bytes) {
+            Ok(count) if count == one.bytes.len() => {}
+            other => return Err(Some(other)),
         }
         let done = self.front.take().ok_or(None)?;
         self.written += done.bytes.len() as u64;
