@@ -1,12 +1,11 @@
 //! Why something failed: a cause that is cheap to clone and can be shown to any number of
 //! listeners.
 
-use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_sync::panic_message;
+use tidegate_sync::CaughtPanic;
 
 /// The default failure of a promise.
 ///
@@ -51,9 +50,10 @@ impl Failure {
         Self::from_cause(Cause::Error(error.into()))
     }
 
-    /// A failure caused by a panic, from what `catch_unwind` answered.
-    pub fn from_panic(payload: Box<dyn Any + Send>) -> Self {
-        let message = panic_message(&*payload).to_owned();
+    /// Creates a failure caused by a panic, from what `contain` or `catch_unwind` returned. The
+    /// payload is dropped here; a panic of its `Drop` goes no further.
+    pub fn from_panic(panic: impl Into<CaughtPanic>) -> Self {
+        let message = panic.into().message().to_owned();
         Self::from_cause(Cause::Panicked { message })
     }
 

@@ -7,11 +7,10 @@
 use std::error::Error;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 
 use tidegate_sync::{
-    Deliver, Delivery, Executor, OwnerCell, SignalBlock, Unhandled, panic_message,
+    Deliver, Delivery, Executor, OwnerCell, SignalBlock, Unhandled, contain, discard,
 };
 
 use crate::{AlreadyCancelled, Completion, Failure, Promise};
@@ -246,10 +245,10 @@ impl Hub {
     fn tell(&self, progress: Progress) {
         let mut place = &self.first;
         while let Some(node) = place.get() {
-            let told = catch_unwind(AssertUnwindSafe(|| (node.listen)(progress)));
-            if let (Err(payload), Some(home)) = (told, &self.home) {
-                let message = panic_message(&*payload);
-                home.unhandled(&Unhandled::ListenerPanic { message });
+            let told = contain(|| (node.listen)(progress));
+            if let (Err(panic), Some(home)) = (told, &self.home) {
+                let message = panic.message();
+                let _ = contain(|| home.unhandled(&Unhandled::ListenerPanic { message }));
             }
             place = &node.next;
         }
@@ -262,6 +261,7 @@ impl Drop for Hub {
         let mut next = self.first.take();
         while let Some(mut node) = next {
             next = node.next.take();
+            discard(node);
         }
     }
 }

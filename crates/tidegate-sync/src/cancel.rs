@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, as_nanos, origin};
+use crate::contain::contain;
 
 /// Tells work that it should stop. Clones are handles to the same token.
 ///
@@ -116,7 +117,7 @@ impl CancelToken {
         }
         let hooks = std::mem::take(&mut self.lock().waiting);
         for (_, hook) in hooks {
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(hook));
+            let _ = contain(hook);
         }
         true
     }

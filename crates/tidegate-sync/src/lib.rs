@@ -4,6 +4,7 @@
 //! * Work: [`Task`] (a closure in four words), [`Executor`] (where it runs), [`Rejected`] (what
 //!   comes back when it does not), [`CancelToken`].
 //! * The way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`].
+//! * User code that may panic: [`contain`], [`discard`], [`CaughtPanic`].
 //! * Ownership and bounds: [`OwnerCell`], [`ProducerCell`], [`Permits`].
 //! * The words of an isolated call: [`CallWord`], [`BreakerWord`].
 //! * Timeouts between threads: [`TimeoutCell`], [`TimeoutNode`], [`TimeoutLane`].
@@ -20,6 +21,7 @@ mod block;
 mod call;
 mod cancel;
 mod clock;
+mod contain;
 mod executor;
 mod lane;
 mod look_on;
@@ -52,6 +54,7 @@ pub use self::clock::{
     Clock, ClockMember, CoarseClock, FastClock, ManualClock, ManualTicker, Sleeper, Ticker,
     TickerStop, as_nanos,
 };
+pub use self::contain::{CaughtPanic, contain, discard, discard_all};
 pub use self::executor::{Executor, ExecutorId, Refusal, Rejected, Unhandled, panic_message};
 pub use self::lane::doorbell::Doorbell;
 pub use self::lane::signal::{SignalBatch, SignalLane};

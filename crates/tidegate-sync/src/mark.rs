@@ -137,9 +137,8 @@ impl std::fmt::Debug for MarkGuard {
 mod tests {
     //! A thread always knows whose work it runs, and is put back to what it was.
 
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
     use super::*;
+    use crate::contain;
     use crate::testing::Nameplate;
 
     fn name() -> Option<String> {
@@ -172,10 +171,10 @@ mod tests {
     #[test]
     fn a_panic_restores_the_previous_one() {
         let one = Nameplate::new("one", 1);
-        let caught = catch_unwind(AssertUnwindSafe(|| {
+        let caught = contain(|| {
             let _mark = enter(Arc::clone(&one) as _, Stance::Loop);
             non_blocking(|| blocking_allowed(|| panic!("on purpose")))
-        }));
+        });
         assert!(caught.is_err());
         assert_eq!((name(), stance()), (None, Stance::Free));
     }

@@ -8,16 +8,14 @@
 //! Only the outermost empties the queue: what runs from the queue adds to the same queue, so the
 //! stack does not grow with its length.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::executor::{Executor, Unhandled, panic_message};
+use crate::contain::{self, CaughtPanic};
+use crate::executor::{Executor, Unhandled};
 use crate::signal::Signal;
 use crate::task::Task;
 
@@ -157,39 +155,27 @@ pub(super) fn run_hook(home: Option<&Arc<dyn Executor>>, hook: Box<Task>) {
 /// Runs code of the user's; a panic in it is reported to `home` and goes no further.
 #[inline]
 pub(super) fn contain(home: Option<&dyn Executor>, run: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(run)) {
-        report(home, payload);
+    if let Err(panic) = contain::contain(run) {
+        report(home, panic);
     }
 }
 
 #[cold]
-fn report(home: Option<&dyn Executor>, payload: Box<dyn Any + Send>) {
+fn report(home: Option<&dyn Executor>, panic: CaughtPanic) {
     tell_home(
         home,
         &Unhandled::ListenerPanic {
-            message: panic_message(&*payload),
+            message: panic.message(),
         },
     );
-    discard(payload);
+    drop(panic);
 }
 
 /// Reports to `home`; a panic in its hook must not cost other listeners their turn.
 #[cold]
 pub(super) fn tell_home(home: Option<&dyn Executor>, what: &Unhandled<'_>) {
     let Some(home) = home else { return };
-    if let Err(worse) = catch_unwind(AssertUnwindSafe(|| home.unhandled(what))) {
-        discard(worse);
-    }
-}
-
-/// Drops what a panic carried; that is code of the user's too.
-fn discard(payload: Box<dyn Any + Send>) {
-    let Err(worse) = catch_unwind(AssertUnwindSafe(|| drop(payload))) else {
-        return;
-    };
-    if let Err(worst) = catch_unwind(AssertUnwindSafe(|| drop(worse))) {
-        mem::forget(worst);
-    }
+    let _ = contain::contain(|| home.unhandled(what));
 }
 
 fn put_off(what: Deferred) {

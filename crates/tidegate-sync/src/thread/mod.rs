@@ -8,11 +8,10 @@ use std::cell::RefCell;
 use std::error::Error;
 use std::fmt;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{CancelToken, Parker, prim, sys};
+use crate::{CancelToken, Parker, contain, prim, sys};
 
 mod info;
 mod per_task;
@@ -226,12 +225,13 @@ impl ThreadJob {
         }
         life.begin(granted);
         let ended = End(&life);
+        // The panic hook has reported a panic; the owner of the thread hears of its end.
         for hook in &builder.on_start {
-            contain(|| hook());
+            let _ = contain(|| hook());
         }
-        contain(job);
+        let _ = contain(job);
         for hook in &builder.on_stop {
-            contain(|| hook());
+            let _ = contain(|| hook());
         }
         run_exit_hooks();
         drop(ended);
@@ -252,11 +252,6 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.end();
     }
-}
-
-fn contain(run: impl FnOnce()) {
-    // The panic hook has reported it; a thread's owner hears of its end.
-    let _ = catch_unwind(AssertUnwindSafe(run));
 }
 
 fn start(job: ThreadJob) -> io::Result<prim::JoinHandle<()>> {
@@ -382,7 +377,7 @@ pub fn at_thread_exit(clean_up: impl FnOnce() + 'static) {
 /// left. A panicking one does not keep the others from running.
 pub fn run_exit_hooks() {
     while let Some(clean_up) = AT_EXIT.with_borrow_mut(Vec::pop) {
-        contain(clean_up);
+        let _ = contain(clean_up);
     }
 }
 
