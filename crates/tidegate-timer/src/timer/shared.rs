@@ -9,7 +9,6 @@
 //! * `pending` counts the cells without a fate; who decides a fate counts it out.
 //! * The note of a cell is its key in the wheel, or 0; it changes under the lock only.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
@@ -17,7 +16,7 @@ use std::time::Duration;
 
 use tidegate_sync::{
     CachePadded, Clock, Doorbell, Executor, Fate, Parker, Refusal, Rejected, Reset, ThreadBuilder,
-    TimeoutLane, TimeoutNode, Unhandled, panic_message,
+    TimeoutLane, TimeoutNode, Unhandled, contain,
 };
 
 use super::errors::TimerError;
@@ -284,17 +283,17 @@ impl Shared {
 
     /// Runs what is the user's and reports a panic of it.
     pub(super) fn contain(&self, name: &str, run: impl FnOnce()) {
-        let Err(panic) = catch_unwind(AssertUnwindSafe(run)) else {
+        let Err(panic) = contain(run) else {
             return;
         };
         self.counts.panicked.fetch_add(1, Ordering::Relaxed);
         if let Some(hear) = &self.on_unhandled {
             let what = Unhandled::TaskPanic {
                 task: name,
-                message: panic_message(&*panic),
+                message: panic.message(),
             };
             // A hook that panics itself has nobody left to tell.
-            let _ = catch_unwind(AssertUnwindSafe(|| hear(&self.name, &what)));
+            let _ = contain(|| hear(&self.name, &what));
         }
     }
 
