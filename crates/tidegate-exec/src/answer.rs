@@ -1,11 +1,10 @@
 //! The promise behind a submitted closure: completed by its result, failed by its panic,
 //! cancelled when the closure is dropped without having run.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
-use tidegate_sync::Executor;
+use tidegate_sync::{Executor, contain};
 
 /// The write end that travels with a closure.
 pub(crate) struct Answer<T: Send + 'static> {
@@ -33,7 +32,7 @@ impl<T: Send + 'static> Answer<T> {
             return;
         }
         // Nobody can cancel any more, so nothing is refused.
-        let _ = match catch_unwind(AssertUnwindSafe(run)) {
+        let _ = match contain(run) {
             Ok(value) => promise.complete(Ok(value)),
             Err(panic) => promise.complete(Err(Failure::from_panic(panic))),
         };

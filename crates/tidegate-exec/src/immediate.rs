@@ -7,16 +7,14 @@
 //! The thread is not marked as running an executor's work: it stays what it was, and a wait is
 //! refused or allowed as it would be without the executor in between.
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_promise::{Completion, Promise, promise_on};
-use tidegate_sync::{Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled};
+use tidegate_sync::{Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled, contain};
 
 tidegate_sync::prim::thread_local! {
     /// What waits until the running task has returned; `None` while none runs.
@@ -175,13 +173,12 @@ enum What {
 
 impl Work {
     fn run(self) {
-        let panic = match self.what {
+        let ran = match self.what {
             What::Task(task) => contain(|| task.run()),
             What::Signal(signal) => contain(|| signal.deliver()),
         };
-        if let Err(panic) = panic {
+        if ran.is_err() {
             self.shared.panics.fetch_add(1, Ordering::Relaxed);
-            discard(panic);
         }
     }
 }
@@ -210,17 +207,5 @@ impl Drop for End {
     fn drop(&mut self) {
         let left = WAITING.try_with(|waiting| waiting.borrow_mut().take());
         drop(left);
-    }
-}
-
-/// Runs code of the user's; its panic is the answer.
-pub(crate) fn contain(run: impl FnOnce()) -> Result<(), Box<dyn Any + Send>> {
-    catch_unwind(AssertUnwindSafe(run))
-}
-
-/// Drops the payload of a panic, which may panic in turn.
-pub(crate) fn discard(payload: Box<dyn Any + Send>) {
-    if let Err(worse) = contain(|| drop(payload)) {
-        std::mem::forget(worse);
     }
 }

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tidegate_promise::Abandoned;
-use tidegate_sync::Task;
 use tidegate_sync::prim::{AtomicU8, Mutex, MutexGuard, Ordering};
+use tidegate_sync::{Task, discard_all};
 
 /// Where a loop is in its life. Later states are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -206,9 +206,7 @@ impl Drop for HandedBack {
     fn drop(&mut self) {
         if let Some(tasks) = Arc::get_mut(&mut self.tasks) {
             let tasks = tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
-            for task in tasks.drain(..) {
-                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(task)));
-            }
+            discard_all(tasks.drain(..));
         }
     }
 }

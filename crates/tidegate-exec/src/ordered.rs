@@ -33,12 +33,11 @@ use tidegate_promise::{Completion, Promise, promise_on};
 use tidegate_sync::prim::{AtomicU8, AtomicU64, Ordering, fence};
 use tidegate_sync::{
     Clock, Deliver, Delivery, Executor, ExecutorId, OwnerCell, Refusal, Rejected, Signal,
-    SignalBlock, SignalLane, Task, TaskLane, TaskLaneEnd, Unhandled, enter, is_current,
-    panic_message, stance,
+    SignalBlock, SignalLane, Task, TaskLane, TaskLaneEnd, Unhandled, contain, discard_all, enter,
+    is_current, stance,
 };
 
 use crate::builder::default_bound;
-use crate::immediate::{contain, discard};
 use crate::lifecycle::HandedBack;
 
 /// The most tasks that a view runs before it lets others have the thread.
@@ -472,12 +471,9 @@ impl Shared {
         self.panics.fetch_add(1, Ordering::Relaxed);
         let what = Unhandled::TaskPanic {
             task: name,
-            message: panic_message(&*panic),
+            message: panic.message(),
         };
-        if let Err(worse) = contain(|| self.over.unhandled(&what)) {
-            discard(worse);
-        }
-        discard(panic);
+        let _ = contain(|| self.over.unhandled(&what));
     }
 
     /// Says that there is no turn, and looks again for what came meanwhile. True if there is
@@ -502,9 +498,7 @@ impl Shared {
         self.handed_back.add(end.drain());
         self.put_end(end);
         let orphans = self.signals.close();
-        if let Err(panic) = contain(|| drop(orphans)) {
-            discard(panic);
-        }
+        discard_all(orphans);
     }
 
     fn advance(&self, from: u8, to: u8) -> bool {

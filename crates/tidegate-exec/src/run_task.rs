@@ -1,8 +1,6 @@
 //! Running one task: the one place where its panic is caught, and what is noted of its time.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use tidegate_sync::{Executor, Task, Unhandled, panic_message};
+use tidegate_sync::{CaughtPanic, Executor, Task, Unhandled, contain};
 
 use crate::shared::{Shared, lock};
 
@@ -13,16 +11,16 @@ pub(crate) fn run_task(shared: &Shared, task: Task) {
     if shared.settings.time_tasks {
         return run_timed(shared, task);
     }
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
-        report_panic(shared, "", &*panic);
+    if let Err(panic) = contain(|| task.run()) {
+        report_panic(shared, "", panic);
     }
 }
 
 fn run_timed(shared: &Shared, task: Task) {
     let name = task.name();
     let before = shared.clock.nanos();
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
-        report_panic(shared, name, &*panic);
+    if let Err(panic) = contain(|| task.run()) {
+        report_panic(shared, name, panic);
     }
     note_run(shared, name, shared.clock.nanos().saturating_sub(before));
 }
@@ -50,7 +48,7 @@ fn note_run(shared: &Shared, name: &'static str, nanos: u64) {
 }
 
 #[cold]
-pub(crate) fn report_panic(shared: &Shared, task: &str, panic: &(dyn std::any::Any + Send)) {
+pub(crate) fn report_panic(shared: &Shared, task: &str, panic: CaughtPanic) {
     shared.counters.panics.add(1);
     let running = || shared.running.now().map(|running| running.name);
     let task = if task.is_empty() {
@@ -61,6 +59,7 @@ pub(crate) fn report_panic(shared: &Shared, task: &str, panic: &(dyn std::any::A
     };
     shared.unhandled(&Unhandled::TaskPanic {
         task,
-        message: panic_message(panic),
+        message: panic.message(),
     });
+    drop(panic);
 }

@@ -4,13 +4,12 @@
 //! there in the loop's heap, and travels once more if it is cancelled from elsewhere, so that
 //! its place in the heap is freed. Cancelling drops the closure at once, on the caller.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_promise::{Completion, Failure};
 use tidegate_sync::prim::Mutex;
-use tidegate_sync::{Deliver, Delivery, SignalBlock, Task, as_nanos, is_current};
+use tidegate_sync::{Deliver, Delivery, SignalBlock, Task, as_nanos, contain, is_current};
 use tidegate_timer::{Due, Heap, Key};
 
 use crate::answer::Answer;
@@ -272,7 +271,7 @@ fn run_repeat(timer: &SignalBlock<Timer>) {
     let Some(Body::Repeat(mut repeat)) = body else {
         return;
     };
-    match catch_unwind(AssertUnwindSafe(&mut repeat.run)) {
+    match contain(&mut repeat.run) {
         Ok(()) => {
             let mut state = lock(&timer.state);
             // Asked under the lock: whoever cancels after this finds the body and takes it.

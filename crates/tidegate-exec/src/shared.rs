@@ -9,7 +9,7 @@ use tidegate_sync::prim::{AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard,
 use tidegate_sync::{
     CachePadded, CancelToken, Clock, Doorbell, Executor, ExecutorId, OwnerCell, Parker, Refusal,
     Rejected, Running, Signal, SignalLane, Sleeper, Task, TaskLane, ThreadBuilder, ThreadWatch,
-    Unhandled, is_current,
+    Unhandled, contain, is_current,
 };
 
 use crate::core::{Drive, Out, Spans};
@@ -517,11 +517,10 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Drops something of the user's; a panic in that is reported and goes no further.
 pub(crate) fn drop_contained<T>(shared: &Shared, what: T) {
-    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(what)));
-    if let Err(panic) = dropped {
+    if let Err(panic) = contain(|| drop(what)) {
         shared.unhandled(&Unhandled::TaskPanic {
             task: "a drop",
-            message: tidegate_sync::panic_message(&*panic),
+            message: panic.message(),
         });
     }
 }
@@ -570,9 +569,7 @@ impl Executor for Shared {
         }
         if let Some(hear) = &self.on_unhandled {
             // A hook that panics has nobody left to tell.
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                hear(&self.name, what);
-            }));
+            let _ = contain(|| hear(&self.name, what));
         }
     }
 }

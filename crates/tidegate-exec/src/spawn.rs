@@ -6,14 +6,15 @@
 //! from any thread.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
 use tidegate_promise::{Completion, Failure};
 use tidegate_sync::prim::{AtomicBool, Mutex, Ordering};
-use tidegate_sync::{Deliver, Delivery, Rejected, SignalBlock, Task, is_current};
+use tidegate_sync::{
+    CaughtPanic, Deliver, Delivery, Rejected, SignalBlock, Task, contain, is_current,
+};
 
 use crate::answer::Answer;
 use crate::local::{self, Local};
@@ -220,18 +221,18 @@ where
 struct Contained<F>(Option<Pin<Box<F>>>);
 
 impl<F: Future> Future for Contained<F> {
-    type Output = std::thread::Result<F::Output>;
+    type Output = Result<F::Output, CaughtPanic>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let inner = self.0.as_mut().expect("not polled after it was ready");
-        let polled = catch_unwind(AssertUnwindSafe(|| inner.as_mut().poll(cx)));
+        let polled = contain(|| inner.as_mut().poll(cx));
         let output = match polled {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(output)) => Ok(output),
             Err(panic) => Err(panic),
         };
         let inner = self.0.take();
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(inner)));
+        let dropped = contain(|| drop(inner));
         Poll::Ready(dropped.and(output))
     }
 }

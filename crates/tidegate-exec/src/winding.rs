@@ -4,14 +4,14 @@
 //! would be over or the deadline comes, and a submission in between wakes it and starts the
 //! period anew.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_promise::WaitError;
 use tidegate_sync::{
-    CancelToken, Executor, Parker, ThreadBuilder, Unhandled, as_nanos, check_wait, panic_message,
+    CancelToken, Executor, Parker, ThreadBuilder, Unhandled, as_nanos, check_wait, contain,
+    discard_all,
 };
 
 use crate::core::{Core, Turn};
@@ -137,7 +137,7 @@ impl Winding {
         report.cancelled += cancel_timers(shared);
         report.dropped += drop_futures(shared);
         for signal in shared.signals.close() {
-            let _ = catch_unwind(AssertUnwindSafe(|| signal.deliver()));
+            let _ = contain(|| signal.deliver());
         }
         report.cancelled += cancel_timers(shared);
         report.dropped += drop_futures(shared);
@@ -149,7 +149,7 @@ impl Winding {
         report.handed_back.add(left);
         // Hooks for which there was no time: what they captured, maybe this loop, goes.
         let late = std::mem::take(&mut *lock(&shared.hooks));
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(late)));
+        discard_all(late);
         self.over = true;
     }
 
@@ -211,8 +211,8 @@ fn run_hooks(shared: &Shared, report: &mut ShutdownReport, deadline: u64) -> boo
         };
         due = due.saturating_sub(1);
         report.hooks += 1;
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(hook.run)) {
-            let message = panic_message(&*panic);
+        if let Err(panic) = contain(hook.run) {
+            let message = panic.message();
             shared.unhandled(&Unhandled::HookPanic { message });
         }
     }

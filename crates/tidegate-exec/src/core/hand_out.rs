@@ -12,12 +12,11 @@
 //! * A submitted task that may block is counted from here until it has run or was dropped: the
 //!   loop does not end before, unless its time is over.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_sync::prim::Mutex;
-use tidegate_sync::{Blocking, Sleeper, Task, panic_message};
+use tidegate_sync::{Blocking, Sleeper, Task, contain};
 
 use super::{BUDGET, Core, Turn};
 use crate::driver::Driver;
@@ -58,9 +57,9 @@ impl<D: Driver> Core<D> {
     pub(super) fn produce_entered(&mut self, shared: &Arc<Shared>) -> Produced {
         let entered = Entered::new(shared, &mut self.kept, LocalFutures::default());
         self.driver.enter();
-        let made = catch_unwind(AssertUnwindSafe(|| self.next(shared)));
+        let made = contain(|| self.next(shared));
         let made = made.unwrap_or_else(|panic| {
-            let message = panic_message(&*panic).to_owned();
+            let message = panic.message().to_owned();
             self.abandon(shared, |handed_back| ShutdownError::Panicked {
                 message,
                 handed_back,
@@ -237,8 +236,8 @@ impl Out {
         let one = OneOut(Arc::clone(shared));
         let run = move || {
             // Whoever runs it, a panic is the loop's to report.
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
-                report_panic(&one.0, name, &*panic);
+            if let Err(panic) = contain(|| task.run()) {
+                report_panic(&one.0, name, panic);
             }
         };
         match kind {

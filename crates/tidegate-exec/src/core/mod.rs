@@ -5,12 +5,11 @@
 //! by number and by time, so that none starves the others. The clock is read once a turn, once for
 //! each kind of work that follows another, and every [`LOOK`] tasks.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_sync::prim::spin_loop;
-use tidegate_sync::{Task, TaskLaneEnd, ThreadWatch, begin_turn, panic_message};
+use tidegate_sync::{Task, TaskLaneEnd, ThreadWatch, begin_turn, contain};
 
 use crate::driver::Driver;
 use crate::lifecycle::{HandedBack, Lifecycle, ShutdownError};
@@ -184,9 +183,9 @@ impl<D: Driver> Core<D> {
         for signal in shared.signals.take() {
             any = true;
             // Listeners and futures contain their own panics; this is the last resort.
-            let delivered = catch_unwind(AssertUnwindSafe(|| signal.deliver()));
+            let delivered = contain(|| signal.deliver());
             if let Err(panic) = delivered {
-                report_panic(shared, "a signal", &*panic);
+                report_panic(shared, "a signal", panic);
             }
         }
         any
@@ -416,9 +415,9 @@ impl<D: Driver> Core<D> {
 
     /// Lets the driver let go; its panic is nobody's but the driver's.
     pub(crate) fn close_driver(&mut self, shared: &Shared) {
-        let closed = catch_unwind(AssertUnwindSafe(|| self.driver.close()));
+        let closed = contain(|| self.driver.close());
         if let Err(panic) = closed {
-            report_panic(shared, "the driver's end", &*panic);
+            report_panic(shared, "the driver's end", panic);
         }
     }
 
@@ -475,12 +474,12 @@ impl<D: Driver> Core<D> {
         self.by_hand = true;
         let entered = Entered::new(shared, &mut self.kept, std::mem::take(pinned));
         self.driver.enter();
-        let worked = catch_unwind(AssertUnwindSafe(|| work(self)));
+        let worked = contain(|| work(self));
         self.driver.leave();
         let left = entered.leave();
         self.kept = Some(left.kept);
         *pinned = left.pinned;
-        worked.unwrap_or_else(|panic| resume_unwind(panic))
+        worked.unwrap_or_else(|panic| panic.resume())
     }
 }
 
@@ -489,9 +488,9 @@ impl<D: Driver> Drive for Core<D> {
         let entered = Entered::new(shared, &mut self.kept, LocalFutures::default());
         self.driver.enter();
         self.begin_driving(shared);
-        let driven = catch_unwind(AssertUnwindSafe(|| while !self.step(shared) {}));
+        let driven = contain(|| while !self.step(shared) {});
         if let Err(panic) = driven {
-            let message = panic_message(&*panic).to_owned();
+            let message = panic.message().to_owned();
             self.abandon(shared, |handed_back| ShutdownError::Panicked {
                 message,
                 handed_back,

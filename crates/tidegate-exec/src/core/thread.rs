@@ -1,9 +1,8 @@
 //! A loop with a thread of its own.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use tidegate_sync::{ClockMember, panic_message, run_exit_hooks};
+use tidegate_sync::{ClockMember, contain, run_exit_hooks};
 
 use crate::lifecycle::ShutdownError;
 use crate::shared::Shared;
@@ -17,7 +16,7 @@ pub(crate) fn run_thread(shared: &Arc<Shared>, mut member: ClockMember) {
             // the loop started again.
             return;
         };
-        let driven = catch_unwind(AssertUnwindSafe(|| core.drive(shared)));
+        let driven = contain(|| core.drive(shared));
         match driven {
             Ok(Some(core)) => {
                 drop(shared.core.put(Box::new(core)));
@@ -29,7 +28,7 @@ pub(crate) fn run_thread(shared: &Arc<Shared>, mut member: ClockMember) {
             }
             Err(panic) => {
                 // Not even its end could be had in order: what it held is gone.
-                let message = panic_message(&*panic).to_owned();
+                let message = panic.message().to_owned();
                 shared.lane.close();
                 drop(shared.signals.close());
                 let handed_back = shared.handed_back();

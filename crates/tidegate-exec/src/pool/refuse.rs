@@ -3,14 +3,15 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::{Blocking, CancelHook, Parker, Refusal, Rejected, Stance, is_current, stance};
+use tidegate_sync::{
+    Blocking, CancelHook, Parker, Refusal, Rejected, Stance, contain, is_current, stance,
+};
 
 use super::job::Job;
 use super::lanes::Lane;
 use super::policy::PoolPolicy;
 use super::queue::JobKey;
 use super::shared::Shared;
-use crate::immediate::contain;
 
 impl Shared {
     #[cold]

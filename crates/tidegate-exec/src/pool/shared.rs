@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use tidegate_promise::Promise;
 use tidegate_sync::prim::Mutex;
 use tidegate_sync::{
-    CancelToken, Clock, Desk, Executor, ExecutorId, FastClock, Growth, Parker, Placed, Refusal,
-    Rejected, Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, Wake, as_nanos, is_current,
-    panic_message,
+    CancelToken, CaughtPanic, Clock, Desk, Executor, ExecutorId, FastClock, Growth, Parker, Placed,
+    Refusal, Rejected, Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, Wake, as_nanos, contain,
+    is_current,
 };
 
 use super::job::Job;
@@ -19,7 +19,6 @@ use super::queue::{JobKey, JobQueue};
 use super::stop::{StopReport, Stopped};
 use super::worker;
 use crate::headroom::{Headroom, Room};
-use crate::immediate::{contain, discard};
 use crate::lifecycle::ShutdownError;
 use crate::shared::OnUnhandled;
 
@@ -389,9 +388,8 @@ impl Shared {
         if let Some((hear, low)) = changed
             && let Err(panic) = contain(|| hear(low))
         {
-            let message = panic_message(&*panic).to_owned();
-            self.unhandled(&Unhandled::HookPanic { message: &message });
-            discard(panic);
+            let message = panic.message();
+            self.unhandled(&Unhandled::HookPanic { message });
         }
     }
 
@@ -402,11 +400,11 @@ impl Shared {
         free <= limits.low
     }
 
-    pub(super) fn hear_panic(&self, task: &str, panic: Box<dyn std::any::Any + Send>) {
+    pub(super) fn hear_panic(&self, task: &str, panic: CaughtPanic) {
         self.tells.panics.fetch_add(1, Ordering::Relaxed);
-        let message = panic_message(&*panic);
+        let message = panic.message();
         self.unhandled(&Unhandled::TaskPanic { task, message });
-        discard(panic);
+        drop(panic);
     }
 
     /// Shows the limits to whoever looks without the lock. Called with the lock held.
@@ -574,9 +572,7 @@ impl Executor for Shared {
     fn unhandled(&self, what: &Unhandled<'_>) {
         if let Some(hear) = &self.on_unhandled {
             // A hook that panics has nobody left to tell.
-            if let Err(panic) = contain(|| hear(&self.name, what)) {
-                discard(panic);
-            }
+            let _ = contain(|| hear(&self.name, what));
         }
     }
 }

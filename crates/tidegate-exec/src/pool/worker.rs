@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_sync::{
-    ClockMember, Executor, FastClock, LookOn, Next, Running, Seat, Slept, Stance, enter,
+    ClockMember, Executor, FastClock, LookOn, Next, Running, Seat, Slept, Stance, contain, enter,
 };
 
 use super::job::Job;
 use super::shared::Shared;
 use super::times::Took;
-use crate::immediate::contain;
 
 tidegate_sync::prim::thread_local! {
     /// The job that this thread runs has said that it is about to end, and the desk knows.

@@ -17,10 +17,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidegate_sync::{Asked, Blocking, Glance, Held, Lookout, Refusal, Rejected, Task};
+use tidegate_sync::{Asked, Blocking, Glance, Held, Lookout, Refusal, Rejected, Task, discard};
 
 use super::counts::raise;
-use super::engine::{Engine, Helper, Options, Rule, discard};
+use super::engine::{Engine, Helper, Options, Rule};
 use super::handle;
 use super::learned::Learned;
 use super::monitor::{Monitor, Watch, Watched};

@@ -12,17 +12,15 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tidegate_sync::{
-    Closing, Executor, Held, ProducerCell, Refusal, Rejected, Rest, Stance, Task, Unhandled,
-    non_blocking, panic_message, stance,
+    CaughtPanic, Closing, Executor, Held, ProducerCell, Refusal, Rejected, Rest, Stance, Task,
+    Unhandled, contain, discard, non_blocking, stance,
 };
 
 use super::counts::{Counters, raise};
 use super::producer::Producer;
-use crate::immediate::contain;
 
 /// Panics of a producer in a row, with no task between them, that count as "nothing now".
 const PANICS_IN_A_ROW: u32 = 2;
@@ -175,7 +173,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
             if held.is_closed() {
                 return discard(held.give_up());
             }
-            let rest = match catch_unwind(AssertUnwindSafe(|| held.produce())) {
+            let rest = match contain(|| held.produce()) {
                 Ok(Some(task)) => {
                     panics = 0;
                     match R::consume(self, held, task, tagged) {
@@ -187,8 +185,8 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
                 Ok(None) => held.rest(),
                 Err(panic) => {
                     panics += 1;
-                    self.producer_panicked(&*panic);
-                    discard(panic);
+                    self.producer_panicked(&panic);
+                    drop(panic);
                     if panics < PANICS_IN_A_ROW {
                         continue;
                     }
@@ -208,22 +206,21 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
     #[inline(always)]
     pub(crate) fn run(&self, task: Task) {
         let name = task.name();
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| task.run())) {
+        if let Err(panic) = contain(|| task.run()) {
             raise(&self.counters.task_panics);
             contained(|| {
                 self.executor.unhandled(&Unhandled::TaskPanic {
                     task: name,
-                    message: panic_message(&*panic),
+                    message: panic.message(),
                 });
             });
-            discard(panic);
         }
     }
 
     #[cold]
-    fn producer_panicked(&self, panic: &(dyn std::any::Any + Send)) {
+    fn producer_panicked(&self, panic: &CaughtPanic) {
         raise(&self.counters.producer_panics);
-        let message = panic_message(panic);
+        let message = panic.message();
         contained(|| {
             self.executor
                 .unhandled(&Unhandled::ProducerPanic { message })
@@ -346,17 +343,5 @@ fn is_inside(key: usize) -> bool {
 
 /// Runs user code; its panic goes no further.
 pub(crate) fn contained(run: impl FnOnce()) {
-    if let Err(panic) = contain(run) {
-        discard(panic);
-    }
-}
-
-/// Drops a value of the user's; a panic in its drop goes no further.
-pub(crate) fn discard<T>(value: T) {
-    if let Err(panic) = contain(|| drop(value))
-        && let Err(again) = contain(|| drop(panic))
-    {
-        // A payload whose own drop panics is not worth a process.
-        std::mem::forget(again);
-    }
+    let _ = contain(run);
 }

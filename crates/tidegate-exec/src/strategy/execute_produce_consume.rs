@@ -10,10 +10,10 @@
 
 use std::sync::Arc;
 
-use tidegate_sync::{Blocking, Executor, Held, Task};
+use tidegate_sync::{Blocking, Executor, Held, Task, discard};
 
 use super::counts::raise;
-use super::engine::{Engine, Helper, Options, Rule, discard};
+use super::engine::{Engine, Helper, Options, Rule};
 use super::handle;
 use super::producer::Producer;
 

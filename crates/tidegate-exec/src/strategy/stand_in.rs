@@ -10,11 +10,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_sync::{Held, non_blocking};
+use tidegate_sync::{Held, discard, non_blocking};
 
 use super::adaptive::Choice;
 use super::counts::raise;
-use super::engine::{Engine, Helper, discard};
+use super::engine::{Engine, Helper};
 use super::monitor::Watch;
 use super::producer::Producer;
 

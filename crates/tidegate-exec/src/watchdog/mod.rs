@@ -14,10 +14,9 @@ use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use tidegate_sync::prim::Mutex;
-use tidegate_sync::{JoinPolicy, ThreadBuilder, Ticker, TickerStop};
+use tidegate_sync::{JoinPolicy, ThreadBuilder, Ticker, TickerStop, contain};
 
 use crate::event_loop::EventLoop;
-use crate::immediate::{contain, discard};
 use crate::lifecycle::Lifecycle;
 use crate::placement::Placement;
 use crate::shared::{Shared, lock};
@@ -489,7 +488,5 @@ impl Sight {
 
 /// Runs a callback of the user's; its panic goes no further.
 fn contained(run: impl FnOnce()) {
-    if let Err(panic) = contain(run) {
-        discard(panic);
-    }
+    let _ = contain(run);
 }
