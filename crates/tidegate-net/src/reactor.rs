@@ -13,12 +13,11 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_sync::{Blocking, Running, SignalBlock};
+use tidegate_sync::{Blocking, Running, SignalBlock, contain};
 
 use crate::arrivals::{Arrivals, receive_ahead};
 use crate::channel::Shared;
@@ -432,7 +431,7 @@ pub(crate) fn dispatch(ready: Ready) -> bool {
 /// Tells the next `few` in the flat array; then those of them send who waited for the others.
 pub(crate) fn dispatch_few(few: usize) {
     CURRENT.with(|current| {
-        let told = catch_unwind(AssertUnwindSafe(|| {
+        let told = contain(|| {
             for at in 0..few {
                 let taken = match current.borrow_mut().as_deref_mut() {
                     Some(reactor) => reactor.take_next(at > 0),
@@ -442,7 +441,7 @@ pub(crate) fn dispatch_few(few: usize) {
                     tell(current, ready, source, desk);
                 }
             }
-        }));
+        });
         let spent = match current.borrow_mut().as_deref_mut() {
             Some(reactor) => reactor.end_few(),
             None => Vec::new(),
@@ -452,7 +451,7 @@ pub(crate) fn dispatch_few(few: usize) {
         }
         // What is left of the few is told in a next task, before the poller is asked again.
         if let Err(panic) = told {
-            std::panic::resume_unwind(panic);
+            panic.resume();
         }
     });
 }
@@ -476,9 +475,7 @@ fn tell(
     mut desk: Box<Desk>,
 ) {
     // Handlers contain their panics; this is the last resort, so that a desk is never lost.
-    let told = catch_unwind(AssertUnwindSafe(|| {
-        source.ready(ready.readiness, &mut desk)
-    }));
+    let told = contain(|| source.ready(ready.readiness, &mut desk));
     let next = *told.as_ref().unwrap_or(&Next::Leave);
     let gone = match current.borrow_mut().as_deref_mut() {
         Some(reactor) => reactor.put(ready.token, source, desk, next),
@@ -488,7 +485,7 @@ fn tell(
         let_go(gone);
     }
     if let Err(panic) = told {
-        std::panic::resume_unwind(panic);
+        panic.resume();
     }
 }
 
@@ -535,8 +532,7 @@ pub(crate) fn close_one(token: Token) {
     let Some((mut source, mut desk)) = taken else {
         return;
     };
-    let said = catch_unwind(AssertUnwindSafe(|| source.close(&mut desk)));
-    drop(said);
+    let _ = contain(|| source.close(&mut desk));
     let gone = with(|reactor| reactor.put(token, source, desk, Next::Leave));
     drop(gone);
 }

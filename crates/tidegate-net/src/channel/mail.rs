@@ -1,8 +1,7 @@
 //! What handles ask of a channel, carried out on its loop.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use tidegate_promise::Failure;
+use tidegate_sync::contain;
 
 use super::core::{ChannelCore, State};
 use super::shared::{Mail, refuse};
@@ -61,7 +60,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 self.pipeline.fire(InEvent::ReadComplete);
             }
             Mail::Change(make, promise) => {
-                let made = catch_unwind(AssertUnwindSafe(make)).map_err(Failure::from_panic);
+                let made = contain(make).map_err(Failure::from_panic);
                 let change = |change| self.pipeline.change(change).map_err(Failure::new);
                 let _ = promise.complete(made.and_then(change));
             }

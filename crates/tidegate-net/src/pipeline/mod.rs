@@ -16,10 +16,8 @@ mod lodged;
 mod parts;
 mod stage;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use tidegate_promise::{Failure, Promise};
-use tidegate_sync::{Blocking, Unhandled};
+use tidegate_sync::{Blocking, CaughtPanic, Unhandled, contain};
 
 use crate::message::Msg;
 use crate::sys::prefetch;
@@ -114,7 +112,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
     #[inline]
     pub(crate) fn read_last(&mut self, msg: Msg) {
         self.parts.completed = false;
-        match catch_unwind(AssertUnwindSafe(|| self.step_read_last(msg))) {
+        match contain(|| self.step_read_last(msg)) {
             Ok(()) => self.rest(),
             Err(panic) => self.read_broke(panic),
         }
@@ -174,7 +172,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
 
     /// A handler has panicked within [`Pipeline::read_last`].
     #[cold]
-    fn read_broke(&mut self, panic: Box<dyn std::any::Any + Send>) {
+    fn read_broke(&mut self, panic: CaughtPanic) {
         let completed = self.parts.completed;
         self.contain(panic);
         self.run();
@@ -247,7 +245,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
 
     /// Carries out what lies on the stack, until it is empty.
     fn run(&mut self) {
-        while let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.run_stack())) {
+        while let Err(panic) = contain(|| self.run_stack()) {
             self.contain(panic);
         }
         self.rest();
@@ -401,7 +399,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
 
     /// A handler has panicked: what it said before stays said, and an error event follows.
     #[cold]
-    fn contain(&mut self, panic: Box<dyn std::any::Any + Send>) {
+    fn contain(&mut self, panic: CaughtPanic) {
         let at = self.parts.running;
         let base = std::mem::take(&mut self.parts.base) as usize;
         let base = base.min(self.parts.stack.len());

@@ -6,12 +6,11 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_exec::{Driver, Health};
-use tidegate_sync::{Clock, SignalBlock, Sleeper, Task, as_nanos};
+use tidegate_sync::{Clock, SignalBlock, Sleeper, Task, as_nanos, contain};
 
 use super::trip::Trip;
 use super::{MakeTraveller, OnRegistered, Roam, Traveller, Update};
@@ -379,7 +378,7 @@ impl Driver for RoamDriver {
     fn wind_up(&mut self) -> bool {
         self.closing = true;
         self.take_updates();
-        let _ = catch_unwind(AssertUnwindSafe(|| self.close_homes()));
+        let _ = contain(|| self.close_homes());
         self.away == 0
     }
 
@@ -401,7 +400,7 @@ impl Drop for RoamDriver {
     /// Dropped before its loop came to an end: who is home is closed, and who comes home later
     /// finds nobody and ends there, instead of lying in an inbox that it keeps alive itself.
     fn drop(&mut self) {
-        let _ = catch_unwind(AssertUnwindSafe(|| self.close()));
+        let _ = contain(|| self.close());
     }
 }
 

@@ -1,9 +1,8 @@
 //! One event of a travelling source: from its slot to whoever runs it, and home again.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use tidegate_sync::{Blocking, Task};
+use tidegate_sync::{Blocking, Task, contain};
 
 use super::{Roam, Traveller, Update};
 use crate::reactor::{Desk, Next};
@@ -47,10 +46,10 @@ impl Trip {
         };
         let desk = &mut self.desk;
         // What handlers do wrong they contain themselves; their drops may still panic.
-        let _ = catch_unwind(AssertUnwindSafe(|| {
+        let _ = contain(|| {
             source.close(desk);
             drop(source);
-        }));
+        });
     }
 
     /// Goes home. If there is none any more, the source ends here.
@@ -76,19 +75,19 @@ impl Journey {
             readiness,
             ..
         } = &mut *trip;
-        let told = catch_unwind(AssertUnwindSafe(|| match source {
+        let told = contain(|| match source {
             Some(source) => source.ready(*readiness, desk),
             None => Next::Leave,
-        }));
+        });
         let next = *told.as_ref().unwrap_or(&Next::Leave);
         let gone = match next {
             // Its drop may be the user's: here, not where the loop is held up by it.
-            Next::Leave => catch_unwind(AssertUnwindSafe(|| drop(source.take()))).err(),
+            Next::Leave => contain(|| drop(source.take())).err(),
             _ => None,
         };
         trip.go_home(|trip| Update::Home(trip, next));
         if let Some(panic) = told.err().or(gone) {
-            resume_unwind(panic);
+            panic.resume();
         }
     }
 }

@@ -6,7 +6,6 @@ mod origin;
 use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 #[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_exec::{LoopTimers, Pinned};
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
-use tidegate_sync::SignalBlock;
+use tidegate_sync::{SignalBlock, contain};
 
 use self::listener::{Accepting, ListenerCore, Listening, Nursery, Port};
 pub(crate) use self::origin::Origin;
@@ -42,7 +41,7 @@ pub(crate) fn assemble<P: Residence>(
     initialise: &Initialiser<P>,
     head: Head,
 ) -> Result<Vec<(Name, Handler)>, Failure> {
-    let made = catch_unwind(AssertUnwindSafe(|| initialise(Assembly::new())));
+    let made = contain(|| initialise(Assembly::new()));
     let made = made.map_err(Failure::from_panic)?;
     made.checked(head).map_err(Failure::new)
 }
