@@ -2,10 +2,7 @@
 //! called in the order in which they were added, and one that panics does not stop the rest.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-
-use tidegate_sync::panic_message;
 
 use crate::{Event, Key, Transition};
 
@@ -189,5 +186,5 @@ impl fmt::Debug for Plugins {
 
 /// Runs what a user gave; a panic becomes its message.
 pub(crate) fn contain<R>(run: impl FnOnce() -> R) -> Result<R, String> {
-    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| panic_message(&*payload).to_owned())
+    tidegate_sync::contain(run).map_err(|panic| panic.message().to_owned())
 }

@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidegate_exec::WorkerPool;
-use tidegate_sync::{Clock, FastClock, JoinPolicy, Parker, Task, ThreadBuilder};
+use tidegate_sync::{Clock, FastClock, JoinPolicy, Parker, Task, ThreadBuilder, contain};
 
 mod flight;
 mod pause;
@@ -393,8 +393,7 @@ impl Shared {
             }
             let task = entry.remove();
             drop(tasks);
-            let run = std::panic::AssertUnwindSafe(|| task.run());
-            let _ = std::panic::catch_unwind(run);
+            let _ = contain(|| task.run());
         }
         (next, calls)
     }

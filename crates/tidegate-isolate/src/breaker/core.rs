@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::as_nanos;
+use tidegate_sync::{as_nanos, contain};
 
 use super::config::{BreakerConfig, BreakerMode};
 use super::health::{self, Health, Reading};
@@ -282,8 +282,7 @@ impl CircuitBreaker {
     fn tell(&self, changes: &[Transition]) {
         for change in changes {
             for listener in &self.listeners {
-                let call = std::panic::AssertUnwindSafe(|| listener(change));
-                let _ = std::panic::catch_unwind(call);
+                let _ = contain(|| listener(change));
             }
         }
     }

@@ -5,8 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_sync::panic_message;
-
 use super::{Command, CommandError, Shared};
 use crate::breaker::BreakerConfig;
 use crate::bulkhead::{AdaptiveLimit, PermitConfig};
@@ -220,9 +218,4 @@ impl<T, E> fmt::Debug for CommandBuilder<T, E> {
             .field("config", &self.config)
             .finish_non_exhaustive()
     }
-}
-
-/// The message of a panic that was caught around the work.
-pub(super) fn message(payload: Box<dyn std::any::Any + Send>) -> String {
-    panic_message(&*payload).to_owned()
 }

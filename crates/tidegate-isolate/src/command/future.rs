@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_sync::{CancelToken, Permit, Task};
+use tidegate_sync::{CancelToken, Permit, Task, contain};
 
 use super::cache::{Answer, Looked, SharedFuture, Tells};
 use super::call::{Asked, Options};
@@ -221,18 +220,18 @@ where
             .alarms
             .arm(&flying.flight, flying.deadline, interrupts);
         let token = flying.flight.token().clone();
-        let made = catch_unwind(AssertUnwindSafe(|| {
+        let made = contain(|| {
             let _entered = flying.options.context.as_ref().map(RequestContext::enter);
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;
             Ok(work(token))
-        }));
+        });
         match made {
             Ok(Ok(future)) => {
                 self.stage = Phase::Running(flying, Box::pin(future));
                 None
             }
             Ok(Err(refusal)) => Some(self.end(*flying, Ok(Err(refusal)))),
-            Err(payload) => Some(self.end(*flying, Err(payload))),
+            Err(panic) => Some(self.end(*flying, Err(panic))),
         }
     }
 
@@ -284,10 +283,10 @@ where
             drop(future);
             return Poll::Ready(self.end(*flying, Ok(Err(Refusal(String::new())))));
         }
-        let polled = catch_unwind(AssertUnwindSafe(|| {
+        let polled = contain(|| {
             let _entered = flying.options.context.as_ref().map(RequestContext::enter);
             future.as_mut().poll(context)
-        }));
+        });
         match polled {
             Ok(Poll::Pending) => {
                 self.stage = Phase::Running(flying, future);
@@ -297,9 +296,9 @@ where
                 drop(future);
                 Poll::Ready(self.end(*flying, Ok(Ok(answer))))
             }
-            Err(payload) => {
+            Err(panic) => {
                 let _ = crate::plugin::contain(|| drop(future));
-                Poll::Ready(self.end(*flying, Err(payload)))
+                Poll::Ready(self.end(*flying, Err(panic)))
             }
         }
     }

@@ -8,13 +8,10 @@
 //! The way of a call that finds all permits held, where nothing else has a say: a look at the
 //! count, a coarse clock reading, one addition, the error.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread::Result as Caught;
 use std::time::Duration;
 
-use tidegate_sync::{CancelToken, PermitRef};
+use tidegate_sync::{CancelToken, CaughtPanic, PermitRef, contain};
 
-use super::builder::message;
 use super::call::Asked;
 use super::outcome::Story;
 use super::state::{BREAKS, FALLS_BACK, GATED, INTERRUPTS, RATED, THREADS, WATCHED};
@@ -73,12 +70,12 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let flight = state.alarms.take_flight();
         state.alarms.arm(&flight, deadline, flags & INTERRUPTS != 0);
         let entered = asked.context().map(RequestContext::enter);
-        let result = catch_unwind(AssertUnwindSafe(|| {
+        let result = contain(|| {
             if flags & WATCHED != 0 {
                 state.hook(Stage::ExecutionStart).map_err(Refusal)?;
             }
             Ok(work(flight.token()))
-        }));
+        });
         drop(entered);
         let now = state.now();
         let in_time = flight.finish() && now < deadline;
@@ -238,7 +235,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 }
             }
             Ok(Err(Refusal(message))) => Cause::Panicked(message),
-            Err(payload) => Cause::Panicked(message(payload)),
+            Err(panic) => Cause::Panicked(panic.message().to_owned()),
             // A value in time is a success, which is not asked about here.
             Ok(Ok(Ok(_))) => Cause::Cancelled,
         }
@@ -281,4 +278,4 @@ pub(super) fn late<E>(timeout: u64) -> Cause<E> {
 pub(super) struct Refusal(pub(super) String);
 
 /// What became of the work: it panicked, a hook refused it, or it answered.
-pub(super) type Ran<T, E> = Caught<Result<Result<T, E>, Refusal>>;
+pub(super) type Ran<T, E> = Result<Result<Result<T, E>, Refusal>, CaughtPanic>;

@@ -12,7 +12,6 @@
 //! A call allocates once, for its [`Trip`]: the job in the pool's queue, the timer's waker and the
 //! caller's way to cancel are all references to it.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
@@ -320,11 +319,11 @@ where
             held,
         } = cargo;
         let surroundings = Surroundings::install(context, captured);
-        let result: Ran<T, E> = catch_unwind(AssertUnwindSafe(|| {
+        let result: Ran<T, E> = tidegate_sync::contain(|| {
             state.hook(Stage::ThreadStart).map_err(Refusal)?;
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;
             Ok(work(self.flight.token()))
-        }));
+        });
         self.end(result, held, surroundings);
     }
 
