@@ -11,6 +11,7 @@
 mod architecture;
 mod changelog;
 mod conformance;
+mod containment;
 mod levels;
 mod lexer;
 mod manifest;
@@ -42,6 +43,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     paths::check,
     size::check,
     conformance::check,
+    containment::check,
     architecture::check,
     changelog::check,
 ];
