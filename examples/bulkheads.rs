@@ -35,7 +35,6 @@ fn run(shared: bool) -> Result<(), Invalid> {
             .pool(pool)
             .threads(PoolConfig {
                 core: threads,
-                max: threads,
                 ..PoolConfig::default()
             })
             .timeout(Duration::from_millis(1_000))

@@ -13,7 +13,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         .group("catalog")
         .threads(PoolConfig {
             core: 2,
-            max: 2,
             queue: 10,
             ..PoolConfig::default()
         })
@@ -29,21 +28,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     show("built");
     assert_eq!(prices.run(|_| Ok(1))?, 1);
-    prices.configure(|c| (c.pool.core, c.pool.max, c.pool.may_diverge) = (4, 16, true))?;
+    prices.configure(|c| (c.pool.core, c.pool.max) = (4, Some(16)))?;
     show("grown by code");
-    properties.set("hystrix.threadpool.catalog.coreSize", "8")?;
+    properties.set("hystrix.threadpool.prices.coreSize", "8")?;
     show("grown by a property");
-    properties.set(
-        "hystrix.threadpool.catalog.queueSizeRejectionThreshold",
-        "3",
-    )?;
+    properties.set("hystrix.threadpool.prices.queueSizeRejectionThreshold", "3")?;
     show("a lower live bound");
-    let refused = properties.set("hystrix.threadpool.catalog.coreSize", "-1");
+    let refused = properties.set("hystrix.threadpool.prices.coreSize", "-1");
     println!(
         "refused: {}",
         refused.expect_err("no pool has fewer threads than none")
     );
-    properties.remove("hystrix.threadpool.catalog.coreSize")?;
+    properties.remove("hystrix.threadpool.prices.coreSize")?;
     show("the property removed");
     assert_eq!(prices.run(|_| Ok(2))?, 2);
     println!("{}", prices.snapshot());

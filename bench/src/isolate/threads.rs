@@ -26,7 +26,6 @@ pub(super) fn run(settings: &Settings) -> Vec<Table> {
 fn on_threads(isolation: &Isolation, queue: usize) -> Command<u64, Failure> {
     let pool = PoolConfig {
         core: LIMIT,
-        max: LIMIT,
         queue,
         ..PoolConfig::default()
     };
@@ -154,10 +153,10 @@ fn resize(settings: &Settings) -> Table {
     rounds::race(heading, ROUND_TRIPS, lineup, settings)
 }
 
-/// Core and maximum in one step.
+/// Core and maximum, which is the same, in one step.
 fn resize_to(command: &Command<u64, Failure>, threads: usize) {
     let changed = command.configure(|config| {
-        (config.pool.core, config.pool.max) = (threads, threads);
+        config.pool.core = threads;
     });
     changed.expect("the settings agree with each other");
 }

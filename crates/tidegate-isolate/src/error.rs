@@ -79,7 +79,7 @@ pub enum Refused {
     Rate(Duration),
     /// A blocking wait is not allowed on this thread.
     Waiting,
-    /// The command runs on threads of its own; the work could not move there.
+    /// The command has threads; work that borrows, or is a future, could not move there.
     InPlace,
     /// The command's isolation was shut down.
     Closed,
@@ -305,7 +305,9 @@ impl fmt::Display for Refused {
             Self::Pool => f.write_str("all threads are busy and the queue is full"),
             Self::Rate(after) => write!(f, "the rate limit is reached, try again in {after:?}"),
             Self::Waiting => f.write_str("this thread must not wait: use `queue` or `run_async`"),
-            Self::InPlace => f.write_str("it runs on threads of its own: use `run` or `queue`"),
+            Self::InPlace => {
+                f.write_str("it runs on threads of its bulkhead: use `run` or `queue`")
+            }
             Self::Closed => f.write_str("its isolation was shut down"),
         }
     }

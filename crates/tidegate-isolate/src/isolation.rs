@@ -43,6 +43,8 @@ struct Inner {
     sources: Arc<Sources>,
     states: Mutex<HashMap<Key, Arc<State>>>,
     pools: Arc<Pools>,
+    /// Commands that name no pool share that of their group.
+    pools_by_group: bool,
     /// Interned names of groups and pools.
     names: Mutex<HashMap<Key, ()>>,
 }
@@ -179,10 +181,10 @@ impl Isolation {
             .sources
             .get(&over)
             .filter(|name| !name.is_empty());
-        let pool = over
-            .map(Key::from)
-            .or(pool)
-            .unwrap_or_else(|| group.clone());
+        let named = over.map(Key::from).or(pool);
+        let named = named.or_else(|| self.inner.pools_by_group.then(|| group.clone()));
+        let owns_pool = named.is_none();
+        let pool = named.unwrap_or_else(|| key.clone());
         let mut states = self.states();
         // Under the lock: a key that is removed meanwhile takes unused names along.
         let (group, pool) = (self.intern(group), self.intern(pool));
@@ -195,11 +197,12 @@ impl Isolation {
             Arc::clone(&self.inner.sources),
             Arc::clone(&self.inner.pools),
         );
-        let state = State::new(key.clone(), group, pool, types, said, parts)?;
+        let state = State::new(key.clone(), group, (pool, owns_pool), types, said, parts)?;
         let state = Arc::new(state);
         states.insert(key.clone(), Arc::clone(&state));
         drop(states);
         self.inner.plugins.added(&key);
+        state.report();
         Ok(state)
     }
 
@@ -286,6 +289,7 @@ pub struct IsolationBuilder {
     clock: Clock,
     sources: Vec<Source>,
     plugins: Plugins,
+    pools_by_group: bool,
 }
 
 struct Source(Arc<dyn PropertySource>);
@@ -306,6 +310,13 @@ impl IsolationBuilder {
     /// Adds a source of properties. The first that has a property wins.
     pub fn properties(mut self, source: impl PropertySource) -> Self {
         self.sources.push(Source(Arc::new(source)));
+        self
+    }
+
+    /// Lets commands that name no pool share the threads of a pool called like their group, as in
+    /// Hystrix. Without it each of them has a pool to itself.
+    pub fn pools_by_group(mut self) -> Self {
+        self.pools_by_group = true;
         self
     }
 
@@ -353,6 +364,7 @@ impl IsolationBuilder {
             plugins: Arc::new(self.plugins),
             sources: Arc::new(Sources::new(sources)),
             states: Mutex::default(),
+            pools_by_group: self.pools_by_group,
             names: Mutex::default(),
         });
         let weak: Weak<Inner> = Arc::downgrade(&inner);

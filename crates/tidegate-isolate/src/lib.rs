@@ -22,7 +22,7 @@
 //! let isolation = Isolation::builder().build()?;
 //! let prices: Command<u32, std::io::Error> = Command::builder("prices")
 //!     .group("catalog")
-//!     .threads(PoolConfig { core: 10, max: 10, queue: 20, ..PoolConfig::default() })
+//!     .threads(PoolConfig { core: 10, queue: 20, ..PoolConfig::default() })
 //!     .timeout(Duration::from_millis(250))
 //!     .breaker(BreakerConfig::default())
 //!     .fallback(|_why| Ok(0))

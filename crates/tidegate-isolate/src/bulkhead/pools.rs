@@ -1,4 +1,8 @@
 //! The thread bulkheads of an isolation, one for each pool key.
+//!
+//! A pool is shared only by commands that name it, or by the commands of a group if the isolation
+//! was built so. The pool that a command has to itself is called like the command, and no other
+//! command may join it by that name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,14 +27,21 @@ impl Pools {
         }
     }
 
-    /// The pool of a key: made by the first command, shared by the others if they agree.
+    /// Returns the pool of a key: made by the first command, shared by the others if they agree.
+    /// A pool that is `owned` has one command only.
     pub(crate) fn get_or_make(
         &self,
         key: &Key,
+        is_owned: bool,
         config: &PoolConfig,
     ) -> Result<Arc<ThreadBulkhead>, Invalid> {
         let mut pools = self.lock();
         if let Some(known) = pools.get(key) {
+            if is_owned || known.is_owned {
+                let reason = "a pool of this name exists, and a pool is shared only if each of \
+                              its commands names it; call `.pool` on all of them, or rename one";
+                return Err(Invalid::new(&**key, "pool", format!("`{key}`"), reason));
+            }
             if known.agrees_with(config) {
                 return Ok(Arc::clone(known));
             }
@@ -38,7 +49,7 @@ impl Pools {
                           one of its commands, or name another pool";
             return Err(Invalid::new(&**key, "pool", format!("{config:?}"), reason));
         }
-        let pool = Arc::new(ThreadBulkhead::new(key, config, &self.clock)?);
+        let pool = Arc::new(ThreadBulkhead::new(key, is_owned, config, &self.clock)?);
         pools.insert(key.clone(), Arc::clone(&pool));
         Ok(pool)
     }

@@ -28,6 +28,8 @@ const EXPIRED: usize = 2;
 #[derive(Debug)]
 pub(crate) struct ThreadBulkhead {
     pub(crate) key: Key,
+    /// It belongs to one command, and no other may join it.
+    pub(crate) is_owned: bool,
     pool: WorkerPool,
     config: Mutex<PoolConfig>,
     counts: Counts<3>,
@@ -45,10 +47,23 @@ pub(crate) struct ThreadBulkhead {
     /// Calls whose caller has gone and whose work still holds a thread. Below zero for the moment
     /// in which the work returns before its leaver has counted it.
     overstaying: AtomicIsize,
+    idle_max: Mutex<IdleMax>,
+}
+
+/// What is to be said of a maximum that has no effect: once, until it has one again.
+#[derive(Debug, Default)]
+struct IdleMax {
+    is_noted: bool,
+    unsaid: Option<String>,
 }
 
 impl ThreadBulkhead {
-    pub(crate) fn new(key: &Key, config: &PoolConfig, clock: &FastClock) -> Result<Self, Invalid> {
+    pub(crate) fn new(
+        key: &Key,
+        is_owned: bool,
+        config: &PoolConfig,
+        clock: &FastClock,
+    ) -> Result<Self, Invalid> {
         config.validate(key)?;
         let discipline = Arc::new(LiveDiscipline::default());
         let queue = ByDiscipline {
@@ -68,6 +83,7 @@ impl ThreadBulkhead {
             })?;
         let bulkhead = Self {
             key: key.clone(),
+            is_owned,
             pool,
             config: Mutex::new(config.clone()),
             counts: Counts::new(config.window),
@@ -80,8 +96,10 @@ impl ThreadBulkhead {
             built: config.clone(),
             is_closed: AtomicBool::new(false),
             overstaying: AtomicIsize::new(0),
+            idle_max: Mutex::default(),
         };
         bulkhead.part(config);
+        bulkhead.note_idle_max(config);
         Ok(bulkhead)
     }
 
@@ -179,11 +197,27 @@ impl ThreadBulkhead {
             return wrong(error.to_string());
         }
         self.part(config);
+        self.note_idle_max(config);
         if mine.discipline != config.discipline {
             self.discipline.set(config.discipline);
         }
         *mine = config.clone();
         Ok(())
+    }
+
+    fn note_idle_max(&self, config: &PoolConfig) {
+        let mut idle = self.idle_max.lock().unwrap_or_else(PoisonError::into_inner);
+        let message = config.idle_max(&self.key);
+        let was_noted = std::mem::replace(&mut idle.is_noted, message.is_some());
+        if !was_noted {
+            idle.unsaid = message;
+        }
+    }
+
+    /// Takes what is to be reported of the settings. Call it with no lock held.
+    pub(crate) fn take_warning(&self) -> Option<String> {
+        let mut idle = self.idle_max.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.unsaid.take()
     }
 
     pub(crate) fn config(&self) -> PoolConfig {
@@ -280,7 +314,7 @@ fn limits(config: &PoolConfig) -> PoolLimits {
 ///     .build(&isolation)?;
 /// prices.run(|_| Ok(1)).unwrap();
 /// let pools = isolation.pool_snapshots();
-/// assert_eq!((pools[0].key.as_str(), pools[0].executed), ("catalog", 1));
+/// assert_eq!((pools[0].key.as_str(), pools[0].executed), ("prices", 1));
 /// # Ok::<(), tidegate_isolate::Invalid>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]

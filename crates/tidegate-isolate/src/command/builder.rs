@@ -52,14 +52,15 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         }
     }
 
-    /// The group that the command belongs to; its threads come from the pool of this name
-    /// unless another is named.
+    /// The group that the command belongs to.
     pub fn group(mut self, group: impl Into<Key>) -> Self {
         self.group = Some(group.into());
         self
     }
 
-    /// The pool that its threads come from.
+    /// Shares the threads of the pool `pool` with all commands that name it. Without it a command
+    /// has a pool to itself, called like the command; see also
+    /// [`IsolationBuilder::pools_by_group`](crate::IsolationBuilder::pools_by_group).
     pub fn pool(mut self, pool: impl Into<Key>) -> Self {
         self.pool = Some(pool.into());
         self
@@ -87,7 +88,7 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
         self.mark(&["execution.isolation.strategy"])
     }
 
-    /// Runs on threads of its own.
+    /// Runs on threads of its own, or of the pool that [`pool`](CommandBuilder::pool) names.
     pub fn threads(mut self, pool: PoolConfig) -> Self {
         self.config.bulkhead = Bulkhead::Threads;
         self.config.pool = pool;

@@ -121,8 +121,8 @@ where
         let state = &*shared.state;
         let start = state.now();
         let flags = state.flags();
-        if flags & (WATCHED | RATED) != 0
-            && let Err(cause) = shared.may_begin(start, flags & !THREADS)
+        if flags & (WATCHED | RATED | THREADS) != 0
+            && let Err(cause) = shared.may_begin(start, flags)
         {
             return Some(shared.failed(Story::new(start), &mut options, cause));
         }

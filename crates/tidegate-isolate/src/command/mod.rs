@@ -112,7 +112,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     }
 
     /// Runs the future that `work` makes, with permits, as part of the answer. It begins when
-    /// the answer is first polled.
+    /// the answer is first polled. A command with threads refuses: it would run outside of them.
     ///
     /// # Cancellation
     ///

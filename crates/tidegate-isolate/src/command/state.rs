@@ -48,6 +48,8 @@ pub(crate) struct State {
     pub(crate) key: Key,
     pub(crate) group: Key,
     pub(crate) pool: Key,
+    /// Whether the pool is for this key alone.
+    pub(crate) owns_pool: bool,
     /// What the commands of this key answer.
     pub(crate) types: TypeId,
     /// What the code says; changed by `configure`.
@@ -78,7 +80,7 @@ impl State {
     pub(crate) fn new(
         key: Key,
         group: Key,
-        pool: Key,
+        (pool, owns_pool): (Key, bool),
         types: TypeId,
         said: Said,
         parts: (Alarms, Arc<Plugins>, Arc<Sources>, Arc<Pools>),
@@ -90,7 +92,7 @@ impl State {
         }
         let threads = OnceLock::new();
         if config.bulkhead == Bulkhead::Threads {
-            let made = pools.get_or_make(&pool, &config.pool)?;
+            let made = pools.get_or_make(&pool, owns_pool, &config.pool)?;
             threads.get_or_init(|| made);
         }
         let listeners = plugins.on_transition.clone();
@@ -118,6 +120,7 @@ impl State {
             key,
             group,
             pool,
+            owns_pool,
             types,
             alarms,
             plugins,
@@ -166,7 +169,17 @@ impl State {
         next.change(config);
         self.apply(&next)?;
         *said = next;
+        drop(said);
+        self.report();
         Ok(())
+    }
+
+    /// Reports settings that have no effect. Called with no lock held.
+    pub(crate) fn report(&self) {
+        let warning = self.threads.get().and_then(|pool| pool.take_warning());
+        if let Some(message) = warning {
+            self.plugins.report(&message);
+        }
     }
 
     /// Looks at the properties again, since `name` has changed. What another property says wrongly
@@ -174,6 +187,8 @@ impl State {
     pub(crate) fn refresh(&self, name: &str) -> Result<(), Invalid> {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let refused = self.apply(&said)?;
+        drop(said);
+        self.report();
         let mut refused = refused.into_iter();
         let its_own = refused.find(|error| name.ends_with(error.property()));
         its_own.map_or(Ok(()), Err)
@@ -215,7 +230,8 @@ impl State {
         match self.threads.get() {
             Some(threads) if config.pool != old.pool => threads.configure(&config.pool)?,
             None if config.bulkhead == Bulkhead::Threads => {
-                let made = self.pools.get_or_make(&self.pool, &config.pool)?;
+                let pools = &self.pools;
+                let made = pools.get_or_make(&self.pool, self.owns_pool, &config.pool)?;
                 self.threads.get_or_init(|| made);
             }
             _ => {}

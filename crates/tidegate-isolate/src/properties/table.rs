@@ -146,8 +146,12 @@ pub(crate) const POOL: [Property; 8] = properties![Family::Pool;
         |c, v| put(&mut c.pool.core, count(v)),
         |c| c.pool.core.to_string();
     "maximumSize",
-        |c, v| put(&mut c.pool.max, count(v)),
-        |c| c.pool.max.to_string();
+        |c, v| {
+            let max = if v.is_empty() { None } else { Some(count(v)?) };
+            c.pool.set_max_by_property(max);
+            Ok(())
+        },
+        |c| c.pool.max.map(|max| max.to_string()).unwrap_or_default();
     // -1 and 0 mean the same: no waiting place.
     "maxQueueSize",
         |c, v| put(&mut c.pool.queue, if v == "-1" { Ok(0) } else { count(v) }),
@@ -159,8 +163,8 @@ pub(crate) const POOL: [Property; 8] = properties![Family::Pool;
         |c, v| put(&mut c.pool.keep_alive, minutes(v)),
         |c| (c.pool.keep_alive.as_secs_f64() / 60.0).to_string();
     "allowMaximumSizeToDivergeFromCoreSize",
-        |c, v| put(&mut c.pool.may_diverge, boolean(v)),
-        |c| c.pool.may_diverge.to_string();
+        |c, v| put(&mut c.pool.may_diverge, boolean(v).map(Some)),
+        |c| c.pool.diverges().to_string();
     "metrics.rollingStats.timeInMilliseconds",
         |c, v| put(&mut c.pool.window.length, millis(v)),
         |c| told_millis(c.pool.window.length);

@@ -71,8 +71,9 @@ fn pools_have_their_own_names() {
     let (config, invalid) = resolve(&plain(), &properties);
     assert_eq!(
         (config.pool.core, config.pool.max, config.pool.queue),
-        (4, 8, 0)
+        (4, Some(8), 0)
     );
+    assert_eq!(config.pool.effective_max(), 4, "it does not diverge");
     assert_eq!(invalid, []);
 }
 
@@ -121,7 +122,7 @@ fn every_default_is_the_one_of_the_table() {
     }
     for (name, value) in [
         ("coreSize", "10"),
-        ("maximumSize", "10"),
+        ("maximumSize", ""),
         ("maxQueueSize", "0"),
         ("queueSizeRejectionThreshold", ""),
         ("keepAliveTimeMinutes", "1"),
@@ -142,7 +143,7 @@ fn every_property_can_be_set_and_told() {
             "true" => "false",
             "false" => "true",
             "SEMAPHORE" => "THREAD",
-            "" if property.name == "queueSizeRejectionThreshold" => "4",
+            "" if property.family == Family::Pool => "4",
             "" => "other",
             "500" => "1000",
             _ => "4",

@@ -205,7 +205,6 @@ fn a_second_attempt_on_threads_wins_and_the_first_is_told() {
     let (clock, isolation) = still();
     let pool = PoolConfig {
         core: 2,
-        max: 2,
         queue: 4,
         ..PoolConfig::default()
     };

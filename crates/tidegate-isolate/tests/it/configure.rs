@@ -91,11 +91,11 @@ fn a_value_that_stays_wrong_keeps_nothing_else_from_changing() {
     let isolation = isolation.build().unwrap();
     let command = builder("a").threads(pool_of(2, 0));
     let command = command.build(&isolation).unwrap();
-    let core = "hystrix.threadpool.tests.coreSize";
+    let core = "hystrix.threadpool.a.coreSize";
     file.say(core, "8").unwrap();
     for wrong in ["0", "many", "-4"] {
         let error = file.say(core, wrong).unwrap_err();
-        assert_eq!((error.key(), error.property()), ("tests", "coreSize"));
+        assert_eq!((error.key(), error.property()), ("a", "coreSize"));
         assert_eq!(
             pool(&isolation).core,
             8,
@@ -174,7 +174,7 @@ fn the_strategy_is_live() {
     assert_ne!(thread(), here);
     assert_eq!(isolation.pool_count(), 1);
     properties
-        .set("hystrix.threadpool.tests.coreSize", "3")
+        .set("hystrix.threadpool.a.coreSize", "3")
         .unwrap();
     assert_eq!(command.snapshot().limit, 3);
     properties.remove(name).unwrap();

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use tidegate_isolate::{Command, CommandConfig, Event, Key};
 use tidegate_testkit::Gate;
 
-use crate::support::{builder, pool, pool_of, still, with_properties};
+use crate::support::{builder, by_group, hold, pool, pool_of, still, with_properties};
 
 #[test]
 fn a_command_needs_a_group_and_a_name() {
@@ -61,7 +61,7 @@ fn two_builders_that_disagree_are_reported() {
 
 #[test]
 fn the_pool_is_the_override_the_named_one_or_the_group() {
-    let (properties, isolation) = with_properties();
+    let (properties, isolation) = by_group();
     let group = builder("a").build(&isolation).unwrap();
     let named = builder("b").pool("named").build(&isolation).unwrap();
     properties
@@ -73,12 +73,36 @@ fn the_pool_is_the_override_the_named_one_or_the_group() {
 }
 
 #[test]
+fn a_command_has_a_pool_of_its_own_unless_it_names_one() {
+    let (_clock, isolation) = still();
+    let threads = |key: &str| builder(key).threads(pool_of(1, 0)).no_timeout();
+    let (slow, healthy) = (threads("slow"), threads("healthy"));
+    let slow = slow.build(&isolation).unwrap();
+    let healthy = healthy.build(&isolation).unwrap();
+    assert_eq!(healthy.pool().as_str(), "healthy");
+    let go_on = Gate::new();
+    let held = hold(&slow, &go_on);
+    assert_eq!(healthy.run(|_| Ok(1)), Ok(1), "it has a thread of its own");
+    go_on.open();
+    held.wait().unwrap();
+    // Joining is asked for by every command of a pool, in whichever order they come.
+    let error = threads("guest").pool("slow").build(&isolation).unwrap_err();
+    assert!(error.reason().contains("names it"), "{error}");
+    let _named = threads("first").pool("late").build(&isolation).unwrap();
+    let error = threads("late").build(&isolation).unwrap_err();
+    assert!(error.reason().contains("names it"), "{error}");
+    let joined = threads("late").pool("late").build(&isolation).unwrap();
+    assert_eq!(joined.pool().as_str(), "late");
+    assert_eq!(isolation.pool_count(), 3);
+}
+
+#[test]
 fn an_override_is_for_one_key_and_for_those_that_are_built_later() {
     let (properties, isolation) = with_properties();
     let name = |key: &str| format!("hystrix.command.{key}.threadPoolKeyOverride");
     properties.set(&name("default"), "all").unwrap();
     let command = builder("a").build(&isolation).unwrap();
-    assert_eq!(command.pool().as_str(), "tests", "there is no form for all");
+    assert_eq!(command.pool().as_str(), "a", "there is no form for all");
     let error = properties.set(&name("a"), "over").unwrap_err();
     assert_eq!(
         (error.key(), error.property()),
@@ -95,6 +119,7 @@ fn an_override_is_for_one_key_and_for_those_that_are_built_later() {
 #[test]
 fn a_live_change_of_a_pool_is_no_conflict() {
     let (_clock, isolation) = still();
+    let builder = |key: &str| builder(key).pool("one");
     let build = |key: &str| builder(key).threads(pool_of(2, 0)).build(&isolation);
     let first = build("a").unwrap();
     first.configure(|c| c.pool.core = 5).unwrap();
@@ -112,7 +137,8 @@ fn a_pool_is_made_once_under_a_race() {
     let commands: Vec<_> = std::thread::scope(|scope| {
         let build = |key: usize| {
             let key = format!("key-{key}");
-            builder(&key).threads(pool_of(2, 8)).build(&isolation)
+            let command = builder(&key).pool("one").threads(pool_of(2, 8));
+            command.build(&isolation)
         };
         let built: Vec<_> = (0..8).map(|key| scope.spawn(move || build(key))).collect();
         built.into_iter().map(|one| one.join().unwrap()).collect()
@@ -138,7 +164,7 @@ fn a_pool_goes_with_the_last_of_its_keys() {
     }
     let (_clock, isolation) = still();
     let commands = ["a", "b"].map(|key| {
-        let command = builder(key).threads(pool_of(1, 1));
+        let command = builder(key).pool("one").threads(pool_of(1, 1));
         command.build(&isolation).unwrap()
     });
     let other = Command::<u32, ()>::builder("c").group("other");
@@ -155,7 +181,7 @@ fn a_pool_goes_with_the_last_of_its_keys() {
     assert_eq!(isolation.pool_count(), 2, "the other still uses it");
     assert!(isolation.remove("b"));
     assert_eq!(isolation.pool_count(), 1);
-    assert!(isolation.pool("tests").is_none());
+    assert!(isolation.pool("one").is_none());
     assert_eq!(commands[1].run(|_| Ok(2)), Ok(2), "who has it may go on");
     let old = commands[0].group().clone();
     drop(commands);
@@ -169,10 +195,7 @@ fn a_pool_goes_with_the_last_of_its_keys() {
 #[test]
 fn names_are_interned() {
     let (_clock, isolation) = still();
-    let (a, b) = (
-        builder("a").build(&isolation).unwrap(),
-        builder("b").build(&isolation).unwrap(),
-    );
+    let [a, b] = ["a", "b"].map(|key| builder(key).pool("one").build(&isolation).unwrap());
     assert!(a.group().is_same(b.group()) && a.pool().is_same(b.pool()));
     assert!(
         !a.group().is_same(&Key::from("tests")),

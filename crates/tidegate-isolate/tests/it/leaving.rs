@@ -209,7 +209,7 @@ fn shutting_down_has_a_deadline_and_a_report() {
     let report = end.wait().unwrap();
     assert_eq!(
         (key.as_str(), report.stuck.len(), report.handed_back.len()),
-        ("tests", 1, 1)
+        ("a", 1, 1)
     );
     told.wait();
     assert_eq!(

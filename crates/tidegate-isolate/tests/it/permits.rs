@@ -1,11 +1,13 @@
 //! Bounds: permits, reserves, waiting and adaptive limits, from outside.
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use tidegate_isolate::{
-    AdaptiveLimit, Cause, Criticality, Event, Partitions, PermitConfig, Refused,
+    AdaptiveLimit, Cause, Criticality, Event, Hedge, Partitions, PermitConfig, Refused,
 };
 use tidegate_testkit::Gate;
 
@@ -208,5 +210,21 @@ fn a_command_with_threads_refuses_work_in_place() {
         .build(&isolation)
         .unwrap();
     let error = command.run_in_place(|_| Ok(1)).unwrap_err();
+    assert_eq!(error.cause(), &Cause::Rejected(Refused::InPlace));
+    let ran = Arc::new(AtomicBool::new(false));
+    let run = Arc::clone(&ran);
+    let future = command.run_async(move |_| async move {
+        run.store(true, Ordering::Relaxed);
+        Ok(1)
+    });
+    let Poll::Ready(Err(error)) = poll_once(pin!(future)) else {
+        panic!("a future would run outside of the bound");
+    };
+    assert_eq!(error.cause(), &Cause::Rejected(Refused::InPlace));
+    assert!(!ran.load(Ordering::Relaxed));
+    let hedged = command.run_hedged(Hedge::default(), |_| async { Ok(1) });
+    let Poll::Ready(Err(error)) = poll_once(pin!(hedged)) else {
+        panic!("nor does one of two attempts");
+    };
     assert_eq!(error.cause(), &Cause::Rejected(Refused::InPlace));
 }

@@ -33,6 +33,13 @@ pub(crate) fn with_properties() -> (Properties, Isolation) {
     (properties, isolation.build().unwrap())
 }
 
+/// As [`with_properties`], and commands of a group share a pool.
+pub(crate) fn by_group() -> (Properties, Isolation) {
+    let properties = Properties::new();
+    let isolation = Isolation::builder().properties(properties.clone());
+    (properties, isolation.pools_by_group().build().unwrap())
+}
+
 pub(crate) fn builder(key: &str) -> CommandBuilder<u32, &'static str> {
     Command::builder(key).group("tests")
 }
@@ -41,7 +48,6 @@ pub(crate) fn builder(key: &str) -> CommandBuilder<u32, &'static str> {
 pub(crate) fn pool_of(core: usize, queue: usize) -> PoolConfig {
     PoolConfig {
         core,
-        max: core,
         queue,
         ..PoolConfig::default()
     }

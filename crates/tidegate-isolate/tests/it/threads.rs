@@ -30,10 +30,7 @@ fn runs_on_a_thread_of_the_pool() {
         Ok(7)
     });
     assert_eq!(answer, Ok(7));
-    assert!(
-        name.lock().unwrap().starts_with("tidegate-tests"),
-        "{name:?}"
-    );
+    assert!(name.lock().unwrap().starts_with("tidegate-a"), "{name:?}");
     assert_eq!(counted(&command), [(Event::Success, 1)]);
     let pool = pool(&isolation);
     assert_eq!((pool.executed, pool.rejected, pool.largest), (1, 0, 1));
@@ -133,8 +130,7 @@ fn grows_before_it_queues_or_after() {
     for (growth, threads) in [(Growth::ThreadsFirst, 2), (Growth::QueueFirst, 1)] {
         let (_clock, isolation) = still();
         let config = PoolConfig {
-            max: 2,
-            may_diverge: true,
+            max: Some(2),
             growth,
             ..pool_of(1, 5)
         };
@@ -160,12 +156,14 @@ fn the_effective_maximum_follows_the_divergence() {
         .build(&isolation)
         .unwrap();
     for (core, max, may_diverge, effective) in [
-        (4, 8, false, 4),
-        (4, 8, true, 8),
-        (4, 2, true, 4),
-        (12, 8, true, 12),
-        (2, 3, true, 3),
-        (2, 3, false, 2),
+        (4, None, None, 4),
+        (4, Some(8), None, 8),
+        (4, Some(8), Some(false), 4),
+        (4, Some(8), Some(true), 8),
+        (4, Some(2), Some(true), 4),
+        (12, Some(8), None, 12),
+        (2, Some(3), Some(true), 3),
+        (2, Some(3), Some(false), 2),
     ] {
         command
             .configure(|c| (c.pool.core, c.pool.max, c.pool.may_diverge) = (core, max, may_diverge))
@@ -185,35 +183,69 @@ fn pool_properties_are_pushed() {
     let command = builder("a").configure(|c| c.bulkhead = Bulkhead::Threads);
     let _command = command.build(&isolation).unwrap();
     properties
-        .set("hystrix.threadpool.tests.coreSize", "20")
+        .set("hystrix.threadpool.a.coreSize", "20")
         .unwrap();
     assert_eq!((pool(&isolation).core, pool(&isolation).max), (20, 20));
     let error = properties
-        .set("hystrix.threadpool.tests.coreSize", "0")
+        .set("hystrix.threadpool.a.coreSize", "0")
         .unwrap_err();
     assert_eq!(error.property(), "coreSize");
     assert_eq!(pool(&isolation).core, 20);
     properties
-        .set("hystrix.threadpool.tests.coreSize", "3")
+        .set("hystrix.threadpool.a.coreSize", "3")
         .unwrap();
     assert_eq!((pool(&isolation).core, pool(&isolation).max), (3, 3));
+}
+
+#[test]
+fn a_maximum_by_property_needs_the_divergence() {
+    let (properties, isolation) = with_properties();
+    let set = |name: &str, value: &str| {
+        let name = format!("hystrix.threadpool.a.{name}");
+        properties.set(&name, value).unwrap();
+    };
+    let plain = builder("a").threads(pool_of(4, 0));
+    let _plain = plain.build(&isolation).unwrap();
+    set("maximumSize", "8");
+    assert_eq!(pool(&isolation).max, 4);
+    set("allowMaximumSizeToDivergeFromCoreSize", "true");
+    assert_eq!(pool(&isolation).max, 8);
+    set("maximumSize", "3");
+    assert_eq!(pool(&isolation).max, 4);
+    let name = "hystrix.threadpool.a.maximumSize";
+    properties.remove(name).unwrap();
+    assert_eq!(pool(&isolation).config.max, None);
+    assert!(isolation.remove("a"));
+    set("allowMaximumSizeToDivergeFromCoreSize", "false");
+    let grows = PoolConfig {
+        max: Some(6),
+        ..pool_of(4, 0)
+    };
+    let _grows = builder("a").threads(grows).build(&isolation).unwrap();
+    assert_eq!(pool(&isolation).max, 4, "the property of the key wins");
+    let name = "hystrix.threadpool.a.allowMaximumSizeToDivergeFromCoreSize";
+    properties.remove(name).unwrap();
+    assert_eq!(pool(&isolation).max, 6, "the code is enough to diverge");
+    set("maximumSize", "7");
+    assert_eq!(pool(&isolation).max, 7, "of a pool that diverges already");
 }
 
 #[test]
 fn every_setting_of_a_pool_reaches_it() {
     let (properties, isolation) = with_properties();
     let set = |name: &str, value: &str| {
-        let name = format!("hystrix.threadpool.tests.{name}");
+        let name = format!("hystrix.threadpool.a.{name}");
         properties.set(&name, value).unwrap();
     };
     set("metrics.rollingStats.timeInMilliseconds", "6000");
     set("metrics.rollingStats.numBuckets", "3");
-    let command = builder("a").configure(|c| c.bulkhead = Bulkhead::Threads);
+    let command = builder("a").pool("a");
+    let command = command.configure(|c| c.bulkhead = Bulkhead::Threads);
     let command = command.build(&isolation).unwrap();
     set("keepAliveTimeMinutes", "7");
     set("maxQueueSize", "9");
     set("queueSizeRejectionThreshold", "4");
-    let limits = isolation.pool("tests").unwrap().limits();
+    let limits = isolation.pool("a").unwrap().limits();
     assert_eq!(limits.keep_alive, Duration::from_secs(7 * 60));
     assert_eq!(limits.queue, 4);
     set("metrics.rollingStats.numBuckets", "2");
@@ -228,7 +260,8 @@ fn every_setting_of_a_pool_reaches_it() {
     );
     let error = command.configure(|c| c.pool.window = made);
     assert_eq!(error.unwrap_err().property(), "pool.window");
-    let other = builder("b").configure(|c| c.bulkhead = Bulkhead::Threads);
+    let other = builder("b").pool("a");
+    let other = other.configure(|c| c.bulkhead = Bulkhead::Threads);
     assert!(
         other.build(&isolation).is_ok(),
         "it shares the pool as it is"
@@ -253,6 +286,7 @@ fn the_window_of_a_pool_is_as_long_as_it_says() {
 #[test]
 fn commands_of_one_pool_key_share_its_threads() {
     let (_clock, isolation) = still();
+    let builder = |key: &str| builder(key).pool("one");
     let a = builder("a")
         .threads(pool_of(1, 0))
         .build(&isolation)
@@ -435,7 +469,8 @@ fn codel_turns_away_who_waited_too_long_and_tells_them() {
 fn the_peak_of_a_pool_is_of_all_its_commands() {
     let (clock, isolation) = still();
     let [a, b] = ["a", "b"].map(|key| {
-        let command = builder(key).threads(pool_of(3, 0)).no_timeout();
+        let command = builder(key).pool("one").threads(pool_of(3, 0));
+        let command = command.no_timeout();
         command.build(&isolation).unwrap()
     });
     let go_on = Gate::new();
@@ -535,7 +570,7 @@ fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
         .threads(pool_of(2, 0))
         .build(&isolation)
         .unwrap();
-    let bulkhead = isolation.pool("tests").unwrap();
+    let bulkhead = isolation.pool("a").unwrap();
     // The loop lives on a thread of the bulkhead; a call has the other.
     let crew = Crew::of(Arc::new(bulkhead.clone()));
     let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &crew);
@@ -576,7 +611,7 @@ fn a_strategy_over_a_full_bulkhead_keeps_producing() {
         .unwrap();
     let go_on = Gate::new();
     let held = [hold(&command, &go_on), hold(&command, &go_on)];
-    let bulkhead = isolation.pool("tests").unwrap();
+    let bulkhead = isolation.pool("a").unwrap();
     assert!(
         !bulkhead.room().has_thread(),
         "the strategy sees that it is full"
