@@ -5,7 +5,8 @@
 //! beginning relaxed; the fence after that store, before a look, after a `leave` or before
 //! `is_left` left out; a look or `start` relaxed; an end that swaps instead of comparing; a `leave`
 //! that does not compare the number; an end that keeps it. In the word of a breaker: `change` without
-//! Release or relaxed, `get` without Acquire. The ends of a call are relaxed, and the models hold.
+//! Release or relaxed, `get` without Acquire, `is_due` without Acquire, `judge` without Release, or putting off
+//! before it decides. The ends of a call are relaxed, and the models hold.
 #![cfg(tidegate_loom)]
 
 use std::sync::Arc as StdArc;
@@ -234,5 +235,41 @@ fn the_verdict_of_a_probe_counts_in_its_own_phase_only() {
         let state = word.get().state();
         assert_eq!(state, if succeeded { CLOSED } else { OPEN });
         assert_eq!(word.get().number(), 3);
+    });
+}
+
+/// Two callers come long after a window closed that nobody has judged: bad, and its sleep is over.
+/// Whoever judges first opens the breaker; one of them passes, as the probe, and none as if it were
+/// closed.
+#[test]
+fn callers_that_judge_a_window_of_long_ago_let_one_probe_through() {
+    const NOW: u64 = 5;
+    const LATER: u64 = 10;
+    loom::model(|| {
+        let word = StdArc::new(BreakerWord::default());
+        let judged = Arc::new(Mutex::new(false));
+        let caller = || {
+            let (word, judged) = (StdArc::clone(&word), Arc::clone(&judged));
+            move || {
+                if word.is_due(NOW) {
+                    let mut judged = judged.lock().expect("nobody panics");
+                    if !*judged {
+                        *judged = true;
+                        word.judge(LATER, || word.change(word.get(), OPEN));
+                    }
+                }
+                if word.get().state() == CLOSED {
+                    return true;
+                }
+                let _deciding = judged.lock().expect("nobody panics");
+                let phase = word.get();
+                phase.state() == OPEN && word.change(phase, HALF_OPEN).is_some()
+            }
+        };
+        let other = thread::spawn(caller());
+        let mine = caller()();
+        let other = other.join().expect("it does not panic");
+        assert_eq!((mine, other), (mine, !mine), "one passes");
+        assert_eq!(word.get().state(), HALF_OPEN);
     });
 }

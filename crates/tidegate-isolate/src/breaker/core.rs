@@ -9,6 +9,7 @@ use super::config::{BreakerConfig, BreakerMode};
 use super::health::{self, Health, Reading};
 use super::state::BreakerState;
 use super::{CircuitBreaker, Open, Ticket, Transition, Verdict};
+use crate::metrics::Counts;
 
 /// What only the holder of the lock touches.
 #[derive(Debug)]
@@ -90,7 +91,9 @@ impl CircuitBreaker {
     #[cold]
     pub(super) fn judge(&self, now: u64) {
         let Health::Time(counts) = &self.health else {
-            self.judge_at.store(u64::MAX, Ordering::Relaxed);
+            let core = self.lock();
+            self.word.judge(u64::MAX, || ());
+            drop(core);
             self.end_ramp(now);
             return;
         };
@@ -98,22 +101,35 @@ impl CircuitBreaker {
         let mut core = self.lock();
         let bucket = counts.bucket_of(now);
         if bucket > core.judged || core.judged == 0 {
-            let closings = counts.closings(now, core.judged);
-            core.judged = bucket;
-            self.judge_at
-                .store(counts.start_of(bucket + 1), Ordering::Relaxed);
-            for (end, window) in closings {
-                let state = self.word.get().state();
-                let judged = matches!(state, BreakerState::Closed | BreakerState::Ramping);
-                if judged && core.is_bad(health::reading(window)) {
-                    let at = counts.start_of(end);
-                    changes.push(self.open(&mut core, at, state == BreakerState::Ramping));
-                }
-            }
+            let next = counts.start_of(bucket.saturating_add(1));
+            self.word.judge(next, || {
+                self.judge_closed(&mut core, counts, now, &mut changes);
+            });
         }
         drop(core);
         self.tell(&changes);
         self.end_ramp(now);
+    }
+
+    /// Judges the windows that have closed since the last time, and opens the breaker if one of
+    /// them is bad.
+    fn judge_closed(
+        &self,
+        core: &mut Core,
+        counts: &Counts<3>,
+        now: u64,
+        changes: &mut Vec<Transition>,
+    ) {
+        let closings = counts.closings(now, core.judged);
+        core.judged = counts.bucket_of(now);
+        for (end, window) in closings {
+            let state = self.word.get().state();
+            let judged = matches!(state, BreakerState::Closed | BreakerState::Ramping);
+            if judged && core.is_bad(health::reading(window)) {
+                let at = counts.start_of(end);
+                changes.push(self.open(core, at, state == BreakerState::Ramping));
+            }
+        }
     }
 
     /// Judges by the last calls, after each of them.
@@ -265,9 +281,11 @@ impl CircuitBreaker {
 
     fn go(&self, core: &mut Core, to: BreakerState, at: u64) -> Transition {
         let from = self.word.get().state();
-        core.times[from as usize] += at.saturating_sub(core.since);
+        // The time of another thread may be a little behind: no time is counted twice.
+        let since = core.since.max(at);
+        core.times[from as usize] += since - core.since;
         core.entered[to as usize] += 1;
-        core.since = at;
+        core.since = since;
         self.word.go(to);
         Transition {
             key: self.key.clone(),

@@ -74,8 +74,6 @@ pub struct CircuitBreaker {
     health: Health,
     /// When an open breaker lets the first probe through: after this nanosecond.
     denied_until: AtomicU64,
-    /// When the next bucket closes.
-    judge_at: AtomicU64,
     slow_nanos: AtomicU64,
     /// Fewest calls, percent of errors and of slow calls, for a look without the lock.
     limits: [AtomicU64; 3],
@@ -150,7 +148,6 @@ impl CircuitBreaker {
             mode: AtomicU8::new(config.mode as u8),
             health: Health::new(config.window),
             denied_until: AtomicU64::new(0),
-            judge_at: AtomicU64::new(0),
             slow_nanos: AtomicU64::new(config.slow_call.map_or(u64::MAX, as_nanos)),
             limits: limits(&config).map(AtomicU64::new),
             core: Mutex::new(Core::new(config)),
@@ -277,7 +274,7 @@ impl CircuitBreaker {
 
     #[inline]
     pub(crate) fn try_ticket(&self, now: u64) -> Result<Ticket, Open> {
-        if now >= self.judge_at.load(Ordering::Relaxed) {
+        if self.word.is_due(now) {
             self.judge(now);
         }
         let word = self.word.get();
@@ -312,11 +309,12 @@ impl CircuitBreaker {
             return;
         }
         let counts = matches!(verdict, Verdict::Success | Verdict::Failure);
+        if counts && self.word.is_due(now) {
+            self.judge(now);
+        }
+        // Looked at after the judgement: that may have ended the phase of the call.
         if counts && ticket.generation == self.word.get().generation() {
             let slow = took_nanos > self.slow_nanos.load(Ordering::Relaxed);
-            if now >= self.judge_at.load(Ordering::Relaxed) {
-                self.judge(now);
-            }
             self.health.add(now, verdict == Verdict::Failure, slow);
             if matches!(self.health, Health::Count(_)) && self.looks_bad(now) {
                 self.judge_counts(now);
@@ -331,7 +329,7 @@ impl CircuitBreaker {
     }
 
     fn judge_if_due(&self, now: u64) {
-        if now >= self.judge_at.load(Ordering::Relaxed) {
+        if self.word.is_due(now) {
             self.judge(now);
         }
     }

@@ -82,6 +82,17 @@ impl StateWord {
         Word(self.0.get())
     }
 
+    /// Returns `true` if a window has closed that was not judged.
+    #[inline]
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        self.0.is_due(now)
+    }
+
+    /// Judges with `decide`, which may take edges; the next judgement is due at `next`.
+    pub(crate) fn judge<R>(&self, next: u64, decide: impl FnOnce() -> R) -> R {
+        self.0.judge(next, decide)
+    }
+
     /// Takes an edge. Only under the breaker's lock, so nobody else takes one.
     pub(crate) fn go(&self, state: BreakerState) {
         let changed = self.0.change(self.0.get(), state as u8);

@@ -435,3 +435,73 @@ fn exactly_one_thread_gets_the_probe() {
         assert_eq!(probes.load(Ordering::Relaxed), 1);
     }
 }
+
+#[test]
+fn callers_that_judge_a_window_of_long_ago_let_one_probe_through() {
+    for _ in 0..500 {
+        let breaker = breaker(BreakerConfig::default());
+        (0..20).for_each(|_| fail(&breaker, 0));
+        let probes = AtomicU64::new(0);
+        let together = std::sync::Barrier::new(3);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    together.wait();
+                    // The first to come finds out that the breaker has been open for long.
+                    if let Ok(pass) = breaker.try_pass(60_000 * MS) {
+                        probes.fetch_add(1, Ordering::Relaxed);
+                        std::mem::forget(pass);
+                    }
+                });
+            }
+        });
+        assert_eq!(probes.load(Ordering::Relaxed), 1);
+    }
+}
+
+#[test]
+fn a_verdict_that_ends_its_own_phase_is_not_counted() {
+    let breaker = breaker(BreakerConfig::default());
+    let late = breaker.try_pass(0).unwrap();
+    (0..20).for_each(|_| fail(&breaker, 0));
+    late.failure(500 * MS, Duration::ZERO);
+    assert_eq!(breaker.state(500 * MS), BreakerState::Open);
+    assert_eq!(breaker.counts(500 * MS), (20, 20, 0), "the trip came first");
+}
+
+#[test]
+fn times_at_the_end_of_time_do_not_overflow() {
+    let window = WindowConfig::new(Duration::from_nanos(10), 10);
+    let config = BreakerConfig {
+        window: BreakerWindow::Time(window),
+        min_calls: 2,
+        ..BreakerConfig::default()
+    };
+    let breaker = tripped_at_an_edge(config);
+    assert!(!breaker.would_allow(u64::MAX), "the sleep never ends");
+    assert_eq!(breaker.state(u64::MAX), BreakerState::Open);
+    let times = breaker.time_in_states(u64::MAX);
+    assert_eq!(
+        times.iter().sum::<Duration>(),
+        Duration::from_nanos(u64::MAX)
+    );
+    // A clock of another thread may be behind: no time is counted twice.
+    let breaker = tripped(quick(), u64::MAX - 5);
+    assert_eq!(
+        breaker.time_in_states(3)[BreakerState::Closed as usize].as_nanos(),
+        (u64::MAX - 5).into()
+    );
+    assert_eq!(
+        breaker.time_in_states(3)[BreakerState::Open as usize],
+        Duration::ZERO
+    );
+}
+
+/// Two failures in the last bucket but one of all time, judged in the last.
+fn tripped_at_an_edge(config: BreakerConfig) -> CircuitBreaker {
+    let breaker = breaker(config);
+    fail(&breaker, u64::MAX - 1);
+    fail(&breaker, u64::MAX - 1);
+    assert_eq!(breaker.state(u64::MAX), BreakerState::Open);
+    breaker
+}

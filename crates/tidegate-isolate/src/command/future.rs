@@ -399,7 +399,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Drop for RunAsync<T, E, F, W> {
         drop(flying.permit);
         state.gate.after_leaving(now);
         let run = now.saturating_sub(flying.began);
-        let wait = flying.began - flying.start;
+        let wait = flying.began.saturating_sub(flying.start);
         if wait == 0 {
             state.metrics.record_at_once(now, run);
         } else {
@@ -422,5 +422,65 @@ impl<T: Send + 'static, E: Send + 'static, F, W> fmt::Debug for RunAsync<T, E, F
         f.debug_struct("RunAsync")
             .field("command", &self.command)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The two times of a call may come from two threads, whose clocks differ a little.
+
+    use super::*;
+    use crate::Isolation;
+
+    type Numbers = Command<u32, &'static str>;
+
+    /// A call that was polled by one thread until it waited, and by another that is behind.
+    fn begun_before_its_start<W>(
+        work: W,
+    ) -> (
+        Numbers,
+        RunAsync<u32, &'static str, impl FnOnce(CancelToken) -> W, W>,
+    )
+    where
+        W: Future<Output = Result<u32, &'static str>>,
+    {
+        let isolation = Isolation::builder().build().unwrap();
+        let command = Numbers::builder("a").group("tests").build(&isolation);
+        let command = command.unwrap();
+        let mut call = command.run_async(|_| work);
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(Pin::new(&mut call).poll(&mut context).is_pending());
+        let Phase::Running(flying, _) = &mut call.stage else {
+            panic!("it has its permit");
+        };
+        flying.start = flying.began + 1_000;
+        (command, call)
+    }
+
+    #[test]
+    fn a_call_that_seems_to_begin_before_its_start_has_not_waited() {
+        let mut polls = 0;
+        let work = std::future::poll_fn(move |_| {
+            polls += 1;
+            if polls == 1 {
+                Poll::Pending
+            } else {
+                Poll::Ready(Ok(7))
+            }
+        });
+        let (command, mut call) = begun_before_its_start(work);
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(Pin::new(&mut call).poll(&mut context), Poll::Ready(Ok(7)));
+        let latencies = command.snapshot().latencies;
+        assert_eq!((latencies.wait.count(), latencies.run.count()), (1, 1));
+        assert!(latencies.wait.percentile(100.0) < std::time::Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_call_that_seems_to_begin_before_its_start_can_be_dropped() {
+        let (command, call) = begun_before_its_start(std::future::pending());
+        drop(call);
+        assert_eq!(command.snapshot().totals[crate::Event::Cancelled], 1);
+        assert_eq!(command.snapshot().active, 0);
     }
 }

@@ -115,7 +115,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if began == start {
             state.metrics.record_at_once(now, run);
         } else {
-            let (wait, total) = (began - start, now.saturating_sub(start));
+            // Two threads may have read the times, and one of them may be a little behind.
+            let wait = began.saturating_sub(start);
+            let total = now.saturating_sub(start);
             state.metrics.record(now, wait, run, total);
         }
         match result {

@@ -156,7 +156,7 @@ impl Rolled {
             closed.current = bucket;
             self.edge.set(bucket);
         }
-        let first = (bucket + 1).saturating_sub(self.buckets);
+        let first = bucket.saturating_add(1).saturating_sub(self.buckets);
         while closed.list.front().is_some_and(|(at, _)| *at < first) {
             closed.list.pop_front();
         }

@@ -130,7 +130,7 @@ impl<const K: usize> Counts<K> {
         let bucket = self.edge.bucket_of(now);
         // A reader rolls too, or what was counted before a pause would look new after it.
         self.mark(&mut marks, bucket, totals);
-        let first = (bucket + 1).saturating_sub(marks.buckets);
+        let first = bucket.saturating_add(1).saturating_sub(marks.buckets);
         difference(totals, marks.at_start_of(first).unwrap_or(totals))
     }
 
@@ -154,8 +154,9 @@ impl<const K: usize> Counts<K> {
         let bucket = self.edge.bucket_of(now);
         let at = |bucket: u64| marks.at_start_of(bucket).unwrap_or(totals);
         let last = marks.list.back().map_or(0, |(last, _)| *last);
-        let until = bucket.min(last.max(since) + marks.buckets + 1);
-        let windows = (since + 1..=until).map(|end| {
+        let emptied = last.max(since).saturating_add(marks.buckets + 1);
+        let until = bucket.min(emptied);
+        let windows = (since.saturating_add(1)..=until).map(|end| {
             let first = end.saturating_sub(marks.buckets);
             (end, difference(at(end), at(first)))
         });
@@ -252,7 +253,7 @@ impl Edge {
 
     /// Says that `bucket` was begun.
     pub(crate) fn set(&self, bucket: u64) {
-        let next = (bucket + 1).saturating_mul(self.bucket);
+        let next = bucket.saturating_add(1).saturating_mul(self.bucket);
         self.next.store(next, Ordering::Relaxed);
     }
 }
@@ -291,7 +292,7 @@ impl Peak {
     /// The largest in the window that ends with the current bucket.
     pub(crate) fn rolling(&self, now: u64, level: u64) -> u64 {
         self.note(now, level);
-        let first = (self.edge.bucket_of(now) + 1).saturating_sub(self.buckets);
+        let first = (self.edge.bucket_of(now).saturating_add(1)).saturating_sub(self.buckets);
         let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         let known = closed.iter().filter(|(bucket, _)| *bucket >= first);
         let current = self.current.load(Ordering::Relaxed);
