@@ -22,7 +22,7 @@ use tidegate_promise::{Abandoned, Completion, Outcome, Promise, promise_of};
 use tidegate_sync::{CancelToken, Task};
 
 use crate::alarm::AlarmId;
-use crate::context::RequestContext;
+use crate::context::{CacheOwner, RequestContext};
 use crate::plugin::contain;
 use crate::properties::{Concerned, Sources};
 use crate::{Command, CommandError, Event, Invalid, Key};
@@ -220,8 +220,8 @@ struct Shared<A, V, E> {
     work: Arc<Work<A, V, E>>,
     shards: ArcSwapOption<Shards<A>>,
     global: Slot<A, V, E>,
-    /// Names its batches in the cache of a request: several collapsers may use one command.
-    slot_name: String,
+    /// Whose batches in the cache of a request: several collapsers may use one command.
+    owner: CacheOwner,
 }
 
 /// Where the open batch lies.
@@ -303,8 +303,6 @@ where
         let live = Arc::new(live);
         let listener: Arc<dyn Concerned> = Arc::clone(&live) as _;
         sources.add(Arc::downgrade(&listener));
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Ok(Self {
             shared: Arc::new(Shared {
                 command: command.clone(),
@@ -312,8 +310,7 @@ where
                 work: Arc::new(work),
                 shards: ArcSwapOption::empty(),
                 global: Arc::default(),
-                // No cache key of a user's: those are never hidden behind a NUL.
-                slot_name: format!("\0batch {number}"),
+                owner: CacheOwner::new(),
             }),
         })
     }
@@ -378,11 +375,13 @@ where
 {
     /// The batch of a request.
     fn slot_of(&self, context: &RequestContext) -> Slot<A, V, E> {
-        let made = context.cached(self.command.key(), &self.slot_name, || {
+        // A request whose cache is cleared begins a new batch; the open one is run at its time.
+        let name = (self.command.key(), "\0batch");
+        let made = context.cached(self.owner, name, || {
             let slot: Slot<A, V, E> = Arc::default();
             (Arc::clone(&slot), slot)
         });
-        made.unwrap_or_else(|slot| slot)
+        made.unwrap_or_else(|(slot, _)| slot)
     }
 
     /// Sees to it that a batch is run at its time. Not under the lock of the slot: an isolation that

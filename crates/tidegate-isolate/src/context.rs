@@ -48,11 +48,33 @@ pub struct RequestContext {
 #[derive(Default)]
 struct Shared {
     variables: Mutex<HashMap<u64, Stored>>,
-    cache: Mutex<HashMap<(Key, String), Box<dyn Any + Send>>>,
+    cache: Mutex<HashMap<(Key, String), Vec<Cached>>>,
     log: Mutex<Vec<Logged>>,
     dropped: AtomicU64,
     ended: AtomicBool,
 }
+
+/// An answer, or a batch, that calls of this request share.
+struct Cached {
+    owner: CacheOwner,
+    /// Names the entry: a later one of the same owner and key has another number.
+    number: u64,
+    shared: Box<dyn Any + Send>,
+}
+
+/// The owner of entries in the caches of requests: one command of one isolation, or a collapser.
+/// Keys are names, and two isolations may have one in common; owners are never equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheOwner(u64);
+
+impl CacheOwner {
+    pub(crate) fn new() -> Self {
+        Self(NEXT_NUMBER.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Numbers owners and entries.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 struct Stored {
     value: Arc<dyn Any + Send + Sync>,
@@ -148,13 +170,39 @@ impl RequestContext {
             }
         }
         let cache = std::mem::take(&mut *lock(&self.shared.cache));
-        drop(cache);
+        let _ = contain(|| drop(cache));
     }
 
-    /// Forgets one cached answer; false if there was none.
+    /// Forgets what the commands of this key have cached for `key`, in whichever isolation they
+    /// are; false if there was nothing. [`Command::clear_cached`](crate::Command::clear_cached)
+    /// forgets for one command only.
     pub fn clear_cached(&self, command: &Key, key: &str) -> bool {
         let entry = (command.clone(), key.to_owned());
         let removed = lock(&self.shared.cache).remove(&entry);
+        removed.is_some()
+    }
+
+    /// Forgets the entries of one owner for `key` that `is_meant` says; false if there was none.
+    pub(crate) fn forget(
+        &self,
+        owner: CacheOwner,
+        (command, key): (&Key, &str),
+        is_meant: impl Fn(u64) -> bool,
+    ) -> bool {
+        let entry = (command.clone(), key.to_owned());
+        let mut cache = lock(&self.shared.cache);
+        let Some(mut entries) = cache.remove(&entry) else {
+            return false;
+        };
+        let at = entries
+            .iter()
+            .position(|one| one.owner == owner && is_meant(one.number));
+        let removed = at.map(|at| entries.swap_remove(at));
+        if !entries.is_empty() {
+            cache.insert(entry, entries);
+        }
+        // Dropped after the lock is released: the answer is the user's.
+        drop(cache);
         removed.is_some()
     }
 
@@ -210,22 +258,29 @@ impl RequestContext {
         }
     }
 
-    /// The cached answer of a command for `key`, or what `make` puts in its place: of several
-    /// callers exactly one makes it.
+    /// What the owner has cached for `key`, or what `make` puts in its place, with the number of
+    /// the entry: of several callers exactly one makes it.
     pub(crate) fn cached<S: Clone + Send + 'static, M>(
         &self,
-        command: &Key,
-        key: &str,
+        owner: CacheOwner,
+        (command, key): (&Key, &str),
         make: impl FnOnce() -> (S, M),
-    ) -> Result<S, M> {
+    ) -> Result<S, (M, u64)> {
         let mut cache = lock(&self.shared.cache);
         let entry = (command.clone(), key.to_owned());
-        if let Some(found) = cache.get(&entry).and_then(|any| any.downcast_ref::<S>()) {
+        let entries = cache.entry(entry).or_default();
+        let mut found = entries.iter().filter(|one| one.owner == owner);
+        if let Some(found) = found.find_map(|one| one.shared.downcast_ref::<S>()) {
             return Ok(found.clone());
         }
         let (shared, made) = make();
-        cache.insert(entry, Box::new(shared));
-        Err(made)
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+        entries.push(Cached {
+            owner,
+            number,
+            shared: Box::new(shared),
+        });
+        Err((made, number))
     }
 }
 
@@ -470,10 +525,40 @@ mod tests {
     #[test]
     fn one_caller_makes_what_is_cached() {
         let request = RequestContext::new();
-        let key = Key::from("k");
-        assert_eq!(request.cached(&key, "x", || (1_u32, "made")), Err("made"));
-        assert_eq!(request.cached(&key, "x", || (2_u32, "made")), Ok(1));
+        let (key, owner) = (Key::from("k"), CacheOwner::new());
+        let cached = |value: u32| {
+            let cached = request.cached(owner, (&key, "x"), || (value, "made"));
+            cached.map_err(|(made, _)| made)
+        };
+        assert_eq!(cached(1), Err("made"));
+        assert_eq!(cached(2), Ok(1));
         assert!(request.clear_cached(&key, "x") && !request.clear_cached(&key, "x"));
-        assert_eq!(request.cached(&key, "x", || (3_u32, "made")), Err("made"));
+        assert_eq!(cached(3), Err("made"));
+    }
+
+    #[test]
+    fn owners_of_one_key_have_entries_of_their_own() {
+        let request = RequestContext::new();
+        let key = Key::from("k");
+        let (one, other) = (CacheOwner::new(), CacheOwner::new());
+        let put = |owner, value: u32| request.cached(owner, (&key, "x"), || (value, ()));
+        let Err(((), first)) = put(one, 1) else {
+            panic!("nothing was there");
+        };
+        // Of another type, too.
+        let text = request.cached(other, (&key, "x"), || ("text", ()));
+        assert!(text.is_err());
+        assert_eq!(put(one, 2), Ok(1), "it was not overwritten");
+        assert!(request.forget(one, (&key, "x"), |_| true));
+        let Err(((), second)) = put(one, 3) else {
+            panic!("it was forgotten");
+        };
+        assert!(!request.forget(one, (&key, "x"), |number| number == first));
+        assert_eq!(put(one, 4), Ok(3), "the later entry stays");
+        assert!(request.forget(one, (&key, "x"), |number| number == second));
+        assert!(
+            request.clear_cached(&key, "x"),
+            "the other's is still there"
+        );
     }
 }

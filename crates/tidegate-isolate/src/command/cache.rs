@@ -14,16 +14,19 @@ use tidegate_promise::{Completion, Outcome, Promise, SharedCompletion, WaitError
 use super::call::Options;
 use super::state::{CACHES, LOGS};
 use super::{Call, CommandError, Shared};
-use crate::context::{Logged, RequestContext, cached_events};
+use crate::context::{CacheOwner, Logged, RequestContext, cached_events};
 use crate::{Cause, Event, Events, Key, Refused, Stage};
 
 pub(super) type Answer<T, E> = Result<T, CommandError<E>>;
 pub(super) type SharedFuture<T, E> = Pin<Box<dyn Future<Output = Answer<T, E>> + Send>>;
 
+/// The owner of an entry, and the key of its command.
+type Whose<'a> = (CacheOwner, &'a Key);
+
 /// A cache key, and how to share an answer: known only where the answer can be cloned.
 pub(super) struct CacheUse<T, E> {
     key: String,
-    look_up: fn(&RequestContext, &Key, &str) -> Looked<T, E>,
+    look_up: fn(&RequestContext, Whose<'_>, &str) -> Looked<T, E>,
 }
 
 /// What the cache says.
@@ -95,7 +98,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let Some(context) = context else {
             return Err(CommandError::new(&state.key, Cause::NoRequest));
         };
-        let mut looked = (cache.look_up)(&context, &state.key, &cache.key);
+        let mut looked = (cache.look_up)(&context, (state.cache_owner, &state.key), &cache.key);
         if let Looked::Hit(copies) = &mut looked {
             let now = state.now();
             state.metrics.count(now, Event::ResponseFromCache);
@@ -110,12 +113,12 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     }
 }
 
-fn look_up<T, E>(context: &RequestContext, command: &Key, key: &str) -> Looked<T, E>
+fn look_up<T, E>(context: &RequestContext, (owner, command): Whose<'_>, key: &str) -> Looked<T, E>
 where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + 'static,
 {
-    let made = context.cached(command, key, || {
+    let made = context.cached(owner, (command, key), || {
         let (promise, answer) = promise_of::<T, CommandError<E>>();
         let answer = answer.share().ok();
         let answer = answer.expect("nobody has taken the outcome of a new promise");
@@ -128,8 +131,9 @@ where
     };
     match made {
         Ok(answer) => Looked::Hit(Box::new(copies(answer))),
-        Err((promise, answer)) => Looked::Miss(Box::new(First {
+        Err(((promise, answer), number)) => Looked::Miss(Box::new(First {
             promise,
+            entry: (owner, number),
             copies: copies(answer),
             context: context.clone(),
             key: key.to_owned(),
@@ -191,6 +195,7 @@ struct First<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     copies: Copy<T, E>,
     context: RequestContext,
     key: String,
+    entry: (CacheOwner, u64),
 }
 
 impl<T, E> Tells<T, E> for First<T, E>
@@ -204,7 +209,10 @@ where
     }
 
     fn forget(self: Box<Self>) {
-        self.context.clear_cached(&self.copies.command, &self.key);
+        // Not what a later call has put there after this entry was cleared.
+        let (owner, mine) = self.entry;
+        let of = (&self.copies.command, self.key.as_str());
+        self.context.forget(owner, of, |number| number == mine);
         let error = CommandError::new(&self.copies.command, Cause::Cancelled);
         let _ = self.promise.fail(error);
     }

@@ -28,6 +28,7 @@ use self::call::{Asked, Options};
 use self::state::{State, THREADS};
 use crate::Event;
 use crate::alarm::Alarms;
+use crate::context::RequestContext;
 use crate::error::CommandError;
 use crate::properties::Sources;
 
@@ -166,6 +167,13 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
 
     pub(crate) fn alarms(&self) -> &Alarms {
         &self.shared.state.alarms
+    }
+
+    /// Forgets what this command has cached for `key` in a request; false if there was nothing.
+    pub fn clear_cached(&self, request: &RequestContext, key: impl fmt::Display) -> bool {
+        let state = &*self.shared.state;
+        let key = key.to_string();
+        request.forget(state.cache_owner, (&state.key, &key), |_| true)
     }
 
     /// Counts an event that belongs to no single call.

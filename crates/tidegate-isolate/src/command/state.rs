@@ -11,6 +11,7 @@ use tidegate_sync::{CoarseClock, Permits, as_nanos};
 use crate::alarm::Alarms;
 use crate::breaker::{BreakerMode, CircuitBreaker};
 use crate::bulkhead::{Gate, Pools, ThreadBulkhead};
+use crate::context::CacheOwner;
 use crate::metrics::Metrics;
 use crate::plugin::Plugins;
 use crate::properties::{Said, Sources};
@@ -59,6 +60,8 @@ pub(crate) struct State {
     config: ArcSwap<CommandConfig>,
     timeout: AtomicU64,
     flags: AtomicU32,
+    /// Whose entries in the caches of requests are this key's.
+    pub(crate) cache_owner: CacheOwner,
     pub(crate) metrics: Metrics,
     pub(crate) breaker: CircuitBreaker,
     pub(crate) gate: Gate,
@@ -100,6 +103,7 @@ impl State {
         let bucket = config.metrics.counts.bucket_nanos();
         let late = Duration::from_nanos(bucket / LATE_SHARE);
         let state = Self {
+            cache_owner: CacheOwner::new(),
             metrics: Metrics::new(config.metrics),
             ticks: CoarseClock::within(alarms.clock().clock(), late),
             breaker,

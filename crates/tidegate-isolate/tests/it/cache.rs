@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 
-use tidegate_isolate::{Cause, Event, RequestContext};
+use tidegate_isolate::{Cause, Command, Event, RequestContext};
 use tidegate_sync::non_blocking;
 use tidegate_testkit::Gate;
 
-use crate::support::{builder, poll_once, pool_of, still};
+use crate::support::{Numbers, builder, poll_once, pool_of, still};
 
 #[test]
 fn equal_keys_share_one_run_in_a_request() {
@@ -213,4 +213,63 @@ fn a_switched_off_log_notes_no_hits() {
     }
     assert_eq!(command.snapshot().totals[Event::ResponseFromCache], 1);
     assert_eq!(request.log(), []);
+}
+
+#[test]
+fn isolations_with_a_key_in_common_share_no_answers() {
+    let ((_, one), (_, other)) = (still(), still());
+    let (first, second) = (
+        builder("a").build(&one).unwrap(),
+        builder("a").build(&other).unwrap(),
+    );
+    let text = Command::<String, ()>::builder("a").group("tests");
+    let (_clock, third) = still();
+    let text = text.build(&third).unwrap();
+    let request = RequestContext::new();
+    let _entered = request.enter();
+    let call = |command: &Numbers, answer: u32| {
+        let call = command.call().cache_key("x");
+        call.run(move |_| Ok(answer)).unwrap()
+    };
+    assert_eq!(call(&first, 1), 1);
+    assert_eq!(call(&second, 2), 2, "another isolation, another answer");
+    let words = text.call().cache_key("x").run(|_| Ok("three".to_owned()));
+    assert_eq!(words.unwrap(), "three");
+    assert_eq!(
+        (call(&first, 4), call(&second, 5)),
+        (1, 2),
+        "nothing is overwritten"
+    );
+    assert!(first.clear_cached(&request, "x") && !first.clear_cached(&request, "x"));
+    assert_eq!((call(&first, 6), call(&second, 7)), (6, 2));
+    assert!(request.clear_cached(&"a".into(), "x"), "of all isolations");
+    assert_eq!((call(&first, 8), call(&second, 9)), (8, 9));
+}
+
+#[test]
+fn a_key_that_was_removed_and_built_again_caches_anew() {
+    let (_clock, isolation) = still();
+    let request = RequestContext::new();
+    let _entered = request.enter();
+    let old = builder("a").build(&isolation).unwrap();
+    assert_eq!(old.call().cache_key("x").run(|_| Ok(1)), Ok(1));
+    assert!(isolation.remove("a"));
+    let new = builder("a").build(&isolation).unwrap();
+    assert_eq!(new.call().cache_key("x").run(|_| Ok(2)), Ok(2));
+    assert_eq!(old.call().cache_key("x").run(|_| Ok(3)), Ok(1));
+}
+
+#[test]
+fn a_run_that_is_given_up_forgets_only_its_own_entry() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let request = RequestContext::new();
+    let call = || command.call().context(&request).cache_key("x");
+    {
+        let mut first = pin!(call().run_async(|_| std::future::pending()));
+        assert!(poll_once(first.as_mut()).is_pending());
+        assert!(command.clear_cached(&request, "x"));
+        assert_eq!(call().run(|_| Ok(2)), Ok(2), "it was cleared");
+    }
+    assert_eq!(call().run(|_| panic!("must not run")), Ok(2));
 }
