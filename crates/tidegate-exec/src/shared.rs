@@ -7,9 +7,9 @@ use std::time::Duration;
 use tidegate_promise::{Promise, SharedCompletion};
 use tidegate_sync::prim::{AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
 use tidegate_sync::{
-    CachePadded, CancelToken, Clock, Doorbell, Executor, ExecutorId, OwnerCell, Parker, Refusal,
-    Rejected, Running, Signal, SignalLane, Sleeper, Task, TaskLane, ThreadBuilder, ThreadWatch,
-    Unhandled, contain, is_current,
+    CachePadded, CancelToken, Clock, Doorbell, Executor, ExecutorId, OnUnhandled, OwnerCell,
+    Parker, Refusal, Rejected, Running, Signal, SignalLane, Sleeper, Task, TaskLane, ThreadBuilder,
+    ThreadWatch, Unhandled, contain, is_current,
 };
 
 use crate::core::{Drive, Out, Spans};
@@ -23,9 +23,6 @@ use crate::strategy::Strategy;
 
 /// Signals pushed without waking a loop that wake it after all.
 const SILENT: u32 = 1024;
-
-/// Hears of what nobody else handles.
-pub(crate) type OnUnhandled = Arc<dyn Fn(&str, &Unhandled<'_>) + Send + Sync>;
 
 /// The shared side of one loop.
 pub(crate) struct Shared {
@@ -49,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) counters: CachePadded<Counters>,
     pub(crate) longest_task: Mutex<Option<&'static str>>,
     pub(crate) reject: RejectPolicy,
-    pub(crate) on_unhandled: Option<OnUnhandled>,
+    pub(crate) on_unhandled: OnUnhandled,
     pub(crate) settings: Settings,
     /// What the loop's thread drives, while no thread does.
     pub(crate) core: OwnerCell<Box<dyn Drive>>,
@@ -126,7 +123,7 @@ pub(crate) struct Parts {
     pub(crate) waker: Arc<dyn Sleeper>,
     pub(crate) health: Health,
     pub(crate) reject: RejectPolicy,
-    pub(crate) on_unhandled: Option<OnUnhandled>,
+    pub(crate) on_unhandled: OnUnhandled,
     pub(crate) settings: Settings,
     /// `None`: driven by hand, never by a thread of its own.
     pub(crate) threads: Option<ThreadBuilder>,
@@ -567,9 +564,6 @@ impl Executor for Shared {
             }
             _ => {}
         }
-        if let Some(hear) = &self.on_unhandled {
-            // A hook that panics has nobody left to tell.
-            let _ = contain(|| hear(&self.name, what));
-        }
+        self.on_unhandled.tell(&self.name, what);
     }
 }

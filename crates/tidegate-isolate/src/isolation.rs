@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tidegate_exec::{Stopped, WorkerPool};
-use tidegate_sync::{Clock, Task};
+use tidegate_sync::{Clock, OnUnhandled, Task, Unhandled};
 
 use crate::alarm::Alarms;
 use crate::bulkhead::{PoolSnapshot, Pools};
@@ -347,6 +347,18 @@ impl IsolationBuilder {
     /// Adds what carries something from the calling to the working thread.
     pub fn propagator(mut self, propagator: impl Propagator) -> Self {
         self.plugins.propagators.push(Arc::new(propagator));
+        self
+    }
+
+    /// Hears of what nobody handles, with the key that it is about: plug-ins and listeners that
+    /// panic, settings without effect. Called on a thread of the hook's own; see [`OnUnhandled`].
+    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        self.report_to(OnUnhandled::new(hear))
+    }
+
+    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.plugins.unhandled = hook;
         self
     }
 

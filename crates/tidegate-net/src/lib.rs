@@ -64,7 +64,7 @@ pub use self::client::{
 pub use self::driver::{IoWatch, PollDriver};
 pub use self::embedded::EmbeddedChannel;
 pub use self::errors::{NetError, WriteRefused};
-pub use self::group::{NetGroup, pinned, roaming};
+pub use self::group::{NetGroup, pinned, pinned_with, roaming, roaming_with};
 pub use self::message::{Nothing, Passing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{

@@ -2,7 +2,8 @@
 //!
 //! * Time: [`Clock`], [`ManualClock`], [`Ticker`]; sleeping: [`Parker`].
 //! * Work: [`Task`] (a closure in four words), [`Executor`] (where it runs), [`Rejected`] (what
-//!   comes back when it does not), [`CancelToken`].
+//!   comes back when it does not), [`CancelToken`], [`OnUnhandled`] (who hears of errors that
+//!   nobody handles).
 //! * The way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`].
 //! * User code that may panic: [`contain`], [`discard`], [`CaughtPanic`].
 //! * Ownership and bounds: [`OwnerCell`], [`ProducerCell`], [`Permits`].
@@ -42,6 +43,7 @@ mod task;
 mod testing;
 mod thread;
 mod timeout;
+mod unhandled;
 mod wait;
 mod yard;
 
@@ -85,5 +87,6 @@ pub use self::thread::{
 pub use self::timeout::{
     Fate, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane, TimeoutNode,
 };
+pub use self::unhandled::OnUnhandled;
 pub use self::wait::{WaitGuard, WaitRefused, check_stance, check_wait};
 pub use self::yard::{Plot, Yard};

@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use tidegate_promise::Promise;
 use tidegate_sync::prim::Mutex;
 use tidegate_sync::{
-    CancelToken, CaughtPanic, Clock, Desk, Executor, ExecutorId, FastClock, Growth, Parker, Placed,
-    Refusal, Rejected, Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, Wake, as_nanos, contain,
-    is_current,
+    CancelToken, CaughtPanic, Clock, Desk, Executor, ExecutorId, FastClock, Growth, OnUnhandled,
+    Parker, Placed, Refusal, Rejected, Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, Wake,
+    as_nanos, contain, is_current,
 };
 
 use super::job::Job;
@@ -20,7 +20,6 @@ use super::stop::{StopReport, Stopped};
 use super::worker;
 use crate::headroom::{Headroom, Room};
 use crate::lifecycle::ShutdownError;
-use crate::shared::OnUnhandled;
 
 /// Hears that the pool is low on threads, or is not any more.
 pub(super) type OnLow = Arc<dyn Fn(bool) + Send + Sync>;
@@ -37,7 +36,7 @@ pub(super) struct Shared {
     pub(super) desk: Desk<Job, Lanes>,
     pub(super) threads: ThreadBuilder,
     pub(super) policy: PoolPolicy,
-    pub(super) on_unhandled: Option<OnUnhandled>,
+    pub(super) on_unhandled: OnUnhandled,
     pub(super) on_low: Option<OnLow>,
     /// What jobs are timed by, if they are.
     pub(super) times: Option<FastClock>,
@@ -81,7 +80,7 @@ pub(super) struct Parts {
     pub(super) queue: Box<dyn JobQueue>,
     pub(super) threads: ThreadBuilder,
     pub(super) policy: PoolPolicy,
-    pub(super) on_unhandled: Option<OnUnhandled>,
+    pub(super) on_unhandled: OnUnhandled,
     pub(super) on_low: Option<OnLow>,
     pub(super) times: Option<FastClock>,
 }
@@ -570,9 +569,6 @@ impl Executor for Shared {
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {
-        if let Some(hear) = &self.on_unhandled {
-            // A hook that panics has nobody left to tell.
-            let _ = contain(|| hear(&self.name, what));
-        }
+        self.on_unhandled.tell(&self.name, what);
     }
 }

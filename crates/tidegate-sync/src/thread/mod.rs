@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{CancelToken, Parker, contain, prim, sys};
+use crate::{CancelToken, OnUnhandled, Parker, Unhandled, contain, prim, sys};
 
 mod info;
 mod per_task;
@@ -50,6 +50,7 @@ pub struct ThreadBuilder {
     on_start: Vec<Hook>,
     on_stop: Vec<Hook>,
     spawner: Option<Spawner>,
+    on_unhandled: Option<OnUnhandled>,
 }
 
 /// Whether somebody waits for a thread's end.
@@ -82,6 +83,7 @@ impl ThreadBuilder {
             on_start: Vec::new(),
             on_stop: Vec::new(),
             spawner: None,
+            on_unhandled: None,
         }
     }
 
@@ -150,6 +152,19 @@ impl ThreadBuilder {
         self
     }
 
+    /// Who hears of panics of the threads' jobs and hooks, with the thread's name;
+    /// [`OnUnhandled::stderr`] unless given.
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.on_unhandled = Some(hook);
+        self
+    }
+
+    /// [`ThreadBuilder::report_to`], unless a hook was given already.
+    pub fn or_report_to(mut self, hook: &OnUnhandled) -> Self {
+        self.on_unhandled.get_or_insert_with(|| hook.clone());
+        self
+    }
+
     /// The pool's name.
     pub fn pool(&self) -> &str {
         &self.pool
@@ -215,7 +230,7 @@ impl ThreadJob {
 
     /// Runs the job on the calling thread: sets the thread up, runs the start hooks, the job,
     /// the stop hooks and what was left with [`at_thread_exit`]. A panic of the job or of a
-    /// hook is contained.
+    /// hook is contained and reported.
     pub fn run(self) {
         let Self { builder, life, job } = self;
         let granted = builder.priority != ThreadBuilder::NORMAL_PRIORITY
@@ -225,13 +240,25 @@ impl ThreadJob {
         }
         life.begin(granted);
         let ended = End(&life);
-        // The panic hook has reported a panic; the owner of the thread hears of its end.
+        let tell = |what: &Unhandled<'_>| {
+            let hook = builder.on_unhandled.clone().unwrap_or_default();
+            hook.tell(life.name(), what);
+        };
         for hook in &builder.on_start {
-            let _ = contain(|| hook());
+            if let Err(panic) = contain(|| hook()) {
+                tell(&hook_panic(panic.message()));
+            }
         }
-        let _ = contain(job);
+        if let Err(panic) = contain(job) {
+            tell(&Unhandled::TaskPanic {
+                task: "the thread's job",
+                message: panic.message(),
+            });
+        }
         for hook in &builder.on_stop {
-            let _ = contain(|| hook());
+            if let Err(panic) = contain(|| hook()) {
+                tell(&hook_panic(panic.message()));
+            }
         }
         run_exit_hooks();
         drop(ended);
@@ -252,6 +279,10 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.end();
     }
+}
+
+fn hook_panic(message: &str) -> Unhandled<'_> {
+    Unhandled::HookPanic { message }
 }
 
 fn start(job: ThreadJob) -> io::Result<prim::JoinHandle<()>> {
@@ -377,7 +408,9 @@ pub fn at_thread_exit(clean_up: impl FnOnce() + 'static) {
 /// left. A panicking one does not keep the others from running.
 pub fn run_exit_hooks() {
     while let Some(clean_up) = AT_EXIT.with_borrow_mut(Vec::pop) {
-        let _ = contain(clean_up);
+        if let Err(panic) = contain(clean_up) {
+            OnUnhandled::stderr().tell("the end of a thread", &hook_panic(panic.message()));
+        }
     }
 }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::{Clock, Executor, Rejected, Task, ThreadBuilder, Unhandled, prefetch_block};
+use tidegate_sync::{
+    Clock, Executor, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled, prefetch_block,
+};
 
 use crate::Wheel;
 
@@ -21,7 +23,7 @@ mod worker;
 
 pub use errors::TimerError;
 pub use handle::TimerHandle;
-use shared::{Cell, OnUnhandled, Settings, Shared};
+use shared::{Cell, Settings, Shared};
 pub use task::TimerTask;
 
 /// Timeouts from any thread, fired by one.
@@ -85,7 +87,7 @@ impl WheelTimer {
             limit: usize::MAX,
             executor: None,
             threads: None,
-            on_unhandled: None,
+            on_unhandled: OnUnhandled::stderr(),
         }
     }
 
@@ -291,7 +293,7 @@ pub struct WheelTimerBuilder {
     limit: usize,
     executor: Option<Arc<dyn Executor>>,
     threads: Option<ThreadBuilder>,
-    on_unhandled: Option<OnUnhandled>,
+    on_unhandled: OnUnhandled,
 }
 
 impl WheelTimerBuilder {
@@ -334,13 +336,15 @@ impl WheelTimerBuilder {
         self
     }
 
-    /// Hears of panics of tasks and hooks. Called with the timer's name, on the thread where it
-    /// happened.
-    pub fn on_unhandled(
-        mut self,
-        hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static,
-    ) -> Self {
-        self.on_unhandled = Some(Arc::new(hear));
+    /// Hears of panics of tasks and hooks. Called with the timer's name, on a thread of the hook's
+    /// own; see [`OnUnhandled`].
+    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        self.report_to(OnUnhandled::new(hear))
+    }
+
+    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.on_unhandled = hook;
         self
     }
 
@@ -354,6 +358,7 @@ impl WheelTimerBuilder {
         let wheel = wheel.warmed_by(|cell| prefetch_block(&**cell));
         let threads = self.threads;
         let threads = threads.unwrap_or_else(|| ThreadBuilder::new(self.name.clone()));
+        let threads = threads.or_report_to(&self.on_unhandled);
         let settings = Settings {
             name: self.name,
             clock: self.clock,

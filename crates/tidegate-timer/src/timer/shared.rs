@@ -15,8 +15,8 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use tidegate_sync::{
-    CachePadded, Clock, Doorbell, Executor, Fate, Parker, Refusal, Rejected, Reset, ThreadBuilder,
-    TimeoutLane, TimeoutNode, Unhandled, contain,
+    CachePadded, Clock, Doorbell, Executor, Fate, OnUnhandled, Parker, Refusal, Rejected, Reset,
+    ThreadBuilder, TimeoutLane, TimeoutNode, Unhandled, contain,
 };
 
 use super::errors::TimerError;
@@ -33,7 +33,6 @@ pub(super) const WAKE_AFTER: usize = 1_024;
 const HELP_AFTER: usize = 64 * WAKE_AFTER;
 
 pub(super) type Cell = TimeoutNode<TimerTask>;
-pub(super) type OnUnhandled = Arc<dyn Fn(&str, &Unhandled<'_>) + Send + Sync>;
 
 pub(super) struct Shared {
     pub(super) name: String,
@@ -42,7 +41,7 @@ pub(super) struct Shared {
     pub(super) bell: Doorbell,
     pub(super) parker: Parker,
     pub(super) executor: Option<Arc<dyn Executor>>,
-    on_unhandled: Option<OnUnhandled>,
+    on_unhandled: OnUnhandled,
     tick: u64,
     limit: usize,
     pub(super) pending: CachePadded<AtomicUsize>,
@@ -91,7 +90,7 @@ pub(super) struct Settings {
     pub(super) name: String,
     pub(super) clock: Clock,
     pub(super) executor: Option<Arc<dyn Executor>>,
-    pub(super) on_unhandled: Option<OnUnhandled>,
+    pub(super) on_unhandled: OnUnhandled,
     pub(super) limit: usize,
     pub(super) threads: ThreadBuilder,
 }
@@ -287,14 +286,11 @@ impl Shared {
             return;
         };
         self.counts.panicked.fetch_add(1, Ordering::Relaxed);
-        if let Some(hear) = &self.on_unhandled {
-            let what = Unhandled::TaskPanic {
-                task: name,
-                message: panic.message(),
-            };
-            // A hook that panics itself has nobody left to tell.
-            let _ = contain(|| hear(&self.name, &what));
-        }
+        let what = Unhandled::TaskPanic {
+            task: name,
+            message: panic.message(),
+        };
+        self.on_unhandled.tell(&self.name, &what);
     }
 
     /// Drops a task that will not run, and runs its hook.
