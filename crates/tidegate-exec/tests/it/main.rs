@@ -14,6 +14,7 @@ mod immediate;
 mod interrupt;
 mod metrics;
 mod ordered;
+mod passes;
 mod pool;
 mod reject;
 mod roam;
