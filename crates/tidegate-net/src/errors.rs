@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_promise::Failure;
@@ -28,8 +29,20 @@ pub enum NetError {
         /// The cap.
         cap: usize,
     },
-    /// So many datagrams wait to be sent that another one is dropped.
+    /// So many datagrams wait to be sent that another one is not taken.
     ManyDatagrams,
+    /// A datagram was not sent; says why. An error event of this kind that no handler takes does not
+    /// close the channel: the next datagram may be sent.
+    DatagramLost {
+        /// Where it was to go.
+        peer: SocketAddr,
+        /// Its length in bytes.
+        size: usize,
+        /// What the operating system says, [`NetError::Overfull`] or [`NetError::ManyDatagrams`].
+        why: Failure,
+    },
+    /// Receiving a datagram failed; says why. Does not close the channel either.
+    ReceiveFailed(Failure),
     /// A message came to a handler that does not take it.
     Misfit {
         /// The handler.
@@ -102,7 +115,14 @@ impl fmt::Display for NetError {
                 "{pending} bytes wait to be sent and the cap is {cap}; wait until the channel is \
                  writable, or raise the cap"
             ),
-            Self::ManyDatagrams => f.write_str("too many datagrams wait to be sent; flush before"),
+            Self::ManyDatagrams => {
+                f.write_str("too many datagrams wait to be sent; flush them before writing more")
+            }
+            Self::DatagramLost { peer, size, why } => write!(
+                f,
+                "a datagram of {size} bytes to {peer} was not sent: {why}"
+            ),
+            Self::ReceiveFailed(why) => write!(f, "a datagram could not be received: {why}"),
             Self::Misfit {
                 handler,
                 takes,
@@ -153,6 +173,13 @@ impl fmt::Display for NetError {
             Self::NotConnected => f.write_str("the channel is not connected yet"),
             Self::Draining => f.write_str("the server takes no more connections"),
         }
+    }
+}
+
+impl NetError {
+    /// Returns `true` if a channel is closed by such an error when no handler takes it.
+    pub(crate) fn is_fatal(&self) -> bool {
+        !matches!(self, Self::DatagramLost { .. } | Self::ReceiveFailed(_))
     }
 }
 

@@ -21,6 +21,7 @@ mod stage;
 use tidegate_promise::{Failure, Promise};
 use tidegate_sync::{Blocking, CaughtPanic, Unhandled, contain};
 
+use crate::errors::NetError;
 use crate::message::Msg;
 use crate::sys::prefetch;
 
@@ -423,8 +424,11 @@ impl<E: ?Sized + Held> Pipeline<E> {
         } else {
             self.report(&why);
         }
-        self.parts.close_wanted = true;
-        self.parts.close_cause.get_or_insert(why);
+        let fatal = why.downcast_ref().is_none_or(NetError::is_fatal);
+        if fatal {
+            self.parts.close_wanted = true;
+            self.parts.close_cause.get_or_insert(why);
+        }
     }
 
     fn report(&self, why: &Failure) {

@@ -125,6 +125,8 @@ pub(crate) fn drain(
     deadline: Duration,
 ) -> Completion<DrainReport> {
     let (promise, done) = promise();
+    // It begins here: nothing can call the `Draining` events back.
+    promise.set_uncancellable();
     let promise = promise.share();
     let open = origin.live();
     let cut = Arc::<Mutex<Vec<String>>>::default();

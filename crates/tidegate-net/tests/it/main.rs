@@ -5,9 +5,11 @@
 )]
 
 mod bad_input;
+mod cancels;
 mod changes;
 mod channel;
 mod clients;
+mod datagrams;
 mod decoders;
 mod echo;
 mod elsewhere;
@@ -23,6 +25,7 @@ mod roaming;
 mod rules;
 mod servers;
 mod shaping;
+mod sizes;
 mod stream;
 mod tcp;
 #[cfg(feature = "tls")]
