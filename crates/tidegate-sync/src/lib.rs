@@ -71,8 +71,8 @@ pub use self::owner::OwnerCell;
 pub use self::parker::Parker;
 pub use self::permits::{Permit, PermitRef, Permits};
 pub use self::pool::{
-    Desk, DeskLimits, Growth, MAX_RESERVED, Next, Placed, Reserve, Seat, Slept, Tally, Turn, Wake,
-    Work,
+    Desk, DeskLimits, Growth, MAX_RESERVED, Next, Placed, Reserve, Seat, Sent, Slept, Tally, Turn,
+    Wake, Work,
 };
 pub use self::producer_cell::{Asked, Closing, Glance, Held, Loan, ProducerCell, Rest};
 pub use self::running::{Running, RunningGuard, RunningTask};

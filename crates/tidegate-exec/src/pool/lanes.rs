@@ -22,6 +22,14 @@ pub(super) enum Lane {
     User,
 }
 
+impl Lane {
+    /// Returns `true` if its jobs get threads up to the maximum before they wait, whatever the
+    /// pool's growth: the runtime's own may be what a busy thread waits for.
+    pub(super) fn is_urgent(self) -> bool {
+        self == Self::Internal
+    }
+}
+
 /// The two lanes and everything that changes with them. What changes with each job comes first:
 /// it moves between threads, and with it as few cache lines as possible.
 #[repr(C)]
@@ -210,5 +218,9 @@ impl Work<Job> for Lanes {
 
     fn len(&self) -> usize {
         self.internal.len() + self.user.len()
+    }
+
+    fn urgent(&self) -> usize {
+        self.internal.len()
     }
 }

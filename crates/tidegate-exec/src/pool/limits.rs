@@ -59,12 +59,23 @@ impl PoolLimits {
         usual.clamp(1, max.clamp(1, MAX_RESERVED))
     }
 
-    pub(super) fn desk(&self) -> DeskLimits {
+    pub(super) fn desk(&self, leased: usize) -> DeskLimits {
         DeskLimits {
             core: self.core,
             max: self.max,
+            leased,
             growth: self.growth,
         }
+    }
+
+    /// Returns how many threads jobs can count on while `leased` ones are kept by others. A pool
+    /// that queues first has more only while its queue is full.
+    pub(super) fn width(&self, leased: usize) -> usize {
+        let threads = match self.queue {
+            0 => self.max,
+            _ => self.desk(leased).first(),
+        };
+        threads.saturating_sub(leased).max(1)
     }
 
     pub(super) fn check(&self) -> Result<(), PoolError> {

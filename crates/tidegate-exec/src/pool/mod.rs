@@ -22,6 +22,7 @@ mod policy;
 mod queue;
 mod refuse;
 mod shared;
+mod start;
 mod stop;
 mod times;
 mod worker;
@@ -51,7 +52,8 @@ pub use self::times::JobTimes;
 pub use tidegate_sync::Growth;
 
 use self::answer::Answer;
-use self::shared::Shared;
+use self::shared::{Shared, note_threads};
+use self::start::Purpose;
 use crate::headroom::{Headroom, Room, TryExecutor};
 
 /// A handle to a pool of threads for jobs that may block.
@@ -211,9 +213,10 @@ impl WorkerPool {
             if turn.threads() >= turn.limits.core || !turn.count_thread() {
                 return turn.threads();
             }
-            turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
+            note_threads(&mut turn);
             drop(turn);
-            if !self.shared.start_thread(&Arc::new(Seat::new())) {
+            let seat = Arc::new(Seat::new());
+            if !self.shared.start_thread(&seat, Purpose::Spare) {
                 return self.shared.desk.tally().threads;
             }
         }
@@ -236,11 +239,13 @@ impl WorkerPool {
             .check(limits.max)
             .map_err(PoolError::OverBudget)?;
         let before = std::mem::replace(&mut turn.limits, limits);
-        let wakes = turn.set_limits(limits.desk(), limits.reserved);
-        self.shared.show(&limits, turn.budget.leased());
-        self.shared.end_turn(turn);
-        drop(wakes);
-        self.shared.start_for_waiting();
+        let leased = turn.budget.leased();
+        let wakes = turn.set_limits(limits.desk(leased), limits.reserved);
+        self.shared.show(&limits, leased);
+        self.shared.end_turn(turn, || {
+            drop(wakes);
+            self.shared.start_for_all_waiting();
+        });
         Ok(before)
     }
 
@@ -278,7 +283,12 @@ impl WorkerPool {
         let max = turn.limits.max;
         let id = turn.budget.add(lessee, max)?;
         if !turn.is_closed() {
-            self.shared.show(&turn.limits, turn.budget.leased());
+            let leased = turn.budget.leased();
+            turn.set_leased(leased);
+            self.shared.show(&turn.limits, leased);
+            // A pool that queues first may have more threads now.
+            self.shared
+                .end_turn(turn, || self.shared.start_for_all_waiting());
         }
         Ok(id)
     }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Weak};
 use tidegate_promise::Promise;
 use tidegate_sync::prim::Mutex;
 use tidegate_sync::{
-    CancelToken, CaughtPanic, Clock, Desk, Executor, ExecutorId, FastClock, Growth, OnUnhandled,
-    Parker, Placed, Refusal, Rejected, Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, Wake,
-    as_nanos, contain, is_current,
+    CancelToken, CaughtPanic, Clock, Desk, Executor, ExecutorId, FastClock, OnUnhandled, Parker,
+    Placed, Refusal, Rejected, Seat, Sent, Signal, Task, ThreadBuilder, Turn, Unhandled, as_nanos,
+    contain, is_current,
 };
 
 use super::job::Job;
@@ -16,6 +16,7 @@ use super::lanes::{Lane, Lanes};
 use super::limits::PoolLimits;
 use super::policy::{PoolPolicy, displacing};
 use super::queue::{JobKey, JobQueue};
+use super::start::Purpose;
 use super::stop::{StopReport, Stopped};
 use super::worker;
 use crate::headroom::{Headroom, Room};
@@ -23,6 +24,14 @@ use crate::lifecycle::ShutdownError;
 
 /// Hears that the pool is low on threads, or is not any more.
 pub(super) type OnLow = Arc<dyn Fn(bool) + Send + Sync>;
+
+/// A turn at the desk of a pool.
+pub(super) type PoolTurn<'a> = Turn<'a, Job, Lanes>;
+
+/// Notes how many threads there are, for the metrics.
+pub(super) fn note_threads(turn: &mut PoolTurn<'_>) {
+    turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
+}
 
 /// Tries to step up to the desk before `try_execute` gives up.
 const TRIES: u32 = 32;
@@ -101,7 +110,7 @@ impl Shared {
             clock: parts.clock,
             desk: Desk::new(
                 Lanes::new(limits, parts.queue),
-                limits.desk(),
+                limits.desk(0),
                 limits.reserved,
             ),
             threads: parts.threads,
@@ -156,32 +165,30 @@ impl Shared {
             return Err(Rejected::new(job, Refusal::Closed));
         }
         let has_room = turn.has_room(lane);
-        if has_room && let Some(looks) = turn.put_off() {
-            turn.counts.accepted += 1;
+        if has_room && let Some(looks) = turn.may_put_off() {
             let key = turn.push(lane, job);
-            self.end_turn(turn);
-            self.look_for_taker(looks);
+            turn.counts.accepted += 1;
+            turn.put_off();
+            self.end_turn(turn, || self.look_for_taker(looks));
             return Ok(key);
         }
-        match turn.place(job, has_room) {
+        match turn.place(job, has_room, lane.is_urgent()) {
             Placed::Handed(wake) => {
                 turn.counts.accepted += 1;
                 turn.counts.wakeups += u64::from(wake.is_asleep());
-                self.end_turn(turn);
-                drop(wake);
+                self.end_turn(turn, || drop(wake));
                 Ok(None)
             }
             Placed::Queue(job) => {
-                turn.counts.accepted += 1;
                 let key = turn.push(lane, job);
-                self.end_turn(turn);
+                turn.counts.accepted += 1;
+                self.end_turn(turn, || ());
                 Ok(key)
             }
             Placed::Start(job) => {
                 turn.counts.accepted += 1;
-                turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
-                self.end_turn(turn);
-                self.start(job, lane)
+                note_threads(&mut turn);
+                self.end_turn(turn, || self.start(job, lane))
             }
             Placed::Full(job) => self.offer_by_force(turn, job),
         }
@@ -206,16 +213,29 @@ impl Shared {
             }
         }
         let mut turn = self.desk.turn();
-        let wake = turn.make_up();
-        turn.counts.wakeups += u64::from(wake.as_ref().is_some_and(Wake::is_asleep));
-        self.end_turn(turn);
-        drop(wake);
+        let sent = turn.make_up();
+        self.follow(turn, sent);
+    }
+
+    /// Gives up the turn and does what was decided for the jobs that wait.
+    pub(super) fn follow(&self, mut turn: PoolTurn<'_>, sent: Option<Sent<Job>>) {
+        match sent {
+            Some(Sent::Idle(wake)) => {
+                turn.counts.wakeups += 1;
+                self.end_turn(turn, || drop(wake));
+            }
+            Some(Sent::Start) => {
+                note_threads(&mut turn);
+                self.end_turn(turn, || self.start_for_waiting());
+            }
+            None => self.end_turn(turn, || ()),
+        }
     }
 
     /// The last resort of a pool that drops the oldest.
     fn offer_by_force(
         &self,
-        mut turn: Turn<'_, Job, Lanes>,
+        mut turn: PoolTurn<'_>,
         job: Job,
     ) -> Result<Option<JobKey>, Rejected<Job>> {
         let displaced = match self.policy {
@@ -226,72 +246,11 @@ impl Shared {
             drop(turn);
             return Err(Rejected::new(job, Refusal::Full));
         }
-        turn.counts.accepted += 1;
         let key = turn.push(Lane::User, job);
-        self.end_turn(turn);
+        turn.counts.accepted += 1;
+        self.end_turn(turn, || ());
         self.displace(displaced);
         Ok(key)
-    }
-
-    /// Starts a thread, which is counted already, with its first job.
-    #[cold]
-    fn start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
-        let seat = Arc::new(Seat::new());
-        let given = seat.give(job);
-        debug_assert!(given.is_ok(), "a new seat is empty");
-        if self.start_thread(&seat) {
-            return Ok(None);
-        }
-        let Some(job) = seat.try_take() else {
-            unreachable!("no thread was started that could have taken it");
-        };
-        self.offer_without_start(job, lane)
-    }
-
-    /// Starts a thread, which is counted already; false if none could be had, and the count is
-    /// then taken back.
-    pub(super) fn start_thread(&self, seat: &Arc<Seat<Job>>) -> bool {
-        let member = self.clock.join();
-        let (shared, mine) = (self.arc(), Arc::clone(seat));
-        let started = self
-            .threads
-            .spawn(move || worker::run(&shared, &mine, member));
-        let mut turn = self.desk.turn();
-        if started.is_ok() {
-            turn.counts.started_threads += 1;
-            return true;
-        }
-        turn.counts.failed_starts += 1;
-        turn.uncount_thread();
-        let over = turn.is_closed() && turn.threads() == 0;
-        drop(turn);
-        if over {
-            self.end(Vec::new());
-        }
-        false
-    }
-
-    /// What is left to try when no thread could be started.
-    fn offer_without_start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
-        let mut turn = self.desk.turn();
-        let handed = turn.hand_idle(job).or_else(|job| self.desk.claim(job));
-        match handed {
-            Ok(wake) => {
-                self.end_turn(turn);
-                drop(wake);
-                Ok(None)
-            }
-            Err(job) if turn.threads() > 0 && turn.has_room(lane) => {
-                let key = turn.push(lane, job);
-                self.end_turn(turn);
-                Ok(key)
-            }
-            Err(job) => {
-                turn.counts.accepted -= 1;
-                self.end_turn(turn);
-                Err(Rejected::new(job, Refusal::NoThread))
-            }
-        }
     }
 
     /// Gives a task to a thread that already waits, or gives it back. Waits for nothing.
@@ -334,16 +293,15 @@ impl Shared {
         }
         match turn.hand_idle(job) {
             Ok(wake) => {
-                self.end_turn(turn);
-                drop(wake);
+                self.end_turn(turn, || drop(wake));
                 Ok(())
             }
             Err(job) => {
                 let may = turn.count_thread();
-                turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
+                note_threads(&mut turn);
                 drop(turn);
                 if may {
-                    self.start_thread(&Arc::new(Seat::new()));
+                    self.start_thread(&Arc::new(Seat::new()), Purpose::Spare);
                 }
                 Err(job)
             }
@@ -354,7 +312,7 @@ impl Shared {
     pub(super) fn remove(&self, key: JobKey) -> Option<Job> {
         let mut turn = self.desk.turn();
         let job = turn.remove(key);
-        self.end_turn(turn);
+        self.end_turn(turn, || ());
         job
     }
 
@@ -369,9 +327,10 @@ impl Shared {
         }
     }
 
-    /// Gives up the turn, then does what must not be done with the lock held.
+    /// Gives up the turn, then does what must not be done with the lock held: first `then`, which
+    /// jobs may depend on, and after it the code of the user's, which may take its time.
     #[inline]
-    pub(super) fn end_turn(&self, mut turn: Turn<'_, Job, Lanes>) {
+    pub(super) fn end_turn<R>(&self, mut turn: PoolTurn<'_>, then: impl FnOnce() -> R) -> R {
         let shed = std::mem::take(&mut turn.shed);
         let changed = match &self.on_low {
             Some(hear) => {
@@ -381,6 +340,7 @@ impl Shared {
             None => None,
         };
         drop(turn);
+        let done = then();
         if !shed.is_empty() {
             self.displace(shed);
         }
@@ -390,9 +350,10 @@ impl Shared {
             let message = panic.message();
             self.unhandled(&Unhandled::HookPanic { message });
         }
+        done
     }
 
-    pub(super) fn is_low(&self, turn: &Turn<'_, Job, Lanes>) -> bool {
+    pub(super) fn is_low(&self, turn: &PoolTurn<'_>) -> bool {
         let limits = turn.limits;
         let queued = turn.user_len() + turn.internal_len();
         let free = (limits.max + turn.ready()).saturating_sub(turn.threads() + queued);
@@ -412,7 +373,7 @@ impl Shared {
         self.room.store(word, Ordering::Relaxed);
         let keep_alive = as_nanos(limits.keep_alive);
         self.keep_alive.store(keep_alive, Ordering::Relaxed);
-        self.width.store(limits.max - leased, Ordering::Relaxed);
+        self.width.store(limits.width(leased), Ordering::Relaxed);
     }
 
     /// A job of this pool says that it is about to end. Where there is a queue its thread finds
@@ -433,28 +394,6 @@ impl Shared {
         self.keep_alive.load(Ordering::Relaxed)
     }
 
-    /// Threads to start for what waits after the limits were raised.
-    pub(super) fn start_for_waiting(&self) {
-        loop {
-            let mut turn = self.desk.turn();
-            let waiting = turn.user_len() + turn.internal_len();
-            let first = match turn.limits.growth {
-                Growth::ThreadsFirst => turn.limits.max,
-                Growth::QueueFirst => turn.limits.core,
-            };
-            let starting = turn.threads().saturating_sub(turn.roster.len());
-            let needed = waiting > starting && turn.threads() < first;
-            if !needed || !turn.count_thread() {
-                return;
-            }
-            turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
-            drop(turn);
-            if !self.start_thread(&Arc::new(Seat::new())) {
-                return;
-            }
-        }
-    }
-
     /// Keeps one more, or one less, of the threads out of the room.
     pub(super) fn keep_for_lessee(&self, one_more: bool) {
         if one_more {
@@ -468,7 +407,9 @@ impl Shared {
         let mut turn = self.desk.turn();
         turn.budget.remove(id);
         if !turn.is_closed() {
-            self.show(&turn.limits, turn.budget.leased());
+            let leased = turn.budget.leased();
+            turn.set_leased(leased);
+            self.show(&turn.limits, leased);
         }
     }
 }
@@ -529,20 +470,20 @@ impl Executor for Shared {
         turn.counts.accepted += 1;
         let mut job = Job::new(task);
         self.stamp(&mut job);
-        match turn.place(job, true) {
+        match turn.place(job, true, Lane::Internal.is_urgent()) {
             Placed::Handed(wake) => {
                 turn.counts.wakeups += u64::from(wake.is_asleep());
-                self.end_turn(turn);
-                drop(wake);
+                self.end_turn(turn, || drop(wake));
             }
             Placed::Queue(job) | Placed::Full(job) => {
                 turn.push(Lane::Internal, job);
-                self.end_turn(turn);
+                self.end_turn(turn, || ());
             }
             Placed::Start(job) => {
-                self.end_turn(turn);
+                note_threads(&mut turn);
                 // A refused one is dropped, which tells it as orphaned: news is never lost.
-                drop(self.start(job, Lane::Internal));
+                let refused = self.end_turn(turn, || self.start(job, Lane::Internal));
+                drop(refused);
             }
         }
         Ok(())

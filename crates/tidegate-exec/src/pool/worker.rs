@@ -9,8 +9,12 @@ use tidegate_sync::{
 };
 
 use super::job::Job;
-use super::shared::Shared;
+use super::shared::{PoolTurn, Shared};
+use super::start::Purpose;
 use super::times::Took;
+
+/// Panics of a queue in a row after which a thread gives up.
+const QUEUE_PANICS: u32 = 2;
 
 tidegate_sync::prim::thread_local! {
     /// The job that this thread runs has said that it is about to end, and the desk knows.
@@ -25,7 +29,12 @@ pub(super) fn is_coming(shared: &Shared) {
 }
 
 /// Runs jobs until the desk says that the thread may leave.
-pub(super) fn run(shared: &Arc<Shared>, seat: &Arc<Seat<Job>>, mut member: ClockMember) {
+pub(super) fn run(
+    shared: &Arc<Shared>,
+    seat: &Arc<Seat<Job>>,
+    mut member: ClockMember,
+    purpose: Purpose,
+) {
     member.enter();
     let running = Arc::new(Running::default());
     let mark = enter(Arc::clone(shared) as Arc<dyn Executor>, Stance::Free);
@@ -42,9 +51,13 @@ pub(super) fn run(shared: &Arc<Shared>, seat: &Arc<Seat<Job>>, mut member: Clock
         took: None,
         last: false,
     };
-    let mut job = seat.try_take();
-    while let Some(next) = job.take().or_else(|| worker.next_contained()) {
+    let mut job = worker.contained(match purpose {
+        Purpose::Waiting => Worker::first_of_waiting,
+        Purpose::OwnJob | Purpose::Spare => Worker::first,
+    });
+    while let Some(next) = job {
         worker.run(next);
+        job = worker.contained(Worker::next);
     }
     let last = worker.last;
     drop(entered);
@@ -69,17 +82,20 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// The next job. A queue of the user's that panics costs the pool this thread.
-    fn next_contained(&mut self) -> Option<Job> {
-        let mut next = None;
-        if let Err(panic) = contain(|| next = self.next()) {
+    /// The next job. A queue of the user's that panics again and again costs the pool this thread.
+    fn contained(&mut self, mut take: fn(&mut Self) -> Option<Job>) -> Option<Job> {
+        for _ in 0..QUEUE_PANICS {
+            let mut next = None;
+            let Err(panic) = contain(|| next = take(self)) else {
+                return next;
+            };
             self.shared.hear_panic("the queue of a pool", panic);
-            let mut turn = self.shared.desk.turn();
-            turn.uncount_thread();
-            turn.strike(self.number);
-            self.last = turn.is_closed() && turn.threads() == 0;
+            take = Self::next;
         }
-        next
+        let mut turn = self.shared.desk.turn();
+        turn.uncount_thread();
+        self.leave(&mut turn);
+        None
     }
 
     /// The next job; `None` when the thread leaves.
@@ -89,21 +105,35 @@ impl Worker<'_> {
         turn.coming -= usize::from(has_come);
         turn.counts
             .add_done(std::mem::take(&mut self.done), self.took.take());
-        match turn.next(self.seat) {
-            Next::Run(job) => {
-                self.shared.end_turn(turn);
-                Some(job)
-            }
-            Next::Wait { look } => {
-                self.shared.end_turn(turn);
-                self.wait(look)
-            }
-            Next::Leave => {
-                turn.strike(self.number);
-                self.last = turn.is_closed() && turn.threads() == 0;
-                self.shared.end_turn(turn);
-                None
-            }
+        let next = turn.next(self.seat);
+        if let Next::Leave = next {
+            self.leave(&mut turn);
+        }
+        self.shared.end_turn(turn, || ());
+        match next {
+            Next::Run(job) => Some(job),
+            Next::Wait { look } => self.wait(look),
+            Next::Leave => None,
+        }
+    }
+
+    /// The job that the thread was started with, or whatever there is.
+    fn first(&mut self) -> Option<Job> {
+        self.seat.try_take().or_else(|| self.next())
+    }
+
+    /// The first job of a thread that was started for what waits; another may be needed.
+    fn first_of_waiting(&mut self) -> Option<Job> {
+        let mut turn = self.shared.desk.turn();
+        let (next, sent) = turn.started(self.seat);
+        if let Next::Leave = next {
+            self.leave(&mut turn);
+        }
+        self.shared.follow(turn, sent);
+        match next {
+            Next::Run(job) => Some(job),
+            Next::Wait { look } => self.wait(look),
+            Next::Leave => None,
         }
     }
 
@@ -159,34 +189,43 @@ impl Worker<'_> {
                     let now = shared.clock.nanos();
                     let keep_alive = shared.keep_alive();
                     let expired = keep_alive > 0 && now >= since.saturating_add(keep_alive);
-                    if self.leaves(expired) {
-                        return None;
-                    }
-                    if expired {
-                        since = now;
+                    match self.again(expired) {
+                        Next::Run(job) => return Some(job),
+                        Next::Leave => return None,
+                        Next::Wait { .. } if expired => since = now,
+                        Next::Wait { .. } => {}
                     }
                 }
             }
         }
     }
 
-    /// Says that the woken thread is there; another one may be needed.
+    /// Says that the woken thread is there; another one may be needed. A queue that panics here
+    /// does not cost the job that the thread was woken for.
     fn arrive(&self) {
-        let mut turn = self.shared.desk.turn();
-        let wake = turn.arrived();
-        turn.counts.wakeups += u64::from(wake.is_some());
-        self.shared.end_turn(turn);
-        drop(wake);
+        let arrived = contain(|| {
+            let mut turn = self.shared.desk.turn();
+            let sent = turn.arrived();
+            self.shared.follow(turn, sent);
+        });
+        if let Err(panic) = arrived {
+            self.shared.hear_panic("the queue of a pool", panic);
+        }
     }
 
-    fn leaves(&mut self, expired: bool) -> bool {
+    fn again(&mut self, expired: bool) -> Next<Job> {
         let mut turn = self.shared.desk.turn();
-        if !matches!(turn.again(self.seat, expired), Next::Leave) {
-            return false;
+        let next = turn.again(self.seat, expired);
+        if let Next::Leave = next {
+            self.leave(&mut turn);
         }
+        self.shared.end_turn(turn, || ());
+        next
+    }
+
+    /// The thread is not counted any more.
+    fn leave(&mut self, turn: &mut PoolTurn<'_>) {
         turn.strike(self.number);
         self.last = turn.is_closed() && turn.threads() == 0;
-        self.shared.end_turn(turn);
-        true
     }
 }
