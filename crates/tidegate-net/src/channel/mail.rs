@@ -32,6 +32,13 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             Mail::Flush(Some(promise)) if promise.is_cancelled() => {}
             Mail::Flush(promise) => self.pipeline.flush(promise),
             Mail::Close => self.pipeline.out(OutOp::Close),
+            Mail::Abort => {
+                self.transport.reset_on_close();
+                self.pipeline.out(OutOp::Close);
+            }
+            Mail::Cause(why) => {
+                self.pipeline.parts.close_cause.get_or_insert(why);
+            }
             Mail::CloseWhenFlushed => {
                 self.pipeline.out(OutOp::Flush);
                 self.pipeline.out(OutOp::CloseWhenFlushed);

@@ -168,6 +168,20 @@ impl Channel {
         closed
     }
 
+    /// Closes the channel and resets its connection: the peer reads an error, not an end. What was not
+    /// sent is lost, in the operating system too. Where the transport knows no resets this is
+    /// [`Channel::close`].
+    pub fn abort(&self) -> Closed {
+        let closed = self.closed();
+        self.post(Mail::Abort);
+        closed
+    }
+
+    /// If the channel is closed next, `why` is its cause.
+    pub(crate) fn set_close_cause(&self, why: Failure) {
+        self.post(Mail::Cause(why));
+    }
+
     /// Closes the channel as soon as everything written so far is sent.
     pub fn close_when_flushed(&self) -> Closed {
         let closed = self.closed();

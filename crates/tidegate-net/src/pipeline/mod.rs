@@ -19,7 +19,7 @@ mod places;
 mod stage;
 
 use tidegate_promise::{Failure, Promise};
-use tidegate_sync::{Blocking, CaughtPanic, Unhandled, contain};
+use tidegate_sync::{Blocking, CaughtPanic, contain};
 
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -432,13 +432,6 @@ impl<E: ?Sized + Held> Pipeline<E> {
     }
 
     fn report(&self, why: &Failure) {
-        let shared = &self.parts.shared;
-        let message = match shared.peer_addr() {
-            Some(peer) => format!("{why}; the peer is {peer}"),
-            None => why.to_string(),
-        };
-        shared
-            .executor()
-            .unhandled(&Unhandled::ChannelError { message: &message });
+        self.parts.shared.report(why);
     }
 }

@@ -121,7 +121,8 @@ impl Server {
         self.port.origin().accepted()
     }
 
-    /// Stops accepting; connections stay. Completes when the port is free.
+    /// Stops accepting; connections stay, also those that came before this call and were not accepted
+    /// yet: they are, as far as the backlog goes. Completes when the port is free.
     pub fn close(&self) -> Closed {
         let closed = self.closed();
         for listener in self.listeners.iter() {
@@ -136,7 +137,7 @@ impl Server {
         self.port.closed()
     }
 
-    /// Stops accepting, tells each connection's handlers with a [`Draining`] event, and lets
+    /// Accepts what has come so far and no more, tells each connection's handlers with a [`Draining`] event, and lets
     /// them finish until `deadline`; then closes what is left. The report says who that was, and does
     /// not wait for handlers that do not return: [`DRAIN_GRACE`] after the deadline it is made without
     /// them.
@@ -383,6 +384,7 @@ impl<P: Residence> ServerBuilder<P> {
                 }),
                 options: Arc::clone(&options),
                 pause: self.pause,
+                backlog: usize::try_from(self.backlog).unwrap_or(1).max(1),
                 port: Arc::clone(&port),
                 stay,
             });
