@@ -268,8 +268,8 @@ impl std::fmt::Debug for EventLoopBuilder {
 /// ```
 ///
 /// It stays on the thread that made it, like the futures of `spawn_local` that it keeps. Dropping
-/// it ends the loop: what had not started is handed back, and termination fails with
-/// [`ShutdownError::Lost`](crate::ShutdownError::Lost).
+/// it ends the loop: termination fails with
+/// [`ShutdownError::HandDropped`](crate::ShutdownError::HandDropped), which has what had not started.
 pub struct HandLoop {
     shared: Arc<Shared>,
     core: Box<dyn Drive>,

@@ -255,6 +255,11 @@ pub enum ShutdownError {
         /// Tasks that had not started.
         handed_back: HandedBack,
     },
+    /// Its [`HandLoop`](crate::HandLoop) was dropped: nobody drives it any more.
+    HandDropped {
+        /// Tasks that had not started.
+        handed_back: HandedBack,
+    },
     /// The loop went away without reporting.
     Lost,
 }
@@ -289,6 +294,11 @@ impl fmt::Display for ShutdownError {
             Self::NoThread { handed_back } => write!(
                 f,
                 "no thread could be started to run the shutdown hooks; {} tasks are handed back",
+                handed_back.len()
+            ),
+            Self::HandDropped { handed_back } => write!(
+                f,
+                "the hand that drove the loop was dropped; {} tasks are handed back",
                 handed_back.len()
             ),
             Self::Lost => f.write_str("the loop went away without reporting"),

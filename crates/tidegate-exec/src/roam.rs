@@ -227,8 +227,7 @@ struct Roamer {
 impl Roamer {
     fn begin(&mut self) -> Option<()> {
         let shared = self.shared.upgrade()?;
-        // Whoever starts the loop holds this until it counts as started.
-        drop(shared.thread_slot());
+        shared.arrive(None);
         let mut core = *shared.core.take()?;
         core.begin_producing(&shared, self.by_hand);
         self.driving = Some((shared, core));

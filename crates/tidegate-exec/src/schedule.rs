@@ -7,7 +7,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_promise::{Completion, Failure};
+use tidegate_promise::Completion;
 use tidegate_sync::prim::Mutex;
 use tidegate_sync::{Deliver, Delivery, SignalBlock, Task, as_nanos, contain, is_current};
 use tidegate_timer::{Due, Heap, Key};
@@ -330,7 +330,7 @@ fn run_repeat(timer: &SignalBlock<Timer>) {
                 state.body = Some(Body::Repeat(repeat));
             }
         }
-        Err(panic) => repeat.answer.fail(Failure::from_panic(panic)),
+        Err(panic) => repeat.answer.fail_panic(repeat.name, panic),
     }
 }
 

@@ -7,6 +7,7 @@
 mod bad_input;
 mod by_hand;
 mod driver;
+mod ending;
 mod execute;
 mod global;
 mod group;

@@ -69,11 +69,15 @@ impl ThreadBuilder {
     /// The highest priority that can be asked for.
     pub const MAX_PRIORITY: u8 = 10;
 
-    /// Threads of a pool called `name`.
+    /// Threads of a pool called `name`. A NUL, which the system takes in no name, is replaced.
     pub fn new(name: impl Into<String>) -> Self {
         static POOLS: AtomicU64 = AtomicU64::new(1);
+        let mut pool = name.into();
+        if pool.contains('\0') {
+            pool = pool.replace('\0', "\u{fffd}");
+        }
         Self {
-            pool: name.into(),
+            pool,
             pool_number: POOLS.fetch_add(1, Ordering::Relaxed),
             threads: Arc::new(AtomicU64::new(1)),
             priority: Self::NORMAL_PRIORITY,
@@ -177,13 +181,28 @@ impl ThreadBuilder {
     /// What the system or the user's spawner says when no thread can be started; `job` is then
     /// dropped without having run.
     pub fn spawn(&self, job: impl FnOnce() + Send + 'static) -> io::Result<ThreadHandle> {
+        self.spawn_watched(move |_| job())
+    }
+
+    /// [`ThreadBuilder::spawn`] of a job that is given what others know of its thread.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ThreadBuilder::spawn`].
+    pub fn spawn_watched(
+        &self,
+        job: impl FnOnce(&ThreadWatch) + Send + 'static,
+    ) -> io::Result<ThreadHandle> {
         let number = self.threads.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{}-{}", self.pool, self.pool_number, number);
         let life = Arc::new(info::Life::new(name, self.priority, self.policy));
+        let watch = ThreadWatch {
+            life: Arc::clone(&life),
+        };
         let job = ThreadJob {
             builder: self.clone(),
             life: Arc::clone(&life),
-            job: Box::new(job),
+            job: Box::new(move || job(&watch)),
         };
         let joined = match &self.spawner {
             Some(spawner) => {
