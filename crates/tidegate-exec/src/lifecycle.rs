@@ -171,7 +171,7 @@ impl fmt::Display for ShutdownReport {
 ///
 /// Take them: whoever waits for a submission that was handed back hears of its end when the task
 /// is run or dropped, and a task that holds a handle of its own loop keeps both until then.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct HandedBack {
     tasks: Arc<Mutex<Vec<Task>>>,
 }
@@ -208,6 +208,14 @@ impl Drop for HandedBack {
             let tasks = tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
             discard_all(tasks.drain(..));
         }
+    }
+}
+
+impl fmt::Debug for HandedBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandedBack")
+            .field("tasks", &self.len())
+            .finish()
     }
 }
 

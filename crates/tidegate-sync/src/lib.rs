@@ -88,5 +88,5 @@ pub use self::timeout::{
     Fate, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane, TimeoutNode,
 };
 pub use self::unhandled::OnUnhandled;
-pub use self::wait::{WaitGuard, WaitRefused, check_stance, check_wait};
+pub use self::wait::{WaitGuard, WaitRefused, change_width, check_stance, check_wait};
 pub use self::yard::{Plot, Yard};

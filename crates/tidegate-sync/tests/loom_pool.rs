@@ -10,9 +10,10 @@
 //!
 //! | changed | fails |
 //! |---|---|
-//! | `Seat::give`: the last store relaxed; answers that nobody sleeps; `take_given`: load relaxed | `a_job_is_never_slept_over` |
+//! | `Seat::give`: the last store relaxed; answers that nobody sleeps; `try_take_with`: exchange relaxed | `a_job_is_never_slept_over` |
 //! | `Seat::sleep`: stores `ASLEEP` without a look whether a job came | the program, at once |
-//! | `Seat::take_given`: store relaxed | `a_seat_is_filled_again_only_when_it_is_empty` |
+//! | `Seat::try_take_with`: store relaxed | `a_seat_is_filled_again_only_when_it_is_empty`, `a_seat_that_is_closed_leaves_its_job_to_one_side` |
+//! | `Seat::try_take_with`: takes by load and store; `Seat::close`: relaxed | `a_seat_that_is_closed_leaves_its_job_to_one_side` |
 //! | `Reserve::claim`: load and store instead of the swap; swap relaxed | `a_claim_beside_a_submission_strands_nothing` |
 //! | `Turn::next`: sits down though jobs wait; `Turn::place`: queues though somebody is in reserve | `no_job_is_queued_while_a_worker_sleeps` |
 //! | `Turn::arrived`: does not send the next one | `who_was_woken_sends_the_next_one` |
@@ -155,6 +156,7 @@ fn next(pool: &Pool, seat: &Chair) -> Option<Job> {
                     Next::Wait { .. } => {}
                 }
             }
+            Slept::Closed => unreachable!("nobody is dismissed"),
         }
     }
 }
@@ -205,6 +207,46 @@ fn a_poke_beside_a_job_loses_nothing() {
             other.join().unwrap();
         }
         assert!(seat.try_take().is_none());
+    });
+}
+
+/// A giver, a worker that falls asleep, and one that closes the seat: the job is refused, run or
+/// left, and whoever closes knows which.
+#[test]
+fn a_seat_that_is_closed_leaves_its_job_to_one_side() {
+    loom::model(|| {
+        let seat: Chair = StdArc::new(Seat::new());
+        let begun = StdArc::new(AtomicUsize::new(0));
+        let worker = {
+            let (seat, begun) = (StdArc::clone(&seat), StdArc::clone(&begun));
+            thread::spawn(move || {
+                let begin = |_: &Job| begun.store(1, Relaxed);
+                match seat.sleep_with(&Clock::system(), None, begin) {
+                    Slept::Given { job, .. } => job.get() == 7,
+                    Slept::Closed => false,
+                    Slept::Woken => unreachable!("it is closed before it is woken"),
+                }
+            })
+        };
+        let giver = {
+            let seat = StdArc::clone(&seat);
+            thread::spawn(move || match seat.give(job(7)) {
+                Ok(asleep) => {
+                    if asleep {
+                        seat.wake();
+                    }
+                    true
+                }
+                Err(_) => false,
+            })
+        };
+        let left = seat.close();
+        let has_begun = begun.load(Relaxed) == 1;
+        seat.wake();
+        let (ran, given) = (worker.join().unwrap(), giver.join().unwrap());
+        assert!(left.is_none_or(|job| job.get() == 7 && !ran));
+        assert_eq!(ran, has_begun);
+        assert!(given || !ran);
     });
 }
 
@@ -508,6 +550,7 @@ impl Rescue {
                         Next::Wait { .. } => continue,
                     }
                 }
+                Slept::Closed => unreachable!("nobody is dismissed"),
             };
             if self.run(job, seat) {
                 return;

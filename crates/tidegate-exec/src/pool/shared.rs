@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidegate_promise::Promise;
 use tidegate_sync::prim::Mutex;
 use tidegate_sync::{
     CancelToken, CaughtPanic, Clock, Desk, Executor, ExecutorId, FastClock, OnUnhandled, Parker,
-    Placed, Refusal, Rejected, Seat, Sent, Signal, Task, ThreadBuilder, Turn, Unhandled, as_nanos,
-    contain, is_current,
+    Placed, Refusal, Rejected, Sent, Signal, Task, ThreadBuilder, Turn, Unhandled, WaitRefused,
+    as_nanos, change_width, contain, is_current,
 };
 
 use super::job::Job;
@@ -16,22 +15,17 @@ use super::lanes::{Lane, Lanes};
 use super::limits::PoolLimits;
 use super::policy::{PoolPolicy, displacing};
 use super::queue::{JobKey, JobQueue};
-use super::start::Purpose;
-use super::stop::{StopReport, Stopped};
+use super::start::{Purpose, enroll};
+use super::stop::Ending;
 use super::worker;
 use crate::headroom::{Headroom, Room};
-use crate::lifecycle::ShutdownError;
+use crate::lifecycle::HandedBack;
 
 /// Hears that the pool is low on threads, or is not any more.
 pub(super) type OnLow = Arc<dyn Fn(bool) + Send + Sync>;
 
 /// A turn at the desk of a pool.
 pub(super) type PoolTurn<'a> = Turn<'a, Job, Lanes>;
-
-/// Notes how many threads there are, for the metrics.
-pub(super) fn note_threads(turn: &mut PoolTurn<'_>) {
-    turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
-}
 
 /// Tries to step up to the desk before `try_execute` gives up.
 const TRIES: u32 = 32;
@@ -64,10 +58,9 @@ pub(super) struct Shared {
     /// Tripped when running jobs should stop.
     pub(super) stopping: CancelToken,
     pub(super) reaper: Mutex<Option<Parker>>,
-    pub(super) termination: Mutex<Option<Promise<StopReport, ShutdownError>>>,
     /// Gone once the pool is over and nobody has a handle: jobs that were handed back hold on to
     /// their pool, and would keep it and themselves alive.
-    pub(super) ending: Mutex<Option<Stopped>>,
+    pub(super) ending: Mutex<Option<Ending>>,
 }
 
 /// Counters beside the lock.
@@ -109,7 +102,7 @@ impl Shared {
             name: parts.name,
             clock: parts.clock,
             desk: Desk::new(
-                Lanes::new(limits, parts.queue),
+                Lanes::new(limits, parts.queue, promise),
                 limits.desk(0),
                 limits.reserved,
             ),
@@ -120,17 +113,19 @@ impl Shared {
             times: parts.times,
             room: AtomicU64::new(0),
             keep_alive: AtomicU64::new(0),
-            width: AtomicUsize::new(limits.max),
+            width: AtomicUsize::new(limits.width(0)),
             kept: AtomicUsize::new(0),
             handles: AtomicUsize::new(1),
             tells: Tells::default(),
             closing: CancelToken::new(),
             stopping: CancelToken::new(),
             reaper: Mutex::default(),
-            termination: Mutex::new(Some(promise)),
-            ending: Mutex::new(Some(stopped)),
+            ending: Mutex::new(Some(Ending {
+                stopped,
+                handed_back: HandedBack::default(),
+            })),
         });
-        shared.show(&limits, 0);
+        shared.show(&limits);
         shared
     }
 
@@ -187,8 +182,7 @@ impl Shared {
             }
             Placed::Start(job) => {
                 turn.counts.accepted += 1;
-                note_threads(&mut turn);
-                self.end_turn(turn, || self.start(job, lane))
+                self.start(turn, job, lane)
             }
             Placed::Full(job) => self.offer_by_force(turn, job),
         }
@@ -225,8 +219,8 @@ impl Shared {
                 self.end_turn(turn, || drop(wake));
             }
             Some(Sent::Start) => {
-                note_threads(&mut turn);
-                self.end_turn(turn, || self.start_for_waiting());
+                let post = enroll(&mut turn);
+                self.end_turn(turn, || self.start_thread(&post, Purpose::Waiting));
             }
             None => self.end_turn(turn, || ()),
         }
@@ -297,11 +291,10 @@ impl Shared {
                 Ok(())
             }
             Err(job) => {
-                let may = turn.count_thread();
-                note_threads(&mut turn);
+                let spare = turn.count_thread().then(|| enroll(&mut turn));
                 drop(turn);
-                if may {
-                    self.start_thread(&Arc::new(Seat::new()), Purpose::Spare);
+                if let Some(post) = spare {
+                    self.start_thread(&post, Purpose::Spare);
                 }
                 Err(job)
             }
@@ -332,11 +325,8 @@ impl Shared {
     #[inline]
     pub(super) fn end_turn<R>(&self, mut turn: PoolTurn<'_>, then: impl FnOnce() -> R) -> R {
         let shed = std::mem::take(&mut turn.shed);
-        let changed = match &self.on_low {
-            Some(hear) => {
-                let low = self.is_low(&turn);
-                (std::mem::replace(&mut turn.low, low) != low).then_some((hear, low))
-            }
+        let news = match &self.on_low {
+            Some(hear) => Some(hear).zip(self.news_of_low(&mut turn)),
             None => None,
         };
         drop(turn);
@@ -344,13 +334,47 @@ impl Shared {
         if !shed.is_empty() {
             self.displace(shed);
         }
-        if let Some((hear, low)) = changed
-            && let Err(panic) = contain(|| hear(low))
-        {
-            let message = panic.message();
-            self.unhandled(&Unhandled::HookPanic { message });
+        if let Some((hear, low)) = news {
+            self.tell_low(hear, low);
         }
         done
+    }
+
+    /// What the hook has to be told, by this thread, if that has changed. While another thread
+    /// tells it something, that one goes on.
+    fn news_of_low(&self, turn: &mut PoolTurn<'_>) -> Option<bool> {
+        let low = self.is_low(turn);
+        if low == turn.low || turn.telling {
+            return None;
+        }
+        turn.telling = true;
+        turn.low = low;
+        Some(low)
+    }
+
+    /// Tells the hook `low`, and then whatever has changed meanwhile: one call at a time, in the
+    /// order of the changes.
+    #[cold]
+    fn tell_low(&self, hear: &OnLow, mut low: bool) {
+        loop {
+            if let Err(panic) = contain(|| hear(low)) {
+                let message = panic.message();
+                self.unhandled(&Unhandled::HookPanic { message });
+            }
+            let mut turn = self.desk.turn();
+            turn.telling = false;
+            match self.news_of_low(&mut turn) {
+                Some(next) => low = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Looks whether the hook has to be told something, after a thread was taken without the lock.
+    pub(super) fn look_at_low(&self) {
+        if self.on_low.is_some() {
+            self.end_turn(self.desk.turn(), || ());
+        }
     }
 
     pub(super) fn is_low(&self, turn: &PoolTurn<'_>) -> bool {
@@ -368,12 +392,23 @@ impl Shared {
     }
 
     /// Shows the limits to whoever looks without the lock. Called with the lock held.
-    pub(super) fn show(&self, limits: &PoolLimits, leased: usize) {
+    pub(super) fn show(&self, limits: &PoolLimits) {
         let word = (limits.max as u64) << 32 | limits.queue as u64;
         self.room.store(word, Ordering::Relaxed);
         let keep_alive = as_nanos(limits.keep_alive);
         self.keep_alive.store(keep_alive, Ordering::Relaxed);
-        self.width.store(limits.width(leased), Ordering::Relaxed);
+    }
+
+    /// Changes how many threads waits may rely on. Called with the lock held.
+    ///
+    /// # Errors
+    ///
+    /// The circle, when waits that go on rely on more; nothing is changed.
+    pub(super) fn set_width(&self, limits: &PoolLimits, leased: usize) -> Result<(), WaitRefused> {
+        let width = limits.width(leased);
+        change_width(self.id, width, || {
+            self.width.store(width, Ordering::Relaxed);
+        })
     }
 
     /// A job of this pool says that it is about to end. Where there is a queue its thread finds
@@ -409,7 +444,9 @@ impl Shared {
         if !turn.is_closed() {
             let leased = turn.budget.leased();
             turn.set_leased(leased);
-            self.show(&turn.limits, leased);
+            // More threads are never too few.
+            let widened = self.set_width(&turn.limits, leased);
+            debug_assert!(widened.is_ok(), "{widened:?}");
         }
     }
 }
@@ -480,10 +517,8 @@ impl Executor for Shared {
                 self.end_turn(turn, || ());
             }
             Placed::Start(job) => {
-                note_threads(&mut turn);
                 // A refused one is dropped, which tells it as orphaned: news is never lost.
-                let refused = self.end_turn(turn, || self.start(job, Lane::Internal));
-                drop(refused);
+                drop(self.start(turn, job, Lane::Internal));
             }
         }
         Ok(())

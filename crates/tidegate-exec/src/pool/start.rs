@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use tidegate_sync::{Refusal, Rejected, Seat};
+use tidegate_sync::{Refusal, Rejected};
 
 use super::job::Job;
-use super::lanes::Lane;
+use super::lanes::{Lane, Post};
 use super::queue::JobKey;
-use super::shared::{Shared, note_threads};
+use super::shared::{PoolTurn, Shared};
 use super::worker;
 
 /// What a thread is started for.
@@ -21,48 +21,58 @@ pub(super) enum Purpose {
     Spare,
 }
 
-impl Shared {
-    /// Starts a thread, which is counted already, with its first job.
-    #[cold]
-    pub(super) fn start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
-        let seat = Arc::new(Seat::new());
-        let given = seat.give(job);
-        debug_assert!(given.is_ok(), "a new seat is empty");
-        if self.start_thread(&seat, Purpose::OwnJob) {
-            return Ok(None);
-        }
-        let Some(job) = seat.try_take() else {
-            unreachable!("no thread was started that could have taken it");
-        };
-        self.offer_without_start(job, lane)
-    }
+/// A place for a thread that was counted in this turn.
+pub(super) fn enroll(turn: &mut PoolTurn<'_>) -> Arc<Post> {
+    turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
+    turn.enroll()
+}
 
-    /// Starts a thread, which is counted already, for what waits.
+impl Shared {
+    /// Gives up the turn and starts a thread, which was counted in it, with its first job. The end
+    /// of the pool finds the job in the seat for as long as the thread has not begun it.
     #[cold]
-    pub(super) fn start_for_waiting(&self) {
-        self.start_thread(&Arc::new(Seat::new()), Purpose::Waiting);
+    pub(super) fn start(
+        &self,
+        mut turn: PoolTurn<'_>,
+        job: Job,
+        lane: Lane,
+    ) -> Result<Option<JobKey>, Rejected<Job>> {
+        let post = enroll(&mut turn);
+        let given = post.seat.give(job);
+        debug_assert!(given.is_ok(), "a new seat is empty");
+        self.end_turn(turn, || {
+            if self.start_thread(&post, Purpose::OwnJob) {
+                return Ok(None);
+            }
+            match post.seat.try_take() {
+                Some(job) => self.offer_without_start(job, lane),
+                // It was accepted, and the end of the pool has handed it back.
+                None => Ok(None),
+            }
+        })
     }
 
     /// Starts a thread, which is counted already; false if none could be had, and the count is
     /// then taken back.
-    pub(super) fn start_thread(&self, seat: &Arc<Seat<Job>>, purpose: Purpose) -> bool {
-        if self.spawn(seat, purpose) {
+    pub(super) fn start_thread(&self, post: &Arc<Post>, purpose: Purpose) -> bool {
+        if self.spawn(post, purpose) {
             return true;
         }
         // Jobs may have relied on the thread. If it would have been the only one, they get one
         // more try; should that fail too, they wait for the next job that comes.
         let mut turn = self.desk.turn();
         if turn.threads() == 0 && turn.count_for_waiting() {
+            let post = enroll(&mut turn);
             drop(turn);
-            self.spawn(&Arc::new(Seat::new()), Purpose::Waiting);
+            self.spawn(&post, Purpose::Waiting);
         }
         false
     }
 
     /// Starts a thread, or takes its count back.
-    fn spawn(&self, seat: &Arc<Seat<Job>>, purpose: Purpose) -> bool {
+    fn spawn(&self, post: &Arc<Post>, purpose: Purpose) -> bool {
         let member = self.clock.join();
-        let (shared, mine) = (self.arc(), Arc::clone(seat));
+        let (shared, mine) = (self.arc(), Arc::clone(post));
         let started = self
             .threads
             .spawn(move || worker::run(&shared, &mine, member, purpose));
@@ -72,12 +82,13 @@ impl Shared {
             return true;
         }
         turn.counts.failed_starts += 1;
+        turn.strike(post);
         let wake = turn.not_started(purpose == Purpose::Waiting);
         turn.counts.wakeups += u64::from(wake.is_some());
         let over = turn.is_closed() && turn.threads() == 0;
         self.end_turn(turn, || drop(wake));
         if over {
-            self.end(Vec::new());
+            self.end();
         }
         false
     }
@@ -111,9 +122,9 @@ impl Shared {
             if !turn.count_for_waiting() {
                 return;
             }
-            note_threads(&mut turn);
+            let post = enroll(&mut turn);
             drop(turn);
-            if !self.start_thread(&Arc::new(Seat::new()), Purpose::Waiting) {
+            if !self.start_thread(&post, Purpose::Waiting) {
                 return;
             }
         }

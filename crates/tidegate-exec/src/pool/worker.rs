@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_sync::{
-    ClockMember, Executor, FastClock, LookOn, Next, Running, Seat, Slept, Stance, contain, enter,
+    ClockMember, Executor, FastClock, LookOn, Next, Slept, Stance, contain, enter,
 };
 
 use super::job::Job;
+use super::lanes::Post;
 use super::shared::{PoolTurn, Shared};
 use super::start::Purpose;
 use super::times::Took;
@@ -31,21 +32,18 @@ pub(super) fn is_coming(shared: &Shared) {
 /// Runs jobs until the desk says that the thread may leave.
 pub(super) fn run(
     shared: &Arc<Shared>,
-    seat: &Arc<Seat<Job>>,
+    post: &Arc<Post>,
     mut member: ClockMember,
     purpose: Purpose,
 ) {
     member.enter();
-    let running = Arc::new(Running::default());
     let mark = enter(Arc::clone(shared) as Arc<dyn Executor>, Stance::Free);
-    let entered = running.enter();
-    let thread = std::thread::current().name().unwrap_or("?").to_owned();
-    let number = shared.desk.turn().enroll(thread, Arc::clone(&running));
+    let entered = post.running.enter();
+    let name = || std::thread::current().name().unwrap_or("?").to_owned();
+    post.thread.get_or_init(name);
     let mut worker = Worker {
         shared,
-        seat,
-        running: &running,
-        number,
+        post,
         look: LookOn::new(),
         done: 0,
         took: None,
@@ -63,15 +61,13 @@ pub(super) fn run(
     drop(entered);
     drop(mark);
     if last {
-        shared.end(Vec::new());
+        shared.end();
     }
 }
 
 struct Worker<'a> {
     shared: &'a Arc<Shared>,
-    seat: &'a Arc<Seat<Job>>,
-    running: &'a Arc<Running>,
-    number: u64,
+    post: &'a Arc<Post>,
     look: LookOn,
     /// Jobs run and not counted yet: 0 or 1.
     done: u64,
@@ -103,12 +99,11 @@ impl Worker<'_> {
         let has_come = COMING.with(|coming| coming.replace(false));
         let mut turn = self.shared.desk.turn();
         turn.coming -= usize::from(has_come);
+        self.post.running.idle();
         turn.counts
             .add_done(std::mem::take(&mut self.done), self.took.take());
-        let next = turn.next(self.seat);
-        if let Next::Leave = next {
-            self.leave(&mut turn);
-        }
+        let next = turn.next(&self.post.seat);
+        self.settle(&mut turn, &next);
         self.shared.end_turn(turn, || ());
         match next {
             Next::Run(job) => Some(job),
@@ -119,16 +114,15 @@ impl Worker<'_> {
 
     /// The job that the thread was started with, or whatever there is.
     fn first(&mut self) -> Option<Job> {
-        self.seat.try_take().or_else(|| self.next())
+        let own = self.post.seat.try_take_with(|job| self.begin(job));
+        own.or_else(|| self.next())
     }
 
     /// The first job of a thread that was started for what waits; another may be needed.
     fn first_of_waiting(&mut self) -> Option<Job> {
         let mut turn = self.shared.desk.turn();
-        let (next, sent) = turn.started(self.seat);
-        if let Next::Leave = next {
-            self.leave(&mut turn);
-        }
+        let (next, sent) = turn.started(&self.post.seat);
+        self.settle(&mut turn, &next);
         self.shared.follow(turn, sent);
         match next {
             Next::Run(job) => Some(job),
@@ -149,14 +143,12 @@ impl Worker<'_> {
         }
         let since = job.since;
         let task = job.into_task();
-        self.running.begin(&task);
         let name = task.name();
         let clock = self.shared.times.as_ref();
         let began = clock.map(FastClock::nanos);
         if let Err(panic) = contain(|| task.run()) {
             self.shared.hear_panic(name, panic);
         }
-        self.running.idle();
         if let (Some(clock), Some(began)) = (clock, began) {
             self.took = Some(Took {
                 waited: began.saturating_sub(since),
@@ -167,10 +159,12 @@ impl Worker<'_> {
 
     /// Looks on for a while, then sleeps, until there is a job or the thread leaves.
     fn wait(&mut self, look: bool) -> Option<Job> {
-        let Self { shared, seat, .. } = *self;
+        let Self { shared, post, .. } = *self;
+        let seat = &post.seat;
         if look && !shared.clock.is_manual() {
             let _given = self.look.look_on(|| seat.is_given());
-            if let Some(job) = seat.try_take() {
+            if let Some(job) = seat.try_take_with(|job| self.begin(job)) {
+                shared.look_at_low();
                 return Some(job);
             }
         }
@@ -178,13 +172,16 @@ impl Worker<'_> {
         loop {
             let keep_alive = shared.keep_alive();
             let deadline = (keep_alive > 0).then(|| since.saturating_add(keep_alive));
-            match seat.sleep(&shared.clock, deadline) {
+            match seat.sleep_with(&shared.clock, deadline, |job| self.begin(job)) {
                 Slept::Given { job, asleep } => {
-                    if asleep {
-                        self.arrive();
+                    match asleep {
+                        true => self.arrive(),
+                        false => shared.look_at_low(),
                     }
                     return Some(job);
                 }
+                // What the runtime has accepted since the end may wait.
+                Slept::Closed => return self.next(),
                 Slept::Woken => {
                     let now = shared.clock.nanos();
                     let keep_alive = shared.keep_alive();
@@ -215,17 +212,33 @@ impl Worker<'_> {
 
     fn again(&mut self, expired: bool) -> Next<Job> {
         let mut turn = self.shared.desk.turn();
-        let next = turn.again(self.seat, expired);
-        if let Next::Leave = next {
-            self.leave(&mut turn);
-        }
+        let next = turn.again(&self.post.seat, expired);
+        self.settle(&mut turn, &next);
         self.shared.end_turn(turn, || ());
         next
     }
 
+    /// Shows what was decided while the turn lasts: a job that can no longer be handed back is seen
+    /// to run by whoever ends the pool.
+    #[inline]
+    fn settle(&mut self, turn: &mut PoolTurn<'_>, next: &Next<Job>) {
+        match next {
+            Next::Run(job) => self.begin(job),
+            Next::Wait { .. } => {}
+            Next::Leave => self.leave(turn),
+        }
+    }
+
+    #[inline]
+    fn begin(&self, job: &Job) {
+        self.post.running.begin(job.task());
+    }
+
     /// The thread is not counted any more.
+    #[cold]
     fn leave(&mut self, turn: &mut PoolTurn<'_>) {
-        turn.strike(self.number);
+        turn.strike(self.post);
+        turn.counts.ended_threads += 1;
         self.last = turn.is_closed() && turn.threads() == 0;
     }
 }

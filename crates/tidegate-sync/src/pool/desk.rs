@@ -238,12 +238,13 @@ impl<J, W: Work<J>> Desk<J, W> {
     ///
     /// # Errors
     ///
-    /// The job, when nobody is in reserve.
+    /// The job, when nobody is in reserve, or the workers were [dismissed](Turn::dismiss).
     pub fn claim(&self, job: J) -> Result<Wake<J>, J> {
-        match self.reserve.claim() {
-            Some(seat) => Ok(hand(seat, job)),
-            None => Err(job),
-        }
+        let Some(seat) = self.reserve.claim() else {
+            return Err(job);
+        };
+        let asleep = seat.give(job)?;
+        Ok(Wake { seat, asleep })
     }
 
     /// The counts at this moment, without the lock.

@@ -381,6 +381,36 @@ fn only_surplus_workers_leave_and_never_one_that_is_claimed() {
 }
 
 #[test]
+fn dismissed_workers_leave_what_they_have_not_begun() {
+    let desk = desk(0, 4, Growth::ThreadsFirst, 1);
+    let [begun, given, reserved] = [worker(&desk), worker(&desk), worker(&desk)];
+    assert_eq!(desk.reserve().available(), 1);
+    for _ in 0..2 {
+        assert!(matches!(
+            desk.turn().place(1, true, false),
+            Placed::Handed(_)
+        ));
+    }
+    let seats = [begun, given, reserved];
+    let taken: Vec<_> = seats.iter().map(|seat| seat.try_take()).collect();
+    assert_eq!(taken.iter().flatten().count(), 2);
+    let claimed = desk.claim(3);
+    assert!(claimed.is_ok());
+    let mut left = Vec::new();
+    let mut turn = desk.turn();
+    drop(turn.close());
+    let wakes = turn.dismiss(&seats, &mut left);
+    drop(turn);
+    assert_eq!((left, wakes.len()), (vec![3], 3));
+    for seat in &seats {
+        assert_eq!(seat.give(4), Err(4));
+        assert_eq!(seat.sleep(&Clock::system(), None), Slept::Closed);
+        assert_eq!(desk.turn().next(seat), Next::Leave);
+    }
+    assert!(desk.claim(5).is_err());
+}
+
+#[test]
 fn new_limits_hold_for_everybody_at_once() {
     let desk = desk(3, 3, Growth::ThreadsFirst, 2);
     let seats: Vec<_> = (0..3).map(|_| worker(&desk)).collect();

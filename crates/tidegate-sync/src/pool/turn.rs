@@ -241,6 +241,25 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         self.poke()
     }
 
+    /// Closes the seats of all workers, after the desk was closed: what was given and not begun
+    /// is put into `left`, and nobody is idle any more. The answer wakes them, and they come to
+    /// the desk to leave.
+    pub fn dismiss(&mut self, seats: &[Arc<Seat<J>>], left: &mut Vec<J>) -> Vec<Wake<J>> {
+        debug_assert!(self.state.closed, "workers would sit down again");
+        self.empty_reserve();
+        self.state.idle.clear();
+        self.state.searching = false;
+        self.state.put_off = false;
+        let wakes = seats.iter().map(|seat| {
+            left.extend(seat.close());
+            Wake {
+                seat: Arc::clone(seat),
+                asleep: true,
+            }
+        });
+        wakes.collect()
+    }
+
     /// Whether the desk was closed.
     pub fn is_closed(&self) -> bool {
         self.state.closed

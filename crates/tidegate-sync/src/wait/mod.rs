@@ -203,6 +203,48 @@ fn record(waiting: &dyn Executor, home: &dyn Executor) -> Result<WaitGuard, Wait
     Ok(guard)
 }
 
+/// Changes how many threads an executor can run tasks on: calls `apply`, after which its
+/// [`Executor::width`] is `width`, unless waits that go on now rely on more. No wait is checked
+/// between the two.
+///
+/// # Errors
+///
+/// A [`WaitRefused`] when a circle would close, naming it; `apply` is not called then.
+///
+/// ```
+/// use tidegate_sync::{ExecutorId, change_width};
+///
+/// let mut width = 4;
+/// change_width(ExecutorId::next(), 2, || width = 2).expect("nobody waits");
+/// assert_eq!(width, 2);
+/// ```
+pub fn change_width(
+    executor: ExecutorId,
+    width: usize,
+    apply: impl FnOnce(),
+) -> Result<(), WaitRefused> {
+    let mut record = lock();
+    if let Some(node) = record.waiting.get_mut(&executor) {
+        let before = std::mem::replace(&mut node.width, width);
+        let homes = node.homes.clone();
+        let mut path = Vec::new();
+        let mut homes = homes.into_iter();
+        if homes.any(|home| record.leads_back(executor, home, &mut path)) {
+            let names = std::iter::once(&executor).chain(&path);
+            let names = names.filter_map(|id| Some(record.waiting.get(id)?.name.clone()));
+            let names = names.collect();
+            if let Some(node) = record.waiting.get_mut(&executor) {
+                node.width = before;
+            }
+            return Err(WaitRefused {
+                why: Why::Circle { names },
+            });
+        }
+    }
+    apply();
+    Ok(())
+}
+
 impl Record {
     /// Whether every thread of `at`, and of whomever they wait for, is waiting, on a path that
     /// ends at `start`. `path` is that path without `start`.

@@ -178,6 +178,27 @@ fn a_queue_that_panics_costs_no_job() {
 }
 
 #[test]
+fn a_queue_that_panics_at_the_end_keeps_nobody_waiting() {
+    let clock = ManualClock::new();
+    let queue = Brittle::default();
+    let breaks = Arc::clone(&queue.breaks);
+    let pool = fixed(&clock, 1, 8).queue_of(queue).build().unwrap();
+    let gate = hold(&pool);
+    let ran = Counter::new();
+    for _ in 0..3 {
+        pool.execute(hits(ran.clone())).unwrap();
+    }
+    breaks.store(true, Ordering::Relaxed);
+    let report = pool.stop(std::time::Duration::ZERO).wait().unwrap();
+    assert_eq!(report.stuck.len(), 1);
+    gate.open();
+    super::until(|| pool.metrics().threads == 0);
+    // What the queue kept back was run by the last thread, or handed back with the rest.
+    let back = report.handed_back.take().len() as u64;
+    assert_eq!(back + ran.count(), 3);
+}
+
+#[test]
 fn a_hook_that_blocks_keeps_no_job_waiting() {
     let clock = ManualClock::new();
     let (inside, go_on) = (Gate::new(), Gate::new());
