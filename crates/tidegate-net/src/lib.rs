@@ -31,6 +31,7 @@
 #![deny(unsafe_code)]
 
 mod arrivals;
+mod awaited;
 mod channel;
 mod client;
 mod driver;

@@ -443,7 +443,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         let was_open = matches!(state, State::Open | State::Off(_));
         match state {
             State::Connecting(connecting) | State::New(Start::Connecting(connecting)) => {
-                connecting.fail(cause.unwrap_or(closed));
+                connecting.fail(&cause.unwrap_or(closed));
             }
             State::Off(off) => off.refuse(&closed),
             _ => {}

@@ -20,6 +20,7 @@ mod framing;
 mod halves;
 mod handlers;
 mod model;
+mod named;
 mod pipeline;
 mod registration;
 mod roaming;
