@@ -81,8 +81,8 @@ pub use self::sys::prefetch::{prefetch, prefetch_block};
 pub use self::sys::thread::{thread_cpu_time, thread_id, usable_cpus};
 pub use self::task::{Blocking, Task};
 pub use self::thread::{
-    BadPriority, JoinPolicy, ThreadBuilder, ThreadHandle, ThreadInfo, ThreadJob, ThreadPerTask,
-    ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
+    BadPriority, JoinError, JoinPolicy, NotJoined, ThreadBuilder, ThreadEnd, ThreadHandle,
+    ThreadInfo, ThreadJob, ThreadPerTask, ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
 };
 pub use self::timeout::{
     Fate, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane, TimeoutNode,

@@ -112,7 +112,7 @@ fn work_that_comes_as_the_thread_leaves_is_run() {
             ours.execute(task).unwrap();
         });
         clock.advance(SECOND);
-        assert!(other.unwrap().join());
+        assert!(other.unwrap().join().unwrap());
         ran.wait_for(round);
     }
     clock.advance(SECOND);

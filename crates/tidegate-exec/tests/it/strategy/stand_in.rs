@@ -87,7 +87,7 @@ fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
         thread::yield_now();
     }
     late.hand.settle();
-    assert!(driver.unwrap().join());
+    assert!(driver.unwrap().join().unwrap());
     log.assert_order(&[Stance::Free]);
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
     let counts = late.strategy.counts();
@@ -233,7 +233,7 @@ fn the_thread_of_a_busy_pool_takes_a_stuck_producer_over() {
     assert_eq!((counts.late_epc, counts.stand_ins), (1, 0), "{counts}");
     assert_eq!(counts.no_spare, 1, "nobody was idle: {counts}");
     go_on.open();
-    assert!(driver.join());
+    assert!(driver.join().unwrap());
     busy.end();
 }
 
@@ -258,6 +258,6 @@ fn two_tasks_that_block_in_the_same_tick_do_not_stop_production() {
     busy.churn.release.open();
     given.wait();
     go_on.open();
-    assert!(driver.join());
+    assert!(driver.join().unwrap());
     busy.end();
 }
