@@ -1,8 +1,8 @@
 //! A wheel with a thread of its own, for programs without loops.
 //!
 //! The data is a [`Wheel`]; this gives it a clock, a thread and a way in from other threads.
-//! `shared` is what they meet at, `worker` is the thread, `task` and `handle` are the two ends of
-//! a timeout.
+//! `shared` is what they meet at, `life` is how the thread starts and ends, `worker` is the thread,
+//! `task` and `handle` are the two ends of a timeout.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,13 +17,16 @@ use crate::Wheel;
 
 mod errors;
 mod handle;
+mod life;
 mod shared;
+mod stopping;
 mod task;
 mod worker;
 
 pub use errors::TimerError;
 pub use handle::TimerHandle;
 use shared::{Cell, Settings, Shared};
+pub use stopping::Stopping;
 pub use task::TimerTask;
 
 /// Timeouts from any thread, fired by one.
@@ -157,17 +160,29 @@ impl WheelTimer {
     ///
     /// # Errors
     ///
-    /// [`TimerError::OwnThread`] from a task on the timer's own thread; nothing happens then.
+    /// [`TimerError::OwnThread`] from a task on the timer's own thread, and
+    /// [`TimerError::Refused`] where a blocking wait is not allowed: on an event loop, or where
+    /// the timer's thread waits for the caller's executor. Nothing happens then.
     pub fn stop(&self) -> Result<Vec<Unfired>, TimerError> {
         let shared = &self.owner.shared;
         let now = shared.clock.nanos();
-        let unfired = shared.stop(true)?.into_iter();
-        Ok(unfired
-            .map(|(deadline, task)| Unfired {
-                left: Duration::from_nanos(deadline.saturating_sub(now)),
-                task: task.into_task(),
-            })
-            .collect())
+        Ok(stopping::unfired(shared, now, shared.stop()?))
+    }
+
+    /// Begins to stop the timer and returns its end as a future: for event loops, and for tasks of
+    /// the timer itself.
+    ///
+    /// From now on nothing is accepted. The future is ready when the timer's thread has ended, with
+    /// what [`stop`](Self::stop) returns; hooks of cancelled timeouts run where it is polled. If it
+    /// is dropped before, what did not fire is cancelled and dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`TimerError::Starting`] from the spawner that starts the timer's thread.
+    pub fn begin_stop(&self) -> Result<Stopping, TimerError> {
+        let shared = &self.owner.shared;
+        let begun = shared.begin_stop()?;
+        Ok(Stopping::new(shared, begun))
     }
 
     /// Timeouts that have neither expired nor been cancelled.
@@ -212,7 +227,7 @@ impl fmt::Debug for WheelTimer {
 impl Drop for Owner {
     fn drop(&mut self) {
         // Without waiting: this may be the timer's own thread, and a drop should not hang.
-        drop(self.shared.stop(false));
+        self.shared.abandon();
     }
 }
 
