@@ -16,6 +16,7 @@ mod interrupt;
 mod metrics;
 mod ordered;
 mod passes;
+mod payloads;
 mod pool;
 mod reject;
 mod roam;
