@@ -44,7 +44,6 @@ mod scale;
 mod schedule;
 mod shared;
 mod spawn;
-mod start;
 pub mod strategy;
 mod timeout;
 mod watchdog;

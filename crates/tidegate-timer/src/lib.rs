@@ -36,7 +36,6 @@ mod wheel;
 
 pub use heap::{Drain, Due, Heap, Key};
 pub use timer::{
-    Stopping, TimerError, TimerHandle, TimerMetrics, TimerTask, Unfired, WheelTimer,
-    WheelTimerBuilder,
+    TimerError, TimerHandle, TimerMetrics, TimerTask, Unfired, WheelTimer, WheelTimerBuilder,
 };
 pub use wheel::{Expired, Wheel, WheelDrain, WheelError};

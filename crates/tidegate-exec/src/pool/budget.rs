@@ -5,8 +5,6 @@ use std::fmt;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_sync::WaitRefused;
-
 use super::shared::Shared;
 
 /// Threads that were promised to components.
@@ -38,7 +36,6 @@ impl Budget {
                 asked: Some(lessee),
                 lessees: self.lessees(),
                 max,
-                waits: None,
             });
         }
         let id = self.next;
@@ -57,19 +54,7 @@ impl Budget {
             asked: None,
             lessees: self.lessees(),
             max,
-            waits: None,
         })
-    }
-
-    /// Takes a lease back that waits leave no thread for.
-    pub(super) fn undo(&mut self, id: u64, max: usize, waits: WaitRefused) -> OverBudget {
-        let at = self.leases.iter().position(|(one, _)| *one == id);
-        OverBudget {
-            asked: at.map(|at| self.leases.remove(at).1),
-            lessees: self.lessees(),
-            max,
-            waits: Some(waits),
-        }
     }
 
     pub(super) fn remove(&mut self, id: u64) {
@@ -158,8 +143,6 @@ pub struct OverBudget {
     asked: Option<Lessee>,
     lessees: Vec<Lessee>,
     max: usize,
-    /// Waits that rely on the threads.
-    waits: Option<WaitRefused>,
 }
 
 impl OverBudget {
@@ -178,12 +161,11 @@ impl fmt::Display for OverBudget {
         for one in &self.lessees {
             write!(f, "{} has {}, ", one.name, one.threads)?;
         }
-        let max = self.max;
-        match &self.waits {
-            None => write!(f, "and at least one of {max} has to stay for jobs")?,
-            Some(waits) => write!(f, "and jobs rely on the rest of {max}: {waits}")?,
-        }
-        f.write_str("; raise `max` or lease less")
+        write!(
+            f,
+            "and at least one of {} has to stay for jobs; raise `max` or lease less",
+            self.max
+        )
     }
 }
 

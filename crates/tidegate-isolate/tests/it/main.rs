@@ -13,7 +13,6 @@ mod chaos;
 mod collapse;
 mod configure;
 mod flow;
-mod hidden;
 mod hooks;
 mod keys;
 mod leaving;

@@ -1,23 +1,22 @@
 //! How a channel comes to its loop: connected, or about to be.
 
-use tidegate_promise::{Completion, Failure};
+use tidegate_promise::{Completion, Failure, Promise};
 
 use super::Channel;
-use crate::awaited::Awaited;
 
 /// A connection that is being made.
 pub(crate) struct Connecting {
-    pub(crate) promise: Awaited<Channel>,
+    pub(crate) promise: Promise<Channel>,
     /// Ends the attempt when it fires; cancelled when the attempt has ended.
     pub(crate) timeout: Option<Completion<()>>,
 }
 
 impl Connecting {
-    pub(super) fn fail(self, why: &Failure) {
+    pub(super) fn fail(self, why: Failure) {
         if let Some(timeout) = self.timeout {
             timeout.cancel();
         }
-        self.promise.fail(why);
+        let _ = self.promise.fail(why);
     }
 }
 
@@ -33,7 +32,7 @@ impl Start {
     /// The channel ends before it has begun: whoever waits for it hears why.
     pub(super) fn refuse(&mut self, why: &Failure) {
         if let Self::Connecting(connecting) = std::mem::replace(self, Self::Open) {
-            connecting.fail(why);
+            connecting.fail(why.clone());
         }
     }
 }

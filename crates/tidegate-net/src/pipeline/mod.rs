@@ -19,9 +19,8 @@ mod places;
 mod stage;
 
 use tidegate_promise::{Failure, Promise};
-use tidegate_sync::{Blocking, CaughtPanic, contain};
+use tidegate_sync::{Blocking, CaughtPanic, Unhandled, contain};
 
-use crate::errors::NetError;
 use crate::message::Msg;
 use crate::sys::prefetch;
 
@@ -424,14 +423,18 @@ impl<E: ?Sized + Held> Pipeline<E> {
         } else {
             self.report(&why);
         }
-        let fatal = why.downcast_ref().is_none_or(NetError::is_fatal);
-        if fatal {
-            self.parts.close_wanted = true;
-            self.parts.close_cause.get_or_insert(why);
-        }
+        self.parts.close_wanted = true;
+        self.parts.close_cause.get_or_insert(why);
     }
 
     fn report(&self, why: &Failure) {
-        self.parts.shared.report(why);
+        let shared = &self.parts.shared;
+        let message = match shared.peer_addr() {
+            Some(peer) => format!("{why}; the peer is {peer}"),
+            None => why.to_string(),
+        };
+        shared
+            .executor()
+            .unhandled(&Unhandled::ChannelError { message: &message });
     }
 }

@@ -5,7 +5,8 @@ use std::thread;
 
 use tidegate_exec::OrderedView;
 use tidegate_sync::{
-    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, ThreadBuilder, is_current,
+    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, ThreadBuilder, ThreadHandle,
+    is_current,
 };
 use tidegate_testkit::{Counter, Gate, Log, model};
 
@@ -167,12 +168,12 @@ fn what_a_nearly_full_pool_accepts_runs_once_and_in_order() {
         });
         assert!(
             producers
-                .map(|thread| thread.join().unwrap())
+                .map(ThreadHandle::join)
                 .iter()
                 .all(|joined| *joined)
         );
         done.open();
-        assert!(noise.join().unwrap());
+        assert!(noise.join());
         pool.set(|queue| queue.bound = None);
         let last = Gate::new();
         let open = || {
