@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tidegate_net::handlers::LineFrames;
-use tidegate_net::{Inbound, InboundContext, Nothing, Outbound, OutboundContext, Server};
+use tidegate_net::{Inbound, InboundContext, Message, Nothing, Outbound, OutboundContext, Server};
 use tidegate_promise::Failure;
 
 /// Makes an `I` of each line, and a line of each `O`.
@@ -53,6 +53,15 @@ struct Ask {
 enum Answer {
     Sum(f64),
     Error(String),
+}
+
+impl Message for Answer {
+    fn size(&self) -> usize {
+        match self {
+            Self::Sum(_) => size_of::<f64>(),
+            Self::Error(why) => why.len(),
+        }
+    }
 }
 
 struct Sum;

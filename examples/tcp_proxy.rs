@@ -1,10 +1,13 @@
-//! A TCP proxy: `tcp_proxy UPSTREAM [ADDRESS]`. Each side reads only as fast as the other takes.
+//! A TCP proxy: `tcp_proxy UPSTREAM [ADDRESS]`. Each side reads only as fast as the other takes. When
+//! one side ends its half the other hears of it and can still answer; a reset stays a reset.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
 use bytes::Bytes;
-use tidegate_net::{Channel, Client, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_net::{Channel, ChannelOptions, Client, Inbound, InboundContext, InputShutdown};
+use tidegate_net::{NetGroup, Nothing, Server, UserEvent};
+use tidegate_promise::{Completion, Outcome};
 
 /// Gives what it reads to the other side, and stops reading while that one is full.
 struct Pipe {
@@ -24,26 +27,28 @@ impl Inbound for Pipe {
         // Nothing is read before there is somebody to give it to.
         ctx.set_auto_read(false);
         let (me, back) = (ctx.channel(), ctx.channel());
-        let client = Client::new(&group).pipeline(move |p| {
+        let client = Client::new(&group).options(options()).pipeline(move |p| {
             let (other, upstream) = (Some(back.clone()), None);
             p.add("pipe", Pipe { other, upstream })
         });
-        let connecting = client.connect(to);
-        me.close_on_failure(&connecting);
-        connecting.finally(move |outcome| {
-            if let tidegate_promise::Outcome::Success(upstream) = outcome {
+        client.connect(to).finally(move |outcome| match outcome {
+            Outcome::Success(upstream) => {
+                // Also if this side has ended while the other was being connected.
+                end_together(&me, upstream);
+                end_together(upstream, &me);
                 me.fire_event(upstream.clone());
                 me.set_auto_read(true);
-                // Even if this side ended while the other was being connected.
-                let up = upstream.clone();
-                me.closed()
-                    .on_complete(move |_| drop(up.close_when_flushed()));
             }
+            _ => drop(me.abort()),
         });
     }
 
-    fn event(&mut self, event: tidegate_net::UserEvent, _: &mut InboundContext<'_, Self>) {
-        self.other = event.downcast::<Channel>().ok();
+    fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
+        match (event.is::<InputShutdown>(), &self.other) {
+            // This side has said all; what the other one answers still comes back.
+            (Some(_), Some(other)) => drop(other.shutdown_output()),
+            _ => self.other = event.downcast::<Channel>().ok(),
+        }
     }
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
@@ -59,12 +64,33 @@ impl Inbound for Pipe {
             other.set_auto_read(true);
         }
     }
+}
 
-    fn inactive(&mut self, _: &mut InboundContext<'_, Self>) {
-        if let Some(other) = &self.other {
-            drop(other.close_when_flushed());
-        }
+/// Ends `other` when `one` has ended: with a reset if something was wrong.
+fn end_together(one: &Channel, other: &Channel) {
+    let (ended, other) = (one.clone(), other.clone());
+    one.closed()
+        .on_complete(move |_| match ended.close_cause() {
+            Some(_) => drop(other.abort()),
+            None => drop(other.close_when_flushed()),
+        });
+}
+
+fn options() -> ChannelOptions {
+    ChannelOptions {
+        half_closure: true,
+        ..ChannelOptions::default()
     }
+}
+
+/// Serves on `address` what is at `upstream`.
+pub(crate) fn serve(group: &NetGroup, address: &str, upstream: SocketAddr) -> Completion<Server> {
+    let loops = group.clone();
+    let server = Server::new(group).options(options()).pipeline(move |p| {
+        let (other, upstream) = (None, Some((loops.clone(), upstream)));
+        p.add("pipe", Pipe { other, upstream })
+    });
+    server.bind(address)
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -75,15 +101,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         None => listener.local_addr()?,
     };
     let group = tidegate_net::pinned("proxy", 2)?;
-    let loops = group.clone();
     let address = arguments.next();
-    let server = Server::new(&group)
-        .pipeline(move |p| {
-            let (other, upstream) = (None, Some((loops.clone(), upstream)));
-            p.add("pipe", Pipe { other, upstream })
-        })
-        .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
-        .wait()?;
+    let server = serve(
+        &group,
+        address.as_deref().unwrap_or("127.0.0.1:0"),
+        upstream,
+    )
+    .wait()?;
     println!("{} -> {upstream}", server.local_addr());
     if address.is_some() {
         server.closed().wait()?;
@@ -91,9 +115,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mut client = TcpStream::connect(server.local_addr())?;
     client.write_all(b"through the proxy")?;
+    client.shutdown(Shutdown::Write)?;
     let (mut behind, _) = listener.accept()?;
-    let mut heard = [0; 17];
-    behind.read_exact(&mut heard)?;
-    println!("{}", String::from_utf8_lossy(&heard));
+    let (mut heard, mut answer) = (String::new(), String::new());
+    behind.read_to_string(&mut heard)?;
+    behind.write_all(b"and back")?;
+    drop(behind);
+    client.read_to_string(&mut answer)?;
+    println!("{heard} {answer}");
     Ok(())
 }

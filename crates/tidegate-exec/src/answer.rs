@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
-use tidegate_sync::{Executor, contain};
+use tidegate_sync::{CaughtPanic, Executor, Unhandled, contain};
 
 /// The write end that travels with a closure.
 pub(crate) struct Answer<T: Send + 'static> {
@@ -24,7 +24,7 @@ impl<T: Send + 'static> Answer<T> {
 
     /// Runs `run` unless the reader has cancelled, and answers with what it returns.
     #[inline]
-    pub(crate) fn run(mut self, run: impl FnOnce() -> T) {
+    pub(crate) fn run<F: FnOnce() -> T>(mut self, run: F) {
         let Some(promise) = self.promise.take() else {
             return;
         };
@@ -34,8 +34,19 @@ impl<T: Send + 'static> Answer<T> {
         // Nobody can cancel any more, so nothing is refused.
         let _ = match contain(run) {
             Ok(value) => promise.complete(Ok(value)),
-            Err(panic) => promise.complete(Err(Failure::from_panic(panic))),
+            Err(panic) => {
+                tell_if_unseen(&promise, std::any::type_name::<F>(), &panic);
+                promise.complete(Err(Failure::from_panic(panic)))
+            }
         };
+    }
+
+    /// Fails with the panic of `task`.
+    pub(crate) fn fail_panic(mut self, task: &str, panic: CaughtPanic) {
+        if let Some(promise) = self.promise.take() {
+            tell_if_unseen(&promise, task, &panic);
+            let _ = promise.fail(Failure::from_panic(panic));
+        }
     }
 
     pub(crate) fn succeed(mut self, value: T) {
@@ -58,6 +69,15 @@ impl<T: Send + 'static> Answer<T> {
         if let Some(promise) = &self.promise {
             promise.on_cancel(hook);
         }
+    }
+}
+
+/// Reports a panic where nobody has the completion that says so.
+#[cold]
+fn tell_if_unseen<T: Send + 'static>(promise: &Promise<T>, task: &str, panic: &CaughtPanic) {
+    if let (false, Some(home)) = (promise.is_observed(), promise.home()) {
+        let message = panic.message();
+        let _ = contain(|| home.unhandled(&Unhandled::TaskPanic { task, message }));
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_sync::{Clock, TaskLane, ThreadBuilder, Unhandled};
+use tidegate_sync::{Clock, OnUnhandled, TaskLane, ThreadBuilder, Unhandled};
 
 use crate::core::{Core, Drive, TurnBudget};
 use crate::driver::{Driver, ParkDriver};
@@ -12,7 +12,7 @@ use crate::event_loop::EventLoop;
 use crate::placement::{Pinned, Placement, Roaming};
 use crate::reject::RejectPolicy;
 use crate::roam::Crew;
-use crate::shared::{OnUnhandled, Parts, Settings, Shared};
+use crate::shared::{Parts, Settings, Shared};
 use crate::spawn::LocalFutures;
 use crate::timeout::{self, DEFAULT_TIMEOUT_TICK};
 
@@ -37,7 +37,7 @@ pub struct EventLoopBuilder {
     bound: usize,
     reject: RejectPolicy,
     threads: Option<ThreadBuilder>,
-    on_unhandled: Option<OnUnhandled>,
+    on_unhandled: OnUnhandled,
     time_tasks: bool,
     timeout_tick: Duration,
     budget: TurnBudget,
@@ -52,7 +52,7 @@ impl EventLoopBuilder {
             bound: default_bound(),
             reject: RejectPolicy::default(),
             threads: None,
-            on_unhandled: None,
+            on_unhandled: OnUnhandled::stderr(),
             time_tasks: false,
             timeout_tick: DEFAULT_TIMEOUT_TICK,
             budget: TurnBudget::default(),
@@ -85,12 +85,15 @@ impl EventLoopBuilder {
     }
 
     /// Hears of panics of tasks, listeners and hooks, and of listeners that ran elsewhere
-    /// because the loop was over. Called with the loop's name, on the thread where it happened.
-    pub fn on_unhandled(
-        mut self,
-        hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static,
-    ) -> Self {
-        self.on_unhandled = Some(Arc::new(hear));
+    /// because the loop was over. Called with the loop's name, on a thread of the hook's own; see
+    /// [`OnUnhandled`].
+    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        self.report_to(OnUnhandled::new(hear))
+    }
+
+    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.on_unhandled = hook;
         self
     }
 
@@ -232,8 +235,10 @@ impl EventLoopBuilder {
             waker: driver.waker(),
             health: driver.health(),
             reject: this.reject,
-            on_unhandled: this.on_unhandled,
-            threads: this.threads,
+            on_unhandled: this.on_unhandled.clone(),
+            threads: this
+                .threads
+                .map(|threads| threads.or_report_to(&this.on_unhandled)),
         });
         Ok((shared, Box::new(Core::new(driver, end))))
     }
@@ -263,8 +268,8 @@ impl std::fmt::Debug for EventLoopBuilder {
 /// ```
 ///
 /// It stays on the thread that made it, like the futures of `spawn_local` that it keeps. Dropping
-/// it ends the loop: what had not started is handed back, and termination fails with
-/// [`ShutdownError::Lost`](crate::ShutdownError::Lost).
+/// it ends the loop: termination fails with
+/// [`ShutdownError::HandDropped`](crate::ShutdownError::HandDropped), which has what had not started.
 pub struct HandLoop {
     shared: Arc<Shared>,
     core: Box<dyn Drive>,

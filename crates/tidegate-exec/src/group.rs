@@ -10,7 +10,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tidegate_promise::{Completion, WaitError};
 use tidegate_sync::prim::Mutex;
-use tidegate_sync::{CancelToken, Clock, Rejected, Task, ThreadBuilder, Unhandled, usable_cpus};
+use tidegate_sync::{
+    CancelToken, Clock, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled, usable_cpus,
+};
 
 use crate::builder::EventLoopBuilder;
 use crate::chooser::{Choose, Chooser};
@@ -422,6 +424,12 @@ impl<P: Placement> EventLoopGroupBuilder<P> {
         hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static,
     ) -> Self {
         self.proto = self.proto.on_unhandled(hear);
+        self
+    }
+
+    /// See [`EventLoopBuilder::report_to`].
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.proto = self.proto.report_to(hook);
         self
     }
 

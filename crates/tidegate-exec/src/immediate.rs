@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tidegate_promise::{Completion, Promise, promise_on};
-use tidegate_sync::{Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled, contain};
+use tidegate_sync::{
+    Clock, Executor, ExecutorId, OnUnhandled, Rejected, Signal, Task, Unhandled, contain,
+};
 
 tidegate_sync::prim::thread_local! {
     /// What waits until the running task has returned; `None` while none runs.
@@ -47,6 +49,7 @@ struct Shared {
     id: ExecutorId,
     clock: Clock,
     panics: AtomicU64,
+    on_unhandled: OnUnhandled,
 }
 
 impl ImmediateExecutor {
@@ -62,6 +65,21 @@ impl ImmediateExecutor {
                 id: ExecutorId::next(),
                 clock: clock.into(),
                 panics: AtomicU64::new(0),
+                on_unhandled: OnUnhandled::stderr(),
+            }),
+        }
+    }
+
+    /// Another executor, by the same clock, whose panics `hook` hears of;
+    /// [`OnUnhandled::stderr`] unless given.
+    #[must_use]
+    pub fn report_to(self, hook: OnUnhandled) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                id: ExecutorId::next(),
+                clock: self.shared.clock.clone(),
+                panics: AtomicU64::new(0),
+                on_unhandled: hook,
             }),
         }
     }
@@ -71,8 +89,7 @@ impl ImmediateExecutor {
     ///
     /// # Threads
     ///
-    /// From any thread. A panic of `run` goes no further; [`ImmediateExecutor::panics`] counts
-    /// it.
+    /// From any thread. A panic of `run` goes no further; it is counted and reported.
     pub fn execute<F>(&self, run: F)
     where
         F: FnOnce() + Send + 'static,
@@ -85,7 +102,7 @@ impl ImmediateExecutor {
         promise_on(Arc::new(self.clone()))
     }
 
-    /// Panics of tasks and listeners so far. Nobody else hears of them.
+    /// Panics of tasks and listeners so far.
     pub fn panics(&self) -> u64 {
         self.shared.panics.load(Ordering::Relaxed)
     }
@@ -148,6 +165,7 @@ impl Executor for ImmediateExecutor {
         if matches!(what, Unhandled::ListenerPanic { .. }) {
             self.shared.panics.fetch_add(1, Ordering::Relaxed);
         }
+        self.shared.on_unhandled.tell(self.name(), what);
     }
 }
 
@@ -173,12 +191,15 @@ enum What {
 
 impl Work {
     fn run(self) {
-        let ran = match self.what {
-            What::Task(task) => contain(|| task.run()),
-            What::Signal(signal) => contain(|| signal.deliver()),
+        let (task, ran) = match self.what {
+            What::Task(task) => (task.name(), contain(|| task.run())),
+            What::Signal(signal) => ("a signal", contain(|| signal.deliver())),
         };
-        if ran.is_err() {
+        if let Err(panic) = ran {
             self.shared.panics.fetch_add(1, Ordering::Relaxed);
+            let message = panic.message();
+            let what = Unhandled::TaskPanic { task, message };
+            self.shared.on_unhandled.tell("immediate", &what);
         }
     }
 }

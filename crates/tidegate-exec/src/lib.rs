@@ -44,6 +44,7 @@ mod scale;
 mod schedule;
 mod shared;
 mod spawn;
+mod start;
 pub mod strategy;
 mod timeout;
 mod watchdog;

@@ -171,7 +171,7 @@ impl fmt::Display for ShutdownReport {
 ///
 /// Take them: whoever waits for a submission that was handed back hears of its end when the task
 /// is run or dropped, and a task that holds a handle of its own loop keeps both until then.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct HandedBack {
     tasks: Arc<Mutex<Vec<Task>>>,
 }
@@ -208,6 +208,14 @@ impl Drop for HandedBack {
             let tasks = tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
             discard_all(tasks.drain(..));
         }
+    }
+}
+
+impl fmt::Debug for HandedBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandedBack")
+            .field("tasks", &self.len())
+            .finish()
     }
 }
 
@@ -255,6 +263,11 @@ pub enum ShutdownError {
         /// Tasks that had not started.
         handed_back: HandedBack,
     },
+    /// Its [`HandLoop`](crate::HandLoop) was dropped: nobody drives it any more.
+    HandDropped {
+        /// Tasks that had not started.
+        handed_back: HandedBack,
+    },
     /// The loop went away without reporting.
     Lost,
 }
@@ -289,6 +302,11 @@ impl fmt::Display for ShutdownError {
             Self::NoThread { handed_back } => write!(
                 f,
                 "no thread could be started to run the shutdown hooks; {} tasks are handed back",
+                handed_back.len()
+            ),
+            Self::HandDropped { handed_back } => write!(
+                f,
+                "the hand that drove the loop was dropped; {} tasks are handed back",
                 handed_back.len()
             ),
             Self::Lost => f.write_str("the loop went away without reporting"),

@@ -35,6 +35,11 @@ impl Cell {
     }
 }
 
+/// The loop tells listeners or polls futures.
+pub(crate) const IN_SIGNALS: u64 = 1;
+/// The loop drops timers or futures that will not run.
+pub(crate) const IN_DROPS: u64 = 2;
+
 /// Counters of one loop. All but the last group are written by the loop's thread only.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -54,6 +59,8 @@ pub(crate) struct Counters {
     pub(crate) sleeps: Cell,
     pub(crate) longest: Cell,
     pub(crate) timers: Cell,
+    /// What the loop does beside tasks: [`IN_SIGNALS`], [`IN_DROPS`], or 0.
+    pub(crate) place: Cell,
     pub(crate) futures: Cell,
     /// Places in the lane that the loop reserved for itself and that no task uses.
     pub(crate) spare: Cell,

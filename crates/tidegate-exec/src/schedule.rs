@@ -7,7 +7,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_promise::{Completion, Failure};
+use tidegate_promise::Completion;
 use tidegate_sync::prim::Mutex;
 use tidegate_sync::{Deliver, Delivery, SignalBlock, Task, as_nanos, contain, is_current};
 use tidegate_timer::{Due, Heap, Key};
@@ -26,7 +26,7 @@ use crate::shared::{Shared, drop_contained, lock};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missed {
-    /// Makes up for them, back to back.
+    /// Makes up for them, back to back. Other timers that are due run in between.
     #[default]
     Burst,
     /// Leaves them out and keeps to the original times.
@@ -36,9 +36,17 @@ pub enum Missed {
 }
 
 /// Waiting scheduled tasks of one loop, earliest first.
+///
+/// They run in passes. A pass runs what was due when it began, each timer once, and may take
+/// several turns. A fixed-rate task that cannot keep up is due again as soon as it has run, and
+/// earlier than everything else: without passes it would run alone.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: Heap<Arc<SignalBlock<Timer>>>,
+    /// When the present pass began: it runs the timers that were due by then.
+    pass: Option<u64>,
+    /// Timers that came back during the pass and are due within it: they run in the next one.
+    aside: Vec<(Arc<SignalBlock<Timer>>, Option<u64>)>,
 }
 
 /// One scheduled task.
@@ -76,28 +84,71 @@ pub(crate) enum Every {
 
 impl Timers {
     pub(crate) fn len(&self) -> usize {
-        self.heap.len()
+        self.heap.len() + self.aside.len()
     }
 
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        self.heap.next_deadline()
+        // What lies aside was due when the pass began.
+        let aside = self.pass.filter(|_| !self.aside.is_empty());
+        self.heap.next_deadline().into_iter().chain(aside).min()
     }
 
+    /// Removes and returns the next timer of the pass. Once the pass is over, and if it began
+    /// before `now`, the next one begins.
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<Due<Arc<SignalBlock<Timer>>>> {
-        self.heap.pop_due(now)
+        loop {
+            let pass = *self.pass.get_or_insert(now);
+            let due = self.heap.pop_due(pass);
+            if due.is_some() {
+                return due;
+            }
+            self.end_pass();
+            if pass >= now {
+                return None;
+            }
+        }
+    }
+
+    fn end_pass(&mut self) {
+        self.pass = None;
+        if !self.aside.is_empty() {
+            for (timer, sequence) in std::mem::take(&mut self.aside) {
+                self.place(&timer, &mut lock(&timer.state), sequence);
+            }
+        }
     }
 
     /// Takes everything out, earliest first.
     pub(crate) fn drain(&mut self) -> Vec<Arc<SignalBlock<Timer>>> {
+        self.end_pass();
         self.heap.drain().map(|due| due.value).collect()
     }
 
     fn insert(&mut self, timer: &Arc<SignalBlock<Timer>>) {
-        let mut state = lock(&timer.state);
+        self.place(timer, &mut lock(&timer.state), None);
+    }
+
+    /// Puts a timer into the heap, or aside if the present pass would find it there. `sequence` is
+    /// its place among equals if it ran before.
+    fn place(
+        &mut self,
+        timer: &Arc<SignalBlock<Timer>>,
+        state: &mut TimerState,
+        sequence: Option<u64>,
+    ) {
         // One that was cancelled on its way has no body any more and needs no place.
-        if state.key.is_none() && state.body.is_some() {
-            state.key = Some(self.heap.insert(state.deadline, Arc::clone(timer)));
+        if state.key.is_some() || state.body.is_none() {
+            return;
         }
+        let timer = Arc::clone(timer);
+        if self.pass.is_some_and(|pass| state.deadline <= pass) {
+            self.aside.push((timer, sequence));
+            return;
+        }
+        state.key = Some(match sequence {
+            Some(sequence) => self.heap.reinsert(state.deadline, sequence, timer),
+            None => self.heap.insert(state.deadline, timer),
+        });
     }
 }
 
@@ -279,7 +330,7 @@ fn run_repeat(timer: &SignalBlock<Timer>) {
                 state.body = Some(Body::Repeat(repeat));
             }
         }
-        Err(panic) => repeat.answer.fail(Failure::from_panic(panic)),
+        Err(panic) => repeat.answer.fail_panic(repeat.name, panic),
     }
 }
 
@@ -297,10 +348,7 @@ fn again(shared: &Shared, timer: &Arc<SignalBlock<Timer>>, deadline: u64, sequen
     }
     let next = repeat.every.next(deadline, shared.clock.nanos());
     state.deadline = next;
-    state.key = local::with(|local| {
-        let heap = &mut local.kept.timers.heap;
-        heap.reinsert(next, sequence, Arc::clone(timer))
-    });
+    local::with(|local| local.kept.timers.place(timer, &mut state, Some(sequence)));
 }
 
 impl Every {

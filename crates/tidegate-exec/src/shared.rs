@@ -7,8 +7,8 @@ use std::time::Duration;
 use tidegate_promise::{Promise, SharedCompletion};
 use tidegate_sync::prim::{AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
 use tidegate_sync::{
-    CachePadded, CancelToken, Clock, Doorbell, Executor, ExecutorId, OwnerCell, Parker, Refusal,
-    Rejected, Running, Signal, SignalLane, Sleeper, Task, TaskLane, ThreadBuilder, ThreadWatch,
+    CachePadded, CancelToken, Clock, Doorbell, Executor, ExecutorId, OnUnhandled, OwnerCell,
+    Parker, Rejected, Running, Signal, SignalLane, Sleeper, Task, TaskLane, ThreadBuilder,
     Unhandled, contain, is_current,
 };
 
@@ -19,13 +19,10 @@ use crate::lifecycle::{HandedBack, Lifecycle, Plan, ShutdownError, ShutdownRepor
 use crate::local;
 use crate::metrics::{Counters, LoopMetrics};
 use crate::reject::RejectPolicy;
-use crate::strategy::Strategy;
+use crate::start::ThreadSlot;
 
 /// Signals pushed without waking a loop that wake it after all.
 const SILENT: u32 = 1024;
-
-/// Hears of what nobody else handles.
-pub(crate) type OnUnhandled = Arc<dyn Fn(&str, &Unhandled<'_>) + Send + Sync>;
 
 /// The shared side of one loop.
 pub(crate) struct Shared {
@@ -49,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) counters: CachePadded<Counters>,
     pub(crate) longest_task: Mutex<Option<&'static str>>,
     pub(crate) reject: RejectPolicy,
-    pub(crate) on_unhandled: Option<OnUnhandled>,
+    pub(crate) on_unhandled: OnUnhandled,
     pub(crate) settings: Settings,
     /// What the loop's thread drives, while no thread does.
     pub(crate) core: OwnerCell<Box<dyn Drive>>,
@@ -64,10 +61,12 @@ pub(crate) struct Shared {
     /// Whether the loop has a thread, for whoever waits until it has none.
     pub(crate) presence: Arc<Presence>,
     /// Starting a thread, and what is known of the one that runs.
-    thread: Mutex<ThreadSlot>,
+    pub(crate) thread: Mutex<ThreadSlot>,
     /// What was asked of the loop at its end.
     pub(crate) plan: Mutex<Option<Plan>>,
     pub(crate) hooks: Mutex<Vec<Hook>>,
+    /// The shutdown hook that runs.
+    pub(crate) in_hook: Mutex<Option<String>>,
     /// How the loop ended, between its last turn and its announcement.
     pub(crate) last_report: Mutex<Option<Result<ShutdownReport, ShutdownError>>>,
     /// Where the thread that watches the loop's end sleeps.
@@ -111,13 +110,6 @@ pub(crate) struct Hook {
     pub(crate) run: Box<dyn FnOnce() + Send>,
 }
 
-pub(crate) struct ThreadSlot {
-    builder: Option<ThreadBuilder>,
-    watch: Option<ThreadWatch>,
-    /// What drives the loop instead of a thread of its own.
-    strategy: Option<Arc<dyn Strategy>>,
-}
-
 /// What a new loop is made of.
 pub(crate) struct Parts {
     pub(crate) name: String,
@@ -126,7 +118,7 @@ pub(crate) struct Parts {
     pub(crate) waker: Arc<dyn Sleeper>,
     pub(crate) health: Health,
     pub(crate) reject: RejectPolicy,
-    pub(crate) on_unhandled: Option<OnUnhandled>,
+    pub(crate) on_unhandled: OnUnhandled,
     pub(crate) settings: Settings,
     /// `None`: driven by hand, never by a thread of its own.
     pub(crate) threads: Option<ThreadBuilder>,
@@ -164,13 +156,10 @@ impl Shared {
             stalled: AtomicBool::new(false),
             endless: AtomicBool::new(false),
             presence: Arc::default(),
-            thread: Mutex::new(ThreadSlot {
-                builder: parts.threads,
-                watch: None,
-                strategy: None,
-            }),
+            thread: Mutex::new(ThreadSlot::of(parts.threads)),
             plan: Mutex::default(),
             hooks: Mutex::default(),
+            in_hook: Mutex::default(),
             last_report: Mutex::default(),
             reaper: Mutex::default(),
             termination: Mutex::new(Some(promise)),
@@ -259,11 +248,23 @@ impl Shared {
     /// loop that sleeps for an hour must not collect an hour's worth of cancelled timers.
     pub(crate) fn note_silent(&self) {
         // Relaxed: a rough count. The loop sets it back whenever it looks.
-        if self.silent.fetch_add(1, Ordering::Relaxed) + 1 >= SILENT {
+        let silent = self.silent.fetch_add(1, Ordering::Relaxed) + 1;
+        if silent >= SILENT || self.may_be_last(silent) {
             self.silent.store(0, Ordering::Relaxed);
             self.ensure_thread();
             self.ring();
         }
+    }
+
+    /// Whether a loop that wants to leave may have waited only for what was just cancelled:
+    /// `silent` of its timers at most are there no more.
+    fn may_be_last(&self, silent: u32) -> bool {
+        // ORDERING: SeqCst fence between the push of the signal and this look at the state; pairs
+        // with the one in `Doorbell::arm`: a loop that was asked to leave after this look and then
+        // falls asleep has seen the signal.
+        fence(Ordering::SeqCst);
+        let asked = self.state.get() == Lifecycle::Suspending;
+        (asked || self.settings.idle_stop > 0) && u64::from(silent) >= self.counters.timers.get()
     }
 
     /// Wakes the loop's driver, or, if it has given its thread back, starts a new one.
@@ -277,46 +278,6 @@ impl Shared {
         }
         self.counters.wakeups.fetch_add(1, Ordering::Relaxed);
         self.waker.wake();
-    }
-
-    /// Starts a thread for the loop if it has none. Concurrent callers wait for the outcome,
-    /// so that a failed start refuses all of them and strands nobody's task.
-    #[cold]
-    pub(crate) fn start(&self) -> Result<(), Refusal> {
-        self.start_in(&mut self.thread_slot())
-    }
-
-    /// The same for who holds the lock. The loop counts as started only when it has its thread:
-    /// until then every submitter comes here and waits. The new thread waits for the lock too,
-    /// so that its first look finds the loop started.
-    pub(crate) fn start_in(&self, slot: &mut ThreadSlot) -> Result<(), Refusal> {
-        if !self.state.needs_thread() {
-            return Ok(());
-        }
-        // Without a builder it is driven by hand: whoever drives it comes by.
-        if let Some(strategy) = &slot.strategy {
-            strategy.dispatch().map_err(|refused| refused.why())?;
-        } else if let Some(builder) = &slot.builder {
-            let member = self.clock.join();
-            let shared = self.arc();
-            let present = Presence::join(&self.presence);
-            let thread = builder.spawn(move || {
-                present.arrive();
-                drop(shared.thread_slot());
-                crate::core::run_thread(&shared, member);
-            });
-            slot.watch = Some(thread.map_err(|_| Refusal::NoThread)?.watch());
-        }
-        self.state.begin();
-        Ok(())
-    }
-
-    /// Starts a thread if there is none, where a failure has nobody to be told: what waits in
-    /// the lanes runs with the next start.
-    pub(crate) fn ensure_thread(&self) {
-        if self.state.needs_thread() {
-            let _ = self.start();
-        }
     }
 
     /// Called by a leaving thread that has put the core back: makes the loop suspended, or, if
@@ -442,29 +403,6 @@ impl Shared {
         }
     }
 
-    pub(crate) fn thread(&self) -> Option<ThreadWatch> {
-        self.thread_slot().watch.clone()
-    }
-
-    /// Has `strategy` drive the loop.
-    pub(crate) fn drive_by(&self, strategy: Arc<dyn Strategy>) {
-        let mut slot = self.thread_slot();
-        slot.builder = None;
-        slot.strategy = Some(strategy);
-    }
-
-    pub(crate) fn strategy(&self) -> Option<Arc<dyn Strategy>> {
-        self.thread_slot().strategy.clone()
-    }
-
-    pub(crate) fn drop_thread(&self) {
-        self.thread_slot().builder = None;
-    }
-
-    pub(crate) fn thread_slot(&self) -> MutexGuard<'_, ThreadSlot> {
-        lock(&self.thread)
-    }
-
     /// Ends the loop's life: the state says so, then whoever waits hears.
     pub(crate) fn terminate(&self, how: Result<ShutdownReport, ShutdownError>) {
         self.state.raise(Lifecycle::Terminated);
@@ -567,9 +505,6 @@ impl Executor for Shared {
             }
             _ => {}
         }
-        if let Some(hear) = &self.on_unhandled {
-            // A hook that panics has nobody left to tell.
-            let _ = contain(|| hear(&self.name, what));
-        }
+        self.on_unhandled.tell(&self.name, what);
     }
 }

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-use tidegate_promise::{Completion, Failure};
+use tidegate_promise::Completion;
 use tidegate_sync::prim::{AtomicBool, Mutex, Ordering};
 use tidegate_sync::{
     CaughtPanic, Deliver, Delivery, Rejected, SignalBlock, Task, contain, is_current,
@@ -213,7 +213,7 @@ where
 {
     match Contained(Some(Box::pin(future))).await {
         Ok(output) => answer.succeed(output),
-        Err(panic) => answer.fail(Failure::from_panic(panic)),
+        Err(panic) => answer.fail_panic(std::any::type_name::<F>(), panic),
     }
 }
 

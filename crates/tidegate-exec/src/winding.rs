@@ -18,9 +18,20 @@ use crate::core::{Core, Turn};
 use crate::driver::Driver;
 use crate::lifecycle::{HandedBack, Lifecycle, Plan, Quiet, ShutdownError, ShutdownReport};
 use crate::local;
+use crate::metrics::{IN_DROPS, IN_SIGNALS};
 use crate::schedule;
 use crate::shared::{Shared, Terminated, drop_contained, lock};
 use crate::timeout;
+
+/// What the end of a loop without a thread came to.
+enum WithoutThread {
+    /// It is over.
+    Over,
+    /// It has a thread now, which ends it.
+    HasOne,
+    /// Somebody starts a thread at this moment and goes on with the end.
+    Starting,
+}
 
 /// How long after the deadline a loop may take to notice it before it counts as stuck.
 const GRACE: Duration = Duration::from_millis(500);
@@ -136,6 +147,7 @@ impl Winding {
         run_hooks(shared, report, plan.deadline);
         report.cancelled += cancel_timers(shared);
         report.dropped += drop_futures(shared);
+        shared.counters.place.set(IN_SIGNALS);
         for signal in shared.signals.close() {
             let _ = contain(|| signal.deliver());
         }
@@ -171,6 +183,7 @@ pub(crate) fn announce(shared: &Shared) {
 }
 
 fn cancel_timers(shared: &Shared) -> u64 {
+    shared.counters.place.set(IN_DROPS);
     let (timers, timeouts) =
         local::with(|local| (local.kept.timers.drain(), local.kept.timeouts.drain()))
             .unwrap_or_default();
@@ -180,6 +193,7 @@ fn cancel_timers(shared: &Shared) -> u64 {
     for timeout in &timeouts {
         timeout::end(shared, timeout);
     }
+    shared.counters.place.set(0);
     (timers.len() + timeouts.len()) as u64
 }
 
@@ -187,12 +201,14 @@ fn drop_futures(shared: &Shared) -> u64 {
     let (sent, pinned) =
         local::with(|local| (local.kept.futures.drain(), local.pinned.drain())).unwrap_or_default();
     let count = (sent.len() + pinned.len()) as u64;
+    shared.counters.place.set(IN_DROPS);
     for future in sent {
         drop_contained(shared, future);
     }
     for future in pinned {
         drop_contained(shared, future);
     }
+    shared.counters.place.set(0);
     count
 }
 
@@ -211,10 +227,12 @@ fn run_hooks(shared: &Shared, report: &mut ShutdownReport, deadline: u64) -> boo
         };
         due = due.saturating_sub(1);
         report.hooks += 1;
+        *lock(&shared.in_hook) = Some(hook.name);
         if let Err(panic) = contain(hook.run) {
             let message = panic.message();
             shared.unhandled(&Unhandled::HookPanic { message });
         }
+        *lock(&shared.in_hook) = None;
     }
     report.hooks > before
 }
@@ -237,6 +255,12 @@ impl Shared {
             let mut plan = lock(&self.plan);
             *plan = Some(plan.map_or(asked, |plan| plan.stricter(asked)));
         }
+        self.go_on_ending();
+        self.termination()
+    }
+
+    /// Ends the loop as its plan says: on the spot, by its thread, or by whoever starts it now.
+    pub(crate) fn go_on_ending(&self) {
         loop {
             let before = self.state.get();
             if before >= Lifecycle::ShuttingDown {
@@ -246,8 +270,9 @@ impl Shared {
                 break;
             }
             if self.state.needs_thread() {
-                if self.end_without_thread() {
-                    return self.termination();
+                match self.end_without_thread() {
+                    WithoutThread::Over | WithoutThread::Starting => return,
+                    WithoutThread::HasOne => {}
                 }
             } else if self.state.advance(before, Lifecycle::ShuttingDown) {
                 self.watch_end();
@@ -257,7 +282,6 @@ impl Shared {
         // Whether it sleeps or not: it has to look at its state.
         let _ = self.bell.ring();
         self.wake();
-        self.termination()
     }
 
     /// Whether the loop was asked to end and its deadline has passed: what has not started by
@@ -273,21 +297,38 @@ impl Shared {
         plan.is_some_and(|plan| self.clock.nanos() >= plan.deadline)
     }
 
-    /// Ends a loop that has no thread and nothing to run, on the spot; true if it is over. One
-    /// that has something to run gets a thread.
-    fn end_without_thread(&self) -> bool {
+    /// Ends a loop that has no thread and nothing to run, on the spot. One that has something to
+    /// run gets a thread.
+    fn end_without_thread(&self) -> WithoutThread {
         let mut slot = self.thread_slot();
         if !self.state.needs_thread() {
-            return false;
+            return WithoutThread::HasOne;
         }
-        let idle = lock(&self.hooks).is_empty() && self.lane.is_empty() && self.signals.is_empty();
-        if !idle && self.start_in(&mut slot).is_ok() {
-            return false;
+        if let Some(starting) = &mut slot.starting {
+            starting.end_asked = true;
+            return WithoutThread::Starting;
+        }
+        let is_idle =
+            || lock(&self.hooks).is_empty() && self.lane.is_empty() && self.signals.is_empty();
+        if is_idle() {
+            // Closed first, then looked at again: what slipped in was accepted and gets a thread.
+            self.lane.close();
+        }
+        let idle = is_idle();
+        if !idle {
+            drop(slot);
+            if self.start().is_ok() {
+                return WithoutThread::HasOne;
+            }
+            slot = self.thread_slot();
+            if !self.state.needs_thread() || slot.starting.is_some() {
+                return WithoutThread::HasOne;
+            }
         }
         // While the lock is held nobody can start a thread.
+        self.lane.close();
         self.state.raise(Lifecycle::Shutdown);
         drop(slot);
-        self.lane.close();
         drop(self.signals.close());
         let handed_back = self.handed_back();
         // A submitter may have slipped in; its task is handed back, not lost.
@@ -302,7 +343,7 @@ impl Shared {
         } else {
             Err(ShutdownError::NoThread { handed_back })
         });
-        true
+        WithoutThread::Over
     }
 
     /// Waits for the end, by the loop's own clock, until `token` is tripped.
@@ -373,9 +414,8 @@ fn reap(shared: &Shared, parker: &Parker) {
 fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
     let now = shared.clock.nanos();
     let age = now.saturating_sub(shared.counters.heartbeat.get());
-    let running = || shared.running.now().map(|task| task.name);
     let task = match cut.is_empty() {
-        true => shared.out.any().or_else(running).unwrap_or("the driver"),
+        true => shared.out.any().unwrap_or_else(|| held_by(shared)),
         false => "a handler",
     };
     ShutdownError::Stuck {
@@ -386,6 +426,21 @@ fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
         cut,
         handed_back: shared.handed_back(),
     }
+}
+
+/// What the loop's thread is in.
+fn held_by(shared: &Shared) -> &'static str {
+    if let Some(name) = lock(&shared.in_hook).clone() {
+        // Never freed: the loop is not either.
+        return Box::leak(format!("shutdown hook {name}").into_boxed_str());
+    }
+    let running = shared.running.now().map(|task| task.name);
+    running.unwrap_or_else(|| match shared.counters.place.get() {
+        _ if shared.counters.since.get() == 0 => "the start of its thread",
+        IN_SIGNALS => "a listener or a future",
+        IN_DROPS => "the drop of a timer or a future",
+        _ => "the driver",
+    })
 }
 
 /// A termination that has failed already.

@@ -19,6 +19,7 @@
 //! | a loop sleeps without looking at its lanes again; nobody rings the doorbell | `a_loop_that_gives_its_thread_back_misses_no_task` |
 //! | a leaving loop does not arm its bell; does not look at its lanes; `wake` asks for no thread | `a_loop_that_gives_its_thread_back_misses_no_task` |
 //! | the end without a thread drops what is left; is decided without the lock | `a_shutdown_whose_time_is_over_hands_everything_back` |
+//! | the end without a thread closes the lane after it gave the lock up | `a_patient_shutdown_against_submissions_loses_nothing` |
 //! | the lane is not closed at the end; what the loop gave itself is dropped | `a_shutdown_whose_time_is_over_hands_everything_back` |
 //! | the last handle does not ask for the end | `the_last_handle_against_its_own_tasks_ends_the_loop` |
 //! | a group that was scaled to nothing has no next loop | `a_group_that_scales_answers_everything` |
@@ -124,6 +125,8 @@ fn shut_down_against_submissions(timeout: Duration) {
     let report = ended.wait().expect("no task is stuck");
     assert_eq!(home.lifecycle(), Lifecycle::Terminated);
     assert!(home.execute(|| ()).is_err());
+    // The clock stands still: where there is any time, there is enough.
+    assert!(timeout.is_zero() || report.handed_back.is_empty());
     tally.check(&report);
 }
 

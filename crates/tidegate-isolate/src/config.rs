@@ -124,10 +124,9 @@ impl CommandConfig {
             |property: &str, reason: &str| Err(Invalid::new(key.as_str(), property, 0, reason));
         if self.timeout == Some(Duration::ZERO) {
             let property = "execution.isolation.thread.timeoutInMilliseconds";
-            return wrong(
-                property,
-                "every call would time out; use none for no timeout",
-            );
+            let reason = "every call would time out; to have no timeout, set \
+                          `execution.timeout.enabled` to false, or call `no_timeout`";
+            return wrong(property, reason);
         }
         if self.fallback_permits == 0 {
             let property = "fallback.isolation.semaphore.maxConcurrentRequests";

@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tidegate_exec::{Stopped, WorkerPool};
-use tidegate_sync::{Clock, Task};
+use tidegate_sync::{Clock, OnUnhandled, Task, Unhandled};
 
 use crate::alarm::Alarms;
 use crate::bulkhead::{PoolSnapshot, Pools};
 use crate::command::state::State;
 use crate::plugin::{Hook, MetricsPublisher, Plugins, Propagator};
 use crate::properties::{
-    ChangeListener, Concerns, PREFIX, PropertySource, Said, Sources, concerns,
+    ChangeListener, Concerns, Named, PREFIX, PropertySource, Said, Sources, parse,
 };
 use crate::snapshot::CommandSnapshot;
 use crate::{Event, Invalid, Key, Transition};
@@ -181,15 +181,17 @@ impl Isolation {
             .sources
             .get(&over)
             .filter(|name| !name.is_empty());
-        let named = over.map(Key::from).or(pool);
+        let coded = said.config.pool_override.clone();
+        let named = over.or(coded).map(Key::from).or_else(|| pool.clone());
         let named = named.or_else(|| self.inner.pools_by_group.then(|| group.clone()));
         let owns_pool = named.is_none();
+        let named_pool = pool;
         let pool = named.unwrap_or_else(|| key.clone());
         let mut states = self.states();
         // Under the lock: a key that is removed meanwhile takes unused names along.
         let (group, pool) = (self.intern(group), self.intern(pool));
         if let Some(known) = states.get(&key) {
-            return agree(known, &group, types, &said).map(|()| Arc::clone(known));
+            return agree(known, (&group, &named_pool), types, &said).map(|()| Arc::clone(known));
         }
         let parts = (
             self.inner.alarms.clone(),
@@ -197,7 +199,14 @@ impl Isolation {
             Arc::clone(&self.inner.sources),
             Arc::clone(&self.inner.pools),
         );
-        let state = State::new(key.clone(), group, (pool, owns_pool), types, said, parts)?;
+        let state = State::new(
+            key.clone(),
+            group,
+            (pool, named_pool, owns_pool),
+            types,
+            said,
+            parts,
+        )?;
         let state = Arc::new(state);
         states.insert(key.clone(), Arc::clone(&state));
         drop(states);
@@ -221,7 +230,12 @@ impl Isolation {
 }
 
 /// Checks that a later builder says what the first one said.
-fn agree(known: &State, group: &Key, types: TypeId, said: &Said) -> Result<(), Invalid> {
+fn agree(
+    known: &State,
+    (group, pool): (&Key, &Option<Key>),
+    types: TypeId,
+    said: &Said,
+) -> Result<(), Invalid> {
     let differs = |property: &str, value: String| {
         let reason = "a command of this key exists and was built differently; use its clone, \
                       `configure` it, or give this one another key";
@@ -233,8 +247,13 @@ fn agree(known: &State, group: &Key, types: TypeId, said: &Said) -> Result<(), I
     if known.group != *group {
         return differs("group", group.to_string());
     }
+    if known.named_pool != *pool {
+        let told = |pool: &Option<Key>| pool.as_ref().map_or("its own".to_owned(), Key::to_string);
+        let value = format!("{} and was {}", told(pool), told(&known.named_pool));
+        return differs("pool", value);
+    }
     match said.difference(&known.built) {
-        Some((property, value)) => differs(&property, value),
+        Some((property, value)) => differs(property, value),
         None => Ok(()),
     }
 }
@@ -248,17 +267,65 @@ impl Inner {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the commands that a property concerns.
-    fn changed(&self, name: &str) -> Result<(), Invalid> {
-        let concerned = |state: &&Arc<State>| match concerns(name) {
+    /// Tells the commands that a property concerns, which has changed in one of the sources. All
+    /// of them hear it, also if one refuses.
+    fn changed(&self, source: usize, name: &str) -> Result<(), Invalid> {
+        let named = match parse(name) {
+            Err(_) if self.sources.accepts_unknown(source) => return Ok(()),
+            named => named?,
+        };
+        let concerned = |state: &&Arc<State>| match named.concerns() {
             Concerns::All => true,
             Concerns::Command(key) => &*state.key == key,
             Concerns::Pool(pool) => &*state.pool == pool,
             Concerns::Nothing => false,
         };
         let states: Vec<_> = self.states().values().filter(concerned).cloned().collect();
-        states.iter().try_for_each(|state| state.refresh(name))?;
-        self.sources.tell(name)
+        let told = states.iter().map(|state| state.refresh(name));
+        let told = told.fold(Ok(()), Result::and);
+        let hidden = self.sources.tell(name);
+        told?;
+        self.report_hidden(source, (name, named), &states, hidden?);
+        Ok(())
+    }
+
+    /// Reports a change that has no effect, or not everywhere.
+    fn report_hidden(
+        &self,
+        source: usize,
+        (name, named): (&str, Named<'_>),
+        states: &[Arc<State>],
+        mut hidden: Vec<String>,
+    ) {
+        const MOST: usize = 3;
+        let Some((value, by_source)) = self.sources.said_by(source, name) else {
+            return;
+        };
+        let report = |why: &str| self.plugins.report(&format!("`{name}` = {value}: {why}"));
+        match named {
+            Named::Foreign => return,
+            _ if by_source => return report("an earlier source has it, too; change it there"),
+            Named::WithoutUse => return report("Hystrix has it, and it has no use here"),
+            Named::Collapser => {}
+            Named::Setting(scope, property) => {
+                let states = states.iter();
+                let whys = states.filter_map(|one| one.why_hidden((scope, property), &value));
+                hidden.extend(whys);
+                hidden.sort();
+                hidden.dedup();
+            }
+        }
+        if hidden.is_empty() {
+            return;
+        }
+        let more = hidden.len().saturating_sub(MOST);
+        hidden.truncate(MOST);
+        let more = match more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let list = hidden.join(", ");
+        report(&format!("not in force for {list}{more}"));
     }
 }
 
@@ -350,11 +417,23 @@ impl IsolationBuilder {
         self
     }
 
+    /// Hears of what nobody handles, with the key that it is about: plug-ins and listeners that
+    /// panic, settings without effect. Called on a thread of the hook's own; see [`OnUnhandled`].
+    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        self.report_to(OnUnhandled::new(hear))
+    }
+
+    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.plugins.unhandled = hook;
+        self
+    }
+
     /// Makes the isolation.
     ///
     /// # Errors
     ///
-    /// None at present; settings of the isolation itself will be checked here.
+    /// A source has a name that is none, and does not say that it accepts them.
     pub fn build(self) -> Result<Isolation, Invalid> {
         let sources = self.sources.into_iter().map(|source| source.0).collect();
         let alarms = Alarms::new(&self.clock);
@@ -367,10 +446,16 @@ impl IsolationBuilder {
             pools_by_group: self.pools_by_group,
             names: Mutex::default(),
         });
+        inner.sources.check_names()?;
         let weak: Weak<Inner> = Arc::downgrade(&inner);
-        let listener: ChangeListener =
-            Arc::new(move |name| weak.upgrade().map_or(Ok(()), |inner| inner.changed(name)));
-        inner.sources.watch(&listener);
+        inner.sources.watch(|source| {
+            let weak = weak.clone();
+            let changed = move |name: &str| match weak.upgrade() {
+                Some(inner) => inner.changed(source, name),
+                None => Ok(()),
+            };
+            Arc::new(changed) as ChangeListener
+        });
         Ok(Isolation { inner })
     }
 }

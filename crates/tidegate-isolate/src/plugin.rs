@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tidegate_sync::{OnUnhandled, Unhandled};
+
 use crate::{Event, Key, Transition};
 
 /// Where in a call a hook is called.
@@ -127,6 +129,8 @@ pub(crate) struct Plugins {
     pub(crate) on_transition: Vec<OnTransition>,
     pub(crate) publishers: Vec<Arc<dyn MetricsPublisher>>,
     pub(crate) propagators: Vec<Arc<dyn Propagator>>,
+    /// Who hears of what nobody handles.
+    pub(crate) unhandled: OnUnhandled,
 }
 
 impl Plugins {
@@ -139,7 +143,11 @@ impl Plugins {
     pub(crate) fn hook(&self, stage: Stage, command: &Key) -> Result<(), String> {
         let mut answer = Ok(());
         for hook in &self.hooks {
-            let told = contain(|| hook.on(stage, command)).and_then(|told| told);
+            let told = contain(|| hook.on(stage, command));
+            if let (Err(message), false) = (&told, stage.may_refuse()) {
+                self.panicked(command, message);
+            }
+            let told = told.and_then(|told| told);
             if stage.may_refuse() && answer.is_ok() {
                 answer = told;
             }
@@ -150,30 +158,48 @@ impl Plugins {
     /// What the calling thread has, to be installed where somebody works for it.
     pub(crate) fn capture(&self) -> Vec<Install> {
         let captured = self.propagators.iter();
-        let captured = captured.filter_map(|propagator| contain(|| propagator.capture()).ok());
-        captured.collect()
+        let captured = captured.map(|propagator| contain(|| propagator.capture()));
+        let heard = captured.inspect(|one| {
+            if let Err(message) = one {
+                self.panicked("a propagator", message);
+            }
+        });
+        heard.filter_map(Result::ok).collect()
+    }
+
+    #[cold]
+    fn panicked(&self, about: &str, message: &str) {
+        self.unhandled
+            .tell(about, &Unhandled::HookPanic { message });
     }
 
     pub(crate) fn event(&self, command: &Key, event: Event) {
         for listener in &self.on_event {
-            let _ = contain(|| listener(command, event));
+            if let Err(message) = contain(|| listener(command, event)) {
+                self.panicked(command, &message);
+            }
         }
     }
 
     /// Reports something that no caller hears of. Never called with a lock held.
     pub(crate) fn report(&self, message: &str) {
-        let _ = message;
+        self.unhandled
+            .tell("isolation", &Unhandled::Setting { message });
     }
 
     pub(crate) fn added(&self, command: &Key) {
         for publisher in &self.publishers {
-            let _ = contain(|| publisher.added(command));
+            if let Err(message) = contain(|| publisher.added(command)) {
+                self.panicked(command, &message);
+            }
         }
     }
 
     pub(crate) fn removed(&self, command: &Key) {
         for publisher in &self.publishers {
-            let _ = contain(|| publisher.removed(command));
+            if let Err(message) = contain(|| publisher.removed(command)) {
+                self.panicked(command, &message);
+            }
         }
     }
 }

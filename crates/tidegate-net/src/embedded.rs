@@ -12,7 +12,7 @@ use tidegate_sync::{ManualClock, SignalBlock};
 
 use crate::channel::{Channel, ChannelCore, ChannelOptions, Home, Mail, Shared, Start, Transport};
 use crate::driver::PollDriver;
-use crate::message::Msg;
+use crate::message::{Message, Msg};
 use crate::pipeline::{Assembly, Head, Parts, Pipeline, PipelineError, Record};
 use crate::reactor;
 use crate::sys::{FakePoller, Readiness, Ready, Token};
@@ -235,7 +235,7 @@ impl EmbeddedChannel {
     }
 
     /// Writes `message` behind the last handler and flushes.
-    pub fn write_outbound<M: Send + 'static>(&mut self, message: M) {
+    pub fn write_outbound<M: Message>(&mut self, message: M) {
         self.channel.write_message(message);
         self.channel.flush();
         self.run();

@@ -2,6 +2,8 @@
 
 use std::error::Error;
 use std::fmt;
+use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tidegate_promise::Failure;
@@ -28,8 +30,20 @@ pub enum NetError {
         /// The cap.
         cap: usize,
     },
-    /// So many datagrams wait to be sent that another one is dropped.
+    /// So many datagrams wait to be sent that another one is not taken.
     ManyDatagrams,
+    /// A datagram was not sent; says why. An error event of this kind that no handler takes does not
+    /// close the channel: the next datagram may be sent.
+    DatagramLost {
+        /// Where it was to go.
+        peer: SocketAddr,
+        /// Its length in bytes.
+        size: usize,
+        /// What the operating system says, [`NetError::Overfull`] or [`NetError::ManyDatagrams`].
+        why: Failure,
+    },
+    /// Receiving a datagram failed; says why. Does not close the channel either.
+    ReceiveFailed(Failure),
     /// A message came to a handler that does not take it.
     Misfit {
         /// The handler.
@@ -40,7 +54,20 @@ pub enum NetError {
         bytes: bool,
     },
     /// A connect took too long.
-    ConnectTimeout(Duration),
+    ConnectTimeout {
+        /// Where it was to go.
+        to: String,
+        /// How long it was waited for.
+        after: Duration,
+    },
+    /// A connection, a socket or a server could not be opened: its loop has ended or took no more
+    /// work, or it was closed before.
+    NotOpened {
+        /// What was tried.
+        what: String,
+        /// What happened.
+        why: String,
+    },
     /// Nothing came or went for too long.
     Idle(Duration),
     /// Something waits to be sent, and nothing could be for too long.
@@ -102,7 +129,14 @@ impl fmt::Display for NetError {
                 "{pending} bytes wait to be sent and the cap is {cap}; wait until the channel is \
                  writable, or raise the cap"
             ),
-            Self::ManyDatagrams => f.write_str("too many datagrams wait to be sent; flush before"),
+            Self::ManyDatagrams => {
+                f.write_str("too many datagrams wait to be sent; flush them before writing more")
+            }
+            Self::DatagramLost { peer, size, why } => write!(
+                f,
+                "a datagram of {size} bytes to {peer} was not sent: {why}"
+            ),
+            Self::ReceiveFailed(why) => write!(f, "a datagram could not be received: {why}"),
             Self::Misfit {
                 handler,
                 takes,
@@ -115,7 +149,6 @@ impl fmt::Display for NetError {
                 };
                 write!(f, "`{handler}` takes {takes}, and got {what}")
             }
-            Self::ConnectTimeout(after) => write!(f, "no connection after {after:?}"),
             Self::Idle(after) => write!(f, "nothing happened for {after:?}"),
             Self::WriteTimeout(after) => write!(
                 f,
@@ -128,18 +161,6 @@ impl fmt::Display for NetError {
                 )
             }
             Self::Garbage(what) => write!(f, "not what the protocol says: {what}"),
-            Self::NoAddress(name) => write!(f, "`{name}` has no address"),
-            Self::NoName { name, why } => write!(f, "`{name}` cannot be resolved: {why}"),
-            Self::ResolveTimeout { name, after } => {
-                write!(
-                    f,
-                    "no answer to the question who `{name}` is after {after:?}"
-                )
-            }
-            Self::BadAddress(text) => write!(
-                f,
-                "`{text}` is no address; write `host:port`, for example `127.0.0.1:80`"
-            ),
             Self::NoIo => f.write_str("these loops have no I/O; make the group with `net::pinned`"),
             Self::BadFlag(flag) => {
                 write!(f, "there is no writability flag {flag}; they are 1 to 31")
@@ -152,7 +173,41 @@ impl fmt::Display for NetError {
             }
             Self::NotConnected => f.write_str("the channel is not connected yet"),
             Self::Draining => f.write_str("the server takes no more connections"),
+            Self::ConnectTimeout { .. }
+            | Self::NotOpened { .. }
+            | Self::NoAddress(_)
+            | Self::NoName { .. }
+            | Self::ResolveTimeout { .. }
+            | Self::BadAddress(_) => self.fmt_opening(f),
         }
+    }
+}
+
+impl NetError {
+    /// Shows what went wrong while something was being opened.
+    fn fmt_opening(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ConnectTimeout { to, after } => {
+                write!(f, "cannot connect to {to}: no connection after {after:?}")
+            }
+            Self::NotOpened { what, why } => write!(f, "{what}: {why}"),
+            Self::NoAddress(name) => write!(f, "`{name}` has no address"),
+            Self::NoName { name, why } => write!(f, "`{name}` cannot be resolved: {why}"),
+            Self::ResolveTimeout { name, after } => {
+                write!(f, "`{name}` was not resolved within {after:?}")
+            }
+            Self::BadAddress(text) => write!(
+                f,
+                "`{text}` is no address; write `host:port`, for example `127.0.0.1:80`"
+            ),
+            // Shown where the others are.
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns `true` if a channel is closed by such an error when no handler takes it.
+    pub(crate) fn is_fatal(&self) -> bool {
+        !matches!(self, Self::DatagramLost { .. } | Self::ReceiveFailed(_))
     }
 }
 
@@ -161,6 +216,36 @@ impl Error for NetError {}
 impl From<NetError> for Failure {
     fn from(why: NetError) -> Self {
         Self::new(why)
+    }
+}
+
+/// `why` with what was tried: "cannot connect to 127.0.0.1:80: Connection refused". It keeps its kind.
+pub(crate) fn tried(what: impl Into<String>, why: io::Error) -> io::Error {
+    let what = what.into();
+    io::Error::new(why.kind(), Tried { what, why })
+}
+
+/// An error of the operating system, with its subject.
+struct Tried {
+    what: String,
+    why: io::Error,
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+impl fmt::Debug for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Error for Tried {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.why)
     }
 }
 

@@ -9,6 +9,7 @@ use tidegate_exec::{
     BuildError, Counts, Crew, EventLoopGroup, EventLoopGroupBuilder, Monitor, Pinned, Placement,
     Roaming, WorkerPool,
 };
+use tidegate_sync::OnUnhandled;
 
 use crate::driver::{IoWatch, PollDriver};
 use crate::metrics::IoMetrics;
@@ -29,16 +30,38 @@ use crate::sys::MioPoller;
 /// # Ok::<(), tidegate_exec::BuildError>(())
 /// ```
 pub fn pinned(name: impl Into<String>, loops: usize) -> Result<NetGroup, BuildError> {
-    NetGroup::build(EventLoopGroup::builder(name).loops(loops))
+    pinned_with(name, loops, OnUnhandled::stderr())
+}
+
+/// [`pinned`], with a hook for errors that nobody handles: panics on the loops, errors that no
+/// handler takes, connections that were cut.
+///
+/// # Errors
+///
+/// As for [`pinned`].
+///
+/// ```
+/// use tidegate_sync::OnUnhandled;
+///
+/// let hook = OnUnhandled::new(|place, what| println!("{place}: {what}"));
+/// let group = tidegate_net::pinned_with("io", 2, hook)?;
+/// assert_eq!(group.len(), 2);
+/// # Ok::<(), tidegate_exec::BuildError>(())
+/// ```
+pub fn pinned_with(
+    name: impl Into<String>,
+    loops: usize,
+    hook: OnUnhandled,
+) -> Result<NetGroup, BuildError> {
+    NetGroup::build(EventLoopGroup::builder(name).loops(loops).report_to(hook))
 }
 
 /// Makes `loops` event loops with I/O on the threads of `workers`: a channel travels to the thread
 /// that runs its handlers, and while one of them blocks another thread goes on with the loop. The
 /// strategy is [`Adaptive`](tidegate_exec::Adaptive) with late hand-over.
 ///
-/// Each loop keeps one thread of the pool; the others are for handlers that block. With as many
-/// blocked as the pool has others, the monitor's own threads keep the loops going, and handlers run
-/// as long as one thread of the pool is not blocked. End the loops before the pool.
+/// Each loop keeps one thread of the pool; the others are for handlers that block. End the loops
+/// before the pool.
 ///
 /// # Errors
 ///
@@ -58,10 +81,36 @@ pub fn roaming(
     loops: usize,
     workers: &WorkerPool,
 ) -> Result<NetGroup<Roaming>, BuildError> {
+    roaming_with(name, loops, workers, OnUnhandled::stderr())
+}
+
+/// [`roaming`], with a hook for errors that nobody handles, as [`pinned_with`] takes it. What a
+/// job of the pool's own does wrong goes to the pool's hook.
+///
+/// # Errors
+///
+/// As for [`roaming`].
+///
+/// ```
+/// use tidegate_exec::WorkerPool;
+/// use tidegate_sync::OnUnhandled;
+///
+/// let workers = WorkerPool::builder("workers").core(4).max(64).build()?;
+/// let hook = OnUnhandled::new(|place, what| println!("{place}: {what}"));
+/// let group = tidegate_net::roaming_with("io", 2, &workers, hook)?;
+/// assert_eq!(group.len(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn roaming_with(
+    name: impl Into<String>,
+    loops: usize,
+    workers: &WorkerPool,
+    hook: OnUnhandled,
+) -> Result<NetGroup<Roaming>, BuildError> {
     let name = name.into();
     let monitor = Monitor::start(&name).map_err(BuildError::Driver)?;
-    let builder = EventLoopGroup::builder(name).loops(loops).roaming();
-    NetGroup::build_over(builder, workers, Some(&monitor))
+    let builder = EventLoopGroup::builder(name).loops(loops).report_to(hook);
+    NetGroup::build_over(builder.roaming(), workers, Some(&monitor))
 }
 
 /// Event loops with I/O, on which channels live for good, or with which they roam.

@@ -31,6 +31,7 @@
 #![deny(unsafe_code)]
 
 mod arrivals;
+mod awaited;
 mod channel;
 mod client;
 mod driver;
@@ -64,8 +65,8 @@ pub use self::client::{
 pub use self::driver::{IoWatch, PollDriver};
 pub use self::embedded::EmbeddedChannel;
 pub use self::errors::{NetError, WriteRefused};
-pub use self::group::{NetGroup, pinned, roaming};
-pub use self::message::{Nothing, Passing};
+pub use self::group::{NetGroup, pinned, pinned_with, roaming, roaming_with};
+pub use self::message::{Message, Nothing, Passing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{
     Assembly, Change, Deregistered, Handler, HandlerContext, Inbound, InboundContext,

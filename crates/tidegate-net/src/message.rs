@@ -2,7 +2,43 @@
 
 use std::any::{Any, TypeId, type_name};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+
+/// A message that can be written. It states how much it counts for while it waits to be sent, so
+/// that the [water marks](crate::WaterMarks) hold for messages that are not bytes, too.
+///
+/// ```
+/// use bytes::Bytes;
+/// use tidegate_net::{EmbeddedChannel, Message, Outbound, OutboundContext};
+///
+/// struct Answer { id: u32, body: Bytes }
+/// impl Message for Answer {
+///     fn size(&self) -> usize {
+///         size_of::<u32>() + self.body.len()
+///     }
+/// }
+///
+/// struct Encode;
+/// impl Outbound for Encode {
+///     type Take = Answer;
+///     type Write = Bytes;
+///     fn write(&mut self, answer: Answer, ctx: &mut OutboundContext<'_, Self>) {
+///         ctx.write(answer.id.to_be_bytes().to_vec());
+///         ctx.write(answer.body);
+///     }
+/// }
+///
+/// let mut embedded = EmbeddedChannel::new(|p| p.add_outbound("encode", Encode))?;
+/// let channel = embedded.channel();
+/// channel.write_message(Answer { id: 7, body: vec![0; 100_000].into() });
+/// assert!(channel.pending_bytes() > 100_000 && !channel.is_writable());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Message: Send + 'static {
+    /// Returns the number of bytes that this message keeps in memory, or that it will become; an
+    /// estimate is enough. Called once, on the thread that writes the message.
+    fn size(&self) -> usize;
+}
 
 /// A message type that has no values: a handler that passes on, or writes, nothing says so
 /// with it.
@@ -50,14 +86,27 @@ pub struct Passing(pub(crate) Msg);
 #[derive(Debug)]
 pub(crate) enum Msg {
     Bytes(Bytes),
-    Other(Box<dyn Any + Send>),
+    /// With what it counts for.
+    Other(Box<dyn Any + Send>, u32),
 }
 
 impl Msg {
-    /// A message of `value`. For `Bytes` this is a move and no more: the compiler knows the
-    /// types and leaves the questions out.
+    /// A message of `value`, on its way in.
     #[inline(always)]
     pub(crate) fn of<T: Send + 'static>(value: T) -> Self {
+        Self::sized(value, |_| size_of::<T>())
+    }
+
+    /// A message of `value`, on its way out.
+    #[inline(always)]
+    pub(crate) fn to_write<T: Message>(value: T) -> Self {
+        Self::sized(value, Message::size)
+    }
+
+    /// A message of `value` that counts for `size`. For `Bytes` this is a move and no more: the
+    /// compiler knows the types and leaves the questions out.
+    #[inline(always)]
+    fn sized<T: Send + 'static>(value: T, size: impl FnOnce(&T) -> usize) -> Self {
         let mut value = Some(value);
         let any: &mut dyn Any = &mut value;
         if let Some(bytes) = any.downcast_mut::<Option<Bytes>>() {
@@ -66,7 +115,9 @@ impl Msg {
         if let Some(passing) = any.downcast_mut::<Option<Passing>>() {
             return passing.take().expect("it was put there above").0;
         }
-        Self::Other(Box::new(value.take().expect("it was put there above")))
+        let value = value.take().expect("it was put there above");
+        let size = u32::try_from(size(&value)).unwrap_or(u32::MAX);
+        Self::Other(Box::new(value), size)
     }
 
     /// The message as a `T`, or itself.
@@ -87,19 +138,99 @@ impl Msg {
                     None => Err(Self::Bytes(bytes.take().expect("nobody took it"))),
                 }
             }
-            Self::Other(other) => match other.downcast::<T>() {
+            Self::Other(other, size) => match other.downcast::<T>() {
                 Ok(own) => Ok(*own),
-                Err(other) => Err(Self::Other(other)),
+                Err(other) => Err(Self::Other(other, size)),
             },
         }
     }
 
-    /// What the message counts for while it waits: its bytes, or 8 for what is not bytes.
+    /// What the message counts for while it waits: its bytes, or the size that its type states.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
-            Self::Other(_) => 8,
+            Self::Other(_, size) => *size as usize,
         }
+    }
+}
+
+impl Message for Nothing {
+    fn size(&self) -> usize {
+        match *self {}
+    }
+}
+
+impl Message for Passing {
+    fn size(&self) -> usize {
+        self.0.size()
+    }
+}
+
+/// Types that are a stretch of bytes.
+macro_rules! stretches {
+    ($($type:ty),*) => {$(
+        impl Message for $type {
+            fn size(&self) -> usize {
+                self.len()
+            }
+        }
+    )*};
+}
+stretches!(
+    Bytes,
+    BytesMut,
+    String,
+    &'static str,
+    Box<str>,
+    Vec<u8>,
+    Box<[u8]>
+);
+
+/// Types that keep nothing beyond their own bytes.
+macro_rules! plain {
+    ($($type:ty),*) => {$(
+        impl Message for $type {
+            fn size(&self) -> usize {
+                size_of::<Self>()
+            }
+        }
+    )*};
+}
+plain!(
+    (),
+    bool,
+    char,
+    u8,
+    u16,
+    u32,
+    u64,
+    u128,
+    usize,
+    i8,
+    i16,
+    i32,
+    i64,
+    i128,
+    isize,
+    f32,
+    f64
+);
+
+impl<M: Message> Message for Box<M> {
+    fn size(&self) -> usize {
+        (**self).size()
+    }
+}
+
+impl<M: Message> Message for Option<M> {
+    fn size(&self) -> usize {
+        self.as_ref().map_or(0, Message::size)
+    }
+}
+
+impl<M: Message, N: Message> Message for (M, N) {
+    fn size(&self) -> usize {
+        self.0.size().saturating_add(self.1.size())
     }
 }
 
@@ -147,9 +278,26 @@ mod tests {
             panic!("bytes were boxed");
         };
         assert_eq!(same.as_ptr(), at);
-        assert!(matches!(Msg::of(7_u32), Msg::Other(_)));
+        assert!(matches!(Msg::of(7_u32), Msg::Other(_, 4)));
         assert_eq!(Msg::of(7_u32).cast::<u32>().unwrap(), 7);
         assert_eq!(Msg::Bytes(same).cast::<Bytes>().unwrap().as_ptr(), at);
+    }
+
+    #[test]
+    fn a_message_counts_for_what_its_type_states_and_stays_small() {
+        struct Huge;
+        impl Message for Huge {
+            fn size(&self) -> usize {
+                usize::MAX
+            }
+        }
+        assert_eq!(Msg::to_write(Bytes::from("four")).size(), 4);
+        assert_eq!(Msg::to_write("seven".to_owned()).size(), 5);
+        assert_eq!(Msg::to_write((7_u64, Some(Box::new(7_u8)))).size(), 9);
+        assert_eq!(Msg::to_write(Huge).size(), u32::MAX as usize);
+        let passing = Msg::to_write(Huge).cast::<Passing>().unwrap();
+        assert_eq!(Msg::to_write(passing).size(), u32::MAX as usize);
+        assert_eq!(size_of::<Msg>(), size_of::<Bytes>());
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub(crate) struct Counters {
     pub(crate) writes: Cell,
     pub(crate) written_bytes: Cell,
     pub(crate) unread: Cell,
+    pub(crate) lost_datagrams: Cell,
 }
 
 /// What a loop with I/O shows of itself: system calls, events, bytes.
@@ -80,6 +81,9 @@ pub struct IoMetrics {
     pub written_bytes: u64,
     /// Messages that no handler took.
     pub unread: u64,
+    /// Datagrams that were written and could not be sent: too large, too many, or refused by the
+    /// operating system. Counted with the next flush, or when the channel closes.
+    pub lost_datagrams: u64,
     /// Times that the poller of a roaming loop had to be woken because a channel came home or
     /// somebody had something for one. 0 for a pinned loop.
     pub wakeups: u64,
@@ -102,6 +106,7 @@ impl Counters {
             writes: self.writes.get(),
             written_bytes: self.written_bytes.get(),
             unread: self.unread.get(),
+            lost_datagrams: self.lost_datagrams.get(),
             wakeups: 0,
         }
     }
@@ -124,6 +129,7 @@ impl IoMetrics {
         self.writes += more.writes;
         self.written_bytes += more.written_bytes;
         self.unread += more.unread;
+        self.lost_datagrams += more.lost_datagrams;
         self.wakeups += more.wakeups;
     }
 }

@@ -1,11 +1,11 @@
 //! Where a channel lives: on a pinned loop for good, or with a roaming one.
 
-use std::io;
 use std::sync::Arc;
 
 use tidegate_exec::{EventLoop, Pinned, Placement, Roaming};
-use tidegate_sync::Task;
+use tidegate_sync::{Rejected, Task};
 
+use crate::awaited::Awaited;
 use crate::channel::{ChannelCore, Home, Start, Transport};
 use crate::pipeline::{Erased, Handler, Name, Parts, Pipeline};
 use crate::reactor::{self, EventSource};
@@ -86,26 +86,29 @@ impl<P: Placement> Residing<P> {
     }
 
     /// Runs `run` as a task of the loop that does not block; a refused one is dropped.
-    pub(crate) fn run(&self, run: impl FnOnce() + Send + 'static) -> Result<(), String> {
-        let ran = self.home.execute_task(Task::non_blocking(run));
-        ran.map_err(|refused| refused.to_string())
+    pub(crate) fn run(&self, run: impl FnOnce() + Send + 'static) -> Result<(), Rejected<Task>> {
+        self.home.execute_task(Task::non_blocking(run))
     }
 
     /// Registers a source that can leave its thread, which any loop takes.
     pub(crate) fn register<S: EventSource + Send + 'static>(
         &self,
         make: impl FnOnce(Token) -> Box<S> + Send + 'static,
-        done: impl FnOnce(io::Result<()>) + Send + 'static,
-    ) -> Result<(), String> {
-        let Some(roam) = self.roam.clone() else {
-            return self.run(move || done(reactor::register(make).map(drop)));
+        done: Awaited<()>,
+    ) {
+        let refusal = done.refusal();
+        let registered = match self.roam.clone() {
+            None => self.run(move || done.complete(reactor::register(make).map(drop))),
+            Some(roam) => self.run(move || {
+                let make = |token| -> Box<dyn EventSource + Send> { make(token) };
+                let done: OnRegistered = Box::new(|registered| done.complete(registered));
+                // A loop that is over drops both.
+                let _ = roam.push(Update::Register(Box::new(make), done));
+            }),
         };
-        self.run(move || {
-            let make = |token| -> Box<dyn EventSource + Send> { make(token) };
-            let done: OnRegistered = Box::new(done);
-            // A loop that is over drops both.
-            let _ = roam.push(Update::Register(Box::new(make), done));
-        })
+        if let Err(refused) = registered {
+            refusal.by(refused);
+        }
     }
 }
 

@@ -17,7 +17,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use futures_io::{AsyncRead, AsyncWrite};
 use tidegate_exec::EventLoop;
 use tidegate_promise::{Completion, Failure};
-use tidegate_sync::Blocking;
+use tidegate_sync::{Blocking, contain, discard};
 
 use crate::channel::Channel;
 use crate::message::Nothing;
@@ -42,6 +42,8 @@ struct State {
     /// The channel does not read because the stream holds too much.
     paused: bool,
     ended: bool,
+    /// The stream was dropped: nobody reads any more.
+    gone: bool,
     failure: Option<Failure>,
     reader: Option<Waker>,
 }
@@ -271,6 +273,7 @@ impl AsyncWrite for ByteStream {
 
 impl Drop for ByteStream {
     fn drop(&mut self) {
+        self.shared.lock().gone = true;
         drop(self.shared.channel.close_when_flushed());
     }
 }
@@ -279,6 +282,37 @@ impl fmt::Debug for ByteStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let channel = &self.shared.channel;
         f.debug_tuple("ByteStream").field(channel).finish()
+    }
+}
+
+/// The future of a stream. Its panic goes to the hook for unhandled errors and is the cause of the
+/// channel's end, which comes with the end of the stream.
+struct Taken<T> {
+    future: Option<Pin<Box<T>>>,
+    shared: Arc<Shared>,
+}
+
+impl<T: Future<Output = ()>> Future for Taken<T> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(future) = &mut self.future else {
+            return Poll::Ready(());
+        };
+        match contain(|| future.as_mut().poll(cx)) {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(())) => {}
+            Err(panic) => {
+                let why = Failure::from_panic(panic);
+                let channel = &self.shared.channel;
+                channel
+                    .shared()
+                    .report(&format_args!("the future that took the channel over {why}"));
+                channel.set_close_cause(why);
+            }
+        }
+        discard(self.future.take());
+        Poll::Ready(())
     }
 }
 
@@ -349,7 +383,9 @@ where
         if !ctx.is_auto_read() {
             ctx.set_auto_read(true);
         }
-        if home.spawn_local(begin(ByteStream::new(shared))).is_err() {
+        let future = Box::pin(begin(ByteStream::new(Arc::clone(&shared))));
+        let future = Some(future);
+        if home.spawn_local(Taken { future, shared }).is_err() {
             // The loop takes no more futures: it is on its way out.
             ctx.close();
         }
@@ -408,10 +444,14 @@ where
     }
 
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        if let Some(shared) = &self.shared {
-            shared.wake(|state| state.failure = Some(why));
+        match &self.shared {
+            Some(shared) if !shared.lock().gone => {
+                shared.wake(|state| state.failure = Some(why));
+                ctx.close();
+            }
+            // Nobody reads it from the stream.
+            _ => ctx.fire_error(why),
         }
-        ctx.close();
     }
 
     fn inactive(&mut self, _ctx: &mut InboundContext<'_, Self>) {

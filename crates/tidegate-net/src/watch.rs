@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use tidegate_promise::{Completion, Failure, promise};
+use tidegate_promise::{Completion, promise};
 
+use crate::awaited::Awaited;
 use crate::group::NetGroup;
 use crate::reactor::{Desk, EventSource, Next};
 use crate::residence::Residence;
@@ -22,8 +23,8 @@ pub enum Keep {
 
 impl<P: Residence> NetGroup<P> {
     /// Watches something of the caller's own on the next loop: a socket with options that channels do
-    /// not have, a pipe, a timer of the operating system. Completes when it is watched; fails with
-    /// what the poller says.
+    /// not have, a pipe, a timer of the operating system. Completes when it is watched, which cannot be
+    /// cancelled; fails with what the poller says.
     ///
     /// `hear` gets it back with what it is ready for. Each change is told once, so `hear` goes on until
     /// the source would block, or answers [`Keep::Again`]. When `hear` answers [`Keep::Done`] or
@@ -60,13 +61,12 @@ impl<P: Residence> NetGroup<P> {
         F: FnMut(&mut S, Readiness) -> Keep + Send + 'static,
     {
         let (promise, done) = promise();
-        // A refused task drops its promise, which fails as abandoned.
-        let _ = self.pick().register(
-            |_| Box::new(Watched { source, hear }),
-            move |registered| {
-                let _ = promise.complete(registered.map_err(Failure::new));
-            },
-        );
+        // What has begun to be watched is given up by `hear`, not from outside.
+        promise.set_uncancellable();
+        let home = self.pick();
+        let what = "cannot watch a source".to_owned();
+        let promise = Awaited::new(promise, what, home.home.executor());
+        home.register(|_| Box::new(Watched { source, hear }), promise);
         done
     }
 }

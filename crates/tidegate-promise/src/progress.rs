@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
 use tidegate_sync::{
-    Deliver, Delivery, Executor, OwnerCell, SignalBlock, Unhandled, contain, discard,
+    Deliver, Delivery, Executor, OnUnhandled, OwnerCell, SignalBlock, Unhandled, contain, discard,
 };
 
 use crate::{AlreadyCancelled, Completion, Failure, Promise};
@@ -245,10 +245,13 @@ impl Hub {
     fn tell(&self, progress: Progress) {
         let mut place = &self.first;
         while let Some(node) = place.get() {
-            let told = contain(|| (node.listen)(progress));
-            if let (Err(panic), Some(home)) = (told, &self.home) {
+            if let Err(panic) = contain(|| (node.listen)(progress)) {
                 let message = panic.message();
-                let _ = contain(|| home.unhandled(&Unhandled::ListenerPanic { message }));
+                let what = Unhandled::ListenerPanic { message };
+                match &self.home {
+                    Some(home) => drop(contain(|| home.unhandled(&what))),
+                    None => OnUnhandled::stderr().tell("a promise without a home", &what),
+                }
             }
             place = &node.next;
         }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, as_nanos, origin};
-use crate::contain::contain;
+use crate::contain::{contain, discard};
+use crate::executor::Unhandled;
+use crate::unhandled::OnUnhandled;
 
 /// Tells work that it should stop. Clones are handles to the same token.
 ///
@@ -117,7 +119,7 @@ impl CancelToken {
         }
         let hooks = std::mem::take(&mut self.lock().waiting);
         for (_, hook) in hooks {
-            let _ = contain(hook);
+            run(hook);
         }
         true
     }
@@ -140,7 +142,8 @@ impl CancelToken {
     }
 
     /// Calls `hook` when the token is tripped, on the thread that trips it; at once, on this
-    /// thread, when it already is. Dropping the answer takes the hook back.
+    /// thread, when it already is. A panic in it goes no further. Dropping the answer takes the
+    /// hook back.
     #[must_use = "dropping the hook takes it back"]
     pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) -> CancelHook {
         self.shared.hooked.store(true, Ordering::Relaxed);
@@ -149,7 +152,7 @@ impl CancelToken {
         // that sees the flag here.
         if self.is_cancelled() {
             drop(hooks);
-            hook();
+            run(hook);
             return CancelHook { of: None };
         }
         let id = hooks.next;
@@ -162,6 +165,14 @@ impl CancelToken {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Hooks> {
         self.shared.lock()
+    }
+}
+
+/// Runs a hook; its panic is reported and goes no further.
+fn run(hook: impl FnOnce()) {
+    if let Err(panic) = contain(hook) {
+        let message = panic.message();
+        OnUnhandled::stderr().tell("a cancel token", &Unhandled::HookPanic { message });
     }
 }
 
@@ -200,7 +211,7 @@ impl Drop for CancelHook {
             let hook = at.map(|at| hooks.waiting.remove(at));
             drop(hooks);
             // Whatever the hook captured is dropped outside the lock.
-            drop(hook);
+            discard(hook);
         }
     }
 }
@@ -262,6 +273,23 @@ mod tests {
             .forget();
         assert!(token.cancel());
         assert_eq!(ran.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_late_hook_that_panics_hurts_nobody() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("on purpose, in a drop");
+            }
+        }
+        let token = CancelToken::new();
+        let bomb = Bomb;
+        let taken_back = token.on_cancel(move || drop(bomb));
+        drop(taken_back);
+        token.cancel();
+        let late = token.on_cancel(|| panic!("on purpose"));
+        drop(late);
     }
 
     #[test]

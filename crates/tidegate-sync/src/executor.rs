@@ -5,7 +5,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Clock, Signal, Task};
+use crate::{Clock, OnUnhandled, Signal, Task};
 
 /// A place where tasks run: an event loop, a pool, a view over one.
 ///
@@ -54,9 +54,10 @@ pub trait Executor: Send + Sync + 'static {
     }
 
     /// Hears of what nobody else handles: a panicking listener, a listener that had to run
-    /// elsewhere. Called on the thread where it happened. Does nothing by default.
+    /// elsewhere. Called on the thread where it happened, with no lock held. By default it goes to
+    /// [`OnUnhandled::stderr`].
     fn unhandled(&self, what: &Unhandled<'_>) {
-        let _ = what;
+        OnUnhandled::stderr().tell(self.name(), what);
     }
 }
 
@@ -98,8 +99,18 @@ pub enum Unhandled<'a> {
         /// What went wrong.
         message: &'a str,
     },
+    /// A setting that was accepted has no effect, or not the one that its name suggests.
+    Setting {
+        /// Which setting, why, and what to do.
+        message: &'a str,
+    },
     /// Listeners ran on the completing thread because their executor has terminated.
     ListenerFellBack,
+    /// Reports that a hook was not told, because there were too many; see [`OnUnhandled`].
+    LeftOut {
+        /// How many.
+        count: u64,
+    },
 }
 
 impl fmt::Display for Unhandled<'_> {
@@ -110,9 +121,12 @@ impl fmt::Display for Unhandled<'_> {
             Self::HookPanic { message } => write!(f, "a hook panicked: {message}"),
             Self::ProducerPanic { message } => write!(f, "a producer panicked: {message}"),
             Self::ChannelError { message } => write!(f, "an error on a channel: {message}"),
+            Self::Setting { message } => write!(f, "a setting has no effect: {message}"),
             Self::ListenerFellBack => {
                 write!(f, "listeners ran elsewhere: their executor has terminated")
             }
+            Self::LeftOut { count: 1 } => write!(f, "1 more error was left out"),
+            Self::LeftOut { count } => write!(f, "{count} more errors were left out"),
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! * Time: [`Clock`], [`ManualClock`], [`Ticker`]; sleeping: [`Parker`].
 //! * Work: [`Task`] (a closure in four words), [`Executor`] (where it runs), [`Rejected`] (what
-//!   comes back when it does not), [`CancelToken`].
+//!   comes back when it does not), [`CancelToken`], [`OnUnhandled`] (who hears of errors that
+//!   nobody handles).
 //! * The way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`].
 //! * User code that may panic: [`contain`], [`discard`], [`CaughtPanic`].
 //! * Ownership and bounds: [`OwnerCell`], [`ProducerCell`], [`Permits`].
@@ -36,14 +37,13 @@ pub mod prim;
 mod producer_cell;
 mod running;
 mod signal;
-mod standby;
 mod sys;
 mod task;
 #[cfg(all(test, not(tidegate_loom)))]
 mod testing;
 mod thread;
 mod timeout;
-mod vigil;
+mod unhandled;
 mod wait;
 mod yard;
 
@@ -71,23 +71,22 @@ pub use self::owner::OwnerCell;
 pub use self::parker::Parker;
 pub use self::permits::{Permit, PermitRef, Permits};
 pub use self::pool::{
-    Desk, DeskLimits, Growth, MAX_RESERVED, Next, Placed, Reserve, Seat, Slept, Tally, Turn, Wake,
-    Work,
+    Desk, DeskLimits, Growth, MAX_RESERVED, Next, Placed, Reserve, Seat, Sent, Slept, Tally, Turn,
+    Wake, Work,
 };
-pub use self::producer_cell::{Asked, Closing, Coming, Glance, Held, Loan, ProducerCell, Rest};
+pub use self::producer_cell::{Asked, Closing, Glance, Held, Loan, ProducerCell, Rest};
 pub use self::running::{Running, RunningGuard, RunningTask};
 pub use self::signal::{Deliver, Delivery, Signal, SignalBlock};
-pub use self::standby::Standby;
 pub use self::sys::prefetch::{prefetch, prefetch_block};
 pub use self::sys::thread::{thread_cpu_time, thread_id, usable_cpus};
 pub use self::task::{Blocking, Task};
 pub use self::thread::{
-    BadPriority, JoinPolicy, ThreadBuilder, ThreadHandle, ThreadInfo, ThreadJob, ThreadPerTask,
-    ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
+    BadPriority, JoinError, JoinPolicy, NotJoined, ThreadBuilder, ThreadEnd, ThreadHandle,
+    ThreadInfo, ThreadJob, ThreadPerTask, ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
 };
 pub use self::timeout::{
     Fate, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane, TimeoutNode,
 };
-pub use self::vigil::{Rung, Vigil};
-pub use self::wait::{WaitGuard, WaitRefused, check_stance, check_wait};
+pub use self::unhandled::OnUnhandled;
+pub use self::wait::{WaitGuard, WaitRefused, change_width, check_stance, check_wait};
 pub use self::yard::{Plot, Yard};

@@ -15,7 +15,7 @@ prim::thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
     static STANCE: Cell<Stance> = const { Cell::new(Stance::Free) };
     static EXECUTOR: RefCell<Option<Arc<dyn Executor>>> = const { RefCell::new(None) };
-    /// The moment of the current turn on the current executor's clock; 0 outside a turn.
+    /// The moment of the current turn on the current executor's clock, plus one; 0 outside a turn.
     static TURN: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -97,14 +97,14 @@ pub fn enter(executor: Arc<dyn Executor>, stance: Stance) -> MarkGuard {
 /// Notes the moment of the turn that the calling thread's loop has begun.
 #[inline]
 pub fn begin_turn(nanos: u64) {
-    TURN.set(nanos);
+    TURN.set(nanos.saturating_add(1));
 }
 
 /// The moment at which the current turn of the calling thread's loop began: the cached "now"
 /// of everything that happens in that turn. `None` outside a loop.
 #[inline]
 pub fn turn() -> Option<u64> {
-    Some(TURN.with(Cell::get)).filter(|&nanos| nanos != 0)
+    TURN.with(Cell::get).checked_sub(1)
 }
 
 /// Puts back what the thread was before.

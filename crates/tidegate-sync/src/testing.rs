@@ -78,3 +78,24 @@ impl Executor for Nameplate {
         self.width
     }
 }
+
+/// Its drop panics with another one, until the last panics with a message; quiet while its
+/// thread unwinds already.
+pub(crate) struct Bomb(pub(crate) u8);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        match self.0.checked_sub(1) {
+            Some(inside) => std::panic::panic_any(Self(inside)),
+            None => panic!("on purpose, in the drop of a payload"),
+        }
+    }
+}
+
+/// Panics with a payload whose drop panics.
+pub(crate) fn explode() -> ! {
+    std::panic::panic_any(Bomb(2))
+}

@@ -10,14 +10,17 @@
 //!
 //! | changed | fails |
 //! |---|---|
-//! | `Seat::give`: the last store relaxed; answers that nobody sleeps; `take_given`: load relaxed | `a_job_is_never_slept_over` |
+//! | `Seat::give`: the last store relaxed; answers that nobody sleeps; `try_take_with`: exchange relaxed | `a_job_is_never_slept_over` |
 //! | `Seat::sleep`: stores `ASLEEP` without a look whether a job came | the program, at once |
-//! | `Seat::take_given`: store relaxed | `a_seat_is_filled_again_only_when_it_is_empty` |
+//! | `Seat::try_take_with`: store relaxed | `a_seat_is_filled_again_only_when_it_is_empty`, `a_seat_that_is_closed_leaves_its_job_to_one_side` |
+//! | `Seat::try_take_with`: takes by load and store; `Seat::close`: relaxed | `a_seat_that_is_closed_leaves_its_job_to_one_side` |
 //! | `Reserve::claim`: load and store instead of the swap; swap relaxed | `a_claim_beside_a_submission_strands_nothing` |
 //! | `Turn::next`: sits down though jobs wait; `Turn::place`: queues though somebody is in reserve | `no_job_is_queued_while_a_worker_sleeps` |
 //! | `Turn::arrived`: does not send the next one | `who_was_woken_sends_the_next_one` |
 //! | `Turn::make_up`: sends nobody; `Turn::next`: takes the debt away though jobs wait | `a_wakeup_that_is_put_off_is_not_forgotten` |
 //! | `Turn::again`: leaves though its seat was claimed | `a_worker_that_leaves_takes_no_job_with_it` |
+//! | `Turn::relieve`: starts no thread | `a_job_whose_idle_worker_is_claimed_is_rescued` |
+//! | the same, and `Turn::again`: leaves though jobs wait | `a_job_whose_idle_worker_leaves_is_rescued` |
 #![cfg(tidegate_loom)]
 
 use std::collections::VecDeque;
@@ -27,7 +30,9 @@ use loom::cell::Cell;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
-use tidegate_sync::{Clock, Desk, DeskLimits, Growth, Next, Placed, Reserve, Seat, Slept, Work};
+use tidegate_sync::{
+    Clock, Desk, DeskLimits, Growth, Next, Placed, Reserve, Seat, Sent, Slept, Work,
+};
 
 /// A job whose cell loom watches, and whose loss it reports.
 type Job = Arc<Cell<u32>>;
@@ -59,6 +64,7 @@ fn pool(max: usize, reserved: usize) -> StdArc<Pool> {
     let limits = DeskLimits {
         core: 0,
         max,
+        leased: 0,
         growth: Growth::ThreadsFirst,
     };
     StdArc::new(Desk::new(Queue::default(), limits, reserved))
@@ -78,7 +84,7 @@ fn seats(pool: &Pool, count: usize) -> Vec<Chair> {
 /// Gives the pool a job: handed over or queued, as the desk says.
 fn submit(pool: &Pool, number: u32) {
     let mut turn = pool.turn();
-    match turn.place(job(number), true) {
+    match turn.place(job(number), true, false) {
         Placed::Handed(wake) => {
             drop(turn);
             drop(wake);
@@ -92,11 +98,12 @@ fn submit(pool: &Pool, number: u32) {
 /// the second by another one that comes in between.
 fn submit_patiently(pool: &Pool, numbers: [u32; 2]) {
     let mut turn = pool.turn();
-    let Some(looks) = turn.put_off() else {
+    let Some(looks) = turn.may_put_off() else {
         drop(turn);
         return numbers.into_iter().for_each(|number| submit(pool, number));
     };
     turn.jobs.push_back((numbers[0], job(numbers[0])));
+    turn.put_off();
     drop(turn);
     submit(pool, numbers[1]);
     for _ in 0..looks {
@@ -135,17 +142,21 @@ fn next(pool: &Pool, seat: &Chair) -> Option<Job> {
         match seat.sleep(&Clock::system(), None) {
             Slept::Given { job, asleep } => {
                 if asleep {
-                    let wake = pool.turn().arrived();
-                    drop(wake);
+                    let sent = pool.turn().arrived();
+                    assert!(!matches!(sent, Some(Sent::Start)), "every thread is there");
+                    drop(sent);
                 }
                 return Some(job);
             }
             Slept::Woken => {
                 let again = pool.turn().again(seat, false);
-                if matches!(again, Next::Leave) {
-                    return None;
+                match again {
+                    Next::Run(job) => return Some(job),
+                    Next::Leave => return None,
+                    Next::Wait { .. } => {}
                 }
             }
+            Slept::Closed => unreachable!("nobody is dismissed"),
         }
     }
 }
@@ -196,6 +207,46 @@ fn a_poke_beside_a_job_loses_nothing() {
             other.join().unwrap();
         }
         assert!(seat.try_take().is_none());
+    });
+}
+
+/// A giver, a worker that falls asleep, and one that closes the seat: the job is refused, run or
+/// left, and whoever closes knows which.
+#[test]
+fn a_seat_that_is_closed_leaves_its_job_to_one_side() {
+    loom::model(|| {
+        let seat: Chair = StdArc::new(Seat::new());
+        let begun = StdArc::new(AtomicUsize::new(0));
+        let worker = {
+            let (seat, begun) = (StdArc::clone(&seat), StdArc::clone(&begun));
+            thread::spawn(move || {
+                let begin = |_: &Job| begun.store(1, Relaxed);
+                match seat.sleep_with(&Clock::system(), None, begin) {
+                    Slept::Given { job, .. } => job.get() == 7,
+                    Slept::Closed => false,
+                    Slept::Woken => unreachable!("it is closed before it is woken"),
+                }
+            })
+        };
+        let giver = {
+            let seat = StdArc::clone(&seat);
+            thread::spawn(move || match seat.give(job(7)) {
+                Ok(asleep) => {
+                    if asleep {
+                        seat.wake();
+                    }
+                    true
+                }
+                Err(_) => false,
+            })
+        };
+        let left = seat.close();
+        let has_begun = begun.load(Relaxed) == 1;
+        seat.wake();
+        let (ran, given) = (worker.join().unwrap(), giver.join().unwrap());
+        assert!(left.is_none_or(|job| job.get() == 7 && !ran));
+        assert_eq!(ran, has_begun);
+        assert!(given || !ran);
     });
 }
 
@@ -461,4 +512,165 @@ fn a_removal_against_a_take_has_one_winner() {
         assert_eq!(ran == 9, removed.is_none());
         assert_eq!(removed.map_or(9, |(_, job)| job.get()), 9);
     });
+}
+
+/// The jobs of a rescue: each says that it has begun and waits until all have.
+struct Rescue {
+    pool: StdArc<Pool>,
+    meeting: Arc<(Mutex<u32>, Condvar)>,
+    jobs: u32,
+}
+
+impl Rescue {
+    fn new(pool: &StdArc<Pool>, jobs: u32) -> StdArc<Self> {
+        StdArc::new(Self {
+            pool: StdArc::clone(pool),
+            meeting: Arc::new((Mutex::new(0), Condvar::new())),
+            jobs,
+        })
+    }
+
+    /// What a thread of the pool does until it leaves, if it begins to sleep in its seat. `expires`
+    /// lets its time be up at once.
+    fn sit(self: &StdArc<Self>, seat: &Chair, expires: bool) {
+        loop {
+            let job = match seat.sleep(&Clock::system(), None) {
+                Slept::Given { job, asleep } => {
+                    if asleep {
+                        let sent = self.pool.turn().arrived();
+                        self.follow(sent);
+                    }
+                    job
+                }
+                Slept::Woken => {
+                    let again = self.pool.turn().again(seat, expires);
+                    match again {
+                        Next::Run(job) => job,
+                        Next::Leave => return,
+                        Next::Wait { .. } => continue,
+                    }
+                }
+                Slept::Closed => unreachable!("nobody is dismissed"),
+            };
+            if self.run(job, seat) {
+                return;
+            }
+        }
+    }
+
+    /// Runs a job and what comes after it; true if the thread leaves.
+    fn run(&self, mut job: Job, seat: &Chair) -> bool {
+        loop {
+            assert!(job.get() > 0);
+            let mut here = self.meeting.0.lock().unwrap();
+            *here += 1;
+            self.meeting.1.notify_all();
+            while *here < self.jobs {
+                here = self.meeting.1.wait(here).unwrap();
+            }
+            drop(here);
+            close(&self.pool);
+            let next = self.pool.turn().next(seat);
+            match next {
+                Next::Run(next) => job = next,
+                Next::Leave => return true,
+                Next::Wait { .. } => return false,
+            }
+        }
+    }
+
+    /// Does what was decided for what waits.
+    fn follow(self: &StdArc<Self>, sent: Option<Sent<Job>>) {
+        if !matches!(sent, Some(Sent::Start)) {
+            return drop(sent);
+        }
+        let this = StdArc::clone(self);
+        let _started = thread::spawn(move || {
+            let seat: Chair = StdArc::new(Seat::new());
+            let (next, sent) = this.pool.turn().started(&seat);
+            this.follow(sent);
+            match next {
+                Next::Run(job) => drop(this.run(job, &seat)),
+                Next::Leave => {}
+                Next::Wait { .. } => unreachable!("a job waits for it"),
+            }
+        });
+    }
+}
+
+/// Two workers sleep, one of them in reserve. The first job wakes one; the second is queued for
+/// the other, which is claimed for a third. All three wait for each other.
+#[test]
+fn a_job_whose_idle_worker_is_claimed_is_rescued() {
+    loom::model(|| {
+        let pool = pool(3, 1);
+        let rescue = Rescue::new(&pool, 3);
+        let workers: Vec<_> = seats(&pool, 2)
+            .into_iter()
+            .map(|seat| {
+                let sat = pool.turn().next(&seat);
+                assert!(matches!(sat, Next::Wait { .. }));
+                let rescue = StdArc::clone(&rescue);
+                thread::spawn(move || rescue.sit(&seat, false))
+            })
+            .collect();
+        submit_or_start(&rescue, 1);
+        submit_or_start(&rescue, 2);
+        match pool.claim(job(3)) {
+            Ok(wake) => drop(wake),
+            Err(_) => submit_or_start(&rescue, 3),
+        }
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+}
+
+/// Two workers sleep; the time of one is up while the other is woken for the first job. The second
+/// job needs a thread, whichever worker is left.
+#[test]
+fn a_job_whose_idle_worker_leaves_is_rescued() {
+    loom::model(|| {
+        let pool = pool(2, 0);
+        let rescue = Rescue::new(&pool, 2);
+        let seats = seats(&pool, 2);
+        let poke = StdArc::clone(&seats[0]);
+        let workers: Vec<_> = seats
+            .into_iter()
+            .map(|seat| {
+                let sat = pool.turn().next(&seat);
+                assert!(matches!(sat, Next::Wait { .. }));
+                let rescue = StdArc::clone(&rescue);
+                let expires = StdArc::ptr_eq(&seat, &poke);
+                thread::spawn(move || rescue.sit(&seat, expires))
+            })
+            .collect();
+        poke.wake();
+        submit_or_start(&rescue, 1);
+        submit_or_start(&rescue, 2);
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+}
+
+/// Gives the pool a job, and starts a thread for it if the desk says so.
+fn submit_or_start(rescue: &StdArc<Rescue>, number: u32) {
+    let mut turn = rescue.pool.turn();
+    match turn.place(job(number), true, false) {
+        Placed::Handed(wake) => {
+            drop(turn);
+            drop(wake);
+        }
+        Placed::Queue(job) => turn.jobs.push_back((number, job)),
+        Placed::Start(job) => {
+            drop(turn);
+            let this = StdArc::clone(rescue);
+            let _started = thread::spawn(move || {
+                let seat: Chair = StdArc::new(Seat::new());
+                this.run(job, &seat)
+            });
+        }
+        Placed::Full(_) => unreachable!("there is room"),
+    }
 }

@@ -9,6 +9,7 @@
 //! | count what happened, and wait for the n-th time | [`Counter`] |
 //! | record what happened, and in which order | [`Log`] |
 //! | see that a value is dropped once and when | [`DropCount`] |
+//! | see that a thread survives the drop of a value or of a panic's payload | [`Bomb`], [`explode`] |
 //!
 //! The environment variable [`SEED_VARIABLE`] repeats a failure. Whatever waits here gives up
 //! after [`WATCHDOG`] with a sentence, so a test that hangs fails instead; no other wait depends
@@ -35,6 +36,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bomb;
 mod counter;
 mod drop_count;
 mod gate;
@@ -43,6 +45,7 @@ mod model;
 mod rng;
 mod watched;
 
+pub use bomb::{Bomb, explode};
 pub use counter::Counter;
 pub use drop_count::DropCount;
 pub use gate::Gate;

@@ -36,6 +36,7 @@ mod wheel;
 
 pub use heap::{Drain, Due, Heap, Key};
 pub use timer::{
-    TimerError, TimerHandle, TimerMetrics, TimerTask, Unfired, WheelTimer, WheelTimerBuilder,
+    Stopping, TimerError, TimerHandle, TimerMetrics, TimerTask, Unfired, WheelTimer,
+    WheelTimerBuilder,
 };
 pub use wheel::{Expired, Wheel, WheelDrain, WheelError};

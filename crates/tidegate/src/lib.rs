@@ -69,7 +69,8 @@ pub mod prelude {
         Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
     };
     pub use tidegate_sync::{
-        Blocking, CancelToken, Clock, Executor, ManualClock, Rejected, Task, ThreadBuilder,
+        Blocking, CancelToken, Clock, Executor, ManualClock, OnUnhandled, Rejected, Task,
+        ThreadBuilder,
     };
 }
 

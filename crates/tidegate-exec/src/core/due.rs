@@ -21,7 +21,7 @@ impl<D: Driver> Core<D> {
 
     fn run_timers(&mut self, shared: &Shared, now: u64) -> bool {
         let mut runs = 0;
-        while runs < BUDGET {
+        while runs < BUDGET && !shared.is_out_of_time() {
             let Some(due) = local::with(|local| local.kept.timers.pop_due(now)).flatten() else {
                 break;
             };
@@ -38,7 +38,7 @@ impl<D: Driver> Core<D> {
 
     fn run_timeouts(&mut self, shared: &Shared, now: u64) -> bool {
         let mut looks = 0;
-        while looks < BUDGET {
+        while looks < BUDGET && !shared.is_out_of_time() {
             let due = local::with(|local| local.kept.timeouts.pop_due(now)).flatten();
             let Some(due) = due else { break };
             looks += 1;
@@ -46,7 +46,7 @@ impl<D: Driver> Core<D> {
                 note_lateness(shared, late);
                 run_task(shared, task);
             }
-            if self.pace.step() && self.look_at_time(shared) || shared.is_out_of_time() {
+            if self.pace.step() && self.look_at_time(shared) {
                 break;
             }
         }

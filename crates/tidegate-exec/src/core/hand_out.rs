@@ -150,7 +150,7 @@ impl<D: Driver> Core<D> {
         if !std::mem::replace(&mut self.batch.looked_out, true) {
             self.look_out(self.batch.ran);
         }
-        if self.batch.driver == BUDGET {
+        if self.batch.driver == BUDGET || shared.is_out_of_time() {
             return None;
         }
         let task = self.driver.next_task()?;

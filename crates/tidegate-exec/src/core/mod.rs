@@ -14,6 +14,7 @@ use tidegate_sync::{Task, TaskLaneEnd, ThreadWatch, begin_turn, contain};
 use crate::driver::Driver;
 use crate::lifecycle::{HandedBack, Lifecycle, ShutdownError};
 use crate::local::{self, Entered, Kept};
+use crate::metrics::IN_SIGNALS;
 use crate::patience::Patience;
 use crate::run_task::{report_panic, run_task};
 use crate::shared::Shared;
@@ -94,8 +95,8 @@ pub(crate) struct Core<D: Driver> {
     measure: bool,
     /// When this thread woke up or began.
     awake_since: u64,
-    /// The same, if no turn has begun since then; else 0.
-    woke: u64,
+    /// The same, if no turn has begun since then.
+    woke: Option<u64>,
     /// The last moment at which something ran.
     last_work: u64,
     /// Where a turn stands whose tasks a strategy has run.
@@ -128,7 +129,7 @@ impl<D: Driver> Core<D> {
             unlooked: 0,
             measure: true,
             awake_since: 0,
-            woke: 0,
+            woke: None,
             last_work: 0,
             batch: hand_out::Batch::default(),
             pace: Pace::new(),
@@ -154,14 +155,11 @@ impl<D: Driver> Core<D> {
     }
 
     fn begin(&mut self, shared: &Shared) -> u64 {
-        let now = match std::mem::take(&mut self.woke) {
-            0 => shared.clock.nanos().max(1),
-            woke => woke,
-        };
+        let now = self.woke.take().unwrap_or_else(|| shared.clock.nanos());
         begin_turn(now);
         let counters = &shared.counters;
         counters.turns.add(1);
-        counters.heartbeat.set(now);
+        counters.heartbeat.set(now.max(1));
         if std::mem::take(&mut self.measure) || self.by_hand {
             counters.high_water.raise_to(shared.pending() as u64);
         }
@@ -181,23 +179,29 @@ impl<D: Driver> Core<D> {
             shared.silent.store(0, Ordering::Relaxed);
         }
         for signal in shared.signals.take() {
-            any = true;
+            if !any {
+                shared.counters.place.set(IN_SIGNALS);
+                any = true;
+            }
             // Listeners and futures contain their own panics; this is the last resort.
             let delivered = contain(|| signal.deliver());
             if let Err(panic) = delivered {
                 report_panic(shared, "a signal", panic);
             }
         }
+        if any {
+            shared.counters.place.set(0);
+        }
         any
     }
 
     fn run_own(&mut self, shared: &Shared) -> bool {
         let mut runs = 0;
-        while runs < BUDGET {
+        while runs < BUDGET && !shared.is_out_of_time() {
             let Some(task) = local::pop() else { break };
             run_task(shared, task);
             runs += 1;
-            if self.pace.step() && self.look(shared) || shared.is_out_of_time() {
+            if self.pace.step() && self.look(shared) {
                 break;
             }
         }
@@ -209,7 +213,7 @@ impl<D: Driver> Core<D> {
         let mut since_pause = 0;
         let told_at = &shared.counters.told_at;
         told_at.set(shared.running.started() + 1);
-        while runs < BUDGET {
+        while runs < BUDGET && !shared.is_out_of_time() {
             let Some(task) = self.end.pop() else {
                 let dense = since_pause >= DENSE || self.patience.is_at_heels();
                 let end = &mut self.end;
@@ -234,7 +238,7 @@ impl<D: Driver> Core<D> {
                     told_at.set(shared.running.started() + 1);
                 }
             }
-            if self.pace.step() && self.look(shared) || shared.is_out_of_time() {
+            if self.pace.step() && self.look(shared) {
                 break;
             }
         }
@@ -263,7 +267,7 @@ impl<D: Driver> Core<D> {
 
     fn run_driver(&mut self, shared: &Shared, now: u64, ran: bool) -> bool {
         let mut runs = 0;
-        while runs < BUDGET {
+        while runs < BUDGET && !shared.is_out_of_time() {
             let most = if shared.settings.time_tasks {
                 1
             } else {
@@ -327,8 +331,8 @@ impl<D: Driver> Core<D> {
             thread.set_waiting(false);
         }
         self.awake_since = shared.clock.nanos();
-        self.woke = self.awake_since.max(1);
-        shared.counters.awake_since.set(self.woke);
+        self.woke = Some(self.awake_since);
+        shared.counters.awake_since.set(self.awake_since.max(1));
     }
 
     /// Looks on for a while, unless a timer is due soon; true if something came.
@@ -395,7 +399,11 @@ impl<D: Driver> Core<D> {
         if !asked && !bored {
             return false;
         }
-        let free = local::with(|local| local.kept.is_idle() && local.pinned.is_empty());
+        let free = local::with(|local| {
+            let timers = local.kept.timers_len() as u64;
+            shared.counters.timers.set(timers);
+            local.kept.is_idle() && local.pinned.is_empty()
+        });
         if free != Some(true) || !self.driver.is_idle() || self.has_work(shared) {
             return false;
         }
@@ -456,7 +464,7 @@ impl<D: Driver> Core<D> {
         shared.bell.disarm();
         self.thread = shared.thread();
         self.awake_since = shared.clock.nanos();
-        self.woke = 0;
+        self.woke = None;
         self.last_work = self.awake_since;
         if shared.counters.since.get() == 0 {
             shared.counters.since.set(self.awake_since.max(1));
@@ -541,7 +549,9 @@ impl<D: Driver> Drive for Core<D> {
 
     fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) {
         self.by_hand(shared, pinned, |core| {
-            core.abandon(shared, |_| ShutdownError::Lost);
+            core.abandon(shared, |handed_back| ShutdownError::HandDropped {
+                handed_back,
+            });
         });
         self.winding.finish(shared);
     }

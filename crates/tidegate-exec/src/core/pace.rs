@@ -150,7 +150,7 @@ impl<D: Driver> Core<D> {
         let due = local::with(|local| local.kept.next_deadline()).flatten();
         let now = shared.clock.nanos();
         note_longest(shared, now);
-        begin_turn(now.max(1));
+        begin_turn(now);
         shared.counters.heartbeat.set(now);
         let over = self.pace.look(now);
         over || due.is_some_and(|due| due <= now) || !shared.signals.is_empty()

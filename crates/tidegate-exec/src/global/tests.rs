@@ -14,15 +14,8 @@ const MOMENT: Duration = Duration::from_nanos(1);
 
 /// A loop like the global one, and its clock.
 fn global() -> (EventLoop, ManualClock) {
-    let clock = clock();
-    (endless(Clock::from(&clock), 1), clock)
-}
-
-/// A clock that stands a second after its origin: a loop takes moment 0 for moment 1.
-fn clock() -> ManualClock {
     let clock = ManualClock::new();
-    clock.jump(SECOND);
-    clock
+    (endless(Clock::from(&clock), 1), clock)
 }
 
 /// Runs something, so that there is a thread; answers that thread's name.
@@ -119,7 +112,7 @@ fn work_that_comes_as_the_thread_leaves_is_run() {
             ours.execute(task).unwrap();
         });
         clock.advance(SECOND);
-        assert!(other.unwrap().join());
+        assert!(other.unwrap().join().unwrap());
         ran.wait_for(round);
     }
     clock.advance(SECOND);
@@ -211,6 +204,19 @@ fn inactivity_is_not_waited_for_on_the_loop() {
 }
 
 #[test]
+fn cancelling_the_last_timer_from_outside_lets_the_thread_go() {
+    let (home, clock) = global();
+    let timer = home.schedule(SECOND * 3600, || ()).unwrap();
+    touch(&home);
+    clock.advance(SECOND * 2);
+    assert_eq!(home.await_inactivity(Duration::ZERO), Ok(false));
+    assert!(timer.cancel());
+    clock.settle();
+    clock.advance(SECOND);
+    assert_eq!(home.await_inactivity(SECOND * 60), Ok(true));
+}
+
+#[test]
 fn a_panic_does_not_hurt_the_thread() {
     let (home, clock) = global();
     let first = touch(&home);
@@ -254,7 +260,7 @@ fn the_quiet_second_can_be_changed() {
             "{bad}"
         );
     }
-    let clock = clock();
+    let clock = ManualClock::new();
     let home = endless(Clock::from(&clock), 5);
     touch(&home);
     clock.advance(SECOND * 5 - MOMENT);

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tidegate_sync::WaitRefused;
+
 use super::shared::Shared;
 
 /// Threads that were promised to components.
@@ -36,6 +38,7 @@ impl Budget {
                 asked: Some(lessee),
                 lessees: self.lessees(),
                 max,
+                waits: None,
             });
         }
         let id = self.next;
@@ -54,7 +57,19 @@ impl Budget {
             asked: None,
             lessees: self.lessees(),
             max,
+            waits: None,
         })
+    }
+
+    /// Takes a lease back that waits leave no thread for.
+    pub(super) fn undo(&mut self, id: u64, max: usize, waits: WaitRefused) -> OverBudget {
+        let at = self.leases.iter().position(|(one, _)| *one == id);
+        OverBudget {
+            asked: at.map(|at| self.leases.remove(at).1),
+            lessees: self.lessees(),
+            max,
+            waits: Some(waits),
+        }
     }
 
     pub(super) fn remove(&mut self, id: u64) {
@@ -143,6 +158,8 @@ pub struct OverBudget {
     asked: Option<Lessee>,
     lessees: Vec<Lessee>,
     max: usize,
+    /// Waits that rely on the threads.
+    waits: Option<WaitRefused>,
 }
 
 impl OverBudget {
@@ -161,11 +178,12 @@ impl fmt::Display for OverBudget {
         for one in &self.lessees {
             write!(f, "{} has {}, ", one.name, one.threads)?;
         }
-        write!(
-            f,
-            "and at least one of {} has to stay for jobs; raise `max` or lease less",
-            self.max
-        )
+        let max = self.max;
+        match &self.waits {
+            None => write!(f, "and at least one of {max} has to stay for jobs")?,
+            Some(waits) => write!(f, "and jobs rely on the rest of {max}: {waits}")?,
+        }
+        f.write_str("; raise `max` or lease less")
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_sync::{Clock, FastClock, Growth, ThreadBuilder, Unhandled};
+use tidegate_sync::{Clock, FastClock, Growth, OnUnhandled, ThreadBuilder, Unhandled};
 
 use super::WorkerPool;
 use super::budget::Lessee;
@@ -12,7 +12,6 @@ use super::limits::{DEFAULT_CORE_THREADS, PoolError, PoolLimits};
 use super::policy::PoolPolicy;
 use super::queue::{JobList, JobQueue};
 use super::shared::{OnLow, Parts, Shared};
-use crate::shared::OnUnhandled;
 
 /// Describes a [`WorkerPool`].
 ///
@@ -43,7 +42,7 @@ pub struct WorkerPoolBuilder {
     policy: PoolPolicy,
     threads: Option<ThreadBuilder>,
     budget: Vec<Lessee>,
-    on_unhandled: Option<OnUnhandled>,
+    on_unhandled: OnUnhandled,
     on_low: Option<OnLow>,
     times: bool,
 }
@@ -61,7 +60,7 @@ impl WorkerPoolBuilder {
             threads: None,
             times: false,
             budget: Vec::new(),
-            on_unhandled: None,
+            on_unhandled: OnUnhandled::stderr(),
             on_low: None,
         }
     }
@@ -151,13 +150,15 @@ impl WorkerPoolBuilder {
         self
     }
 
-    /// Hears of panics of jobs and listeners. Called with the pool's name, on the thread where
-    /// it happened.
-    pub fn on_unhandled(
-        mut self,
-        hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static,
-    ) -> Self {
-        self.on_unhandled = Some(Arc::new(hear));
+    /// Hears of panics of jobs and listeners. Called with the pool's name, on a thread of the hook's
+    /// own; see [`OnUnhandled`].
+    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        self.report_to(OnUnhandled::new(hear))
+    }
+
+    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.on_unhandled = hook;
         self
     }
 
@@ -190,10 +191,12 @@ impl WorkerPoolBuilder {
         if let PoolPolicy::Backoff { attempts: 0, .. } = self.policy {
             return Err(PoolError::NoAttempts);
         }
-        let threads = self.threads;
+        let threads = self
+            .threads
+            .unwrap_or_else(|| ThreadBuilder::new(&*self.name));
         let shared = Shared::new(Parts {
             times: self.times.then(|| FastClock::new(&self.clock)),
-            threads: threads.unwrap_or_else(|| ThreadBuilder::new(&*self.name)),
+            threads: threads.or_report_to(&self.on_unhandled),
             name: self.name,
             clock: self.clock,
             limits,

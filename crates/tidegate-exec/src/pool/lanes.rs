@@ -1,14 +1,17 @@
 //! What waits for a pool's threads, and what is counted: everything under the pool's lock.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use tidegate_sync::{Running, Work};
+use tidegate_promise::Promise;
+use tidegate_sync::{Running, Seat, Work};
 
 use super::budget::Budget;
 use super::job::Job;
 use super::limits::PoolLimits;
 use super::queue::{JobKey, JobList, JobQueue, Popped};
+use super::stop::StopReport;
 use super::times::{JobTimes, Took};
+use crate::lifecycle::ShutdownError;
 
 /// Internal jobs in a row after which a user job gets its turn.
 const INTERNAL_RUN: u8 = 16;
@@ -22,6 +25,14 @@ pub(super) enum Lane {
     User,
 }
 
+impl Lane {
+    /// Returns `true` if its jobs get threads up to the maximum before they wait, whatever the
+    /// pool's growth: the runtime's own may be what a busy thread waits for.
+    pub(super) fn is_urgent(self) -> bool {
+        self == Self::Internal
+    }
+}
+
 /// The two lanes and everything that changes with them. What changes with each job comes first:
 /// it moves between threads, and with it as few cache lines as possible.
 #[repr(C)]
@@ -30,7 +41,9 @@ pub(super) struct Lanes {
     internal: JobList,
     /// Internal jobs taken since the last user job.
     in_a_row: u8,
+    /// What the hook of low threads was told last, and whether a thread is telling it something.
     pub(super) low: bool,
+    pub(super) telling: bool,
     /// Jobs that the user's queue gave up; dropped by whoever holds the turn, after it.
     pub(super) shed: Vec<Job>,
     /// Workers whose job has said that it is about to end: each comes for one more at once.
@@ -39,15 +52,20 @@ pub(super) struct Lanes {
     pub(super) limits: PoolLimits,
     pub(super) budget: Budget,
     pub(super) stop: Option<StopPlan>,
-    pub(super) roster: Vec<Member>,
-    next_member: u64,
+    /// Taken in the turn that empties the queue for the report: whoever takes it reports.
+    pub(super) termination: Option<Promise<StopReport, ShutdownError>>,
+    /// Every thread, from the turn in which it is counted.
+    pub(super) roster: Vec<Arc<Post>>,
 }
 
-/// One running thread.
-pub(super) struct Member {
-    pub(super) number: u64,
-    pub(super) thread: String,
+/// One thread of a pool, started or about to.
+#[derive(Default)]
+pub(super) struct Post {
+    pub(super) seat: Arc<Seat<Job>>,
+    /// Shows a job from the moment that it can no longer be handed back until it is counted.
     pub(super) running: Arc<Running>,
+    /// The thread's name, once it runs.
+    pub(super) thread: OnceLock<String>,
 }
 
 /// What was asked of a pool at its end.
@@ -91,20 +109,25 @@ impl Counts {
 }
 
 impl Lanes {
-    pub(super) fn new(limits: PoolLimits, user: Box<dyn JobQueue>) -> Self {
+    pub(super) fn new(
+        limits: PoolLimits,
+        user: Box<dyn JobQueue>,
+        termination: Promise<StopReport, ShutdownError>,
+    ) -> Self {
         Self {
             user,
             internal: JobList::default(),
             in_a_row: 0,
             low: false,
+            telling: false,
             shed: Vec::new(),
             coming: 0,
             counts: Counts::default(),
             limits,
             budget: Budget::default(),
             stop: None,
+            termination: Some(termination),
             roster: Vec::new(),
-            next_member: 0,
         }
     }
 
@@ -151,32 +174,27 @@ impl Lanes {
         self.internal.len()
     }
 
-    /// Takes everything out: internal jobs first, each lane in its order.
-    pub(super) fn drain(&mut self) -> Vec<Job> {
-        let mut left = Vec::with_capacity(self.len());
+    /// Moves everything to `left`: internal jobs first, each lane in its order.
+    pub(super) fn drain(&mut self, left: &mut Vec<Job>) {
+        left.reserve(self.len());
         while let Some(job) = self.internal.pop_front() {
             left.push(job);
         }
         while let Some(Popped::Run(job) | Popped::Shed(job)) = self.user.pop() {
             left.push(job);
         }
-        left
     }
 
-    pub(super) fn enroll(&mut self, thread: String, running: Arc<Running>) -> u64 {
-        let number = self.next_member;
-        self.next_member += 1;
-        self.roster.push(Member {
-            number,
-            thread,
-            running,
-        });
-        number
+    /// A place for a thread that was counted.
+    pub(super) fn enroll(&mut self) -> Arc<Post> {
+        let post = Arc::new(Post::default());
+        self.roster.push(Arc::clone(&post));
+        post
     }
 
-    pub(super) fn strike(&mut self, number: u64) {
-        self.counts.ended_threads += 1;
-        self.roster.retain(|member| member.number != number);
+    /// Removes a thread that has ended, or could not be started.
+    pub(super) fn strike(&mut self, post: &Arc<Post>) {
+        self.roster.retain(|one| !Arc::ptr_eq(one, post));
     }
 
     fn pop_user(&mut self) -> Option<Job> {
@@ -210,5 +228,9 @@ impl Work<Job> for Lanes {
 
     fn len(&self) -> usize {
         self.internal.len() + self.user.len()
+    }
+
+    fn urgent(&self) -> usize {
+        self.internal.len()
     }
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_sync::{DeskLimits, Growth, MAX_RESERVED, usable_cpus};
+use tidegate_sync::{DeskLimits, Growth, MAX_RESERVED, WaitRefused, usable_cpus};
 
 use super::budget::OverBudget;
 use crate::builder::DEFAULT_BOUND;
@@ -59,12 +59,23 @@ impl PoolLimits {
         usual.clamp(1, max.clamp(1, MAX_RESERVED))
     }
 
-    pub(super) fn desk(&self) -> DeskLimits {
+    pub(super) fn desk(&self, leased: usize) -> DeskLimits {
         DeskLimits {
             core: self.core,
             max: self.max,
+            leased,
             growth: self.growth,
         }
+    }
+
+    /// Returns how many threads jobs can count on while `leased` ones are kept by others. A pool
+    /// that queues first has more only while its queue is full.
+    pub(super) fn width(&self, leased: usize) -> usize {
+        let threads = match self.queue {
+            0 => self.max,
+            _ => self.desk(leased).first(),
+        };
+        threads.saturating_sub(leased).max(1)
     }
 
     pub(super) fn check(&self) -> Result<(), PoolError> {
@@ -140,6 +151,8 @@ pub enum PoolError {
     NoAttempts,
     /// The leases leave no thread for jobs.
     OverBudget(OverBudget),
+    /// Jobs of the pool wait for each other and rely on more threads.
+    WaitsRely(WaitRefused),
     /// The pool was stopped.
     Stopped,
 }
@@ -167,6 +180,11 @@ impl fmt::Display for PoolError {
                 "a back-off needs at least one attempt; use `PoolPolicy::Fail` for none",
             ),
             Self::OverBudget(why) => why.fmt(f),
+            Self::WaitsRely(why) => write!(
+                f,
+                "jobs of the pool rely on the threads that it has: {why}; change the limits when \
+                 they have come back"
+            ),
             Self::Stopped => f.write_str("the pool was stopped; build another one"),
         }
     }

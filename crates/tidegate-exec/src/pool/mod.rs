@@ -22,6 +22,7 @@ mod policy;
 mod queue;
 mod refuse;
 mod shared;
+mod start;
 mod stop;
 mod times;
 mod worker;
@@ -33,7 +34,7 @@ use std::time::Duration;
 
 use tidegate_promise::{Completion, Promise, promise_on};
 use tidegate_sync::{
-    CancelToken, Clock, Executor, ExecutorId, Rejected, Seat, Signal, Task, Unhandled, is_current,
+    CancelToken, Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled, is_current,
 };
 
 pub use self::budget::{Lease, Lessee, OverBudget};
@@ -52,6 +53,7 @@ pub use tidegate_sync::Growth;
 
 use self::answer::Answer;
 use self::shared::Shared;
+use self::start::{Purpose, enroll};
 use crate::headroom::{Headroom, Room, TryExecutor};
 
 /// A handle to a pool of threads for jobs that may block.
@@ -211,9 +213,9 @@ impl WorkerPool {
             if turn.threads() >= turn.limits.core || !turn.count_thread() {
                 return turn.threads();
             }
-            turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
+            let post = enroll(&mut turn);
             drop(turn);
-            if !self.shared.start_thread(&Arc::new(Seat::new())) {
+            if !self.shared.start_thread(&post, Purpose::Spare) {
                 return self.shared.desk.tally().threads;
             }
         }
@@ -225,7 +227,8 @@ impl WorkerPool {
     ///
     /// # Errors
     ///
-    /// [`PoolError`] when the limits contradict each other or the leases; nothing is changed.
+    /// [`PoolError`] when the limits contradict each other or the leases, or when jobs of the pool
+    /// wait for each other and rely on more threads; nothing is changed.
     pub fn resize(&self, limits: PoolLimits) -> Result<PoolLimits, PoolError> {
         limits.check()?;
         let mut turn = self.shared.desk.turn();
@@ -235,12 +238,17 @@ impl WorkerPool {
         turn.budget
             .check(limits.max)
             .map_err(PoolError::OverBudget)?;
+        let leased = turn.budget.leased();
+        self.shared
+            .set_width(&limits, leased)
+            .map_err(PoolError::WaitsRely)?;
         let before = std::mem::replace(&mut turn.limits, limits);
-        let wakes = turn.set_limits(limits.desk(), limits.reserved);
-        self.shared.show(&limits, turn.budget.leased());
-        self.shared.end_turn(turn);
-        drop(wakes);
-        self.shared.start_for_waiting();
+        let wakes = turn.set_limits(limits.desk(leased), limits.reserved);
+        self.shared.show(&limits);
+        self.shared.end_turn(turn, || {
+            drop(wakes);
+            self.shared.start_for_all_waiting();
+        });
         Ok(before)
     }
 
@@ -254,7 +262,8 @@ impl WorkerPool {
     ///
     /// # Errors
     ///
-    /// [`OverBudget`], which names each lessee; the budget is then as it was.
+    /// [`OverBudget`], which names each lessee, also when jobs of the pool wait for each other and
+    /// rely on more threads; the budget is then as it was.
     pub fn lease(&self, name: impl Into<String>, threads: usize) -> Result<Lease, OverBudget> {
         let lessee = Lessee {
             name: name.into(),
@@ -278,7 +287,14 @@ impl WorkerPool {
         let max = turn.limits.max;
         let id = turn.budget.add(lessee, max)?;
         if !turn.is_closed() {
-            self.shared.show(&turn.limits, turn.budget.leased());
+            let leased = turn.budget.leased();
+            if let Err(waits) = self.shared.set_width(&turn.limits, leased) {
+                return Err(turn.budget.undo(id, max, waits));
+            }
+            turn.set_leased(leased);
+            // A pool that queues first may have more threads now.
+            self.shared
+                .end_turn(turn, || self.shared.start_for_all_waiting());
         }
         Ok(id)
     }
@@ -399,10 +415,6 @@ impl Headroom for WorkerPool {
 
     fn moves(&self) -> u64 {
         self.shared.moves()
-    }
-
-    fn waiting(&self) -> usize {
-        self.shared.waiting()
     }
 }
 

@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidegate_promise::Promise;
 use tidegate_sync::prim::Mutex;
 use tidegate_sync::{
-    CancelToken, CaughtPanic, Clock, Desk, Executor, ExecutorId, FastClock, Growth, Parker, Placed,
-    Refusal, Rejected, Seat, Signal, Task, ThreadBuilder, Turn, Unhandled, Wake, as_nanos, contain,
-    is_current,
+    CancelToken, CaughtPanic, Clock, Desk, Executor, ExecutorId, FastClock, OnUnhandled, Parker,
+    Placed, Refusal, Rejected, Sent, Signal, Task, ThreadBuilder, Turn, Unhandled, WaitRefused,
+    as_nanos, change_width, contain, is_current,
 };
 
 use super::job::Job;
@@ -16,14 +15,17 @@ use super::lanes::{Lane, Lanes};
 use super::limits::PoolLimits;
 use super::policy::{PoolPolicy, displacing};
 use super::queue::{JobKey, JobQueue};
-use super::stop::{StopReport, Stopped};
+use super::start::{Purpose, enroll};
+use super::stop::Ending;
 use super::worker;
 use crate::headroom::{Headroom, Room};
-use crate::lifecycle::ShutdownError;
-use crate::shared::OnUnhandled;
+use crate::lifecycle::HandedBack;
 
 /// Hears that the pool is low on threads, or is not any more.
 pub(super) type OnLow = Arc<dyn Fn(bool) + Send + Sync>;
+
+/// A turn at the desk of a pool.
+pub(super) type PoolTurn<'a> = Turn<'a, Job, Lanes>;
 
 /// Tries to step up to the desk before `try_execute` gives up.
 const TRIES: u32 = 32;
@@ -37,7 +39,7 @@ pub(super) struct Shared {
     pub(super) desk: Desk<Job, Lanes>,
     pub(super) threads: ThreadBuilder,
     pub(super) policy: PoolPolicy,
-    pub(super) on_unhandled: Option<OnUnhandled>,
+    pub(super) on_unhandled: OnUnhandled,
     pub(super) on_low: Option<OnLow>,
     /// What jobs are timed by, if they are.
     pub(super) times: Option<FastClock>,
@@ -56,10 +58,9 @@ pub(super) struct Shared {
     /// Tripped when running jobs should stop.
     pub(super) stopping: CancelToken,
     pub(super) reaper: Mutex<Option<Parker>>,
-    pub(super) termination: Mutex<Option<Promise<StopReport, ShutdownError>>>,
     /// Gone once the pool is over and nobody has a handle: jobs that were handed back hold on to
     /// their pool, and would keep it and themselves alive.
-    pub(super) ending: Mutex<Option<Stopped>>,
+    pub(super) ending: Mutex<Option<Ending>>,
 }
 
 /// Counters beside the lock.
@@ -81,7 +82,7 @@ pub(super) struct Parts {
     pub(super) queue: Box<dyn JobQueue>,
     pub(super) threads: ThreadBuilder,
     pub(super) policy: PoolPolicy,
-    pub(super) on_unhandled: Option<OnUnhandled>,
+    pub(super) on_unhandled: OnUnhandled,
     pub(super) on_low: Option<OnLow>,
     pub(super) times: Option<FastClock>,
 }
@@ -101,8 +102,8 @@ impl Shared {
             name: parts.name,
             clock: parts.clock,
             desk: Desk::new(
-                Lanes::new(limits, parts.queue),
-                limits.desk(),
+                Lanes::new(limits, parts.queue, promise),
+                limits.desk(0),
                 limits.reserved,
             ),
             threads: parts.threads,
@@ -112,17 +113,19 @@ impl Shared {
             times: parts.times,
             room: AtomicU64::new(0),
             keep_alive: AtomicU64::new(0),
-            width: AtomicUsize::new(limits.max),
+            width: AtomicUsize::new(limits.width(0)),
             kept: AtomicUsize::new(0),
             handles: AtomicUsize::new(1),
             tells: Tells::default(),
             closing: CancelToken::new(),
             stopping: CancelToken::new(),
             reaper: Mutex::default(),
-            termination: Mutex::new(Some(promise)),
-            ending: Mutex::new(Some(stopped)),
+            ending: Mutex::new(Some(Ending {
+                stopped,
+                handed_back: HandedBack::default(),
+            })),
         });
-        shared.show(&limits, 0);
+        shared.show(&limits);
         shared
     }
 
@@ -157,32 +160,29 @@ impl Shared {
             return Err(Rejected::new(job, Refusal::Closed));
         }
         let has_room = turn.has_room(lane);
-        if has_room && let Some(looks) = turn.put_off() {
-            turn.counts.accepted += 1;
+        if has_room && let Some(looks) = turn.may_put_off() {
             let key = turn.push(lane, job);
-            self.end_turn(turn);
-            self.look_for_taker(looks);
+            turn.counts.accepted += 1;
+            turn.put_off();
+            self.end_turn(turn, || self.look_for_taker(looks));
             return Ok(key);
         }
-        match turn.place(job, has_room) {
+        match turn.place(job, has_room, lane.is_urgent()) {
             Placed::Handed(wake) => {
                 turn.counts.accepted += 1;
                 turn.counts.wakeups += u64::from(wake.is_asleep());
-                self.end_turn(turn);
-                drop(wake);
+                self.end_turn(turn, || drop(wake));
                 Ok(None)
             }
             Placed::Queue(job) => {
-                turn.counts.accepted += 1;
                 let key = turn.push(lane, job);
-                self.end_turn(turn);
+                turn.counts.accepted += 1;
+                self.end_turn(turn, || ());
                 Ok(key)
             }
             Placed::Start(job) => {
                 turn.counts.accepted += 1;
-                turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
-                self.end_turn(turn);
-                self.start(job, lane)
+                self.start(turn, job, lane)
             }
             Placed::Full(job) => self.offer_by_force(turn, job),
         }
@@ -207,16 +207,29 @@ impl Shared {
             }
         }
         let mut turn = self.desk.turn();
-        let wake = turn.make_up();
-        turn.counts.wakeups += u64::from(wake.as_ref().is_some_and(Wake::is_asleep));
-        self.end_turn(turn);
-        drop(wake);
+        let sent = turn.make_up();
+        self.follow(turn, sent);
+    }
+
+    /// Gives up the turn and does what was decided for the jobs that wait.
+    pub(super) fn follow(&self, mut turn: PoolTurn<'_>, sent: Option<Sent<Job>>) {
+        match sent {
+            Some(Sent::Idle(wake)) => {
+                turn.counts.wakeups += 1;
+                self.end_turn(turn, || drop(wake));
+            }
+            Some(Sent::Start) => {
+                let post = enroll(&mut turn);
+                self.end_turn(turn, || self.start_thread(&post, Purpose::Waiting));
+            }
+            None => self.end_turn(turn, || ()),
+        }
     }
 
     /// The last resort of a pool that drops the oldest.
     fn offer_by_force(
         &self,
-        mut turn: Turn<'_, Job, Lanes>,
+        mut turn: PoolTurn<'_>,
         job: Job,
     ) -> Result<Option<JobKey>, Rejected<Job>> {
         let displaced = match self.policy {
@@ -227,72 +240,11 @@ impl Shared {
             drop(turn);
             return Err(Rejected::new(job, Refusal::Full));
         }
-        turn.counts.accepted += 1;
         let key = turn.push(Lane::User, job);
-        self.end_turn(turn);
+        turn.counts.accepted += 1;
+        self.end_turn(turn, || ());
         self.displace(displaced);
         Ok(key)
-    }
-
-    /// Starts a thread, which is counted already, with its first job.
-    #[cold]
-    fn start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
-        let seat = Arc::new(Seat::new());
-        let given = seat.give(job);
-        debug_assert!(given.is_ok(), "a new seat is empty");
-        if self.start_thread(&seat) {
-            return Ok(None);
-        }
-        let Some(job) = seat.try_take() else {
-            unreachable!("no thread was started that could have taken it");
-        };
-        self.offer_without_start(job, lane)
-    }
-
-    /// Starts a thread, which is counted already; false if none could be had, and the count is
-    /// then taken back.
-    pub(super) fn start_thread(&self, seat: &Arc<Seat<Job>>) -> bool {
-        let member = self.clock.join();
-        let (shared, mine) = (self.arc(), Arc::clone(seat));
-        let started = self
-            .threads
-            .spawn(move || worker::run(&shared, &mine, member));
-        let mut turn = self.desk.turn();
-        if started.is_ok() {
-            turn.counts.started_threads += 1;
-            return true;
-        }
-        turn.counts.failed_starts += 1;
-        turn.uncount_thread();
-        let over = turn.is_closed() && turn.threads() == 0;
-        drop(turn);
-        if over {
-            self.end(Vec::new());
-        }
-        false
-    }
-
-    /// What is left to try when no thread could be started.
-    fn offer_without_start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
-        let mut turn = self.desk.turn();
-        let handed = turn.hand_idle(job).or_else(|job| self.desk.claim(job));
-        match handed {
-            Ok(wake) => {
-                self.end_turn(turn);
-                drop(wake);
-                Ok(None)
-            }
-            Err(job) if turn.threads() > 0 && turn.has_room(lane) => {
-                let key = turn.push(lane, job);
-                self.end_turn(turn);
-                Ok(key)
-            }
-            Err(job) => {
-                turn.counts.accepted -= 1;
-                self.end_turn(turn);
-                Err(Rejected::new(job, Refusal::NoThread))
-            }
-        }
     }
 
     /// Gives a task to a thread that already waits, or gives it back. Waits for nothing.
@@ -335,16 +287,14 @@ impl Shared {
         }
         match turn.hand_idle(job) {
             Ok(wake) => {
-                self.end_turn(turn);
-                drop(wake);
+                self.end_turn(turn, || drop(wake));
                 Ok(())
             }
             Err(job) => {
-                let may = turn.count_thread();
-                turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
+                let spare = turn.count_thread().then(|| enroll(&mut turn));
                 drop(turn);
-                if may {
-                    self.start_thread(&Arc::new(Seat::new()));
+                if let Some(post) = spare {
+                    self.start_thread(&post, Purpose::Spare);
                 }
                 Err(job)
             }
@@ -355,7 +305,7 @@ impl Shared {
     pub(super) fn remove(&self, key: JobKey) -> Option<Job> {
         let mut turn = self.desk.turn();
         let job = turn.remove(key);
-        self.end_turn(turn);
+        self.end_turn(turn, || ());
         job
     }
 
@@ -370,30 +320,64 @@ impl Shared {
         }
     }
 
-    /// Gives up the turn, then does what must not be done with the lock held.
+    /// Gives up the turn, then does what must not be done with the lock held: first `then`, which
+    /// jobs may depend on, and after it the code of the user's, which may take its time.
     #[inline]
-    pub(super) fn end_turn(&self, mut turn: Turn<'_, Job, Lanes>) {
+    pub(super) fn end_turn<R>(&self, mut turn: PoolTurn<'_>, then: impl FnOnce() -> R) -> R {
         let shed = std::mem::take(&mut turn.shed);
-        let changed = match &self.on_low {
-            Some(hear) => {
-                let low = self.is_low(&turn);
-                (std::mem::replace(&mut turn.low, low) != low).then_some((hear, low))
-            }
+        let news = match &self.on_low {
+            Some(hear) => Some(hear).zip(self.news_of_low(&mut turn)),
             None => None,
         };
         drop(turn);
+        let done = then();
         if !shed.is_empty() {
             self.displace(shed);
         }
-        if let Some((hear, low)) = changed
-            && let Err(panic) = contain(|| hear(low))
-        {
-            let message = panic.message();
-            self.unhandled(&Unhandled::HookPanic { message });
+        if let Some((hear, low)) = news {
+            self.tell_low(hear, low);
+        }
+        done
+    }
+
+    /// What the hook has to be told, by this thread, if that has changed. While another thread
+    /// tells it something, that one goes on.
+    fn news_of_low(&self, turn: &mut PoolTurn<'_>) -> Option<bool> {
+        let low = self.is_low(turn);
+        if low == turn.low || turn.telling {
+            return None;
+        }
+        turn.telling = true;
+        turn.low = low;
+        Some(low)
+    }
+
+    /// Tells the hook `low`, and then whatever has changed meanwhile: one call at a time, in the
+    /// order of the changes.
+    #[cold]
+    fn tell_low(&self, hear: &OnLow, mut low: bool) {
+        loop {
+            if let Err(panic) = contain(|| hear(low)) {
+                let message = panic.message();
+                self.unhandled(&Unhandled::HookPanic { message });
+            }
+            let mut turn = self.desk.turn();
+            turn.telling = false;
+            match self.news_of_low(&mut turn) {
+                Some(next) => low = next,
+                None => return,
+            }
         }
     }
 
-    pub(super) fn is_low(&self, turn: &Turn<'_, Job, Lanes>) -> bool {
+    /// Looks whether the hook has to be told something, after a thread was taken without the lock.
+    pub(super) fn look_at_low(&self) {
+        if self.on_low.is_some() {
+            self.end_turn(self.desk.turn(), || ());
+        }
+    }
+
+    pub(super) fn is_low(&self, turn: &PoolTurn<'_>) -> bool {
         let limits = turn.limits;
         let queued = turn.user_len() + turn.internal_len();
         let free = (limits.max + turn.ready()).saturating_sub(turn.threads() + queued);
@@ -408,12 +392,23 @@ impl Shared {
     }
 
     /// Shows the limits to whoever looks without the lock. Called with the lock held.
-    pub(super) fn show(&self, limits: &PoolLimits, leased: usize) {
+    pub(super) fn show(&self, limits: &PoolLimits) {
         let word = (limits.max as u64) << 32 | limits.queue as u64;
         self.room.store(word, Ordering::Relaxed);
         let keep_alive = as_nanos(limits.keep_alive);
         self.keep_alive.store(keep_alive, Ordering::Relaxed);
-        self.width.store(limits.max - leased, Ordering::Relaxed);
+    }
+
+    /// Changes how many threads waits may rely on. Called with the lock held.
+    ///
+    /// # Errors
+    ///
+    /// The circle, when waits that go on rely on more; nothing is changed.
+    pub(super) fn set_width(&self, limits: &PoolLimits, leased: usize) -> Result<(), WaitRefused> {
+        let width = limits.width(leased);
+        change_width(self.id, width, || {
+            self.width.store(width, Ordering::Relaxed);
+        })
     }
 
     /// A job of this pool says that it is about to end. Where there is a queue its thread finds
@@ -434,28 +429,6 @@ impl Shared {
         self.keep_alive.load(Ordering::Relaxed)
     }
 
-    /// Threads to start for what waits after the limits were raised.
-    pub(super) fn start_for_waiting(&self) {
-        loop {
-            let mut turn = self.desk.turn();
-            let waiting = turn.user_len() + turn.internal_len();
-            let first = match turn.limits.growth {
-                Growth::ThreadsFirst => turn.limits.max,
-                Growth::QueueFirst => turn.limits.core,
-            };
-            let starting = turn.threads().saturating_sub(turn.roster.len());
-            let needed = waiting > starting && turn.threads() < first;
-            if !needed || !turn.count_thread() {
-                return;
-            }
-            turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
-            drop(turn);
-            if !self.start_thread(&Arc::new(Seat::new())) {
-                return;
-            }
-        }
-    }
-
     /// Keeps one more, or one less, of the threads out of the room.
     pub(super) fn keep_for_lessee(&self, one_more: bool) {
         if one_more {
@@ -469,7 +442,11 @@ impl Shared {
         let mut turn = self.desk.turn();
         turn.budget.remove(id);
         if !turn.is_closed() {
-            self.show(&turn.limits, turn.budget.leased());
+            let leased = turn.budget.leased();
+            turn.set_leased(leased);
+            // More threads are never too few.
+            let widened = self.set_width(&turn.limits, leased);
+            debug_assert!(widened.is_ok(), "{widened:?}");
         }
     }
 }
@@ -508,10 +485,6 @@ impl Headroom for Shared {
     fn moves(&self) -> u64 {
         self.desk.moves()
     }
-
-    fn waiting(&self) -> usize {
-        self.desk.tally().queued
-    }
 }
 
 /// A pool as an executor: what promises and other crates know of it. Holding one does not keep
@@ -534,20 +507,18 @@ impl Executor for Shared {
         turn.counts.accepted += 1;
         let mut job = Job::new(task);
         self.stamp(&mut job);
-        match turn.place(job, true) {
+        match turn.place(job, true, Lane::Internal.is_urgent()) {
             Placed::Handed(wake) => {
                 turn.counts.wakeups += u64::from(wake.is_asleep());
-                self.end_turn(turn);
-                drop(wake);
+                self.end_turn(turn, || drop(wake));
             }
             Placed::Queue(job) | Placed::Full(job) => {
                 turn.push(Lane::Internal, job);
-                self.end_turn(turn);
+                self.end_turn(turn, || ());
             }
             Placed::Start(job) => {
-                self.end_turn(turn);
                 // A refused one is dropped, which tells it as orphaned: news is never lost.
-                drop(self.start(job, Lane::Internal));
+                drop(self.start(turn, job, Lane::Internal));
             }
         }
         Ok(())
@@ -574,9 +545,6 @@ impl Executor for Shared {
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {
-        if let Some(hear) = &self.on_unhandled {
-            // A hook that panics has nobody left to tell.
-            let _ = contain(|| hear(&self.name, what));
-        }
+        self.on_unhandled.tell(&self.name, what);
     }
 }

@@ -6,13 +6,23 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use tidegate_promise::SharedCompletion;
-use tidegate_sync::{Parker, ThreadBuilder};
+use tidegate_sync::{CancelToken, Parker, ThreadBuilder, contain};
 
 use super::job::Job;
 use super::lanes::StopPlan;
-use super::shared::Shared;
+use super::shared::{PoolTurn, Shared};
 use crate::lifecycle::{HandedBack, ShutdownError};
 use crate::shared::lock;
+
+/// Panics of a queue in a row after which the end leaves it alone.
+const QUEUE_PANICS: usize = 2;
+
+/// What is left to see of a pool that ends.
+pub(super) struct Ending {
+    pub(super) stopped: Stopped,
+    /// The tasks of the report.
+    pub(super) handed_back: HandedBack,
+}
 
 /// The end of a pool, for whoever wants to know.
 pub type Stopped = SharedCompletion<StopReport, ShutdownError>;
@@ -81,7 +91,7 @@ impl Shared {
         drop(wakes);
         self.closing.cancel();
         if empty {
-            self.end(Vec::new());
+            self.end();
         } else if timeout.is_zero() {
             self.halt();
         } else if first {
@@ -105,7 +115,7 @@ impl Shared {
         drop(wakes);
         self.closing.cancel();
         if empty {
-            self.end(Vec::new());
+            self.end();
         }
     }
 
@@ -123,33 +133,55 @@ impl Shared {
         }
     }
 
-    /// The deadline has come: hands back what has not started and reports what still runs.
+    /// The deadline has come: hands back what has not begun and reports what still runs.
     fn halt(&self) {
+        let mut turn = self.desk.turn();
+        let posts = turn.roster.clone();
+        let seats: Vec<_> = posts.iter().map(|post| Arc::clone(&post.seat)).collect();
+        let mut left = Vec::new();
+        let wakes = turn.dismiss(&seats, &mut left);
+        let stuck = posts.iter().filter_map(|post| {
+            let task = post.running.now()?;
+            let thread = post.thread.get().map_or("?", String::as_str);
+            Some(StuckJob {
+                thread: thread.to_owned(),
+                task: task.name,
+            })
+        });
+        let stuck = stuck.collect();
+        self.report(turn, left, stuck);
+        drop(wakes);
+        // Whoever listens to the token may take its time.
         self.stopping.cancel();
-        let turn = self.desk.turn();
-        let mut stuck: Vec<StuckJob> = Vec::new();
-        for member in &turn.roster {
-            if let Some(task) = member.running.now() {
-                stuck.push(StuckJob {
-                    thread: member.thread.clone(),
-                    task: task.name,
-                });
-            }
-        }
-        drop(turn);
-        self.end(stuck);
     }
 
-    /// Hands back what waits and reports the end; only the first report counts.
-    pub(super) fn end(&self, stuck: Vec<StuckJob>) {
-        let mut turn = self.desk.turn();
-        let left = turn.drain();
+    /// The last thread has left: hands back what waits and reports the end.
+    pub(super) fn end(&self) {
+        self.report(self.desk.turn(), Vec::new(), Vec::new());
+    }
+
+    /// Hands back `left` and what waits, and reports, in one turn: the first one to come here has
+    /// the report, and all that was accepted is in it. What a later one finds, because the runtime
+    /// has accepted it since or the queue did not give it up, is added to the same tasks.
+    fn report(&self, mut turn: PoolTurn<'_>, mut left: Vec<Job>, stuck: Vec<StuckJob>) {
+        let mut panics = Vec::new();
+        while panics.len() < QUEUE_PANICS
+            && let Err(panic) = contain(|| turn.drain(&mut left))
+        {
+            panics.push(panic);
+        }
         let before = turn.stop.map_or(turn.counts.done, |plan| plan.done);
         let ran = turn.counts.done - before;
+        let promise = turn.termination.take();
         drop(turn);
-        let handed_back = HandedBack::default();
+        for panic in panics {
+            self.hear_panic("the queue of a pool", panic);
+        }
+        let ending = lock(&self.ending);
+        let handed_back = ending.as_ref().map(|ending| ending.handed_back.clone());
+        drop(ending);
+        let handed_back = handed_back.unwrap_or_default();
         handed_back.add(left.into_iter().map(Job::into_task));
-        let promise = lock(&self.termination).take();
         if let Some(promise) = promise {
             // Nobody can cancel an end.
             let _ = promise.complete(Ok(StopReport {
@@ -163,8 +195,9 @@ impl Shared {
 
     /// The end of the pool, for whoever wants to know.
     pub(super) fn stopped(&self) -> Stopped {
-        let ending = lock(&self.ending).clone();
-        ending.unwrap_or_else(|| {
+        let ending = lock(&self.ending);
+        let stopped = ending.as_ref().map(|ending| ending.stopped.clone());
+        stopped.unwrap_or_else(|| {
             let lost = tidegate_promise::Completion::failed(ShutdownError::Lost);
             lost.share()
                 .unwrap_or_else(|_| unreachable!("a new completion was not taken"))
@@ -176,7 +209,7 @@ impl Shared {
         // ORDERING: SeqCst fence: of the end and the last handle's drop, each of which has just
         // written one of the two words and now reads both, at least one sees the other.
         fence(Ordering::SeqCst);
-        let over = lock(&self.termination).is_none();
+        let over = self.desk.turn().termination.is_none();
         if over && self.handles.load(Ordering::Relaxed) == 0 {
             let ending = lock(&self.ending).take();
             drop(ending);
@@ -198,11 +231,26 @@ fn reap(shared: &Arc<Shared>, parker: &Parker) {
             return shared.halt();
         }
         let next = if now >= plan.tell_at {
-            shared.stopping.cancel();
+            tell_to_stop(&shared.stopping);
             plan.deadline
         } else {
             plan.tell_at
         };
         shared.clock.park_until(parker, Some(next));
+    }
+}
+
+/// Trips the token that running jobs look at. On a thread of its own: what listens to it is code
+/// of the user's, and the deadline does not wait for that.
+fn tell_to_stop(stopping: &CancelToken) {
+    if stopping.is_cancelled() {
+        return;
+    }
+    let token = stopping.clone();
+    let told = ThreadBuilder::new("tidegate-tell").spawn(move || {
+        token.cancel();
+    });
+    if told.is_err() {
+        stopping.cancel();
     }
 }

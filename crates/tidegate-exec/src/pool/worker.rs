@@ -5,12 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tidegate_sync::{
-    ClockMember, Executor, FastClock, LookOn, Next, Running, Seat, Slept, Stance, contain, enter,
+    ClockMember, Executor, FastClock, LookOn, Next, Slept, Stance, contain, enter,
 };
 
 use super::job::Job;
-use super::shared::Shared;
+use super::lanes::Post;
+use super::shared::{PoolTurn, Shared};
+use super::start::Purpose;
 use super::times::Took;
+
+/// Panics of a queue in a row after which a thread gives up.
+const QUEUE_PANICS: u32 = 2;
 
 tidegate_sync::prim::thread_local! {
     /// The job that this thread runs has said that it is about to end, and the desk knows.
@@ -25,40 +30,44 @@ pub(super) fn is_coming(shared: &Shared) {
 }
 
 /// Runs jobs until the desk says that the thread may leave.
-pub(super) fn run(shared: &Arc<Shared>, seat: &Arc<Seat<Job>>, mut member: ClockMember) {
+pub(super) fn run(
+    shared: &Arc<Shared>,
+    post: &Arc<Post>,
+    mut member: ClockMember,
+    purpose: Purpose,
+) {
     member.enter();
-    let running = Arc::new(Running::default());
     let mark = enter(Arc::clone(shared) as Arc<dyn Executor>, Stance::Free);
-    let entered = running.enter();
-    let thread = std::thread::current().name().unwrap_or("?").to_owned();
-    let number = shared.desk.turn().enroll(thread, Arc::clone(&running));
+    let entered = post.running.enter();
+    let name = || std::thread::current().name().unwrap_or("?").to_owned();
+    post.thread.get_or_init(name);
     let mut worker = Worker {
         shared,
-        seat,
-        running: &running,
-        number,
+        post,
         look: LookOn::new(),
         done: 0,
         took: None,
         last: false,
     };
-    let mut job = seat.try_take();
-    while let Some(next) = job.take().or_else(|| worker.next_contained()) {
+    let mut job = worker.contained(match purpose {
+        Purpose::Waiting => Worker::first_of_waiting,
+        Purpose::OwnJob | Purpose::Spare => Worker::first,
+    });
+    while let Some(next) = job {
         worker.run(next);
+        job = worker.contained(Worker::next);
     }
     let last = worker.last;
     drop(entered);
     drop(mark);
     if last {
-        shared.end(Vec::new());
+        shared.end();
     }
 }
 
 struct Worker<'a> {
     shared: &'a Arc<Shared>,
-    seat: &'a Arc<Seat<Job>>,
-    running: &'a Arc<Running>,
-    number: u64,
+    post: &'a Arc<Post>,
     look: LookOn,
     /// Jobs run and not counted yet: 0 or 1.
     done: u64,
@@ -69,17 +78,20 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// The next job. A queue of the user's that panics costs the pool this thread.
-    fn next_contained(&mut self) -> Option<Job> {
-        let mut next = None;
-        if let Err(panic) = contain(|| next = self.next()) {
+    /// The next job. A queue of the user's that panics again and again costs the pool this thread.
+    fn contained(&mut self, mut take: fn(&mut Self) -> Option<Job>) -> Option<Job> {
+        for _ in 0..QUEUE_PANICS {
+            let mut next = None;
+            let Err(panic) = contain(|| next = take(self)) else {
+                return next;
+            };
             self.shared.hear_panic("the queue of a pool", panic);
-            let mut turn = self.shared.desk.turn();
-            turn.uncount_thread();
-            turn.strike(self.number);
-            self.last = turn.is_closed() && turn.threads() == 0;
+            take = Self::next;
         }
-        next
+        let mut turn = self.shared.desk.turn();
+        turn.uncount_thread();
+        self.leave(&mut turn);
+        None
     }
 
     /// The next job; `None` when the thread leaves.
@@ -87,23 +99,35 @@ impl Worker<'_> {
         let has_come = COMING.with(|coming| coming.replace(false));
         let mut turn = self.shared.desk.turn();
         turn.coming -= usize::from(has_come);
+        self.post.running.idle();
         turn.counts
             .add_done(std::mem::take(&mut self.done), self.took.take());
-        match turn.next(self.seat) {
-            Next::Run(job) => {
-                self.shared.end_turn(turn);
-                Some(job)
-            }
-            Next::Wait { look } => {
-                self.shared.end_turn(turn);
-                self.wait(look)
-            }
-            Next::Leave => {
-                turn.strike(self.number);
-                self.last = turn.is_closed() && turn.threads() == 0;
-                self.shared.end_turn(turn);
-                None
-            }
+        let next = turn.next(&self.post.seat);
+        self.settle(&mut turn, &next);
+        self.shared.end_turn(turn, || ());
+        match next {
+            Next::Run(job) => Some(job),
+            Next::Wait { look } => self.wait(look),
+            Next::Leave => None,
+        }
+    }
+
+    /// The job that the thread was started with, or whatever there is.
+    fn first(&mut self) -> Option<Job> {
+        let own = self.post.seat.try_take_with(|job| self.begin(job));
+        own.or_else(|| self.next())
+    }
+
+    /// The first job of a thread that was started for what waits; another may be needed.
+    fn first_of_waiting(&mut self) -> Option<Job> {
+        let mut turn = self.shared.desk.turn();
+        let (next, sent) = turn.started(&self.post.seat);
+        self.settle(&mut turn, &next);
+        self.shared.follow(turn, sent);
+        match next {
+            Next::Run(job) => Some(job),
+            Next::Wait { look } => self.wait(look),
+            Next::Leave => None,
         }
     }
 
@@ -119,14 +143,12 @@ impl Worker<'_> {
         }
         let since = job.since;
         let task = job.into_task();
-        self.running.begin(&task);
         let name = task.name();
         let clock = self.shared.times.as_ref();
         let began = clock.map(FastClock::nanos);
         if let Err(panic) = contain(|| task.run()) {
             self.shared.hear_panic(name, panic);
         }
-        self.running.idle();
         if let (Some(clock), Some(began)) = (clock, began) {
             self.took = Some(Took {
                 waited: began.saturating_sub(since),
@@ -137,10 +159,12 @@ impl Worker<'_> {
 
     /// Looks on for a while, then sleeps, until there is a job or the thread leaves.
     fn wait(&mut self, look: bool) -> Option<Job> {
-        let Self { shared, seat, .. } = *self;
+        let Self { shared, post, .. } = *self;
+        let seat = &post.seat;
         if look && !shared.clock.is_manual() {
             let _given = self.look.look_on(|| seat.is_given());
-            if let Some(job) = seat.try_take() {
+            if let Some(job) = seat.try_take_with(|job| self.begin(job)) {
+                shared.look_at_low();
                 return Some(job);
             }
         }
@@ -148,45 +172,73 @@ impl Worker<'_> {
         loop {
             let keep_alive = shared.keep_alive();
             let deadline = (keep_alive > 0).then(|| since.saturating_add(keep_alive));
-            match seat.sleep(&shared.clock, deadline) {
+            match seat.sleep_with(&shared.clock, deadline, |job| self.begin(job)) {
                 Slept::Given { job, asleep } => {
-                    if asleep {
-                        self.arrive();
+                    match asleep {
+                        true => self.arrive(),
+                        false => shared.look_at_low(),
                     }
                     return Some(job);
                 }
+                // What the runtime has accepted since the end may wait.
+                Slept::Closed => return self.next(),
                 Slept::Woken => {
                     let now = shared.clock.nanos();
                     let keep_alive = shared.keep_alive();
                     let expired = keep_alive > 0 && now >= since.saturating_add(keep_alive);
-                    if self.leaves(expired) {
-                        return None;
-                    }
-                    if expired {
-                        since = now;
+                    match self.again(expired) {
+                        Next::Run(job) => return Some(job),
+                        Next::Leave => return None,
+                        Next::Wait { .. } if expired => since = now,
+                        Next::Wait { .. } => {}
                     }
                 }
             }
         }
     }
 
-    /// Says that the woken thread is there; another one may be needed.
+    /// Says that the woken thread is there; another one may be needed. A queue that panics here
+    /// does not cost the job that the thread was woken for.
     fn arrive(&self) {
-        let mut turn = self.shared.desk.turn();
-        let wake = turn.arrived();
-        turn.counts.wakeups += u64::from(wake.is_some());
-        self.shared.end_turn(turn);
-        drop(wake);
+        let arrived = contain(|| {
+            let mut turn = self.shared.desk.turn();
+            let sent = turn.arrived();
+            self.shared.follow(turn, sent);
+        });
+        if let Err(panic) = arrived {
+            self.shared.hear_panic("the queue of a pool", panic);
+        }
     }
 
-    fn leaves(&mut self, expired: bool) -> bool {
+    fn again(&mut self, expired: bool) -> Next<Job> {
         let mut turn = self.shared.desk.turn();
-        if !matches!(turn.again(self.seat, expired), Next::Leave) {
-            return false;
+        let next = turn.again(&self.post.seat, expired);
+        self.settle(&mut turn, &next);
+        self.shared.end_turn(turn, || ());
+        next
+    }
+
+    /// Shows what was decided while the turn lasts: a job that can no longer be handed back is seen
+    /// to run by whoever ends the pool.
+    #[inline]
+    fn settle(&mut self, turn: &mut PoolTurn<'_>, next: &Next<Job>) {
+        match next {
+            Next::Run(job) => self.begin(job),
+            Next::Wait { .. } => {}
+            Next::Leave => self.leave(turn),
         }
-        turn.strike(self.number);
+    }
+
+    #[inline]
+    fn begin(&self, job: &Job) {
+        self.post.running.begin(job.task());
+    }
+
+    /// The thread is not counted any more.
+    #[cold]
+    fn leave(&mut self, turn: &mut PoolTurn<'_>) {
+        turn.strike(self.post);
+        turn.counts.ended_threads += 1;
         self.last = turn.is_closed() && turn.threads() == 0;
-        self.shared.end_turn(turn);
-        true
     }
 }

@@ -9,7 +9,7 @@ use tidegate_promise::promise_on;
 use tidegate_sync::{
     Clock, Deliver, Delivery, Executor, ManualClock, SignalBlock, Task, ThreadBuilder,
 };
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, explode};
 
 #[test]
 fn runs_the_task_on_the_calling_thread() {
@@ -70,7 +70,7 @@ fn a_long_chain_does_not_grow_the_stack() {
     let thread = small
         .spawn(move || link(&chain, 100_000, &counted))
         .unwrap();
-    assert!(thread.join());
+    assert!(thread.join().unwrap());
     assert_eq!(runs.count(), 100_001);
 }
 
@@ -92,19 +92,9 @@ fn a_panic_is_counted_and_what_waits_still_runs() {
 }
 
 #[test]
-#[cfg_attr(
-    tidegate_sanitize,
-    ignore = "a payload that cannot be dropped is left behind"
-)]
 fn a_panic_whose_payload_panics_is_contained() {
-    struct Bomb;
-    impl Drop for Bomb {
-        fn drop(&mut self) {
-            panic!("on purpose, once more");
-        }
-    }
     let here = ImmediateExecutor::new();
-    here.execute(|| std::panic::panic_any(Bomb));
+    here.execute(|| explode());
     let ran = Counter::new();
     let hit = ran.clone();
     here.execute(move || {
@@ -170,7 +160,7 @@ fn a_wait_for_its_promise_is_not_refused() {
     });
     waiting.wait();
     assert_eq!(log.take(), [7]);
-    assert!(other.unwrap().join());
+    assert!(other.unwrap().join().unwrap());
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod bad_input;
 mod by_hand;
 mod driver;
+mod ending;
 mod execute;
 mod global;
 mod group;
@@ -14,6 +15,8 @@ mod immediate;
 mod interrupt;
 mod metrics;
 mod ordered;
+mod passes;
+mod payloads;
 mod pool;
 mod reject;
 mod roam;
@@ -25,12 +28,13 @@ mod stress;
 mod suspend;
 mod timeout;
 mod turn_budget;
+mod unhandled;
 mod watchdog;
 
 use std::time::Duration;
 
 use tidegate_exec::{EventLoop, EventLoopBuilder, Quiet};
-use tidegate_sync::{ManualClock, Unhandled};
+use tidegate_sync::{ManualClock, OnUnhandled};
 use tidegate_testkit::{Counter, Gate, Log};
 
 /// A second of a manual clock: never waited for.
@@ -51,12 +55,39 @@ fn builder(clock: &ManualClock, name: &str) -> EventLoopBuilder {
 }
 
 /// A loop on a manual clock that writes down what nobody handles.
-fn watched(clock: &ManualClock) -> (EventLoop, Log<String>) {
-    let log = Log::new();
-    let heard = log.clone();
-    let hear = move |_: &str, what: &Unhandled<'_>| heard.push(what.to_string());
-    let home = builder(clock, "home").on_unhandled(hear).build().unwrap();
-    (home, log)
+fn watched(clock: &ManualClock) -> (EventLoop, Heard) {
+    let heard = Heard::new();
+    let home = builder(clock, "home").report_to(heard.hook.clone());
+    (home.build().unwrap(), heard)
+}
+
+/// What a hook for unhandled errors has heard. Each look waits for what was told before it.
+struct Heard {
+    log: Log<String>,
+    hook: OnUnhandled,
+}
+
+impl Heard {
+    fn new() -> Self {
+        let log = Log::new();
+        let heard = log.clone();
+        let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
+        Self { log, hook }
+    }
+
+    fn take(&self) -> Vec<String> {
+        self.hook.flush().unwrap();
+        self.log.take()
+    }
+
+    fn len(&self) -> usize {
+        self.hook.flush().unwrap();
+        self.log.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 /// Keeps the loop in a task until the gate is opened.

@@ -4,15 +4,17 @@ use std::sync::Barrier;
 use std::thread;
 
 use tidegate_exec::{EventLoop, Lifecycle, Quiet};
-use tidegate_sync::ManualClock;
-use tidegate_testkit::{Counter, Gate};
+use tidegate_sync::{Clock, ManualClock};
+use tidegate_testkit::{Counter, Gate, WATCHDOG};
 
 use crate::{SECOND, end, hits, hold, home};
 
 /// Waits until the loop's thread has left; nothing else is needed for that.
 fn await_suspended(home: &EventLoop) {
     home.settle();
+    let begun = Clock::system().now();
     while home.lifecycle() != Lifecycle::Suspended {
+        assert!(Clock::system().now() - begun < WATCHDOG, "its thread stays");
         thread::yield_now();
     }
 }
@@ -97,8 +99,15 @@ fn cancelling_the_last_timer_lets_the_loop_go() {
     assert!(home.try_suspend());
     home.settle();
     assert!(timer.cancel());
-    // The entry goes at the next turn, which is also when the loop leaves.
-    home.execute(|| ()).unwrap();
+    await_suspended(&home);
+    let timeouts = [1, 2, 3].map(|after| home.timeout(SECOND * after, || ()).unwrap());
+    home.settle();
+    assert!(home.try_suspend());
+    home.settle();
+    assert_eq!(home.lifecycle(), Lifecycle::Suspending);
+    for timeout in timeouts {
+        assert!(timeout.cancel());
+    }
     await_suspended(&home);
 }
 

@@ -367,14 +367,14 @@ fn stop_waits_for_a_callback_and_drop_does_not() {
                 seen.push("stopped");
             });
             go_on.open();
-            assert!(stopping.unwrap().join());
+            assert!(stopping.unwrap().join().unwrap());
             assert_eq!(log.take(), ["callback", "stopped"]);
         } else {
             drop(watchdog);
             assert!(log.is_empty());
             go_on.open();
         }
-        assert!(stepped.unwrap().join());
+        assert!(stepped.unwrap().join().unwrap());
         assert!(!home.is_stalled());
         held.open();
     }

@@ -125,11 +125,10 @@ fn event_loop() -> Result<Lines> {
     const TASKS: u64 = 1_000_000;
     let reports = Arc::new(AtomicU64::new(0));
     let heard = Arc::clone(&reports);
-    let home = EventLoop::builder("busy")
-        .on_unhandled(move |_, _| {
-            heard.fetch_add(1, Ordering::Relaxed);
-        })
-        .build()?;
+    let hook = OnUnhandled::new(move |_, _| {
+        heard.fetch_add(1, Ordering::Relaxed);
+    });
+    let home = EventLoop::builder("busy").report_to(hook.clone()).build()?;
     let count = Arc::new(AtomicU64::new(0));
     let clock = Clock::system();
     let begin = clock.now();
@@ -153,6 +152,7 @@ fn event_loop() -> Result<Lines> {
     home.execute(|| panic!("on purpose"))?;
     let alive = home.submit(|| "the loop lives")?.wait()?;
     std::panic::set_hook(quiet);
+    hook.flush()?;
     Ok(vec![
         line(
             "a million tasks from another thread",

@@ -19,7 +19,8 @@ pub struct BreakerConfig {
     pub mode: BreakerMode,
     /// Which calls it judges by. Fixed for the life of the breaker.
     pub window: BreakerWindow,
-    /// Calls in the window before a rate means anything.
+    /// Calls in the window before a rate means anything; 0 is refused, 1 judges from the first
+    /// call on.
     pub min_calls: u32,
     /// Trips when at least so many percent of the calls failed.
     pub error_percent: u8,
@@ -56,7 +57,8 @@ pub enum BreakerMode {
     MetricsOnly,
     /// Allows everything and counts nothing.
     Disabled,
-    /// Denies everything.
+    /// Denies everything. By property it wins over all others: `circuitBreaker.forceOpen` denies
+    /// also where `circuitBreaker.enabled` is false.
     ForcedOpen,
     /// Allows everything; the judgement goes on beneath.
     ForcedClosed,
@@ -96,7 +98,7 @@ impl BreakerConfig {
             && !(1..=MAX_COUNT).contains(&calls)
         {
             return wrong(
-                "breaker.window",
+                "circuitBreaker.window.calls",
                 calls.to_string(),
                 "give 1 to 100000 calls",
             );

@@ -36,7 +36,8 @@ use crate::{Invalid, Key, Refused};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PermitConfig {
-    /// How many calls may run at the same time.
+    /// How many calls may run at the same time; 0 is refused. To refuse every call, force the
+    /// breaker open ([`BreakerMode::ForcedOpen`](crate::BreakerMode::ForcedOpen)).
     pub limit: usize,
     /// How long a call waits for a permit; zero refuses at once.
     pub max_wait: Duration,

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tidegate_sync::FastClock;
 
 use super::threads::ThreadBulkhead;
+use crate::properties::Said;
 use crate::{Invalid, Key, PoolConfig};
 
 /// Every pool once. Made with the first command that needs it.
@@ -28,12 +29,13 @@ impl Pools {
     }
 
     /// Returns the pool of a key: made by the first command, shared by the others if they agree.
-    /// A pool that is `owned` has one command only.
+    /// `said` is what the code says of the command: that of the first one is the pool's. A pool that is `owned` has one command only.
     pub(crate) fn get_or_make(
         &self,
         key: &Key,
         is_owned: bool,
         config: &PoolConfig,
+        said: &Said,
     ) -> Result<Arc<ThreadBulkhead>, Invalid> {
         let mut pools = self.lock();
         if let Some(known) = pools.get(key) {
@@ -47,9 +49,15 @@ impl Pools {
             }
             let reason = "a pool of this key exists with other settings; configure it through \
                           one of its commands, or name another pool";
-            return Err(Invalid::new(&**key, "pool", format!("{config:?}"), reason));
+            let (property, value) = known.difference(config);
+            return Err(Invalid::new(&**key, property, value, reason));
         }
-        let pool = Arc::new(ThreadBulkhead::new(key, is_owned, config, &self.clock)?);
+        let pool = Arc::new(ThreadBulkhead::new(
+            (key, is_owned),
+            config,
+            said.of_pool(),
+            &self.clock,
+        )?);
         pools.insert(key.clone(), Arc::clone(&pool));
         Ok(pool)
     }

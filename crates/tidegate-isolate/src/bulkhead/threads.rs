@@ -9,7 +9,7 @@
 //! * What is reserved for important calls, of threads and places together, is not taken by others.
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_exec::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, Stopped, WorkerPool};
@@ -18,6 +18,7 @@ use tidegate_sync::{CoarseClock, FastClock, Permit, Permits, Rejected, Task};
 use super::partition::{Criticality, Partitions};
 use super::queue::{Discipline, Next, WaitQueue};
 use crate::metrics::{Counts, Peak};
+use crate::properties::{Said, pool_difference};
 use crate::{Invalid, Key, PoolConfig, Refused};
 
 const EXECUTED: usize = 0;
@@ -32,6 +33,8 @@ pub(crate) struct ThreadBulkhead {
     pub(crate) is_owned: bool,
     pool: WorkerPool,
     config: Mutex<PoolConfig>,
+    /// What the code says of the pool. Its commands change it one after the other.
+    said: Mutex<Said>,
     counts: Counts<3>,
     /// How many calls run, and the most of the window.
     running: AtomicUsize,
@@ -59,9 +62,9 @@ struct IdleMax {
 
 impl ThreadBulkhead {
     pub(crate) fn new(
-        key: &Key,
-        is_owned: bool,
+        (key, is_owned): (&Key, bool),
         config: &PoolConfig,
+        said: Said,
         clock: &FastClock,
     ) -> Result<Self, Invalid> {
         config.validate(key)?;
@@ -86,6 +89,7 @@ impl ThreadBulkhead {
             is_owned,
             pool,
             config: Mutex::new(config.clone()),
+            said: Mutex::new(said),
             counts: Counts::new(config.window),
             running: AtomicUsize::new(0),
             peak: Peak::new(config.window),
@@ -220,6 +224,17 @@ impl ThreadBulkhead {
         idle.unsaid.take()
     }
 
+    /// What the code says of the pool, with the right to change it.
+    pub(crate) fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which setting of another builder differs from the one in force, and how.
+    pub(crate) fn difference(&self, config: &PoolConfig) -> (&'static str, String) {
+        let of = pool_difference(config, &self.config());
+        of.unwrap_or(("pool", "different".to_owned()))
+    }
+
     pub(crate) fn config(&self) -> PoolConfig {
         self.config
             .lock()
@@ -278,7 +293,7 @@ impl ThreadBulkhead {
             max: metrics.limits.max,
             queued: metrics.queued,
             accepted: metrics.accepted,
-            completed: metrics.done,
+            completed: totals[EXECUTED],
             executed,
             rejected,
             expired,

@@ -122,6 +122,8 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
             "circuitBreaker.errorThresholdPercentage",
             "circuitBreaker.forceOpen",
             "circuitBreaker.forceClosed",
+            "circuitBreaker.window.timeInMilliseconds",
+            "circuitBreaker.window.calls",
             "metrics.healthSnapshot.intervalInMilliseconds",
         ])
     }

@@ -2,7 +2,7 @@
 
 use std::any::TypeId;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -14,7 +14,7 @@ use crate::bulkhead::{Gate, Pools, ThreadBulkhead};
 use crate::context::CacheOwner;
 use crate::metrics::Metrics;
 use crate::plugin::Plugins;
-use crate::properties::{Said, Sources};
+use crate::properties::{Family, Property, Said, Sources, merge};
 use crate::rate::RateLimit;
 use crate::{Bulkhead, CommandConfig, Invalid, Key};
 
@@ -51,6 +51,8 @@ pub(crate) struct State {
     pub(crate) pool: Key,
     /// Whether the pool is for this key alone.
     pub(crate) owns_pool: bool,
+    /// The pool that the first builder named, to compare others with.
+    pub(crate) named_pool: Option<Key>,
     /// What the commands of this key answer.
     pub(crate) types: TypeId,
     /// What the code says; changed by `configure`.
@@ -83,7 +85,7 @@ impl State {
     pub(crate) fn new(
         key: Key,
         group: Key,
-        (pool, owns_pool): (Key, bool),
+        (pool, named_pool, owns_pool): (Key, Option<Key>, bool),
         types: TypeId,
         said: Said,
         parts: (Alarms, Arc<Plugins>, Arc<Sources>, Arc<Pools>),
@@ -95,7 +97,7 @@ impl State {
         }
         let threads = OnceLock::new();
         if config.bulkhead == Bulkhead::Threads {
-            let made = pools.get_or_make(&pool, owns_pool, &config.pool)?;
+            let made = pools.get_or_make(&pool, owns_pool, &config.pool, &said)?;
             threads.get_or_init(|| made);
         }
         let listeners = plugins.on_transition.clone();
@@ -125,6 +127,7 @@ impl State {
             group,
             pool,
             owns_pool,
+            named_pool,
             types,
             alarms,
             plugins,
@@ -159,22 +162,39 @@ impl State {
         self.ticks.nanos()
     }
 
+    /// The settings in force. Those of a pool are the pool's: another of its commands may have
+    /// changed them.
     pub(crate) fn config(&self) -> Arc<CommandConfig> {
-        self.config.load_full()
+        let config = self.config.load_full();
+        let pool = self.threads.get().map(|threads| threads.config());
+        match pool.filter(|pool| *pool != config.pool) {
+            None => config,
+            Some(pool) => Arc::new(CommandConfig {
+                pool,
+                ..(*config).clone()
+            }),
+        }
     }
 
     /// Changes what the code says. Nothing changes if the result makes no sense.
+    ///
+    /// `change` is the user's, and runs with no lock held: what it changes is carried over to what
+    /// the code says by then, setting by setting.
     pub(crate) fn configure(&self, change: impl FnOnce(&mut CommandConfig)) -> Result<(), Invalid> {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = said.clone();
-        let mut config = next.config.clone();
-        change(&mut config);
-        self.check_fixed(&said.config, &config)?;
-        next.change(config);
-        self.apply(&next)?;
-        *said = next;
-        drop(said);
+        let base = self.said().config;
+        let mut changed = base.clone();
+        change(&mut changed);
+        let (_, hidden) = self.update(|said| {
+            let mut config = said.config.clone();
+            merge(&base, &changed, &mut config);
+            self.check_fixed(&said.config, &config)?;
+            said.change(config);
+            Ok(())
+        })?;
         self.report();
+        for message in hidden {
+            self.plugins.report(&message);
+        }
         Ok(())
     }
 
@@ -189,13 +209,63 @@ impl State {
     /// Looks at the properties again, since `name` has changed. What another property says wrongly
     /// was told when that one changed.
     pub(crate) fn refresh(&self, name: &str) -> Result<(), Invalid> {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let refused = self.apply(&said)?;
-        drop(said);
+        let (refused, _) = self.update(|_| Ok(()))?;
         self.report();
         let mut refused = refused.into_iter();
         let its_own = refused.find(|error| name.ends_with(error.property()));
         its_own.map_or(Ok(()), Err)
+    }
+
+    /// Returns whose `value` of a property is not in force, and why, if it is not.
+    pub(crate) fn why_hidden(
+        &self,
+        (scope, property): (&str, &'static Property),
+        value: &str,
+    ) -> Option<String> {
+        if property.family == Family::Pool && self.threads.get().is_none() {
+            return None;
+        }
+        let keys = (&self.key, &self.pool);
+        let (said, config) = (self.said(), self.config());
+        let at = (scope, property);
+        let why = said.why_hidden(&self.sources, keys, at, value, &config)?;
+        let (family, key) = (property.family.name(), property.family.key(keys));
+        Some(format!("{family} `{key}` ({why})"))
+    }
+
+    /// What the code says; of the pool, what was said by the last of its commands that said
+    /// something.
+    fn said(&self) -> Said {
+        let mut said = lock(&self.said).clone();
+        if let Some(threads) = self.threads.get() {
+            said.take_pool(&threads.said());
+        }
+        said
+    }
+
+    /// Changes what the code says and looks at the properties again. Returns what the sources say
+    /// wrongly, and which changes of the code they hide.
+    fn update(
+        &self,
+        change: impl FnOnce(&mut Said) -> Result<(), Invalid>,
+    ) -> Result<(Vec<Invalid>, Vec<String>), Invalid> {
+        let mut said = lock(&self.said);
+        // What is said of a pool lies with the pool: its commands change it one after the other.
+        let mut of_pool = self.threads.get().map(|threads| threads.said());
+        let mut next = said.clone();
+        if let Some(of_pool) = &of_pool {
+            next.take_pool(of_pool);
+        }
+        let before = next.config.clone();
+        change(&mut next)?;
+        let refused = self.apply(&next)?;
+        let keys = (&self.key, &self.pool);
+        let hidden = next.hidden_changes(&before, &self.config(), keys);
+        if let Some(of_pool) = &mut of_pool {
+            **of_pool = next.of_pool();
+        }
+        *said = next;
+        Ok((refused, hidden))
     }
 
     fn check_fixed(&self, old: &CommandConfig, new: &CommandConfig) -> Result<(), Invalid> {
@@ -225,17 +295,11 @@ impl State {
         let old = self.config();
         let keys = (&self.key, &self.pool);
         let (config, refused) = said.resolve(&self.sources, keys, Some(&old))?;
-        if config.pool_override != old.pool_override {
-            let reason = "a command stays in its pool: remove the key and build it again";
-            let value = config.pool_override.unwrap_or_default();
-            let property = "threadPoolKeyOverride";
-            return Err(Invalid::new(&*self.key, property, value, reason));
-        }
         match self.threads.get() {
             Some(threads) if config.pool != old.pool => threads.configure(&config.pool)?,
             None if config.bulkhead == Bulkhead::Threads => {
                 let pools = &self.pools;
-                let made = pools.get_or_make(&self.pool, self.owns_pool, &config.pool)?;
+                let made = pools.get_or_make(&self.pool, self.owns_pool, &config.pool, said)?;
                 self.threads.get_or_init(|| made);
             }
             _ => {}
@@ -269,4 +333,8 @@ impl State {
         let flags = flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag);
         self.flags.store(flags.sum(), Ordering::Relaxed);
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,17 +3,31 @@
 //! A setting is looked for in four places, the first that has it wins: the property of the
 //! command (`hystrix.command.<KEY>.x`), what the code said when it built the command, the property
 //! for all commands (`hystrix.command.default.x`), the default. A change is pushed to the commands
-//! it concerns at once. One that makes no sense is refused with a reason, and the old stays.
+//! it concerns at once. One that makes no sense is refused with a reason, and the old stays. So is a
+//! name that is none, with the one that was probably meant. A change that has no effect because
+//! another level or another source hides it is reported
+//! ([`IsolationBuilder::on_unhandled`](crate::IsolationBuilder::on_unhandled)).
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::{CommandConfig, Invalid, Key};
+use crate::Invalid;
 
+mod draft;
+mod merge;
+mod names;
+mod said;
 mod table;
+mod told;
 
-pub(crate) use self::table::{COMMAND, Family, POOL, Property};
+pub(crate) use self::merge::merge;
+use self::names::foreign;
+pub(crate) use self::names::{COLLAPSER, Concerns, Named, parse};
+pub(crate) use self::said::Said;
+pub(crate) use self::table::{Family, POOL, Property, boolean, millis, number};
+pub(crate) use self::told::pool_difference;
 
 /// What every name begins with.
 pub const PREFIX: &str = "hystrix";
@@ -39,6 +53,18 @@ pub type ChangeListener = Arc<dyn Fn(&str) -> Result<(), Invalid> + Send + Sync>
 pub trait PropertySource: Send + Sync + 'static {
     /// The value of a property, if it has one.
     fn get(&self, name: &str) -> Option<String>;
+
+    /// The names of all properties that the source has, if it can tell: they are checked when an
+    /// isolation is built. None by default.
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Returns `true` if the source has names of other programs that look like ours, so that a
+    /// name that nobody knows is no error.
+    fn accepts_unknown(&self) -> bool {
+        false
+    }
 
     /// Calls `listener` with the name of every property that changes from now on, on the thread
     /// that changes it. A source that never changes does nothing.
@@ -69,6 +95,7 @@ struct Shared {
     listeners: Mutex<Vec<ChangeListener>>,
     /// One change at a time, so that a refused one is undone before the next.
     changing: Mutex<()>,
+    accepts_unknown: AtomicBool,
 }
 
 impl Properties {
@@ -77,13 +104,34 @@ impl Properties {
         Self::default()
     }
 
+    /// Accepts names that are none of ours, from now on and for all handles: without it they are
+    /// refused, since they are probably misspelt.
+    ///
+    /// ```
+    /// use tidegate_isolate::Properties;
+    ///
+    /// let (name, value) = ("hystrix.command.prices.fallback.enable", "false");
+    /// let error = Properties::new().set(name, value).unwrap_err();
+    /// assert!(error.to_string().contains("`hystrix.command.prices.fallback.enabled`"));
+    /// assert!(Properties::new().accept_unknown().set(name, value).is_ok());
+    /// ```
+    pub fn accept_unknown(self) -> Self {
+        self.shared.accepts_unknown.store(true, Ordering::Relaxed);
+        self
+    }
+
     /// Sets a property and tells the commands it concerns.
     ///
     /// # Errors
     ///
     /// Which property of which key, and why, when a command refuses the value. The old value
-    /// is then in force again.
+    /// is then in force again. Also a name that is none.
     pub fn set(&self, name: &str, value: impl Into<String>) -> Result<(), Invalid> {
+        if !self.accepts_unknown()
+            && let Named::Foreign = parse(name)?
+        {
+            return Err(foreign(name));
+        }
         self.change(name, Some(value.into()))
     }
 
@@ -100,7 +148,8 @@ impl Properties {
         let _one = lock(&self.shared.changing);
         let old = self.put(name, value);
         let listeners = lock(&self.shared.listeners).clone();
-        let told = listeners.iter().try_for_each(|listener| listener(name));
+        let told = listeners.iter().map(|listener| listener(name));
+        let told = told.fold(Ok(()), Result::and);
         if told.is_err() {
             self.put(name, old);
             for listener in &listeners {
@@ -125,6 +174,14 @@ impl PropertySource for Properties {
         lock(&self.shared.values).get(name).cloned()
     }
 
+    fn names(&self) -> Vec<String> {
+        lock(&self.shared.values).keys().cloned().collect()
+    }
+
+    fn accepts_unknown(&self) -> bool {
+        self.shared.accepts_unknown.load(Ordering::Relaxed)
+    }
+
     fn watch(&self, listener: ChangeListener) {
         lock(&self.shared.listeners).push(listener);
     }
@@ -143,8 +200,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Something of an isolation that has properties of its own.
 pub(crate) trait Concerned: Send + Sync {
-    /// Looks at the properties again, if `name` is one of its own.
-    fn changed(&self, sources: &Sources, name: &str) -> Result<(), Invalid>;
+    /// Looks at the properties again, if `name` is one of its own. Returns why the value is not in
+    /// force, if it is not.
+    fn changed(&self, sources: &Sources, name: &str) -> Result<Option<String>, Invalid>;
 }
 
 /// Several sources as one: the first that has a property wins.
@@ -171,20 +229,44 @@ impl Sources {
         all.push(concerned);
     }
 
-    /// Tells whatever was added.
-    pub(crate) fn tell(&self, name: &str) -> Result<(), Invalid> {
+    /// Tells whatever was added. Returns why the value is not in force, where it is not.
+    pub(crate) fn tell(&self, name: &str) -> Result<Vec<String>, Invalid> {
         let all: Vec<_> = lock(&self.concerned).iter().map(Weak::upgrade).collect();
-        let mut living = all.iter().flatten();
-        living.try_for_each(|one| one.changed(self, name))
+        let told: Vec<_> = all
+            .iter()
+            .flatten()
+            .map(|one| one.changed(self, name))
+            .collect();
+        let hidden: Result<Vec<_>, _> = told.into_iter().collect();
+        Ok(hidden?.into_iter().flatten().collect())
+    }
+
+    /// Checks the names that the sources tell.
+    pub(crate) fn check_names(&self) -> Result<(), Invalid> {
+        let strict = self.sources.iter().filter(|one| !one.accepts_unknown());
+        let mut names = strict.flat_map(|source| source.names());
+        names.try_for_each(|name| parse(&name).map(|_| ()))
+    }
+
+    /// What the source with this number has, and whether an earlier one hides it.
+    pub(crate) fn said_by(&self, source: usize, name: &str) -> Option<(String, bool)> {
+        let value = self.sources[source].get(name)?;
+        let mut earlier = self.sources[..source].iter();
+        Some((value, earlier.any(|one| one.get(name).is_some())))
+    }
+
+    pub(crate) fn accepts_unknown(&self, source: usize) -> bool {
+        self.sources[source].accepts_unknown()
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         self.sources.iter().find_map(|source| source.get(name))
     }
 
-    pub(crate) fn watch(&self, listener: &ChangeListener) {
-        for source in &self.sources {
-            source.watch(Arc::clone(listener));
+    /// Watches every source, with a listener that knows its number.
+    pub(crate) fn watch(&self, listener: impl Fn(usize) -> ChangeListener) {
+        for (number, source) in self.sources.iter().enumerate() {
+            source.watch(listener(number));
         }
     }
 }
@@ -193,198 +275,6 @@ impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Sources({})", self.sources.len())
     }
-}
-
-/// A property: whose, and which.
-type At = (Family, &'static str);
-
-/// What the code said, and which properties it said it about.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Said {
-    pub(crate) config: CommandConfig,
-    properties: Vec<At>,
-}
-
-impl Said {
-    /// Everything by default except where `config` differs from the default.
-    pub(crate) fn new(config: CommandConfig) -> Self {
-        let mut said = Self {
-            config: CommandConfig::default(),
-            properties: Vec::new(),
-        };
-        said.change(config);
-        said
-    }
-
-    /// Takes over a new configuration: whatever differs was said by the code.
-    pub(crate) fn change(&mut self, config: CommandConfig) {
-        for property in COMMAND.iter().chain(&POOL) {
-            let differs = (property.get)(&self.config) != (property.get)(&config);
-            if differs {
-                self.mark(property.family, property.name);
-            }
-        }
-        self.config = config;
-    }
-
-    /// Marks a property as said although it has the value of the default.
-    pub(crate) fn mark(&mut self, family: Family, name: &'static str) {
-        if !self.properties.contains(&(family, name)) {
-            self.properties.push((family, name));
-        }
-    }
-
-    /// Which setting differs from what another builder said, and what this one says of it.
-    pub(crate) fn difference(&self, other: &Said) -> Option<(String, String)> {
-        let (mine, its) = (&self.config, &other.config);
-        for property in COMMAND.iter().chain(&POOL) {
-            let (mine, its) = ((property.get)(mine), (property.get)(its));
-            if mine != its {
-                let value = format!("{mine} and was {its}");
-                return Some((property.name.to_owned(), value));
-            }
-        }
-        let told =
-            |name: &str, differs: bool, value: String| differs.then(|| (name.to_owned(), value));
-        let (permits, pool) = (&mine.permits, &mine.pool);
-        told("permits", *permits != its.permits, format!("{permits:?}"))
-            .or_else(|| told("pool", *pool != its.pool, format!("{pool:?}")))
-            .or_else(|| {
-                let breaker = &mine.breaker;
-                told("breaker", *breaker != its.breaker, format!("{breaker:?}"))
-            })
-            .or_else(|| told("rate", mine.rate != its.rate, format!("{:?}", mine.rate)))
-    }
-
-    /// The settings in force: what the code said, under and over what the sources say.
-    ///
-    /// A value that makes no sense is reported. The one that was in force before stays, if there
-    /// was one, and whatever else the sources say is taken over: a source that cannot take a value
-    /// back must not keep all others from being heard.
-    pub(crate) fn resolve(
-        &self,
-        sources: &Sources,
-        (key, pool): (&Key, &Key),
-        old: Option<&CommandConfig>,
-    ) -> Result<(CommandConfig, Vec<Invalid>), Invalid> {
-        let mut skipped: Vec<At> = Vec::new();
-        let mut refused = Vec::new();
-        loop {
-            let (mut config, invalid) = self.read(sources, (key, pool), &skipped);
-            let old_or_default = old.cloned().unwrap_or_default();
-            for property in COMMAND.iter().chain(&POOL) {
-                let is = |(family, name)| family == property.family && name == property.name;
-                let unread = invalid.iter().any(|(at, _)| is(*at));
-                if unread || skipped.iter().any(|at| is(*at)) {
-                    // A value that was told can be read.
-                    let _ = (property.set)(&mut config, &(property.get)(&old_or_default));
-                }
-            }
-            if let Some(old) = old {
-                config.metrics = old.metrics;
-                config.breaker.window = old.breaker.window;
-                config.pool.window = old.pool.window;
-            }
-            let Err(error) = config.validate(key) else {
-                refused.extend(invalid.into_iter().map(|(_, error)| error));
-                return Ok((config, refused));
-            };
-            let mut table = COMMAND.iter().chain(&POOL);
-            let property = table.find(|property| property.name == error.property());
-            let at = property.map(|property| (property.family, property.name));
-            match at.filter(|at| !skipped.contains(at) && self.is_from(sources, *at, (key, pool))) {
-                None => return Err(error),
-                Some(at) => {
-                    skipped.push(at);
-                    let whose = if at.0 == Family::Pool { pool } else { key };
-                    refused.push(error.of_key(whose));
-                }
-            }
-        }
-    }
-
-    /// Reads what the sources say of everything but `skipped`.
-    fn read(
-        &self,
-        sources: &Sources,
-        keys: (&Key, &Key),
-        skipped: &[At],
-    ) -> (CommandConfig, Vec<(At, Invalid)>) {
-        let mut config = self.config.clone();
-        let mut invalid = Vec::new();
-        for property in COMMAND.iter().chain(&POOL) {
-            let at = (property.family, property.name);
-            if skipped.contains(&at) {
-                continue;
-            }
-            for value in self.values(sources, property, keys) {
-                if let Err(reason) = (property.set)(&mut config, value.trim()) {
-                    let key = property.family.key(keys).as_str();
-                    let error = Invalid::new(key, property.name, value, reason);
-                    invalid.push((at, error));
-                }
-            }
-        }
-        (config, invalid)
-    }
-
-    /// What the sources say of a property, the weakest first.
-    fn values<'a>(
-        &self,
-        sources: &'a Sources,
-        property: &Property,
-        keys: (&'a Key, &'a Key),
-    ) -> impl Iterator<Item = String> + use<'a> {
-        let (family, name) = (property.family.name(), property.name);
-        let said = self.properties.contains(&(property.family, name));
-        let global = (!said && !property.per_key_only).then_some("default");
-        let scopes = global
-            .into_iter()
-            .chain([property.family.key(keys).as_str()]);
-        scopes.filter_map(move |scope| sources.get(&format!("{PREFIX}.{family}.{scope}.{name}")))
-    }
-
-    /// Whether a source says something of a property, so that the code is not to blame.
-    fn is_from(&self, sources: &Sources, at: At, keys: (&Key, &Key)) -> bool {
-        let mut table = COMMAND.iter().chain(&POOL);
-        let property = table.find(|property| (property.family, property.name) == at);
-        property.is_some_and(|property| self.values(sources, property, keys).next().is_some())
-    }
-}
-
-/// Which keys a property concerns: all commands, one, the commands of a pool, or none.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Concerns<'a> {
-    All,
-    Command(&'a str),
-    Pool(&'a str),
-    Nothing,
-}
-
-/// Finds out whom a change of `name` concerns. A key may contain dots, so the name is cut at
-/// the property, not at the first dot.
-pub(crate) fn concerns(name: &str) -> Concerns<'_> {
-    let Some(rest) = name.strip_prefix(PREFIX).and_then(|n| n.strip_prefix('.')) else {
-        return Concerns::Nothing;
-    };
-    for (family, table) in [("command.", &COMMAND[..]), ("threadpool.", &POOL)] {
-        let Some(rest) = rest.strip_prefix(family) else {
-            continue;
-        };
-        let key = |property: &Property| {
-            let key = rest.strip_suffix(property.name)?.strip_suffix('.')?;
-            (!key.is_empty()).then_some(key)
-        };
-        // The longest name wins: one property may end like another.
-        let keys = table.iter().filter_map(key);
-        return match keys.min_by_key(|key| key.len()) {
-            None => Concerns::Nothing,
-            Some("default") => Concerns::All,
-            Some(key) if family == "command." => Concerns::Command(key),
-            Some(key) => Concerns::Pool(key),
-        };
-    }
-    Concerns::Nothing
 }
 
 #[cfg(test)]

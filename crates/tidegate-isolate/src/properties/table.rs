@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use super::draft::{Draft, HEALTH_INTERVAL, WINDOW_CALLS, WINDOW_TIME};
 use crate::breaker::{BreakerMode, BreakerWindow};
 use crate::{CommandConfig, Key};
 
@@ -32,108 +33,145 @@ impl Family {
 }
 
 /// One property.
+#[derive(Debug)]
 pub(crate) struct Property {
     /// Whose it is.
     pub(crate) family: Family,
     /// Its name, without the part that says whose it is.
     pub(crate) name: &'static str,
     /// Takes a value over, or says why not.
-    pub(crate) set: fn(&mut CommandConfig, &str) -> Result<(), String>,
+    pub(crate) set: fn(&mut Draft, &str) -> Result<(), String>,
     /// The present value.
     pub(crate) get: fn(&CommandConfig) -> String,
     /// Whether it has no form for all commands.
     pub(crate) per_key_only: bool,
+    /// Whether it is read once, when a key is built.
+    pub(crate) is_fixed: bool,
 }
 
 macro_rules! properties {
-    ($family:expr; $($name:literal, $set:expr, $get:expr;)*) => {
+    ($family:expr; $($name:expr, $set:expr, $get:expr;)*) => {
         [$(Property {
             family: $family,
             name: $name,
             set: $set,
             get: $get,
             per_key_only: false,
+            is_fixed: is_fixed($name),
         }),*]
     };
 }
 
+/// How long a call may take, if there is a limit.
+pub(crate) const TIMEOUT: &str = "execution.isolation.thread.timeoutInMilliseconds";
+
+/// Whether a property is a window's, or chooses the pool.
+const fn is_fixed(name: &str) -> bool {
+    let (name, metrics) = (name.as_bytes(), b"metrics.");
+    let window = b"circuitBreaker.window.";
+    starts(name, metrics) || starts(name, window) || starts(name, b"threadPoolKeyOverride")
+}
+
+const fn starts(name: &[u8], with: &[u8]) -> bool {
+    let mut at = 0;
+    while at < with.len() {
+        if at >= name.len() || name[at] != with[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
 /// The properties of commands.
-pub(crate) const COMMAND: [Property; 23] = {
+pub(crate) static COMMAND: [Property; 25] = {
     let mut table = properties![Family::Command;
         "threadPoolKeyOverride",
-            |c, v| { c.pool_override = (!v.is_empty()).then(|| v.to_owned()); Ok(()) },
-            |c| c.pool_override.clone().unwrap_or_default();
-        "execution.isolation.strategy",
-            |c, v| put(&mut c.bulkhead, v.parse()),
-            |c| c.bulkhead.to_string();
-        "execution.isolation.thread.timeoutInMilliseconds",
-            |c, v| { let timeout = millis(v)?; c.timeout = c.timeout.and(Some(timeout)); Ok(()) },
-            |c| told_millis(c.timeout.unwrap_or_default());
-        "execution.timeout.enabled",
-            |c, v| {
-                let on = boolean(v)?;
-                let kept = c.timeout.or(CommandConfig::default().timeout);
-                c.timeout = if on { kept } else { None };
+            |d, v| {
+                d.config.pool_override = (!v.is_empty()).then(|| v.to_owned());
                 Ok(())
             },
+            |c| c.pool_override.clone().unwrap_or_default();
+        "execution.isolation.strategy",
+            |d, v| put(&mut d.config.bulkhead, v.parse()),
+            |c| c.bulkhead.to_string();
+        TIMEOUT,
+            |d, v| put(&mut d.timeout, millis(v)),
+            |c| c.timeout.map(told_millis).unwrap_or_default();
+        "execution.timeout.enabled",
+            |d, v| put(&mut d.has_timeout, boolean(v)),
             |c| c.timeout.is_some().to_string();
         "execution.isolation.thread.interruptOnTimeout",
-            |c, v| put(&mut c.interrupt_on_timeout, boolean(v)),
+            |d, v| put(&mut d.config.interrupt_on_timeout, boolean(v)),
             |c| c.interrupt_on_timeout.to_string();
         "execution.isolation.thread.interruptOnFutureCancel",
-            |c, v| put(&mut c.interrupt_on_cancel, boolean(v)),
+            |d, v| put(&mut d.config.interrupt_on_cancel, boolean(v)),
             |c| c.interrupt_on_cancel.to_string();
         "execution.isolation.semaphore.maxConcurrentRequests",
-            |c, v| put(&mut c.permits.limit, count(v)),
+            |d, v| put(&mut d.config.permits.limit, count(v)),
             |c| c.permits.limit.to_string();
         "fallback.enabled",
-            |c, v| put(&mut c.fallback_enabled, boolean(v)),
+            |d, v| put(&mut d.config.fallback_enabled, boolean(v)),
             |c| c.fallback_enabled.to_string();
         "fallback.isolation.semaphore.maxConcurrentRequests",
-            |c, v| put(&mut c.fallback_permits, count(v)),
+            |d, v| put(&mut d.config.fallback_permits, count(v)),
             |c| c.fallback_permits.to_string();
         "circuitBreaker.enabled",
-            |c, v| force(c, boolean(v)?, BreakerMode::Disabled, true),
+            |d, v| put(&mut d.breaks, boolean(v)),
             |c| (c.breaker.mode != BreakerMode::Disabled).to_string();
         "circuitBreaker.requestVolumeThreshold",
-            |c, v| put(&mut c.breaker.min_calls, number(v)),
+            |d, v| put(&mut d.config.breaker.min_calls, number(v)),
             |c| c.breaker.min_calls.to_string();
         "circuitBreaker.sleepWindowInMilliseconds",
-            |c, v| put(&mut c.breaker.sleep, millis(v)),
+            |d, v| put(&mut d.config.breaker.sleep, millis(v)),
             |c| told_millis(c.breaker.sleep);
         "circuitBreaker.errorThresholdPercentage",
-            |c, v| put(&mut c.breaker.error_percent, number(v)),
+            |d, v| put(&mut d.config.breaker.error_percent, number(v)),
             |c| c.breaker.error_percent.to_string();
         "circuitBreaker.forceClosed",
-            |c, v| force(c, boolean(v)?, BreakerMode::ForcedClosed, false),
+            |d, v| put(&mut d.forced_closed, boolean(v)),
             |c| (c.breaker.mode == BreakerMode::ForcedClosed).to_string();
-        // After `forceClosed`, which it beats.
         "circuitBreaker.forceOpen",
-            |c, v| force(c, boolean(v)?, BreakerMode::ForcedOpen, false),
+            |d, v| put(&mut d.forced_open, boolean(v)),
             |c| (c.breaker.mode == BreakerMode::ForcedOpen).to_string();
         "metrics.rollingStats.timeInMilliseconds",
-            |c, v| put(&mut c.metrics.counts.length, millis(v)),
+            |d, v| put(&mut d.config.metrics.counts.length, millis(v)),
             |c| told_millis(c.metrics.counts.length);
         "metrics.rollingStats.numBuckets",
-            |c, v| put(&mut c.metrics.counts.buckets, number(v)),
+            |d, v| put(&mut d.config.metrics.counts.buckets, number(v)),
             |c| c.metrics.counts.buckets.to_string();
         "metrics.rollingPercentile.enabled",
-            |c, v| put(&mut c.metrics.record_latencies, boolean(v)),
+            |d, v| put(&mut d.config.metrics.record_latencies, boolean(v)),
             |c| c.metrics.record_latencies.to_string();
         "metrics.rollingPercentile.timeInMilliseconds",
-            |c, v| put(&mut c.metrics.latencies.length, millis(v)),
+            |d, v| put(&mut d.config.metrics.latencies.length, millis(v)),
             |c| told_millis(c.metrics.latencies.length);
         "metrics.rollingPercentile.numBuckets",
-            |c, v| put(&mut c.metrics.latencies.buckets, number(v)),
+            |d, v| put(&mut d.config.metrics.latencies.buckets, number(v)),
             |c| c.metrics.latencies.buckets.to_string();
-        "metrics.healthSnapshot.intervalInMilliseconds",
-            |c, v| health_interval(c, millis(v)?),
+        WINDOW_CALLS,
+            |d, v| { d.set_window_calls(number(v)?); Ok(()) },
+            |c| match c.breaker.window {
+                BreakerWindow::Count(calls) => calls.to_string(),
+                BreakerWindow::Time(_) => String::new(),
+            };
+        WINDOW_TIME,
+            |d, v| { d.set_window_time(millis(v)?); Ok(()) },
+            |c| match c.breaker.window {
+                BreakerWindow::Time(window) => told_millis(window.length),
+                BreakerWindow::Count(_) => String::new(),
+            };
+        HEALTH_INTERVAL,
+            |d, v| match millis(v)? {
+                Duration::ZERO => Err("a bucket needs a length".to_owned()),
+                interval => { d.health_interval = Some(interval); Ok(()) }
+            },
             |c| told_health_interval(c);
         "requestCache.enabled",
-            |c, v| put(&mut c.cache_enabled, boolean(v)),
+            |d, v| put(&mut d.config.cache_enabled, boolean(v)),
             |c| c.cache_enabled.to_string();
         "requestLog.enabled",
-            |c, v| put(&mut c.log_enabled, boolean(v)),
+            |d, v| put(&mut d.config.log_enabled, boolean(v)),
             |c| c.log_enabled.to_string();
     ];
     table[0].per_key_only = true;
@@ -141,35 +179,35 @@ pub(crate) const COMMAND: [Property; 23] = {
 };
 
 /// The properties of thread pools.
-pub(crate) const POOL: [Property; 8] = properties![Family::Pool;
+pub(crate) static POOL: [Property; 8] = properties![Family::Pool;
     "coreSize",
-        |c, v| put(&mut c.pool.core, count(v)),
+        |d, v| put(&mut d.config.pool.core, count(v)),
         |c| c.pool.core.to_string();
     "maximumSize",
-        |c, v| {
+        |d, v| {
             let max = if v.is_empty() { None } else { Some(count(v)?) };
-            c.pool.set_max_by_property(max);
+            d.config.pool.set_max_by_property(max);
             Ok(())
         },
         |c| c.pool.max.map(|max| max.to_string()).unwrap_or_default();
     // -1 and 0 mean the same: no waiting place.
     "maxQueueSize",
-        |c, v| put(&mut c.pool.queue, if v == "-1" { Ok(0) } else { count(v) }),
+        |d, v| put(&mut d.config.pool.queue, if v == "-1" { Ok(0) } else { count(v) }),
         |c| c.pool.queue.to_string();
     "queueSizeRejectionThreshold",
-        |c, v| put(&mut c.pool.rejection_threshold, count(v).map(Some)),
+        |d, v| put(&mut d.config.pool.rejection_threshold, count(v).map(Some)),
         |c| c.pool.rejection_threshold.map(|live| live.to_string()).unwrap_or_default();
     "keepAliveTimeMinutes",
-        |c, v| put(&mut c.pool.keep_alive, minutes(v)),
+        |d, v| put(&mut d.config.pool.keep_alive, minutes(v)),
         |c| (c.pool.keep_alive.as_secs_f64() / 60.0).to_string();
     "allowMaximumSizeToDivergeFromCoreSize",
-        |c, v| put(&mut c.pool.may_diverge, boolean(v).map(Some)),
+        |d, v| put(&mut d.config.pool.may_diverge, boolean(v).map(Some)),
         |c| c.pool.diverges().to_string();
     "metrics.rollingStats.timeInMilliseconds",
-        |c, v| put(&mut c.pool.window.length, millis(v)),
+        |d, v| put(&mut d.config.pool.window.length, millis(v)),
         |c| told_millis(c.pool.window.length);
     "metrics.rollingStats.numBuckets",
-        |c, v| put(&mut c.pool.window.buckets, number(v)),
+        |d, v| put(&mut d.config.pool.window.buckets, number(v)),
         |c| c.pool.window.buckets.to_string();
 ];
 
@@ -178,7 +216,7 @@ fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
     Ok(())
 }
 
-fn number<T: FromStr>(text: &str) -> Result<T, String> {
+pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, String> {
     let parsed = text.parse();
     parsed.map_err(|_| match text.parse::<i128>() {
         Ok(..0) => "it must not be negative".to_owned(),
@@ -196,7 +234,7 @@ fn count(text: &str) -> Result<usize, String> {
     }
 }
 
-fn boolean(text: &str) -> Result<bool, String> {
+pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -205,7 +243,7 @@ fn boolean(text: &str) -> Result<bool, String> {
 }
 
 /// A time. What would be absurd, more than 24 days, is refused.
-fn millis(text: &str) -> Result<Duration, String> {
+pub(crate) fn millis(text: &str) -> Result<Duration, String> {
     match number::<u64>(text)? {
         absurd if absurd > i32::MAX as u64 => Err("2147483647 is the most".to_owned()),
         millis => Ok(Duration::from_millis(millis)),
@@ -221,38 +259,6 @@ fn minutes(text: &str) -> Result<Duration, String> {
 
 fn told_millis(duration: Duration) -> String {
     duration.as_millis().to_string()
-}
-
-/// Switches a mode of the breaker on or off, by a property that is `on` for it or its opposite.
-fn force(
-    c: &mut CommandConfig,
-    value: bool,
-    mode: BreakerMode,
-    inverse: bool,
-) -> Result<(), String> {
-    if value != inverse {
-        c.breaker.mode = mode;
-    } else if c.breaker.mode == mode {
-        c.breaker.mode = BreakerMode::Normal;
-    }
-    Ok(())
-}
-
-fn health_interval(c: &mut CommandConfig, interval: Duration) -> Result<(), String> {
-    let BreakerWindow::Time(window) = &mut c.breaker.window else {
-        return Err("the breaker counts calls, not time".to_owned());
-    };
-    if interval.is_zero() {
-        return Err("a bucket needs a length".to_owned());
-    }
-    let buckets = window.length.as_nanos() / interval.as_nanos();
-    match u32::try_from(buckets) {
-        Ok(buckets) if buckets > 0 && interval * buckets == window.length => {
-            window.buckets = buckets;
-            Ok(())
-        }
-        _ => Err("the window does not divide evenly into such buckets".to_owned()),
-    }
 }
 
 fn told_health_interval(c: &CommandConfig) -> String {

@@ -1,7 +1,10 @@
 //! Precedence, defaults and refusals of properties.
 
+use super::draft::Draft;
+use super::table::COMMAND;
 use super::*;
-use crate::{BreakerMode, Bulkhead};
+use crate::breaker::BreakerWindow;
+use crate::{BreakerMode, Bulkhead, CommandConfig, WindowConfig};
 use std::time::Duration;
 
 const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
@@ -110,6 +113,8 @@ fn every_default_is_the_one_of_the_table() {
         ("metrics.rollingPercentile.timeInMilliseconds", "60000"),
         ("metrics.rollingPercentile.numBuckets", "6"),
         ("metrics.healthSnapshot.intervalInMilliseconds", "500"),
+        ("circuitBreaker.window.timeInMilliseconds", "10000"),
+        ("circuitBreaker.window.calls", ""),
         ("requestCache.enabled", "true"),
         ("requestLog.enabled", "true"),
         ("execution.isolation.strategy", "SEMAPHORE"),
@@ -137,18 +142,21 @@ fn every_default_is_the_one_of_the_table() {
 #[test]
 fn every_property_can_be_set_and_told() {
     for property in COMMAND.iter().chain(&POOL) {
-        let mut config = CommandConfig::default();
-        let old = (property.get)(&config);
-        let new = match old.as_str() {
+        let config = CommandConfig::default();
+        let new = match (property.get)(&config).as_str() {
             "true" => "false",
             "false" => "true",
             "SEMAPHORE" => "THREAD",
             "" if property.family == Family::Pool => "4",
+            "" if property.name == "circuitBreaker.window.calls" => "4",
             "" => "other",
             "500" => "1000",
+            "10000" => "20000",
             _ => "4",
         };
-        (property.set)(&mut config, new).unwrap();
+        let mut draft = Draft::new(config, Duration::ZERO);
+        (property.set)(&mut draft, new).unwrap();
+        let config = draft.finish(&"prices".into()).unwrap();
         assert_eq!((property.get)(&config), new, "{}", property.name);
     }
 }
@@ -229,6 +237,158 @@ fn a_switched_off_timeout_stays_off_and_comes_back() {
 }
 
 #[test]
+fn a_timeout_and_its_switch_may_come_from_two_levels() {
+    const VALUE: &str = "execution.isolation.thread.timeoutInMilliseconds";
+    const ENABLED: &str = "execution.timeout.enabled";
+    let name = |scope: &str, property: &str| format!("hystrix.command.{scope}.{property}");
+    let timeout = |said: &Said, pairs: &[&(String, &str)]| {
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|(name, value)| (&**name, *value))
+            .collect();
+        let timeout = resolve(said, &with(&pairs)).0.timeout;
+        timeout.map(|timeout| timeout.as_millis())
+    };
+    let mut without = plain();
+    without.change(CommandConfig {
+        timeout: None,
+        ..CommandConfig::default()
+    });
+    without.mark(Family::Command, ENABLED);
+    let on = (name("prices", ENABLED), "true");
+    let (mine, all) = (
+        (name("prices", VALUE), "80"),
+        (name("default", VALUE), "90"),
+    );
+    assert_eq!(timeout(&without, &[&mine]), None, "the code has no timeout");
+    assert_eq!(timeout(&without, &[&on]), Some(1000));
+    assert_eq!(timeout(&without, &[&on, &mine]), Some(80));
+    assert_eq!(timeout(&without, &[&on, &all]), Some(90));
+    assert_eq!(timeout(&without, &[&on, &all, &mine]), Some(80));
+    let off = (name("default", ENABLED), "false");
+    assert_eq!(timeout(&plain(), &[&off, &on, &all]), Some(90));
+    assert_eq!(timeout(&plain(), &[&off, &mine]), None);
+    let mut was = plain();
+    for timeout in [Some(Duration::from_millis(250)), None] {
+        was.change(CommandConfig {
+            timeout,
+            ..CommandConfig::default()
+        });
+    }
+    assert_eq!(timeout(&was, &[&on]), Some(250), "what the code said last");
+}
+
+#[test]
+fn forcing_a_breaker_at_two_levels_is_decided_switch_by_switch() {
+    let mode = |said: BreakerMode, pairs: &[(&str, &str)]| {
+        let mut config = CommandConfig::default();
+        config.breaker.mode = said;
+        let properties = Properties::new();
+        for (name, value) in pairs {
+            let name = format!("hystrix.command.{name}");
+            properties.set(&name, *value).unwrap();
+        }
+        resolve(&Said::new(config), &properties).0.breaker.mode
+    };
+    use BreakerMode::{Disabled, ForcedClosed, ForcedOpen, MetricsOnly, Normal};
+    let (all_open, all_closed) = (
+        ("default.circuitBreaker.forceOpen", "true"),
+        ("default.circuitBreaker.forceClosed", "true"),
+    );
+    let open = |value| ("prices.circuitBreaker.forceOpen", value);
+    let closed = |value| ("prices.circuitBreaker.forceClosed", value);
+    let enabled = |value| ("prices.circuitBreaker.enabled", value);
+    // The exception of one key ends what all are told, and the other switch is as it was.
+    assert_eq!(
+        mode(Normal, &[all_closed, all_open, open("false")]),
+        ForcedClosed
+    );
+    assert_eq!(mode(Normal, &[all_open, closed("true")]), ForcedOpen);
+    assert_eq!(
+        mode(Normal, &[all_open, closed("true"), open("false")]),
+        ForcedClosed
+    );
+    assert_eq!(
+        mode(ForcedOpen, &[closed("true")]),
+        ForcedOpen,
+        "the code's switch"
+    );
+    assert_eq!(
+        mode(ForcedOpen, &[closed("true"), open("false")]),
+        ForcedClosed
+    );
+    assert_eq!(mode(ForcedClosed, &[closed("false")]), Normal);
+    assert_eq!(
+        mode(MetricsOnly, &[open("true"), closed("true")]),
+        ForcedOpen
+    );
+    assert_eq!(mode(MetricsOnly, &[open("false")]), MetricsOnly);
+    // Forced open denies, also with the breaker switched off; forced closed has nothing to force.
+    assert_eq!(mode(Normal, &[enabled("false"), all_open]), ForcedOpen);
+    assert_eq!(mode(Normal, &[enabled("false"), all_closed]), Disabled);
+    assert_eq!(
+        mode(Disabled, &[enabled("true"), closed("true")]),
+        ForcedClosed
+    );
+}
+
+#[test]
+fn the_window_of_the_breaker_has_properties() {
+    let window = |said: &Said, pairs: &[(&str, &str)]| {
+        let properties = Properties::new();
+        for (name, value) in pairs {
+            let name = format!("hystrix.command.{name}");
+            properties.set(&name, *value).unwrap();
+        }
+        let (config, invalid) = resolve(said, &properties);
+        (config.breaker.window, invalid)
+    };
+    let time = |millis, buckets| {
+        BreakerWindow::Time(WindowConfig::new(Duration::from_millis(millis), buckets))
+    };
+    let (mine, all) = (
+        "prices.circuitBreaker.window.timeInMilliseconds",
+        "default.circuitBreaker.window.timeInMilliseconds",
+    );
+    let (my_calls, all_calls) = (
+        "prices.circuitBreaker.window.calls",
+        "default.circuitBreaker.window.calls",
+    );
+    let interval = "prices.metrics.healthSnapshot.intervalInMilliseconds";
+    let of = |pairs: &[(&str, &str)]| {
+        let (window, invalid) = window(&plain(), pairs);
+        assert_eq!(invalid, [], "{pairs:?}");
+        window
+    };
+    assert_eq!(of(&[(mine, "20000")]), time(20_000, 40));
+    assert_eq!(of(&[(all, "20000"), (interval, "2000")]), time(20_000, 10));
+    assert_eq!(
+        of(&[(all, "20000"), (my_calls, "100")]),
+        BreakerWindow::Count(100)
+    );
+    assert_eq!(of(&[(mine, "20000"), (all_calls, "100")]), time(20_000, 40));
+    let mut counting = CommandConfig::default();
+    counting.breaker.window = BreakerWindow::Count(50);
+    let counting = Said::new(counting);
+    assert_eq!(window(&counting, &[(mine, "5000")]).0, time(5_000, 10));
+    // What does not fit is refused, by its own name, and the rest stays.
+    for (name, value, property) in [
+        (mine, "20300", "circuitBreaker.window.timeInMilliseconds"),
+        (mine, "0", "circuitBreaker.window.timeInMilliseconds"),
+        (my_calls, "0", "circuitBreaker.window.calls"),
+        (my_calls, "many", "circuitBreaker.window.calls"),
+    ] {
+        let (window, invalid) = window(&plain(), &[(name, value)]);
+        assert_eq!(window, time(10_000, 20), "{name} = {value}");
+        assert_eq!(invalid.len(), 1, "{invalid:?}");
+        assert_eq!(
+            (invalid[0].key(), invalid[0].property()),
+            ("prices", property)
+        );
+    }
+}
+
+#[test]
 fn a_change_concerns_whom_its_name_says() {
     for (name, whom) in [
         ("hystrix.command.default.fallback.enabled", Concerns::All),
@@ -245,19 +405,38 @@ fn a_change_concerns_whom_its_name_says() {
             Concerns::Pool("catalog"),
         ),
         ("hystrix.threadpool.default.coreSize", Concerns::All),
-        ("hystrix.command.prices.unknown", Concerns::Nothing),
-        ("hystrix.command..fallback.enabled", Concerns::Nothing),
+        (
+            "hystrix.collapser.prices.maxRequestsInBatch",
+            Concerns::Nothing,
+        ),
         ("spring.name", Concerns::Nothing),
     ] {
-        assert_eq!(concerns(name), whom, "{name}");
+        assert_eq!(parse(name).unwrap().concerns(), whom, "{name}");
     }
     let threads = format!("hystrix.command.prices.{LIMIT}");
-    assert_eq!(concerns(&threads), Concerns::Command("prices"));
+    assert_eq!(
+        parse(&threads).unwrap().concerns(),
+        Concerns::Command("prices")
+    );
+}
+
+#[test]
+fn names_that_are_none_are_refused_unless_they_are_accepted() {
+    let strict = Properties::new();
+    for name in ["hystrix.command.prices.unknown", "spring.name", "a", ""] {
+        let error = strict.set(name, "1").unwrap_err();
+        assert_eq!(error.property(), name, "{error}");
+        assert_eq!(strict.get(name), None, "nothing was set");
+    }
+    let lenient = Properties::new().accept_unknown();
+    assert!(lenient.set("hystrix.command.prices.unknown", "1").is_ok());
+    assert!(lenient.clone().set("spring.name", "1").is_ok());
 }
 
 #[test]
 fn a_refused_change_is_undone() {
-    let properties = with(&[("a", "1")]);
+    let properties = Properties::new().accept_unknown();
+    properties.set("a", "1").unwrap();
     properties.watch(Arc::new({
         let properties = properties.clone();
         move |name| match properties.get(name).as_deref() {

@@ -10,6 +10,8 @@ use tidegate_isolate::{
 };
 use tidegate_sync::ManualClock;
 
+use crate::support::with_properties;
+
 type Batches = Arc<Mutex<Vec<Vec<u32>>>>;
 type Doubler = Collapser<u32, u32, &'static str>;
 
@@ -332,4 +334,45 @@ fn the_settings_of_a_collapser_are_live_properties() {
         .remove("hystrix.collapser.double.maxRequestsInBatch")
         .unwrap();
     assert_eq!(in_force(), (3, 20, false));
+}
+
+#[test]
+fn what_a_collapser_refuses_is_told_in_plain_words() {
+    let (properties, isolation) = with_properties();
+    let command = Command::<HashMap<u32, u32>, ()>::builder("names").group("tests");
+    let command = command.build(&isolation).unwrap();
+    let collapser = Collapser::new(&command, CollapserConfig::default(), |_: &[u32], _| {
+        Ok(HashMap::new())
+    });
+    let collapser = collapser.unwrap();
+    for (name, value, reason) in [
+        ("maxRequestsInBatch", "many", "it is not a whole number"),
+        ("maxRequestsInBatch", "-1", "it must not be negative"),
+        (
+            "maxRequestsInBatch",
+            "0",
+            "a batch needs room for one request",
+        ),
+        (
+            "timerDelayInMilliseconds",
+            "1.5",
+            "it is not a whole number",
+        ),
+        ("timerDelayInMilliseconds", "-3", "it must not be negative"),
+        (
+            "requestCache.enabled",
+            "perhaps",
+            "there are true and false",
+        ),
+    ] {
+        let error = properties.set(&format!("hystrix.collapser.names.{name}"), value);
+        let error = error.unwrap_err();
+        assert_eq!((error.key(), error.property()), ("names", name));
+        assert_eq!(error.reason(), reason, "{name} = {value}");
+    }
+    assert_eq!(*collapser.config(), CollapserConfig::default());
+    properties
+        .set("hystrix.collapser.names.maxRequestsInBatch", "2147483647")
+        .unwrap();
+    assert_eq!(collapser.config().max_batch, 2_147_483_647, "as in Hystrix");
 }

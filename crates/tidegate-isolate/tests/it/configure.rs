@@ -289,3 +289,139 @@ fn builders_are_checked() {
     };
     assert!(builder("a").permits_with(config).build(&isolation).is_ok());
 }
+
+/// Two commands of one pool.
+fn sharing(isolation: &Isolation) -> [Numbers; 2] {
+    ["a", "b"].map(|key| {
+        let command = builder(key).pool("shared").threads(pool_of(2, 1));
+        command.build(isolation).unwrap()
+    })
+}
+
+/// Threads and places of a pool: as it works, and as each of its commands tells.
+fn told(isolation: &Isolation, commands: &[Numbers]) -> Vec<(usize, usize)> {
+    let works = pool(isolation);
+    let mut told = vec![(works.core, works.config.queue)];
+    told.extend(commands.iter().map(|command| {
+        let config = command.config();
+        (config.pool.core, config.pool.queue)
+    }));
+    told.dedup();
+    told
+}
+
+#[test]
+fn changes_to_a_shared_pool_do_not_overwrite_each_other() {
+    let (properties, isolation) = with_properties();
+    let commands = sharing(&isolation);
+    let [a, b] = &commands;
+    a.configure(|c| c.pool.core = 5).unwrap();
+    assert_eq!(
+        told(&isolation, &commands),
+        [(5, 1)],
+        "all tell what is in force"
+    );
+    b.configure(|c| c.pool.queue = 3).unwrap();
+    assert_eq!(told(&isolation, &commands), [(5, 3)]);
+    b.configure(|c| c.permits.limit = 4).unwrap();
+    assert_eq!(
+        told(&isolation, &commands),
+        [(5, 3)],
+        "nor does any other change"
+    );
+    properties
+        .set("hystrix.threadpool.shared.maxQueueSize", "7")
+        .unwrap();
+    assert_eq!(told(&isolation, &commands), [(5, 7)]);
+    properties
+        .remove("hystrix.threadpool.shared.maxQueueSize")
+        .unwrap();
+    assert_eq!(told(&isolation, &commands), [(5, 3)]);
+    let late = builder("c").pool("shared").threads(pool_of(2, 1));
+    let late = late.build(&isolation).unwrap();
+    late.configure(|c| c.pool.keep_alive = Duration::from_secs(9))
+        .unwrap();
+    assert_eq!(
+        told(&isolation, &commands),
+        [(5, 3)],
+        "nor one that comes later"
+    );
+}
+
+#[test]
+fn changes_at_the_same_time_both_stay() {
+    let (_clock, isolation) = still();
+    let commands = sharing(&isolation);
+    let [a, b] = &commands;
+    // The other change comes between the look of the first and its end.
+    a.configure(|c| {
+        b.configure(|c| c.pool.queue = 3).unwrap();
+        c.pool.core = 5;
+    })
+    .unwrap();
+    assert_eq!(told(&isolation, &commands), [(5, 3)]);
+    a.configure(|c| {
+        a.configure(|c| c.breaker.error_percent = 70).unwrap();
+        c.breaker.min_calls = 9;
+    })
+    .unwrap();
+    let config = a.config();
+    assert_eq!(
+        (config.breaker.error_percent, config.breaker.min_calls),
+        (70, 9)
+    );
+    // Of two changes of one setting the one that ends last counts, for everybody.
+    a.configure(|c| {
+        b.configure(|c| c.pool.core = 6).unwrap();
+        c.pool.core = 4;
+    })
+    .unwrap();
+    assert_eq!(told(&isolation, &commands), [(4, 3)]);
+}
+
+#[test]
+fn a_source_that_moves_a_command_to_another_pool_keeps_nothing_else_from_changing() {
+    let file = File::default();
+    let isolation = Isolation::builder().properties(file.clone());
+    let isolation = isolation.build().unwrap();
+    let command = builder("a").threads(pool_of(2, 0)).build(&isolation);
+    let command = command.unwrap();
+    let error = file.say("hystrix.command.a.threadPoolKeyOverride", "other");
+    let error = error.unwrap_err();
+    assert_eq!(
+        (error.key(), error.property()),
+        ("a", "threadPoolKeyOverride")
+    );
+    assert_eq!(command.pool().as_str(), "a", "it stays where it is");
+    file.say("hystrix.command.a.fallback.enabled", "false")
+        .unwrap();
+    assert!(!command.config().fallback_enabled);
+    file.say("hystrix.threadpool.a.coreSize", "3").unwrap();
+    assert_eq!(pool(&isolation).core, 3);
+    command.configure(|c| c.breaker.error_percent = 70).unwrap();
+    assert_eq!(command.config().breaker.error_percent, 70);
+}
+
+#[test]
+fn a_command_that_refuses_does_not_keep_others_from_hearing() {
+    let file = File::default();
+    let isolation = Isolation::builder().properties(file.clone());
+    let isolation = isolation.build().unwrap();
+    let commands: Vec<_> = ["a", "b", "c", "d", "e", "f"]
+        .map(|key| {
+            let command = builder(key).threads(pool_of(2, 0));
+            command.build(&isolation).unwrap()
+        })
+        .into();
+    // Refused by one of them, whichever is told first: it has a value of its own that makes no sense.
+    file.values
+        .lock()
+        .unwrap()
+        .insert("hystrix.command.c.requestLog.enabled".into(), "?".into());
+    let error = file.say("hystrix.command.default.requestLog.enabled", "false");
+    assert_eq!(error.unwrap_err().key(), "c");
+    for command in &commands {
+        let expected = &**command.key() == "c";
+        assert_eq!(command.config().log_enabled, expected, "{}", command.key());
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use tidegate_isolate::{Command, CommandConfig, Event, Key};
+use tidegate_isolate::{Command, CommandConfig, Event, Growth, Key, PoolConfig};
 use tidegate_testkit::Gate;
 
 use crate::support::{builder, by_group, hold, pool, pool_of, still, with_properties};
@@ -48,7 +48,9 @@ fn two_builders_that_disagree_are_reported() {
     assert!(error.to_string().starts_with(&told), "{error}");
     let patient = |c: &mut CommandConfig| c.permits.max_waiting = 3;
     let error = builder("a").permits(5).configure(patient);
-    assert_eq!(error.build(&isolation).unwrap_err().property(), "permits");
+    let error = error.build(&isolation).unwrap_err();
+    assert_eq!(error.property(), "permits.max_waiting");
+    assert!(error.to_string().contains("is 3 and was 100"), "{error}");
     let error = Command::<u32, &'static str>::builder("a")
         .group("other")
         .permits(5);
@@ -114,6 +116,68 @@ fn an_override_is_for_one_key_and_for_those_that_are_built_later() {
     properties.set(&name("a"), "over").unwrap();
     let command = builder("a").build(&isolation).unwrap();
     assert_eq!(command.pool().as_str(), "over");
+}
+
+#[test]
+fn a_builder_that_names_another_pool_is_reported() {
+    let (_clock, isolation) = still();
+    let build = |pool: Option<&str>| {
+        let command = builder("a");
+        let command = match pool {
+            Some(pool) => command.pool(pool),
+            None => command,
+        };
+        command.build(&isolation)
+    };
+    let first = build(Some("one")).unwrap();
+    assert!(build(Some("one")).is_ok());
+    for (other, told) in [
+        (Some("two"), "two and was one"),
+        (None, "its own and was one"),
+    ] {
+        let error = build(other).unwrap_err();
+        assert_eq!((error.key(), error.property()), ("a", "pool"));
+        assert!(error.to_string().contains(told), "{error}");
+    }
+    assert_eq!(first.pool().as_str(), "one");
+}
+
+#[test]
+fn the_override_of_a_builder_counts() {
+    let (properties, isolation) = with_properties();
+    let build = |key: &str, over: &str| {
+        let over = over.to_owned();
+        let command = builder(key).pool("named");
+        let command = command.configure(|c| c.pool_override = Some(over));
+        command.build(&isolation)
+    };
+    assert_eq!(build("a", "coded").unwrap().pool().as_str(), "coded");
+    let error = build("a", "other").unwrap_err();
+    assert_eq!(error.property(), "threadPoolKeyOverride");
+    let name = "hystrix.command.b.threadPoolKeyOverride";
+    properties.set(name, "property").unwrap();
+    assert_eq!(build("b", "coded").unwrap().pool().as_str(), "property");
+}
+
+#[test]
+fn a_conflict_about_a_pool_names_the_setting() {
+    let (_clock, isolation) = still();
+    let build = |key: &str, pool: PoolConfig| {
+        let command = builder(key).pool("shared").threads(pool);
+        command.build(&isolation)
+    };
+    let _first = build("a", pool_of(2, 5)).unwrap();
+    let error = build("b", pool_of(3, 5)).unwrap_err();
+    assert_eq!((error.key(), error.property()), ("shared", "coreSize"));
+    let told = "shared: coreSize is 3 and was 2: a pool of this key exists";
+    assert!(error.to_string().starts_with(told), "{error}");
+    let lifo = PoolConfig {
+        growth: Growth::QueueFirst,
+        ..pool_of(2, 5)
+    };
+    let error = build("c", lifo).unwrap_err();
+    let told = "shared: growth is QueueFirst and was ThreadsFirst: ";
+    assert!(error.to_string().starts_with(told), "{error}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod chaos;
 mod collapse;
 mod configure;
 mod flow;
+mod hidden;
 mod hooks;
 mod keys;
 mod leaving;

@@ -273,7 +273,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         self.read_to(total, ended, desk);
     }
 
-    /// Reads datagrams; a failed one says nothing about the next.
+    /// Reads datagrams; a failed read says nothing about the next one, and is an error event.
     fn read_datagrams(&mut self, desk: &mut Desk) {
         desk.datagram.resize(LARGEST, 0);
         let mut any = false;
@@ -291,7 +291,11 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                     self.pipeline.read(Msg::of(Datagram { bytes, peer }));
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.read_ready = false,
-                Err(_) => {}
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                Err(why) => {
+                    let why = NetError::ReceiveFailed(Failure::new(why));
+                    self.pipeline.fire(InEvent::Error(Failure::new(why)));
+                }
             }
             let parts = &self.pipeline.parts;
             if !self.read_ready || !(parts.auto_read || parts.read_wanted) || parts.close_wanted {
@@ -434,11 +438,12 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         parts.queue.fail_all(&closed);
         if let Some(outbox) = &mut parts.outbox {
             outbox.fail_all(&closed);
+            desk.counters.lost_datagrams.add(outbox.take_lost());
         }
         let was_open = matches!(state, State::Open | State::Off(_));
         match state {
             State::Connecting(connecting) | State::New(Start::Connecting(connecting)) => {
-                connecting.fail(cause.unwrap_or(closed));
+                connecting.fail(&cause.unwrap_or(closed));
             }
             State::Off(off) => off.refuse(&closed),
             _ => {}

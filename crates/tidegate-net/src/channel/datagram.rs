@@ -8,7 +8,12 @@ use bytes::Bytes;
 use mio::net::UdpSocket;
 use tidegate_promise::{Failure, Promise};
 
-/// Datagrams that wait to be sent; more are dropped, as a network would.
+use crate::errors::NetError;
+use crate::message::Message;
+use crate::metrics::Counters;
+use crate::write_queue::ENTRY_OVERHEAD;
+
+/// Datagrams that wait to be sent; more are refused.
 const MOST_WAITING: usize = 1024;
 /// The largest datagram there is.
 pub(super) const LARGEST: usize = 65_536;
@@ -31,10 +36,49 @@ pub struct Datagram {
     pub peer: SocketAddr,
 }
 
+impl Message for Datagram {
+    fn size(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+impl Datagram {
+    /// What it counts for while it waits.
+    pub(crate) fn counts(&self) -> usize {
+        self.bytes.len() + ENTRY_OVERHEAD
+    }
+
+    /// What happened to a datagram that was not sent.
+    pub(crate) fn lost(&self, why: Failure) -> Failure {
+        Failure::new(NetError::DatagramLost {
+            peer: self.peer,
+            size: self.bytes.len(),
+            why,
+        })
+    }
+}
+
 /// Datagrams on their way out.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     waiting: VecDeque<Waiting>,
+    /// Datagrams among them.
+    datagrams: usize,
+    /// Datagrams that were not taken, and are not counted yet.
+    lost: u64,
+}
+
+/// What a flush came to.
+#[derive(Debug, Default)]
+pub(crate) struct Sent {
+    /// The socket takes no more now.
+    pub(crate) blocked: bool,
+    pub(crate) calls: u64,
+    pub(crate) bytes: u64,
+    /// What no longer waits.
+    pub(crate) released: usize,
+    /// Why datagrams were lost whose writers did not ask for the outcome.
+    pub(crate) lost: Vec<Failure>,
 }
 
 #[derive(Debug)]
@@ -45,17 +89,25 @@ enum Waiting {
 }
 
 impl Outbox {
-    /// Adds a datagram; its promise back if there is no room.
-    pub(crate) fn push(
-        &mut self,
-        datagram: Datagram,
-        promise: Option<Promise<()>>,
-    ) -> Result<(), Option<Promise<()>>> {
-        if self.waiting.len() >= MOST_WAITING {
-            return Err(promise);
-        }
+    /// Returns `true` if another datagram would be too many.
+    pub(crate) fn is_full(&self) -> bool {
+        self.datagrams >= MOST_WAITING
+    }
+
+    /// Adds a datagram.
+    pub(crate) fn push(&mut self, datagram: Datagram, promise: Option<Promise<()>>) {
+        self.datagrams += 1;
         self.waiting.push_back(Waiting::Datagram(datagram, promise));
-        Ok(())
+    }
+
+    /// Notes that a datagram was not taken.
+    pub(crate) fn lose(&mut self) {
+        self.lost += 1;
+    }
+
+    /// Returns how many datagrams were not taken since the last call.
+    pub(crate) fn take_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
     }
 
     /// Has `promise` completed when all that waits is sent; the promise back if nothing does.
@@ -67,8 +119,10 @@ impl Outbox {
         None
     }
 
-    /// Sends what waits; true if the socket takes no more now.
-    pub(crate) fn send(&mut self, socket: &UdpSocket, calls: &mut u64) -> bool {
+    /// Sends what waits and was not cancelled. Losses are counted before their writers are told.
+    pub(crate) fn send(&mut self, socket: &UdpSocket, counters: &Counters) -> Sent {
+        counters.lost_datagrams.add(self.take_lost());
+        let mut sent = Sent::default();
         while let Some(waiting) = self.waiting.pop_front() {
             let (datagram, promise) = match waiting {
                 Waiting::Datagram(datagram, promise) => (datagram, promise),
@@ -77,32 +131,49 @@ impl Outbox {
                     continue;
                 }
             };
-            *calls += 1;
-            match socket.send_to(&datagram.bytes, datagram.peer) {
-                Ok(_) => {
+            let cancelled = promise.as_ref().is_some_and(|one| !one.set_uncancellable());
+            let tried = match cancelled {
+                true => Ok(0),
+                false => {
+                    sent.calls += 1;
+                    socket.send_to(&datagram.bytes, datagram.peer)
+                }
+            };
+            if let Err(why) = &tried
+                && why.kind() == io::ErrorKind::WouldBlock
+            {
+                let again = Waiting::Datagram(datagram, promise);
+                self.waiting.push_front(again);
+                sent.blocked = true;
+                return sent;
+            }
+            self.datagrams -= 1;
+            sent.released += datagram.counts();
+            match tried {
+                Ok(count) => {
+                    sent.bytes += count as u64;
                     if let Some(promise) = promise {
                         let _ = promise.succeed(());
                     }
                 }
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
-                    let again = Waiting::Datagram(datagram, promise);
-                    self.waiting.push_front(again);
-                    return true;
-                }
                 // One that cannot be sent says nothing about the next one.
                 Err(why) => {
-                    if let Some(promise) = promise {
-                        let _ = promise.fail(Failure::new(why));
+                    counters.lost_datagrams.add(1);
+                    let why = datagram.lost(Failure::new(why));
+                    match promise {
+                        Some(promise) => drop(promise.fail(why)),
+                        None => sent.lost.push(why),
                     }
                 }
             }
         }
         self.waiting = VecDeque::new();
-        false
+        sent
     }
 
     /// Takes out every datagram, failing each promise with `cause`.
     pub(crate) fn fail_all(&mut self, cause: &Failure) {
+        self.datagrams = 0;
         for waiting in self.waiting.drain(..) {
             if let Waiting::Datagram(_, Some(promise)) | Waiting::Flush(promise) = waiting {
                 let _ = promise.fail(cause.clone());
@@ -128,14 +199,14 @@ mod tests {
         let (promise, _) = tidegate_promise::promise();
         assert!(outbox.push_flush(promise).is_some(), "nothing waits");
         for sends in [true, false] {
-            outbox.push(to_itself(), None).unwrap();
+            outbox.push(to_itself(), None);
             let (promise, flushed) = tidegate_promise::promise();
             assert!(outbox.push_flush(promise).is_none() && !flushed.is_done());
             if sends {
-                let mut calls = 0;
-                assert!(!outbox.send(&socket, &mut calls));
+                let sent = outbox.send(&socket, &Counters::default());
                 flushed.wait().unwrap();
-                assert_eq!(calls, 1);
+                assert!(!sent.blocked && sent.lost.is_empty());
+                assert_eq!((sent.calls, sent.bytes, sent.released), (1, 1, 97));
             } else {
                 outbox.fail_all(&Failure::new("closed"));
                 assert!(flushed.wait().unwrap_err().to_string().contains("closed"));

@@ -1,7 +1,7 @@
 //! What handles ask of a channel, carried out on its loop.
 
 use tidegate_promise::Failure;
-use tidegate_sync::contain;
+use tidegate_sync::{contain, discard};
 
 use super::core::{ChannelCore, State};
 use super::shared::{Mail, refuse};
@@ -29,13 +29,22 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 self.shared().took(&msg);
                 self.pipeline.write(msg, promise);
             }
+            Mail::Flush(Some(promise)) if promise.is_cancelled() => {}
             Mail::Flush(promise) => self.pipeline.flush(promise),
             Mail::Close => self.pipeline.out(OutOp::Close),
+            Mail::Abort => {
+                self.transport.reset_on_close();
+                self.pipeline.out(OutOp::Close);
+            }
+            Mail::Cause(why) => {
+                self.pipeline.parts.close_cause.get_or_insert(why);
+            }
             Mail::CloseWhenFlushed => {
                 self.pipeline.out(OutOp::Flush);
                 self.pipeline.out(OutOp::CloseWhenFlushed);
             }
             Mail::ShutdownOutput(promise) if self.output_shut => drop(promise.succeed(())),
+            Mail::ShutdownOutput(promise) if !promise.set_uncancellable() => {}
             Mail::ShutdownOutput(promise) => {
                 self.shared().wait_for_half(promise);
                 self.pipeline.out(OutOp::Flush);
@@ -59,6 +68,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 self.pipeline.read(msg);
                 self.pipeline.fire(InEvent::ReadComplete);
             }
+            Mail::Change(make, promise) if !promise.set_uncancellable() => discard(make),
             Mail::Change(make, promise) => {
                 let made = contain(make).map_err(Failure::from_panic);
                 let change = |change| self.pipeline.change(change).map_err(Failure::new);

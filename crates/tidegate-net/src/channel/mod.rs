@@ -34,7 +34,7 @@ pub(crate) use self::shared::{Home, Mail, Shared, refuse};
 pub(crate) use self::start::{Connecting, Start};
 pub(crate) use self::transport::Transport;
 use crate::errors::{NetError, WriteRefused};
-use crate::message::Msg;
+use crate::message::{Message, Msg};
 use crate::pipeline::{Change, InEvent, Own, UserEvent};
 use crate::write_queue::WaterMarks;
 
@@ -82,8 +82,8 @@ impl Channel {
 
     /// Writes a message that the last outbound handler takes; one that it does not take is an error
     /// event.
-    pub fn write_message<M: Send + 'static>(&self, message: M) {
-        self.post_write(Mail::Write(Msg::of(message), None));
+    pub fn write_message<M: Message>(&self, message: M) {
+        self.post_write(Mail::Write(Msg::to_write(message), None));
     }
 
     /// Writes bytes; completes when the operating system has them. Fails with [`NetError::Overfull`]
@@ -94,9 +94,9 @@ impl Channel {
 
     /// Writes a message that the last outbound handler takes; completes when the operating system
     /// has what the handlers made of it, and fails if they do not take it.
-    pub fn write_message_with<M: Send + 'static>(&self, message: M) -> Completion<()> {
+    pub fn write_message_with<M: Message>(&self, message: M) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
-        self.post_write(Mail::Write(Msg::of(message), Some(promise)));
+        self.post_write(Mail::Write(Msg::to_write(message), Some(promise)));
         done
     }
 
@@ -119,7 +119,7 @@ impl Channel {
     /// # Errors
     ///
     /// The message; as for [`Channel::try_write`].
-    pub fn try_write_message<M: Send + 'static>(&self, message: M) -> Result<(), WriteRefused<M>> {
+    pub fn try_write_message<M: Message>(&self, message: M) -> Result<(), WriteRefused<M>> {
         if !self.is_writable() {
             return Err(WriteRefused(message));
         }
@@ -168,6 +168,20 @@ impl Channel {
         closed
     }
 
+    /// Closes the channel and resets its connection: the peer reads an error, not an end. What was not
+    /// sent is lost, in the operating system too. Where the transport knows no resets this is
+    /// [`Channel::close`].
+    pub fn abort(&self) -> Closed {
+        let closed = self.closed();
+        self.post(Mail::Abort);
+        closed
+    }
+
+    /// If the channel is closed next, `why` is its cause.
+    pub(crate) fn set_close_cause(&self, why: Failure) {
+        self.post(Mail::Cause(why));
+    }
+
     /// Closes the channel as soon as everything written so far is sent.
     pub fn close_when_flushed(&self) -> Closed {
         let closed = self.closed();
@@ -177,7 +191,7 @@ impl Channel {
 
     /// Closes the sending half; the peer reads an end after what was written so far. Completes when
     /// that half is closed, and fails if the channel is closed before. Later writes fail with
-    /// [`NetError::OutputShut`].
+    /// [`NetError::OutputShut`]. It can be cancelled until the channel's loop begins with it.
     pub fn shutdown_output(&self) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post(Mail::ShutdownOutput(promise));
@@ -189,7 +203,8 @@ impl Channel {
     /// sent, until it is [registered](Channel::register) again or closed. Its handlers are told with a
     /// [`Deregistered`](crate::Deregistered) event, after whatever they are busy with.
     ///
-    /// Succeeds at once if it is off already; fails if it is closed or not yet connected.
+    /// Succeeds at once if it is off already; fails if it is closed or not yet connected. It can be
+    /// cancelled until the channel's loop begins with it, and then leaves the channel where it is.
     ///
     /// ```
     /// use tidegate_net::EmbeddedChannel;
@@ -264,7 +279,8 @@ impl Channel {
 
     /// Changes the chain of handlers. `make` runs on the loop, so that handlers need not be
     /// `Send`. Fails with a [`PipelineError`](crate::PipelineError) if the new chain would not
-    /// fit, or with the panic of `make`; the old one stays.
+    /// fit, or with the panic of `make`; the old one stays. A change that is cancelled before `make`
+    /// runs does not happen; later it cannot be cancelled.
     pub fn change(&self, make: impl FnOnce() -> Change + Send + 'static) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post(Mail::Change(Box::new(make), promise));

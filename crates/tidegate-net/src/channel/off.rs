@@ -76,6 +76,9 @@ impl Off {
 impl<E: ?Sized + Held> ChannelCore<E> {
     /// Somebody wants the channel on its loop, or off it.
     pub(super) fn wish(&mut self, on: bool, promise: Promise<()>, desk: &mut Desk) {
+        if promise.is_cancelled() {
+            return;
+        }
         // What was asked before comes before.
         self.carry_out(desk);
         let refused = match &mut self.state {
@@ -84,6 +87,9 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 return self.next_wish();
             }
             State::Open if !on => {
+                if !promise.set_uncancellable() {
+                    return;
+                }
                 self.state = State::Off(Off::leaving(promise));
                 return;
             }
@@ -156,6 +162,9 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         while off.phase == Phase::Off
             && let Some((on, promise)) = off.wishes.pop_front()
         {
+            if !promise.set_uncancellable() {
+                continue;
+            }
             if on {
                 off.phase = Phase::Returning;
                 off.promise = Some(promise);

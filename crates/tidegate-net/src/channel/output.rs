@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 
 use super::Transport;
 use super::core::{ChannelCore, State};
-use crate::pipeline::Held;
+use crate::pipeline::{Held, InEvent};
 use crate::reactor::Desk;
 use crate::write_queue::{Drained, Sink};
 
@@ -13,10 +13,19 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         if let (Transport::Udp(socket), Some(outbox)) =
             (&self.transport, &mut self.pipeline.parts.outbox)
         {
-            let mut calls = 0;
-            self.blocked = outbox.send(socket, &mut calls);
-            self.owes = self.blocked;
-            desk.counters.writes.add(calls);
+            let sent = outbox.send(socket, &desk.counters);
+            desk.counters.writes.add(sent.calls);
+            desk.counters.written_bytes.add(sent.bytes);
+            self.blocked = sent.blocked;
+            self.owes = sent.blocked;
+            self.pipeline.parts.release(sent.released);
+            for why in sent.lost {
+                self.pipeline.fire(InEvent::Error(why));
+            }
+            if self.pipeline.parts.flush_wanted {
+                // What the handlers said to that goes out in another turn: it may be lost, too.
+                self.owe();
+            }
         }
     }
 

@@ -5,12 +5,13 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_promise::{Failure, Promise, SharedCompletion, promise_of};
-use tidegate_sync::{Deliver, Delivery, Executor, SignalBlock};
+use tidegate_sync::{Deliver, Delivery, Executor, SignalBlock, Unhandled};
 
 use super::ChannelOptions;
 use crate::errors::NetError;
@@ -27,6 +28,10 @@ pub(crate) enum Mail {
     Write(Msg, Option<Promise<()>>),
     Flush(Option<Promise<()>>),
     Close,
+    /// Closes and resets the connection.
+    Abort,
+    /// If the channel is closed next, this is why.
+    Cause(Failure),
     CloseWhenFlushed,
     ShutdownOutput(Promise<()>),
     AutoRead(bool),
@@ -373,6 +378,17 @@ impl Shared {
 
     pub(crate) fn is_closed(&self) -> bool {
         matches!(self.lock().end, End::Over(..))
+    }
+
+    /// Tells the hook for unhandled errors what went wrong with the channel.
+    #[cold]
+    pub(crate) fn report(&self, what: &dyn fmt::Display) {
+        let message = match self.peer {
+            Some(peer) => format!("{what}; the peer is {peer}"),
+            None => what.to_string(),
+        };
+        let what = Unhandled::ChannelError { message: &message };
+        self.executor.unhandled(&what);
     }
 
     /// The channel is closed: tells whoever wanted to know, and whoever has mail in the box.

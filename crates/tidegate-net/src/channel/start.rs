@@ -1,22 +1,23 @@
 //! How a channel comes to its loop: connected, or about to be.
 
-use tidegate_promise::{Completion, Failure, Promise};
+use tidegate_promise::{Completion, Failure};
 
 use super::Channel;
+use crate::awaited::Awaited;
 
 /// A connection that is being made.
 pub(crate) struct Connecting {
-    pub(crate) promise: Promise<Channel>,
+    pub(crate) promise: Awaited<Channel>,
     /// Ends the attempt when it fires; cancelled when the attempt has ended.
     pub(crate) timeout: Option<Completion<()>>,
 }
 
 impl Connecting {
-    pub(super) fn fail(self, why: Failure) {
+    pub(super) fn fail(self, why: &Failure) {
         if let Some(timeout) = self.timeout {
             timeout.cancel();
         }
-        let _ = self.promise.fail(why);
+        self.promise.fail(why);
     }
 }
 
@@ -32,7 +33,7 @@ impl Start {
     /// The channel ends before it has begun: whoever waits for it hears why.
     pub(super) fn refuse(&mut self, why: &Failure) {
         if let Self::Connecting(connecting) = std::mem::replace(self, Self::Open) {
-            connecting.fail(why.clone());
+            connecting.fail(why);
         }
     }
 }

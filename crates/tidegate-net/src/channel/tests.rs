@@ -12,6 +12,7 @@ use tidegate_promise::{Completion, Failure, promise};
 use tidegate_testkit::Log;
 
 use super::*;
+use crate::awaited::Awaited;
 use crate::driver::PollDriver;
 use crate::pipeline::{
     Action, Assembly, Erased, Head, Inbound, InboundContext, OutOp, Parts, Pipeline,
@@ -377,6 +378,7 @@ fn a_connect_whose_loop_cannot_watch_it_says_why() {
     let pipeline = <Pipeline>::new(Parts::new(shared), Vec::new());
     let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let (promise, done) = promise();
+    let promise = Awaited::new(promise, "cannot open".to_owned(), home.executor());
     let start = Start::Connecting(Box::new(Connecting {
         promise,
         timeout: None,

@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 #[cfg(unix)]
@@ -123,6 +124,14 @@ impl Transport {
                 Ok(())
             }
             Self::Gone => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Lets the end of the socket be a reset, where there is such a thing.
+    pub(crate) fn reset_on_close(&self) {
+        if let Self::Tcp(stream) = self {
+            // Refused: the socket is broken, and its end is no better than a reset.
+            let _ = SockRef::from(&**stream).set_linger(Some(Duration::ZERO));
         }
     }
 

@@ -16,6 +16,7 @@ use tidegate_exec::{LoopTimers, Pinned};
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise, promise_on};
 
 pub use self::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver};
+use crate::awaited::Awaited;
 use crate::channel::{
     Channel, ChannelOptions, Connecting, Mail, Shared, Start, Transport, local_ends,
 };
@@ -95,14 +96,16 @@ impl<P: Residence> Client<P> {
         let (promise, connected) = promise_on(home.home.executor());
         let to = to.into();
         if let Address::Socket(address) = to {
-            self.connect_on(&home, address, promise);
+            self.connect_on(&home, address, address.to_string(), promise);
             return connected;
         }
+        let name = to.to_string();
         let timers = home.home.timers();
         let found = to.look_up(&*self.resolver, self.resolve_timeout, &timers);
         let attempts = Attempts {
             client: self.clone(),
             home,
+            name,
             current: Arc::default(),
         };
         attempts.end_with(&promise);
@@ -114,20 +117,28 @@ impl<P: Residence> Client<P> {
         connected
     }
 
-    fn connect_on(&self, home: &Residing<P>, address: SocketAddr, promise: Promise<Channel>) {
+    /// Connects to `address`, which is called `to` in errors.
+    fn connect_on(
+        &self,
+        home: &Residing<P>,
+        address: SocketAddr,
+        to: String,
+        promise: Promise<Channel>,
+    ) {
         let open = move || {
             let stream = TcpStream::connect(address)?;
             let local = stream.local_addr().ok();
             Ok((Transport::tcp(stream), local, Some(address)))
         };
-        self.open_on(home, open, promise);
+        self.open_on(home, Subject::Connect(to), open, promise);
     }
 
     /// Connects to a Unix socket.
     #[cfg(unix)]
     pub fn connect_unix(&self, path: impl AsRef<Path>) -> Completion<Channel> {
         let path = path.as_ref().to_owned();
-        self.open(move || {
+        let to = format!("`{}`", path.display());
+        self.open(Subject::Connect(to), move || {
             let stream = mio::net::UnixStream::connect(path)?;
             Ok((Transport::unix(stream), None, None))
         })
@@ -135,7 +146,7 @@ impl<P: Residence> Client<P> {
 
     /// Makes a channel of a connection made before.
     pub fn adopt(&self, stream: std::net::TcpStream) -> Completion<Channel> {
-        self.open(move || {
+        self.open(Subject::Other("adopt a TCP socket"), move || {
             stream.set_nonblocking(true)?;
             let (local, peer) = (stream.local_addr().ok(), stream.peer_addr().ok());
             let stream = TcpStream::from_std(stream);
@@ -161,7 +172,7 @@ impl<P: Residence> Client<P> {
     /// ```
     #[cfg(unix)]
     pub fn adopt_unix(&self, stream: std::os::unix::net::UnixStream) -> Completion<Channel> {
-        self.open(move || {
+        self.open(Subject::Other("adopt a Unix socket"), move || {
             stream.set_nonblocking(true)?;
             let stream = mio::net::UnixStream::from_std(stream);
             Ok((Transport::unix(stream), None, None))
@@ -182,7 +193,7 @@ impl<P: Residence> Client<P> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn bind_udp(&self, address: SocketAddr) -> Completion<Channel> {
-        self.open(move || {
+        self.open(Subject::Udp(address), move || {
             let socket = mio::net::UdpSocket::bind(address)?;
             let local = socket.local_addr().ok();
             Ok((Transport::Udp(socket), local, None))
@@ -191,7 +202,7 @@ impl<P: Residence> Client<P> {
 
     /// Makes a channel of a UDP socket made before: see [`Client::bind_udp`].
     pub fn adopt_udp(&self, socket: std::net::UdpSocket) -> Completion<Channel> {
-        self.open(move || {
+        self.open(Subject::Other("adopt a UDP socket"), move || {
             socket.set_nonblocking(true)?;
             let local = socket.local_addr().ok();
             let socket = mio::net::UdpSocket::from_std(socket);
@@ -202,11 +213,12 @@ impl<P: Residence> Client<P> {
     /// Opens a connection on the next loop.
     fn open(
         &self,
+        subject: Subject,
         open: impl FnOnce() -> io::Result<Opened> + Send + 'static,
     ) -> Completion<Channel> {
         let home = self.group.pick();
         let (promise, opened) = promise_on(home.home.executor());
-        self.open_on(&home, open, promise);
+        self.open_on(&home, subject, open, promise);
         opened
     }
 
@@ -214,16 +226,18 @@ impl<P: Residence> Client<P> {
     fn open_on(
         &self,
         home: &Residing<P>,
+        subject: Subject,
         open: impl FnOnce() -> io::Result<Opened> + Send + 'static,
         promise: Promise<Channel>,
     ) {
         let this = self.clone();
         let (of_channel, timers) = (home.of_channel(), home.home.timers());
-        // A refused task drops its promise, which fails as abandoned.
-        let _ = home.run(move || {
+        let promise = Awaited::new(promise, subject.to_string(), home.home.executor());
+        let refusal = promise.refusal();
+        let ran = home.run(move || {
             let (transport, local, peer) = match open() {
                 Ok(opened) => opened,
-                Err(why) => return drop(promise.fail(Failure::new(why))),
+                Err(why) => return promise.fail(&Failure::new(why)),
             };
             let datagrams = matches!(transport, Transport::Udp(_));
             let head = if datagrams {
@@ -233,12 +247,12 @@ impl<P: Residence> Client<P> {
             };
             let checked = match assemble(&this.initialise, head) {
                 Ok(checked) => checked,
-                Err(why) => return drop(promise.fail(why)),
+                Err(why) => return promise.fail(&why),
             };
             transport.set_options(&this.options);
             let options = Arc::clone(&this.options);
             let shared = Shared::new(of_channel, options, (local, peer), None);
-            let start = this.begin_connect(&timers, &shared, promise);
+            let start = this.begin_connect(&timers, &shared, subject, promise);
             let mut parts = Parts::new(shared);
             if datagrams {
                 parts.take_datagrams();
@@ -250,13 +264,17 @@ impl<P: Residence> Client<P> {
                 start,
             });
         });
+        if let Err(refused) = ran {
+            refusal.by(refused);
+        }
     }
 
     fn begin_connect(
         &self,
         timers: &LoopTimers,
         shared: &Arc<tidegate_sync::SignalBlock<Shared>>,
-        promise: Promise<Channel>,
+        subject: Subject,
+        promise: Awaited<Channel>,
     ) -> Start {
         let after = self.options.connect_timeout;
         let weak = Arc::downgrade(shared);
@@ -269,7 +287,8 @@ impl<P: Residence> Client<P> {
         promise.on_cancel(move || cancelled(Failure::cancelled()));
         let timeout = (!after.is_zero()).then(|| {
             timers.schedule(after, move || {
-                give_up(Failure::new(NetError::ConnectTimeout(after)));
+                let to = subject.into_name();
+                give_up(Failure::new(NetError::ConnectTimeout { to, after }));
             })
         });
         let timeout = timeout.and_then(Result::ok);
@@ -277,10 +296,41 @@ impl<P: Residence> Client<P> {
     }
 }
 
+/// What a client opens, for errors.
+enum Subject {
+    /// A connection to there.
+    Connect(String),
+    Udp(SocketAddr),
+    Other(&'static str),
+}
+
+impl Subject {
+    /// The other side, if it is known.
+    fn into_name(self) -> String {
+        match self {
+            Self::Connect(to) => to,
+            Self::Udp(address) => address.to_string(),
+            Self::Other(_) => "its peer".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(to) => write!(f, "cannot connect to {to}"),
+            Self::Udp(address) => write!(f, "cannot open a UDP socket on {address}"),
+            Self::Other(what) => write!(f, "cannot {what}"),
+        }
+    }
+}
+
 /// One address after the other.
 struct Attempts<P: Residence> {
     client: Client<P>,
     home: Residing<P>,
+    /// What was resolved.
+    name: String,
     current: Arc<Mutex<Current>>,
 }
 
@@ -316,7 +366,8 @@ impl<P: Residence> Attempts<P> {
             return;
         };
         let (own, attempt) = promise_on(self.home.home.executor());
-        self.client.connect_on(&self.home, address, own);
+        let to = format!("`{}` ({address})", self.name);
+        self.client.connect_on(&self.home, address, to, own);
         let current = Arc::clone(&self.current);
         let this = attempt.on_complete(move |outcome| match outcome {
             Outcome::Success(channel) => {
@@ -385,7 +436,8 @@ pub fn local_pair<P: Residence>(
     let open = |end, assemble: Initialiser<P>| {
         let mut client = Client::new(group);
         client.initialise = assemble;
-        client.open(move || Ok((Transport::Local(end), None, None)))
+        let subject = Subject::Other("make a pair of channels");
+        client.open(subject, move || Ok((Transport::Local(end), None, None)))
     };
     let (one, other) = (open(one, Arc::new(first)), open(other, Arc::new(second)));
     let (promise, pair) = promise();

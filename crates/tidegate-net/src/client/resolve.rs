@@ -1,5 +1,6 @@
 //! Names and who resolves them.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
@@ -76,6 +77,16 @@ impl From<(&str, u16)> for Address {
 impl From<(IpAddr, u16)> for Address {
     fn from(address: (IpAddr, u16)) -> Self {
         Self::Socket(address.into())
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(address) => address.fmt(f),
+            Self::Name(host, port) => write!(f, "{host}:{port}"),
+            Self::Bad(text) => f.write_str(text),
+        }
     }
 }
 
@@ -162,11 +173,14 @@ impl Default for SystemResolver {
 impl Resolver for SystemResolver {
     fn resolve(&self, host: &str, port: u16) -> Completion<Vec<SocketAddr>> {
         let Some(permit) = self.permits.try_acquire() else {
-            let busy = "too many names are being resolved; try again later";
-            return Completion::failed(Failure::new(busy));
+            let why = format!("{MOST_LOOKUPS} names are being resolved already; try again later");
+            let name = host.to_owned();
+            return Completion::failed(Failure::new(NetError::NoName { name, why }));
         };
         let (promise, resolved) = promise();
-        let host = host.to_owned();
+        let promise = promise.share();
+        let (host, own) = (host.to_owned(), promise.clone());
+        let name = host.clone();
         let look_up = Task::named("resolve a name", move || {
             let _permit = permit;
             let found = (host.as_str(), port).to_socket_addrs();
@@ -179,10 +193,12 @@ impl Resolver for SystemResolver {
                     why: why.to_string(),
                 })),
             };
-            let _ = promise.complete(outcome);
+            let _ = own.try_complete(outcome);
         });
-        // Refused: the promise goes with the task, and the completion fails as abandoned.
-        let _ = self.threads.execute(look_up);
+        if let Err(refused) = self.threads.execute(look_up) {
+            let why = refused.why().to_string();
+            let _ = promise.try_fail(Failure::new(NetError::NoName { name, why }));
+        }
         resolved
     }
 }

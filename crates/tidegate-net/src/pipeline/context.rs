@@ -324,19 +324,20 @@ impl<'a, H: Inbound> InboundContext<'a, H> {
     /// error event.
     #[inline]
     pub fn write(&mut self, message: impl Into<H::Write>) {
-        self.raw.write_msg(Msg::of(message.into()), None);
+        self.raw.write_msg(Msg::to_write(message.into()), None);
     }
 
     /// Writes a message; completes when the operating system has it.
     pub fn write_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
         let (promise, done) = self.raw.parts.new_promise();
-        self.raw.write_msg(Msg::of(message.into()), Some(promise));
+        self.raw
+            .write_msg(Msg::to_write(message.into()), Some(promise));
         done
     }
 
     /// Writes a message for a promise made before.
     pub fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
-        self.raw.write_msg(Msg::of(message.into()), promise);
+        self.raw.write_msg(Msg::to_write(message.into()), promise);
     }
 
     /// Writes a message if the channel is writable.
@@ -391,14 +392,14 @@ impl<'a, H: Outbound> OutboundContext<'a, H> {
     /// Hands a message on towards the socket.
     pub fn write(&mut self, message: impl Into<H::Write>) {
         let at = self.raw.at;
-        let message = Msg::of(message.into());
+        let message = Msg::to_write(message.into());
         self.raw.parts.hand_on(at, message, None);
     }
 
     /// Hands a message on with a promise of its own.
     pub fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
         let at = self.raw.at;
-        let message = Msg::of(message.into());
+        let message = Msg::to_write(message.into());
         self.raw.parts.hand_on(at, message, promise);
     }
 

@@ -7,7 +7,7 @@ use tidegate_promise::{Failure, Promise};
 use tidegate_sync::Blocking;
 
 use super::context::{HandlerContext, InboundContext, OutboundContext};
-use crate::message::{Kind, Msg};
+use crate::message::{Kind, Message, Msg};
 
 /// Events that a handler may care about, as bits.
 pub(crate) mod mask {
@@ -123,7 +123,7 @@ pub trait Inbound: Sized + 'static {
     /// What it passes on.
     type Out: Send + 'static;
     /// What it writes.
-    type Write: Send + 'static;
+    type Write: Message;
     /// What it may do to its thread. Where all handlers of channels that are ready together never
     /// block, up to eight of them are told in a row on a pinned loop, and what each sends goes out
     /// behind the last of them.
@@ -214,7 +214,7 @@ pub trait Outbound: Sized + 'static {
     /// What it is given to write.
     type Take: Send + 'static;
     /// What it hands on.
-    type Write: Send + 'static;
+    type Write: Message;
     /// What it may do to its thread.
     const BLOCKING: Blocking = Blocking::May;
 

@@ -84,17 +84,15 @@ impl Parts {
 
     #[inline(never)]
     fn write_other(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        let msg = match (&mut self.outbox, msg.cast::<Datagram>()) {
-            (Some(outbox), Ok(datagram)) => {
-                if let Err(Some(promise)) = outbox.push(datagram, promise) {
-                    let _ = promise.fail(Failure::new(NetError::ManyDatagrams));
-                }
-                return;
-            }
-            (None, Ok(datagram)) => Msg::of(datagram),
-            (_, Err(msg)) => msg,
+        let msg = match msg.cast::<Datagram>() {
+            Ok(datagram) if self.outbox.is_some() => return self.write_datagram(datagram, promise),
+            Ok(datagram) => Msg::to_write(datagram),
+            Err(msg) => msg,
         };
         if let Some(mut record) = self.recorded() {
+            if promise.as_ref().is_some_and(|one| !one.set_uncancellable()) {
+                return;
+            }
             record.outbound.push_back(msg);
             drop(record);
             if let Some(promise) = promise {
@@ -113,11 +111,32 @@ impl Parts {
         self.refuse_write(promise, why);
     }
 
+    /// A datagram that has passed all handlers. It counts for the water marks until it is sent; one
+    /// for which there is no room is an error of its promise, or an error event.
+    pub(super) fn write_datagram(&mut self, datagram: Datagram, promise: Option<Promise<()>>) {
+        let full = self.outbox.as_ref().is_some_and(|outbox| outbox.is_full());
+        let room = match full {
+            true => Err(NetError::ManyDatagrams),
+            false => self.hold(datagram.counts()),
+        };
+        let Some(outbox) = &mut self.outbox else {
+            return;
+        };
+        match room {
+            Ok(()) => outbox.push(datagram, promise),
+            Err(why) => {
+                outbox.lose();
+                let why = datagram.lost(Failure::new(why));
+                self.refuse_write(promise, why);
+            }
+        }
+    }
+
     /// A write that cannot be: its promise hears of it; who asked for none hears an error event,
     /// since a stream with a hole in it must not go on silently.
     #[cold]
-    fn refuse_write(&mut self, promise: Option<Promise<()>>, why: NetError) {
-        let why = Failure::new(why);
+    fn refuse_write(&mut self, promise: Option<Promise<()>>, why: impl Into<Failure>) {
+        let why = why.into();
         match promise {
             Some(promise) => drop(promise.fail(why)),
             None => {

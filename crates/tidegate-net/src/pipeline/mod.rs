@@ -19,8 +19,9 @@ mod places;
 mod stage;
 
 use tidegate_promise::{Failure, Promise};
-use tidegate_sync::{Blocking, CaughtPanic, Unhandled, contain};
+use tidegate_sync::{Blocking, CaughtPanic, contain};
 
+use crate::errors::NetError;
 use crate::message::Msg;
 use crate::sys::prefetch;
 
@@ -423,18 +424,14 @@ impl<E: ?Sized + Held> Pipeline<E> {
         } else {
             self.report(&why);
         }
-        self.parts.close_wanted = true;
-        self.parts.close_cause.get_or_insert(why);
+        let fatal = why.downcast_ref().is_none_or(NetError::is_fatal);
+        if fatal {
+            self.parts.close_wanted = true;
+            self.parts.close_cause.get_or_insert(why);
+        }
     }
 
     fn report(&self, why: &Failure) {
-        let shared = &self.parts.shared;
-        let message = match shared.peer_addr() {
-            Some(peer) => format!("{why}; the peer is {peer}"),
-            None => why.to_string(),
-        };
-        shared
-            .executor()
-            .unhandled(&Unhandled::ChannelError { message: &message });
+        self.parts.shared.report(why);
     }
 }

@@ -316,7 +316,7 @@ impl Parts {
         Ok(())
     }
 
-    pub(super) fn release(&mut self, bytes: usize) {
+    pub(crate) fn release(&mut self, bytes: usize) {
         self.in_flight = self.in_flight.saturating_sub(bytes);
         self.look_at_marks();
     }

@@ -34,6 +34,8 @@ pub(super) struct Config {
     pub(super) children: Box<dyn Children>,
     pub(super) options: Arc<ChannelOptions>,
     pub(super) pause: Duration,
+    /// Connections that may wait to be accepted.
+    pub(super) backlog: usize,
     pub(super) port: Arc<Port>,
     /// Connections live on the loop that accepted them, where that can be.
     pub(super) stay: bool,
@@ -56,7 +58,7 @@ impl Port {
             unreachable!("a new completion was not taken");
         };
         Arc::new(Self {
-            origin: Arc::default(),
+            origin: Origin::new(listeners),
             open: AtomicUsize::new(listeners),
             end: Mutex::new(Some(promise)),
             closed,
@@ -73,6 +75,7 @@ impl Port {
 
     /// One listener is gone; with the last one the port is free.
     fn leave(&self) {
+        self.origin.listener_left();
         // ORDERING: AcqRel, so that the last one comes after what the others did before.
         if self.open.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
@@ -241,6 +244,8 @@ pub(super) struct ListenerCore {
     accepting: Finishes,
     spare: SpareDescriptor,
     paused: bool,
+    /// Connections that it may still accept once it was stopped.
+    left: usize,
 }
 
 impl ListenerCore {
@@ -250,11 +255,13 @@ impl ListenerCore {
         token: Token,
     ) -> Self {
         accepting.token.store(token.bits(), Ordering::Relaxed);
+        let left = accepting.config.backlog;
         Self {
             listener,
             accepting: Finishes(accepting),
             spare: SpareDescriptor::new(),
             paused: false,
+            left,
         }
     }
 
@@ -283,6 +290,29 @@ impl ListenerCore {
             return false;
         }
         true
+    }
+
+    /// Accepts what came before the server was closed, in turns: those clients are connected, and to
+    /// close the socket would reset them. Then leaves.
+    fn wind_up(&mut self, desk: &mut Desk) -> Next {
+        for _ in 0..ACCEPTS {
+            let over = self.accepting.config.port.origin.is_over();
+            if over || self.left == 0 {
+                return Next::Leave;
+            }
+            self.left -= 1;
+            match self.listener.accept() {
+                Ok((transport, peer)) => {
+                    desk.counters.accepted.add(1);
+                    let children = &self.accepting.config.children;
+                    children.adopt(&self.accepting, transport, peer);
+                }
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Next::Leave,
+                Err(why) if is_out_of_descriptors(&why) => return Next::Leave,
+                Err(_) => {}
+            }
+        }
+        Next::Again(Readiness::READ)
     }
 
     /// There is no descriptor for a connection: tells whoever waits by closing it, with the
@@ -367,7 +397,7 @@ fn adopt<P: Residence>(
 impl EventSource for ListenerCore {
     fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
         if self.accepting.stopped.load(Ordering::Relaxed) {
-            return Next::Leave;
+            return self.wind_up(desk);
         }
         // A broken listener shows in what its accepts say.
         let told = Readiness::READ | Readiness::HANG_UP | Readiness::ERROR;

@@ -19,8 +19,10 @@ use tidegate_sync::{SignalBlock, contain};
 use self::listener::{Accepting, ListenerCore, Listening, Nursery, Port};
 pub(crate) use self::origin::Origin;
 pub use self::origin::{DRAIN_GRACE, DrainReport, Draining};
+use crate::awaited::Awaited;
 use crate::channel::{ChannelOptions, Closed, Home};
 use crate::client::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
+use crate::errors::tried;
 use crate::group::NetGroup;
 use crate::pipeline::{Assembly, Handler, Head, Name};
 use crate::residence::{Residence, Residing};
@@ -121,7 +123,8 @@ impl Server {
         self.port.origin().accepted()
     }
 
-    /// Stops accepting; connections stay. Completes when the port is free.
+    /// Stops accepting; connections stay, also those that came before this call and were not accepted
+    /// yet: they are, as far as the backlog goes. Completes when the port is free.
     pub fn close(&self) -> Closed {
         let closed = self.closed();
         for listener in self.listeners.iter() {
@@ -136,7 +139,7 @@ impl Server {
         self.port.closed()
     }
 
-    /// Stops accepting, tells each connection's handlers with a [`Draining`] event, and lets
+    /// Accepts what has come so far and no more, tells each connection's handlers with a [`Draining`] event, and lets
     /// them finish until `deadline`; then closes what is left. The report says who that was, and does
     /// not wait for handlers that do not return: [`DRAIN_GRACE`] after the deadline it is made without
     /// them.
@@ -176,7 +179,7 @@ pub struct ServerBuilder<P: Residence = Pinned> {
 }
 
 /// Registers the listener of a server and completes its promise.
-type Register = Box<dyn FnOnce(Listening, Shard, Promise<()>) -> Result<(), String> + Send>;
+type Register = Box<dyn FnOnce(Listening, Shard, Awaited<()>) + Send>;
 /// One listener of a server.
 type Shard = Arc<SignalBlock<Accepting>>;
 
@@ -202,9 +205,7 @@ impl Boss {
             timers: one.home.timers(),
             register: Box::new(move |listening, accepting, promise| {
                 let core = |token| Box::new(ListenerCore::new(listening, accepting, token));
-                one.register(core, |registered| {
-                    let _ = promise.complete(registered.map_err(Failure::new));
-                })
+                one.register(core, promise);
             }),
         }
     }
@@ -287,14 +288,15 @@ impl<P: Residence> ServerBuilder<P> {
     pub fn bind(self, address: impl Into<Address>) -> Completion<Server> {
         let address = address.into();
         if let Address::Socket(address) = address {
-            return self.bind_any(&[address]);
+            return self.bind_any(None, &[address]);
         }
+        let name = address.to_string();
         let timers = self.children.pick().home.timers();
         let found = address.look_up(&*self.resolver, self.resolve_timeout, &timers);
         let (promise, bound) = promise();
         found.finally(move |outcome| {
             let started = match outcome {
-                Outcome::Success(found) => self.bind_any(found),
+                Outcome::Success(found) => self.bind_any(Some(&name), found),
                 Outcome::Failure(why) => Completion::failed(why.clone()),
                 Outcome::Cancelled => Completion::failed(Failure::cancelled()),
             };
@@ -303,8 +305,9 @@ impl<P: Residence> ServerBuilder<P> {
         bound
     }
 
-    fn bind_any(self, addresses: &[SocketAddr]) -> Completion<Server> {
-        let started = self.listen(addresses).map_err(Failure::new);
+    /// Listens on one of `addresses`, which are those of a name or one given as such.
+    fn bind_any(self, name: Option<&str>, addresses: &[SocketAddr]) -> Completion<Server> {
+        let started = self.listen(name, addresses).map_err(Failure::new);
         match started.and_then(|listeners| self.start_tcp(listeners)) {
             Ok(server) => server,
             Err(why) => Completion::failed(why),
@@ -322,7 +325,10 @@ impl<P: Residence> ServerBuilder<P> {
     /// Listens on a Unix socket at `path`, which must not exist yet and is left there.
     #[cfg(unix)]
     pub fn bind_unix(self, path: impl AsRef<Path>) -> Completion<Server> {
-        self.start_unix(mio::net::UnixListener::bind(path))
+        let path = path.as_ref();
+        let listener = mio::net::UnixListener::bind(path);
+        let what = || format!("cannot listen on `{}`", path.display());
+        self.start_unix(listener.map_err(|why| tried(what(), why)))
     }
 
     /// Serves on a Unix listener made before.
@@ -374,6 +380,7 @@ impl<P: Residence> ServerBuilder<P> {
         let options = Arc::new(self.options);
         let (mut listeners, mut registered) = (Vec::new(), Vec::new());
         for (listening, boss) in listening.into_iter().zip(bosses) {
+            let executor = Arc::clone(&boss.home.executor);
             let accepting = Accepting::new(listener::Config {
                 home: boss.home,
                 timers: boss.timers,
@@ -383,14 +390,20 @@ impl<P: Residence> ServerBuilder<P> {
                 }),
                 options: Arc::clone(&options),
                 pause: self.pause,
+                backlog: usize::try_from(self.backlog).unwrap_or(1).max(1),
                 port: Arc::clone(&port),
                 stay,
             });
             let (promise, done) = promise();
             listeners.push(Arc::clone(&accepting));
             registered.push(done);
-            // A refused one takes its promise along, and so fails them all below.
-            let _ = (boss.register)(listening, accepting, promise);
+            let what = match address {
+                NO_ADDRESS => "cannot listen on a Unix socket".to_owned(),
+                address => format!("cannot listen on {address}"),
+            };
+            let promise = Awaited::new(promise, what, executor);
+            // A refused one fails, and so fails them all below.
+            (boss.register)(listening, accepting, promise);
         }
         let server = Server {
             listeners: listeners.into(),
@@ -411,13 +424,22 @@ impl<P: Residence> ServerBuilder<P> {
     }
 
     /// Listens on the first of `addresses` on which that can be done.
-    fn listen(&self, addresses: &[SocketAddr]) -> io::Result<Vec<std::net::TcpListener>> {
+    fn listen(
+        &self,
+        name: Option<&str>,
+        addresses: &[SocketAddr],
+    ) -> io::Result<Vec<std::net::TcpListener>> {
         let mut last = None;
         for &address in addresses {
-            match self.listen_often(address) {
+            let why = match self.listen_often(address) {
                 Ok(listeners) => return Ok(listeners),
-                Err(why) => last = Some(why),
-            }
+                Err(why) => why,
+            };
+            let what = match name {
+                Some(name) => format!("cannot listen on `{name}` ({address})"),
+                None => format!("cannot listen on {address}"),
+            };
+            last = Some(tried(what, why));
         }
         Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
     }

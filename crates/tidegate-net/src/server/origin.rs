@@ -26,7 +26,7 @@ pub const DRAIN_GRACE: Duration = Duration::from_millis(500);
 /// How a drain went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DrainReport {
-    /// Connections that were open when it began.
+    /// Connections that were open when it began, also those that were accepted only then.
     pub open: usize,
     /// Peers of connections that had not ended at the deadline and were cut. Those on a pinned loop
     /// that a handler holds up are not named: nobody else may look at them.
@@ -52,12 +52,37 @@ impl fmt::Display for DrainReport {
 pub(crate) struct Origin {
     live: AtomicUsize,
     accepted: AtomicU64,
+    /// Listeners that may still accept.
+    listeners: AtomicUsize,
     draining: AtomicBool,
-    /// Completed when the last connection has gone: one for each drain.
+    /// The deadline of a drain is over.
+    over: AtomicBool,
+    /// Completed when the last connection has gone, and nobody accepts another: one for each drain.
     empty: Mutex<Vec<Promise<()>>>,
 }
 
 impl Origin {
+    /// What the connections share that so many listeners accept.
+    pub(super) fn new(listeners: usize) -> Arc<Self> {
+        Arc::new(Self {
+            listeners: AtomicUsize::new(listeners),
+            ..Self::default()
+        })
+    }
+
+    /// Returns `true` if the deadline of a drain is over, and connections are cut.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// A listener accepts no more.
+    pub(super) fn listener_left(&self) {
+        // ORDERING: AcqRel, as in `left`.
+        if self.listeners.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.tell_if_empty();
+        }
+    }
+
     pub(crate) fn live(&self) -> usize {
         self.live.load(Ordering::Relaxed)
     }
@@ -81,8 +106,10 @@ impl Origin {
 
     fn tell_if_empty(&self) {
         let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
-        // ORDERING: Acquire pairs with the AcqRel in `left`.
-        let waiting = match self.live.load(Ordering::Acquire) {
+        // ORDERING: Acquire pairs with the AcqRel in `left` and `listener_left`. Each of them comes
+        // here after its last one, and the lock orders them: the second sees both counts at 0.
+        let listeners = self.listeners.load(Ordering::Acquire);
+        let waiting = match self.live.load(Ordering::Acquire) + listeners {
             0 => std::mem::take(&mut *empty),
             _ => Vec::new(),
         };
@@ -92,7 +119,7 @@ impl Origin {
         }
     }
 
-    /// Completes when there is no connection left.
+    /// Completes when there is no connection left, and none can come.
     fn on_empty(&self) -> Completion<()> {
         let (promise, done) = promise();
         let empty = self.empty.lock();
@@ -101,8 +128,13 @@ impl Origin {
         done
     }
 
-    /// A connection has come to its loop: if that was after the others were told of a drain, tells it.
+    /// A connection has come to its loop: if that was after the others were told of a drain, or were
+    /// cut, it is told, or cut.
     pub(crate) fn welcome(&self, channel: Channel) {
+        if self.is_over() {
+            drop(channel.close());
+            return;
+        }
         // Whoever is on its loop in time is found there; whoever comes later sees this, since the
         // loop's queue lies between.
         if self.draining.load(Ordering::Relaxed) {
@@ -125,8 +157,10 @@ pub(crate) fn drain(
     deadline: Duration,
 ) -> Completion<DrainReport> {
     let (promise, done) = promise();
+    // It begins here: nothing can call the `Draining` events back.
+    promise.set_uncancellable();
     let promise = promise.share();
-    let open = origin.live();
+    let (open, accepted) = (origin.live(), origin.accepted());
     let cut = Arc::<Mutex<Vec<String>>>::default();
     let empty = origin.on_empty();
     origin.draining.store(true, Ordering::Relaxed);
@@ -137,6 +171,7 @@ pub(crate) fn drain(
         });
         let (mine, roam, cut) = (Arc::clone(origin), one.roam, Arc::clone(&cut));
         let _ = one.home.schedule(deadline, move || {
+            mine.over.store(true, Ordering::Relaxed);
             each_of(mine, roam, move |channel| {
                 let peer = channel.peer_addr();
                 let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());
@@ -147,9 +182,15 @@ pub(crate) fn drain(
             });
         });
     }
-    let drain = Arc::new(Drain { open, cut, promise });
+    let drain = Arc::new(Drain {
+        origin: Arc::clone(origin),
+        open,
+        accepted,
+        cut,
+        promise,
+    });
     let watch = Parker::new();
-    drain.watch(&watch, origin, group, deadline);
+    drain.watch(&watch, group, deadline);
     empty.finally(move |_| {
         drain.report(0);
         watch.unpark();
@@ -159,7 +200,10 @@ pub(crate) fn drain(
 
 /// A drain that is going on.
 struct Drain {
+    origin: Arc<Origin>,
+    /// Connections that were open when it began, and all that had been accepted by then.
     open: usize,
+    accepted: u64,
     cut: Arc<Mutex<Vec<String>>>,
     promise: SharedPromise<DrainReport>,
 }
@@ -167,7 +211,8 @@ struct Drain {
 impl Drain {
     /// Makes the report; only the first one counts.
     fn report(&self, held: usize) {
-        let open = self.open;
+        let since = self.origin.accepted() - self.accepted;
+        let open = self.open + usize::try_from(since).unwrap_or(0);
         let cut = std::mem::take(&mut *self.cut.lock().unwrap_or_else(PoisonError::into_inner));
         let _ = self.promise.try_succeed(DrainReport { open, cut, held });
     }
@@ -177,11 +222,10 @@ impl Drain {
     fn watch(
         self: &Arc<Self>,
         parker: &Parker,
-        origin: &Arc<Origin>,
         group: &NetGroup<impl Placement>,
         deadline: Duration,
     ) {
-        let (drain, origin, parker) = (Arc::clone(self), Arc::clone(origin), parker.clone());
+        let (drain, parker) = (Arc::clone(self), parker.clone());
         let Some(clock) = group.loops().iter().next().map(|one| one.clock().clone()) else {
             return;
         };
@@ -190,7 +234,7 @@ impl Drain {
         let _ = ThreadBuilder::new("tidegate-drain").spawn(move || {
             while !drain.promise.is_done() {
                 if clock.nanos() >= ends {
-                    return drain.report(origin.live());
+                    return drain.report(drain.origin.live());
                 }
                 clock.park_until(&parker, Some(ends));
             }

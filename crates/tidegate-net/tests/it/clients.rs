@@ -90,10 +90,10 @@ fn a_connect_that_takes_too_long_fails_by_the_loops_clock() {
     assert!(!connect.is_done());
     clock.advance(Duration::from_secs(1));
     let why = connect.wait().unwrap_err().failure().unwrap();
-    assert!(matches!(
-        why.downcast_ref::<NetError>(),
-        Some(NetError::ConnectTimeout(_))
-    ));
+    let Some(NetError::ConnectTimeout { to, .. }) = why.downcast_ref() else {
+        panic!("{why}");
+    };
+    assert_eq!(*to, listener.local_addr().unwrap().to_string());
 }
 
 #[test]

@@ -191,6 +191,7 @@ fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
     let (mut bad, mut good) = (dial(&server), dial(&server));
     assert_eq!(bad.read(&mut [0; 8]).unwrap(), 0, "closed");
     assert_eq!(round_trip(&mut good, b"hello"), b"hello");
+    unhandled.wait_for(1);
     let heard = unhandled.take();
     assert!(
         heard.len() == 1 && heard[0].contains("not this one"),

@@ -125,3 +125,15 @@ fn a_write_after_the_end_of_its_half_fails_and_the_other_half_lives_on() {
     let client = client.pipeline(move |p| p.add("notes", Notes(on_roaming.clone())));
     a_late_write_fails_alone(&client.connect(address).wait().unwrap(), &listener, &log);
 }
+
+#[test]
+fn a_channel_that_is_aborted_resets_its_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let pinned = tidegate_net::pinned("io", 1).unwrap();
+    let connecting = Client::new(&pinned).connect(listener.local_addr().unwrap());
+    let channel = connecting.wait().unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    channel.abort().wait().unwrap();
+    let why = peer.read(&mut [0; 8]).unwrap_err();
+    assert_eq!(why.kind(), std::io::ErrorKind::ConnectionReset);
+}

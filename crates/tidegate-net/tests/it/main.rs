@@ -4,10 +4,13 @@
     reason = "in a test an unwrap is an assertion, in its helpers too"
 )]
 
+mod backlog;
 mod bad_input;
+mod cancels;
 mod changes;
 mod channel;
 mod clients;
+mod datagrams;
 mod decoders;
 mod echo;
 mod elsewhere;
@@ -17,12 +20,14 @@ mod framing;
 mod halves;
 mod handlers;
 mod model;
+mod named;
 mod pipeline;
 mod registration;
 mod roaming;
 mod rules;
 mod servers;
 mod shaping;
+mod sizes;
 mod stream;
 mod tcp;
 #[cfg(feature = "tls")]

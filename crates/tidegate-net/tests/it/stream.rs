@@ -413,3 +413,94 @@ fn an_error_of_the_socket_keeps_its_kind() {
     channel.fail(io::ErrorKind::ConnectionReset);
     assert_eq!(log.take(), [io::ErrorKind::ConnectionReset; 2]);
 }
+
+/// A group of one loop, and what its hook for unhandled errors hears.
+fn group_with_hook() -> (tidegate_net::NetGroup, Log<String>) {
+    let log = Log::new();
+    let heard = log.clone();
+    let hook = tidegate_sync::OnUnhandled::new(move |_, what| heard.push(what.to_string()));
+    (tidegate_net::pinned_with("io", 1, hook).unwrap(), log)
+}
+
+#[test]
+fn a_panic_of_the_future_goes_to_the_hook_and_is_why_the_channel_is_closed() {
+    let (group, log) = group_with_hook();
+    let channels = Log::new();
+    let own = channels.clone();
+    let server = serve(&group, move |p| {
+        let own = own.clone();
+        p.add(
+            "take",
+            TakeOver::new(|mut stream: ByteStream| async move {
+                own.push(stream.channel());
+                read(&mut stream, &mut [0; 16]).await.unwrap();
+                write_all(&mut stream, b"before").await.unwrap();
+                panic!("not my day");
+            }),
+        )
+    });
+    let mut client = dial(&server);
+    client.write_all(b"x").unwrap();
+    let mut rest = String::new();
+    client.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "before");
+    log.wait_for(1);
+    let heard = log.take().remove(0);
+    let peer = client.local_addr().unwrap().to_string();
+    assert!(heard.contains("panicked: not my day"), "{heard}");
+    assert!(heard.contains(&peer), "{heard}");
+    let channel = crate::first(&channels);
+    channel.closed().wait().unwrap();
+    assert!(channel.close_cause().unwrap().is_panic());
+    assert!(log.is_empty(), "told once");
+}
+
+#[test]
+fn a_panic_while_the_future_is_made_or_dropped_is_told_too() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a bomb");
+        }
+    }
+    let (group, log) = group_with_hook();
+    let begin = |_: ByteStream| -> std::future::Ready<()> { panic!("no future") };
+    let server = serve(&group, move |p| p.add("take", TakeOver::new(begin)));
+    let mut rest = Vec::new();
+    dial(&server).read_to_end(&mut rest).unwrap();
+    log.wait_for(1);
+    assert!(log.take()[0].contains("no future"));
+
+    let server = serve(&group, |p| {
+        p.add(
+            "take",
+            TakeOver::new(|_stream: ByteStream| {
+                let bomb = Bomb;
+                poll_fn(move |_| {
+                    let _bomb = &bomb;
+                    panic!("no luck");
+                })
+            }),
+        )
+    });
+    dial(&server).read_to_end(&mut rest).unwrap();
+    log.wait_for(1);
+    assert!(log.take()[0].contains("no luck"));
+    group.submit(|| ()).unwrap().wait().unwrap();
+}
+
+#[test]
+fn an_error_after_the_end_of_the_stream_is_the_channels_own() {
+    let take = TakeOver::new(|mut stream: ByteStream| async move {
+        read(&mut stream, &mut [0; 8]).await.unwrap();
+        write(&mut stream, b"unsent").await.unwrap();
+    });
+    let mut channel = EmbeddedChannel::new(|p| p.add("take", take)).unwrap();
+    channel.set_room(Some(0));
+    channel.receive("x");
+    assert!(channel.is_open(), "something waits to be sent");
+    channel.fail(io::ErrorKind::ConnectionReset);
+    assert_eq!(channel.errors().len(), 1);
+    let why = channel.channel().close_cause().unwrap().to_string();
+    assert!(why.contains("reset"), "{why}");
+}

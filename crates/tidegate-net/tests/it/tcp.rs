@@ -240,6 +240,7 @@ fn a_handler_that_panics_hurts_its_own_connection_only() {
     bad.write_all(b"panic").unwrap();
     assert_eq!(bad.read(&mut [0; 8]).unwrap(), 0, "closed");
     assert_eq!(round_trip(&mut good, b"still here"), b"still here");
+    unhandled.wait_for(1);
     let heard = unhandled.take();
     assert_eq!(heard.len(), 1);
     assert!(heard[0].contains("as asked"), "{heard:?}");

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use tidegate_exec::{EventLoopGroup, WorkerPool};
 use tidegate_net::sys::Readiness;
 use tidegate_net::{Keep, NetGroup};
+use tidegate_sync::OnUnhandled;
 use tidegate_testkit::Log;
 
 use crate::{Echo, dial, round_trip, serve};
@@ -64,7 +65,24 @@ fn one_that_panics_is_let_go_of_and_hurts_nobody() {
     let mut rest = Vec::new();
     let _ = far.read_to_end(&mut rest);
     assert_eq!(round_trip(&mut client, b"hello"), b"hello");
+    log.wait_for(1);
     assert!(log.take()[0].contains("as planned"));
+}
+
+#[test]
+fn groups_of_either_shape_take_the_hook_for_what_nobody_handles() {
+    let log = Log::new();
+    let heard = log.clone();
+    let hook = OnUnhandled::new(move |who, what| heard.push(format!("{who}: {what}")));
+    let pinned = tidegate_net::pinned_with("still", 1, hook.clone()).unwrap();
+    pinned.execute(|| panic!("as planned")).unwrap();
+    let pool = WorkerPool::builder("workers").max(3).build().unwrap();
+    let roaming = tidegate_net::roaming_with("roams", 1, &pool, hook).unwrap();
+    roaming.execute(|| panic!("as planned")).unwrap();
+    log.wait_for(2);
+    let mut heard = log.take();
+    heard.sort();
+    assert!(heard[0].starts_with("roams-0: ") && heard[1].starts_with("still-0: "));
 }
 
 #[test]

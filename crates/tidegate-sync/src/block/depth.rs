@@ -18,6 +18,7 @@ use crate::contain::{self, CaughtPanic};
 use crate::executor::{Executor, Unhandled};
 use crate::signal::Signal;
 use crate::task::Task;
+use crate::unhandled::OnUnhandled;
 
 /// The most listeners inside listeners that one thread runs before it queues the rest.
 const MAX_DEPTH: u32 = 8;
@@ -174,7 +175,9 @@ fn report(home: Option<&dyn Executor>, panic: CaughtPanic) {
 /// Reports to `home`; a panic in its hook must not cost other listeners their turn.
 #[cold]
 pub(super) fn tell_home(home: Option<&dyn Executor>, what: &Unhandled<'_>) {
-    let Some(home) = home else { return };
+    let Some(home) = home else {
+        return OnUnhandled::stderr().tell("a promise without a home", what);
+    };
     let _ = contain::contain(|| home.unhandled(what));
 }
 

@@ -159,7 +159,8 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
         let before = self.hook.swap(hook, Ordering::AcqRel);
         if !before.is_null() {
             // SAFETY: non-null hooks come from `Box::into_raw`; the swap gave this one away.
-            drop(unsafe { Box::from_raw(before) });
+            let before = unsafe { Box::from_raw(before) };
+            super::depth::contain(self.home.as_deref(), || drop(before));
         }
         // ORDERING: SeqCst fence between storing the hook and looking at the state; pairs with
         // those in `BlockPtr::cancel` and `SharedWriter::try_complete`: whoever decides finds
@@ -171,7 +172,7 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
             && let Some(hook) = self.take_hook()
             && state & CANCELLED != 0
         {
-            hook.run();
+            super::depth::run_hook(self.home.as_ref(), hook);
         }
     }
 }

@@ -14,9 +14,17 @@
 //!
 //! *One wakeup at a time.* A worker that was woken from its sleep is *on its way* until it has
 //! come back to the desk. Jobs that come meanwhile are queued though others are idle; the
-//! arriving worker runs its own job after it has sent the next idle worker after what waits. A
-//! burst so costs its submitter one system call, not one for each job. If the queue has no room,
-//! another idle worker is woken instead: nothing is refused while somebody is idle.
+//! arriving worker runs its own job after it has sent the next worker after what waits. A burst so
+//! costs its submitter one system call, not one for each job. If the queue has no room, another
+//! idle worker is woken instead: nothing is refused while a worker is idle.
+//!
+//! *Rescue.* The idle worker that a queued job counted on may be claimed from the reserve, or
+//! leave, before the arriving one can send it. The arriving worker then starts a thread, if one may
+//! start, and that thread does the same when it comes to the desk. So whenever jobs wait and a
+//! worker could be had for them, one is on its way, is being started, or a submitter looks after
+//! them; all three end with a look at what waits. A worker that is about to leave looks, too. A
+//! thread that could not be started is replaced by an idle one, or, where it was the only one, by
+//! one more try.
 //!
 //! *A wakeup put off.* With somebody busy and everybody else asleep, a submitter queues its job and
 //! looks for a moment whether the busy worker comes for it, as it does when jobs are short; that
@@ -38,7 +46,9 @@ mod reserve;
 mod seat;
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests;
+mod turn;
 
-pub use self::desk::{Desk, DeskLimits, Growth, Next, Placed, Tally, Turn, Wake, Work};
+pub use self::desk::{Desk, DeskLimits, Growth, Next, Placed, Sent, Tally, Wake, Work};
 pub use self::reserve::{MAX_RESERVED, Reserve};
 pub use self::seat::{Seat, Slept};
+pub use self::turn::Turn;

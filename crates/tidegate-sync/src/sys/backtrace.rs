@@ -267,7 +267,7 @@ mod tests {
         go.send(()).expect("it waits");
         assert_eq!(told.recv(), Ok(true));
         let watch = thread.watch();
-        thread.join();
+        assert!(thread.join().is_ok());
         assert!(watch.info().backtrace().is_none(), "it has ended");
     }
 

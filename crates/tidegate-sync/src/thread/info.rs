@@ -2,9 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 
 use super::{JoinPolicy, ThreadBuilder};
-use crate::{Parker, sys};
+use crate::{ExecutorId, contain, sys};
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub enum ThreadState {
 /// let info = thread.info();
 /// assert!(info.name().starts_with("io-"));
 /// assert_eq!(info.join_policy(), JoinPolicy::Joined);
-/// # thread.join();
+/// # drop(thread.join());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -91,20 +92,29 @@ impl ThreadInfo {
 #[derive(Debug)]
 pub(crate) struct Life {
     name: String,
+    /// What the thread is called in the record of waits while it runs for no executor.
+    party: ExecutorId,
     id: AtomicU64,
     priority: u8,
     granted: AtomicBool,
     policy: JoinPolicy,
     cancel: AtomicBool,
     state: AtomicU8,
-    /// Who sleeps until the end.
-    watchers: Mutex<Vec<Parker>>,
+    /// Woken at the end.
+    watchers: Mutex<Watchers>,
+}
+
+#[derive(Debug, Default)]
+struct Watchers {
+    next: u64,
+    wakers: Vec<(u64, Waker)>,
 }
 
 impl Life {
     pub(super) fn new(name: String, priority: u8, policy: JoinPolicy) -> Self {
         Self {
             name,
+            party: ExecutorId::next(),
             id: AtomicU64::new(0),
             priority,
             granted: AtomicBool::new(false),
@@ -115,16 +125,35 @@ impl Life {
         }
     }
 
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    pub(super) fn begin(&self, granted: bool) {
+    pub(crate) fn party(&self) -> ExecutorId {
+        self.party
+    }
+
+    /// Notes that the thread runs. Returns `false` if the job was revoked before.
+    pub(super) fn begin(&self, granted: bool) -> bool {
         self.granted.store(granted, Ordering::Relaxed);
         self.id.store(sys::thread::thread_id(), Ordering::Relaxed);
-        // ORDERING: Release publishes the id; pairs with the Acquire load in `info`.
+        self.leave_start(ThreadState::Running)
+    }
+
+    /// Keeps a job that has not begun from beginning. Returns `false` if it has begun.
+    pub(super) fn revoke(&self) -> bool {
+        // Without an id it ended because it was dropped.
+        self.leave_start(ThreadState::Ended) || self.id.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether this call is the one that ends the thread's start.
+    fn leave_start(&self, to: ThreadState) -> bool {
+        let (from, to) = (ThreadState::Starting as u8, to as u8);
+        // ORDERING: Release publishes the id that `begin` wrote; pairs with the Acquire load in
+        // `info` and with the Acquire of the failing side here, after which `revoke` reads it.
         self.state
-            .store(ThreadState::Running as u8, Ordering::Release);
+            .compare_exchange(from, to, Ordering::Release, Ordering::Acquire)
+            .is_ok()
     }
 
     pub(super) fn end(&self) {
@@ -132,13 +161,47 @@ impl Life {
         self.state
             .store(ThreadState::Ended as u8, Ordering::Release);
         // After the state: who comes too late to be woken here sees it.
-        let watchers = std::mem::take(&mut *self.watchers());
-        watchers.iter().for_each(Parker::unpark);
+        let wakers = std::mem::take(&mut self.watchers().wakers);
+        for (_, waker) in wakers {
+            let _ = contain(|| waker.wake());
+        }
     }
 
-    /// Has `parker` unparked at the end; the caller then looks whether it was over before.
-    pub(super) fn watch(&self, parker: Parker) {
-        self.watchers().push(parker);
+    /// Returns `true` if the thread has ended; if not, `waker` is woken when it does, in place of
+    /// the one that `key` names.
+    pub(super) fn wake_at_end(&self, key: &mut Option<u64>, waker: &Waker) -> bool {
+        if self.has_ended() {
+            return true;
+        }
+        // Wakers are the user's: cloned and dropped without the lock.
+        let waker = waker.clone();
+        let mut watchers = self.watchers();
+        if self.has_ended() {
+            return true;
+        }
+        let place = key.and_then(|key| watchers.find(key));
+        let before = match place {
+            Some(at) => Some(std::mem::replace(&mut watchers.wakers[at].1, waker)),
+            None => {
+                let next = watchers.next;
+                watchers.next += 1;
+                watchers.wakers.push((next, waker));
+                *key = Some(next);
+                None
+            }
+        };
+        drop(watchers);
+        drop(before);
+        false
+    }
+
+    /// Forgets the waker that `key` names.
+    pub(super) fn forget(&self, key: u64) {
+        let mut watchers = self.watchers();
+        let at = watchers.find(key);
+        let waker = at.map(|at| watchers.wakers.swap_remove(at));
+        drop(watchers);
+        drop(waker);
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -146,7 +209,7 @@ impl Life {
         self.state.load(Ordering::Acquire) == ThreadState::Ended as u8
     }
 
-    fn watchers(&self) -> std::sync::MutexGuard<'_, Vec<Parker>> {
+    fn watchers(&self) -> std::sync::MutexGuard<'_, Watchers> {
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -175,5 +238,19 @@ impl Life {
             life: Arc::clone(self),
             state,
         }
+    }
+}
+
+#[cfg(all(test, not(tidegate_loom)))]
+impl Life {
+    /// How many wakers wait for the end.
+    pub(super) fn watching(&self) -> usize {
+        self.watchers().wakers.len()
+    }
+}
+
+impl Watchers {
+    fn find(&self, key: u64) -> Option<usize> {
+        self.wakers.iter().position(|(one, _)| *one == key)
     }
 }

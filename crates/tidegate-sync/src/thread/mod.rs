@@ -11,11 +11,14 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{CancelToken, Parker, contain, prim, sys};
+use crate::{OnUnhandled, Unhandled, contain, discard, discard_all, prim, sys};
 
+mod handle;
 mod info;
 mod per_task;
 
+pub use self::handle::{JoinError, NotJoined, ThreadEnd, ThreadHandle, ThreadWatch};
+pub(crate) use self::info::Life;
 pub use self::info::{ThreadInfo, ThreadState};
 pub use self::per_task::ThreadPerTask;
 
@@ -35,7 +38,7 @@ type Spawner = Arc<dyn Fn(ThreadJob) -> io::Result<()> + Send + Sync>;
 /// let builder = ThreadBuilder::new("io").stack_size(256 * 1024);
 /// let thread = builder.spawn(|| ())?;
 /// assert!(thread.info().name().starts_with("io-"));
-/// thread.join();
+/// assert!(thread.join().is_ok());
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone)]
@@ -50,6 +53,7 @@ pub struct ThreadBuilder {
     on_start: Vec<Hook>,
     on_stop: Vec<Hook>,
     spawner: Option<Spawner>,
+    on_unhandled: Option<OnUnhandled>,
 }
 
 /// Whether somebody waits for a thread's end.
@@ -68,11 +72,15 @@ impl ThreadBuilder {
     /// The highest priority that can be asked for.
     pub const MAX_PRIORITY: u8 = 10;
 
-    /// Threads of a pool called `name`.
+    /// Threads of a pool called `name`. A NUL, which the system takes in no name, is replaced.
     pub fn new(name: impl Into<String>) -> Self {
         static POOLS: AtomicU64 = AtomicU64::new(1);
+        let mut pool = name.into();
+        if pool.contains('\0') {
+            pool = pool.replace('\0', "\u{fffd}");
+        }
         Self {
-            pool: name.into(),
+            pool,
             pool_number: POOLS.fetch_add(1, Ordering::Relaxed),
             threads: Arc::new(AtomicU64::new(1)),
             priority: Self::NORMAL_PRIORITY,
@@ -82,6 +90,7 @@ impl ThreadBuilder {
             on_start: Vec::new(),
             on_stop: Vec::new(),
             spawner: None,
+            on_unhandled: None,
         }
     }
 
@@ -150,6 +159,19 @@ impl ThreadBuilder {
         self
     }
 
+    /// Who hears of panics of the threads' jobs and hooks, with the thread's name;
+    /// [`OnUnhandled::stderr`] unless given.
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.on_unhandled = Some(hook);
+        self
+    }
+
+    /// [`ThreadBuilder::report_to`], unless a hook was given already.
+    pub fn or_report_to(mut self, hook: &OnUnhandled) -> Self {
+        self.on_unhandled.get_or_insert_with(|| hook.clone());
+        self
+    }
+
     /// The pool's name.
     pub fn pool(&self) -> &str {
         &self.pool
@@ -159,26 +181,47 @@ impl ThreadBuilder {
     ///
     /// # Errors
     ///
-    /// What the system or the user's spawner says when no thread can be started; `job` is then
-    /// dropped without having run.
+    /// What the system or the user's spawner says when no thread can be started, or that the
+    /// spawner panicked; `job` is then dropped without having run.
     pub fn spawn(&self, job: impl FnOnce() + Send + 'static) -> io::Result<ThreadHandle> {
+        self.spawn_watched(move |_| job())
+    }
+
+    /// [`ThreadBuilder::spawn`] of a job that is given what others know of its thread.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ThreadBuilder::spawn`].
+    pub fn spawn_watched(
+        &self,
+        job: impl FnOnce(&ThreadWatch) + Send + 'static,
+    ) -> io::Result<ThreadHandle> {
         let number = self.threads.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}-{}-{}", self.pool, self.pool_number, number);
         let life = Arc::new(info::Life::new(name, self.priority, self.policy));
+        let watch = ThreadWatch::new(&life);
         let job = ThreadJob {
             builder: self.clone(),
-            life: Arc::clone(&life),
-            job: Box::new(job),
+            end: End(Arc::clone(&life)),
+            job: Box::new(move || job(&watch)),
         };
         let joined = match &self.spawner {
             Some(spawner) => {
-                spawner(job)?;
+                start_by(spawner, job, &life)?;
                 None
             }
             None => Some(start(job)?),
         };
         let joined = joined.filter(|_| self.policy == JoinPolicy::Joined);
-        Ok(ThreadHandle { life, joined })
+        Ok(ThreadHandle::new(life, joined))
+    }
+
+    /// Drops what hooks of the user's captured, if this is the last to have them.
+    fn discard(self) {
+        discard_all(self.on_start);
+        discard_all(self.on_stop);
+        discard(self.spawner);
+        discard(self.on_unhandled);
     }
 }
 
@@ -198,14 +241,14 @@ impl fmt::Debug for ThreadBuilder {
 #[must_use = "a job that is dropped never runs"]
 pub struct ThreadJob {
     builder: ThreadBuilder,
-    life: Arc<info::Life>,
+    end: End,
     job: Box<dyn FnOnce() + Send>,
 }
 
 impl ThreadJob {
     /// The name that the thread should have.
     pub fn name(&self) -> &str {
-        self.life.name()
+        self.end.0.name()
     }
 
     /// The stack size that was asked for.
@@ -215,26 +258,45 @@ impl ThreadJob {
 
     /// Runs the job on the calling thread: sets the thread up, runs the start hooks, the job,
     /// the stop hooks and what was left with [`at_thread_exit`]. A panic of the job or of a
-    /// hook is contained.
+    /// hook is contained and reported.
     pub fn run(self) {
-        let Self { builder, life, job } = self;
+        let Self { builder, end, job } = self;
+        let life = &end.0;
         let granted = builder.priority != ThreadBuilder::NORMAL_PRIORITY
             && sys::thread::set_priority(builder.priority);
         if !builder.cpus.is_empty() {
             sys::thread::set_affinity(&builder.cpus);
         }
-        life.begin(granted);
-        let ended = End(&life);
-        // The panic hook has reported a panic; the owner of the thread hears of its end.
-        for hook in &builder.on_start {
-            let _ = contain(|| hook());
+        if !life.begin(granted) {
+            // The spawner said that it had no thread: nobody counts on the job any more.
+            discard(job);
+            return builder.discard();
         }
-        let _ = contain(job);
+        let current = Current::enter(life);
+        let tell = |what: &Unhandled<'_>| {
+            let hook = builder.on_unhandled.clone().unwrap_or_default();
+            hook.tell(life.name(), what);
+        };
+        for hook in &builder.on_start {
+            if let Err(panic) = contain(|| hook()) {
+                tell(&hook_panic(panic.message()));
+            }
+        }
+        if let Err(panic) = contain(job) {
+            tell(&Unhandled::TaskPanic {
+                task: "the thread's job",
+                message: panic.message(),
+            });
+        }
         for hook in &builder.on_stop {
-            let _ = contain(|| hook());
+            if let Err(panic) = contain(|| hook()) {
+                tell(&hook_panic(panic.message()));
+            }
         }
         run_exit_hooks();
-        drop(ended);
+        builder.discard();
+        drop(current);
+        drop(end);
     }
 }
 
@@ -246,12 +308,32 @@ impl fmt::Debug for ThreadJob {
     }
 }
 
-struct End<'a>(&'a info::Life);
+/// Ends the life of a thread whose job is over, or was dropped without having run.
+struct End(Arc<Life>);
 
-impl Drop for End<'_> {
+impl Drop for End {
     fn drop(&mut self) {
         self.0.end();
     }
+}
+
+fn hook_panic(message: &str) -> Unhandled<'_> {
+    Unhandled::HookPanic { message }
+}
+
+/// Starts a thread the user's way. A spawner that fails or panics although it has started the
+/// thread is overruled by that thread; otherwise the job cannot begin any more.
+fn start_by(spawner: &Spawner, job: ThreadJob, life: &Life) -> io::Result<()> {
+    let failed = match contain(|| spawner(job)) {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(cause)) => cause,
+        Err(panic) => io::Error::other(format!(
+            "{}: the spawner panicked: {}",
+            life.name(),
+            panic.message()
+        )),
+    };
+    if life.revoke() { Err(failed) } else { Ok(()) }
 }
 
 fn start(job: ThreadJob) -> io::Result<prim::JoinHandle<()>> {
@@ -260,79 +342,6 @@ fn start(job: ThreadJob) -> io::Result<prim::JoinHandle<()>> {
         thread = thread.stack_size(bytes);
     }
     thread.spawn(move || job.run())
-}
-
-/// A started thread.
-#[derive(Debug)]
-pub struct ThreadHandle {
-    life: Arc<info::Life>,
-    joined: Option<prim::JoinHandle<()>>,
-}
-
-impl ThreadHandle {
-    /// What is known of the thread now.
-    pub fn info(&self) -> ThreadInfo {
-        self.life.info()
-    }
-
-    /// A handle that asks after the thread without owning it.
-    pub fn watch(&self) -> ThreadWatch {
-        ThreadWatch {
-            life: Arc::clone(&self.life),
-        }
-    }
-
-    /// Waits for the thread's end. Returns false at once for a thread that cannot be joined:
-    /// a detached one, or one from a user's spawner.
-    pub fn join(self) -> bool {
-        self.joined.is_some_and(|thread| thread.join().is_ok())
-    }
-
-    /// As [`ThreadHandle::join`], until `token` is tripped.
-    ///
-    /// # Errors
-    ///
-    /// The handle, when the token was tripped before the thread's job was over.
-    pub fn join_with(self, token: &CancelToken) -> Result<bool, Self> {
-        if self.joined.is_none() {
-            return Ok(false);
-        }
-        let parker = Parker::new();
-        self.life.watch(parker.clone());
-        let woken = parker.clone();
-        let _hook = token.on_cancel(move || woken.unpark());
-        while !self.life.has_ended() {
-            if token.is_cancelled() {
-                return Err(self);
-            }
-            parker.park(None);
-        }
-        // The job is over; what is left is the end of its thread-locals.
-        Ok(self.join())
-    }
-}
-
-/// Asks after a thread that somebody else owns.
-#[derive(Clone, Debug)]
-pub struct ThreadWatch {
-    life: Arc<info::Life>,
-}
-
-impl ThreadWatch {
-    /// What is known of the thread now.
-    pub fn info(&self) -> ThreadInfo {
-        self.life.info()
-    }
-
-    /// Asks the thread's work to stop; what it runs sees it in [`ThreadInfo`].
-    pub fn request_cancel(&self) {
-        self.life.request_cancel();
-    }
-
-    /// Notes whether the thread sleeps, for [`ThreadInfo::state`]. Called by whoever drives it.
-    pub fn set_waiting(&self, waiting: bool) {
-        self.life.set_waiting(waiting);
-    }
 }
 
 /// A priority outside 1 to 10.
@@ -353,7 +362,32 @@ impl fmt::Display for BadPriority {
 
 impl Error for BadPriority {}
 
+/// The calling thread is the one of a [`Life`]; dropped when it no longer is.
+struct Current(Option<Arc<Life>>);
+
+impl Current {
+    fn enter(life: &Arc<Life>) -> Self {
+        Self(CURRENT.with(|current| current.replace(Some(Arc::clone(life)))))
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        let outer = self.0.take();
+        let _ = CURRENT.try_with(|current| current.replace(outer));
+    }
+}
+
+/// The calling thread, if a [`ThreadBuilder`] started it.
+pub(crate) fn current() -> Option<Arc<Life>> {
+    CURRENT
+        .try_with(|current| current.borrow().clone())
+        .ok()
+        .flatten()
+}
+
 prim::thread_local! {
+    static CURRENT: RefCell<Option<Arc<Life>>> = const { RefCell::new(None) };
     static AT_EXIT: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -377,7 +411,9 @@ pub fn at_thread_exit(clean_up: impl FnOnce() + 'static) {
 /// left. A panicking one does not keep the others from running.
 pub fn run_exit_hooks() {
     while let Some(clean_up) = AT_EXIT.with_borrow_mut(Vec::pop) {
-        let _ = contain(clean_up);
+        if let Err(panic) = contain(clean_up) {
+            OnUnhandled::stderr().tell("the end of a thread", &hook_panic(panic.message()));
+        }
     }
 }
 

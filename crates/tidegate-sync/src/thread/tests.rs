@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc;
 
 use super::*;
-use crate::{Executor, Refusal, Task};
+use crate::{CancelToken, Executor, Refusal, Task};
 
 #[test]
 fn names_are_pool_pool_number_thread_number() {
@@ -14,7 +14,7 @@ fn names_are_pool_pool_number_thread_number() {
         .map(|_| {
             let thread = builder.spawn(|| ()).expect("a thread can be had");
             let name = thread.info().name().to_owned();
-            thread.join();
+            assert!(thread.join().unwrap());
             name
         })
         .collect();
@@ -91,7 +91,7 @@ fn hooks_and_clean_up_run_around_the_job_even_if_it_panics() {
             panic!("on purpose");
         })
         .expect("a thread can be had");
-    assert!(thread.join());
+    assert!(thread.join().unwrap());
     drop(tx);
     assert_eq!(
         rx.iter().collect::<Vec<_>>(),
@@ -106,7 +106,7 @@ fn a_detached_thread_cannot_be_joined() {
         .spawn(|| ())
         .expect("a thread can be had");
     assert_eq!(thread.info().join_policy(), JoinPolicy::Detached);
-    assert!(!thread.join());
+    assert!(!thread.join().unwrap());
 }
 
 #[test]
@@ -121,9 +121,10 @@ fn a_token_ends_a_join_and_gives_the_handle_back() {
     let tripped = token.clone();
     let thread = std::thread::scope(|scope| {
         scope.spawn(move || tripped.cancel());
-        thread
-            .join_with(&token)
-            .expect_err("the thread still waits")
+        let error = thread.join_with(&token);
+        let error = error.expect_err("the thread still waits");
+        assert_eq!(error.why(), &NotJoined::Interrupted);
+        error.into_handle()
     });
     assert_ne!(thread.info().state(), ThreadState::Ended);
     drop(tx);
@@ -156,7 +157,7 @@ fn shows_the_life_of_a_thread() {
     watch.set_waiting(true);
     assert_eq!(watch.info().state(), ThreadState::Waiting);
     drop(tx);
-    thread.join();
+    assert!(thread.join().unwrap());
     assert_eq!(watch.info().state(), ThreadState::Ended);
 }
 
@@ -177,7 +178,7 @@ fn threads_can_come_from_a_spawner_of_the_user() {
         .expect("a thread can be had");
     assert_eq!(rx.recv(), Ok(()));
     assert_eq!(spawned.load(Ordering::Relaxed), 1);
-    assert!(!thread.join(), "the spawner owns it");
+    assert!(!thread.join().unwrap(), "the spawner owns it");
 }
 
 #[test]

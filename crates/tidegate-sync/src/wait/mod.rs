@@ -3,7 +3,8 @@
 //! A blocking wait is checked before it sleeps. On a thread that must not block it is refused
 //! at once. Elsewhere it leaves an edge from the executor it runs for to the home of what it
 //! waits for, and is refused if all threads of every executor on some path back to itself
-//! would then wait: a circle that nobody could leave.
+//! would then wait: a circle that nobody could leave. A thread that runs for no executor stands
+//! in the record itself, if a `ThreadBuilder` started it, and so does one whose end is awaited.
 //!
 //! Edges go by home, not by who really completes the promise, so a wait whose promise a third
 //! party completes may be refused for nothing; such a wait says so and skips the check.
@@ -17,6 +18,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::executor::{Executor, ExecutorId};
 use crate::mark::{self, Stance};
+use crate::thread::{self, Life};
 
 /// Why a blocking wait was refused, naming who would have waited for whom.
 ///
@@ -37,6 +39,8 @@ enum Why {
     Stance {
         waiting: String,
         home: Option<String>,
+        /// It would wait for the end of a thread, not for a promise.
+        end: bool,
         tagged: bool,
     },
     /// Names of the executors around the circle, the first one being the waiting one.
@@ -78,6 +82,7 @@ impl fmt::Display for WaitRefused {
             Why::Stance {
                 waiting,
                 home,
+                end,
                 tagged,
             } => {
                 let what = if *tagged {
@@ -86,8 +91,15 @@ impl fmt::Display for WaitRefused {
                     "an event loop"
                 };
                 write!(f, "{waiting}, {what}, must not block")?;
-                if let Some(home) = home {
-                    write!(f, " to wait for a promise of {home}")?;
+                match home {
+                    Some(home) if *end => {
+                        return write!(
+                            f,
+                            " to wait for the end of thread {home}; await the end instead"
+                        );
+                    }
+                    Some(home) => write!(f, " to wait for a promise of {home}")?,
+                    None => {}
                 }
                 write!(f, "; listen to the completion or await it instead")
             }
@@ -117,9 +129,26 @@ impl Error for WaitRefused {}
 /// A [`WaitRefused`] when the thread must not block, or when a circle would close.
 pub fn check_wait(home: Option<&dyn Executor>) -> Result<WaitGuard, WaitRefused> {
     check_stance(home)?;
-    match (mark::current(), home) {
-        (Some(waiting), Some(home)) => record(&*waiting, home),
-        _ => Ok(WaitGuard { edge: None }),
+    match home {
+        Some(home) => record_from_here(home.id()),
+        None => Ok(WaitGuard { edge: None }),
+    }
+}
+
+/// The same for the end of a thread, or for something that it has to do first.
+pub(crate) fn check_end(thread: &Life) -> Result<WaitGuard, WaitRefused> {
+    check_stance_for(Some(thread.name()), true)?;
+    record_from_here(thread.party())
+}
+
+/// Records that the calling thread waits for `home`: as its executor, or else as itself.
+fn record_from_here(home: ExecutorId) -> Result<WaitGuard, WaitRefused> {
+    if let Some(waiting) = mark::current() {
+        return record(waiting.id(), waiting.name(), waiting.width(), home);
+    }
+    match thread::current() {
+        Some(thread) => record(thread.party(), thread.name(), 1, home),
+        None => Ok(WaitGuard { edge: None }),
     }
 }
 
@@ -130,6 +159,13 @@ pub fn check_wait(home: Option<&dyn Executor>) -> Result<WaitGuard, WaitRefused>
 ///
 /// A [`WaitRefused`] when the thread must not block.
 pub fn check_stance(home: Option<&dyn Executor>) -> Result<(), WaitRefused> {
+    if mark::stance() == Stance::Free {
+        return Ok(());
+    }
+    check_stance_for(home.map(|home| home.name()), false)
+}
+
+fn check_stance_for(home: Option<&str>, end: bool) -> Result<(), WaitRefused> {
     let tagged = match mark::stance() {
         Stance::Free => return Ok(()),
         Stance::Loop => false,
@@ -139,7 +175,8 @@ pub fn check_stance(home: Option<&dyn Executor>) -> Result<(), WaitRefused> {
     Err(WaitRefused {
         why: Why::Stance {
             waiting: waiting.map_or_else(thread_name, |executor| executor.name().to_owned()),
-            home: home.map(|home| home.name().to_owned()),
+            home: home.map(str::to_owned),
+            end,
             tagged,
         },
     })
@@ -173,22 +210,26 @@ fn lock() -> MutexGuard<'static, Record> {
     RECORD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn record(waiting: &dyn Executor, home: &dyn Executor) -> Result<WaitGuard, WaitRefused> {
-    let (from, to) = (waiting.id(), home.id());
+fn record(
+    from: ExecutorId,
+    name: &str,
+    width: usize,
+    to: ExecutorId,
+) -> Result<WaitGuard, WaitRefused> {
     let mut record = lock();
     let node = record.waiting.entry(from).or_insert_with(|| Node {
-        name: waiting.name().to_owned(),
+        name: name.to_owned(),
         width: 1,
         homes: Vec::new(),
     });
-    node.width = waiting.width();
+    node.width = width;
     node.homes.push(to);
     let guard = WaitGuard {
         edge: Some((from, to)),
     };
     let mut path = Vec::new();
     if record.leads_back(from, to, &mut path) {
-        let mut names = vec![waiting.name().to_owned()];
+        let mut names = vec![name.to_owned()];
         names.extend(
             path.iter()
                 .filter_map(|id| Some(record.waiting.get(id)?.name.clone())),
@@ -201,6 +242,48 @@ fn record(waiting: &dyn Executor, home: &dyn Executor) -> Result<WaitGuard, Wait
     }
     drop(record);
     Ok(guard)
+}
+
+/// Changes how many threads an executor can run tasks on: calls `apply`, after which its
+/// [`Executor::width`] is `width`, unless waits that go on now rely on more. No wait is checked
+/// between the two.
+///
+/// # Errors
+///
+/// A [`WaitRefused`] when a circle would close, naming it; `apply` is not called then.
+///
+/// ```
+/// use tidegate_sync::{ExecutorId, change_width};
+///
+/// let mut width = 4;
+/// change_width(ExecutorId::next(), 2, || width = 2).expect("nobody waits");
+/// assert_eq!(width, 2);
+/// ```
+pub fn change_width(
+    executor: ExecutorId,
+    width: usize,
+    apply: impl FnOnce(),
+) -> Result<(), WaitRefused> {
+    let mut record = lock();
+    if let Some(node) = record.waiting.get_mut(&executor) {
+        let before = std::mem::replace(&mut node.width, width);
+        let homes = node.homes.clone();
+        let mut path = Vec::new();
+        let mut homes = homes.into_iter();
+        if homes.any(|home| record.leads_back(executor, home, &mut path)) {
+            let names = std::iter::once(&executor).chain(&path);
+            let names = names.filter_map(|id| Some(record.waiting.get(id)?.name.clone()));
+            let names = names.collect();
+            if let Some(node) = record.waiting.get_mut(&executor) {
+                node.width = before;
+            }
+            return Err(WaitRefused {
+                why: Why::Circle { names },
+            });
+        }
+    }
+    apply();
+    Ok(())
 }
 
 impl Record {

@@ -65,6 +65,33 @@ fn a_pool_of_two_may_wait_for_itself_once() {
 }
 
 #[test]
+fn fewer_threads_than_waits_rely_on_are_refused() {
+    let (pool, other) = (Nameplate::new("pool", 3), Nameplate::new("other", 1));
+    let first = wait(&pool, &pool).expect("two threads are free");
+    let mut narrowed = false;
+    change_width(pool.id(), 2, || narrowed = true).expect("one thread is free");
+    assert!(narrowed);
+    let refused = change_width(pool.id(), 1, || unreachable!("it is refused")).unwrap_err();
+    assert_eq!(refused.names(), ["pool"]);
+    drop(first);
+    change_width(pool.id(), 1, || ()).expect("nobody waits");
+    // The same by way of another executor.
+    let _to = wait(&pool, &other).expect("it does not wait");
+    let _back = wait(&other, &pool).expect("two threads are free");
+    let refused = change_width(pool.id(), 1, || unreachable!("it is refused")).unwrap_err();
+    assert_eq!(refused.names(), ["pool", "other"]);
+}
+
+#[test]
+fn more_threads_open_a_circle_for_the_next_wait() {
+    let (pool, other) = (Nameplate::new("pool", 1), Nameplate::new("other", 1));
+    let _to = wait(&pool, &other).expect("it does not wait");
+    assert!(wait(&other, &pool).is_err());
+    change_width(pool.id(), 2, || ()).expect("more are never too few");
+    drop(wait(&other, &pool).expect("a thread of the pool is free"));
+}
+
+#[test]
 fn a_free_thread_on_the_way_opens_the_circle() {
     let (a, pool) = (Nameplate::new("a", 1), Nameplate::new("pool", 2));
     let _one = wait(&pool, &a).expect("a is free");

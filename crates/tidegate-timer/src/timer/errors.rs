@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use tidegate_sync::WaitRefused;
+
 use crate::WheelError;
 
 /// Why a timer cannot do what it was asked.
@@ -17,7 +19,7 @@ use crate::WheelError;
 /// assert_eq!(timer.start(), Err(TimerError::Stopped));
 /// # Ok::<(), TimerError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimerError {
     /// Its wheel cannot be made.
@@ -28,17 +30,26 @@ pub enum TimerError {
     NoThread,
     /// Its own thread cannot wait for its own end.
     OwnThread,
+    /// The calling thread may not wait for the timer's thread.
+    Refused(WaitRefused),
+    /// The calling thread is starting the timer's thread: it is in the spawner.
+    Starting,
 }
 
 impl fmt::Display for TimerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Refused(why) => return write!(f, "the timer was not stopped: {why}"),
             Self::Geometry(_) => "the wheel of the timer cannot be made",
             Self::Stopped => "the timer has stopped; make another one",
             Self::NoThread => "no thread could be started; try again when the system has room",
             Self::OwnThread => {
-                "a timer cannot be stopped by its own task; stop it from another thread, or run \
-                 the task on an executor"
+                "a timer cannot be stopped by its own task; begin the stop and await it, or stop it \
+                 from another thread"
+            }
+            Self::Starting => {
+                "the timer's thread is being started by this very call; use the timer when the \
+                 spawner has returned"
             }
         })
     }

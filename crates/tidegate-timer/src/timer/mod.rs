@@ -1,27 +1,32 @@
 //! A wheel with a thread of its own, for programs without loops.
 //!
 //! The data is a [`Wheel`]; this gives it a clock, a thread and a way in from other threads.
-//! `shared` is what they meet at, `worker` is the thread, `task` and `handle` are the two ends of
-//! a timeout.
+//! `shared` is what they meet at, `life` is how the thread starts and ends, `worker` is the thread,
+//! `task` and `handle` are the two ends of a timeout.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::{Clock, Executor, Rejected, Task, ThreadBuilder, Unhandled, prefetch_block};
+use tidegate_sync::{
+    Clock, Executor, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled, prefetch_block,
+};
 
 use crate::Wheel;
 
 mod errors;
 mod handle;
+mod life;
 mod shared;
+mod stopping;
 mod task;
 mod worker;
 
 pub use errors::TimerError;
 pub use handle::TimerHandle;
-use shared::{Cell, OnUnhandled, Settings, Shared};
+use shared::{Cell, Settings, Shared};
+pub use stopping::Stopping;
 pub use task::TimerTask;
 
 /// Timeouts from any thread, fired by one.
@@ -85,7 +90,7 @@ impl WheelTimer {
             limit: usize::MAX,
             executor: None,
             threads: None,
-            on_unhandled: None,
+            on_unhandled: OnUnhandled::stderr(),
         }
     }
 
@@ -155,17 +160,29 @@ impl WheelTimer {
     ///
     /// # Errors
     ///
-    /// [`TimerError::OwnThread`] from a task on the timer's own thread; nothing happens then.
+    /// [`TimerError::OwnThread`] from a task on the timer's own thread, and
+    /// [`TimerError::Refused`] where a blocking wait is not allowed: on an event loop, or where
+    /// the timer's thread waits for the caller's executor. Nothing happens then.
     pub fn stop(&self) -> Result<Vec<Unfired>, TimerError> {
         let shared = &self.owner.shared;
         let now = shared.clock.nanos();
-        let unfired = shared.stop(true)?.into_iter();
-        Ok(unfired
-            .map(|(deadline, task)| Unfired {
-                left: Duration::from_nanos(deadline.saturating_sub(now)),
-                task: task.into_task(),
-            })
-            .collect())
+        Ok(stopping::unfired(shared, now, shared.stop()?))
+    }
+
+    /// Begins to stop the timer and returns its end as a future: for event loops, and for tasks of
+    /// the timer itself.
+    ///
+    /// From now on nothing is accepted. The future is ready when the timer's thread has ended, with
+    /// what [`stop`](Self::stop) returns; hooks of cancelled timeouts run where it is polled. If it
+    /// is dropped before, what did not fire is cancelled and dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`TimerError::Starting`] from the spawner that starts the timer's thread.
+    pub fn begin_stop(&self) -> Result<Stopping, TimerError> {
+        let shared = &self.owner.shared;
+        let begun = shared.begin_stop()?;
+        Ok(Stopping::new(shared, begun))
     }
 
     /// Timeouts that have neither expired nor been cancelled.
@@ -210,7 +227,7 @@ impl fmt::Debug for WheelTimer {
 impl Drop for Owner {
     fn drop(&mut self) {
         // Without waiting: this may be the timer's own thread, and a drop should not hang.
-        drop(self.shared.stop(false));
+        self.shared.abandon();
     }
 }
 
@@ -291,7 +308,7 @@ pub struct WheelTimerBuilder {
     limit: usize,
     executor: Option<Arc<dyn Executor>>,
     threads: Option<ThreadBuilder>,
-    on_unhandled: Option<OnUnhandled>,
+    on_unhandled: OnUnhandled,
 }
 
 impl WheelTimerBuilder {
@@ -334,13 +351,15 @@ impl WheelTimerBuilder {
         self
     }
 
-    /// Hears of panics of tasks and hooks. Called with the timer's name, on the thread where it
-    /// happened.
-    pub fn on_unhandled(
-        mut self,
-        hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static,
-    ) -> Self {
-        self.on_unhandled = Some(Arc::new(hear));
+    /// Hears of panics of tasks and hooks. Called with the timer's name, on a thread of the hook's
+    /// own; see [`OnUnhandled`].
+    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        self.report_to(OnUnhandled::new(hear))
+    }
+
+    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.on_unhandled = hook;
         self
     }
 
@@ -354,6 +373,7 @@ impl WheelTimerBuilder {
         let wheel = wheel.warmed_by(|cell| prefetch_block(&**cell));
         let threads = self.threads;
         let threads = threads.unwrap_or_else(|| ThreadBuilder::new(self.name.clone()));
+        let threads = threads.or_report_to(&self.on_unhandled);
         let settings = Settings {
             name: self.name,
             clock: self.clock,

@@ -11,17 +11,16 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::ThreadId;
 use std::time::Duration;
 
 use tidegate_sync::{
-    CachePadded, Clock, Doorbell, Executor, Fate, Parker, Refusal, Rejected, Reset, ThreadBuilder,
-    TimeoutLane, TimeoutNode, Unhandled, contain,
+    CachePadded, Clock, Doorbell, Executor, Fate, OnUnhandled, Parker, Refusal, Rejected, Reset,
+    ThreadBuilder, TimeoutLane, TimeoutNode, Unhandled, contain,
 };
 
 use super::errors::TimerError;
+use super::life::Life;
 use super::task::TimerTask;
-use super::worker;
 use crate::{Key, Wheel};
 
 /// The worker is woken when this many cancelled entries wait to be unlinked, and for each so many
@@ -33,7 +32,6 @@ pub(super) const WAKE_AFTER: usize = 1_024;
 const HELP_AFTER: usize = 64 * WAKE_AFTER;
 
 pub(super) type Cell = TimeoutNode<TimerTask>;
-pub(super) type OnUnhandled = Arc<dyn Fn(&str, &Unhandled<'_>) + Send + Sync>;
 
 pub(super) struct Shared {
     pub(super) name: String,
@@ -42,7 +40,7 @@ pub(super) struct Shared {
     pub(super) bell: Doorbell,
     pub(super) parker: Parker,
     pub(super) executor: Option<Arc<dyn Executor>>,
-    on_unhandled: Option<OnUnhandled>,
+    on_unhandled: OnUnhandled,
     tick: u64,
     limit: usize,
     pub(super) pending: CachePadded<AtomicUsize>,
@@ -51,16 +49,16 @@ pub(super) struct Shared {
     pub(super) counts: CachePadded<Counts>,
     core: Mutex<Core>,
     /// Whether `life` is running, without its lock.
-    running: AtomicBool,
-    life: Mutex<Life>,
-    /// Notified when the worker has ended.
-    ended: Condvar,
+    pub(super) running: AtomicBool,
+    pub(super) life: Mutex<Life>,
+    /// Notified when a start of the worker has come to its end.
+    pub(super) started: Condvar,
 }
 
 /// What whoever turns the wheel owns.
 pub(super) struct Core {
     pub(super) wheel: Wheel<Arc<Cell>>,
-    /// Timeouts that the ending worker had in its hands.
+    /// Timeouts that are in the wheel no more, or not yet, and will not fire.
     pub(super) left: Vec<Arc<Cell>>,
 }
 
@@ -76,22 +74,11 @@ pub(super) struct Counts {
     pub(super) longest: AtomicU64,
 }
 
-pub(super) enum Life {
-    New(ThreadBuilder),
-    /// With the worker's thread, once it has begun.
-    Running(Option<ThreadId>),
-    /// Stopped; the worker may still be on its way out, and somebody may wait for it.
-    Stopping {
-        waited_for: bool,
-    },
-    Ended,
-}
-
 pub(super) struct Settings {
     pub(super) name: String,
     pub(super) clock: Clock,
     pub(super) executor: Option<Arc<dyn Executor>>,
-    pub(super) on_unhandled: Option<OnUnhandled>,
+    pub(super) on_unhandled: OnUnhandled,
     pub(super) limit: usize,
     pub(super) threads: ThreadBuilder,
 }
@@ -117,28 +104,7 @@ impl Shared {
             }),
             running: AtomicBool::new(false),
             life: Mutex::new(Life::New(settings.threads)),
-            ended: Condvar::new(),
-        }
-    }
-
-    /// Starts the worker unless it runs.
-    pub(super) fn start(self: &Arc<Self>) -> Result<(), TimerError> {
-        // Acquire pairs with the Release below; a stop is found by the lane.
-        if self.running.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let mut life = self.life();
-        match &*life {
-            Life::New(threads) => {
-                let (member, shared) = (self.clock.join(), Arc::clone(self));
-                let thread = threads.spawn(move || worker::run(&shared, member));
-                thread.map_err(|_| TimerError::NoThread)?;
-                *life = Life::Running(None);
-                self.running.store(true, Ordering::Release);
-                Ok(())
-            }
-            Life::Running(_) => Ok(()),
-            Life::Stopping { .. } | Life::Ended => Err(TimerError::Stopped),
+            started: Condvar::new(),
         }
     }
 
@@ -149,7 +115,7 @@ impl Shared {
     ) -> Result<Arc<Cell>, Rejected<TimerTask>> {
         if let Err(cause) = self.start() {
             let why = match cause {
-                TimerError::NoThread => Refusal::NoThread,
+                TimerError::NoThread | TimerError::Starting => Refusal::NoThread,
                 _ => Refusal::Closed,
             };
             return Err(Rejected::new(task, why));
@@ -219,64 +185,6 @@ impl Shared {
         }
     }
 
-    /// Stops the timer and answers what did not fire. `wait` is false where the worker cannot be
-    /// waited for; what it has in its hands is then dropped.
-    pub(super) fn stop(&self, wait: bool) -> Result<Vec<(u64, TimerTask)>, TimerError> {
-        let mut life = self.life();
-        match *life {
-            Life::Running(id) if wait && id == Some(std::thread::current().id()) => {
-                return Err(TimerError::OwnThread);
-            }
-            Life::Running(_) => *life = Life::Stopping { waited_for: wait },
-            Life::New(_) => *life = Life::Ended,
-            Life::Stopping { .. } | Life::Ended => return Ok(Vec::new()),
-        }
-        self.running.store(false, Ordering::Release);
-        let mut cells: Vec<_> = self.lane.close().collect();
-        self.parker.unpark();
-        while wait && !matches!(*life, Life::Ended) {
-            life = self
-                .ended
-                .wait(life)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(life);
-        let mut core = self.core();
-        cells.extend(core.wheel.drain().map(|entry| entry.value));
-        cells.append(&mut core.left);
-        drop(core);
-        Ok(self.finish(cells))
-    }
-
-    /// Decides that timeouts will not fire; answers those that were pending, by deadline.
-    fn finish(&self, cells: Vec<Arc<Cell>>) -> Vec<(u64, TimerTask)> {
-        let decide = |cell: Arc<Cell>| Some((cell.deadline()?, cell.decide(Fate::Stopped)?));
-        let mut unfired: Vec<_> = cells.into_iter().filter_map(decide).collect();
-        unfired.sort_by_key(|&(deadline, _)| deadline);
-        for (_, task) in &mut unfired {
-            self.pending.fetch_sub(1, Ordering::Relaxed);
-            self.run_hook(task);
-        }
-        unfired
-    }
-
-    /// Called by the worker when it begins: whose thread this is.
-    pub(super) fn begin(&self) {
-        if let Life::Running(id) = &mut *self.life() {
-            *id = Some(std::thread::current().id());
-        }
-    }
-
-    /// Called by the worker when it is done with the wheel.
-    pub(super) fn end(&self) {
-        let before = std::mem::replace(&mut *self.life(), Life::Ended);
-        self.ended.notify_all();
-        if matches!(before, Life::Stopping { waited_for: false }) {
-            let left = std::mem::take(&mut self.core().left);
-            drop(self.finish(left));
-        }
-    }
-
     pub(super) fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -287,24 +195,22 @@ impl Shared {
             return;
         };
         self.counts.panicked.fetch_add(1, Ordering::Relaxed);
-        if let Some(hear) = &self.on_unhandled {
-            let what = Unhandled::TaskPanic {
-                task: name,
-                message: panic.message(),
-            };
-            // A hook that panics itself has nobody left to tell.
-            let _ = contain(|| hear(&self.name, &what));
-        }
+        let what = Unhandled::TaskPanic {
+            task: name,
+            message: panic.message(),
+        };
+        self.on_unhandled.tell(&self.name, &what);
     }
 
     /// Drops a task that will not run, and runs its hook.
     fn discard(&self, mut task: TimerTask) {
         self.pending.fetch_sub(1, Ordering::Relaxed);
         self.run_hook(&mut task);
+        let task = self.strip(task);
         self.contain("drop", || drop(task));
     }
 
-    fn run_hook(&self, task: &mut TimerTask) {
+    pub(super) fn run_hook(&self, task: &mut TimerTask) {
         let hook = task.extras.as_mut().and_then(|it| it.on_cancel.take());
         if let Some(hook) = hook {
             self.contain("on_cancel", || hook.run());
@@ -317,10 +223,6 @@ impl Shared {
         if self.bell.ring_before(due) {
             self.parker.unpark();
         }
-    }
-
-    fn life(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

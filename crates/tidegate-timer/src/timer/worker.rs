@@ -12,7 +12,6 @@ use super::task::TimerTask;
 const BATCH: usize = 256;
 
 pub(super) fn run(shared: &Shared, mut member: ClockMember) {
-    shared.begin();
     member.enter();
     let _end = End(shared);
     let mut due = Vec::with_capacity(BATCH);
@@ -81,22 +80,20 @@ fn fire(shared: &Shared, cell: Arc<Cell>, now: u64) {
 }
 
 /// Runs a task where it belongs. One that its executor refuses runs here: it was accepted.
-fn dispatch(shared: &Shared, task: TimerTask) {
-    let TimerTask { task, extras } = task;
-    let own = extras.as_ref().and_then(|extras| extras.executor.as_ref());
-    let task = match own.or(shared.executor.as_ref()) {
-        None => task,
-        Some(executor) => {
-            let mut refused = None;
-            shared.contain(task.name(), || refused = executor.execute(task).err());
-            let Some(refused) = refused else { return };
-            shared.counts.fell_back.fetch_add(1, Ordering::Relaxed);
-            refused.into_inner()
-        }
+/// The hook of a timeout that fires is dropped first: it will not run, whatever the task does.
+fn dispatch(shared: &Shared, mut task: TimerTask) {
+    let own = task.extras.as_mut().and_then(|it| it.executor.take());
+    let task = shared.strip(task);
+    let Some(executor) = own.as_ref().or(shared.executor.as_ref()) else {
+        return run_here(shared, task);
     };
-    run_here(shared, task);
-    // The hook of a timeout that fired is dropped here, and its panic is nobody else's either.
-    shared.contain("drop", || drop(extras));
+    let mut refused = None;
+    shared.contain(task.name(), || refused = executor.execute(task).err());
+    if let Some(refused) = refused {
+        shared.counts.fell_back.fetch_add(1, Ordering::Relaxed);
+        run_here(shared, refused.into_inner());
+    }
+    shared.contain("drop", || drop(own));
 }
 
 fn run_here(shared: &Shared, task: Task) {

@@ -212,7 +212,7 @@ fn a_task_that_comes_as_the_view_goes_idle_is_never_stranded() {
             })
             .collect();
         for thread in threads {
-            assert!(thread.unwrap().join());
+            assert!(thread.unwrap().join().unwrap());
         }
         ran.wait_for(500 * producers);
     });

@@ -87,7 +87,7 @@ impl Pool {
     pub(crate) fn end(&mut self) {
         self.set(|queue| (queue.closed, queue.held) = (true, false));
         for thread in self.threads.drain(..) {
-            assert!(thread.join());
+            assert!(thread.join().unwrap());
         }
     }
 }

@@ -5,8 +5,7 @@ use std::thread;
 
 use tidegate_exec::OrderedView;
 use tidegate_sync::{
-    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, ThreadBuilder, ThreadHandle,
-    is_current,
+    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, ThreadBuilder, is_current,
 };
 use tidegate_testkit::{Counter, Gate, Log, model};
 
@@ -168,12 +167,12 @@ fn what_a_nearly_full_pool_accepts_runs_once_and_in_order() {
         });
         assert!(
             producers
-                .map(ThreadHandle::join)
+                .map(|thread| thread.join().unwrap())
                 .iter()
                 .all(|joined| *joined)
         );
         done.open();
-        assert!(noise.join());
+        assert!(noise.join().unwrap());
         pool.set(|queue| queue.bound = None);
         let last = Gate::new();
         let open = || {

@@ -1,10 +1,11 @@
 //! What a pool shows: figures of one moment, the low-on-threads signal, the budget.
 
+use std::thread;
 use std::time::Duration;
 
-use tidegate_exec::{PoolError, PoolLimits};
+use tidegate_exec::{PoolError, PoolLimits, WorkerPool};
 use tidegate_sync::ManualClock;
-use tidegate_testkit::{Counter, Log};
+use tidegate_testkit::{Counter, Gate, Log};
 
 use super::{builder, fixed, held, hold, hold_many, release, until};
 use crate::hits;
@@ -74,6 +75,59 @@ fn being_low_on_threads_is_told_when_it_changes() {
     release(&clock, vec![first, second, third]);
     assert!(!pool.is_low_on_threads());
     log.assert_order(&[true, false]);
+}
+
+#[test]
+fn a_thread_that_looks_on_and_is_claimed_makes_the_pool_low() {
+    // Under the system's clock: an idle thread looks on for a while before it sleeps.
+    for _ in 0..200 {
+        let log = Log::new();
+        let heard = log.clone();
+        let pool = WorkerPool::builder("workers").core(1).max(1).reserved(1);
+        let pool = pool
+            .low_threads(0)
+            .on_low_threads(move |low| heard.push(low));
+        let pool = pool.build().unwrap();
+        let (first, _, end_first) = held("first");
+        end_first.open();
+        pool.execute_task(first).unwrap();
+        until(|| pool.metrics().ready == 1);
+        let (task, arrived, go_on) = held("claiming");
+        pool.try_execute(task).unwrap();
+        arrived.wait();
+        assert_eq!(log.take().last(), Some(&true), "it has no thread left");
+        go_on.open();
+    }
+}
+
+#[test]
+fn signals_of_low_threads_arrive_in_their_order_and_one_at_a_time() {
+    let clock = ManualClock::new();
+    let (log, inside, go_on) = (Log::new(), Gate::new(), Gate::new());
+    let (heard, here, until_told) = (log.clone(), inside.clone(), go_on.clone());
+    let pool = fixed(&clock, 2, 8)
+        .low_threads(0)
+        .on_low_threads(move |low| {
+            if low {
+                here.open();
+                until_told.wait();
+            }
+            heard.push(low);
+        });
+    let pool = pool.build().unwrap();
+    let first = hold(&pool);
+    let (second, _, end_second) = held("second");
+    thread::scope(|scope| {
+        scope.spawn(|| pool.execute_task(second).unwrap());
+        inside.wait();
+        // Another thread sees that the pool is not low any more, before this was told.
+        first.open();
+        until(|| pool.metrics().ready == 1);
+        assert!(log.is_empty(), "one at a time");
+        go_on.open();
+    });
+    log.assert_order(&[true, false]);
+    release(&clock, vec![end_second]);
 }
 
 #[test]

@@ -205,6 +205,7 @@ fn a_panic_is_reported_and_its_thread_goes_on() {
     let task = tidegate_sync::Task::named("compact", || panic!("out of ink"));
     pool.execute_task(task).unwrap();
     clock.settle();
+    log.wait_for(1);
     let expected = "workers: task `compact` panicked: out of ink".to_owned();
     log.assert_order(&[expected]);
     assert_eq!(pool.submit(|| 7).unwrap().wait().unwrap(), 7);

@@ -191,11 +191,20 @@ fn a_job_that_the_queue_gives_up_fails_as_displaced() {
     assert_eq!(pool.metrics().shed, 2);
 }
 
-/// Breaks once.
+/// Breaks so many times.
 #[derive(Default)]
 struct Brittle {
     jobs: JobList,
-    broke: bool,
+    breaks: u32,
+}
+
+impl Brittle {
+    fn times(breaks: u32) -> Self {
+        Self {
+            breaks,
+            ..Self::default()
+        }
+    }
 }
 
 impl JobQueue for Brittle {
@@ -204,8 +213,9 @@ impl JobQueue for Brittle {
     }
 
     fn pop(&mut self) -> Option<Popped> {
-        if !self.jobs.is_empty() {
-            assert!(std::mem::replace(&mut self.broke, true), "on purpose");
+        if !self.jobs.is_empty() && self.breaks > 0 {
+            self.breaks -= 1;
+            panic!("on purpose");
         }
         self.jobs.pop_front().map(Popped::Run)
     }
@@ -224,14 +234,26 @@ impl JobQueue for Brittle {
 }
 
 #[test]
-fn a_queue_that_panics_costs_a_thread_and_not_the_pool() {
+fn a_queue_that_panics_once_costs_nothing() {
     let clock = ManualClock::new();
-    let pool = fixed(&clock, 1, 16).queue_of(Brittle::default());
+    let pool = fixed(&clock, 1, 16).queue_of(Brittle::times(1));
     let pool = pool.build().unwrap();
     let gate = hold(&pool);
     let first = pool.submit(|| 1).unwrap();
     release(&clock, vec![gate]);
-    assert_eq!((pool.metrics().threads, pool.metrics().panics), (0, 1));
+    assert_eq!((pool.metrics().threads, pool.metrics().panics), (1, 1));
+    assert_eq!(first.wait().unwrap(), 1);
+}
+
+#[test]
+fn a_queue_that_goes_on_panicking_costs_a_thread_and_not_the_pool() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 16).queue_of(Brittle::times(2));
+    let pool = pool.build().unwrap();
+    let gate = hold(&pool);
+    let first = pool.submit(|| 1).unwrap();
+    release(&clock, vec![gate]);
+    assert_eq!((pool.metrics().threads, pool.metrics().panics), (0, 2));
     assert_eq!(pool.metrics().queued, 1);
     assert_eq!(pool.submit(|| 2).unwrap().wait().unwrap(), 2);
     assert_eq!(first.wait().unwrap(), 1);
@@ -242,7 +264,7 @@ fn a_queue_that_panics_costs_a_thread_and_not_the_pool() {
 #[test]
 fn what_a_broken_queue_kept_is_handed_back() {
     let clock = ManualClock::new();
-    let pool = fixed(&clock, 1, 16).queue_of(Brittle::default());
+    let pool = fixed(&clock, 1, 16).queue_of(Brittle::times(2));
     let pool = pool.build().unwrap();
     let gate = hold(&pool);
     let answer = pool.submit(|| 1).unwrap();

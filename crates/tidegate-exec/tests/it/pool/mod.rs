@@ -5,6 +5,8 @@ mod figures;
 mod growth;
 mod jobs;
 mod policy;
+mod queue_first;
+mod rescue;
 mod reserve;
 mod resize;
 mod stop;

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_exec::{Growth, PoolLimits};
+use tidegate_exec::{Growth, PoolLimits, WorkerPool};
+use tidegate_promise::Completion;
 use tidegate_sync::{ManualClock, Refusal, Task};
-use tidegate_testkit::Counter;
+use tidegate_testkit::{Counter, Gate};
 
 use super::{builder, fixed, hold_many, release, until};
 use crate::{SECOND, hits};
@@ -172,4 +173,64 @@ fn nobody_sees_half_of_a_change() {
     });
     clock.settle();
     assert!(pool.metrics().threads <= 2);
+}
+
+/// A job that waits for another one, which waits behind a held thread; says whether the wait was
+/// refused.
+fn waiting_for_its_own(pool: &WorkerPool) -> (Completion<bool>, Gate) {
+    let gate = super::hold(pool);
+    let handle = pool.clone();
+    let waiting = pool.submit(move || {
+        let inner = handle.submit(|| ()).unwrap();
+        inner.wait().is_err_and(|error| error.is_refused())
+    });
+    (waiting.unwrap(), gate)
+}
+
+#[test]
+fn a_resize_below_what_a_wait_relies_on_is_refused_or_refuses_the_wait() {
+    for _ in 0..50 {
+        let clock = ManualClock::new();
+        let pool = fixed(&clock, 2, 8).build().unwrap();
+        let (waiting, gate) = waiting_for_its_own(&pool);
+        let narrower = PoolLimits {
+            core: 1,
+            max: 1,
+            ..pool.limits()
+        };
+        let resized = pool.resize(narrower);
+        gate.open();
+        let wait_refused = waiting.wait().unwrap();
+        match resized {
+            Ok(_) => assert!(wait_refused, "nothing would have run it"),
+            Err(error) => {
+                assert!(!wait_refused);
+                let said = "workers waits for workers";
+                assert!(error.to_string().contains(said), "{error}");
+                assert_eq!(pool.limits().max, 2, "nothing has changed");
+                clock.settle();
+                pool.resize(narrower).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lease_below_what_a_wait_relies_on_is_refused_or_refuses_the_wait() {
+    for _ in 0..50 {
+        let clock = ManualClock::new();
+        let pool = fixed(&clock, 2, 8).build().unwrap();
+        let (waiting, gate) = waiting_for_its_own(&pool);
+        match pool.lease("selectors", 1) {
+            Ok(_lease) => assert!(waiting.wait().unwrap(), "it has no thread left"),
+            Err(error) => {
+                let said = "workers waits for workers";
+                assert!(error.to_string().contains(said), "{error}");
+                gate.open();
+                assert!(!waiting.wait().unwrap());
+                assert_eq!(pool.metrics().leased, 0, "nothing has changed");
+            }
+        }
+        gate.open();
+    }
 }

@@ -1,12 +1,14 @@
 //! How a pool ends: what was accepted runs until the deadline, the rest is handed back.
 
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use tidegate_sync::{ManualClock, Refusal, Task};
+use tidegate_exec::{Job, JobKey, JobList, JobQueue, Popped};
+use tidegate_sync::{ManualClock, Refusal, Task, ThreadBuilder, ThreadJob};
 use tidegate_testkit::{Counter, DropCount, Gate};
 
-use super::{fixed, hold, hold_many, release};
+use super::{fixed, hold, hold_many, release, until};
 use crate::{SECOND, hits};
 
 #[test]
@@ -210,4 +212,155 @@ fn submitters_against_a_stop_lose_nothing() {
         let back = report.handed_back.len() as u64;
         assert_eq!(ran.count() + back, accepted.count());
     }
+}
+
+/// A list that opens a gate when nothing is left in it.
+struct Emptied {
+    jobs: JobList,
+    gate: Gate,
+}
+
+impl JobQueue for Emptied {
+    fn push(&mut self, job: Job) -> JobKey {
+        self.jobs.push_back(job)
+    }
+
+    fn pop(&mut self) -> Option<Popped> {
+        let popped = self.jobs.pop_front().map(Popped::Run);
+        if popped.is_none() {
+            self.gate.open();
+        }
+        popped
+    }
+
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        self.jobs.remove(key)
+    }
+
+    fn displace(&mut self, _by: &Job) -> Option<Job> {
+        self.jobs.pop_front()
+    }
+
+    fn len(&self) -> usize {
+        self.jobs.len()
+    }
+}
+
+#[test]
+fn the_last_thread_that_ends_at_the_deadline_loses_nothing() {
+    const JOBS: usize = 20_000;
+    for _ in 0..3 {
+        let clock = ManualClock::new();
+        let (arrived, emptied) = (Gate::new(), Gate::new());
+        let queue = Emptied {
+            jobs: JobList::default(),
+            gate: emptied.clone(),
+        };
+        let pool = fixed(&clock, 1, JOBS).queue_of(queue).build().unwrap();
+        let here = arrived.clone();
+        // Ends when the end of the pool has taken the last job out of the queue.
+        pool.execute(move || {
+            here.open();
+            emptied.wait();
+        })
+        .unwrap();
+        arrived.wait();
+        let ran = Counter::new();
+        for _ in 0..JOBS {
+            pool.execute(hits(ran.clone())).unwrap();
+        }
+        let report = pool.stop(Duration::ZERO).wait().unwrap();
+        assert_eq!((report.handed_back.len(), report.stuck.len()), (JOBS, 1));
+        assert_eq!(ran.count(), 0);
+        until(|| pool.metrics().threads == 0);
+    }
+}
+
+#[test]
+fn a_job_given_to_a_thread_that_has_not_begun_is_handed_back() {
+    let clock = ManualClock::new();
+    let started = Arc::new(Mutex::new(Vec::<ThreadJob>::new()));
+    let late = Arc::clone(&started);
+    let threads = ThreadBuilder::new("workers").spawner(move |job: ThreadJob| {
+        late.lock().unwrap().push(job);
+        Ok(())
+    });
+    let pool = fixed(&clock, 2, 8).threads(threads).build().unwrap();
+    let ran = Counter::new();
+    for _ in 0..3 {
+        pool.execute(hits(ran.clone())).unwrap();
+    }
+    let report = pool.stop(Duration::ZERO).wait().unwrap();
+    assert_eq!((report.handed_back.len(), report.stuck.len()), (3, 0));
+    for thread in started.lock().unwrap().drain(..) {
+        thread.run();
+    }
+    assert_eq!((ran.count(), pool.metrics().threads), (0, 0));
+    report.handed_back.take().into_iter().for_each(Task::run);
+    assert_eq!(ran.count(), 3);
+}
+
+#[test]
+fn at_the_end_each_job_has_run_still_runs_or_is_handed_back() {
+    for round in 0..200 {
+        let clock = ManualClock::new();
+        let pool = fixed(&clock, 3, 64).reserved(1).build().unwrap();
+        release(&clock, hold_many(&pool, 3));
+        let (ran, mut accepted) = (Counter::new(), 0);
+        for job in 0..round % 7 {
+            let task = Task::new(hits(ran.clone()));
+            let given = match job % 3 {
+                0 => pool.try_execute(task).is_ok(),
+                _ => pool.execute_task(task).is_ok(),
+            };
+            accepted += u64::from(given);
+        }
+        let report = pool.stop(Duration::ZERO).wait().unwrap();
+        let (stuck, back) = (report.stuck.len() as u64, report.handed_back.len() as u64);
+        let unaccounted = accepted - back - ran.count();
+        assert!(unaccounted <= stuck, "{unaccounted} start after the end");
+        until(|| pool.metrics().threads == 0);
+        assert_eq!(ran.count() + back, accepted);
+    }
+}
+
+#[test]
+fn a_listener_of_the_stop_token_that_blocks_does_not_delay_the_end() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 8).build().unwrap();
+    let job = hold(&pool);
+    pool.execute(|| ()).unwrap();
+    let (told, go_on) = (Gate::new(), Gate::new());
+    let (tell, until_end) = (told.clone(), go_on.clone());
+    let token = pool.stop_token();
+    token
+        .on_cancel(move || {
+            tell.open();
+            until_end.wait();
+        })
+        .forget();
+    let stopped = pool.stop(4 * SECOND);
+    clock.await_sleepers(1);
+    clock.jump(2 * SECOND);
+    told.wait();
+    clock.jump(2 * SECOND);
+    let report = stopped.wait().unwrap();
+    assert_eq!((report.handed_back.len(), report.stuck.len()), (1, 1));
+    go_on.open();
+    job.open();
+}
+
+#[test]
+fn a_report_does_not_print_every_task() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 8).build().unwrap();
+    let gate = hold(&pool);
+    for _ in 0..3 {
+        pool.execute_task(Task::named("secret", || ())).unwrap();
+    }
+    let report = pool.stop(Duration::ZERO).wait().unwrap();
+    let printed = format!("{report:?}");
+    assert!(printed.contains("HandedBack { tasks: 3 }"), "{printed}");
+    assert!(!printed.contains("secret"), "{printed}");
+    gate.open();
 }

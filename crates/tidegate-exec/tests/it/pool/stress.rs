@@ -93,6 +93,15 @@ impl Submitter {
         }
     }
 
+    /// None, a moment, or as long as it takes.
+    fn timeout(&mut self) -> Duration {
+        match self.rng.below(3) {
+            0 => Duration::ZERO,
+            1 => Duration::from_micros(self.rng.below(500)),
+            _ => SECOND,
+        }
+    }
+
     fn note(&self, number: usize, accepted: bool) {
         if !accepted {
             self.ledger.back(number);
@@ -167,8 +176,9 @@ fn run(rng: &mut Rng, operations: usize) {
             .map(|(at, mut submitter)| {
                 scope.spawn(move || {
                     for step in 0..each {
-                        if at == 0 && step == stop_at {
-                            submitter.pool.stop(SECOND);
+                        if at < 2 && step == stop_at {
+                            let timeout = submitter.timeout();
+                            submitter.pool.stop(timeout);
                         }
                         submitter.operate(at * each + step);
                     }
@@ -180,7 +190,14 @@ fn run(rng: &mut Rng, operations: usize) {
         let answers: Vec<_> = threads.flat_map(|one| one.join().unwrap()).collect();
         answers
     });
-    finish(&pool, clock.as_ref());
+    let back = finish(&pool, clock.as_ref());
+    let metrics = pool.metrics();
+    assert_eq!(
+        metrics.accepted + metrics.reserve_hits,
+        metrics.done + metrics.removed + metrics.displaced + back,
+        "{metrics:?}"
+    );
+    assert_eq!(metrics.started_threads, metrics.ended_threads);
     for (number, answer) in answers {
         let ran = ledger.0[number].load(Ordering::Relaxed);
         match answer.peek() {
@@ -196,8 +213,9 @@ fn run(rng: &mut Rng, operations: usize) {
     }
 }
 
-/// Ends the pool, pushing a manual clock over the deadline, and runs what it hands back.
-fn finish(pool: &WorkerPool, clock: Option<&ManualClock>) {
+/// Ends the pool, pushing a manual clock over the deadline, and runs what it hands back. Returns
+/// how many jobs that were.
+fn finish(pool: &WorkerPool, clock: Option<&ManualClock>) -> u64 {
     let stopped = pool.stop(SECOND);
     while !stopped.is_done() {
         if let Some(clock) = clock {
@@ -206,12 +224,13 @@ fn finish(pool: &WorkerPool, clock: Option<&ManualClock>) {
         thread::yield_now();
     }
     let report = stopped.wait().unwrap();
-    for task in report.handed_back.take() {
-        task.run();
-    }
     while pool.metrics().threads > 0 {
         thread::yield_now();
     }
+    let tasks = report.handed_back.take();
+    let back = tasks.len() as u64;
+    tasks.into_iter().for_each(Task::run);
+    back
 }
 
 #[test]

@@ -138,6 +138,7 @@ fn a_panicking_task_is_only_its_own_end() {
         stage.produce_and_settle();
         let (ran, gone) = (stage.source.ran.count(), stage.source.gone.count());
         assert_eq!((ran, gone), (6, 6), "{stage}");
+        stage.hand.unhandled.wait_for(3);
         assert_eq!(stage.hand.unhandled.len(), 3, "{stage}");
         add_some(&stage.source, 3);
         stage.produce_and_settle();
@@ -162,6 +163,7 @@ fn a_panicking_producer_is_asked_again() {
             stage.produce_and_settle();
             assert_eq!(source.ran.count(), 3, "{stage}");
             assert_eq!(stage.made.strategy.counts().producer_panics, 4, "{stage}");
+            stage.hand.unhandled.wait_for(1);
             let said = stage.hand.unhandled.take();
             assert_eq!(said[0], "a producer panicked: on purpose");
         }

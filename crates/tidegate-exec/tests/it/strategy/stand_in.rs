@@ -48,7 +48,7 @@ fn a_stuck_task_in_a_pool_that_is_held_meanwhile_gets_a_stand_in() {
     assert_eq!(late.hand.queued(), 2, "what may block is given away");
     let counts = late.strategy.counts();
     assert_eq!((counts.stand_ins, counts.late_epc), (1, 1));
-    assert_eq!((counts.pc, counts.pec, counts.lent), (2, 1, 1));
+    assert_eq!((counts.pc, counts.pec, counts.lent_busy), (2, 1, 1));
     late.hand.settle();
     assert_eq!(late.source.ran.count(), 4);
 }
@@ -87,7 +87,7 @@ fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
         thread::yield_now();
     }
     late.hand.settle();
-    assert!(driver.unwrap().join());
+    assert!(driver.unwrap().join().unwrap());
     log.assert_order(&[Stance::Free]);
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
     let counts = late.strategy.counts();
@@ -203,7 +203,7 @@ impl Busy {
         let driver = ThreadBuilder::new("driver").spawn(move || strategy.produce());
         arrived.wait();
         let counts = self.strategy.counts();
-        assert_eq!((counts.lent, counts.pec), (1, 0), "{counts}");
+        assert_eq!((counts.lent_busy, counts.pec), (1, 0), "{counts}");
         (go_on, driver.unwrap())
     }
 
@@ -233,7 +233,7 @@ fn the_thread_of_a_busy_pool_takes_a_stuck_producer_over() {
     assert_eq!((counts.late_epc, counts.stand_ins), (1, 0), "{counts}");
     assert_eq!(counts.no_spare, 1, "nobody was idle: {counts}");
     go_on.open();
-    assert!(driver.join());
+    assert!(driver.join().unwrap());
     busy.end();
 }
 
@@ -258,6 +258,6 @@ fn two_tasks_that_block_in_the_same_tick_do_not_stop_production() {
     busy.churn.release.open();
     given.wait();
     go_on.open();
-    assert!(driver.join());
+    assert!(driver.join().unwrap());
     busy.end();
 }

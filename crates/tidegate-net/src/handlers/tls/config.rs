@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustls::client::ClientConfig;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{ClientHello, ResolvesServerCert, ServerConfig, ServerSessionMemoryCache};
 use rustls::sign::CertifiedKey;
@@ -184,11 +184,13 @@ impl TlsClient {
         let bad = |why: &dyn fmt::Display| TlsError::BadRoots(why.to_string());
         let mut store = RootCertStore::empty();
         for root in CertificateDer::pem_slice_iter(roots) {
-            let root = root.map_err(|why| bad(&why))?;
+            let root = root.map_err(|why| bad(&format_args!("they are not PEM: {why}")))?;
             store.add(root).map_err(|why| bad(&why))?;
         }
         if store.is_empty() {
-            return Err(bad(&"there is no certificate among them"));
+            return Err(bad(
+                &"there is no certificate among them; give PEM with `-----BEGIN CERTIFICATE-----`",
+            ));
         }
         let config = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
@@ -316,12 +318,20 @@ impl ResolvesServerCert for Identities {
 fn identity(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, TlsError> {
     let bad = |why: &dyn fmt::Display| TlsError::BadIdentity(why.to_string());
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
-    let chain = chain.map_err(|why| bad(&why))?;
+    let chain = chain.map_err(|why| bad(&format_args!("the chain is not PEM: {why}")))?;
     if chain.is_empty() {
-        return Err(bad(&"there is no certificate among them"));
+        return Err(bad(
+            &"the chain holds no certificate; give PEM with `-----BEGIN CERTIFICATE-----`",
+        ));
     }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| bad(&why))?;
-    CertifiedKey::from_der(chain, key, &provider()).map_err(|why| bad(&why))
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| match why {
+        pem::Error::NoItemsFound => {
+            bad(&"the key file holds no private key; give PEM with `-----BEGIN PRIVATE KEY-----`")
+        }
+        why => bad(&format_args!("the private key is not PEM: {why}")),
+    })?;
+    let identity = CertifiedKey::from_der(chain, key, &provider());
+    identity.map_err(|why| bad(&format_args!("certificate and key do not fit: {why}")))
 }
 
 fn names<P: AsRef<[u8]>>(protocols: impl IntoIterator<Item = P>) -> Vec<Vec<u8>> {

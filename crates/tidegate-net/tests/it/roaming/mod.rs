@@ -1,6 +1,5 @@
 //! Channels that travel: roaming loops over a pool, on real sockets and by hand.
 
-mod scarce;
 mod sockets;
 mod stress;
 

@@ -197,6 +197,7 @@ fn a_panic_ends_its_own_channel_only() {
     hurt.write_all(b"panic\n").unwrap();
     assert_eq!(rest(hurt), b"");
     assert_eq!(round_trip(&mut other, b"hello\n"), b"hello\n");
+    log.wait_for(1);
     assert!(log.take()[0].contains("as the peer wished"));
 }
 

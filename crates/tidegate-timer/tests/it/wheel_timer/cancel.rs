@@ -73,6 +73,7 @@ fn a_cancel_callback_that_panics_is_contained() {
     let task = TimerTask::new(|| ()).on_cancel(|| panic!("on purpose"));
     let handle = timer.add(SECOND, task).expect("it runs");
     assert!(handle.cancel());
+    heard.wait_for(1);
     assert_eq!((heard.count(), timer.pending()), (1, 0));
 }
 

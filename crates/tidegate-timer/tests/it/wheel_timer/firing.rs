@@ -86,6 +86,7 @@ fn a_panic_is_reported_and_the_rest_of_the_tick_fires() {
     let after = timer.new_timeout(SECOND, || ()).expect("it runs");
     clock.advance(SECOND);
     assert!(before.is_expired() && after.is_expired());
+    heard.wait_for(1);
     heard.assert_order(&["test: task `bad` panicked: on purpose".to_owned()]);
     assert_eq!((timer.metrics().panicked, timer.pending()), (1, 0));
     timer.new_timeout(SECOND, || ()).expect("it still runs");

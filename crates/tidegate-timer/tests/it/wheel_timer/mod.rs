@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_sync::{ManualClock, Refusal};
-use tidegate_testkit::{Counter, DropCount, Gate, Log};
+use tidegate_testkit::{Bomb, Counter, DropCount, Gate, Log, explode};
 use tidegate_timer::{TimerError, TimerTask, WheelError, WheelTimer};
 
 mod cancel;
 mod firing;
+mod payloads;
 mod stop;
+mod waiting;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);

@@ -15,136 +15,21 @@ use std::fmt;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwapOption;
 use tidegate_promise::{Abandoned, Completion, Outcome, Promise, promise_of};
 use tidegate_sync::{CancelToken, Task};
 
 use crate::alarm::AlarmId;
 use crate::context::{CacheOwner, RequestContext};
 use crate::plugin::contain;
-use crate::properties::{Concerned, Sources};
-use crate::{Command, CommandError, Event, Invalid, Key};
+use crate::properties::Concerned;
+use crate::{Command, CommandError, Event, Invalid};
 
-/// Which requests may share a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CollapseScope {
-    /// Those of one request context.
-    #[default]
-    Request,
-    /// All. The batch then sees no request context at all: it belongs to none of them.
-    Global,
-}
+mod config;
 
-/// The settings of a collapser. All but the scope are live properties, under the key of the
-/// command: `hystrix.collapser.<KEY>.maxRequestsInBatch`, `timerDelayInMilliseconds` and
-/// `requestCache.enabled`, with the precedence of a command's.
-///
-/// ```
-/// use tidegate_isolate::CollapserConfig;
-///
-/// assert_eq!(CollapserConfig::default().delay.as_millis(), 10);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CollapserConfig {
-    /// Which requests may share a batch.
-    pub scope: CollapseScope,
-    /// How long requests are gathered.
-    pub delay: Duration,
-    /// How many arguments a batch takes; a full one is run at once.
-    pub max_batch: usize,
-    /// Whether equal arguments share one answer. Without it the later ones are refused.
-    pub share_equal: bool,
-}
-
-impl Default for CollapserConfig {
-    fn default() -> Self {
-        Self {
-            scope: CollapseScope::Request,
-            delay: Duration::from_millis(10),
-            max_batch: usize::MAX,
-            share_equal: true,
-        }
-    }
-}
-
-/// The settings of one collapser: what the code said, and what is in force.
-#[derive(Debug)]
-struct Live {
-    key: Key,
-    said: CollapserConfig,
-    now: ArcSwap<CollapserConfig>,
-}
-
-impl Concerned for Live {
-    /// Looks at the properties again, if `name` is one of a collapser's.
-    fn changed(&self, sources: &Sources, name: &str) -> Result<(), Invalid> {
-        if name.starts_with(COLLAPSER) {
-            self.now
-                .store(Arc::new(self.said.resolve(sources, &self.key)?));
-        }
-        Ok(())
-    }
-}
-
-const COLLAPSER: &str = "hystrix.collapser.";
-
-impl CollapserConfig {
-    /// What the code said, under and over what the sources say of the collapser `key`.
-    fn resolve(&self, sources: &Sources, key: &Key) -> Result<Self, Invalid> {
-        let mut config = self.clone();
-        let default = Self::default();
-        let mut read = |name: &str, said: bool, set: fn(&mut Self, &str) -> Result<(), String>| {
-            let scopes = (!said)
-                .then_some("default")
-                .into_iter()
-                .chain([key.as_str()]);
-            for scope in scopes {
-                let Some(value) = sources.get(&format!("{COLLAPSER}{scope}.{name}")) else {
-                    continue;
-                };
-                set(&mut config, value.trim())
-                    .map_err(|reason| Invalid::new(key.as_str(), name, &value, reason))?;
-            }
-            Ok(())
-        };
-        read(
-            "maxRequestsInBatch",
-            self.max_batch != default.max_batch,
-            |config, value| {
-                config.max_batch = value.parse().map_err(reason)?;
-                Ok(())
-            },
-        )?;
-        read(
-            "timerDelayInMilliseconds",
-            self.delay != default.delay,
-            |config, value| {
-                config.delay = Duration::from_millis(value.parse().map_err(reason)?);
-                Ok(())
-            },
-        )?;
-        read(
-            "requestCache.enabled",
-            self.share_equal != default.share_equal,
-            |config, value| {
-                config.share_equal = value.to_ascii_lowercase().parse().map_err(reason)?;
-                Ok(())
-            },
-        )?;
-        if config.max_batch == 0 {
-            let reason = "a batch needs room for one request";
-            return Err(Invalid::new(key.as_str(), "maxRequestsInBatch", 0, reason));
-        }
-        Ok(config)
-    }
-}
-
-fn reason(error: impl fmt::Display) -> String {
-    error.to_string()
-}
+use self::config::Live;
+pub use self::config::{CollapseScope, CollapserConfig};
 
 /// Why a collapsed request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -295,11 +180,7 @@ where
         F: Fn(&[A], &CancelToken) -> Result<HashMap<A, V>, E> + Send + Sync + 'static,
     {
         let sources = command.sources();
-        let live = Live {
-            key: command.key().clone(),
-            now: ArcSwap::from_pointee(config.resolve(sources, command.key())?),
-            said: config,
-        };
+        let live = Live::new(sources, command.key(), config)?;
         let live = Arc::new(live);
         let listener: Arc<dyn Concerned> = Arc::clone(&live) as _;
         sources.add(Arc::downgrade(&listener));

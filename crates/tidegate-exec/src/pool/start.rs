@@ -1,0 +1,132 @@
+//! How a pool gets its threads, and what happens when the system refuses one.
+
+use std::sync::Arc;
+
+use tidegate_sync::{Refusal, Rejected};
+
+use super::job::Job;
+use super::lanes::{Lane, Post};
+use super::queue::JobKey;
+use super::shared::{PoolTurn, Shared};
+use super::worker;
+
+/// What a thread is started for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The job that lies in its seat.
+    OwnJob,
+    /// Jobs that wait in the queue.
+    Waiting,
+    /// Nothing yet.
+    Spare,
+}
+
+/// A place for a thread that was counted in this turn.
+pub(super) fn enroll(turn: &mut PoolTurn<'_>) -> Arc<Post> {
+    turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
+    turn.enroll()
+}
+
+impl Shared {
+    /// Gives up the turn and starts a thread, which was counted in it, with its first job. The end
+    /// of the pool finds the job in the seat for as long as the thread has not begun it.
+    #[cold]
+    pub(super) fn start(
+        &self,
+        mut turn: PoolTurn<'_>,
+        job: Job,
+        lane: Lane,
+    ) -> Result<Option<JobKey>, Rejected<Job>> {
+        let post = enroll(&mut turn);
+        let given = post.seat.give(job);
+        debug_assert!(given.is_ok(), "a new seat is empty");
+        self.end_turn(turn, || {
+            if self.start_thread(&post, Purpose::OwnJob) {
+                return Ok(None);
+            }
+            match post.seat.try_take() {
+                Some(job) => self.offer_without_start(job, lane),
+                // It was accepted, and the end of the pool has handed it back.
+                None => Ok(None),
+            }
+        })
+    }
+
+    /// Starts a thread, which is counted already; false if none could be had, and the count is
+    /// then taken back.
+    pub(super) fn start_thread(&self, post: &Arc<Post>, purpose: Purpose) -> bool {
+        if self.spawn(post, purpose) {
+            return true;
+        }
+        // Jobs may have relied on the thread. If it would have been the only one, they get one
+        // more try; should that fail too, they wait for the next job that comes.
+        let mut turn = self.desk.turn();
+        if turn.threads() == 0 && turn.count_for_waiting() {
+            let post = enroll(&mut turn);
+            drop(turn);
+            self.spawn(&post, Purpose::Waiting);
+        }
+        false
+    }
+
+    /// Starts a thread, or takes its count back.
+    fn spawn(&self, post: &Arc<Post>, purpose: Purpose) -> bool {
+        let member = self.clock.join();
+        let (shared, mine) = (self.arc(), Arc::clone(post));
+        let started = self
+            .threads
+            .spawn(move || worker::run(&shared, &mine, member, purpose));
+        let mut turn = self.desk.turn();
+        if started.is_ok() {
+            turn.counts.started_threads += 1;
+            return true;
+        }
+        turn.counts.failed_starts += 1;
+        turn.strike(post);
+        let wake = turn.not_started(purpose == Purpose::Waiting);
+        turn.counts.wakeups += u64::from(wake.is_some());
+        let over = turn.is_closed() && turn.threads() == 0;
+        self.end_turn(turn, || drop(wake));
+        if over {
+            self.end();
+        }
+        false
+    }
+
+    /// What is left to try when no thread could be started.
+    fn offer_without_start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
+        let mut turn = self.desk.turn();
+        let handed = turn.hand_idle(job).or_else(|job| self.desk.claim(job));
+        match handed {
+            Ok(wake) => {
+                self.end_turn(turn, || drop(wake));
+                Ok(None)
+            }
+            Err(job) if turn.threads() > 0 && turn.has_room(lane) => {
+                let key = turn.push(lane, job);
+                self.end_turn(turn, || ());
+                Ok(key)
+            }
+            Err(job) => {
+                turn.counts.accepted -= 1;
+                self.end_turn(turn, || ());
+                Err(Rejected::new(job, Refusal::NoThread))
+            }
+        }
+    }
+
+    /// Starts threads for what waits, after the limits were raised.
+    pub(super) fn start_for_all_waiting(&self) {
+        loop {
+            let mut turn = self.desk.turn();
+            if !turn.count_for_waiting() {
+                return;
+            }
+            let post = enroll(&mut turn);
+            drop(turn);
+            if !self.start_thread(&post, Purpose::Waiting) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Ends against what happens at the same moment: what was accepted runs or is handed back, nothing
+//! begins too late, and whoever waits hears.
+
+use std::io;
+use std::sync::{Arc, Barrier, OnceLock};
+use std::thread;
+
+use tidegate_exec::{EventLoop, Quiet, ShutdownError};
+use tidegate_sync::{ManualClock, ThreadBuilder, ThreadJob};
+use tidegate_testkit::{Counter, Gate, Log};
+
+use crate::{Heard, SECOND, builder, end, hits, home};
+
+fn by_hand(clock: &ManualClock) -> (EventLoop, tidegate_exec::HandLoop) {
+    builder(clock, "by hand").build_by_hand().unwrap()
+}
+
+/// Asks the loop to end and lets its time pass.
+fn end_and_be_late(home: &EventLoop, clock: &ManualClock) {
+    drop(home.shutdown_gracefully(Quiet::none(SECOND)));
+    clock.jump(SECOND * 2);
+}
+
+#[test]
+fn a_due_timer_does_not_begin_after_the_deadline() {
+    let clock = ManualClock::new();
+    let (home, mut hand) = by_hand(&clock);
+    let log = Log::new();
+    let (first, handle, late) = (log.clone(), home.clone(), clock.clone());
+    let a = home.schedule(SECOND, move || {
+        first.push("a");
+        end_and_be_late(&handle, &late);
+    });
+    let second = log.clone();
+    let b = home.schedule(SECOND, move || second.push("b")).unwrap();
+    let third = log.clone();
+    let c = home.timeout(SECOND, move || third.push("c")).unwrap();
+    hand.run_until_idle();
+    clock.jump(SECOND * 2);
+    hand.run_until_idle();
+    assert_eq!(log.take(), ["a"]);
+    assert!(a.unwrap().is_done() && b.is_cancelled() && c.is_cancelled());
+    assert_eq!(home.termination().wait().unwrap().cancelled, 2);
+}
+
+#[test]
+fn nothing_of_a_later_kind_begins_after_the_deadline() {
+    let clock = ManualClock::new();
+    let (home, mut hand) = by_hand(&clock);
+    let log = Log::new();
+    let (handle, late, own) = (home.clone(), clock.clone(), log.clone());
+    let timer = home.schedule(SECOND, move || {
+        let inner = handle.execute(move || own.push("own"));
+        inner.unwrap();
+        end_and_be_late(&handle, &late);
+    });
+    hand.run_until_idle();
+    let lane = log.clone();
+    home.execute(move || lane.push("lane")).unwrap();
+    clock.jump(SECOND);
+    hand.run_until_idle();
+    assert!(
+        timer.unwrap().is_done() && log.is_empty(),
+        "{:?}",
+        log.take()
+    );
+    let report = home.termination().wait().unwrap();
+    for task in report.handed_back.take() {
+        task.run();
+    }
+    assert_eq!(log.take(), ["own", "lane"]);
+}
+
+#[test]
+fn a_hand_that_is_dropped_hands_its_tasks_back() {
+    let clock = ManualClock::new();
+    let (home, mut hand) = by_hand(&clock);
+    let (handle, ran) = (home.clone(), Counter::new());
+    let own = ran.clone();
+    home.execute(move || handle.execute(hits(own)).unwrap())
+        .unwrap();
+    assert!(hand.turn(), "it has given itself a task");
+    let answer = home.submit(|| 7).unwrap();
+    let ended = home.termination();
+    drop(hand);
+    let why = ended.wait().unwrap_err().failure().unwrap();
+    let ShutdownError::HandDropped { handed_back } = &why else {
+        panic!("{why}");
+    };
+    assert_eq!(handed_back.len(), 2);
+    assert!(why.to_string().contains("2 tasks"), "{why}");
+    for task in handed_back.take() {
+        task.run();
+    }
+    assert_eq!(answer.wait().unwrap(), 7);
+}
+
+#[test]
+fn a_timer_of_one_nanosecond_is_not_early() {
+    let clock = ManualClock::new();
+    let (home, mut hand) = by_hand(&clock);
+    let nanosecond = std::time::Duration::from_nanos(1);
+    let timer = home.schedule(nanosecond, || ()).unwrap();
+    hand.run_until_idle();
+    assert!(!timer.is_done(), "no time has passed");
+    clock.jump(nanosecond);
+    hand.run_until_idle();
+    assert!(timer.is_done());
+}
+
+#[test]
+fn a_stuck_hook_is_named() {
+    let (home, clock) = home();
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    home.submit(|| ()).unwrap().wait().unwrap();
+    home.add_shutdown_hook("say goodbye", move || {
+        here.open();
+        gate.wait();
+    })
+    .unwrap();
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    arrived.wait();
+    clock.await_sleepers(1);
+    clock.jump(SECOND * 20);
+    let why = ended.wait().unwrap_err().to_string();
+    go_on.open();
+    assert!(why.contains("hook say goodbye"), "{why}");
+}
+
+#[test]
+fn a_stuck_listener_is_not_called_the_driver() {
+    let (home, clock) = home();
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    let (promise, answer) = home.promise::<u32>();
+    answer.on_complete(move |_| {
+        here.open();
+        gate.wait();
+    });
+    promise.succeed(7).unwrap();
+    arrived.wait();
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    clock.await_sleepers(1);
+    clock.jump(SECOND * 20);
+    let why = ended.wait().unwrap_err().to_string();
+    go_on.open();
+    assert!(why.contains("a listener or a future"), "{why}");
+}
+
+#[test]
+fn what_is_accepted_while_the_end_begins_runs_if_there_is_time() {
+    for _ in 0..2000 {
+        let home = EventLoop::builder("home").build().unwrap();
+        let (ran, ended, all) = (Counter::new(), home.termination(), Barrier::new(4));
+        let submit = || {
+            all.wait();
+            let each = (0..20).map(|_| home.execute(hits(ran.clone())).is_ok());
+            each.filter(|&accepted| accepted).count()
+        };
+        let accepted: usize = thread::scope(|scope| {
+            let submits = [(); 3].map(|()| scope.spawn(submit));
+            all.wait();
+            drop(home.shutdown_gracefully(Quiet::none(SECOND * 60)));
+            submits.map(|one| one.join().unwrap()).iter().sum()
+        });
+        let report = ended.wait().unwrap();
+        let seen = (ran.count(), report.handed_back.len());
+        assert_eq!(seen, (accepted as u64, 0));
+    }
+}
+
+/// Threads whose start waits for the gate, after the log was told.
+fn slow_start(log: &Log<&'static str>, gate: &Gate) -> ThreadBuilder {
+    let (log, gate) = (log.clone(), gate.clone());
+    ThreadBuilder::new("slow").spawner(move |job: ThreadJob| {
+        log.push("asked");
+        gate.wait();
+        let thread = thread::Builder::new().spawn(move || job.run());
+        thread.map(drop)
+    })
+}
+
+#[test]
+fn a_spawner_may_use_the_loop_that_it_starts() {
+    let home = Arc::new(OnceLock::<EventLoop>::new());
+    let (inner, ran) = (Arc::clone(&home), Counter::new());
+    let count = ran.clone();
+    let threads = ThreadBuilder::new("own").spawner(move |job: ThreadJob| {
+        let home = inner.get().unwrap();
+        assert!(home.thread_info().is_none(), "it has none yet");
+        home.execute(hits(count.clone())).unwrap();
+        drop(home.schedule(SECOND * 3600, || ()).unwrap());
+        thread::Builder::new().spawn(move || job.run()).map(drop)
+    });
+    let built = EventLoop::builder("home").threads(threads).build().unwrap();
+    assert!(home.set(built).is_ok());
+    let home = home.get().unwrap();
+    assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+    ran.wait_for(1);
+    assert_eq!(end(home).handed_back.len(), 0);
+}
+
+#[test]
+fn a_spawner_that_blocks_holds_up_only_who_needs_the_thread() {
+    let (log, gate) = (Log::new(), Gate::new());
+    let home = EventLoop::builder("home").threads(slow_start(&log, &gate));
+    let home = home.build().unwrap();
+    thread::scope(|scope| {
+        let asks = scope.spawn(|| home.submit(|| 7).unwrap().wait().unwrap());
+        log.wait_for(1);
+        assert!(home.thread_info().is_none() && !home.is_suspended());
+        let (promise, answer) = home.promise::<u32>();
+        let told = Counter::new();
+        let count = told.clone();
+        answer.on_complete(move |_| {
+            count.hit();
+        });
+        promise.succeed(7).unwrap();
+        let ended = home.shutdown_gracefully(Quiet::none(SECOND * 60));
+        assert!(!ended.is_done());
+        gate.open();
+        assert_eq!(asks.join().unwrap(), 7);
+        told.wait_for(1);
+        assert_eq!(ended.wait().unwrap().handed_back.len(), 0);
+    });
+}
+
+#[test]
+fn an_end_during_a_start_that_fails_hands_back() {
+    let (log, gate) = (Log::new(), Gate::new());
+    let (asked, go_on) = (log.clone(), gate.clone());
+    let threads = ThreadBuilder::new("none").spawner(move |_| {
+        asked.push(());
+        go_on.wait();
+        Err(io::Error::other("none today"))
+    });
+    let home = EventLoop::builder("home").threads(threads).build().unwrap();
+    let lazy = home.execute_lazy(|| ());
+    lazy.unwrap();
+    thread::scope(|scope| {
+        let asks = scope.spawn(|| home.execute(|| ()).is_ok());
+        log.wait_for(1);
+        let ended = home.shutdown_gracefully(Quiet::none(SECOND * 60));
+        assert!(!ended.is_done());
+        gate.open();
+        assert!(!asks.join().unwrap(), "refused: it had no thread");
+        let why = ended.wait().unwrap_err().failure().unwrap();
+        let ShutdownError::NoThread { handed_back } = &why else {
+            panic!("{why}");
+        };
+        assert_eq!(handed_back.take().len(), 1);
+    });
+}
+
+#[test]
+fn a_name_may_hold_anything() {
+    let home = EventLoop::builder("a\0b").build().unwrap();
+    assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+    let thread = ThreadBuilder::new("c\0d").spawn(|| ()).unwrap();
+    assert!(!thread.info().name().contains('\0'));
+}
+
+#[test]
+fn a_panic_that_nobody_can_see_is_reported() {
+    let heard = Heard::new();
+    let home = EventLoop::builder("home").report_to(heard.hook.clone());
+    let home = home.build().unwrap();
+    drop(home.submit(|| panic!("in a task")).unwrap());
+    drop(home.spawn(async { panic!("in a future") }).unwrap());
+    drop(
+        home.schedule(std::time::Duration::ZERO, || panic!("in a timer"))
+            .unwrap(),
+    );
+    let seen = home.submit(|| -> u32 { panic!("seen") }).unwrap();
+    assert!(seen.wait().is_err());
+    end(&home);
+    let mut heard = heard.take();
+    heard.sort();
+    assert_eq!(heard.len(), 3, "{heard:?}");
+    for (what, message) in heard.iter().zip(["in a future", "in a task", "in a timer"]) {
+        assert!(what.ends_with(message), "{what}");
+    }
+}

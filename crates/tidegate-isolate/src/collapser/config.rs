@@ -1,0 +1,185 @@
+//! The settings of a collapser: what the code says, and live properties.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use crate::properties::{COLLAPSER, Concerned, Sources, boolean, millis, number};
+use crate::{Invalid, Key};
+
+/// Which requests may share a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CollapseScope {
+    /// Those of one request context.
+    #[default]
+    Request,
+    /// All. The batch then sees no request context at all: it belongs to none of them.
+    Global,
+}
+
+/// The settings of a collapser. All but the scope are live properties, under the key of the
+/// command: `hystrix.collapser.<KEY>.maxRequestsInBatch`, `timerDelayInMilliseconds` and
+/// `requestCache.enabled`, with the precedence of a command's.
+///
+/// ```
+/// use tidegate_isolate::CollapserConfig;
+///
+/// assert_eq!(CollapserConfig::default().delay.as_millis(), 10);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollapserConfig {
+    /// Which requests may share a batch.
+    pub scope: CollapseScope,
+    /// How long requests are gathered.
+    pub delay: Duration,
+    /// How many arguments a batch takes; a full one is run at once.
+    pub max_batch: usize,
+    /// Whether equal arguments share one answer. Without it the later ones are refused.
+    pub share_equal: bool,
+}
+
+impl Default for CollapserConfig {
+    fn default() -> Self {
+        Self {
+            scope: CollapseScope::Request,
+            delay: Duration::from_millis(10),
+            max_batch: usize::MAX,
+            share_equal: true,
+        }
+    }
+}
+
+/// The settings of one collapser: what the code said, and what is in force.
+#[derive(Debug)]
+pub(super) struct Live {
+    key: Key,
+    said: CollapserConfig,
+    pub(super) now: ArcSwap<CollapserConfig>,
+}
+
+impl Concerned for Live {
+    /// Looks at the properties again, if `name` is one of a collapser's.
+    fn changed(&self, sources: &Sources, name: &str) -> Result<Option<String>, Invalid> {
+        let Some(rest) = name.strip_prefix(FAMILY) else {
+            return Ok(None);
+        };
+        let (config, refused) = self.said.resolve(sources, &self.key, &self.now.load());
+        self.now.store(Arc::new(config));
+        let mut refused = refused.into_iter();
+        if let Some(error) = refused.find(|error| name.ends_with(error.property())) {
+            return Err(error);
+        }
+        let mut scopes = ["default", &*self.key].into_iter();
+        let mine = scopes.find_map(|scope| rest.strip_prefix(scope)?.strip_prefix('.'));
+        Ok(mine.and_then(|property| self.why_hidden(sources, name, property)))
+    }
+}
+
+impl Live {
+    /// Resolves the settings of a new collapser.
+    ///
+    /// # Errors
+    ///
+    /// Which setting makes no sense, and why.
+    pub(super) fn new(
+        sources: &Sources,
+        key: &Key,
+        said: CollapserConfig,
+    ) -> Result<Self, Invalid> {
+        if said.max_batch == 0 {
+            return Err(Invalid::new(key.as_str(), COLLAPSER[0], 0, NO_ROOM));
+        }
+        let (in_force, refused) = said.resolve(sources, key, &said);
+        if let Some(error) = refused.into_iter().next() {
+            return Err(error);
+        }
+        Ok(Self {
+            key: key.clone(),
+            now: ArcSwap::from_pointee(in_force),
+            said,
+        })
+    }
+
+    /// Returns why the value of a property is not in force, if it is not.
+    fn why_hidden(&self, sources: &Sources, name: &str, property: &str) -> Option<String> {
+        let property = PROPERTIES.iter().find(|one| one.name == property)?;
+        let mut wanted = CollapserConfig::default();
+        (property.set)(&mut wanted, sources.get(name)?.trim()).ok()?;
+        let key = &self.key;
+        let mine = format!("{FAMILY}{key}.{}", property.name);
+        let why = match sources.get(&mine) {
+            _ if (property.get)(&wanted) == (property.get)(&self.now.load()) => return None,
+            Some(value) => format!("`{mine}` says {value}"),
+            None => "the code says otherwise".to_owned(),
+        };
+        Some(format!("collapser `{key}` ({why})"))
+    }
+}
+
+const NO_ROOM: &str = "a batch needs room for one request";
+
+/// What the names of a collapser's properties begin with.
+const FAMILY: &str = "hystrix.collapser.";
+
+/// A property of collapsers.
+struct Setting {
+    name: &'static str,
+    set: fn(&mut CollapserConfig, &str) -> Result<(), String>,
+    get: fn(&CollapserConfig) -> String,
+}
+
+const PROPERTIES: [Setting; 3] = [
+    Setting {
+        name: COLLAPSER[0],
+        set: |config, value| match number(value)? {
+            0 => Err(NO_ROOM.to_owned()),
+            most => {
+                config.max_batch = most;
+                Ok(())
+            }
+        },
+        get: |config| config.max_batch.to_string(),
+    },
+    Setting {
+        name: COLLAPSER[1],
+        set: |config, value| {
+            config.delay = millis(value)?;
+            Ok(())
+        },
+        get: |config| config.delay.as_millis().to_string(),
+    },
+    Setting {
+        name: COLLAPSER[2],
+        set: |config, value| {
+            config.share_equal = boolean(value)?;
+            Ok(())
+        },
+        get: |config| config.share_equal.to_string(),
+    },
+];
+
+impl CollapserConfig {
+    /// What the code said, under and over what the sources say of the collapser `key`, and what
+    /// they say wrongly: there `old` stays.
+    fn resolve(&self, sources: &Sources, key: &Key, old: &Self) -> (Self, Vec<Invalid>) {
+        let (mut config, default) = (self.clone(), Self::default());
+        let mut refused = Vec::new();
+        for property in &PROPERTIES {
+            let says = (property.get)(self) != (property.get)(&default);
+            let global = (!says).then_some("default");
+            for scope in global.into_iter().chain([key.as_str()]) {
+                let Some(value) = sources.get(&format!("{FAMILY}{scope}.{}", property.name)) else {
+                    continue;
+                };
+                if let Err(reason) = (property.set)(&mut config, value.trim()) {
+                    refused.push(Invalid::new(key.as_str(), property.name, value, reason));
+                    // A value that was told can be read.
+                    let _ = (property.set)(&mut config, &(property.get)(old));
+                }
+            }
+        }
+        (config, refused)
+    }
+}

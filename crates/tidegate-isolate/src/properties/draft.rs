@@ -1,0 +1,148 @@
+//! The settings of a command while they are put together from their levels.
+//!
+//! Some settings are made of several properties: the timeout of a value and a switch, the mode of
+//! the breaker of three switches, its window of a length and the length of a bucket. Each of these
+//! properties may come from another level, so a draft keeps the parts and puts them together last.
+
+use std::time::Duration;
+
+use crate::breaker::{BreakerMode, BreakerWindow};
+use crate::metrics::WindowConfig;
+use crate::{BreakerConfig, CommandConfig, Invalid, Key};
+
+pub(super) const HEALTH_INTERVAL: &str = "metrics.healthSnapshot.intervalInMilliseconds";
+pub(super) const WINDOW_TIME: &str = "circuitBreaker.window.timeInMilliseconds";
+pub(super) const WINDOW_CALLS: &str = "circuitBreaker.window.calls";
+
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(super) config: CommandConfig,
+    /// The timeout, if there is one.
+    pub(super) timeout: Duration,
+    pub(super) has_timeout: bool,
+    pub(super) breaks: bool,
+    pub(super) forced_open: bool,
+    pub(super) forced_closed: bool,
+    /// The window of the breaker, where a property says something of it. A time and a number of
+    /// calls exclude each other: the level that is read last wins.
+    window_time: Option<Duration>,
+    window_calls: Option<u32>,
+    pub(super) health_interval: Option<Duration>,
+}
+
+impl Draft {
+    /// Begins with what the code says. `timeout` is the value that is used if a property switches
+    /// a timeout on that the code has switched off.
+    pub(super) fn new(config: CommandConfig, timeout: Duration) -> Self {
+        let mode = config.breaker.mode;
+        Self {
+            timeout: config.timeout.unwrap_or(timeout),
+            has_timeout: config.timeout.is_some(),
+            breaks: mode != BreakerMode::Disabled,
+            forced_open: mode == BreakerMode::ForcedOpen,
+            forced_closed: mode == BreakerMode::ForcedClosed,
+            window_time: None,
+            window_calls: None,
+            health_interval: None,
+            config,
+        }
+    }
+
+    pub(super) fn set_window_time(&mut self, length: Duration) {
+        self.window_time = Some(length);
+        self.window_calls = None;
+    }
+
+    pub(super) fn set_window_calls(&mut self, calls: u32) {
+        self.window_calls = Some(calls);
+        self.window_time = None;
+    }
+
+    /// Puts the parts together.
+    ///
+    /// # Errors
+    ///
+    /// The property that does not fit the others.
+    pub(super) fn finish(self, key: &Key) -> Result<CommandConfig, Invalid> {
+        let mode = self.mode();
+        let window = self.window(key)?;
+        let mut config = self.config;
+        config.timeout = self.has_timeout.then_some(self.timeout);
+        config.breaker.mode = mode;
+        config.breaker.window = window;
+        Ok(config)
+    }
+
+    /// Forced open denies everything, also where the breaker is switched off; a breaker that is
+    /// switched off judges nothing, so there is nothing to force closed.
+    fn mode(&self) -> BreakerMode {
+        match self.config.breaker.mode {
+            _ if self.forced_open => BreakerMode::ForcedOpen,
+            _ if !self.breaks => BreakerMode::Disabled,
+            _ if self.forced_closed => BreakerMode::ForcedClosed,
+            BreakerMode::MetricsOnly => BreakerMode::MetricsOnly,
+            _ => BreakerMode::Normal,
+        }
+    }
+
+    fn window(&self, key: &Key) -> Result<BreakerWindow, Invalid> {
+        let said = self.config.breaker.window;
+        let window = match (self.window_calls, self.window_time, said) {
+            (Some(calls), _, _) => BreakerWindow::Count(calls),
+            (None, Some(length), BreakerWindow::Time(window)) => {
+                return self.cut(key, length, bucket(window), WINDOW_TIME);
+            }
+            (None, Some(length), BreakerWindow::Count(_)) => {
+                let usual = BreakerConfig::WINDOW / BreakerConfig::BUCKETS;
+                return self.cut(key, length, usual, WINDOW_TIME);
+            }
+            (None, None, said) => said,
+        };
+        match (window, self.health_interval) {
+            (window, None) => Ok(window),
+            (BreakerWindow::Time(window), Some(interval)) => {
+                self.cut(key, window.length, interval, HEALTH_INTERVAL)
+            }
+            (BreakerWindow::Count(_), Some(interval)) => {
+                let reason = "the breaker counts calls, not time; remove it";
+                let value = interval.as_millis();
+                Err(Invalid::new(key.as_str(), HEALTH_INTERVAL, value, reason))
+            }
+        }
+    }
+
+    /// Cuts a window into buckets, as long as a property says or else as `usual`.
+    fn cut(
+        &self,
+        key: &Key,
+        length: Duration,
+        usual: Duration,
+        property: &str,
+    ) -> Result<BreakerWindow, Invalid> {
+        let interval = self.health_interval.unwrap_or(usual);
+        let buckets = length.as_nanos().checked_div(interval.as_nanos());
+        let buckets = buckets.and_then(|buckets| u32::try_from(buckets).ok());
+        match buckets {
+            Some(buckets) if buckets > 0 && interval * buckets == length => {
+                Ok(BreakerWindow::Time(WindowConfig::new(length, buckets)))
+            }
+            _ => {
+                let value = match property {
+                    HEALTH_INTERVAL => interval,
+                    _ => length,
+                };
+                let reason = format!(
+                    "a window of {} ms does not divide evenly into buckets of {} ms",
+                    length.as_millis(),
+                    interval.as_millis()
+                );
+                let value = value.as_millis();
+                Err(Invalid::new(key.as_str(), property, value, reason))
+            }
+        }
+    }
+}
+
+fn bucket(window: WindowConfig) -> Duration {
+    window.length / window.buckets.max(1)
+}

@@ -1,0 +1,254 @@
+//! The names of properties: which there are, and which one was meant.
+
+use super::PREFIX;
+use super::table::{COMMAND, Family, POOL, Property};
+use crate::Invalid;
+
+/// The properties of collapsers; see `crate::collapser`.
+pub(crate) const COLLAPSER: [&str; 3] = [
+    "maxRequestsInBatch",
+    "timerDelayInMilliseconds",
+    "requestCache.enabled",
+];
+
+/// Properties of Hystrix that have no use here. They are known, so that settings written for
+/// Hystrix are accepted as they are.
+const WITHOUT_USE: [(&str, &str); 12] = [
+    ("command", "metrics.rollingPercentile.bucketSize"),
+    ("collapser", "metrics.rollingStats.timeInMilliseconds"),
+    ("collapser", "metrics.rollingStats.numBuckets"),
+    ("collapser", "metrics.rollingPercentile.enabled"),
+    ("collapser", "metrics.rollingPercentile.timeInMilliseconds"),
+    ("collapser", "metrics.rollingPercentile.numBuckets"),
+    ("collapser", "metrics.rollingPercentile.bucketSize"),
+    ("timer", "threadpool.default.coreSize"),
+    ("stream", "dashboard.intervalInMilliseconds"),
+    ("stream", "config.intervalInMilliseconds"),
+    ("stream", "utilization.intervalInMilliseconds"),
+    ("config", "stream.maxConcurrentConnections"),
+];
+
+/// The families whose properties have a key in their name.
+const KEYED: [&str; 3] = ["command", "threadpool", "collapser"];
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Named<'a> {
+    /// A property of a command or a pool, with the key in its name; `default` stands for all.
+    Setting(&'a str, &'static Property),
+    /// A property of a collapser.
+    Collapser,
+    /// A property of Hystrix that has no use here.
+    WithoutUse,
+    /// Not one of Hystrix's names.
+    Foreign,
+}
+
+/// Finds out what a name stands for. A key may contain dots, so the name is cut at the property, not
+/// at the first dot.
+///
+/// # Errors
+///
+/// A name that begins like ours and is none; with the one that was probably meant.
+pub(crate) fn parse(name: &str) -> Result<Named<'_>, Invalid> {
+    let (prefix, rest) = name.split_once('.').unwrap_or((name, ""));
+    if prefix != PREFIX {
+        return match distance(prefix, PREFIX) {
+            0..=2 => Err(unknown(name, &format!("{PREFIX}.{rest}"))),
+            _ => Ok(Named::Foreign),
+        };
+    }
+    let (family, rest) = rest.split_once('.').unwrap_or((rest, ""));
+    let settings = match family {
+        "command" => &COMMAND[..],
+        "threadpool" => &POOL[..],
+        _ => &[],
+    };
+    // The longest name wins: one property may end like another.
+    let matching = settings
+        .iter()
+        .filter_map(|one| Some((key_of(rest, one.name)?, one)));
+    if let Some((key, property)) = matching.min_by_key(|(key, _)| key.len()) {
+        return Ok(Named::Setting(key, property));
+    }
+    if family == "collapser" && COLLAPSER.iter().any(|one| key_of(rest, one).is_some()) {
+        return Ok(Named::Collapser);
+    }
+    let is_without_use = |(of, property): &(&str, &str)| {
+        let fits = match KEYED.contains(of) {
+            true => key_of(rest, property).is_some(),
+            false => rest == *property,
+        };
+        *of == family && fits
+    };
+    let is_plugin = family == "plugin" && key_of(rest, "implementation").is_some();
+    if is_plugin || WITHOUT_USE.iter().any(is_without_use) {
+        return Ok(Named::WithoutUse);
+    }
+    Err(unknown(name, &nearest(family, rest)))
+}
+
+/// The key before a property's name.
+fn key_of<'a>(rest: &'a str, property: &str) -> Option<&'a str> {
+    let key = rest.strip_suffix(property)?.strip_suffix('.')?;
+    (!key.is_empty()).then_some(key)
+}
+
+/// The name that is most like `family` and `rest`.
+fn nearest(family: &str, rest: &str) -> String {
+    let settings = COMMAND.iter().chain(&POOL);
+    let settings = settings.map(|property| (property.family.name(), property.name));
+    let collapser = COLLAPSER.iter().map(|name| ("collapser", *name));
+    let candidates = settings.chain(collapser).map(|(of, property)| {
+        let dots = property.matches('.').count() + 1;
+        // As many parts of the name as the property has; the rest of it is the key.
+        let cut = rest.rmatch_indices('.').nth(dots - 1).map(|(at, _)| at);
+        let (key, told) = match cut {
+            Some(at) => (&rest[..at], &rest[at + 1..]),
+            None => ("<KEY>", rest),
+        };
+        let far = distance(told, property) + distance(family, of);
+        (far, format!("{PREFIX}.{of}.{key}.{property}"))
+    });
+    let best = candidates.min_by_key(|(far, _)| *far);
+    best.map(|(_, name)| name).unwrap_or_default()
+}
+
+fn unknown(name: &str, nearest: &str) -> Invalid {
+    let reason = format!(
+        "did you mean `{nearest}`? A source with names of other programs says so \
+         (`accepts_unknown`)"
+    );
+    Invalid::new("properties", name, "unknown", reason)
+}
+
+/// A name that is none of ours, where only ours are expected.
+pub(super) fn foreign(name: &str) -> Invalid {
+    let reason = format!(
+        "names begin with `{PREFIX}.`; properties with names of other programs say so \
+         (`Properties::accept_unknown`)"
+    );
+    Invalid::new("properties", name, "unknown", reason)
+}
+
+/// How many letters must be put in, left out or changed to make `a` of `b`.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (done, letter) in a.chars().enumerate() {
+        let mut before = row[0];
+        row[0] = done + 1;
+        for (at, other) in b.iter().enumerate() {
+            let changed = before + usize::from(letter != *other);
+            before = row[at + 1];
+            row[at + 1] = changed.min(before + 1).min(row[at] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// Which keys a property concerns: all commands, one, the commands of a pool, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Concerns<'a> {
+    All,
+    Command(&'a str),
+    Pool(&'a str),
+    Nothing,
+}
+
+impl<'a> Named<'a> {
+    /// Which commands must look at the properties again.
+    pub(crate) fn concerns(self) -> Concerns<'a> {
+        match self {
+            Self::Setting("default", _) => Concerns::All,
+            Self::Setting(key, property) if property.family == Family::Command => {
+                Concerns::Command(key)
+            }
+            Self::Setting(key, _) => Concerns::Pool(key),
+            _ => Concerns::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Names are recognised, and misspelt ones told apart from foreign ones.
+
+    use super::*;
+
+    #[test]
+    fn a_distance_is_the_number_of_letters_that_differ() {
+        for (a, b, far) in [
+            ("", "abc", 3),
+            ("command", "comand", 1),
+            ("hystrix", "histrix", 1),
+            ("coreSize", "coresize", 1),
+            ("abc", "abc", 0),
+        ] {
+            assert_eq!((distance(a, b), distance(b, a)), (far, far), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_name_is_refused_with_the_nearest_one() {
+        for (name, meant) in [
+            (
+                "hystrix.command.prices.circuitBreaker.requestVolumeTreshold",
+                "hystrix.command.prices.circuitBreaker.requestVolumeThreshold",
+            ),
+            (
+                "hystrix.command.a.b.fallback.enable",
+                "hystrix.command.a.b.fallback.enabled",
+            ),
+            (
+                "hystrix.comand.prices.fallback.enabled",
+                "hystrix.command.prices.fallback.enabled",
+            ),
+            (
+                "hystrix.threadPool.catalog.coreSize",
+                "hystrix.threadpool.catalog.coreSize",
+            ),
+            (
+                "hystrix.command.catalog.coreSize",
+                "hystrix.threadpool.catalog.coreSize",
+            ),
+            (
+                "hystrix.collapser.names.maxRequestInBatch",
+                "hystrix.collapser.names.maxRequestsInBatch",
+            ),
+            (
+                "hystrix.threadpool.coreSize",
+                "hystrix.threadpool.<KEY>.coreSize",
+            ),
+            (
+                "histrix.command.prices.fallback.enabled",
+                "hystrix.command.prices.fallback.enabled",
+            ),
+        ] {
+            let error = parse(name).unwrap_err();
+            let told = format!("did you mean `{meant}`?");
+            assert!(error.reason().starts_with(&told), "{name}: {error}");
+            assert_eq!(error.property(), name);
+        }
+        assert!(parse("hystrix").is_err() && parse("hystrix.command").is_err());
+    }
+
+    #[test]
+    fn names_of_hystrix_are_known_and_those_of_others_are_not_ours() {
+        for known in [
+            "hystrix.command.default.metrics.rollingPercentile.bucketSize",
+            "hystrix.collapser.a.metrics.rollingStats.numBuckets",
+            "hystrix.timer.threadpool.default.coreSize",
+            "hystrix.stream.dashboard.intervalInMilliseconds",
+            "hystrix.config.stream.maxConcurrentConnections",
+            "hystrix.plugin.HystrixEventNotifier.implementation",
+        ] {
+            assert!(matches!(parse(known), Ok(Named::WithoutUse)), "{known}");
+        }
+        for foreign in ["spring.name", "", "a"] {
+            assert!(matches!(parse(foreign), Ok(Named::Foreign)), "{foreign}");
+        }
+        let collapser = parse("hystrix.collapser.default.maxRequestsInBatch");
+        assert!(matches!(collapser, Ok(Named::Collapser)));
+    }
+}

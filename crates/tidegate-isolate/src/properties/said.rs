@@ -1,0 +1,279 @@
+//! What the code says of a command, and what follows from it and from the sources.
+
+use std::time::Duration;
+
+use super::draft::Draft;
+use super::table::{COMMAND, Family, POOL, Property, TIMEOUT};
+use super::{PREFIX, Sources, told};
+use crate::{CommandConfig, Invalid, Key};
+
+/// A property: whose, and which.
+type At = (Family, &'static str);
+
+/// The key of a command and that of its pool.
+pub(crate) type Keys<'a> = (&'a Key, &'a Key);
+
+/// What the code said, and which properties it said it about.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) config: CommandConfig,
+    /// The last timeout that the code named, also after it has switched timeouts off.
+    timeout: Duration,
+    properties: Vec<At>,
+}
+
+fn all() -> impl Iterator<Item = &'static Property> {
+    COMMAND.iter().chain(&POOL)
+}
+
+impl Said {
+    /// Everything by default except where `config` differs from the default.
+    pub(crate) fn new(config: CommandConfig) -> Self {
+        let default = CommandConfig::default();
+        let mut said = Self {
+            timeout: default.timeout.unwrap_or_default(),
+            config: default,
+            properties: Vec::new(),
+        };
+        said.change(config);
+        said
+    }
+
+    /// Takes over a new configuration: whatever differs was said by the code.
+    pub(crate) fn change(&mut self, config: CommandConfig) {
+        for property in all() {
+            let differs = (property.get)(&self.config) != (property.get)(&config);
+            // Who wants no timeout says nothing of how long one would be.
+            let is_silent = property.name == TIMEOUT && config.timeout.is_none();
+            if differs && !is_silent {
+                self.mark(property.family, property.name);
+            }
+        }
+        self.timeout = config.timeout.unwrap_or(self.timeout);
+        self.config = config;
+    }
+
+    /// Marks a property as said although it has the value of the default.
+    pub(crate) fn mark(&mut self, family: Family, name: &'static str) {
+        if !self.says(family, name) {
+            self.properties.push((family, name));
+        }
+    }
+
+    fn says(&self, family: Family, name: &'static str) -> bool {
+        self.properties.contains(&(family, name))
+    }
+
+    /// Returns what is said of the pool alone.
+    pub(crate) fn of_pool(&self) -> Self {
+        let mut pool = Self::new(CommandConfig::default());
+        pool.take_pool(self);
+        pool
+    }
+
+    /// Takes over what is said of the pool.
+    pub(crate) fn take_pool(&mut self, said: &Said) {
+        self.config.pool = said.config.pool.clone();
+        self.properties
+            .retain(|(family, _)| *family != Family::Pool);
+        let pool = said.properties.iter();
+        self.properties
+            .extend(pool.filter(|(family, _)| *family == Family::Pool));
+    }
+
+    /// Which setting differs from what another builder said, and how.
+    pub(crate) fn difference(&self, other: &Said) -> Option<(&'static str, String)> {
+        told::difference(&self.config, &other.config)
+    }
+
+    /// The settings in force: what the code said, under and over what the sources say.
+    ///
+    /// A value that makes no sense is reported. The one that was in force before stays, if there
+    /// was one, and whatever else the sources say is taken over: a source that cannot take a value
+    /// back must not keep all others from being heard.
+    pub(crate) fn resolve(
+        &self,
+        sources: &Sources,
+        keys: Keys<'_>,
+        old: Option<&CommandConfig>,
+    ) -> Result<(CommandConfig, Vec<Invalid>), Invalid> {
+        let mut skipped: Vec<At> = Vec::new();
+        let mut refused = Vec::new();
+        loop {
+            let (mut draft, invalid) = self.read(sources, keys, &skipped);
+            let kept = old.cloned().unwrap_or_default();
+            for property in all() {
+                let is = |(family, name)| family == property.family && name == property.name;
+                let unread = invalid.iter().any(|(at, _)| is(*at));
+                if unread || skipped.iter().any(|at| is(*at)) {
+                    // A value that was told can be read; one that is not there says nothing.
+                    let _ = (property.set)(&mut draft, &(property.get)(&kept));
+                }
+            }
+            let error = match draft.finish(keys.0) {
+                Err(error) => error,
+                Ok(mut config) => {
+                    if let Some(old) = old {
+                        refused.extend(keep_fixed(&mut config, old, keys.0));
+                    }
+                    match config.validate(keys.0) {
+                        Err(error) => error,
+                        Ok(()) => {
+                            refused.extend(invalid.into_iter().map(|(_, error)| error));
+                            return Ok((config, refused));
+                        }
+                    }
+                }
+            };
+            let property = all().find(|property| property.name == error.property());
+            let at = property.map(|property| (property.family, property.name));
+            match at.filter(|at| !skipped.contains(at) && self.is_from(sources, *at, keys)) {
+                None => return Err(error),
+                Some(at) => {
+                    skipped.push(at);
+                    refused.push(error.of_key(at.0.key(keys)));
+                }
+            }
+        }
+    }
+
+    /// Reads what the sources say of everything but `skipped`, the weaker level first.
+    fn read(
+        &self,
+        sources: &Sources,
+        keys: Keys<'_>,
+        skipped: &[At],
+    ) -> (Draft, Vec<(At, Invalid)>) {
+        let mut draft = Draft::new(self.config.clone(), self.timeout);
+        let mut invalid = Vec::new();
+        for global in [true, false] {
+            for property in all() {
+                let at = (property.family, property.name);
+                if skipped.contains(&at) {
+                    continue;
+                }
+                let Some(value) = self.value(sources, property, keys, global) else {
+                    continue;
+                };
+                if let Err(reason) = (property.set)(&mut draft, value.trim()) {
+                    let key = property.family.key(keys).as_str();
+                    let error = Invalid::new(key, property.name, value, reason);
+                    invalid.push((at, error));
+                }
+            }
+        }
+        (draft, invalid)
+    }
+
+    /// What the sources say of a property for all commands, where that counts, or for this one.
+    fn value(
+        &self,
+        sources: &Sources,
+        property: &Property,
+        keys: Keys<'_>,
+        global: bool,
+    ) -> Option<String> {
+        let says = self.says(property.family, property.name);
+        if global && (says || property.per_key_only) {
+            return None;
+        }
+        let scope = match global {
+            true => "default",
+            false => property.family.key(keys).as_str(),
+        };
+        sources.get(&full_name(property, scope))
+    }
+
+    /// Whether a source says something of a property, so that the code is not to blame.
+    fn is_from(&self, sources: &Sources, at: At, keys: Keys<'_>) -> bool {
+        let property = all().find(|property| (property.family, property.name) == at);
+        property.is_some_and(|property| {
+            let value = |global| self.value(sources, property, keys, global);
+            value(true).or_else(|| value(false)).is_some()
+        })
+    }
+
+    /// Returns why `value`, which a source has for a property in `scope`, is not in force in
+    /// `config`; none if it is.
+    pub(crate) fn why_hidden(
+        &self,
+        sources: &Sources,
+        keys: Keys<'_>,
+        (scope, property): (&str, &'static Property),
+        value: &str,
+        config: &CommandConfig,
+    ) -> Option<String> {
+        let wanted = normal(property, value)?;
+        let in_force = (property.get)(config);
+        if wanted == in_force {
+            return None;
+        }
+        if property.per_key_only && scope == "default" {
+            return Some("it has no form for all commands".to_owned());
+        }
+        if property.is_fixed {
+            return Some("it was read when the key was built".to_owned());
+        }
+        let mine = full_name(property, property.family.key(keys));
+        Some(if scope == "default" && sources.get(&mine).is_some() {
+            format!("`{mine}` says {in_force}")
+        } else if scope == "default" && self.says(property.family, property.name) {
+            format!("the code says {in_force}")
+        } else {
+            "another setting overrules it".to_owned()
+        })
+    }
+
+    /// Returns which settings that the code has just changed are not in force, and why.
+    pub(crate) fn hidden_changes(
+        &self,
+        before: &CommandConfig,
+        in_force: &CommandConfig,
+        keys: Keys<'_>,
+    ) -> Vec<String> {
+        let hidden = all().filter_map(|property| {
+            let value = (property.get)(&self.config);
+            let told = (property.get)(in_force);
+            if value == (property.get)(before) || value == told {
+                return None;
+            }
+            let key = property.family.key(keys);
+            let (family, name) = (property.family.name(), property.name);
+            Some(format!(
+                "{family} `{key}`: {name} {value}: a property overrules the code; see \
+                 `{PREFIX}.{family}.{key}`"
+            ))
+        });
+        hidden.collect()
+    }
+}
+
+/// Keeps what is fixed for the life of a key: a property that changes later is for later keys.
+fn keep_fixed(config: &mut CommandConfig, old: &CommandConfig, key: &Key) -> Option<Invalid> {
+    config.metrics = old.metrics;
+    config.breaker.window = old.breaker.window;
+    config.pool.window = old.pool.window;
+    if config.pool_override == old.pool_override {
+        return None;
+    }
+    let reason = "a command stays in its pool: remove the key and build it again";
+    let moved = std::mem::replace(&mut config.pool_override, old.pool_override.clone());
+    let value = moved.unwrap_or_else(|| "gone".to_owned());
+    let property = "threadPoolKeyOverride";
+    Some(Invalid::new(key.as_str(), property, value, reason))
+}
+
+pub(super) fn full_name(property: &Property, scope: &str) -> String {
+    let family = property.family.name();
+    format!("{PREFIX}.{family}.{scope}.{}", property.name)
+}
+
+/// A value as the table tells it; none if it makes no sense by itself.
+fn normal(property: &Property, value: &str) -> Option<String> {
+    let default = CommandConfig::default();
+    let timeout = default.timeout.unwrap_or_default();
+    let mut draft = Draft::new(default, timeout);
+    (property.set)(&mut draft, value.trim()).ok()?;
+    let config = draft.finish(&"default".into()).ok()?;
+    Some((property.get)(&config))
+}

@@ -1,0 +1,152 @@
+//! Promises that go to a loop with the work that keeps them.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use tidegate_promise::{AlreadyCancelled, Failure, Promise};
+use tidegate_sync::{Executor, Refusal, Rejected, Task};
+
+use crate::errors::{NetError, tried};
+use crate::reactor::again;
+
+/// A promise on its way to a loop. Its failures say what was tried. If the loop drops the work that
+/// was to keep it, it fails with the loop's name and the reason, not as abandoned.
+pub(crate) struct Awaited<T: Send + 'static> {
+    /// Taken when it is kept.
+    promise: Option<Promise<T>>,
+    what: String,
+    executor: Arc<dyn Executor>,
+    refusal: Refused,
+}
+
+/// Why the loop did not take the work, if it did not.
+#[derive(Clone, Default)]
+pub(crate) struct Refused(Arc<OnceLock<Refusal>>);
+
+impl Refused {
+    /// Drops a refused task, whose promises hear why it was refused.
+    pub(crate) fn by(&self, refused: Rejected<Task>) {
+        let _ = self.0.set(refused.why());
+        drop(refused);
+    }
+}
+
+impl<T: Send + 'static> Awaited<T> {
+    /// A promise of what is being tried, as in "cannot connect to 127.0.0.1:80".
+    pub(crate) fn new(promise: Promise<T>, what: String, executor: Arc<dyn Executor>) -> Self {
+        Self {
+            promise: Some(promise),
+            what,
+            executor,
+            refusal: Refused::default(),
+        }
+    }
+
+    /// Where to note that the work was refused.
+    pub(crate) fn refusal(&self) -> Refused {
+        self.refusal.clone()
+    }
+
+    pub(crate) fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) {
+        if let Some(promise) = &self.promise {
+            promise.on_cancel(hook);
+        }
+    }
+
+    pub(crate) fn succeed(mut self, value: T) -> Result<(), AlreadyCancelled<T>> {
+        match self.promise.take() {
+            Some(promise) => promise.succeed(value),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails with `why`, which says what was tried if it does not already.
+    pub(crate) fn fail(mut self, why: &Failure) {
+        let why = match why.downcast_ref::<NetError>() {
+            Some(NetError::Closed(None)) => self.not_opened("it was closed before"),
+            _ => match why.downcast_ref::<io::Error>() {
+                Some(why) => Failure::new(tried(&self.what, again(why))),
+                None => why.clone(),
+            },
+        };
+        if let Some(promise) = self.promise.take() {
+            let _ = promise.fail(why);
+        }
+    }
+
+    fn not_opened(&self, why: impl Into<String>) -> Failure {
+        Failure::new(NetError::NotOpened {
+            what: self.what.clone(),
+            why: why.into(),
+        })
+    }
+}
+
+impl Awaited<()> {
+    /// Keeps or fails the promise.
+    pub(crate) fn complete(self, done: io::Result<()>) {
+        match done {
+            Ok(()) => drop(self.succeed(())),
+            Err(why) => self.fail(&Failure::new(why)),
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for Awaited<T> {
+    fn drop(&mut self) {
+        let Some(promise) = self.promise.take() else {
+            return;
+        };
+        let name = self.executor.name();
+        let why = match self.refusal.0.get() {
+            Some(refusal) => format!("event loop `{name}` refused it: {refusal}"),
+            None => format!("event loop `{name}` has ended; use a group that runs"),
+        };
+        let _ = promise.fail(self.not_opened(why));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a promise says whose work was dropped.
+
+    use tidegate_promise::promise_of;
+    use tidegate_sync::{ThreadBuilder, ThreadPerTask};
+
+    use super::*;
+
+    /// What the completion says after `end` has ended the promise.
+    fn told(end: impl FnOnce(Awaited<u32>)) -> String {
+        let (promise, done) = promise_of::<u32, Failure>();
+        let executor = Arc::new(ThreadPerTask::new(ThreadBuilder::new("io")));
+        end(Awaited::new(promise, "cannot fly".to_owned(), executor));
+        done.wait().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_promise_whose_work_is_dropped_names_the_loop_and_the_reason() {
+        let dropped = told(drop);
+        assert!(dropped.starts_with("cannot fly: event loop `"), "{dropped}");
+        assert!(dropped.contains("has ended"), "{dropped}");
+        let refused = told(|awaited| {
+            let refusal = awaited.refusal();
+            let task = Task::new(move || drop(awaited));
+            refusal.by(Rejected::new(task, Refusal::Full));
+        });
+        assert!(refused.contains("the queue is full"), "{refused}");
+    }
+
+    #[test]
+    fn a_failure_says_what_was_tried_and_keeps_its_kind() {
+        let (promise, done) = promise_of::<u32, Failure>();
+        let executor = Arc::new(ThreadPerTask::new(ThreadBuilder::new("io")));
+        let awaited = Awaited::new(promise, "cannot fly".to_owned(), executor);
+        awaited.fail(&Failure::new(io::Error::from_raw_os_error(111)));
+        let why = done.wait().unwrap_err().failure().unwrap();
+        let io = why.downcast_ref::<io::Error>().unwrap();
+        assert_eq!(io.kind(), io::ErrorKind::ConnectionRefused);
+        assert!(why.to_string().starts_with("cannot fly: "), "{why}");
+        let closed = told(|awaited| awaited.fail(&Failure::new(NetError::Closed(None))));
+        assert_eq!(closed, "cannot fly: it was closed before");
+    }
+}

@@ -1,0 +1,148 @@
+//! Connections that had come and were not accepted yet when their server ended.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_exec::WorkerPool;
+use tidegate_net::{
+    Assembly, Draining, Inbound, InboundContext, NetGroup, Nothing, Server, UserEvent,
+};
+use tidegate_sync::ManualClock;
+use tidegate_testkit::{Gate, Log};
+
+use crate::{dial, group, group_by, serve};
+
+/// More than a listener accepts in one turn.
+const MANY: usize = 40;
+
+/// Answers once and closes.
+struct Answers;
+
+impl Inbound for Answers {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write(bytes);
+        ctx.close_when_flushed();
+    }
+}
+
+fn answers<P: tidegate_exec::Placement>(p: Assembly<P>) -> Assembly<P> {
+    p.add_handler("answers", tidegate_net::Handler::inbound(Answers))
+}
+
+/// Blocks the only loop of a group until the gate is opened.
+fn hold(group: &NetGroup) -> Gate {
+    let (held, go_on) = (Gate::new(), Gate::new());
+    let gates = (held.clone(), go_on.clone());
+    let task = move || {
+        gates.0.open();
+        gates.1.wait();
+    };
+    group.execute(task).unwrap();
+    held.wait();
+    go_on
+}
+
+/// Clients that are connected and have asked, and that nobody has accepted.
+fn waiting(server: &Server) -> Vec<TcpStream> {
+    let ask = |_| {
+        let mut client = dial(server);
+        client.write_all(b"hello").unwrap();
+        client
+    };
+    (0..MANY).map(ask).collect()
+}
+
+fn rest(mut client: &TcpStream) -> String {
+    let mut rest = String::new();
+    client.read_to_string(&mut rest).unwrap();
+    rest
+}
+
+#[test]
+fn a_drain_serves_the_connections_that_wait_to_be_accepted() {
+    let group = group(1);
+    let server = serve(&group, answers);
+    let go_on = hold(&group);
+    let clients = waiting(&server);
+    let drained = server.drain(Duration::from_secs(60));
+    assert!(!drained.is_done(), "somebody waits to be accepted");
+    go_on.open();
+    for client in &clients {
+        assert_eq!(rest(client), "hello");
+    }
+    let report = drained.wait().unwrap();
+    assert_eq!((report.open, report.cut.len(), report.held), (MANY, 0, 0));
+    server.closed().wait().unwrap();
+    assert!(TcpStream::connect(server.local_addr()).is_err());
+}
+
+#[test]
+fn a_server_that_is_closed_keeps_them_too() {
+    let group = group(1);
+    let server = serve(&group, answers);
+    let go_on = hold(&group);
+    let clients = waiting(&server);
+    let closed = server.close();
+    go_on.open();
+    closed.wait().unwrap();
+    for client in &clients {
+        assert_eq!(rest(client), "hello");
+    }
+}
+
+#[test]
+fn on_roaming_loops_as_well() {
+    let workers = WorkerPool::builder("workers").core(3).max(3);
+    let workers = workers.build().unwrap();
+    let roaming = tidegate_net::roaming("io", 1, &workers).unwrap();
+    let acceptors = group(1);
+    let server = Server::new(&roaming).boss(&acceptors).pipeline(answers);
+    let server = server.bind("127.0.0.1:0").wait().unwrap();
+    let go_on = hold(&acceptors);
+    let clients = waiting(&server);
+    let drained = server.drain(Duration::from_secs(60));
+    go_on.open();
+    for client in &clients {
+        assert_eq!(rest(client), "hello");
+    }
+    assert_eq!(drained.wait().unwrap().open, MANY);
+}
+
+#[test]
+fn the_deadline_holds_for_them() {
+    /// Says nothing, and notes that its server goes.
+    struct Silent(Log<&'static str>);
+    impl Inbound for Silent {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Nothing;
+        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+        fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
+            if event.is::<Draining>().is_some() {
+                self.0.push("draining");
+            }
+        }
+    }
+    let clock = ManualClock::new();
+    let group = group_by(&clock);
+    let log = Log::new();
+    let own = log.clone();
+    let server = serve(&group, move |p| p.add("silent", Silent(own.clone())));
+    let go_on = hold(&group);
+    let client = dial(&server);
+    let drained = server.drain(Duration::from_secs(10));
+    go_on.open();
+    server.closed().wait().unwrap();
+    clock.advance(Duration::from_secs(10));
+    let report = drained.wait().unwrap();
+    let peer = client.local_addr().unwrap().to_string();
+    assert_eq!((report.open, report.cut), (1, vec![peer]));
+    assert_eq!(rest(&client), "");
+    assert_eq!(log.take(), ["draining"]);
+}

@@ -1,0 +1,196 @@
+//! What was cancelled does not happen, and what has begun cannot be cancelled.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_net::{
+    Change, ChannelOptions, Client, Datagram, Deregistered, EmbeddedChannel, Handler, Inbound,
+    InboundContext, Nothing, Registered, UserEvent,
+};
+use tidegate_testkit::{Counter, DropCount, Log};
+
+use crate::{Echo, dial, first, giving, group};
+
+/// Notes whether its channel is on its loop.
+struct Notes(Log<&'static str>);
+
+impl Inbound for Notes {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+
+    fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
+        if event.is::<Deregistered>().is_some() {
+            self.0.push("off");
+        } else if event.is::<Registered>().is_some() {
+            self.0.push("on");
+        }
+    }
+}
+
+#[test]
+fn a_cancelled_change_leaves_the_chain_alone() {
+    let mut embedded = EmbeddedChannel::new(|p| p.add("echo", Echo)).unwrap();
+    let (made, dropped) = (Counter::new(), Counter::new());
+    let (own, kept) = (made.clone(), DropCount::new(&dropped));
+    let change = embedded.channel().change(move || {
+        own.hit();
+        drop(kept);
+        Change::remove("echo")
+    });
+    assert!(change.cancel());
+    embedded.run();
+    assert_eq!(embedded.names(), ["echo"]);
+    assert_eq!((made.count(), dropped.count()), (0, 1));
+}
+
+#[test]
+fn a_cancelled_change_whose_drop_panics_does_not_hurt_the_channel() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+    let mut embedded = EmbeddedChannel::new(|p| p.add("echo", Echo)).unwrap();
+    let bomb = Bomb;
+    let change = embedded.channel().change(move || {
+        std::mem::forget(bomb);
+        Change::remove("echo")
+    });
+    let next = embedded.channel().write_with("next");
+    embedded.channel().flush();
+    assert!(change.cancel());
+    embedded.run();
+    next.wait().unwrap();
+    assert_eq!(embedded.sent(), "next");
+}
+
+#[test]
+fn a_change_cannot_be_cancelled_while_it_is_made() {
+    let mut embedded = EmbeddedChannel::new(|p| p).unwrap();
+    let (tell, told) = std::sync::mpsc::channel::<tidegate_promise::Completion<()>>();
+    let seen = Log::new();
+    let own = seen.clone();
+    let change = embedded.channel().change(move || {
+        let change = told.recv().unwrap();
+        own.push(change.cancel());
+        Change::add_last("echo", Handler::local_inbound(Echo))
+    });
+    tell.send(change).unwrap();
+    embedded.run();
+    assert_eq!(seen.take(), [false]);
+    assert_eq!(embedded.names(), ["echo"]);
+}
+
+#[test]
+fn a_cancelled_deregistration_leaves_the_channel_on_its_loop() {
+    let log = Log::new();
+    let own = log.clone();
+    let mut embedded = EmbeddedChannel::new(|p| p.add("notes", Notes(own))).unwrap();
+    let channel = embedded.channel();
+    assert!(channel.deregister().cancel());
+    embedded.run();
+    assert!(channel.is_registered() && log.is_empty());
+
+    // One that waits behind another.
+    let off = channel.deregister();
+    assert!(channel.register().cancel());
+    embedded.run();
+    off.wait().unwrap();
+    assert!(!channel.is_registered());
+    assert_eq!(log.take(), ["off"]);
+
+    // And one that waits behind the way back.
+    let on = channel.register();
+    assert!(channel.deregister().cancel());
+    embedded.run();
+    on.wait().unwrap();
+    assert!(channel.is_registered());
+    assert_eq!(log.take(), ["on"]);
+}
+
+#[test]
+fn a_cancelled_half_close_leaves_both_halves_open() {
+    let options = ChannelOptions {
+        half_closure: true,
+        ..ChannelOptions::default()
+    };
+    let mut embedded = EmbeddedChannel::with_options(options, |p| p).unwrap();
+    let channel = embedded.channel();
+    assert!(channel.shutdown_output().cancel());
+    embedded.run();
+    assert!(!embedded.is_output_shut());
+    embedded.set_room(Some(0));
+    channel.write("last words");
+    let shut = channel.shutdown_output();
+    embedded.run();
+    assert!(!shut.cancel(), "it has begun");
+    embedded.set_room(None);
+    shut.wait().unwrap();
+    assert!(embedded.is_output_shut());
+    assert_eq!(embedded.sent(), "last words");
+}
+
+#[test]
+fn a_cancelled_flush_sends_nothing() {
+    let mut embedded = EmbeddedChannel::new(|p| p).unwrap();
+    let channel = embedded.channel();
+    channel.write("held back");
+    assert!(channel.flush_with().cancel());
+    embedded.run();
+    assert!(embedded.sent().is_empty());
+    channel.flush();
+    embedded.run();
+    assert_eq!(embedded.sent(), "held back");
+}
+
+#[test]
+fn a_message_that_was_cancelled_does_not_reach_the_end_of_the_chain() {
+    let mut embedded = EmbeddedChannel::new(|p| p).unwrap();
+    let channel = embedded.channel();
+    assert!(channel.write_message_with("cancelled".to_owned()).cancel());
+    let sent = channel.write_message_with("sent".to_owned());
+    channel.flush();
+    embedded.run();
+    sent.wait().unwrap();
+    assert_eq!(embedded.read_outbound::<String>().unwrap(), "sent");
+    assert!(embedded.read_outbound::<String>().is_none());
+}
+
+#[test]
+fn a_cancelled_datagram_is_not_sent() {
+    let group = group(1);
+    let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = peer.local_addr().unwrap();
+    let client = Client::new(&group).bind_udp("127.0.0.1:0".parse().unwrap());
+    let channel = client.wait().unwrap();
+    let say = |text: &'static str| {
+        channel.write_message_with(Datagram {
+            bytes: text.into(),
+            peer: to,
+        })
+    };
+    assert!(say("cancelled").cancel());
+    let sent = say("sent");
+    channel.flush();
+    sent.wait().unwrap();
+    let mut heard = [0; 16];
+    let count = peer.recv(&mut heard).unwrap();
+    assert_eq!(&heard[..count], b"sent");
+}
+
+#[test]
+fn a_drain_has_begun_and_cannot_be_cancelled() {
+    let group = group(1);
+    let (server, channels) = giving(&group);
+    let peer = dial(&server);
+    first(&channels);
+    let drained = server.drain(Duration::from_secs(60));
+    assert!(!drained.cancel());
+    drop(peer);
+    assert_eq!(drained.wait().unwrap().open, 1);
+}

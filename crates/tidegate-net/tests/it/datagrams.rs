@@ -1,0 +1,203 @@
+//! Datagrams that cannot be sent: an error, never silence.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use tidegate_exec::EventLoopGroup;
+use tidegate_net::{
+    Channel, ChannelOptions, Client, Datagram, Inbound, InboundContext, NetError, NetGroup,
+    Nothing, WaterMarks,
+};
+use tidegate_promise::Failure;
+use tidegate_testkit::Log;
+
+use crate::group;
+
+/// More than any datagram holds.
+const TOO_LARGE: usize = 70_000;
+
+fn datagram(size: usize, peer: SocketAddr) -> Datagram {
+    let bytes = vec![b'd'; size].into();
+    Datagram { bytes, peer }
+}
+
+fn socket() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+fn open(client: &Client) -> Channel {
+    let any = "127.0.0.1:0".parse().unwrap();
+    client.bind_udp(any).wait().unwrap()
+}
+
+/// The length of the next datagram.
+fn next(socket: &UdpSocket) -> usize {
+    let mut heard = vec![0; TOO_LARGE];
+    socket.recv(&mut heard).unwrap()
+}
+
+/// Sends a burst when the channel is open, and notes what goes wrong.
+#[derive(Clone)]
+struct Burst {
+    count: usize,
+    size: usize,
+    to: SocketAddr,
+    errors: Log<Failure>,
+}
+
+impl Inbound for Burst {
+    type In = Datagram;
+    type Out = Nothing;
+    type Write = Datagram;
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        for _ in 0..self.count {
+            ctx.write(datagram(self.size, self.to));
+        }
+        ctx.flush();
+    }
+
+    fn read(&mut self, _: Datagram, _: &mut InboundContext<'_, Self>) {}
+
+    fn error(&mut self, why: Failure, _: &mut InboundContext<'_, Self>) {
+        self.errors.push(why);
+    }
+}
+
+fn burst(count: usize, size: usize, to: SocketAddr) -> (Burst, Log<Failure>) {
+    let errors = Log::new();
+    let own = errors.clone();
+    let burst = Burst {
+        count,
+        size,
+        to,
+        errors: own,
+    };
+    (burst, errors)
+}
+
+#[test]
+fn a_datagram_that_is_too_large_is_an_error_that_names_it_and_is_counted() {
+    let group = group(1);
+    let (peer, to) = socket();
+    let (burst, errors) = burst(1, TOO_LARGE, to);
+    let client = Client::new(&group).pipeline(move |p| p.add("burst", burst.clone()));
+    let channel = open(&client);
+    errors.wait_for(1);
+    let why = errors.take().remove(0).to_string();
+    assert!(
+        why.contains("70000 bytes") && why.contains(&to.to_string()),
+        "{why}"
+    );
+    let lost = channel.write_message_with(datagram(TOO_LARGE, to));
+    let sent = channel.write_message_with(datagram(3, to));
+    channel.flush();
+    let why = lost.wait().unwrap_err().failure().unwrap();
+    let why = why.downcast_ref::<NetError>();
+    assert!(
+        matches!(
+            why,
+            Some(NetError::DatagramLost {
+                size: TOO_LARGE,
+                ..
+            })
+        ),
+        "{why:?}"
+    );
+    sent.wait().unwrap();
+    assert_eq!(next(&peer), 3, "the next one goes out");
+    assert!(channel.is_active() && errors.is_empty());
+    assert_eq!(group.io_metrics()[0].lost_datagrams, 2);
+}
+
+#[test]
+fn one_that_no_handler_hears_of_goes_to_the_hook_and_the_channel_stays_open() {
+    let log = Log::new();
+    let heard = log.clone();
+    let loops = EventLoopGroup::builder("io").loops(1);
+    let loops = loops.on_unhandled(move |_, what| heard.push(what.to_string()));
+    let group = NetGroup::build(loops).unwrap();
+    let (peer, to) = socket();
+    let channel = open(&Client::new(&group));
+    channel.write_message(datagram(TOO_LARGE, to));
+    channel.write_message(datagram(4, to));
+    channel.flush();
+    assert_eq!(next(&peer), 4);
+    log.wait_for(1);
+    assert!(log.take()[0].contains("70000 bytes"));
+    assert!(channel.is_active());
+}
+
+#[test]
+fn what_a_full_queue_does_not_take_is_an_error_and_counted() {
+    let group = group(1);
+    let (_peer, to) = socket();
+    let (burst, errors) = burst(1026, 1, to);
+    let client = Client::new(&group).pipeline(move |p| p.add("burst", burst.clone()));
+    let channel = open(&client);
+    errors.wait_for(2);
+    let why = errors.take().remove(1).to_string();
+    assert!(
+        why.contains("too many datagrams") && why.contains(&to.to_string()),
+        "{why}"
+    );
+    channel.flush_with().wait().unwrap();
+    assert_eq!(group.io_metrics()[0].lost_datagrams, 2);
+    assert!(channel.is_active());
+}
+
+#[test]
+fn datagrams_count_for_the_water_marks_until_they_are_sent() {
+    let group = group(1);
+    let (peer, to) = socket();
+    let (burst, errors) = burst(3, 1000, to);
+    let options = ChannelOptions {
+        marks: WaterMarks::new(500, 1500, 2500).unwrap(),
+        ..ChannelOptions::default()
+    };
+    let client = Client::new(&group).options(options);
+    let client = client.pipeline(move |p| p.add("burst", burst.clone()));
+    let channel = open(&client);
+    errors.wait_for(1);
+    let why = errors.take().remove(0).to_string();
+    assert!(why.contains("the cap is 2500"), "{why}");
+    assert_eq!((next(&peer), next(&peer)), (1000, 1000));
+    channel.writable().wait().unwrap();
+    assert_eq!(channel.pending_bytes(), 0);
+}
+
+/// Answers each lost datagram with another that is lost, and each that comes with itself.
+struct Stubborn;
+
+impl Inbound for Stubborn {
+    type In = Datagram;
+    type Out = Nothing;
+    type Write = Datagram;
+
+    fn read(&mut self, question: Datagram, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write(datagram(TOO_LARGE, question.peer));
+        ctx.write(question);
+        ctx.flush();
+    }
+
+    fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
+        if let Some(NetError::DatagramLost { peer, size, .. }) = why.downcast_ref() {
+            ctx.write(datagram(*size, *peer));
+            ctx.flush();
+        }
+    }
+}
+
+#[test]
+fn a_handler_that_answers_each_loss_with_another_does_not_hold_up_its_loop() {
+    let group = group(1);
+    let (peer, _) = socket();
+    let channel = open(&Client::new(&group).pipeline(|p| p.add("stubborn", Stubborn)));
+    peer.connect(channel.local_addr().unwrap()).unwrap();
+    for size in 1..=3 {
+        peer.send(&vec![1; size]).unwrap();
+        assert_eq!(next(&peer), size);
+    }
+    group.submit(|| ()).unwrap().wait().unwrap();
+}

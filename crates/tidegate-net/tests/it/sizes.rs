@@ -1,0 +1,87 @@
+//! Messages that are not bytes count for what their types state.
+
+use bytes::Bytes;
+use tidegate_net::{
+    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Message, NetError, Nothing, Outbound,
+    OutboundContext, WaterMarks,
+};
+use tidegate_testkit::Log;
+
+/// So many bytes, not made yet.
+struct Zeros(usize);
+
+impl Message for Zeros {
+    fn size(&self) -> usize {
+        self.0
+    }
+}
+
+/// Makes them.
+struct Encode;
+
+impl Outbound for Encode {
+    type Take = Zeros;
+    type Write = Bytes;
+
+    fn write(&mut self, Zeros(count): Zeros, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write(vec![0; count]);
+    }
+}
+
+/// Answers with zeros, and notes whether the channel is writable after each answer.
+struct Answers(Log<bool>);
+
+impl Inbound for Answers {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Zeros;
+
+    fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        for _ in 0..3 {
+            ctx.write(Zeros(900));
+            self.0.push(ctx.is_writable());
+        }
+        ctx.flush();
+    }
+}
+
+fn options() -> ChannelOptions {
+    ChannelOptions {
+        marks: WaterMarks::new(1000, 2000, 10_000).unwrap(),
+        ..ChannelOptions::default()
+    }
+}
+
+#[test]
+fn a_message_from_another_thread_counts_for_the_size_that_its_type_states() {
+    let assemble = |p: tidegate_net::Assembly| p.add_outbound("encode", Encode);
+    let mut embedded = EmbeddedChannel::with_options(options(), assemble).unwrap();
+    let channel = embedded.channel();
+    let sent = channel.write_message_with(Zeros(5000));
+    assert!(channel.pending_bytes() >= 5000 && !channel.is_writable());
+    assert!(channel.try_write_message(Zeros(1)).is_err());
+    let refused = channel.write_message_with(Zeros(6000));
+    let why = refused.wait().unwrap_err().failure().unwrap();
+    let why = why.downcast_ref::<NetError>();
+    assert!(matches!(why, Some(NetError::Overfull { .. })), "{why:?}");
+    channel.flush();
+    embedded.run();
+    sent.wait().unwrap();
+    assert_eq!(embedded.sent().len(), 5000);
+    assert!(channel.is_writable() && channel.pending_bytes() == 0);
+}
+
+#[test]
+fn a_message_of_a_handler_counts_before_it_has_become_bytes() {
+    let log = Log::new();
+    let own = log.clone();
+    let mut embedded = EmbeddedChannel::with_options(options(), |p| {
+        let p = p.add_outbound("encode", Encode);
+        p.add("answers", Answers(own))
+    })
+    .unwrap();
+    embedded.receive("?");
+    assert_eq!(log.take(), [true, true, false]);
+    assert_eq!(embedded.sent().len(), 2700);
+    assert_eq!(embedded.channel().pending_bytes(), 0);
+}

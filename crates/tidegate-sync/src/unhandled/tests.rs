@@ -1,0 +1,191 @@
+//! What a hook hears, when, and that nothing it does holds up who tells.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use super::*;
+use crate::{ManualClock, non_blocking};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn error(message: &str) -> Unhandled<'_> {
+    Unhandled::ChannelError { message }
+}
+
+fn next(heard: &Receiver<String>) -> String {
+    heard.recv_timeout(LONG).expect("the hook hears")
+}
+
+/// An output whose lines a test receives.
+struct Lines(Sender<String>);
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8(line.to_vec()).expect("a line is text");
+        self.0.send(text).expect("the test receives");
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A hook that says that it hears, and returns when it is let.
+fn held() -> (OnUnhandled, Receiver<String>, Sender<()>) {
+    let (tx, heard) = mpsc::channel();
+    let (go, let_go) = mpsc::channel::<()>();
+    let let_go = Mutex::new(let_go);
+    let hook = OnUnhandled::new(move |who, what| {
+        tx.send(format!("{who}: {what}"))
+            .expect("the test receives");
+        // Once the test has let go of its end, nothing holds it.
+        let _ = let_go.lock().expect("one at a time").recv();
+    });
+    (hook, heard, go)
+}
+
+#[test]
+fn a_flood_writes_ten_lines_and_then_how_many_it_left_out() {
+    let clock = ManualClock::new();
+    let (tx, lines) = mpsc::channel();
+    let hook = OnUnhandled::lines(Lines(tx), &clock);
+    for number in 0..25 {
+        hook.tell("io", &error(&number.to_string()));
+    }
+    for number in 0..10 {
+        let line = format!("tidegate: io: an error on a channel: {number}\n");
+        assert_eq!(next(&lines), line);
+    }
+    assert!(lines.try_recv().is_err(), "ten in a second");
+    clock.await_sleepers(1);
+    clock.advance(SPAN);
+    assert_eq!(next(&lines), "tidegate: io: 15 more errors were left out\n");
+    hook.tell("io", &error("later"));
+    assert_eq!(
+        next(&lines),
+        "tidegate: io: an error on a channel: later\n",
+        "a new second"
+    );
+}
+
+#[test]
+fn what_several_left_out_is_said_of_none_of_them() {
+    let clock = ManualClock::new();
+    let (tx, lines) = mpsc::channel();
+    let hook = OnUnhandled::lines(Lines(tx), &clock);
+    for number in 0..12 {
+        hook.tell(&format!("io-{number}"), &error("again"));
+    }
+    let written: Vec<_> = (0..10).map(|_| next(&lines)).collect();
+    assert!(written[9].starts_with("tidegate: io-9: "));
+    clock.await_sleepers(1);
+    clock.advance(SPAN);
+    let counted = "tidegate: several: 2 more errors were left out\n";
+    assert_eq!(next(&lines), counted);
+}
+
+#[test]
+fn the_count_comes_before_what_came_after_it_even_if_errors_never_stop() {
+    let clock = ManualClock::new();
+    let hook = OnUnhandled::lines(std::io::sink(), &clock);
+    // This test is the hook's thread.
+    hook.shared.desk().attended = true;
+    HEARS.set(true);
+    let next = || hook.shared.next().expect("there is more").what;
+    for second in 0..3 {
+        hook.tell("io", &error("first"));
+        if second > 0 {
+            assert!(matches!(next(), Kept::LeftOut(2)), "of the second before");
+        }
+        for _ in 0..11 {
+            hook.tell("io", &error("again"));
+        }
+        for _ in 0..10 {
+            assert!(matches!(next(), Kept::ChannelError(_)));
+        }
+        clock.jump(SPAN);
+    }
+    HEARS.set(false);
+}
+
+#[test]
+fn a_line_is_one_line_of_bounded_length() {
+    let text = line("io", &error("two\nlines\r\u{1b}[0m"));
+    let text = String::from_utf8(text).unwrap();
+    assert_eq!(
+        text,
+        "tidegate: io: an error on a channel: two\\nlines\\r\\u{1b}[0m\n"
+    );
+    let long = line("io", &error(&"é\n".repeat(10_000)));
+    assert!(long.len() <= LONGEST);
+    assert_eq!(long.iter().filter(|&&byte| byte == b'\n').count(), 1);
+}
+
+#[test]
+fn a_hook_that_blocks_holds_nobody_up_and_hears_the_count_of_what_was_too_much() {
+    let (hook, heard, go) = held();
+    hook.tell("io", &error("first"));
+    assert_eq!(next(&heard), "io: an error on a channel: first");
+    for number in 0..BOUND + 3 {
+        hook.tell("io", &error(&number.to_string()));
+    }
+    drop(go);
+    for number in 0..BOUND {
+        let expected = format!("io: an error on a channel: {number}");
+        assert_eq!(next(&heard), expected);
+    }
+    assert_eq!(next(&heard), "io: 3 more errors were left out");
+    hook.flush().expect("this thread may block");
+    hook.tell("io", &error("again"));
+    assert_eq!(next(&heard), "io: an error on a channel: again");
+}
+
+#[test]
+fn a_hook_may_panic_even_in_the_drop_of_its_payload() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a payload, on purpose");
+        }
+    }
+    let (tx, heard) = mpsc::channel();
+    let hook = OnUnhandled::new(move |_, what| {
+        tx.send(what.to_string()).expect("the test receives");
+        std::panic::panic_any(Bomb);
+    });
+    for message in ["one", "two"] {
+        hook.tell("io", &error(message));
+        assert_eq!(next(&heard), format!("an error on a channel: {message}"));
+    }
+}
+
+#[test]
+fn a_hook_may_tell_itself_and_wait_for_nothing_there() {
+    let (tx, heard) = mpsc::channel();
+    let own = Arc::new(OnceLock::<OnUnhandled>::new());
+    let inner = Arc::clone(&own);
+    let hook = OnUnhandled::new(move |who, what| {
+        tx.send(format!("{who}: {what}"))
+            .expect("the test receives");
+        if who == "io" {
+            let hook = inner.get().expect("set before it is told");
+            hook.tell("hook", &error("inner"));
+            hook.flush().expect("nothing to wait for");
+        }
+    });
+    assert!(own.set(hook.clone()).is_ok());
+    hook.tell("io", &error("outer"));
+    assert_eq!(next(&heard), "io: an error on a channel: outer");
+    assert_eq!(next(&heard), "hook: an error on a channel: inner");
+}
+
+#[test]
+fn flush_waits_until_all_is_heard_and_is_refused_where_nobody_may_wait() {
+    let (hook, heard, go) = held();
+    hook.tell("io", &error("first"));
+    hook.tell("io", &error("second"));
+    drop(go);
+    hook.flush().expect("this thread may block");
+    assert_eq!(heard.try_iter().count(), 2);
+    assert!(non_blocking(|| hook.flush()).is_err());
+}

@@ -1,0 +1,84 @@
+//! The end of a timer, as a future.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::Unfired;
+use super::shared::Shared;
+use super::task::TimerTask;
+
+/// A stop of a [`WheelTimer`](crate::WheelTimer) that has begun: ready when the timer's thread has
+/// ended, with every timeout that neither fired nor was cancelled, once, by deadline.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_timer::{TimerError, Unfired, WheelTimer};
+///
+/// async fn stop(timer: WheelTimer) -> Result<Vec<Unfired>, TimerError> {
+///     Ok(timer.begin_stop()?.await)
+/// }
+/// # let _ = stop(WheelTimer::new());
+/// ```
+#[must_use = "what did not fire is dropped with it"]
+pub struct Stopping {
+    /// Gone once it is ready; from the beginning if another stop came first.
+    shared: Option<Arc<Shared>>,
+    /// When it began.
+    now: u64,
+}
+
+impl Stopping {
+    pub(super) fn new(shared: &Arc<Shared>, begun: bool) -> Self {
+        Self {
+            shared: begun.then(|| Arc::clone(shared)),
+            now: shared.clock.nanos(),
+        }
+    }
+}
+
+impl Future for Stopping {
+    type Output = Vec<Unfired>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Vec<Unfired>> {
+        let Some(shared) = &self.shared else {
+            return Poll::Ready(Vec::new());
+        };
+        let Some(left) = shared.poll_end(cx.waker()) else {
+            return Poll::Pending;
+        };
+        let unfired = unfired(shared, self.now, left);
+        self.shared = None;
+        Poll::Ready(unfired)
+    }
+}
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            shared.give_up();
+        }
+    }
+}
+
+impl fmt::Debug for Stopping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stopping")
+            .field("ready", &self.shared.is_none())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a stop that began at `now` hands out.
+pub(super) fn unfired(shared: &Shared, now: u64, left: Vec<(u64, TimerTask)>) -> Vec<Unfired> {
+    let unfired = left.into_iter().map(|(deadline, task)| Unfired {
+        left: Duration::from_nanos(deadline.saturating_sub(now)),
+        task: shared.strip(task),
+    });
+    unfired.collect()
+}

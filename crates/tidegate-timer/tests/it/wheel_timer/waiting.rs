@@ -1,0 +1,229 @@
+//! Who may wait for a timer's end, and how to hear of it without waiting.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+use tidegate_sync::{
+    Clock, Executor, ExecutorId, Parker, Rejected, Signal, Stance, Task, ThreadBuilder, check_wait,
+    enter,
+};
+use tidegate_timer::{Stopping, Unfired};
+
+/// An executor of one thread that only has a name.
+struct Nameplate(ExecutorId, Clock);
+
+impl Nameplate {
+    fn new() -> Arc<Self> {
+        Arc::new(Self(ExecutorId::next(), Clock::system()))
+    }
+}
+
+impl Executor for Nameplate {
+    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        Err(Rejected::new(task, Refusal::Unsupported))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
+        Err(Rejected::new(signal, Refusal::Unsupported))
+    }
+
+    fn is_current(&self) -> bool {
+        tidegate_sync::is_current(self.0)
+    }
+
+    fn id(&self) -> ExecutorId {
+        self.0
+    }
+
+    fn name(&self) -> &str {
+        "plate"
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.1
+    }
+}
+
+fn poll(stopping: &mut Stopping, waker: &Waker) -> Poll<Vec<Unfired>> {
+    Pin::new(stopping).poll(&mut Context::from_waker(waker))
+}
+
+/// Polls a stop until it is ready.
+fn finish(mut stopping: Stopping) -> Vec<Unfired> {
+    let parker = Parker::new();
+    let waker = Waker::from(&parker);
+    loop {
+        match poll(&mut stopping, &waker) {
+            Poll::Ready(unfired) => return unfired,
+            Poll::Pending => drop(parker.park(None)),
+        }
+    }
+}
+
+#[test]
+fn an_event_loop_must_not_wait_for_it_and_awaits_it_instead() {
+    let (timer, clock) = timer();
+    let handle = timer.new_timeout(SECOND, || ()).unwrap();
+    clock.settle();
+    let mark = enter(Nameplate::new(), Stance::Loop);
+    let error = timer.stop().unwrap_err();
+    assert!(matches!(&error, TimerError::Refused(why) if !why.is_circle()));
+    let said = error.to_string();
+    assert!(
+        said.contains("plate, an event loop, must not block"),
+        "{said}"
+    );
+    assert!(!handle.is_cancelled(), "nothing has happened");
+    timer.new_timeout(SECOND, || ()).unwrap();
+    let stopping = timer.begin_stop().unwrap();
+    let refused = timer.new_timeout(SECOND, || ()).unwrap_err();
+    assert_eq!(refused.why(), Refusal::Closed);
+    assert_eq!(finish(stopping).len(), 2);
+    assert!(handle.is_cancelled());
+    assert!(timer.stop().is_ok_and(|none| none.is_empty()), "no wait");
+    drop(mark);
+}
+
+#[test]
+fn a_pool_must_not_wait_for_a_timer_whose_task_waits_for_the_pool() {
+    let (timer, clock) = timer();
+    let pool = Nameplate::new();
+    let (waits, go_on) = (Gate::new(), Gate::new());
+    let (home, waiting, until) = (Arc::clone(&pool), waits.clone(), go_on.clone());
+    let wait = move || {
+        let _recorded = check_wait(Some(&*home)).unwrap();
+        waiting.open();
+        until.wait();
+    };
+    timer.new_timeout(SECOND, wait).unwrap();
+    clock.settle();
+    clock.jump(SECOND);
+    waits.wait();
+    let mark = enter(pool, Stance::Free);
+    let error = timer.stop().unwrap_err();
+    assert!(matches!(&error, TimerError::Refused(why) if why.is_circle()));
+    let mut stopping = timer.begin_stop().unwrap();
+    assert!(poll(&mut stopping, Waker::noop()).is_pending());
+    go_on.open();
+    assert!(finish(stopping).is_empty());
+    drop(mark);
+}
+
+#[test]
+fn its_own_task_may_begin_the_stop() {
+    let (timer, clock) = timer();
+    let (inner, log) = (timer.clone(), Log::new());
+    let told = log.clone();
+    let begin = move || {
+        let mut stopping = inner.begin_stop().unwrap();
+        assert!(poll(&mut stopping, Waker::noop()).is_pending());
+        told.push(stopping);
+    };
+    timer.new_timeout(SECOND, begin).unwrap();
+    let later = timer.new_timeout(9 * SECOND, || ()).unwrap();
+    clock.settle();
+    clock.jump(SECOND);
+    log.wait_for(1);
+    let unfired = finish(log.take().remove(0));
+    assert_eq!(unfired.len(), 1);
+    assert_eq!(unfired[0].left, 8 * SECOND);
+    assert!(later.is_cancelled() && timer.pending() == 0);
+}
+
+#[test]
+fn the_second_stop_is_ready_at_once_with_nothing() {
+    let (timer, clock) = timer();
+    timer.new_timeout(SECOND, || ()).unwrap();
+    clock.settle();
+    let first = timer.begin_stop().unwrap();
+    assert!(finish(timer.begin_stop().unwrap()).is_empty());
+    assert!(timer.stop().is_ok_and(|none| none.is_empty()));
+    assert_eq!(finish(first).len(), 1);
+}
+
+#[test]
+fn a_stop_that_is_given_up_cancels_what_is_pending() {
+    let (timer, clock) = timer();
+    let (hooks, drops) = (Counter::new(), Counter::new());
+    let (count, value) = (hooks.clone(), DropCount::new(&drops));
+    let task = TimerTask::new(move || drop(value)).on_cancel(move || {
+        count.hit();
+    });
+    let handle = timer.add(SECOND, task).unwrap();
+    clock.settle();
+    drop(timer.begin_stop().unwrap());
+    hooks.wait_for(1);
+    drops.wait_for(1);
+    assert!(handle.is_cancelled());
+}
+
+#[test]
+fn the_last_handle_takes_nothing_from_a_stop_under_way() {
+    let (timer, clock) = timer();
+    let drops = Counter::new();
+    let value = DropCount::new(&drops);
+    timer.new_timeout(SECOND, move || drop(value)).unwrap();
+    clock.settle();
+    let stopping = timer.begin_stop().unwrap();
+    drop(timer);
+    let unfired = finish(stopping);
+    assert_eq!((unfired.len(), drops.count()), (1, 0));
+}
+
+#[test]
+fn a_spawner_may_call_the_timer_that_it_starts() {
+    let clock = ManualClock::new();
+    let place: Arc<Mutex<Option<WheelTimer>>> = Arc::default();
+    let (me, log) = (Arc::clone(&place), Log::new());
+    let told = log.clone();
+    let threads = ThreadBuilder::new("own").spawner(move |job| {
+        let timer = me.lock().unwrap().take().unwrap();
+        let refused = timer.new_timeout(SECOND, || ()).unwrap_err();
+        told.push((refused.why(), timer.stop().err(), timer.begin_stop().err()));
+        std::thread::Builder::new()
+            .spawn(move || job.run())
+            .map(drop)
+    });
+    let timer = WheelTimer::builder("test").clock(&clock).threads(threads);
+    let timer = timer.build().unwrap();
+    *place.lock().unwrap() = Some(timer.clone());
+    let handle = timer.new_timeout(SECOND, || ()).unwrap();
+    let starting = || Some(TimerError::Starting);
+    assert_eq!(log.take(), [(Refusal::NoThread, starting(), starting())]);
+    clock.advance(SECOND);
+    assert!(handle.is_expired());
+    assert!(timer.stop().unwrap().is_empty());
+}
+
+#[test]
+fn a_spawner_that_fails_or_panics_refuses_the_timeout_and_the_next_one_tries_again() {
+    let clock = ManualClock::new();
+    let (works, panics) = (Arc::new(AtomicBool::new(false)), AtomicBool::new(true));
+    let may = Arc::clone(&works);
+    let threads = ThreadBuilder::new("own").spawner(move |job| {
+        if may.load(Ordering::Relaxed) {
+            return std::thread::Builder::new()
+                .spawn(move || job.run())
+                .map(drop);
+        }
+        if panics.swap(false, Ordering::Relaxed) {
+            explode();
+        }
+        Err(io::Error::other("no more threads"))
+    });
+    let timer = WheelTimer::builder("test").clock(&clock).threads(threads);
+    let timer = timer.build().unwrap();
+    for _ in 0..2 {
+        let refused = timer.new_timeout(SECOND, || ()).unwrap_err();
+        assert_eq!((refused.why(), timer.pending()), (Refusal::NoThread, 0));
+    }
+    works.store(true, Ordering::Relaxed);
+    let handle = timer.new_timeout(SECOND, || ()).unwrap();
+    clock.advance(SECOND);
+    assert!(handle.is_expired());
+}

@@ -1,0 +1,97 @@
+//! What passes through the proxy of the examples: halves that end, and resets.
+#![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+
+#[expect(dead_code, reason = "the program's own beginning")]
+#[path = "../tcp_proxy.rs"]
+mod tcp_proxy;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::Duration;
+
+use tidegate_net::{NetGroup, Server};
+
+/// A client and its server, with the proxy between them.
+struct Through {
+    client: TcpStream,
+    behind: TcpStream,
+    _proxy: (Server, NetGroup),
+}
+
+fn through() -> Through {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = listener.local_addr().unwrap();
+    let group = tidegate_net::pinned("proxy", 2).unwrap();
+    let server = tcp_proxy::serve(&group, "127.0.0.1:0", upstream)
+        .wait()
+        .unwrap();
+    let mut client = TcpStream::connect(server.local_addr()).unwrap();
+    client.write_all(b"question").unwrap();
+    let (mut behind, _) = listener.accept().unwrap();
+    let mut heard = [0; 8];
+    behind.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"question");
+    Through {
+        client,
+        behind,
+        _proxy: (server, group),
+    }
+}
+
+fn reset(stream: TcpStream) {
+    let socket = socket2::SockRef::from(&stream);
+    socket.set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+fn reads_a_reset(mut stream: TcpStream) {
+    let why = stream.read(&mut [0; 8]).unwrap_err();
+    assert_eq!(why.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn an_answer_after_a_half_close_comes_back() {
+    let mut through = through();
+    through.client.shutdown(Shutdown::Write).unwrap();
+    let mut rest = String::new();
+    through.behind.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "", "the end arrives");
+    through.behind.write_all(b"answer").unwrap();
+    drop(through.behind);
+    through.client.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "answer");
+}
+
+#[test]
+fn the_server_may_end_its_half_first() {
+    let mut through = through();
+    through.behind.shutdown(Shutdown::Write).unwrap();
+    let mut rest = String::new();
+    through.client.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "");
+    through.client.write_all(b"more").unwrap();
+    drop(through.client);
+    through.behind.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "more");
+}
+
+#[test]
+fn a_reset_of_one_side_is_a_reset_for_the_other() {
+    let one = through();
+    reset(one.client);
+    reads_a_reset(one.behind);
+    let other = through();
+    reset(other.behind);
+    reads_a_reset(other.client);
+}
+
+#[test]
+fn a_server_that_is_not_there_is_a_reset_for_the_client() {
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
+    let upstream = nobody.local_addr().unwrap();
+    drop(nobody);
+    let group = tidegate_net::pinned("proxy", 1).unwrap();
+    let server = tcp_proxy::serve(&group, "127.0.0.1:0", upstream)
+        .wait()
+        .unwrap();
+    reads_a_reset(TcpStream::connect(server.local_addr()).unwrap());
+}
