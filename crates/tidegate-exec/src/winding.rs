@@ -363,10 +363,7 @@ impl Shared {
         let parker = Parker::new();
         let woken = parker.clone();
         let _listening = done.listen(move |_| woken.unpark());
-        let _hook = token.map(|token| {
-            let parker = parker.clone();
-            token.on_cancel(move || parker.unpark())
-        });
+        let _hook = token.map(|token| token.unpark_on_cancel(&parker));
         let deadline = self.clock.deadline(timeout);
         while !done.is_done() && self.clock.nanos() < deadline {
             if token.is_some_and(CancelToken::is_cancelled) {

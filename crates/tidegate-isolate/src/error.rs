@@ -83,6 +83,11 @@ pub enum Refused {
     InPlace,
     /// The command's isolation was shut down.
     Closed,
+    /// Too many ended calls wait for a thread that tells their callers: fallbacks, listeners or
+    /// batches of this command do not return.
+    Backlog,
+    /// Waiting would close a circle: the call is made inside of what it would wait for.
+    Circle,
 }
 
 /// Why the fallback has no answer either.
@@ -226,7 +231,9 @@ impl<E> Cause<E> {
     /// What this cause is counted as.
     pub fn event(&self) -> Event {
         match self {
-            Self::Rejected(Refused::Pool | Refused::Closed) => Event::PoolRejected,
+            Self::Rejected(Refused::Pool | Refused::Closed | Refused::Backlog) => {
+                Event::PoolRejected
+            }
             Self::Rejected(Refused::Rate(_)) => Event::RateLimited,
             Self::Rejected(_) => Event::PermitsRejected,
             Self::TimedOut(_) => Event::Timeout,
@@ -309,6 +316,12 @@ impl fmt::Display for Refused {
                 f.write_str("it runs on threads of its bulkhead: use `run` or `queue`")
             }
             Self::Closed => f.write_str("its isolation was shut down"),
+            Self::Backlog => f.write_str(
+                "too many ended calls wait for its fallbacks, listeners or batches to return",
+            ),
+            Self::Circle => f.write_str(
+                "it is called inside of what it would wait for: do not wait, or use `queue`",
+            ),
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tidegate_sync::{CancelToken, Task, as_nanos};
 
-use crate::alarm::AlarmId;
+use crate::alarm::{AlarmId, WakerSlot};
 use crate::{Cause, Command, CommandError, Event};
 
 /// When a second attempt is started: after the time that most calls take.
@@ -52,7 +52,7 @@ pub struct RunHedged<T: Send + 'static, E: Send + 'static> {
     /// When the second attempt begins, once the first is under way.
     second_at: Option<u64>,
     alarm: Option<AlarmId>,
-    waker: Arc<Mutex<Option<Waker>>>,
+    waker: Arc<WakerSlot>,
     failed: Option<CommandError<E>>,
 }
 
@@ -124,12 +124,9 @@ impl<T: Send + 'static, E: Send + 'static> RunHedged<T, E> {
             let alarms = self.command.alarms();
             let at = alarms.clock().nanos().saturating_add(after);
             let waker = Arc::clone(&self.waker);
-            let wake = Task::new(move || {
-                let waker = waker.lock().unwrap_or_else(PoisonError::into_inner).take();
-                waker.into_iter().for_each(Waker::wake);
-            });
+            let wake = Task::new(move || waker.wake());
             self.second_at = Some(at);
-            self.alarm = Some(alarms.call_at(at, wake));
+            self.alarm = Some(alarms.run_at(at, self.command.aside(), wake));
         }
     }
 
@@ -152,8 +149,7 @@ impl<T: Send + 'static, E: Send + 'static> Future for RunHedged<T, E> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let waker = Some(context.waker().clone());
-        *this.waker.lock().unwrap_or_else(PoisonError::into_inner) = waker;
+        this.waker.set(context.waker());
         if !this.begun {
             this.begin();
         }

@@ -211,7 +211,7 @@ impl Isolation {
         states.insert(key.clone(), Arc::clone(&state));
         drop(states);
         self.inner.plugins.added(&key);
-        state.report();
+        state.after_change();
         Ok(state)
     }
 

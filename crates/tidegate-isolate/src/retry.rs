@@ -200,7 +200,7 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
             let pause = as_nanos(retry.pause(attempt));
             if pause > 0 {
                 let at = self.alarms().clock().nanos().saturating_add(pause);
-                Pause::until(self.alarms(), at).await;
+                Pause::until(self.alarms(), self.aside(), at).await;
             }
             attempt += 1;
         }

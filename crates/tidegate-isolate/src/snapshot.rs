@@ -62,6 +62,9 @@ pub struct CommandSnapshot {
     pub latencies: Latencies,
     /// The settings in force.
     pub config: Arc<CommandConfig>,
+    /// Calls, batches and hooks of tokens that were refused because too many of them waited for
+    /// the command's threads for what no caller runs.
+    pub callbacks_refused: u64,
     /// Memory that the key holds because it is in use, in bytes.
     pub lent_bytes: usize,
 }
@@ -101,6 +104,7 @@ impl CommandSnapshot {
             totals: state.metrics.totals(),
             latencies: state.metrics.latencies(now),
             config,
+            callbacks_refused: state.aside.refused(),
             lent_bytes: state.metrics.lent_bytes(),
         }
     }

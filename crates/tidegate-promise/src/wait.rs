@@ -269,10 +269,7 @@ where
     W: Waitable<Answer = Option<Outcome<T, E>>>,
 {
     fn sleep(&mut self, parker: &Parker, waker: &Waker) -> Result<T, WaitError<E>> {
-        let _hook = self.token.map(|token| {
-            let parker = parker.clone();
-            token.on_cancel(move || parker.unpark())
-        });
+        let _hook = self.token.map(|token| token.unpark_on_cancel(parker));
         let why = loop {
             if let Poll::Ready(outcome) = self.what.poll(waker) {
                 return WaitError::from_taken(outcome);

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, as_nanos, origin};
-use crate::contain::{contain, discard};
+use crate::contain::{contain, discard, discard_all};
 use crate::executor::Unhandled;
+use crate::parker::Parker;
 use crate::unhandled::OnUnhandled;
 
 /// Tells work that it should stop. Clones are handles to the same token.
@@ -58,7 +59,12 @@ struct Hooks {
     waiting: Vec<(u64, Hook)>,
 }
 
-type Hook = Box<dyn FnOnce() + Send>;
+enum Hook {
+    /// A thread of the library waits: it is woken by whoever trips the token.
+    Wake(Parker),
+    /// Code of the user's.
+    Call(Box<dyn FnOnce() + Send>),
+}
 
 const NEVER: i64 = i64::MAX;
 
@@ -112,16 +118,71 @@ impl CancelToken {
     /// Trips the token and calls its hooks on this thread, oldest first. Returns whether this
     /// call tripped it. A panicking hook does not keep the others from running.
     pub fn cancel(&self) -> bool {
+        let first = self.trip();
+        if first {
+            self.run_hooks();
+        }
+        first
+    }
+
+    /// Trips the token and wakes the waits that watch it, but calls no hook: for a thread that
+    /// must not run user code. Returns `true` if this call tripped it; the caller then arranges
+    /// for [`CancelToken::run_hooks`] on another thread, if there [are any](CancelToken::has_hooks).
+    ///
+    /// ```
+    /// use tidegate_sync::CancelToken;
+    ///
+    /// let token = CancelToken::new();
+    /// let (tx, rx) = std::sync::mpsc::channel();
+    /// token.on_cancel(move || tx.send("stop").unwrap()).forget();
+    /// assert!(token.trip() && token.is_cancelled() && token.has_hooks());
+    /// assert!(rx.try_recv().is_err(), "not yet");
+    /// token.run_hooks();
+    /// assert_eq!(rx.recv(), Ok("stop"));
+    /// ```
+    pub fn trip(&self) -> bool {
         // ORDERING: AcqRel. Release publishes what the canceller did to whoever then sees the
         // token tripped; Acquire for the second caller.
         if self.shared.cancelled.swap(true, Ordering::AcqRel) {
             return false;
         }
-        let hooks = std::mem::take(&mut self.lock().waiting);
-        for (_, hook) in hooks {
-            run(hook);
+        let mut hooks = self.lock();
+        let all = std::mem::take(&mut hooks.waiting);
+        let (wakes, calls): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .partition(|(_, hook)| matches!(hook, Hook::Wake(_)));
+        hooks.waiting = calls;
+        drop(hooks);
+        for (_, hook) in wakes {
+            hook.run();
         }
         true
+    }
+
+    /// Returns `true` if hooks wait to be called, or to be [dropped](CancelToken::drop_hooks).
+    pub fn has_hooks(&self) -> bool {
+        self.shared.hooked.load(Ordering::Relaxed) && !self.lock().waiting.is_empty()
+    }
+
+    /// Calls the hooks of a token that was tripped, on this thread, oldest first; each of them
+    /// once, whoever calls them. Does nothing before the token is tripped.
+    pub fn run_hooks(&self) {
+        while let Some(hook) = self.next_hook() {
+            hook.run();
+        }
+    }
+
+    fn next_hook(&self) -> Option<Hook> {
+        let mut hooks = self.lock();
+        let is_due = self.is_cancelled() && !hooks.waiting.is_empty();
+        is_due.then(|| hooks.waiting.remove(0).1)
+    }
+
+    /// Drops the hooks uncalled, on this thread: for the end of the work, when nobody trips the
+    /// token any more.
+    pub fn drop_hooks(&self) {
+        let hooks = std::mem::take(&mut self.lock().waiting);
+        discard_all(hooks);
     }
 
     /// Whether the token was tripped.
@@ -146,18 +207,29 @@ impl CancelToken {
     /// hook back.
     #[must_use = "dropping the hook takes it back"]
     pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) -> CancelHook {
+        self.add(Hook::Call(Box::new(hook)))
+    }
+
+    /// Unparks `parker` when the token is tripped, before any hook is called; at once when it
+    /// already is. Dropping the answer takes this back.
+    #[must_use = "dropping the hook takes it back"]
+    pub fn unpark_on_cancel(&self, parker: &Parker) -> CancelHook {
+        self.add(Hook::Wake(parker.clone()))
+    }
+
+    fn add(&self, hook: Hook) -> CancelHook {
         self.shared.hooked.store(true, Ordering::Relaxed);
         let mut hooks = self.lock();
         // The flag is set before the hooks are taken under this lock, so a hook added after
         // that sees the flag here.
         if self.is_cancelled() {
             drop(hooks);
-            run(hook);
+            hook.run();
             return CancelHook { of: None };
         }
         let id = hooks.next;
         hooks.next += 1;
-        hooks.waiting.push((id, Box::new(hook)));
+        hooks.waiting.push((id, hook));
         CancelHook {
             of: Some((Arc::clone(&self.shared), id)),
         }
@@ -168,11 +240,17 @@ impl CancelToken {
     }
 }
 
-/// Runs a hook; its panic is reported and goes no further.
-fn run(hook: impl FnOnce()) {
-    if let Err(panic) = contain(hook) {
-        let message = panic.message();
-        OnUnhandled::stderr().tell("a cancel token", &Unhandled::HookPanic { message });
+impl Hook {
+    /// Runs the hook; its panic is reported and goes no further.
+    fn run(self) {
+        let call = match self {
+            Self::Wake(parker) => return parker.unpark(),
+            Self::Call(call) => call,
+        };
+        if let Err(panic) = contain(call) {
+            let message = panic.message();
+            OnUnhandled::stderr().tell("a cancel token", &Unhandled::HookPanic { message });
+        }
     }
 }
 
@@ -290,6 +368,51 @@ mod tests {
         token.cancel();
         let late = token.on_cancel(|| panic!("on purpose"));
         drop(late);
+    }
+
+    #[test]
+    fn tripping_wakes_waits_and_leaves_the_hooks_to_another_thread() {
+        let token = CancelToken::new();
+        let ran = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&ran);
+        let add = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        token.on_cancel(add.clone()).forget();
+        let taken_back = token.on_cancel(add);
+        let parker = Parker::new();
+        let _wait = token.unpark_on_cancel(&parker);
+        token.run_hooks();
+        assert_eq!(ran.load(Ordering::Relaxed), 0, "it was not tripped");
+        assert!(token.trip() && !token.trip() && !token.cancel());
+        parker.park(None);
+        assert_eq!(ran.load(Ordering::Relaxed), 0);
+        assert!(token.has_hooks());
+        drop(taken_back);
+        token.run_hooks();
+        token.run_hooks();
+        assert_eq!(ran.load(Ordering::Relaxed), 1);
+        assert!(!token.has_hooks());
+    }
+
+    #[test]
+    fn hooks_that_will_not_be_called_are_dropped_where_asked() {
+        struct Told(Arc<AtomicUsize>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                panic!("on purpose");
+            }
+        }
+        let token = CancelToken::new();
+        let dropped = Arc::new(AtomicUsize::new(0));
+        for _ in 0..2 {
+            let told = Told(Arc::clone(&dropped));
+            token.on_cancel(move || drop(told)).forget();
+        }
+        token.drop_hooks();
+        assert_eq!(dropped.load(Ordering::Relaxed), 2);
+        assert!(!token.has_hooks());
     }
 
     #[test]

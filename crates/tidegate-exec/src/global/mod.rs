@@ -119,10 +119,7 @@ impl<P: Placement> EventLoop<P> {
         let deadline = clock.deadline(timeout);
         let parker = Arc::new(Parker::new());
         presence.wake_when_gone(&parker);
-        let _hook = token.map(|token| {
-            let parker = Arc::clone(&parker);
-            token.on_cancel(move || parker.unpark())
-        });
+        let _hook = token.map(|token| token.unpark_on_cancel(&parker));
         while !presence.is_gone()? {
             if token.is_some_and(CancelToken::is_cancelled) {
                 return Err(InactivityError::Interrupted);

@@ -83,6 +83,5 @@ impl Shared {
 }
 
 fn wake_on(parker: &Parker, token: &tidegate_sync::CancelToken) -> CancelHook {
-    let parker = parker.clone();
-    token.on_cancel(move || parker.unpark())
+    token.unpark_on_cancel(parker)
 }

@@ -3,35 +3,58 @@
 //!
 //! | field | who writes it when |
 //! |---|---|
-//! | `deadline`, `interrupts` | the caller while the word is idle |
+//! | `deadline`, `whose` | the caller while the word is idle |
 //! | `token` | nobody: it is tripped after the call was left, and a tripped one is not used again |
-//! | `was_queued` | whoever won the end from outside, before it wakes |
-//! | `waker` | a future's poll or a caller, under its lock |
+//! | `ear` | a future's poll or a caller, under its lock |
+//!
+//! Nothing of the user's runs under the lock: wakers are cloned before and dropped after.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use tidegate_sync::{CallWord, CancelToken, Clock, Leave, Left, UnderWay};
+use tidegate_sync::{CallWord, CancelToken, Clock, Leave, Left, Task, UnderWay};
+
+use super::Shared;
+
+/// The lowest bit of `whose`: the token is tripped when the time is over.
+const INTERRUPTS: u64 = 1;
 
 /// One call at a time, again and again.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     word: CallWord,
     deadline: AtomicU64,
-    interrupts: AtomicBool,
-    was_queued: AtomicBool,
+    /// Where user code of the call's command runs, twice its number, and whether the call is
+    /// interrupted.
+    whose: AtomicU64,
     token: CancelToken,
-    waker: Mutex<Option<Waker>>,
+    ear: Mutex<Option<Ear>>,
+}
+
+/// What hears that the time of a call is over.
+enum Ear {
+    /// The waker of a future: user code.
+    Task(Waker),
+    /// A call on threads.
+    Call(Arc<dyn Expires>),
+}
+
+/// A call that is told on the timer's thread that its time is over.
+pub(crate) trait Expires: Send + Sync {
+    /// Passes it on. Runs no user code, and drops none: not even the last handle of a command.
+    fn expired(self: Arc<Self>, left: Left);
 }
 
 impl Flight {
-    /// Says what the next call is like, before it begins.
+    /// Says what the next call is like, before it begins: `whose` is the number of its command.
     #[inline]
-    pub(crate) fn prepare(&self, clock: &Clock, deadline: u64, interrupts: bool) {
+    pub(crate) fn prepare(&self, clock: &Clock, deadline: u64, whose: u64, interrupts: bool) {
         self.token.set_deadline_at(clock, deadline);
         self.deadline.store(deadline, Ordering::Relaxed);
-        self.interrupts.store(interrupts, Ordering::Relaxed);
+        let whose = whose << 1 | u64::from(interrupts);
+        self.whose.store(whose, Ordering::Relaxed);
     }
 
     #[inline]
@@ -55,15 +78,6 @@ impl Flight {
         left
     }
 
-    /// Where the work was when the call's time was over; none if it was not.
-    pub(crate) fn expired(&self) -> Option<Left> {
-        let was_queued = self.was_queued.load(Ordering::Relaxed);
-        self.is_expired().then_some(match was_queued {
-            true => Left::Queued,
-            false => Left::Running,
-        })
-    }
-
     /// Whether the time was over before the call ended.
     pub(crate) fn is_expired(&self) -> bool {
         self.word.is_expired()
@@ -75,35 +89,55 @@ impl Flight {
         self.word.is_idle() && self.token.is_untouched()
     }
 
+    /// Drops the hooks of a call that has ended and will not be interrupted any more, on the
+    /// thread of that call.
+    #[cold]
+    pub(super) fn retire(&self) {
+        if !self.token.is_cancelled() {
+            self.token.drop_hooks();
+        }
+    }
+
     pub(crate) fn token(&self) -> &CancelToken {
         &self.token
     }
 
-    /// Who is woken when the time is over.
+    /// The number of the command whose call this is or was.
+    pub(super) fn whose(&self) -> u64 {
+        self.whose.load(Ordering::Relaxed) >> 1
+    }
+
+    /// Has a future woken when the time is over.
     pub(crate) fn set_waker(&self, waker: &Waker) {
-        let mut mine = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
-        if mine.as_ref().is_none_or(|old| !old.will_wake(waker)) {
-            *mine = Some(waker.clone());
+        let same = |ear: &Ear| matches!(ear, Ear::Task(old) if old.will_wake(waker));
+        let is_set = self.ear().as_ref().is_some_and(same);
+        if !is_set {
+            self.put_ear(Ear::Task(waker.clone()));
         }
     }
 
-    /// As [`Flight::set_waker`], for a waker that nobody else needs.
-    pub(crate) fn put_waker(&self, waker: Waker) {
-        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker);
+    /// Has a call on threads told when the time is over.
+    pub(crate) fn tell(&self, call: Arc<dyn Expires>) {
+        self.put_ear(Ear::Call(call));
     }
 
-    /// Wakes nobody any more.
-    pub(crate) fn clear_waker(&self) {
-        let waker = self
-            .waker
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        drop(waker);
+    fn put_ear(&self, ear: Ear) {
+        let old = self.ear().replace(ear);
+        drop(old);
     }
 
-    /// Expires the call if it runs and is due at `now`; answers when it will be due otherwise.
-    pub(super) fn expire_if_due(&self, now: u64) -> u64 {
+    /// Tells nobody any more.
+    pub(crate) fn clear_ear(&self) {
+        let old = self.ear().take();
+        drop(old);
+    }
+
+    fn ear(&self) -> MutexGuard<'_, Option<Ear>> {
+        self.ear.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Expires the call if it runs and is due at `now`; returns when it will be due otherwise.
+    pub(super) fn expire_if_due(&self, now: u64, timer: &Shared) -> u64 {
         let Some(seen) = self.word.look() else {
             return u64::MAX;
         };
@@ -112,15 +146,15 @@ impl Flight {
         if deadline > now {
             return deadline;
         }
-        self.expire(seen);
+        self.expire(seen, timer);
         u64::MAX
     }
 
     /// Expires whatever runs.
-    pub(super) fn expire_now(&self) {
+    pub(super) fn expire_now(&self, timer: &Shared) {
         if let Some(seen) = self.word.look() {
-            self.interrupts.store(true, Ordering::Relaxed);
-            self.expire(seen);
+            self.whose.fetch_or(INTERRUPTS, Ordering::Relaxed);
+            self.expire(seen, timer);
         }
     }
 
@@ -133,22 +167,36 @@ impl Flight {
         self.word.look().is_some()
     }
 
-    fn expire(&self, seen: UnderWay) {
+    /// Decides that the time is over and passes it on. All user code that this causes runs on the
+    /// threads of the command.
+    fn expire(&self, seen: UnderWay, timer: &Shared) {
         let Some(left) = self.word.leave(seen, Leave::Expired) else {
             return;
         };
-        self.was_queued
-            .store(left == Left::Queued, Ordering::Relaxed);
-        if self.interrupts.load(Ordering::Relaxed) {
-            self.token.cancel();
+        let interrupts = self.whose.load(Ordering::Relaxed) & INTERRUPTS != 0;
+        let has_hooks = interrupts && self.token.trip() && self.token.has_hooks();
+        let ear = self.ear().take();
+        let aside = || timer.aside_of(self.whose());
+        match ear {
+            Some(Ear::Call(call)) => call.expired(left),
+            Some(Ear::Task(waker)) => match aside() {
+                Some(aside) => timer.run_aside(&aside, Task::new(move || waker.wake())),
+                // Never: a command lives as long as its futures.
+                None => waker.wake(),
+            },
+            None => {}
         }
-        let waker = self
-            .waker
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(waker) = waker {
-            waker.wake();
+        if has_hooks && let Some(aside) = aside() {
+            aside.call_hooks(timer, &self.token);
         }
+    }
+}
+
+impl fmt::Debug for Ear {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Task(_) => "Task",
+            Self::Call(_) => "Call",
+        })
     }
 }

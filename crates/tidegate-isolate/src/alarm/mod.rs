@@ -21,22 +21,27 @@
 //! * The thread wakes at the earliest deadline or before: whoever arms an earlier one than the
 //!   thread sleeps towards wakes it.
 //! * A flight is idle, or used by one call; the timer only ever expires the call that it looked at.
+//! * The thread runs and drops nothing of the user's: it decides, wakes callers that wait, and hands
+//!   the rest to the threads of the command that it concerns ([`Aside`]).
 //! * Nothing of the user's runs under a lock.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_exec::WorkerPool;
 use tidegate_sync::{Clock, FastClock, JoinPolicy, Parker, Task, ThreadBuilder, contain};
 
+mod aside;
 mod flight;
 mod pause;
 
-pub(crate) use self::flight::Flight;
-pub(crate) use self::pause::Pause;
+pub(crate) use self::aside::{Aside, AsideHandle};
+pub(crate) use self::flight::{Expires, Flight};
+pub(crate) use self::pause::{Pause, WakerSlot};
+
+use crate::Key;
 
 /// Flights that a thread keeps for its next calls, at most. Calls may be nested, and those that a
 /// worker has ended began on another thread: what is above half goes back in one step.
@@ -45,9 +50,8 @@ const KEPT: usize = 32;
 const SPARE: usize = 1024;
 /// The shortest and the longest pause of an idle timer, in nanoseconds.
 const PAUSES: (u64, u64) = (1_000_000, 1_000_000_000);
-/// Threads and places for what runs beside the timer.
-const ASIDE: usize = 4;
-const ASIDE_QUEUE: usize = 1024;
+/// When a task is offered again for which the system had no thread.
+const AGAIN: u64 = 10_000_000;
 
 /// The timer of an isolation and its commands. When the last handle is gone the thread ends.
 #[derive(Clone)]
@@ -80,14 +84,26 @@ struct Shared {
     /// Idle flights that no thread keeps.
     spare: Mutex<Vec<Arc<Flight>>>,
     tasks: Mutex<Tasks>,
-    aside: OnceLock<WorkerPool>,
+    /// Where user code of each command runs, by number.
+    asides: Mutex<HashMap<u64, Arc<Aside>>>,
+    next_aside: AtomicU64,
+    /// What the system had no thread for.
+    starved: Mutex<Vec<(Arc<Aside>, Task)>>,
 }
 
 #[derive(Default)]
 struct Tasks {
     next: u64,
     /// By time, then by number.
-    due: BTreeMap<(u64, u64), Task>,
+    due: BTreeMap<(u64, u64), Due>,
+}
+
+/// What happens at a time.
+enum Due {
+    /// Something short of this crate.
+    Here(Task),
+    /// User code of a command.
+    Aside(Arc<Aside>, Task),
 }
 
 /// A task that was set to a time.
@@ -116,7 +132,9 @@ impl Alarms {
             flights: Mutex::default(),
             spare: Mutex::default(),
             tasks: Mutex::default(),
-            aside: OnceLock::new(),
+            asides: Mutex::default(),
+            next_aside: AtomicU64::new(0),
+            starved: Mutex::default(),
         });
         Self {
             _life: Arc::new(Life(Arc::clone(&shared))),
@@ -146,7 +164,8 @@ impl Alarms {
         kept.ok().flatten().unwrap_or_else(|| self.fetch_flights())
     }
 
-    /// Keeps a flight for the next call, if nobody else knows it.
+    /// Keeps a flight for the next call, if nobody else knows it. Called on the thread of the call
+    /// that it served.
     #[inline]
     pub(crate) fn keep_flight(&self, flight: Arc<Flight>) {
         if flight.is_reusable() {
@@ -158,13 +177,16 @@ impl Alarms {
                     self.give_flights(&mut idle);
                 }
             });
+        } else {
+            flight.retire();
         }
     }
 
-    /// Begins a call on `flight` that must end by `deadline`.
+    /// Begins a call on `flight` that must end by `deadline`; `whose` is the number of its
+    /// command.
     #[inline]
-    pub(crate) fn arm(&self, flight: &Flight, deadline: u64, interrupts: bool) {
-        flight.prepare(self.shared.clock.clock(), deadline, interrupts);
+    pub(crate) fn arm(&self, flight: &Flight, deadline: u64, whose: u64, interrupts: bool) {
+        flight.prepare(self.shared.clock.clock(), deadline, whose, interrupts);
         flight.word().begin();
         self.watch(deadline);
     }
@@ -179,18 +201,28 @@ impl Alarms {
         }
     }
 
-    /// Runs `task` at `at`, on the timer's thread; it should be short.
+    /// Runs `task`, which is short and no user code, at `at` on the timer's thread.
     pub(crate) fn call_at(&self, at: u64, task: Task) -> AlarmId {
+        self.set(at, Due::Here(task))
+    }
+
+    /// Runs `task` at `at` on the threads of a command. When the timer ends before, it is dropped
+    /// there.
+    pub(crate) fn run_at(&self, at: u64, aside: &Arc<Aside>, task: Task) -> AlarmId {
+        self.set(at, Due::Aside(Arc::clone(aside), task))
+    }
+
+    fn set(&self, at: u64, due: Due) -> AlarmId {
         let mut tasks = self.tasks();
         let number = tasks.next;
         tasks.next += 1;
         if self.is_closed() {
             // Nobody would ever call it.
             drop(tasks);
-            drop(task);
+            drop(due);
             return AlarmId { at, number };
         }
-        tasks.due.insert((at, number), task);
+        tasks.due.insert((at, number), due);
         drop(tasks);
         fence(Ordering::SeqCst);
         if at < self.shared.next_wake.load(Ordering::SeqCst) {
@@ -214,24 +246,41 @@ impl Alarms {
     /// Tells every running call to stop.
     pub(crate) fn expire_all(&self) {
         let flights = self.flights().clone();
-        flights.iter().for_each(|flight| flight.expire_now());
+        for flight in &flights {
+            flight.expire_now(&self.shared);
+        }
     }
 
-    /// Runs `task` on a thread beside the timer's: for code of a user's that nobody else can
-    /// run. The threads end when they are idle.
-    pub(crate) fn run_aside(&self, task: Task) -> Result<(), Task> {
-        let pool = self.shared.aside.get_or_init(|| {
-            let pool = WorkerPool::builder("tidegate-aside")
-                .core(0)
-                .max(ASIDE)
-                .queue(ASIDE_QUEUE);
-            let clock = self.shared.clock.clock();
-            pool.clock(clock)
-                .build()
-                .expect("the limits agree with each other")
-        });
-        pool.execute_task(task)
-            .map_err(|refused| refused.into_inner())
+    /// Threads of a command's own, for user code that the timer finds due.
+    pub(crate) fn aside(&self, key: &Key) -> AsideHandle {
+        let id = self.shared.next_aside.fetch_add(1, Ordering::Relaxed);
+        let aside = Arc::new(Aside::new(id, key, self.shared.clock.clock()));
+        self.shared.asides().insert(id, Arc::clone(&aside));
+        AsideHandle {
+            alarms: self.clone(),
+            aside,
+        }
+    }
+
+    /// Runs a task on the threads of a command: from a thread that must not run it itself.
+    pub(crate) fn run_aside(&self, aside: &Arc<Aside>, task: Task) {
+        self.shared.run_aside(aside, task);
+        if !self.shared.starved().is_empty() {
+            if self.is_closed() {
+                // Nobody offers it again.
+                let starved = std::mem::take(&mut *self.shared.starved());
+                starved
+                    .into_iter()
+                    .for_each(|(_, task)| drop(contain(|| task.run())));
+            } else {
+                self.wake(self.shared.clock.nanos().saturating_add(AGAIN));
+            }
+        }
+    }
+
+    fn forget_aside(&self, id: u64) {
+        let aside = self.shared.asides().remove(&id);
+        drop(aside);
     }
 
     /// Whether nothing is called at its time any more.
@@ -284,11 +333,21 @@ impl Alarms {
     fn new_flight(&self) -> Arc<Flight> {
         let flight = Arc::new(Flight::default());
         let mut flights = self.flights();
+        let mut gone = Vec::new();
         if flights.len() == flights.capacity() {
             // Nobody but this list knows the ones that were let go of.
-            flights.retain(|flight| Arc::strong_count(flight) > 1);
+            let is_gone = |flight: &mut Arc<Flight>| Arc::strong_count(flight) == 1;
+            gone.extend(flights.extract_if(.., is_gone));
         }
         flights.push(Arc::clone(&flight));
+        drop(flights);
+        // Hooks that found no room are left in their tokens; their `Drop` is user code.
+        for flight in gone.into_iter().filter(|one| one.token().has_hooks()) {
+            if let Some(aside) = self.shared.aside_of(flight.whose()) {
+                let drop_hooks = Task::new(move || flight.token().drop_hooks());
+                self.shared.run_aside(&aside, drop_hooks);
+            }
+        }
         flight
     }
 
@@ -338,8 +397,33 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
             .due
             .split_off(&(0, 0));
-        drop(tasks);
+        for due in tasks.into_values() {
+            if let Due::Aside(aside, task) = due {
+                self.run_aside(&aside, Task::new(move || drop(task)));
+            }
+        }
         self.parker.unpark();
+    }
+
+    /// Runs a task on the threads of a command; later, if the system has no thread now.
+    fn run_aside(&self, aside: &Arc<Aside>, task: Task) {
+        if let Err(task) = aside.offer(task) {
+            let starved = (Arc::clone(aside), task);
+            self.starved().push(starved);
+        }
+    }
+
+    /// Where user code of the command with this number runs.
+    fn aside_of(&self, id: u64) -> Option<Arc<Aside>> {
+        self.asides().get(&id).cloned()
+    }
+
+    fn asides(&self) -> MutexGuard<'_, HashMap<u64, Arc<Aside>>> {
+        self.asides.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn starved(&self) -> MutexGuard<'_, Vec<(Arc<Aside>, Task)>> {
+        self.starved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self) {
@@ -369,7 +453,7 @@ impl Shared {
         }
     }
 
-    /// Expires what is due; answers the next deadline and how many calls there have been.
+    /// Expires what is due; returns the next deadline and how many calls there have been.
     fn look(&self, now: u64) -> (u64, u64) {
         let flights: Vec<_> = {
             let flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
@@ -377,7 +461,7 @@ impl Shared {
         };
         let (mut next, mut calls) = (u64::MAX, 0_u64);
         for flight in &flights {
-            next = next.min(flight.expire_if_due(now));
+            next = next.min(flight.expire_if_due(now, self));
             calls = calls.wrapping_add(flight.calls());
         }
         drop(flights);
@@ -391,11 +475,26 @@ impl Shared {
                 next = next.min(at);
                 break;
             }
-            let task = entry.remove();
+            let due = entry.remove();
             drop(tasks);
-            let _ = contain(|| task.run());
+            match due {
+                Due::Here(task) => drop(contain(|| task.run())),
+                Due::Aside(aside, task) => self.run_aside(&aside, task),
+            }
         }
-        (next, calls)
+        (next.min(self.offer_again(now)), calls)
+    }
+
+    /// Offers what was starved again; returns when it is worth another look.
+    fn offer_again(&self, now: u64) -> u64 {
+        let starved = std::mem::take(&mut *self.starved());
+        for (aside, task) in starved {
+            self.run_aside(&aside, task);
+        }
+        match self.starved().is_empty() {
+            true => u64::MAX,
+            false => now.saturating_add(AGAIN),
+        }
     }
 }
 
@@ -408,114 +507,4 @@ impl fmt::Debug for Alarms {
 }
 
 #[cfg(test)]
-mod tests {
-    //! Calls expire at their time and not before, and flights serve again.
-
-    use super::*;
-    use std::time::Duration;
-    use tidegate_sync::ManualClock;
-
-    const MS: u64 = 1_000_000;
-
-    fn timer() -> (ManualClock, Alarms) {
-        let manual = ManualClock::new();
-        let alarms = Alarms::new(&Clock::from(&manual));
-        (manual, alarms)
-    }
-
-    #[test]
-    fn a_call_expires_at_its_deadline_and_its_token_is_tripped() {
-        let (manual, alarms) = timer();
-        let flight = alarms.take_flight();
-        alarms.arm(&flight, 10 * MS, true);
-        manual.advance(Duration::from_millis(9));
-        assert!(!flight.is_expired() && !flight.token().is_cancelled());
-        manual.advance(Duration::from_millis(1));
-        assert!(flight.is_expired() && flight.token().is_cancelled());
-        assert!(!flight.finish());
-        alarms.close(false);
-    }
-
-    #[test]
-    fn an_earlier_deadline_wakes_the_timer() {
-        let (manual, alarms) = timer();
-        let (late, early) = (alarms.take_flight(), alarms.take_flight());
-        alarms.arm(&late, 50 * MS, true);
-        manual.settle();
-        alarms.arm(&early, 10 * MS, false);
-        manual.advance(Duration::from_millis(10));
-        assert!(early.is_expired() && !late.is_expired());
-        assert!(
-            !early.token().is_cancelled(),
-            "it was not to be interrupted"
-        );
-        assert!(late.finish());
-        alarms.close(false);
-    }
-
-    #[test]
-    fn a_flight_serves_again_unless_its_token_was_kept() {
-        let (_manual, alarms) = timer();
-        let flight = alarms.take_flight();
-        let first = Arc::as_ptr(&flight);
-        alarms.arm(&flight, u64::MAX, true);
-        assert!(flight.finish());
-        alarms.keep_flight(flight);
-        let flight = alarms.take_flight();
-        assert_eq!(Arc::as_ptr(&flight), first);
-        alarms.arm(&flight, u64::MAX, true);
-        let kept = flight.token().clone();
-        assert!(flight.finish());
-        alarms.keep_flight(flight);
-        assert_ne!(Arc::as_ptr(&alarms.take_flight()), first);
-        drop(kept);
-    }
-
-    #[test]
-    fn tasks_run_in_order_at_their_time_and_can_be_taken_back() {
-        let (manual, alarms) = timer();
-        let log = Arc::new(Mutex::new(Vec::new()));
-        let note = |n: u32| {
-            let log = Arc::clone(&log);
-            Task::new(move || log.lock().unwrap().push(n))
-        };
-        alarms.call_at(20 * MS, note(2));
-        alarms.call_at(10 * MS, note(1));
-        let third = alarms.call_at(30 * MS, note(3));
-        alarms.call_at(15 * MS, Task::new(|| panic!("on purpose")));
-        manual.advance(Duration::from_millis(20));
-        assert_eq!(*log.lock().unwrap(), [1, 2]);
-        assert!(alarms.cancel(third) && !alarms.cancel(third));
-        manual.advance(Duration::from_millis(20));
-        assert_eq!(*log.lock().unwrap(), [1, 2]);
-        alarms.close(false);
-    }
-
-    #[test]
-    fn the_end_of_the_work_and_of_its_time_exclude_each_other() {
-        let clock = Clock::system();
-        for _ in 0..2_000 {
-            let flight = Flight::default();
-            flight.prepare(&clock, 0, true);
-            flight.word().begin();
-            let finished = std::thread::scope(|scope| {
-                let timer = scope.spawn(|| flight.expire_if_due(1));
-                let finished = flight.finish();
-                timer.join().expect("it does not panic");
-                finished
-            });
-            assert_ne!(finished, flight.is_expired());
-            assert_eq!(flight.token().is_cancelled(), !finished);
-        }
-    }
-
-    #[test]
-    fn closing_tells_running_calls_to_stop() {
-        let (_manual, alarms) = timer();
-        let flight = alarms.take_flight();
-        alarms.arm(&flight, u64::MAX - 1, false);
-        assert_eq!(alarms.in_flight(), 1);
-        alarms.close(true);
-        assert!(flight.is_expired() && flight.token().is_cancelled());
-    }
-}
+mod tests;

@@ -7,20 +7,23 @@ use std::task::{Context, Poll, Waker};
 
 use tidegate_sync::Task;
 
-use super::{AlarmId, Alarms};
+use super::{AlarmId, Alarms, Aside};
 
 /// Ready at its time, or when the timer ends before. Dropping it takes the alarm back.
 pub(crate) struct Pause {
     alarms: Alarms,
+    aside: Arc<Aside>,
     at: u64,
     alarm: Option<AlarmId>,
-    waker: Arc<Mutex<Option<Waker>>>,
+    waker: Arc<WakerSlot>,
 }
 
 impl Pause {
-    pub(crate) fn until(alarms: &Alarms, at: u64) -> Self {
+    /// A pause of a command, whose threads wake the future.
+    pub(crate) fn until(alarms: &Alarms, aside: &Arc<Aside>, at: u64) -> Self {
         Self {
             alarms: alarms.clone(),
+            aside: Arc::clone(aside),
             at,
             alarm: None,
             waker: Arc::default(),
@@ -33,27 +36,25 @@ impl Future for Pause {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
-        let mine = Some(context.waker().clone());
-        *this.waker.lock().unwrap_or_else(PoisonError::into_inner) = mine;
+        this.waker.set(context.waker());
         if this.alarms.clock().nanos() >= this.at || this.alarms.is_closed() {
             return Poll::Ready(());
         }
         if this.alarm.is_none() {
             let wakes = Wakes(Arc::clone(&this.waker));
             let wake = Task::new(move || drop(wakes));
-            this.alarm = Some(this.alarms.call_at(this.at, wake));
+            this.alarm = Some(this.alarms.run_at(this.at, &this.aside, wake));
         }
         Poll::Pending
     }
 }
 
 /// Wakes when it is called, and when it is dropped uncalled.
-struct Wakes(Arc<Mutex<Option<Waker>>>);
+struct Wakes(Arc<WakerSlot>);
 
 impl Drop for Wakes {
     fn drop(&mut self) {
-        let waker = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        waker.into_iter().for_each(Waker::wake);
+        self.0.wake();
     }
 }
 
@@ -62,5 +63,27 @@ impl Drop for Pause {
         if let Some(alarm) = self.alarm.take() {
             self.alarms.cancel(alarm);
         }
+    }
+}
+
+/// The waker of a future that an alarm wakes. Wakers are user code: they are cloned, called and
+/// dropped with the lock released.
+#[derive(Debug, Default)]
+pub(crate) struct WakerSlot(Mutex<Option<Waker>>);
+
+impl WakerSlot {
+    pub(crate) fn set(&self, waker: &Waker) {
+        let old = self.put(Some(waker.clone()));
+        drop(old);
+    }
+
+    pub(crate) fn wake(&self) {
+        let waker = self.put(None);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    fn put(&self, waker: Option<Waker>) -> Option<Waker> {
+        let mut mine = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *mine, waker)
     }
 }

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use tidegate_sync::{Clock, Parker, Permit, PermitRef, Permits, as_nanos, check_stance};
+use tidegate_sync::{Clock, Parker, Permit, PermitRef, Permits, as_nanos, check_stance, contain};
 
 use super::limit::AdaptiveLimit;
 use super::partition::{Criticality, Partitions};
@@ -260,7 +260,9 @@ impl Gate {
     }
 
     /// Takes over new settings; holders keep what they hold.
-    pub(crate) fn configure(&self, config: &PermitConfig, now: u64) {
+    ///
+    /// The caller then serves whoever waits, with [`Gate::after_leaving`].
+    pub(crate) fn configure(&self, config: &PermitConfig) {
         *self
             .partitions
             .lock()
@@ -271,7 +273,6 @@ impl Gate {
             .store(as_nanos(config.max_wait), Ordering::Relaxed);
         self.lock().set_discipline(config.discipline);
         self.set_limit(self.limit_of(config));
-        self.after_leaving(now);
     }
 
     /// The limit that follows from the settings: the one given, or where the algorithm stands.
@@ -320,25 +321,33 @@ impl Gate {
     /// Hands free permits to those who wait, in the order of the discipline.
     #[cold]
     fn serve(&self, now: u64) {
+        let mut decided = Vec::new();
         let mut queue = self.lock();
         while let Some(next) = queue.pop(now) {
             match next {
                 Next::TurnAway(entry) => {
-                    entry.what.end(TURNED_AWAY);
+                    let _ = entry.what.decide(TURNED_AWAY);
+                    decided.push(entry.what);
                 }
                 Next::Serve(entry) => match self.try_enter(entry.what.criticality) {
-                    // A waiter that has left in between leaves the permit for the next.
                     Some(permit) => {
-                        if entry.what.end(SERVED) {
+                        // A waiter that has left in between leaves the permit for the next.
+                        if entry.what.decide(SERVED).is_ok() {
                             permit.forget();
                         }
+                        decided.push(entry.what);
                     }
                     None => {
                         queue.put_back(entry);
-                        return;
+                        break;
                     }
                 },
             }
+        }
+        drop(queue);
+        // The waker of a future is user code: it runs with no lock held.
+        for waiter in decided {
+            let _ = contain(|| waiter.wake());
         }
     }
 
@@ -393,7 +402,7 @@ mod tests {
             gate.try_enter_owned(Criticality::Normal),
             gate.try_enter_owned(Criticality::Normal),
         ];
-        gate.configure(&PermitConfig::of(1), 0);
+        gate.configure(&PermitConfig::of(1));
         assert_eq!((gate.held(), gate.limit()), (2, 1));
         assert!(gate.try_enter(Criticality::Critical).is_none());
         drop(held);
@@ -423,7 +432,8 @@ mod tests {
         let place = gate.queue_up(0, Criticality::Normal, u64::MAX, Waker::noop());
         let place = place.expect("there is room to wait");
         assert!(gate.ask(&place, 0, Waker::noop()).is_none());
-        gate.configure(&waiting(2), 0);
+        gate.configure(&waiting(2));
+        gate.after_leaving(0);
         let served = gate.ask(&place, 0, Waker::noop());
         assert!(matches!(served, Some(Ok(_))));
     }
@@ -513,7 +523,8 @@ mod tests {
             adaptive: gate_limit,
             ..PermitConfig::default()
         };
-        gate.configure(&other, 0);
+        gate.configure(&other);
+        gate.after_leaving(0);
         assert_eq!(gate.limit(), 21, "the latency decides, not the setting");
     }
 }

@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_exec::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, Stopped, WorkerPool};
-use tidegate_sync::{CoarseClock, FastClock, Permit, Permits, Rejected, Task};
+use tidegate_sync::{CoarseClock, Executor, FastClock, Permit, Permits, Rejected, Task};
 
+use super::home::PoolHome;
 use super::partition::{Criticality, Partitions};
 use super::queue::{Discipline, Next, WaitQueue};
 use crate::metrics::{Counts, Peak};
@@ -31,7 +32,9 @@ pub(crate) struct ThreadBulkhead {
     pub(crate) key: Key,
     /// It belongs to one command, and no other may join it.
     pub(crate) is_owned: bool,
-    pool: WorkerPool,
+    pool: Arc<WorkerPool>,
+    /// What a wait for a call of the pool is checked against.
+    home: Arc<PoolHome>,
     config: Mutex<PoolConfig>,
     /// What the code says of the pool. Its commands change it one after the other.
     said: Mutex<Said>,
@@ -84,9 +87,11 @@ impl ThreadBulkhead {
             .map_err(|error| {
                 Invalid::new(&**key, "pool", format!("{config:?}"), error.to_string())
             })?;
+        let pool = Arc::new(pool);
         let bulkhead = Self {
             key: key.clone(),
             is_owned,
+            home: PoolHome::of(&pool),
             pool,
             config: Mutex::new(config.clone()),
             said: Mutex::new(said),
@@ -132,6 +137,11 @@ impl ThreadBulkhead {
         }
         let ceiling = self.ceilings[criticality as usize].load(Ordering::Relaxed);
         self.places.try_acquire_below(ceiling).map(Some).ok_or(())
+    }
+
+    /// How many calls the pool holds at most, in threads and places.
+    pub(crate) fn capacity(&self) -> usize {
+        self.places.limit()
     }
 
     /// Divides threads and places among criticalities.
@@ -244,6 +254,10 @@ impl ThreadBulkhead {
 
     pub(crate) fn pool(&self) -> &WorkerPool {
         &self.pool
+    }
+
+    pub(crate) fn home(&self) -> Arc<dyn Executor> {
+        Arc::<PoolHome>::clone(&self.home)
     }
 
     /// The work of a call begins.

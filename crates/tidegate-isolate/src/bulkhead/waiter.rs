@@ -76,25 +76,23 @@ impl Waiter {
     }
 
     pub(super) fn set_waker(&self, waker: &Waker) {
-        let mut mine = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
-        if mine.as_ref().is_none_or(|old| !old.will_wake(waker)) {
-            *mine = Some(waker.clone());
+        let lock = || self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_set = lock().as_ref().is_some_and(|old| old.will_wake(waker));
+        if !is_set {
+            // A waker is user code: it is cloned before, and dropped after the lock is held.
+            let new = waker.clone();
+            let old = lock().replace(new);
+            drop(old);
         }
     }
 
-    /// Decides how the wait ends; false when the waiter has left.
-    pub(super) fn end(&self, how: u8) -> bool {
-        let first = self.decide(how).is_ok();
-        self.wake();
-        first
-    }
-
+    /// Decides how the wait ends; an error when that was decided before. Whoever decides wakes.
     pub(super) fn decide(&self, how: u8) -> Result<u8, u8> {
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         self.state.compare_exchange(WAITING, how, success, failure)
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         let waker = self.waker.lock();
         let waker = waker.unwrap_or_else(PoisonError::into_inner).take();
         waker.into_iter().for_each(Waker::wake);

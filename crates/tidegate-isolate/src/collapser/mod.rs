@@ -18,13 +18,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use tidegate_promise::{Abandoned, Completion, Outcome, Promise, promise_of};
-use tidegate_sync::{CancelToken, Task};
+use tidegate_sync::{CancelToken, Permit, Task};
 
 use crate::alarm::AlarmId;
 use crate::context::{CacheOwner, RequestContext};
 use crate::plugin::contain;
 use crate::properties::Concerned;
-use crate::{Command, CommandError, Event, Invalid};
+use crate::{Cause, Command, CommandError, Event, Invalid, Refused};
 
 mod config;
 
@@ -139,6 +139,8 @@ static NEXT_BATCH: AtomicU64 = AtomicU64::new(1);
 struct Due<A, V, E> {
     slot: Slot<A, V, E>,
     number: u64,
+    /// On the threads of the command, until the batch has run.
+    _place: Permit,
 }
 
 impl<A, V, E> Due<A, V, E> {
@@ -170,7 +172,8 @@ where
     ///
     /// # Threads
     ///
-    /// With permits a batch runs on the thread whose request filled it, or beside the timer.
+    /// With permits a batch runs on the thread whose request filled it, or on one that the command has
+    /// for what no caller runs.
     pub fn new<F>(
         command: &Command<HashMap<A, V>, E>,
         config: CollapserConfig,
@@ -221,6 +224,16 @@ where
         };
         let (promise, answer) = promise_of();
         let mut batch = lock(&slot);
+        let mut place = None;
+        if batch.number == 0 && config.max_batch > 1 {
+            // The batch may have to run on the threads of the command.
+            place = shared.command.aside().reserve(0);
+            if place.is_none() {
+                drop(batch);
+                let _ = promise.fail(shared.backlog());
+                return answer;
+            }
+        }
         match batch.requests.get_mut(&argument) {
             Some(_) if !config.share_equal => {
                 drop(batch);
@@ -242,7 +255,9 @@ where
             batch.number = NEXT_BATCH.fetch_add(1, Ordering::Relaxed);
             let number = batch.number;
             drop(batch);
-            shared.set_alarm(&slot, number, context);
+            if let Some(place) = place {
+                shared.set_alarm(&slot, number, place, context);
+            }
         }
         answer
     }
@@ -265,32 +280,36 @@ where
         made.unwrap_or_else(|(slot, _)| slot)
     }
 
+    /// Too many batches wait for a thread: nothing new begins.
+    fn backlog(&self) -> CollapseError<E> {
+        let cause = Cause::Rejected(Refused::Backlog);
+        self.command.count(cause.event());
+        CollapseError::Batch(CommandError::new(self.command.key(), cause))
+    }
+
     /// Sees to it that a batch is run at its time. Not under the lock of the slot: an isolation that
     /// was stopped drops the alarm at once, and the batch with it.
     fn set_alarm(
         self: &Arc<Self>,
         slot: &Slot<A, V, E>,
         number: u64,
+        place: Permit,
         context: Option<RequestContext>,
     ) {
         let alarms = self.command.alarms();
         let at = alarms.clock().clock().deadline(self.live.now.load().delay);
-        let (shared, aside) = (Arc::clone(self), alarms.clone());
+        let shared = Arc::clone(self);
         let mut due = Due {
             slot: Arc::clone(slot),
             number,
+            _place: place,
         };
-        let due = move || {
-            let run = Task::named("batch", move || {
-                if let Some(batch) = due.take() {
-                    Shared::run(&shared, batch, context);
-                }
-            });
-            if let Err(task) = aside.run_aside(run) {
-                task.run();
+        let run = Task::named("batch", move || {
+            if let Some(batch) = due.take() {
+                Shared::run(&shared, batch, context);
             }
-        };
-        let alarm = alarms.call_at(at, Task::new(due));
+        });
+        let alarm = alarms.run_at(at, self.command.aside(), run);
         let mut batch = lock(slot);
         if batch.number == number {
             batch.alarm = Some(alarm);

@@ -156,7 +156,9 @@ impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
     ///
     /// # Threads
     ///
-    /// Runs on the thread that found out: the caller's, or a thread of the bulkhead.
+    /// Runs on the caller's thread if it waits, on a thread of the bulkhead, or, where a call that
+    /// nobody waits for was ended from outside, on one that the command has for that. One that does
+    /// not return delays calls of this command only.
     pub fn fallback<F>(mut self, fallback: F) -> Self
     where
         F: Fn(&CommandError<E>) -> Result<T, E> + Send + Sync + 'static,

@@ -31,7 +31,7 @@ pub(super) struct Rare<T, E> {
     pub(super) cache: Option<CacheUse<T, E>>,
     pub(super) fallback: Option<OwnFallback<T, E>>,
     pub(super) observer: Option<Box<dyn FnMut(Event) + Send>>,
-    /// What a fallback that runs beside the timer finds around it.
+    /// What a fallback on a thread of the command finds around it.
     pub(super) captured: Vec<Install>,
 }
 

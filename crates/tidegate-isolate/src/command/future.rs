@@ -12,7 +12,7 @@ use super::cache::{Answer, Looked, SharedFuture, Tells};
 use super::call::{Asked, Options};
 use super::outcome::Story;
 use super::run::{End, Refusal};
-use super::state::{INTERRUPTS, RATED, THREADS, WATCHED};
+use super::state::{RATED, THREADS, WATCHED};
 use super::{Command, CommandError};
 use crate::alarm::{AlarmId, Flight};
 use crate::breaker::{Ticket, Verdict};
@@ -150,7 +150,8 @@ where
                 return Some(shared.refused(when, flags, asked, ticket, refused));
             }
         };
-        let alarm = state.alarms.call_at(place.until, Task::new(place.poke()));
+        let poke = Task::new(place.poke());
+        let alarm = state.alarms.run_at(place.until, &state.aside, poke);
         let waiting = Waiting {
             options,
             start,
@@ -215,10 +216,7 @@ where
             permit,
             options,
         });
-        let interrupts = state.flags() & INTERRUPTS != 0;
-        state
-            .alarms
-            .arm(&flying.flight, flying.deadline, interrupts);
+        state.arm(&flying.flight, flying.deadline, state.flags());
         let token = flying.flight.token().clone();
         let made = contain(|| {
             let _entered = flying.options.context.as_ref().map(RequestContext::enter);
@@ -254,7 +252,7 @@ where
         } = flying;
         let now = state.now();
         let in_time = flight.finish() && now < deadline;
-        flight.clear_waker();
+        flight.clear_ear();
         state.alarms.keep_flight(flight);
         let run = now.saturating_sub(began);
         state.gate.sample(now, run, !in_time);
@@ -395,7 +393,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Drop for RunAsync<T, E, F, W> {
         let mut flying = *flying;
         let now = state.now();
         flying.flight.finish();
-        flying.flight.clear_waker();
+        flying.flight.clear_ear();
         drop(flying.permit);
         state.gate.after_leaving(now);
         let run = now.saturating_sub(flying.began);

@@ -19,6 +19,7 @@ mod run;
 pub(crate) mod state;
 mod surroundings;
 mod threads;
+mod trip;
 
 pub use self::builder::CommandBuilder;
 pub use self::call::Call;
@@ -27,7 +28,7 @@ pub use self::future::RunAsync;
 use self::call::{Asked, Options};
 use self::state::{State, THREADS};
 use crate::Event;
-use crate::alarm::Alarms;
+use crate::alarm::{Alarms, Aside};
 use crate::context::RequestContext;
 use crate::error::CommandError;
 use crate::properties::Sources;
@@ -163,6 +164,11 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
 
     pub(crate) fn sources(&self) -> &Arc<Sources> {
         &self.shared.state.sources
+    }
+
+    /// Where user code of the command runs that no caller runs.
+    pub(crate) fn aside(&self) -> &Arc<Aside> {
+        &self.shared.state.aside
     }
 
     pub(crate) fn alarms(&self) -> &Alarms {

@@ -14,7 +14,7 @@ use tidegate_sync::{CancelToken, CaughtPanic, PermitRef, contain};
 
 use super::call::Asked;
 use super::outcome::Story;
-use super::state::{BREAKS, FALLS_BACK, GATED, INTERRUPTS, RATED, THREADS, WATCHED};
+use super::state::{BREAKS, FALLS_BACK, GATED, RATED, THREADS, WATCHED};
 use super::{CommandError, Shared};
 use crate::breaker::{Open, Ticket, Verdict};
 use crate::context::RequestContext;
@@ -68,7 +68,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         state.metrics.note_active(start, state.gate.held() as u64);
 
         let flight = state.alarms.take_flight();
-        state.alarms.arm(&flight, deadline, flags & INTERRUPTS != 0);
+        state.arm(&flight, deadline, flags);
         let entered = asked.context().map(RequestContext::enter);
         let result = contain(|| {
             if flags & WATCHED != 0 {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tidegate_sync::{CoarseClock, Permits, as_nanos};
 
-use crate::alarm::Alarms;
+use crate::alarm::{Alarms, AsideHandle, Flight};
 use crate::breaker::{BreakerMode, CircuitBreaker};
 use crate::bulkhead::{Gate, Pools, ThreadBulkhead};
 use crate::context::CacheOwner;
@@ -75,6 +75,8 @@ pub(crate) struct State {
     /// Calls whose work runs on a thread of the pool.
     pub(crate) running: AtomicUsize,
     pub(crate) alarms: Alarms,
+    /// Where user code of the key's calls runs that no caller runs.
+    pub(crate) aside: AsideHandle,
     /// For what is only sorted into a bucket of the metrics.
     ticks: CoarseClock,
     pub(crate) plugins: Arc<Plugins>,
@@ -107,6 +109,7 @@ impl State {
         let state = Self {
             cache_owner: CacheOwner::new(),
             metrics: Metrics::new(config.metrics),
+            aside: alarms.aside(&key),
             ticks: CoarseClock::within(alarms.clock().clock(), late),
             breaker,
             gate: Gate::new(&config.permits),
@@ -154,6 +157,14 @@ impl State {
         self.alarms.clock().nanos()
     }
 
+    /// Begins a call of this key on `flight`.
+    #[inline]
+    pub(crate) fn arm(&self, flight: &Flight, deadline: u64, flags: u32) {
+        let interrupts = flags & INTERRUPTS != 0;
+        let whose = self.aside.id();
+        self.alarms.arm(flight, deadline, whose, interrupts);
+    }
+
     /// The present time, late by at most a tenth of a bucket of the metrics: for refusals, which
     /// cost less than a look at a better clock. It may be earlier than what [`State::now`] has
     /// said already; then it counts into the bucket that this began.
@@ -191,15 +202,17 @@ impl State {
             said.change(config);
             Ok(())
         })?;
-        self.report();
+        self.after_change();
         for message in hidden {
             self.plugins.report(&message);
         }
         Ok(())
     }
 
-    /// Reports settings that have no effect. Called with no lock held.
-    pub(crate) fn report(&self) {
+    /// Sees to what a change of the settings causes in user code: callers that get a permit, and
+    /// settings without effect. Called with no lock held.
+    pub(crate) fn after_change(&self) {
+        self.gate.after_leaving(self.now());
         let warning = self.threads.get().and_then(|pool| pool.take_warning());
         if let Some(message) = warning {
             self.plugins.report(&message);
@@ -210,7 +223,7 @@ impl State {
     /// was told when that one changed.
     pub(crate) fn refresh(&self, name: &str) -> Result<(), Invalid> {
         let (refused, _) = self.update(|_| Ok(()))?;
-        self.report();
+        self.after_change();
         let mut refused = refused.into_iter();
         let its_own = refused.find(|error| name.ends_with(error.property()));
         its_own.map_or(Ok(()), Err)
@@ -305,7 +318,7 @@ impl State {
             _ => {}
         }
         self.breaker.configure(config.breaker.clone())?;
-        self.gate.configure(&config.permits, self.now());
+        self.gate.configure(&config.permits);
         self.fallback_permits.set_limit(config.fallback_permits);
         self.rate.configure(config.rate.as_ref());
         self.set_hot(&config);
@@ -318,6 +331,11 @@ impl State {
         let timeout = config.timeout.map_or(u64::MAX, as_nanos);
         self.timeout.store(timeout, Ordering::Relaxed);
         self.alarms.expect_timeout(timeout);
+        let batches = match config.bulkhead {
+            Bulkhead::Permits => self.gate.limit(),
+            Bulkhead::Threads => 0,
+        };
+        self.aside.set_width(batches.max(config.fallback_permits));
         let flags = [
             (config.interrupt_on_timeout, INTERRUPTS),
             (config.interrupt_on_cancel, INTERRUPTS_ON_CANCEL),

@@ -253,7 +253,7 @@ fn a_second_attempt_on_threads_wins_and_the_first_is_told() {
 
 #[test]
 fn a_pause_ends_with_the_isolation() {
-    let (_clock, isolation) = still();
+    let (clock, isolation) = still();
     let command = builder("a").build(&isolation).unwrap();
     let retry = Retry::attempts(2).backoff(Duration::from_secs(9), 1.0);
     let budget = RetryBudget::default();
@@ -264,6 +264,7 @@ fn a_pause_ends_with_the_isolation() {
     let mut poll = || call.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(poll().is_pending());
     isolation.stop();
+    clock.settle();
     assert!(woken.is_notified(), "it does not hang");
     assert!(poll().is_ready());
 }

@@ -6,10 +6,12 @@
 )]
 
 mod again;
+mod apart;
 mod asynchronous;
 mod breaker_model;
 mod cache;
 mod chaos;
+mod circles;
 mod collapse;
 mod configure;
 mod flow;

@@ -152,7 +152,7 @@ fn a_fallback_after_a_timeout_is_in_the_request_and_the_log_knows_the_call() {
     assert_eq!(
         answer.wait().unwrap(),
         42,
-        "beside the timer, in the request"
+        "on a thread of the command, in the request"
     );
     go_on.open();
     let log = request.log();

@@ -82,10 +82,7 @@ impl ThreadHandle {
     fn sleep(&self, token: Option<&CancelToken>) -> Result<(), NotJoined> {
         let parker = Parker::new();
         let waker = Waker::from(&parker);
-        let _hook = token.map(|token| {
-            let parker = parker.clone();
-            token.on_cancel(move || parker.unpark())
-        });
+        let _hook = token.map(|token| token.unpark_on_cancel(&parker));
         let mut end = self.ended();
         while !end.is_ready(&waker) {
             if token.is_some_and(CancelToken::is_cancelled) {

@@ -1,0 +1,157 @@
+//! Where user code of a command runs that no caller is there to run.
+//!
+//! A fallback after a timeout, a listener of a completion, the hooks of a token, a waker, a due batch,
+//! the `Drop` of work that left the queue: the timer only decides that they are due. They run on
+//! threads that one command has to itself, so however long they take, no other command waits.
+//!
+//! # Bounds
+//!
+//! * Threads: as many as the command may have fallbacks or batches running at once, and one more
+//!   that can refuse the next. They start when they are needed and end when they are idle.
+//! * Tasks: each belongs to something that is bounded where it begins. A queued call and a batch
+//!   reserve a place here before they are accepted ([`Aside::reserve`]), so a task is never refused
+//!   when it is due. A waker belongs to a future, which has one at a time. The hooks of tokens are
+//!   refused, and counted, above [`BACKLOG`].
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tidegate_exec::{PoolLimits, WorkerPool};
+use tidegate_sync::{CancelToken, Clock, Permit, Permits, Task};
+
+use super::Alarms;
+use crate::Key;
+
+/// How many tasks of a kind may wait for a thread, beyond what the bulkhead itself holds.
+pub(crate) const BACKLOG: usize = 1024;
+/// The most threads for fallbacks and batches; there is one more for the rest.
+const MOST_THREADS: usize = 63;
+/// Longer than all that is reserved.
+const QUEUE: usize = u32::MAX as usize - 1;
+
+/// The threads of one command for user code that no caller runs.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    /// Names it in a flight; see [`Alarms::aside_of`].
+    pub(super) id: u64,
+    key: Key,
+    clock: Clock,
+    threads: AtomicUsize,
+    pool: OnceLock<WorkerPool>,
+    /// Held by each call and batch that may end here.
+    places: Permits,
+    /// Tokens whose hooks wait for a thread or run.
+    tokens: AtomicUsize,
+    refused: AtomicU64,
+}
+
+impl Aside {
+    pub(super) fn new(id: u64, key: &Key, clock: &Clock) -> Self {
+        Self {
+            id,
+            key: key.clone(),
+            clock: clock.clone(),
+            threads: AtomicUsize::new(1),
+            pool: OnceLock::new(),
+            places: Permits::unlimited(),
+            tokens: AtomicUsize::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Says how many fallbacks or batches may run at the same time.
+    pub(crate) fn set_width(&self, width: usize) {
+        let threads = width.clamp(1, MOST_THREADS) + 1;
+        if self.threads.swap(threads, Ordering::Relaxed) != threads
+            && let Some(pool) = self.pool.get()
+        {
+            let resized = pool.resize(limits(threads));
+            debug_assert!(resized.is_ok(), "the limits agree with each other");
+        }
+    }
+
+    /// Takes a place for something that may have to end here. None while `capacity`, which the
+    /// bulkhead itself bounds, and the backlog are taken.
+    pub(crate) fn reserve(&self, capacity: usize) -> Option<Permit> {
+        let ceiling = capacity.saturating_add(BACKLOG);
+        let place = self.places.try_acquire_below(ceiling);
+        if place.is_none() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        place
+    }
+
+    /// Calls, batches and tokens that were refused because the threads here were held.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Gives a task to a thread or to the queue. Gives it back only if there is no thread and the
+    /// system refuses to start one.
+    pub(super) fn offer(&self, task: Task) -> Result<(), Task> {
+        let pool = self.pool.get_or_init(|| {
+            let threads = self.threads.load(Ordering::Relaxed);
+            let name = format!("tidegate-aside-{}", self.key);
+            let pool = WorkerPool::builder(name).limits(limits(threads));
+            let pool = pool.clock(&self.clock).build();
+            pool.expect("the limits agree with each other")
+        });
+        let offered = pool.execute_task(task);
+        offered.map_err(|refused| refused.into_inner())
+    }
+
+    /// Calls the hooks of a token that was tripped, on a thread of its own; counts it if too many
+    /// wait already. The hooks then stay with the token.
+    pub(super) fn call_hooks(self: &Arc<Self>, alarms: &super::Shared, token: &CancelToken) {
+        if self.tokens.fetch_add(1, Ordering::Relaxed) >= BACKLOG {
+            self.tokens.fetch_sub(1, Ordering::Relaxed);
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let (this, token) = (Arc::clone(self), token.clone());
+        let call = Task::named("hooks of a token", move || {
+            token.run_hooks();
+            this.tokens.fetch_sub(1, Ordering::Relaxed);
+        });
+        alarms.run_aside(self, call);
+    }
+}
+
+fn limits(threads: usize) -> PoolLimits {
+    PoolLimits {
+        core: 0,
+        max: threads,
+        queue: QUEUE,
+        reserved: 0,
+        ..PoolLimits::default()
+    }
+}
+
+/// What a command holds of its [`Aside`]: the timer knows it until this is dropped.
+#[derive(Debug)]
+pub(crate) struct AsideHandle {
+    pub(super) alarms: Alarms,
+    pub(super) aside: Arc<Aside>,
+}
+
+impl AsideHandle {
+    /// What a flight of the command remembers.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.aside.id
+    }
+}
+
+impl std::ops::Deref for AsideHandle {
+    type Target = Arc<Aside>;
+
+    fn deref(&self) -> &Arc<Aside> {
+        &self.aside
+    }
+}
+
+impl Drop for AsideHandle {
+    fn drop(&mut self) {
+        self.alarms.forget_aside(self.aside.id);
+    }
+}

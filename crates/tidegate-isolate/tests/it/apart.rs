@@ -1,0 +1,490 @@
+//! User code of one command that does not return holds up no other command: each kind of it stays
+//! inside, and calls of another command still end at their timeout.
+
+use std::future::{Pending, pending};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tidegate_isolate::{
+    BreakerConfig, BreakerWindow, Cause, CollapseScope, Collapser, CollapserConfig, Command,
+    Criticality, Event, Hedge, Isolation, IsolationBuilder, Key, PermitConfig, Refused, Retry,
+    RetryBudget, Stage, Transition,
+};
+use tidegate_sync::{CancelToken, ManualClock};
+use tidegate_testkit::{Counter, Gate};
+
+use crate::support::{Answer, Numbers, SECOND, builder, hold, pool_of};
+
+/// A call that hangs is a failure after this.
+const WATCHDOG: Duration = Duration::from_secs(60);
+
+/// Where user code stays until it may leave.
+#[derive(Clone, Default)]
+struct Stay {
+    inside: Counter,
+    leave: Gate,
+}
+
+impl Stay {
+    fn stay(&self) {
+        self.inside.hit();
+        self.leave.wait();
+    }
+
+    /// A value that stays in its `Drop`.
+    fn on_drop(&self) -> StaysOnDrop {
+        StaysOnDrop(self.clone())
+    }
+}
+
+struct StaysOnDrop(Stay);
+
+impl Drop for StaysOnDrop {
+    fn drop(&mut self) {
+        self.0.stay();
+    }
+}
+
+/// An isolation with a healthy command.
+struct Scene {
+    clock: ManualClock,
+    isolation: Isolation,
+    healthy: Numbers,
+    stay: Stay,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self::with(|builder, _| builder)
+    }
+
+    fn with(plug: impl FnOnce(IsolationBuilder, Stay) -> IsolationBuilder) -> Self {
+        let (clock, stay) = (ManualClock::new(), Stay::default());
+        let isolation = Isolation::builder().clock(&clock);
+        let isolation = plug(isolation, stay.clone()).build().unwrap();
+        let healthy = builder("healthy").threads(pool_of(8, 0)).timeout(SECOND);
+        Self {
+            healthy: healthy.build(&isolation).unwrap(),
+            clock,
+            isolation,
+            stay,
+        }
+    }
+
+    /// A command with so many threads.
+    fn threads(&self, threads: usize) -> tidegate_isolate::CommandBuilder<u32, &'static str> {
+        builder("slow").threads(pool_of(threads, 8)).timeout(SECOND)
+    }
+
+    /// A call whose work stays, and is not counted as user code that does.
+    fn begin(&self, command: &Numbers) -> Answer {
+        hold(command, &self.stay.leave)
+    }
+
+    /// Checks that the healthy command's calls time out while `count` others are inside, and lets
+    /// them leave.
+    fn check(&self, count: u64) {
+        self.stay.inside.wait_for(count);
+        let leave = Gate::new();
+        let answers = [(); 8].map(|()| hold(&self.healthy, &leave));
+        self.clock.jump(SECOND);
+        for mut answer in answers {
+            let error = answer.wait_timeout(WATCHDOG).unwrap_err().failure();
+            let error = error.expect("it ends at its timeout");
+            assert_eq!(error.cause(), &Cause::TimedOut(SECOND));
+        }
+        leave.open();
+        self.stay.leave.open();
+    }
+}
+
+#[test]
+fn fallbacks() {
+    let scene = Scene::new();
+    let stay = scene.stay.clone();
+    let slow = scene.threads(6).fallback(move |_| {
+        stay.stay();
+        Ok(1)
+    });
+    let slow = slow.build(&scene.isolation).unwrap();
+    let _answers = [(); 6].map(|()| scene.begin(&slow));
+    scene.clock.jump(SECOND);
+    scene.check(6);
+}
+
+#[test]
+fn listeners_of_an_answer() {
+    let scene = Scene::new();
+    let slow = scene.threads(6).build(&scene.isolation).unwrap();
+    for _ in 0..6 {
+        let stay = scene.stay.clone();
+        scene.begin(&slow).finally(move |_| stay.stay());
+    }
+    scene.clock.jump(SECOND);
+    scene.check(6);
+}
+
+#[test]
+fn batches() {
+    let scene = Scene::new();
+    let command = Command::builder("slow").group("tests").no_timeout();
+    let command = command.build(&scene.isolation).unwrap();
+    let config = CollapserConfig {
+        scope: CollapseScope::Global,
+        ..CollapserConfig::default()
+    };
+    let stay = scene.stay.clone();
+    let collapser: Collapser<u32, u32, &'static str> =
+        Collapser::new(&command, config, move |_: &[u32], _: &_| {
+            stay.stay();
+            Err("too late")
+        })
+        .unwrap();
+    for n in 1..=6 {
+        drop(collapser.submit(n));
+        scene.clock.jump(Duration::from_millis(10));
+        scene.stay.inside.wait_for(u64::from(n));
+    }
+    scene.check(6);
+}
+
+#[test]
+fn hooks_of_tokens() {
+    let scene = Scene::new();
+    let on_threads = scene.threads(3).build(&scene.isolation).unwrap();
+    let in_place = builder("in place").timeout(SECOND);
+    let in_place = in_place.build(&scene.isolation).unwrap();
+    let begun = Counter::new();
+    let work = || {
+        let (stay, begun) = (scene.stay.clone(), begun.clone());
+        move |cancel: &CancelToken| {
+            let inner = stay.clone();
+            cancel.on_cancel(move || inner.stay()).forget();
+            begun.hit();
+            stay.leave.wait();
+            Ok(1)
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            drop(on_threads.queue(work()));
+            let (command, work) = (&in_place, work());
+            scope.spawn(move || command.run(work));
+        }
+        begun.wait_for(6);
+        scene.clock.jump(SECOND);
+        scene.check(6);
+    });
+}
+
+#[test]
+fn hooks_of_a_token_that_are_dropped_uncalled() {
+    let scene = Scene::new();
+    let slow = builder("slow").timeout(SECOND);
+    let slow = slow.build(&scene.isolation).unwrap();
+    std::thread::scope(|scope| {
+        let (slow, stays) = (&slow, scene.stay.on_drop());
+        scope.spawn(move || {
+            slow.run(move |cancel| {
+                cancel.on_cancel(move || drop(stays)).forget();
+                Ok(1)
+            })
+        });
+        scene.check(1);
+    });
+}
+
+#[test]
+fn listeners_of_a_breaker() {
+    let scene = Scene::with(|isolation, stay| {
+        isolation.on_transition(move |change: &Transition| {
+            if &*change.key == "slow" {
+                stay.stay();
+            }
+        })
+    });
+    let breaker = BreakerConfig {
+        window: BreakerWindow::Count(4),
+        min_calls: 1,
+        ..BreakerConfig::default()
+    };
+    let slow = scene.threads(2).breaker(breaker);
+    let slow = slow.build(&scene.isolation).unwrap();
+    let _answer = scene.begin(&slow);
+    scene.clock.jump(SECOND);
+    scene.check(1);
+}
+
+#[test]
+fn hooks_and_listeners_of_the_isolation() {
+    let scene = Scene::with(|isolation, stay| {
+        let hook = stay.clone();
+        isolation
+            .hook(move |stage: Stage, key: &Key| {
+                if stage == Stage::Error && &**key == "slow" {
+                    hook.stay();
+                }
+                Ok(())
+            })
+            .on_event(move |key, event| {
+                if event == Event::Timeout && &**key == "slow by event" {
+                    stay.stay();
+                }
+            })
+    });
+    let by_hook = scene.threads(8).build(&scene.isolation).unwrap();
+    let by_event = builder("slow by event")
+        .threads(pool_of(2, 0))
+        .timeout(SECOND);
+    let by_event = by_event.build(&scene.isolation).unwrap();
+    let _answers = [(); 5].map(|()| scene.begin(&by_hook));
+    let _answer = scene.begin(&by_event);
+    let stay = scene.stay.clone();
+    let observed = by_hook.call().observe(move |_| stay.stay());
+    let leave = scene.stay.leave.clone();
+    let _observed = observed.queue(move |_| {
+        leave.wait();
+        Ok(1)
+    });
+    scene.clock.jump(SECOND);
+    scene.check(7);
+}
+
+#[test]
+fn the_drop_of_queued_work() {
+    let scene = Scene::new();
+    let slow = scene.threads(1).build(&scene.isolation).unwrap();
+    let leave = scene.stay.leave.clone();
+    let inside = Gate::new();
+    let open = inside.clone();
+    let _held = slow.call().timeout(SECOND * 60).queue(move |_| {
+        open.open();
+        leave.wait();
+        Ok(1)
+    });
+    inside.wait();
+    for _ in 0..3 {
+        let stays = scene.stay.on_drop();
+        drop(slow.queue(move |_| {
+            let _stays = stays;
+            Ok(1)
+        }));
+    }
+    scene.clock.jump(SECOND);
+    scene.check(3);
+}
+
+#[test]
+fn the_drop_of_displaced_work() {
+    let scene = Scene::new();
+    let build = |key: &str| {
+        let command = builder(key).pool("one").threads(pool_of(1, 1));
+        command.timeout(SECOND).build(&scene.isolation).unwrap()
+    };
+    let (slow, other) = (build("slow"), build("other"));
+    let _held = scene.begin(&other);
+    let stays = scene.stay.on_drop();
+    let call = slow.call().criticality(Criticality::Sheddable);
+    drop(call.queue(move |_| {
+        let _stays = stays;
+        Ok(1)
+    }));
+    let call = other.call().criticality(Criticality::Critical);
+    let mut displacing = call.queue(|_| Ok(2));
+    scene.clock.jump(SECOND);
+    let error = displacing.wait_timeout(WATCHDOG).unwrap_err().failure();
+    assert!(
+        error
+            .expect("it has the place, and times out")
+            .is_timed_out()
+    );
+    scene.check(1);
+}
+
+#[test]
+fn answers_that_come_too_late() {
+    let scene = Scene::new();
+    let slow = Command::<StaysOnDrop, ()>::builder("slow").group("tests");
+    let slow = slow.threads(pool_of(2, 0)).timeout(SECOND);
+    let slow = slow.build(&scene.isolation).unwrap();
+    let (go_on, inside) = (Gate::new(), Gate::new());
+    let (until, open, stays) = (go_on.clone(), inside.clone(), scene.stay.on_drop());
+    let mut answer = slow.queue(move |_| {
+        open.open();
+        until.wait();
+        Ok(stays)
+    });
+    inside.wait();
+    scene.clock.jump(SECOND);
+    assert!(answer.wait_timeout(WATCHDOG).is_err());
+    go_on.open();
+    scene.check(1);
+}
+
+/// A waker that stays when it is called.
+struct StayingWaker(Stay);
+
+impl Wake for StayingWaker {
+    fn wake(self: Arc<Self>) {
+        self.0.stay();
+    }
+}
+
+fn poll<F: Future>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(waker))
+}
+
+#[test]
+fn wakers() {
+    let scene = Scene::new();
+    let waker = Waker::from(Arc::new(StayingWaker(scene.stay.clone())));
+    let slow = builder("slow").permits_with(PermitConfig {
+        max_wait: SECOND,
+        ..PermitConfig::of(1)
+    });
+    let slow = slow.timeout(SECOND).build(&scene.isolation).unwrap();
+    let mut running = pin!(slow.run_async(|_| pending()));
+    assert!(poll(running.as_mut(), &waker).is_pending());
+    let mut waiting = pin!(slow.run_async(|_| pending()));
+    assert!(poll(waiting.as_mut(), &waker).is_pending());
+
+    let quick = builder("quick").build(&scene.isolation).unwrap();
+    for _ in 0..20 {
+        quick.run(|_| Ok(1)).unwrap();
+    }
+    let mut hedged = pin!(quick.run_hedged(Hedge::default(), |_| pending()));
+    assert!(poll(hedged.as_mut(), &waker).is_pending());
+
+    let retry = Retry::attempts(2).backoff(SECOND, 1.0);
+    let budget = RetryBudget::default();
+    let mut again = pin!(quick.run_async_with_retry(retry, &budget, |_| async { Err("no") }));
+    assert!(poll(again.as_mut(), &waker).is_pending());
+    scene.clock.jump(SECOND);
+    scene.check(4);
+}
+
+/// A waker that stays when its last clone is dropped.
+struct DroppedWaker(#[expect(dead_code, reason = "its drop is what counts")] StaysOnDrop);
+
+impl Wake for DroppedWaker {
+    fn wake(self: Arc<Self>) {}
+}
+
+fn never(_: CancelToken) -> Pending<Result<u32, &'static str>> {
+    pending()
+}
+
+#[test]
+fn the_drop_of_wakers() {
+    let scene = Scene::new();
+    let slow = builder("slow").permits_with(PermitConfig {
+        max_wait: SECOND,
+        ..PermitConfig::of(1)
+    });
+    let slow = slow.timeout(SECOND).build(&scene.isolation).unwrap();
+    let stays = || Waker::from(Arc::new(DroppedWaker(scene.stay.on_drop())));
+    std::thread::scope(|scope| {
+        let call = || Box::pin(slow.run_async(never));
+        let mut running = call();
+        let first = stays();
+        assert!(poll(running.as_mut(), &first).is_pending());
+        let mut waiting = call();
+        let second = stays();
+        assert!(poll(waiting.as_mut(), &second).is_pending());
+        for (mut future, waker) in [(running, first), (waiting, second)] {
+            scope.spawn(move || {
+                drop(waker);
+                // Replaces the old waker, whose last clone is dropped.
+                let _ = poll(future.as_mut(), Waker::noop());
+            });
+        }
+        scene.check(2);
+    });
+}
+
+#[test]
+fn stopping_and_shutting_down() {
+    for stops in [true, false] {
+        let scene = Scene::new();
+        let slow = scene.threads(2).no_timeout();
+        let slow = slow.build(&scene.isolation).unwrap();
+        let (stay, inside) = (scene.stay.clone(), Gate::new());
+        let open = inside.clone();
+        let _held = slow.queue(move |cancel: &CancelToken| {
+            let inner = stay.clone();
+            cancel.on_cancel(move || inner.stay()).forget();
+            open.open();
+            stay.leave.wait();
+            Ok(1)
+        });
+        inside.wait();
+        let config = CollapserConfig {
+            scope: CollapseScope::Global,
+            ..CollapserConfig::default()
+        };
+        let command = Command::builder("batches").group("tests");
+        let command = command.build(&scene.isolation).unwrap();
+        let work = |_: &[u32], _: &CancelToken| Err("too late");
+        let batches: Collapser<u32, u32, &'static str> =
+            Collapser::new(&command, config, work).unwrap();
+        let stay = scene.stay.clone();
+        batches.submit(1).finally(move |_| stay.stay());
+        let leave = Gate::new();
+        let mut other = hold(&scene.healthy, &leave);
+        if stops {
+            scene.isolation.stop();
+        } else {
+            drop(scene.isolation.shutdown(Duration::from_millis(5)));
+            scene.clock.jump(Duration::from_millis(5));
+        }
+        let error = other.wait_timeout(WATCHDOG).unwrap_err().failure();
+        assert!(error.is_some(), "it is told although others stay inside");
+        if stops {
+            scene.stay.inside.wait_for(2);
+        } else {
+            scene.stay.inside.wait_for(1);
+        }
+        leave.open();
+        scene.stay.leave.open();
+    }
+}
+
+#[test]
+fn a_command_whose_callbacks_do_not_return_refuses_new_calls() {
+    let scene = Scene::new();
+    let slow = builder("slow").threads(pool_of(1, 0)).timeout(SECOND);
+    let slow = slow.build(&scene.isolation).unwrap();
+    let idle = || scene.isolation.pool("slow").unwrap().room().has_thread();
+    let refused = Arc::new(Mutex::new(None));
+    for n in 0.. {
+        assert!(n < 2_000, "there is a bound");
+        let answer = slow.queue(|cancel| {
+            while !cancel.is_cancelled() {
+                std::thread::yield_now();
+            }
+            Ok(1)
+        });
+        if answer.is_done() {
+            *refused.lock().unwrap() = Some(answer);
+            break;
+        }
+        let stay = scene.stay.clone();
+        answer.finally(move |_| stay.stay());
+        scene.clock.jump(SECOND);
+        while !idle() {
+            std::thread::yield_now();
+        }
+    }
+    let answer = refused.lock().unwrap().take().expect("one was refused");
+    let error = answer.wait().unwrap_err().failure().unwrap();
+    assert_eq!(error.cause(), &Cause::Rejected(Refused::Backlog));
+    assert_eq!(slow.snapshot().callbacks_refused, 1);
+    scene.check(11);
+    // What was accepted is told, and then there is room again.
+    scene.stay.inside.wait_for(1_025);
+    while slow.queue(|_| Ok(1)).wait() != Ok(1) {
+        std::thread::yield_now();
+    }
+}
