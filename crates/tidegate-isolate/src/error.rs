@@ -63,7 +63,8 @@ pub enum Cause<E> {
     BadRequest(E),
     /// A hook refused the call before it began.
     Hook(String),
-    /// The call has a cache key and belongs to no request; nothing was run.
+    /// The call has a cache key and belongs to no request; nothing was run, and no fallback is
+    /// tried.
     NoRequest,
 }
 
@@ -75,6 +76,12 @@ pub enum Refused {
     Permits,
     /// All threads are busy and the queue is full.
     Pool,
+    /// All threads are busy, and as many calls wait as the live bound of the queue allows:
+    /// [`PoolConfig::rejection_threshold`](crate::PoolConfig::rejection_threshold).
+    Threshold,
+    /// What is left of threads and places is kept for calls that matter more:
+    /// [`PoolConfig::partitions`](crate::PoolConfig::partitions).
+    Reserved,
     /// The rate limit is reached; the next call may come after this long.
     Rate(Duration),
     /// A blocking wait is not allowed on this thread.
@@ -231,9 +238,13 @@ impl<E> Cause<E> {
     /// What this cause is counted as.
     pub fn event(&self) -> Event {
         match self {
-            Self::Rejected(Refused::Pool | Refused::Closed | Refused::Backlog) => {
-                Event::PoolRejected
-            }
+            Self::Rejected(
+                Refused::Pool
+                | Refused::Threshold
+                | Refused::Reserved
+                | Refused::Closed
+                | Refused::Backlog,
+            ) => Event::PoolRejected,
             Self::Rejected(Refused::Rate(_)) => Event::RateLimited,
             Self::Rejected(_) => Event::PermitsRejected,
             Self::TimedOut(_) => Event::Timeout,
@@ -246,7 +257,28 @@ impl<E> Cause<E> {
 
     /// Whether a fallback may answer instead.
     pub(crate) fn allows_fallback(&self) -> bool {
-        !matches!(self, Self::BadRequest(_) | Self::Cancelled | Self::Hook(_))
+        !matches!(
+            self,
+            Self::BadRequest(_) | Self::Cancelled | Self::Hook(_) | Self::NoRequest
+        )
+    }
+
+    /// Whether another attempt of the same call may do better.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            Self::Failed(_) | Self::Panicked(_) | Self::TimedOut(_) => true,
+            // The others are refused for as long as the caller is where it is.
+            Self::Rejected(refused) => matches!(
+                refused,
+                Refused::Permits
+                    | Refused::Pool
+                    | Refused::Threshold
+                    | Refused::Reserved
+                    | Refused::Backlog
+                    | Refused::Rate(_)
+            ),
+            _ => false,
+        }
     }
 }
 
@@ -310,6 +342,12 @@ impl fmt::Display for Refused {
         match self {
             Self::Permits => f.write_str("all permits are held, try again later"),
             Self::Pool => f.write_str("all threads are busy and the queue is full"),
+            Self::Threshold => f.write_str(
+                "all threads are busy and as many calls wait as queueSizeRejectionThreshold allows",
+            ),
+            Self::Reserved => f.write_str(
+                "the threads and places that are left are kept for calls that matter more",
+            ),
             Self::Rate(after) => write!(f, "the rate limit is reached, try again in {after:?}"),
             Self::Waiting => f.write_str("this thread must not wait: use `queue` or `run_async`"),
             Self::InPlace => {

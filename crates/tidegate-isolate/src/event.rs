@@ -54,11 +54,14 @@ pub enum Event {
     Retried,
     /// A second attempt was started beside a slow first one.
     Hedged,
+    /// The thread bulkhead refused at the live bound of its queue, not at its end. Comes with
+    /// `PoolRejected`.
+    ThresholdReached,
 }
 
 impl Event {
     /// How many kinds there are.
-    pub const COUNT: usize = 20;
+    pub const COUNT: usize = 21;
 
     /// All kinds, in the order of their declaration.
     pub const ALL: [Event; Self::COUNT] = [
@@ -82,9 +85,10 @@ impl Event {
         Self::ExpiredInQueue,
         Self::Retried,
         Self::Hedged,
+        Self::ThresholdReached,
     ];
 
-    /// The name that Hystrix gives it; the last four kinds are ours.
+    /// The name that Hystrix gives it; `RATE_LIMITED` and the last four kinds are ours.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Success => "SUCCESS",
@@ -107,6 +111,7 @@ impl Event {
             Self::ExpiredInQueue => "EXPIRED_IN_QUEUE",
             Self::Retried => "RETRIED",
             Self::Hedged => "HEDGED",
+            Self::ThresholdReached => "QUEUE_THRESHOLD_REACHED",
         }
     }
 

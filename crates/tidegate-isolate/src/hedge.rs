@@ -135,6 +135,9 @@ impl<T: Send + 'static, E: Send + 'static> RunHedged<T, E> {
         let now = self.command.alarms().clock().nanos();
         if self.second_at.is_some_and(|at| now >= at) {
             self.second_at = None;
+            if self.command.is_shut_down() {
+                return;
+            }
             self.command.count(Event::Hedged);
             self.attempts.push((self.start)());
         }

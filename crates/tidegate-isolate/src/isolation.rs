@@ -141,6 +141,7 @@ impl Isolation {
     /// every running call is told to stop. Answers the end of every pool, with a report of what
     /// was left.
     pub fn shutdown(&self, timeout: Duration) -> Vec<(Key, Stopped)> {
+        self.inner.pools.shut_down();
         let pools = self.inner.pools.all();
         let ends = pools
             .iter()

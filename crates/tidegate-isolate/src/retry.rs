@@ -129,8 +129,9 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
     ///
     /// # Errors
     ///
-    /// Why the last attempt has no answer. A bad request, a short circuit and a cancellation
-    /// are not tried again.
+    /// Why the last attempt has no answer. A bad request, a short circuit, a cancellation and a
+    /// call on a thread that must not make it are not tried again, and nothing is after the
+    /// isolation was stopped or shut down.
     ///
     /// # Threads
     ///
@@ -157,11 +158,14 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            if !is_worth_another(&error) || !budget.try_spend() {
+            if !self.is_worth_another(&error) || !budget.try_spend() {
+                return self.fall_back_from(error);
+            }
+            self.pause(retry.pause(attempt));
+            if self.is_shut_down() {
                 return self.fall_back_from(error);
             }
             self.count(Event::Retried);
-            self.pause(retry.pause(attempt));
             attempt += 1;
         }
     }
@@ -193,17 +197,25 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
-            if !is_worth_another(&error) || !budget.try_spend() {
+            if !self.is_worth_another(&error) || !budget.try_spend() {
                 return self.fall_back_from(error);
             }
-            self.count(Event::Retried);
             let pause = as_nanos(retry.pause(attempt));
             if pause > 0 {
                 let at = self.alarms().clock().nanos().saturating_add(pause);
                 Pause::until(self.alarms(), self.aside(), at).await;
             }
+            if self.is_shut_down() {
+                return self.fall_back_from(error);
+            }
+            self.count(Event::Retried);
             attempt += 1;
         }
+    }
+
+    /// Whether another attempt may do better.
+    fn is_worth_another(&self, error: &CommandError<E>) -> bool {
+        error.cause().may_pass() && !self.is_shut_down()
     }
 
     fn pause(&self, pause: Duration) {
@@ -217,9 +229,4 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
             clock.park_until(&parker, Some(until));
         }
     }
-}
-
-/// Whether another attempt may do better.
-fn is_worth_another<E>(error: &CommandError<E>) -> bool {
-    error.is_failed() || error.is_timed_out() || error.is_rejected()
 }

@@ -1,5 +1,6 @@
 //! The settings of a circuit breaker.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::metrics::WindowConfig;
@@ -72,6 +73,15 @@ pub enum BreakerWindow {
     Time(WindowConfig),
     /// The last so many, judged after each call.
     Count(u32),
+}
+
+impl fmt::Display for BreakerWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Time(window) => window.fmt(f),
+            Self::Count(calls) => write!(f, "the last {calls} calls"),
+        }
+    }
 }
 
 impl BreakerConfig {

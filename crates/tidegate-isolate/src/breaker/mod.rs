@@ -247,7 +247,7 @@ impl CircuitBreaker {
         config.validate(&self.key)?;
         let mut core = self.lock();
         if core.config.window != config.window {
-            let value = format!("{:?}", config.window);
+            let value = config.window;
             let reason = "the window is fixed for the life of the breaker";
             return Err(Invalid::new(&*self.key, "breaker.window", value, reason));
         }

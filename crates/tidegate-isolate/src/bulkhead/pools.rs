@@ -5,6 +5,7 @@
 //! command may join it by that name.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_sync::FastClock;
@@ -18,6 +19,7 @@ use crate::{Invalid, Key, PoolConfig};
 pub(crate) struct Pools {
     clock: FastClock,
     pools: Mutex<HashMap<Key, Arc<ThreadBulkhead>>>,
+    is_shut_down: AtomicBool,
 }
 
 impl Pools {
@@ -25,7 +27,17 @@ impl Pools {
         Self {
             clock,
             pools: Mutex::default(),
+            is_shut_down: AtomicBool::new(false),
         }
+    }
+
+    /// Says that the isolation ends: nothing is tried again.
+    pub(crate) fn shut_down(&self) {
+        self.is_shut_down.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.is_shut_down.load(Ordering::Relaxed)
     }
 
     /// Returns the pool of a key: made by the first command, shared by the others if they agree.

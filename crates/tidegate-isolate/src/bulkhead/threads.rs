@@ -46,6 +46,8 @@ pub(crate) struct ThreadBulkhead {
     places: Permits,
     ceilings: [AtomicUsize; 4],
     is_parted: AtomicBool,
+    /// The live bound of the queue is below its own.
+    is_bounded_live: AtomicBool,
     discipline: Arc<LiveDiscipline>,
     /// As it was made, to compare other builders with.
     built: PoolConfig,
@@ -84,9 +86,7 @@ impl ThreadBulkhead {
             .queue_of(queue)
             .clock(clock.clock())
             .build()
-            .map_err(|error| {
-                Invalid::new(&**key, "pool", format!("{config:?}"), error.to_string())
-            })?;
+            .map_err(|error| Invalid::new(&**key, "pool", told(config), error.to_string()))?;
         let pool = Arc::new(pool);
         let bulkhead = Self {
             key: key.clone(),
@@ -101,6 +101,7 @@ impl ThreadBulkhead {
             places: Permits::new(0),
             ceilings: std::array::from_fn(|_| AtomicUsize::new(0)),
             is_parted: AtomicBool::new(false),
+            is_bounded_live: AtomicBool::new(false),
             discipline,
             built: config.clone(),
             is_closed: AtomicBool::new(false),
@@ -129,14 +130,18 @@ impl ThreadBulkhead {
     ///
     /// # Errors
     ///
-    /// The rest is kept for what matters more.
+    /// There is no room, or the rest is kept for what matters more.
     #[inline]
-    pub(crate) fn take_place(&self, criticality: Criticality) -> Result<Option<Permit>, ()> {
+    pub(crate) fn take_place(&self, criticality: Criticality) -> Result<Option<Permit>, Refused> {
         if !self.is_parted.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let ceiling = self.ceilings[criticality as usize].load(Ordering::Relaxed);
-        self.places.try_acquire_below(ceiling).map(Some).ok_or(())
+        match self.places.try_acquire_below(ceiling) {
+            Some(place) => Ok(Some(place)),
+            None if ceiling < self.places.limit() => Err(Refused::Reserved),
+            None => Err(self.refusal()),
+        }
     }
 
     /// How many calls the pool holds at most, in threads and places.
@@ -156,6 +161,9 @@ impl ThreadBulkhead {
         }
         let is_parted = config.partitions != Partitions::default();
         self.is_parted.store(is_parted, Ordering::Relaxed);
+        let is_bounded_live = config.effective_queue() < config.queue;
+        self.is_bounded_live
+            .store(is_bounded_live, Ordering::Relaxed);
     }
 
     /// Takes no more calls; what was accepted runs until `timeout` has passed.
@@ -164,10 +172,11 @@ impl ThreadBulkhead {
         self.pool.stop(timeout)
     }
 
-    /// Why the pool has no room: it was stopped, or it is full.
+    /// Why the pool has no room: it was stopped, it is full, or as many wait as may at present.
     pub(crate) fn refusal(&self) -> Refused {
         match self.is_closed.load(Ordering::Relaxed) {
             true => Refused::Closed,
+            false if self.is_bounded_live.load(Ordering::Relaxed) => Refused::Threshold,
             false => Refused::Pool,
         }
     }
@@ -196,14 +205,7 @@ impl ThreadBulkhead {
     pub(crate) fn configure(&self, config: &PoolConfig) -> Result<(), Invalid> {
         config.validate(&self.key)?;
         let mut mine = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let wrong = |reason: String| {
-            Err(Invalid::new(
-                &*self.key,
-                "pool",
-                format!("{config:?}"),
-                reason,
-            ))
-        };
+        let wrong = |reason: String| Err(Invalid::new(&*self.key, "pool", told(config), reason));
         if mine.window != config.window {
             return wrong("the window is fixed for the life of the pool".to_owned());
         }
@@ -317,6 +319,13 @@ impl ThreadBulkhead {
             overstaying: self.overstaying.load(Ordering::Relaxed).max(0) as usize,
         }
     }
+}
+
+/// The limits of a pool in words.
+fn told(config: &PoolConfig) -> String {
+    let (core, max) = (config.core, config.effective_max());
+    let queue = config.effective_queue();
+    format!("{core} to {max} threads and {queue} places")
 }
 
 fn limits(config: &PoolConfig) -> PoolLimits {

@@ -96,7 +96,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         }
         let context = options.context.clone().or_else(RequestContext::current);
         let Some(context) = context else {
-            return Err(CommandError::new(&state.key, Cause::NoRequest));
+            return Err(self.misused(options, Cause::NoRequest));
         };
         let mut looked = (cache.look_up)(&context, (state.cache_owner, &state.key), &cache.key);
         if let Looked::Hit(copies) = &mut looked {

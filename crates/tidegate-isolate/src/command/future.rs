@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_sync::{CancelToken, Permit, Task, contain};
+use tidegate_sync::{CancelToken, Permit, Task, contain, discard};
 
 use super::cache::{Answer, Looked, SharedFuture, Tells};
 use super::call::{Asked, Options};
@@ -278,7 +278,7 @@ where
         flying.flight.set_waker(context.waker());
         if flying.flight.is_expired() {
             // Dropped before the permit is given back: then the work has really ended.
-            drop(future);
+            discard(future);
             return Poll::Ready(self.end(*flying, Ok(Err(Refusal(String::new())))));
         }
         let polled = contain(|| {
@@ -291,11 +291,11 @@ where
                 Poll::Pending
             }
             Ok(Poll::Ready(answer)) => {
-                drop(future);
+                discard(future);
                 Poll::Ready(self.end(*flying, Ok(Ok(answer))))
             }
             Err(panic) => {
-                let _ = crate::plugin::contain(|| drop(future));
+                discard(future);
                 Poll::Ready(self.end(*flying, Err(panic)))
             }
         }
@@ -389,7 +389,7 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Drop for RunAsync<T, E, F, W> {
             _ => return,
         };
         flying.flight.token().cancel();
-        let _ = crate::plugin::contain(|| drop(future));
+        discard(future);
         let mut flying = *flying;
         let now = state.now();
         flying.flight.finish();

@@ -175,6 +175,12 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         &self.shared.state.alarms
     }
 
+    /// Whether its isolation was stopped or shut down: a new attempt would come after the end.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        let state = &*self.shared.state;
+        state.alarms.is_closed() || state.pools.is_shut_down()
+    }
+
     /// Forgets what this command has cached for `key` in a request; false if there was nothing.
     pub fn clear_cached(&self, request: &RequestContext, key: impl fmt::Display) -> bool {
         let state = &*self.shared.state;

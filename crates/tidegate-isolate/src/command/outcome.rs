@@ -8,7 +8,7 @@ use super::{CommandError, Shared};
 use crate::context::{Logged, RequestContext};
 use crate::metrics::Plain;
 use crate::plugin::contain;
-use crate::{Cause, Event, Events, FallbackError, Stage};
+use crate::{Cause, Event, Events, FallbackError, Refused, Stage};
 
 /// What is known of a call that is being made.
 pub(super) struct Story {
@@ -133,6 +133,9 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         cause: Cause<E>,
     ) -> Result<T, CommandError<E>> {
         self.emit(&mut story, options, cause.event());
+        if let Cause::Rejected(Refused::Threshold) = cause {
+            self.emit(&mut story, options, Event::ThresholdReached);
+        }
         let error = CommandError::new(&self.state.key, cause).with_events(story.events);
         if options.is_attempt {
             self.log(&story, options);
@@ -144,6 +147,18 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Err(error)
         };
         self.finish(story, options, answer)
+    }
+
+    /// Ends a call that was made wrongly, before anything was asked: it is counted, and no fallback
+    /// is tried.
+    #[cold]
+    pub(super) fn misused(&self, options: &mut Options<T, E>, cause: Cause<E>) -> CommandError<E> {
+        let mut story = Story::new(self.state.now());
+        self.emit(&mut story, options, cause.event());
+        self.thrown(&mut story, options);
+        let _ = self.state.hook(Stage::Error);
+        self.log(&story, options);
+        CommandError::new(&self.state.key, cause).with_events(story.events)
     }
 
     /// Tries the fallback for an attempt that was the last.

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use tidegate_sync::{CancelToken, CaughtPanic, PermitRef, contain};
+use tidegate_sync::{CancelToken, CaughtPanic, PermitRef, contain, discard};
 
 use super::call::Asked;
 use super::outcome::Story;
@@ -223,8 +223,12 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
     /// What went wrong, of a work that did not answer in time or did not answer well.
     pub(super) fn cause_of(&self, result: Ran<T, E>, in_time: bool, timeout: u64) -> Cause<E> {
+        if !in_time {
+            // Nobody gets it, and its `Drop` is the user's: the call must end all the same.
+            discard(result);
+            return late(timeout);
+        }
         match result {
-            _ if !in_time => late(timeout),
             Ok(Ok(Err(error))) => {
                 let is_bad = |error: &E| {
                     let ask = self.is_bad_request.as_ref();

@@ -71,7 +71,7 @@ pub(crate) struct State {
     pub(crate) rate: RateLimit,
     /// The pool, once a command of this key has threads; made with the first of its commands.
     pub(crate) threads: OnceLock<Arc<ThreadBulkhead>>,
-    pools: Arc<Pools>,
+    pub(crate) pools: Arc<Pools>,
     /// Calls whose work runs on a thread of the pool.
     pub(crate) running: AtomicUsize,
     pub(crate) alarms: Alarms,
@@ -286,17 +286,22 @@ impl State {
         let wrong =
             |property: &str, value: String| Err(Invalid::new(&*self.key, property, value, reason));
         if old.metrics != new.metrics {
-            return wrong("metrics", format!("{:?}", new.metrics));
+            let (counts, latencies) = (new.metrics.counts, new.metrics.latencies);
+            let value = match new.metrics.record_latencies {
+                true => format!("{counts}, latencies {latencies}"),
+                false => format!("{counts}, no latencies"),
+            };
+            return wrong("metrics", value);
         }
         if old.pool.window != new.pool.window {
-            return wrong("pool.window", format!("{:?}", new.pool.window));
+            return wrong("pool.window", new.pool.window.to_string());
         }
         if old.pool_override != new.pool_override {
             let value = new.pool_override.clone().unwrap_or_default();
             return wrong("threadPoolKeyOverride", value);
         }
         if old.breaker.window != new.breaker.window {
-            return wrong("breaker.window", format!("{:?}", new.breaker.window));
+            return wrong("breaker.window", new.breaker.window.to_string());
         }
         Ok(())
     }

@@ -150,11 +150,11 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         };
         let ticket = state.breaker.try_ticket(start);
         let ticket = ticket.map_err(|open| Cause::ShortCircuited(open.retry_after))?;
-        let Ok(place) = pool.take_place(criticality) else {
+        let place = pool.take_place(criticality).map_err(|refused| {
             state.breaker.settle(ticket, Verdict::Failure, start, 0);
             pool.count_rejected(start);
-            return Err(Cause::Rejected(pool.refusal()));
-        };
+            Cause::Rejected(refused)
+        })?;
         let mut held = Held {
             permit: None,
             place,

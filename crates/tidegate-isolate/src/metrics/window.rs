@@ -14,6 +14,7 @@
 //!   the edge; alone, it is always the right one.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -52,10 +53,7 @@ impl WindowConfig {
     ///
     /// When it has no buckets or no length, or does not divide evenly.
     pub fn validate(&self, property: &str) -> Result<(), Invalid> {
-        let wrong = |reason: &str| {
-            let value = format!("{:?} in {} buckets", self.length, self.buckets);
-            Err(Invalid::new("", property, value, reason))
-        };
+        let wrong = |reason: &str| Err(Invalid::new("", property, self, reason));
         match (as_nanos(self.length), u64::from(self.buckets)) {
             (0, _) => wrong("a window needs a length"),
             (_, 0) => wrong("a window needs a bucket"),
@@ -69,6 +67,12 @@ impl WindowConfig {
 
     pub(crate) fn bucket_nanos(&self) -> u64 {
         (as_nanos(self.length) / u64::from(self.buckets.max(1))).max(1)
+    }
+}
+
+impl fmt::Display for WindowConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} in {} buckets", self.length, self.buckets)
     }
 }
 

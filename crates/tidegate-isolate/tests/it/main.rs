@@ -20,6 +20,7 @@ mod hooks;
 mod keys;
 mod leaving;
 mod permits;
+mod refusals;
 mod support;
 mod surroundings;
 mod threads;

@@ -348,7 +348,7 @@ fn what_is_reserved_of_a_pool_is_not_taken_by_others() {
     let held = [hold(&command, &go_on), hold(&command, &go_on)];
     let call = |criticality| command.call().criticality(criticality).queue(|_| Ok(1));
     let refused = call(Criticality::Normal);
-    assert_eq!(cause(refused), Cause::Rejected(Refused::Pool));
+    assert_eq!(cause(refused), Cause::Rejected(Refused::Reserved));
     assert_eq!(pool(&isolation).queued, 0, "though there is a place");
     let high = call(Criticality::High);
     assert!(!high.is_done() && call(Criticality::High).is_done());
