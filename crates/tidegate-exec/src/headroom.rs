@@ -52,6 +52,11 @@ pub trait Headroom {
     fn moves(&self) -> u64 {
         0
     }
+
+    /// Tasks that wait for a thread at this moment. An executor that cannot say leaves it at zero.
+    fn waiting(&self) -> usize {
+        0
+    }
 }
 
 /// An executor that keeps threads in reserve.

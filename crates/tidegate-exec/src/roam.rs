@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate_promise::Completion;
 use tidegate_sync::{
-    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, Unhandled, non_blocking,
+    Blocking, Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, Unhandled, non_blocking,
 };
 
 use crate::core::{Drive, Produced};
@@ -21,13 +21,16 @@ use crate::placement::{Placement, Roaming};
 use crate::pool::{Lease, OverBudget};
 use crate::schedule;
 use crate::shared::Shared;
-use crate::strategy::{Adaptive, Monitor, Options, ProduceExecuteConsume, Producer, Strategy};
+use crate::strategy::{
+    Adaptive, Interrupt, Monitor, Options, ProduceExecuteConsume, Producer, Strategy,
+};
 use crate::winding::announce;
 
 /// The threads that drive roaming loops: a pool, and a monitor if the loops hand over late.
 ///
 /// A loop keeps one thread of the pool for as long as it has something to wait for: have as many
-/// more threads as tasks may block at a time.
+/// more threads as tasks may block at a time. With a monitor, tasks run as long as one thread of the
+/// pool is not blocked, and loops go on when all of them are.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -137,8 +140,23 @@ impl Crew {
             true => builder,
             false => builder.lease(&shared.name)?,
         };
-        Ok(Arc::new(builder.build()))
+        Ok(Arc::new(builder.interrupt(interrupt(shared)).build()))
     }
+}
+
+/// Brings a loop's thread out of its wait, with a task that does nothing.
+fn interrupt(shared: &Arc<Shared>) -> Interrupt {
+    let weak = Arc::downgrade(shared);
+    Box::new(move || {
+        let Some(shared) = weak.upgrade() else {
+            return;
+        };
+        let task = Task::of(Blocking::Adapts, || ());
+        // With a full lane it has something to come out for.
+        if shared.state.get() < Lifecycle::ShuttingDown && shared.lane.push(task).is_ok() {
+            shared.ring();
+        }
+    })
 }
 
 impl fmt::Debug for Crew {
@@ -328,6 +346,10 @@ impl Headroom for OfLoop {
 
     fn moves(&self) -> u64 {
         self.pool.moves()
+    }
+
+    fn waiting(&self) -> usize {
+        self.pool.waiting()
     }
 }
 

@@ -60,8 +60,9 @@ pub fn pinned_with(
 /// that runs its handlers, and while one of them blocks another thread goes on with the loop. The
 /// strategy is [`Adaptive`](tidegate_exec::Adaptive) with late hand-over.
 ///
-/// Each loop keeps one thread of the pool; the others are for handlers that block. End the loops
-/// before the pool.
+/// Each loop keeps one thread of the pool; the others are for handlers that block. With as many
+/// blocked as the pool has others, the monitor's own threads keep the loops going, and handlers run
+/// as long as one thread of the pool is not blocked. End the loops before the pool.
 ///
 /// # Errors
 ///

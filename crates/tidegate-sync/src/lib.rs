@@ -37,6 +37,7 @@ pub mod prim;
 mod producer_cell;
 mod running;
 mod signal;
+mod standby;
 mod sys;
 mod task;
 #[cfg(all(test, not(tidegate_loom)))]
@@ -44,6 +45,7 @@ mod testing;
 mod thread;
 mod timeout;
 mod unhandled;
+mod vigil;
 mod wait;
 mod yard;
 
@@ -74,9 +76,10 @@ pub use self::pool::{
     Desk, DeskLimits, Growth, MAX_RESERVED, Next, Placed, Reserve, Seat, Sent, Slept, Tally, Turn,
     Wake, Work,
 };
-pub use self::producer_cell::{Asked, Closing, Glance, Held, Loan, ProducerCell, Rest};
+pub use self::producer_cell::{Asked, Closing, Coming, Glance, Held, Loan, ProducerCell, Rest};
 pub use self::running::{Running, RunningGuard, RunningTask};
 pub use self::signal::{Deliver, Delivery, Signal, SignalBlock};
+pub use self::standby::Standby;
 pub use self::sys::prefetch::{prefetch, prefetch_block};
 pub use self::sys::thread::{thread_cpu_time, thread_id, usable_cpus};
 pub use self::task::{Blocking, Task};
@@ -88,5 +91,6 @@ pub use self::timeout::{
     Fate, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane, TimeoutNode,
 };
 pub use self::unhandled::OnUnhandled;
+pub use self::vigil::{Rung, Vigil};
 pub use self::wait::{WaitGuard, WaitRefused, change_width, check_stance, check_wait};
 pub use self::yard::{Plot, Yard};

@@ -1,19 +1,22 @@
-//! The lookout: what a monitor knows of a pool that has no idle thread, and which loans it answers for.
+//! The lookout: what a monitor has seen of a pool, and which loans have been promised a thread.
 //!
-//! A producer may be lent (see [`ProducerCell`](crate::ProducerCell)) if somebody can take it over
-//! should the task block. Threads that are busy, but *brisk*, count as somebody: their jobs are so
-//! short that one of them comes free in a small part of a tick. That is a guess about the
-//! future. So a loan that was made on it is *marked*, and if it turns out wrong, if the loan is
-//! stuck and the pool is brisk no more, the loan is *held*: the monitor owes it a thread of its own.
+//! The monitor answers for every loan of a producer (see [`ProducerCell`](crate::ProducerCell)): one
+//! that is stuck gets a thread. Threads of the pool that are busy, but *brisk*, will do: their
+//! jobs are so short that one of them comes free in a small part of a tick. That is a guess about
+//! the future. So only a thread that has the helper counts as *promised*; a loan that was promised
+//! none, in a pool that is not brisk, is *held*, and the monitor owes it a thread of its own.
+//!
+//! A pool in which jobs wait while none ends is *starved*: its threads are held by what they run, or
+//! wait inside a producer. The second kind can be relieved.
 //!
 //! # Ordering
 //!
-//! All of it is relaxed. The mark is written before the loan is made and read after that loan was
-//! seen in the cell, whose word orders the two. A mark of another loan never fits, since it
-//! has another number. Whether the pool is brisk is a guess whenever it is read, and `sent` only
-//! saves helpers: whoever comes takes the loan by its number, or leaves.
-//! `marked` and `sent` are only written by read-modify-write operations: where a model meets a plain
-//! store, it lets a compare-and-swap that read the value before it come after it.
+//! All of it is relaxed. What is noted here is noted under the number of a loan that the
+//! monitor has seen in the cell, and a note of another loan never fits. Whether the pool is brisk or
+//! starved is a guess whenever it is read, and `sent` only saves helpers: whoever comes takes the
+//! loan by its number, or leaves.
+//! `promised` and `sent` are only written by read-modify-write operations: where a model meets a
+//! plain store, it lets a compare-and-swap that read the value before it come after it.
 
 use crate::prim::{AtomicU64, Ordering};
 
@@ -22,24 +25,27 @@ use crate::prim::{AtomicU64, Ordering};
 const BRISK_MOVES: u64 = 4;
 /// Looks in a row that must have found it so.
 const BRISK_LOOKS: u64 = 2;
+/// Looks in a row that found jobs waiting and none ended, for a pool to be starved.
+const STARVED_LOOKS: u64 = 8;
 /// No loan has this number.
 const NO_LOAN: u64 = u64::MAX;
 
-/// What a monitor and the producers that it watches tell each other about a pool without an idle
-/// thread; see the module.
+/// What a monitor notes of one strategy's pool and loans; see the module.
 ///
 /// ```
 /// use tidegate_sync::{Lookout, ProducerCell};
 ///
 /// let (lookout, cell) = (Lookout::new(), ProducerCell::new(Box::new(7)));
-/// lookout.saw(50); // the monitor, at two looks: the pool's threads have ended many jobs
-/// lookout.saw(100);
+/// lookout.saw(50, 0); // the monitor, at two looks: the pool's threads have ended many jobs
+/// lookout.saw(100, 0);
 /// assert!(lookout.is_brisk());
 /// let held = cell.claim().expect("nobody else produces");
-/// lookout.mark(held.next_loan());
 /// let loan = held.lend(false).number;
-/// lookout.saw(100); // no job has ended since: all threads are held
+/// assert!(!lookout.is_held(loan), "one of them will come");
+/// lookout.saw(100, 0); // no job has ended since: all threads are held
 /// assert!(lookout.is_held(loan));
+/// lookout.promise(loan);
+/// assert!(!lookout.is_held(loan));
 /// ```
 #[derive(Debug)]
 pub struct Lookout {
@@ -47,8 +53,10 @@ pub struct Lookout {
     moves: AtomicU64,
     /// Looks in a row that found it brisk. Only the monitor writes it.
     brisk: AtomicU64,
-    /// The loan for which nobody was idle when it was made.
-    marked: AtomicU64,
+    /// Looks in a row that found jobs waiting and none ended. Only the monitor uses it.
+    starved: AtomicU64,
+    /// The loan that a thread was promised for.
+    promised: AtomicU64,
     /// The loan for which a helper is on its way.
     sent: AtomicU64,
 }
@@ -59,20 +67,38 @@ impl Lookout {
         Self {
             moves: AtomicU64::new(0),
             brisk: AtomicU64::new(0),
-            marked: AtomicU64::new(NO_LOAN),
+            starved: AtomicU64::new(0),
+            promised: AtomicU64::new(NO_LOAN),
             sent: AtomicU64::new(NO_LOAN),
         }
     }
 
-    /// The monitor looks: so often have the pool's threads come for more by now.
-    pub fn saw(&self, moves: u64) {
+    /// The monitor looks: so often have the pool's threads come for more by now, and so many jobs
+    /// wait for one of them.
+    pub fn saw(&self, moves: u64, waiting: usize) {
         let last = self.moves.load(Ordering::Relaxed);
         self.moves.store(moves, Ordering::Relaxed);
-        let looks = match moves.wrapping_sub(last) >= BRISK_MOVES {
-            true => self.brisk.load(Ordering::Relaxed).saturating_add(1),
-            false => 0,
+        let count = |looks: &AtomicU64, one_more: bool| {
+            let before = looks.load(Ordering::Relaxed);
+            let now = if one_more {
+                before.saturating_add(1)
+            } else {
+                0
+            };
+            looks.store(now, Ordering::Relaxed);
         };
-        self.brisk.store(looks, Ordering::Relaxed);
+        count(&self.brisk, moves.wrapping_sub(last) >= BRISK_MOVES);
+        count(&self.starved, waiting > 0 && moves == last);
+    }
+
+    /// Returns `true` if jobs wait and none has ended since the last look, though not for long.
+    pub fn may_starve(&self) -> bool {
+        (1..STARVED_LOOKS).contains(&self.starved.load(Ordering::Relaxed))
+    }
+
+    /// Returns `true` if jobs have waited for a while and none has ended.
+    pub fn is_starved(&self) -> bool {
+        self.starved.load(Ordering::Relaxed) >= STARVED_LOOKS
     }
 
     /// The monitor looks no more for a while: what it saw holds no longer.
@@ -86,37 +112,19 @@ impl Lookout {
         self.brisk.load(Ordering::Relaxed) >= BRISK_LOOKS
     }
 
-    /// The monitor answers for loan number `loan`, which is about to be made.
-    #[inline]
-    pub fn mark(&self, loan: u64) {
-        self.marked.swap(loan, Ordering::Relaxed);
+    /// Promises a thread to the loan: it has been given to one, or is about to be.
+    pub fn promise(&self, loan: u64) {
+        self.promised.swap(loan, Ordering::Relaxed);
     }
 
-    /// Somebody has been found for the loan: the monitor no longer answers for it. Whether it did.
-    pub fn unmark(&self, loan: u64) -> bool {
-        let unmarked =
-            self.marked
-                .compare_exchange(loan, NO_LOAN, Ordering::Relaxed, Ordering::Relaxed);
-        unmarked.is_ok()
+    /// Returns `true` if a thread was promised to the loan.
+    pub fn is_promised(&self, loan: u64) -> bool {
+        self.promised.load(Ordering::Relaxed) == loan
     }
 
-    /// Nobody was found after all: the monitor answers for the loan again, unless there is a later
-    /// one by now.
-    pub fn mark_again(&self, loan: u64) {
-        // Lost, there is a later one.
-        let _ = self
-            .marked
-            .compare_exchange(NO_LOAN, loan, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
-    /// Whether the monitor answers for the loan.
-    pub fn is_marked(&self, loan: u64) -> bool {
-        self.marked.load(Ordering::Relaxed) == loan
-    }
-
-    /// Whether the monitor answers for the loan, and no thread of the pool will come for it.
+    /// Returns `true` if the loan was promised no thread, and none of the pool will come for it.
     pub fn is_held(&self, loan: u64) -> bool {
-        self.is_marked(loan) && !self.is_brisk()
+        !self.is_promised(loan) && !self.is_brisk()
     }
 
     /// Notes that a helper for the loan is on its way; false if one was already. Must come before
@@ -128,10 +136,10 @@ impl Lookout {
     /// The helper for the loan is not on its way any more: it has arrived, was refused, or was
     /// dropped with its queue. Another one, for a later loan, may be.
     pub fn came(&self, loan: u64) {
-        // Lost, another one is on its way.
-        let _ = self
-            .sent
-            .compare_exchange(loan, NO_LOAN, Ordering::Relaxed, Ordering::Relaxed);
+        for noted in [&self.sent, &self.promised] {
+            // Lost, another one is on its way.
+            let _ = noted.compare_exchange(loan, NO_LOAN, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 }
 
@@ -148,35 +156,51 @@ mod tests {
     #[test]
     fn two_looks_in_a_row_with_many_moves_make_it_brisk_and_one_with_few_ends_that() {
         let lookout = Lookout::new();
-        lookout.saw(4);
+        lookout.saw(4, 0);
         assert!(!lookout.is_brisk());
-        lookout.saw(7);
-        lookout.saw(11);
+        lookout.saw(7, 0);
+        lookout.saw(11, 0);
         assert!(!lookout.is_brisk(), "the second look saw three");
-        lookout.saw(15);
+        lookout.saw(15, 0);
         assert!(lookout.is_brisk());
         lookout.forget();
         assert!(!lookout.is_brisk());
-        lookout.saw(19);
-        lookout.saw(23);
-        lookout.saw(26);
+        lookout.saw(19, 0);
+        lookout.saw(23, 0);
+        lookout.saw(26, 0);
         assert!(!lookout.is_brisk());
     }
 
     #[test]
-    fn only_the_marked_loan_is_held_and_only_while_the_pool_is_not_brisk() {
+    fn a_loan_without_a_promise_is_held_while_the_pool_is_not_brisk() {
         let lookout = Lookout::new();
-        lookout.mark(3);
-        assert!(lookout.is_held(3) && !lookout.is_held(2));
-        lookout.saw(50);
-        lookout.saw(100);
-        assert!(lookout.is_marked(3) && !lookout.is_held(3));
-        assert!(lookout.unmark(3) && !lookout.unmark(3));
-        lookout.mark_again(3);
-        assert!(lookout.is_marked(3));
-        lookout.mark(4);
-        lookout.mark_again(3);
-        assert!(lookout.is_marked(4), "the later one counts");
+        assert!(lookout.is_held(3));
+        lookout.saw(50, 0);
+        lookout.saw(100, 0);
+        assert!(!lookout.is_held(3));
+        lookout.saw(100, 0);
+        lookout.promise(3);
+        assert!(!lookout.is_held(3) && lookout.is_held(4), "one loan only");
+        lookout.came(3);
+        assert!(lookout.is_held(3), "the helper was dropped");
+        lookout.promise(4);
+        lookout.came(3);
+        assert!(!lookout.is_held(4), "another one's end is not its own");
+    }
+
+    #[test]
+    fn jobs_that_wait_while_none_ends_make_a_pool_starved() {
+        let lookout = Lookout::new();
+        (0..20).for_each(|_| lookout.saw(7, 0));
+        assert!(!lookout.is_starved(), "nothing waits");
+        (0..20).for_each(|moves| lookout.saw(8 + moves, 3));
+        assert!(!lookout.is_starved(), "it is slow, but moves");
+        (0..STARVED_LOOKS - 1).for_each(|_| lookout.saw(27, 3));
+        assert!(!lookout.is_starved() && lookout.may_starve());
+        lookout.saw(27, 1);
+        assert!(lookout.is_starved() && !lookout.may_starve());
+        lookout.saw(27, 0);
+        assert!(!lookout.is_starved() && !lookout.may_starve());
     }
 
     #[test]

@@ -34,9 +34,11 @@
 //!   not looking for demand; `claim` leaving none; `lend` leaving the cell idle; `take_loan` not
 //!   comparing the number; `ask` not noting the helper; `close` leaving `HOME` set while it reads
 //!   the box, or telling the end relaxed; `give_up` relaxed.
-//! * Lookout: the mark written after the loan, or for the last one; `came` or `unmark` not comparing,
-//!   `mark_again` overwriting, `send` not looking; a pool that stays brisk; of the cell under it,
+//! * Lookout: `came` not comparing, `send` not looking; a pool that stays brisk; of the cell under it,
 //!   `glance` or `lend` relaxed, `arrive` leaving `PENDING`, `take_loan` not comparing.
+//! * Vigil: `end` or `sleep` without its fence; `ring` taking the end down. Standby: a stand-in that
+//!   comes back and does not look whether the monitor has stopped, or looks before it puts itself
+//!   back; a monitor that sends it away after its last look, or a producer that does not look again.
 //!
 //! Not seen, for reasons given where they stand: the `SeqCst` of the claim, of `close`, `len` and
 //! `is_empty` (the fences stand in for them).
@@ -137,6 +139,9 @@ mod producer;
 
 #[path = "models/lookout.rs"]
 mod lookout;
+
+#[path = "models/standby.rs"]
+mod standby;
 
 #[path = "models/timeouts.rs"]
 mod timeouts;

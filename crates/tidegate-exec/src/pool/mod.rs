@@ -416,6 +416,10 @@ impl Headroom for WorkerPool {
     fn moves(&self) -> u64 {
         self.shared.moves()
     }
+
+    fn waiting(&self) -> usize {
+        self.shared.waiting()
+    }
 }
 
 impl TryExecutor for WorkerPool {

@@ -485,6 +485,10 @@ impl Headroom for Shared {
     fn moves(&self) -> u64 {
         self.desk.moves()
     }
+
+    fn waiting(&self) -> usize {
+        self.desk.tally().queued
+    }
 }
 
 /// A pool as an executor: what promises and other crates know of it. Holding one does not keep

@@ -10,22 +10,28 @@
 //! what Jetty's EatWhatYouKill became. The last thread able to produce therefore runs nothing
 //! that could hold it.
 //!
-//! With a [`Monitor`] it hands over late: where the table says EPC, it first lends the producer
-//! to the cell, asks for nobody, and runs the task. See `README.md` beside this file.
+//! With a [`Monitor`] it hands over late: for a task that may block or adapts, it lends the
+//! producer to the cell, asks for nobody, and runs the task. It does so only with a stand-in in
+//! reserve, a thread that takes the producer over if nobody else can; without one it goes by the
+//! table. See `README.md` beside this file.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidegate_sync::{Asked, Blocking, Glance, Held, Lookout, Refusal, Rejected, Task, discard};
+use tidegate_sync::{
+    Asked, Blocking, Held, Lookout, Refusal, Rejected, Rung, Standby, Task, discard,
+};
 
 use super::counts::raise;
 use super::engine::{Engine, Helper, Options, Rule};
 use super::handle;
 use super::learned::Learned;
 use super::monitor::{Monitor, Watch, Watched};
+use super::on_call::StandIn;
 use super::producer::Producer;
-use super::stand_in::{give_back, send_stand_in, stands_in};
+use super::rescue::relieved;
+use super::stand_in::{give_back, reserve, stands_in};
 use crate::headroom::TryExecutor;
 use crate::pool::{Lease, OverBudget};
 
@@ -66,7 +72,11 @@ pub struct AdaptiveBuilder<P> {
     watch: Option<Arc<Watch>>,
     monitor: Option<Monitor>,
     lease: Option<Lease>,
+    interrupt: Option<Interrupt>,
 }
+
+/// Makes a producer that waits inside `produce` return with a task soon.
+pub(crate) type Interrupt = Box<dyn Fn() + Send + Sync>;
 
 impl<P: Producer> Adaptive<P> {
     /// A strategy over `producer` whose threads come from `pool`, handing over eagerly.
@@ -83,6 +93,7 @@ impl<P: Producer> Adaptive<P> {
             watch: None,
             monitor: None,
             lease: None,
+            interrupt: None,
         }
     }
 
@@ -125,6 +136,13 @@ impl<P: Producer> AdaptiveBuilder<P> {
         Ok(self)
     }
 
+    /// How a producer that waits inside is made to return with a task that does not insist on never
+    /// blocking, so that its thread can be had for tasks that wait for one.
+    pub(crate) fn interrupt(mut self, interrupt: Interrupt) -> Self {
+        self.interrupt = Some(interrupt);
+        self
+    }
+
     /// Makes the strategy.
     pub fn build(self) -> Adaptive<P> {
         if let Some(lease) = &self.lease {
@@ -136,7 +154,11 @@ impl<P: Producer> AdaptiveBuilder<P> {
             watch: self.watch,
             _monitor: self.monitor,
             late_on: AtomicBool::new(true),
-            queued: AtomicBool::new(false),
+            standby: Standby::new(),
+            relief: AtomicBool::new(false),
+            duty: Standby::new(),
+            on_pool: AtomicBool::new(false),
+            interrupt: self.interrupt,
             class: AtomicUsize::new(0),
             lookout: Lookout::new(),
             given: AtomicU64::new(0),
@@ -171,14 +193,21 @@ pub(super) struct Choice {
     /// Keeps it running.
     _monitor: Option<Monitor>,
     late_on: AtomicBool,
-    /// The pending helper is in the executor's queue, not yet on a thread.
-    pub(super) queued: AtomicBool,
+    /// The thread that takes the producer over if a lent task blocks and nobody else comes.
+    pub(super) standby: Standby<StandIn>,
+    /// The monitor asks the thread that produces to leave that to the stand-in.
+    pub(super) relief: AtomicBool,
+    /// The stand-in that produces now.
+    pub(super) duty: Standby<StandIn>,
+    /// Whether the thread that produces, or did last, is one of the pool's.
+    pub(super) on_pool: AtomicBool,
+    pub(super) interrupt: Option<Interrupt>,
     /// The class of the task that runs with the producer lent.
     pub(super) class: AtomicUsize,
-    /// What the monitor saw of the pool, and the loans that it answers for.
+    /// What the monitor saw of the pool, and which loans it has promised a thread.
     pub(super) lookout: Lookout,
     /// Tasks that had been given away at the monitor's last look.
-    given: AtomicU64,
+    pub(super) given: AtomicU64,
     pub(super) learned: Learned,
 }
 
@@ -188,6 +217,20 @@ impl Choice {
     pub(super) fn watch(&self) -> Option<&Watch> {
         let watch = self.watch.as_deref()?;
         (self.late_on.load(Ordering::Relaxed) && watch.is_running()).then_some(watch)
+    }
+
+    /// The monitor, whether it runs or not, for what only exists with one.
+    pub(super) fn own_watch(&self) -> &Arc<Watch> {
+        let watch = self.watch.as_ref();
+        watch.expect("stand-ins come from a monitor")
+    }
+}
+
+impl Drop for Choice {
+    fn drop(&mut self) {
+        if let (Some(watch), Some(one)) = (&self.watch, self.standby.take()) {
+            watch.on_call.release(one);
+        }
     }
 }
 
@@ -213,25 +256,24 @@ impl<P: Producer> Rule<P> for Choice {
             (Blocking::Adapts | Blocking::May, false) => {}
         }
         let rule = &engine.rule;
-        match rule.watch() {
-            Some(watch) if !wants_thread(rule, watch, &*held, &task) => {
-                // Somebody must be able to take over if the task turns out to block.
-                if rule.pool.has_thread() {
-                    lend(engine, watch, held, task)
-                } else if rule.lookout.is_brisk() {
-                    engine.counters.lent_busy.add(1);
-                    // If that turns out wrong, the monitor has a thread for it.
-                    rule.lookout.mark(held.next_loan());
-                    lend(engine, watch, held, task)
-                } else {
-                    // It sees when the pool has a thread to spare again.
-                    if watch.lent() {
-                        raise(&engine.counters.monitor_wakes);
-                    }
-                    Some(without_a_thread(engine, held, task))
-                }
-            }
-            _ => hand_over(engine, held, task),
+        let Some(watch) = rule.watch() else {
+            return hand_over(engine, None, held, task);
+        };
+        let (held, task) = match rule.relief.load(Ordering::Relaxed) {
+            false => (held, task),
+            true => match relieved(engine, held, task) {
+                Ok(()) => return None,
+                Err(back) => back,
+            },
+        };
+        // Somebody must be able to take over if the task turns out to block.
+        if !rule.standby.is_ready() && !reserve(engine, watch) {
+            return unwatched(engine, watch, held, task);
+        }
+        if wants_thread(rule, watch, &*held, &task) {
+            hand_over(engine, Some(watch), held, task)
+        } else {
+            lend(engine, watch, held, task)
         }
     }
 
@@ -240,31 +282,40 @@ impl<P: Producer> Rule<P> for Choice {
             Asked::Enough => Ok(()),
             Asked::Closed => Err(Rejected::new((), Refusal::Closed)),
             Asked::BringHelper => {
-                let rule = &engine.rule;
-                rule.queued.store(true, Ordering::Relaxed);
                 let helper = Helper::task(engine);
-                rule.pool.execute_internal(helper).map_err(|refused| {
-                    raise(&engine.counters.helpers_refused);
-                    // Its drop takes back that one is on its way.
-                    refused.map(discard)
-                })
+                engine
+                    .rule
+                    .pool
+                    .execute_internal(helper)
+                    .map_err(|refused| {
+                        raise(&engine.counters.helpers_refused);
+                        // Its drop takes back that one is on its way.
+                        refused.map(discard)
+                    })
             }
         }
-    }
-
-    fn helper_came(&self) {
-        self.queued.store(false, Ordering::Relaxed);
     }
 
     fn driving(&self, begins: bool) {
         if let Some(watch) = &self.watch {
             watch.driving(begins);
+            if begins {
+                self.produces_here();
+            }
         }
         if let Some(lease) = &self.lease
             && (self.pool.is_current() || stands_in())
         {
             lease.uses(begins);
         }
+    }
+}
+
+impl Choice {
+    /// Notes what kind of thread produces from here on.
+    fn produces_here(&self) {
+        let on_pool = self.pool.is_current() && !stands_in();
+        self.on_pool.store(on_pool, Ordering::Relaxed);
     }
 }
 
@@ -276,36 +327,51 @@ fn wants_thread<P: Producer>(rule: &Choice, watch: &Watch, held: &P, task: &Task
         || (watch.has_idle_cpu() && held.backlog() > 0 && rule.pool.room().idle > 0)
 }
 
-/// Eager: brings a helper if one can be had now, and runs the task.
+/// Eager: brings a helper if one can be had now, and runs the task. With none, and a monitor: late.
 fn hand_over<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
+    watch: Option<&Watch>,
     held: Held<'a, P>,
     task: Task,
 ) -> Option<Held<'a, P>> {
     let rule = &engine.rule;
-    if rule.queued.load(Ordering::Relaxed) && !rule.pool.has_thread() {
-        // The helper on its way has no thread to arrive on.
-        return Some(without_a_thread(engine, held, task));
-    }
     let class = task.class();
     let loan = held.lend(true);
     if let Some(producer) = loan.given_up {
         discard(producer);
     }
+    // One that may wait in a queue is no helper: it may wait there for the end of this task.
     if loan.bring_helper
         && let Err(refused) = rule.pool.try_execute(Helper::task(engine))
     {
         drop(refused);
         // Back, unless somebody has it by now, who then produces.
         if let Some(held) = engine.cell.arrive() {
-            return Some(without_a_thread(engine, held, task));
+            return match watch {
+                Some(watch) => lend(engine, watch, held, task),
+                None => Some(without_a_thread(engine, held, task)),
+            };
         }
     }
     let back = engine.execute_produce_consume(task);
-    if back.is_some() && engine.cell.glance().loans == loan.number {
-        rule.learned.was_short(class);
-    }
+    came_back(engine, class, loan.number, back.is_some());
     back
+}
+
+/// No stand-in can be had: nothing is lent, and the task gets a thread now or does not run here.
+#[cold]
+fn unwatched<'a, P: Producer>(
+    engine: &'a Arc<Engine<P, Choice>>,
+    watch: &Watch,
+    held: Held<'a, P>,
+    task: Task,
+) -> Option<Held<'a, P>> {
+    raise(&engine.counters.unwatched);
+    // Its next look asks the system again.
+    if watch.lent() == Rung::Woken {
+        raise(&engine.counters.monitor_wakes);
+    }
+    hand_over(engine, None, held, task)
 }
 
 /// Nobody else could produce: the task must not hold this thread.
@@ -335,105 +401,48 @@ fn lend<'a, P: Producer>(
     if let Some(producer) = loan.given_up {
         discard(producer);
     }
-    if watch.lent() {
-        raise(&engine.counters.monitor_wakes);
+    let rung = watch.lent();
+    if rung != Rung::Awake
+        && !is_answered_for(engine, watch, rung)
+        && let Some(held) = engine.cell.resume()
+    {
+        // It is counted as what becomes of it.
+        engine.counters.lent.add(u64::MAX);
+        return hand_over(engine, None, held, task);
     }
     late_execute_produce_consume(engine, task);
     let back = engine.cell.resume();
-    if back.is_some() && engine.cell.glance().loans == loan.number {
-        engine.rule.learned.was_short(class);
-    }
+    came_back(engine, class, loan.number, back.is_some());
     back
+}
+
+/// Whether a loan that found the monitor asleep or stopped has a monitor and a stand-in.
+#[cold]
+fn is_answered_for<P: Producer>(engine: &Engine<P, Choice>, watch: &Watch, rung: Rung) -> bool {
+    if rung == Rung::Over {
+        return false;
+    }
+    raise(&engine.counters.monitor_wakes);
+    // It may have sent the stand-in away when it fell asleep.
+    engine.rule.standby.is_surely_ready() || reserve(engine, watch)
+}
+
+/// A task is over that ran with its producer lent; `back` if its thread goes on producing.
+#[inline(always)]
+fn came_back<P: Producer>(engine: &Engine<P, Choice>, class: usize, loan: u64, back: bool) {
+    if !back {
+        return;
+    }
+    if engine.cell.glance().loans == loan {
+        engine.rule.learned.was_short(class);
+    } else {
+        // Somebody else has produced meanwhile.
+        engine.rule.produces_here();
+    }
 }
 
 /// Runs a task while its producer is lent: one frame in a profile.
 #[inline(never)]
-fn late_execute_produce_consume<P: Producer>(engine: &Engine<P, Choice>, task: Task) {
+pub(super) fn late_execute_produce_consume<P: Producer>(engine: &Engine<P, Choice>, task: Task) {
     engine.run(task);
-}
-
-impl<P: Producer> Watched for Engine<P, Choice> {
-    fn glance(&self) -> Glance {
-        self.cell.glance()
-    }
-
-    fn look(&self) -> bool {
-        let rule = &self.rule;
-        rule.lookout.saw(rule.pool.moves());
-        let given = self.counters.pec.get();
-        rule.given.swap(given, Ordering::Relaxed) != given
-    }
-
-    fn rest(&self) {
-        self.rule.lookout.forget();
-    }
-
-    fn offer(self: Arc<Self>, loan: u64, watch: &Watch) {
-        let rule = &self.rule;
-        if rule.lookout.send(loan) {
-            let Err(refused) = rule.pool.try_execute(LateHelper::task(&self, loan)) else {
-                rule.lookout.unmark(loan);
-                return raise(&self.counters.helpers);
-            };
-            raise(&self.counters.no_spare);
-            // Its drop takes back that one is on its way.
-            drop(refused);
-            // The next thread that is done with a short job comes here first.
-            if rule.lookout.is_brisk() && watch.is_running() {
-                rule.lookout.send(loan);
-                let helper = LateHelper::task(&self, loan);
-                if rule.pool.execute_internal(helper).is_ok() {
-                    return raise(&self.counters.helpers);
-                }
-            }
-        }
-        // With the last look nobody will see what becomes of the pool.
-        if rule.lookout.is_held(loan) || (!watch.is_running() && rule.lookout.is_marked(loan)) {
-            send_stand_in(&self, loan, watch);
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.cell.is_over()
-    }
-}
-
-/// A helper that the monitor sent for one loan; shows up in metrics by this name.
-struct LateHelper<P: Producer> {
-    engine: Arc<Engine<P, Choice>>,
-    loan: u64,
-    class: usize,
-}
-
-impl<P: Producer> LateHelper<P> {
-    fn task(engine: &Arc<Engine<P, Choice>>, loan: u64) -> Task {
-        let helper = Self {
-            engine: Arc::clone(engine),
-            loan,
-            class: engine.rule.class.load(Ordering::Relaxed),
-        };
-        Task::labelled::<Self, _>(move || helper.arrive())
-    }
-
-    fn arrive(self) {
-        let engine = Arc::clone(&self.engine);
-        let (loan, class) = (self.loan, self.class);
-        // It has come: what lies there from now on needs another one.
-        drop(self);
-        match engine.cell.take_loan(loan) {
-            Some(held) => {
-                raise(&engine.counters.late_epc);
-                engine.rule.learned.was_long(class);
-                engine.drive(held);
-            }
-            None => raise(&engine.counters.idle_helpers),
-        }
-    }
-}
-
-impl<P: Producer> Drop for LateHelper<P> {
-    fn drop(&mut self) {
-        // Arrived, refused, or dropped with its queue: it is not on its way any more.
-        self.engine.rule.lookout.came(self.loan);
-    }
 }

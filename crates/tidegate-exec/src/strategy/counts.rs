@@ -39,15 +39,19 @@ pub struct Counts {
     pub epc: u64,
     /// Run by the thread that produced it, with the right to produce lying in the cell.
     pub lent: u64,
-    /// Of those, the ones that ran while no thread was idle, but all that the pool ran was short.
-    pub lent_busy: u64,
     /// Of the lent ones, those whose producer the monitor gave to another thread: late EPC.
     pub late_epc: u64,
-    /// Of those, the ones that a thread of the monitor's own took over, since every thread of the
-    /// pool was held.
+    /// Of those, the ones that a thread of the monitor's own took over, since no thread of the pool
+    /// could.
     pub stand_ins: u64,
-    /// Looks of the monitor that found a stuck task and no thread to be had.
+    /// Looks of the monitor that found a stuck task and no thread of the pool for its producer.
     pub no_spare: u64,
+    /// Of the lent ones, those with which a thread of the pool left the producer to a stand-in,
+    /// since tasks of other producers waited for a thread.
+    pub relieved: u64,
+    /// Tasks that were not lent, since no stand-in could be had: the monitor has as many as it may,
+    /// or the system refused a thread. They got a thread of the pool, or did not run here.
+    pub unwatched: u64,
     /// Times a producer had to wake the monitor.
     pub monitor_wakes: u64,
     /// Helpers asked for.
@@ -76,11 +80,13 @@ impl Counts {
             pic: self.pic - base.pic,
             pec: self.pec - base.pec,
             epc: self.epc - base.epc,
-            lent: self.lent - base.lent,
-            lent_busy: self.lent_busy - base.lent_busy,
+            // A loan that is taken back at once is taken back here, too.
+            lent: self.lent.saturating_sub(base.lent),
             late_epc: self.late_epc - base.late_epc,
             stand_ins: self.stand_ins - base.stand_ins,
             no_spare: self.no_spare - base.no_spare,
+            relieved: self.relieved - base.relieved,
+            unwatched: self.unwatched - base.unwatched,
             monitor_wakes: self.monitor_wakes - base.monitor_wakes,
             helpers: self.helpers - base.helpers,
             idle_helpers: self.idle_helpers - base.idle_helpers,
@@ -101,10 +107,11 @@ impl fmt::Display for Counts {
             ("pec", self.pec),
             ("epc", self.epc),
             ("lent", self.lent),
-            ("lent while busy", self.lent_busy),
             ("late epc", self.late_epc),
             ("stand-ins", self.stand_ins),
             ("no spare", self.no_spare),
+            ("relieved", self.relieved),
+            ("unwatched", self.unwatched),
             ("monitor woken", self.monitor_wakes),
             ("helpers", self.helpers),
             ("idle helpers", self.idle_helpers),
@@ -131,10 +138,11 @@ pub(crate) struct Counters {
     pub(crate) pec: Cell,
     pub(crate) lent: Cell,
     pub(crate) epc: AtomicU64,
-    pub(crate) lent_busy: Cell,
     pub(crate) late_epc: AtomicU64,
     pub(crate) stand_ins: AtomicU64,
     pub(crate) no_spare: AtomicU64,
+    pub(crate) relieved: AtomicU64,
+    pub(crate) unwatched: AtomicU64,
     pub(crate) monitor_wakes: AtomicU64,
     pub(crate) helpers: AtomicU64,
     pub(crate) idle_helpers: AtomicU64,
@@ -165,10 +173,11 @@ impl Counters {
             pec: self.pec.get(),
             epc: read(&self.epc),
             lent: self.lent.get(),
-            lent_busy: self.lent_busy.get(),
             late_epc: read(&self.late_epc),
             stand_ins: read(&self.stand_ins),
             no_spare: read(&self.no_spare),
+            relieved: read(&self.relieved),
+            unwatched: read(&self.unwatched),
             monitor_wakes: read(&self.monitor_wakes),
             helpers: read(&self.helpers),
             idle_helpers: read(&self.idle_helpers),

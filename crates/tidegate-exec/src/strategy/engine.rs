@@ -95,9 +95,6 @@ pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
         engine.executor.execute(job).map_err(|no| no.map(discard))
     }
 
-    /// The helper that was asked for has arrived, or never will.
-    fn helper_came(&self) {}
-
     /// A thread begins (true) or ends (false) to drive production.
     fn driving(&self, begins: bool) {
         let _ = begins;
@@ -134,8 +131,12 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
 
     pub(crate) fn produce(self: &Arc<Self>) {
         if is_inside(self.key()) {
-            // From inside a task: whoever drives it looks again, the stack does not grow.
-            self.cell.want();
+            // From inside a task: the stack does not grow. The thread that drives it looks again
+            // afterwards; where nobody produces, the task may wait for what it asks for.
+            if self.cell.want() {
+                // Refused, it is still wanted: that thread finds it so.
+                let _ = R::dispatch(self);
+            }
         } else if let Some(held) = self.cell.claim() {
             self.drive(held);
         }
@@ -237,7 +238,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         }
     }
 
-    fn key(self: &Arc<Self>) -> usize {
+    pub(crate) fn key(self: &Arc<Self>) -> usize {
         Arc::as_ptr(self).addr()
     }
 }
@@ -298,7 +299,6 @@ impl<P: Producer, R: Rule<P>> Helper<P, R> {
 
     fn arrive(mut self) {
         self.arrived = true;
-        self.engine.rule.helper_came();
         match self.engine.cell.arrive() {
             Some(held) => self.engine.drive(held),
             None => raise(&self.engine.counters.idle_helpers),
@@ -310,7 +310,6 @@ impl<P: Producer, R: Rule<P>> Drop for Helper<P, R> {
     fn drop(&mut self) {
         // Refused, or dropped with the queue it waited in: nobody waits for it any more.
         if !self.arrived {
-            self.engine.rule.helper_came();
             self.engine.cell.no_helper();
         }
     }

@@ -26,19 +26,24 @@ mod engine;
 mod execute_produce_consume;
 mod learned;
 mod monitor;
+mod on_call;
 mod produce_consume;
 mod produce_execute_consume;
 mod producer;
+mod rescue;
 mod stand_in;
 
 use tidegate_sync::Rejected;
 
+pub(crate) use self::adaptive::Interrupt;
 pub use self::adaptive::{Adaptive, AdaptiveBuilder};
 pub use self::counts::Counts;
 pub use self::eat_what_you_kill::{DEFAULT_LOW_THREADS, EatWhatYouKill};
 pub use self::engine::Options;
 pub use self::execute_produce_consume::ExecuteProduceConsume;
-pub use self::monitor::{DEFAULT_MONITOR_INTERVAL, DEFAULT_MONITOR_QUIET, Monitor, MonitorBuilder};
+pub use self::monitor::{
+    DEFAULT_MONITOR_INTERVAL, DEFAULT_MONITOR_QUIET, DEFAULT_STAND_INS, Monitor, MonitorBuilder,
+};
 pub use self::produce_consume::ProduceConsume;
 pub use self::produce_execute_consume::ProduceExecuteConsume;
 pub use self::producer::Producer;

@@ -8,7 +8,7 @@ use tidegate_exec::{
     TryExecutor, WorkerPool,
 };
 use tidegate_promise::WaitError;
-use tidegate_sync::{Stance, Task, stance};
+use tidegate_sync::{Stance, Task, Ticker, stance};
 use tidegate_testkit::{Counter, Gate, Log};
 
 use crate::strategy::hand::Hand;
@@ -82,6 +82,62 @@ fn a_task_that_blocks_does_not_hold_up_the_next() {
         blocked.unwrap().wait().unwrap();
         let counts = home.strategy().unwrap().counts();
         assert!(counts.tasks() >= 11, "{counts}");
+    }
+}
+
+/// Two loops over three threads, and two tasks of the first block: the third thread waits inside the
+/// second loop, and has to be had for what the first one goes on with. Each look comes after a
+/// quiet time: what takes several of them must not end with the first.
+#[test]
+fn a_thread_that_waits_for_another_loop_runs_what_waits_for_a_thread() {
+    let quiet = Duration::from_millis(4);
+    let (ticker, steps) = Ticker::manual();
+    let monitor = Monitor::builder("io").quiet(quiet).ticker(ticker);
+    let crew = Crew::of(pool(3)).late(&monitor.start().unwrap());
+    let build = |name: &str| {
+        let builder = EventLoop::builder(name);
+        builder.build_over(ParkDriver::new(), &crew).unwrap()
+    };
+    let (busy, idle) = (build("busy"), build("idle"));
+    let look_until = |gate: &Gate| {
+        for _ in 0..100_000 {
+            if gate.is_open() {
+                break;
+            }
+            steps.tick(quiet);
+            std::thread::yield_now();
+        }
+        gate.wait();
+    };
+    let runs_on = |home: &EventLoop<Roaming>| {
+        let gate = Gate::new();
+        let opens = gate.clone();
+        home.execute(move || opens.open()).unwrap();
+        look_until(&gate);
+    };
+    runs_on(&busy);
+    runs_on(&idle);
+    let go_on = Gate::new();
+    for _ in 0..2 {
+        let (arrived, until) = (Gate::new(), go_on.clone());
+        let here = arrived.clone();
+        let block = move || {
+            here.open();
+            until.wait();
+        };
+        busy.execute(block).unwrap();
+        look_until(&arrived);
+    }
+    for _ in 0..10 {
+        runs_on(&busy);
+        runs_on(&idle);
+    }
+    let counts = idle.strategy().unwrap().counts();
+    assert!(counts.relieved > 0, "{counts}");
+    go_on.open();
+    for home in [&busy, &idle] {
+        let over = home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)));
+        over.wait().unwrap();
     }
 }
 

@@ -165,12 +165,20 @@ impl Ticker {
     /// came before. May return early. A manual ticker does not wait here: its next tick comes
     /// when the test says so.
     pub fn rest(&mut self) {
-        if let Source::Every { last, stop, .. } = &mut self.source {
-            if !stop.is_stopped() {
-                stop.parker.park(None);
-            }
-            *last = Clock::system().nanos();
+        self.rest_at_most(None);
+    }
+
+    /// The same, for at most `limit`. Returns how long it has rested: nothing, by a manual ticker.
+    pub fn rest_at_most(&mut self, limit: Option<Duration>) -> Duration {
+        let Source::Every { last, stop, .. } = &mut self.source else {
+            return Duration::ZERO;
+        };
+        let began = Clock::system().nanos();
+        if !stop.is_stopped() {
+            stop.parker.park(limit);
         }
+        *last = Clock::system().nanos();
+        Duration::from_nanos(last.saturating_sub(began))
     }
 
     /// A handle that stops this ticker from another thread. A manual ticker also stops when the

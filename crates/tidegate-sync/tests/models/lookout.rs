@@ -1,4 +1,4 @@
-//! Loans that were made while nobody was idle: the monitor answers for them.
+//! Loans for which no thread of the pool comes: the monitor answers for each of them.
 
 use tidegate_sync::Lookout;
 
@@ -16,8 +16,8 @@ impl Busy {
     /// A line whose pool was seen to be brisk.
     fn new() -> StdArc<Self> {
         let lookout = Lookout::new();
-        lookout.saw(50);
-        lookout.saw(100);
+        lookout.saw(50, 0);
+        lookout.saw(100, 0);
         StdArc::new(Self {
             cell: ProducerCell::new(Box::new(Log::default())),
             lookout,
@@ -25,10 +25,7 @@ impl Busy {
         })
     }
 
-    /// Lends although nobody is idle, as a producer does in a brisk pool.
     fn lend(&self, held: Held<'_, Log>) -> u64 {
-        assert!(self.lookout.is_brisk());
-        self.lookout.mark(held.next_loan());
         held.lend(false).number
     }
 
@@ -43,8 +40,8 @@ impl Busy {
 /// Two threads: a task that was lent in a brisk pool blocks until production goes on, and every
 /// thread of the pool is held too. The monitor has two looks at the loan. If it did not find it
 /// held, nobody would ever go on: loom reports the deadlock.
-/// Seen to fail when: the mark is written after the loan or names the last one, `glance` or `lend` is
-/// relaxed, or a look that finds the pool held does not end that it is brisk.
+/// Seen to fail when: a promise holds for every loan, `glance` or `lend` is relaxed, or a look that
+/// finds the pool held does not end that it is brisk.
 #[test]
 fn a_loan_that_nobody_of_the_pool_can_take_over_is_found_held() {
     loom::model(|| {
@@ -60,9 +57,8 @@ fn a_loan_that_nobody_of_the_pool_can_take_over_is_found_held() {
                 }
                 // The second look. The helper that is sent waits in the queue of a held pool.
                 assert!(busy.lookout.send(seen.loans));
-                busy.lookout.saw(100);
+                busy.lookout.saw(100, 0);
                 if busy.lookout.is_held(seen.loans)
-                    && busy.lookout.unmark(seen.loans)
                     && let Some(held) = busy.cell.take_loan(seen.loans)
                 {
                     busy.go_on(held);
@@ -110,8 +106,7 @@ fn a_stand_in_a_helper_and_the_task_that_ends_never_share_a_producer() {
                     return;
                 };
                 held.note(1);
-                busy.lookout.mark(held.next_loan());
-                assert!(held.lend(true).bring_helper);
+                assert!(held.lend_to_queue().bring_helper);
                 // What it queued arrives.
                 if let Some(held) = busy.cell.arrive() {
                     busy.go_on(held);
@@ -139,6 +134,7 @@ fn the_end_of_one_helper_does_not_hide_the_next() {
         let held = busy.cell.claim().expect("idle");
         let first = busy.lend(held);
         assert!(busy.lookout.send(first));
+        busy.lookout.promise(first);
         let helper = {
             let busy = StdArc::clone(&busy);
             thread::spawn(move || {
@@ -149,6 +145,7 @@ fn the_end_of_one_helper_does_not_hide_the_next() {
         let sent = busy.cell.resume().map(|held| {
             let second = busy.lend(held);
             assert!(busy.lookout.send(second));
+            busy.lookout.promise(second);
             second
         });
         let taken = helper.join().expect("it does not panic");
@@ -157,34 +154,10 @@ fn the_end_of_one_helper_does_not_hide_the_next() {
             Some(second) => {
                 assert!(taken.is_none(), "the first loan was over");
                 assert!(!busy.lookout.send(second), "one is on its way");
-                assert!(busy.lookout.is_marked(second));
+                assert!(busy.lookout.is_promised(second));
                 let held = busy.cell.take_loan(second).expect("it lies there");
                 busy.go_on(held);
             }
         }
-    });
-}
-
-/// Two threads: the monitor could not start a stand-in and marks the loan again, while the task
-/// ends and the producer lends once more. The later mark stays.
-/// Seen to fail when: `mark_again` overwrites, or `unmark` does not compare.
-#[test]
-fn a_mark_that_is_restored_does_not_hide_a_later_one() {
-    loom::model(|| {
-        let busy = Busy::new();
-        let held = busy.cell.claim().expect("idle");
-        let first = busy.lend(held);
-        let monitor = {
-            let busy = StdArc::clone(&busy);
-            thread::spawn(move || {
-                if busy.lookout.unmark(first) {
-                    busy.lookout.mark_again(first);
-                }
-            })
-        };
-        let held = busy.cell.resume().expect("nobody takes it");
-        let second = busy.lend(held);
-        monitor.join().expect("it does not panic");
-        assert!(busy.lookout.is_marked(second));
     });
 }

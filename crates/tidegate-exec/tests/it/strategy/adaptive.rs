@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use tidegate_exec::{Adaptive, Headroom, Strategy, WorkerPool};
 use tidegate_sync::{Blocking, Stance, non_blocking, stance};
@@ -220,8 +221,12 @@ fn only_tagged_tasks_run_on_the_last_thread(stage: &Stage) {
     let (gate, log) = (Gate::new(), Log::new());
     let opens = gate.clone();
     let told = log.clone();
-    // It waits for what the third task does: run by the last thread it would never end.
+    // It waits for what the third task does: with nobody to take over it would never end.
+    let steps = stage.made.steps.clone();
     stage.source.add(Blocking::May, move || {
+        for steps in std::iter::repeat_n(steps.iter(), 2).flatten() {
+            steps.tick(Duration::from_micros(60));
+        }
         gate.wait();
         told.push(("may", stance()));
     });
@@ -233,12 +238,15 @@ fn only_tagged_tasks_run_on_the_last_thread(stage: &Stage) {
     stage.produce_and_settle();
     let expected = [("adapts", Stance::Tagged), ("may", Stance::Free)];
     assert_eq!(log.take(), expected, "{stage}");
+    assert!(stage.hand.unhandled.is_empty(), "{stage}");
 }
 
 #[test]
-fn a_helper_that_waits_in_a_queue_without_threads_is_no_thread_to_be_had() {
-    for kind in [Kind::Eager, Kind::Late] {
-        let stage = Stage::new(kind, Place::NoReserve);
+fn a_helper_that_waits_in_a_queue_is_no_thread_to_be_had() {
+    // Not even where the executor counts a thread: another strategy may count the same one.
+    for may_start in [0, 1] {
+        let stage = Stage::new(Kind::Eager, Place::NoReserve);
+        stage.hand.set_may_start(may_start);
         stage.made.strategy.dispatch().unwrap();
         stage.source.add(Blocking::May, || ());
         stage.produce();
@@ -248,6 +256,12 @@ fn a_helper_that_waits_in_a_queue_without_threads_is_no_thread_to_be_had() {
         assert_eq!(stage.source.ran.count(), 1);
         assert!(stage.made.strategy.is_idle());
     }
+    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    stage.made.strategy.dispatch().unwrap();
+    (0..2).for_each(|_| stage.source.add(Blocking::May, || ()));
+    stage.produce();
+    assert_eq!(modes(&*stage.made.strategy), (0, 0, 0, 2), "{stage}");
+    assert_eq!(stage.hand.tried(), 1, "a thread has the second helper");
 }
 
 #[test]

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use tidegate_exec::{Adaptive, Headroom, Strategy, WorkerPool};
+use tidegate_exec::{Adaptive, Headroom, Monitor, Strategy, WorkerPool};
 use tidegate_sync::Blocking;
 use tidegate_testkit::Gate;
 
-use super::late::{Late, QUIET, TICK, late};
+use super::late::{Late, QUIET, TICK, late, late_by};
 
 /// Lets the monitor look so often, with `jobs` ended by the pool's threads before each look.
 fn looks(late: &Late, looks: u32, jobs: u64) {
@@ -28,29 +28,17 @@ fn is_lent(late: &Late) -> bool {
 }
 
 #[test]
-fn a_pool_busy_with_short_jobs_is_as_good_as_an_idle_thread() {
-    let late = late(0);
-    assert!(!is_lent(&late), "nobody could take over");
-    looks(&late, 1, 50);
-    assert!(!is_lent(&late), "one look proves nothing");
-    looks(&late, 1, 50);
-    assert!(is_lent(&late) && is_lent(&late));
-    looks(&late, 5, 50);
-    assert!(is_lent(&late));
-    let counts = late.strategy.counts();
-    assert_eq!((counts.lent, counts.lent_busy, counts.pec), (3, 3, 2));
-    assert_eq!(late.hand.tried(), 0, "nobody was asked for");
-}
-
-#[test]
-fn a_pool_whose_threads_are_held_is_not() {
-    let late = late(0);
-    looks(&late, 4, 50);
-    assert!(is_lent(&late));
-    looks(&late, 1, 0);
-    assert!(!is_lent(&late), "it moves no more");
-    looks(&late, 8, 1);
-    assert!(!is_lent(&late), "a job a tick is not short");
+fn a_task_is_lent_whether_or_not_the_pool_has_a_thread() {
+    for threads in [0, 1] {
+        let late = late(threads);
+        assert!(is_lent(&late) && is_lent(&late));
+        looks(&late, 5, 50);
+        assert!(is_lent(&late));
+        let counts = late.strategy.counts();
+        assert_eq!((counts.lent, counts.pec), (3, 0));
+        assert_eq!(late.hand.tried(), 0, "nobody was asked for");
+        assert_eq!(late.monitor.stand_ins(), 1, "one is in reserve");
+    }
 }
 
 #[test]
@@ -111,20 +99,8 @@ fn a_helper_dropped_with_its_queue_is_not_waited_for() {
 }
 
 #[test]
-fn what_the_monitor_saw_of_a_pool_is_forgotten_while_it_sleeps() {
-    let late = late(0);
-    looks(&late, 2, 50);
-    assert!(is_lent(&late));
-    late.steps.tick(TICK);
-    late.hand.ended(50);
-    late.steps.tick(QUIET);
-    assert!(late.monitor.is_asleep());
-    assert!(!is_lent(&late));
-}
-
-#[test]
-fn tasks_given_away_for_want_of_a_thread_keep_the_monitor_awake() {
-    let late = late(0);
+fn tasks_given_away_for_want_of_a_stand_in_keep_the_monitor_awake() {
+    let late = late_by(0, Monitor::builder("test").stand_ins(0));
     late.steps.tick(QUIET);
     assert!(late.monitor.is_asleep());
     assert!(!is_lent(&late));
@@ -138,7 +114,6 @@ fn tasks_given_away_for_want_of_a_thread_keep_the_monitor_awake() {
         (late.monitor.sleeps(), late.strategy.counts().monitor_wakes),
         (1, 1)
     );
-    // Those that adapt are run here, and need nobody.
     late.steps.tick(QUIET);
     late.steps.tick(QUIET);
     assert!(late.monitor.is_asleep());
@@ -159,18 +134,18 @@ fn a_pool_tells_how_often_its_threads_came_for_more() {
     assert!(!pool.room().has_thread() || pool.room().idle == 1);
 }
 
-/// A task that adapts is run here under the tag when nobody could take over, and is lent like
-/// the others when somebody could.
+/// A task that adapts is lent like the others, and is run here under the tag when nobody could
+/// take over.
 #[test]
-fn a_task_that_adapts_is_lent_in_a_busy_pool() {
-    let late = late(0);
-    late.source.add(Blocking::Adapts, || ());
-    late.strategy.produce();
-    looks(&late, 2, 50);
-    late.source.add(Blocking::Adapts, || ());
-    late.strategy.produce();
-    let counts = late.strategy.counts();
-    assert_eq!((counts.pic, counts.lent), (1, 1));
+fn a_task_that_adapts_is_lent_with_a_stand_in_and_tagged_without() {
+    for stand_ins in [0, 1] {
+        let late = late_by(0, Monitor::builder("test").stand_ins(stand_ins));
+        late.source.add(Blocking::Adapts, || ());
+        late.strategy.produce();
+        let counts = late.strategy.counts();
+        let lent = stand_ins as u64;
+        assert_eq!((counts.pic, counts.lent), (1 - lent, lent), "{counts}");
+    }
 }
 
 #[test]

@@ -179,6 +179,10 @@ impl Headroom for Hand {
     fn moves(&self) -> u64 {
         self.moves.load(Ordering::Relaxed)
     }
+
+    fn waiting(&self) -> usize {
+        self.queued()
+    }
 }
 
 impl TryExecutor for Hand {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use tidegate_exec::{Adaptive, Monitor, Producer, Strategy, WorkerPool};
+use tidegate_exec::{Adaptive, Monitor, MonitorBuilder, Producer, Strategy, WorkerPool};
 use tidegate_sync::{Blocking, ManualTicker, Task, Ticker};
 use tidegate_testkit::{Gate, Log};
 
@@ -23,8 +23,13 @@ pub(super) struct Late {
 }
 
 pub(super) fn late(reserve: usize) -> Late {
+    late_by(reserve, Monitor::builder("test"))
+}
+
+/// The same with a monitor of the test's own.
+pub(super) fn late_by(reserve: usize, monitor: MonitorBuilder) -> Late {
     let (ticker, steps) = Ticker::manual();
-    let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
+    let monitor = monitor.quiet(QUIET).ticker(ticker).start().unwrap();
     let (hand, source) = (Hand::new(reserve), Source::new());
     let strategy = Adaptive::builder(source.producer(), hand.clone())
         .late(&monitor)
@@ -101,24 +106,24 @@ fn a_producer_that_moves_between_two_looks_is_left_alone() {
 }
 
 #[test]
-fn with_no_thread_to_be_had_the_producer_stays_where_it_lies() {
+fn with_no_thread_of_the_pool_a_stand_in_takes_the_producer() {
     let late = late(1);
-    let (steps, hand) = (late.steps.clone(), late.hand.clone());
+    let (steps, hand, went_on) = (late.steps.clone(), late.hand.clone(), Gate::new());
+    let until = went_on.clone();
     late.add(move || {
-        hand.set_reserve(0); // gone since the producer looked
-        for _ in 0..4 {
-            steps.tick(TICK);
-        }
-        hand.set_reserve(2); // and back
+        hand.set_reserve(0); // gone since the producer was lent
         steps.tick(TICK);
-        assert!(hand.run_given());
+        assert!(!until.is_open(), "one look proves nothing");
+        steps.tick(TICK);
+        until.wait();
     });
-    late.add(|| ());
+    late.source.add(Blocking::Never, move || went_on.open());
     late.strategy.produce();
+    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
     let counts = late.strategy.counts();
-    assert_eq!((counts.no_spare, counts.late_epc), (3, 1));
+    assert_eq!((counts.no_spare, counts.late_epc), (1, 1), "{counts}");
+    assert_eq!(counts.stand_ins, 1, "{counts}");
     assert_eq!(late.source.ran.count(), 2);
-    assert!(late.hand.unhandled.is_empty());
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_stuck_task_in_a_pool_that_is_held_meanwhile_gets_a_stand_in() {
     assert_eq!(late.hand.queued(), 2, "what may block is given away");
     let counts = late.strategy.counts();
     assert_eq!((counts.stand_ins, counts.late_epc), (1, 1));
-    assert_eq!((counts.pc, counts.pec, counts.lent_busy), (2, 1, 1));
+    assert_eq!((counts.pc, counts.pec, counts.lent), (2, 1, 1));
     late.hand.settle();
     assert_eq!(late.source.ran.count(), 4);
 }
@@ -203,7 +203,7 @@ impl Busy {
         let driver = ThreadBuilder::new("driver").spawn(move || strategy.produce());
         arrived.wait();
         let counts = self.strategy.counts();
-        assert_eq!((counts.lent_busy, counts.pec), (1, 0), "{counts}");
+        assert_eq!((counts.lent, counts.pec), (1, 0), "{counts}");
         (go_on, driver.unwrap())
     }
 

@@ -1,5 +1,6 @@
 //! Channels that travel: roaming loops over a pool, on real sockets and by hand.
 
+mod scarce;
 mod sockets;
 mod stress;
 

@@ -24,8 +24,9 @@
 //!
 //! `CLOSED` ends it: a box at home is taken out by who closes, a box that is out is given up
 //! by its holder at the next step. Then `HOME` means that nobody is out any more, and the cell
-//! may be opened again. `PENDING` says that one helper was asked for and has not arrived.
-//! The upper bits count the loans.
+//! may be opened again. `PENDING` says that one helper was asked for and has not arrived, and
+//! `QUEUED` beside it that this helper may still wait in a queue, where it may wait for ever:
+//! nobody counts on it. The upper bits count the loans.
 //!
 //! # Ordering
 //!
@@ -50,8 +51,10 @@ const WANTED: u64 = 2;
 const PENDING: u64 = 4;
 /// No more rounds.
 const CLOSED: u64 = 8;
+/// The helper that was asked for may still wait in a queue.
+const QUEUED: u64 = 16;
 /// One loan.
-const LOAN: u64 = 16;
+const LOAN: u64 = 32;
 
 /// Holds the one producer of a strategy; see the module's table.
 ///
@@ -97,11 +100,24 @@ pub enum Closing<T> {
     Already,
 }
 
+/// The helper that is on its way to a producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coming {
+    /// There is none.
+    Nobody,
+    /// It may still wait in a queue.
+    Queued,
+    /// A thread has it.
+    Given,
+}
+
 /// A look at a cell, for a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// Whether the producer lies in the cell and somebody wants it to go on.
     pub lent: bool,
+    /// Whether a helper is on its way to it.
+    pub coming: Coming,
     /// How often it was lent so far.
     pub loans: u64,
 }
@@ -129,7 +145,7 @@ impl<T> ProducerCell<T> {
     pub fn ask(&self) -> Asked {
         let before = self.step(|word| match word {
             word if word & CLOSED != 0 => None,
-            word if word & HOME != 0 => Some(word | WANTED | PENDING),
+            word if word & (HOME | PENDING) == HOME => Some(word | WANTED | PENDING | QUEUED),
             word => Some(word | WANTED),
         });
         match before {
@@ -139,18 +155,20 @@ impl<T> ProducerCell<T> {
         }
     }
 
-    /// Says from inside a task that another round is wanted. Nobody is sent for: whoever runs
-    /// that task looks again after it.
-    pub fn want(&self) {
+    /// Says from inside a task that another round is wanted. The thread that runs the task looks
+    /// again after it. Returns `true` if nobody produces and nobody was asked to until now: a task
+    /// that waits for the round itself then needs somebody else to be sent for.
+    pub fn want(&self) -> bool {
         // ORDERING: Release pairs with the Acquire of whoever takes the box next or rests.
-        self.word.fetch_or(WANTED, Ordering::Release);
+        let before = self.word.fetch_or(WANTED, Ordering::Release);
+        before & (HOME | WANTED | CLOSED) == HOME
     }
 
     /// A helper has arrived, or will not come: takes the producer if it lies there and is wanted.
     pub fn arrive(&self) -> Option<Held<'_, T>> {
         let before = self.step(|word| match is_lent(word) {
-            true => Some(word & !(HOME | WANTED | PENDING)),
-            false => Some(word & !PENDING),
+            true => Some(word & !(HOME | WANTED | PENDING | QUEUED)),
+            false => Some(word & !(PENDING | QUEUED)),
         });
         is_lent(before?).then(|| self.take_out())
     }
@@ -158,7 +176,7 @@ impl<T> ProducerCell<T> {
     /// The helper that was asked for will not come.
     pub fn no_helper(&self) {
         // Relaxed: it passes nothing on.
-        self.word.fetch_and(!PENDING, Ordering::Relaxed);
+        self.word.fetch_and(!(PENDING | QUEUED), Ordering::Relaxed);
     }
 
     /// A lent task is over: takes the producer back if it lies there and is wanted.
@@ -202,7 +220,7 @@ impl<T> ProducerCell<T> {
     pub fn reopen(&self, value: Box<T>) -> Result<(), Box<T>> {
         let opened = self.step(|word| {
             let over = word & CLOSED != 0 && word & HOME != 0;
-            over.then_some(word & !(CLOSED | HOME | WANTED | PENDING))
+            over.then_some(word & !(CLOSED | HOME | WANTED | PENDING | QUEUED))
         });
         if opened.is_none() {
             return Err(value);
@@ -223,6 +241,11 @@ impl<T> ProducerCell<T> {
         let word = self.word.load(Ordering::SeqCst);
         Glance {
             lent: is_lent(word),
+            coming: match word & (PENDING | QUEUED) {
+                0 => Coming::Nobody,
+                PENDING => Coming::Given,
+                _ => Coming::Queued,
+            },
             loans: word / LOAN,
         }
     }
@@ -290,6 +313,7 @@ impl<T> fmt::Debug for ProducerCell<T> {
             .field("home", &(word & HOME != 0))
             .field("wanted", &(word & WANTED != 0))
             .field("pending", &(word & PENDING != 0))
+            .field("queued", &(word & QUEUED != 0))
             .field("closed", &(word & CLOSED != 0))
             .field("loans", &(word / LOAN))
             .finish()
@@ -356,11 +380,20 @@ impl<'a, T> Held<'a, T> {
     }
 
     /// Puts the producer into the cell for whoever comes, and counts the loan. With `helper`
-    /// it also notes that one was asked for, unless one is on its way already.
+    /// it also notes that the caller gives one to a thread, unless a thread has one already.
     #[inline]
-    pub fn lend(mut self, helper: bool) -> Loan<T> {
+    pub fn lend(self, helper: bool) -> Loan<T> {
+        self.lend_to(if helper { PENDING } else { 0 })
+    }
+
+    /// The same for a caller that puts the helper into a queue, unless one is on its way already.
+    pub fn lend_to_queue(self) -> Loan<T> {
+        self.lend_to(PENDING | QUEUED)
+    }
+
+    #[inline(always)]
+    fn lend_to(mut self, helper: u64) -> Loan<T> {
         self.put_in();
-        let want = if helper { PENDING } else { 0 };
         let mut word = self.cell.word.load(Ordering::Relaxed);
         loop {
             if word & CLOSED != 0 {
@@ -371,7 +404,13 @@ impl<'a, T> Held<'a, T> {
                     given_up: self.give_up(),
                 };
             }
-            let next = (word | HOME | WANTED | want).wrapping_add(LOAN);
+            let next = match helper {
+                // A helper on a thread is better than one in a queue.
+                PENDING => (word | HOME | WANTED | PENDING) & !QUEUED,
+                _ if word & PENDING != 0 => word | HOME | WANTED,
+                helper => word | HOME | WANTED | helper,
+            };
+            let next = next.wrapping_add(LOAN);
             // ORDERING: SeqCst: Release publishes the box; the total order puts this step before
             // the look at the monitor's doorbell that follows. Pairs with `glance`.
             match self.cell.word.compare_exchange_weak(
@@ -387,16 +426,13 @@ impl<'a, T> Held<'a, T> {
         claim_fence();
         Loan {
             number: word.wrapping_add(LOAN) / LOAN,
-            bring_helper: helper && word & PENDING == 0,
+            bring_helper: match helper {
+                0 => false,
+                PENDING => word & (PENDING | QUEUED) != PENDING,
+                _ => word & PENDING == 0,
+            },
             given_up: None,
         }
-    }
-
-    /// The number that the loan will have if this holder lends now.
-    pub fn next_loan(&self) -> u64 {
-        // Relaxed: only who holds the producer counts loans.
-        let word = self.cell.word.load(Ordering::Relaxed);
-        word.wrapping_add(LOAN) / LOAN
     }
 
     /// Whether the cell was closed while the producer was out.
@@ -465,119 +501,4 @@ impl<T> fmt::Debug for Held<'_, T> {
 }
 
 #[cfg(all(test, not(tidegate_loom)))]
-mod tests {
-    //! Each step of the table, on one thread.
-
-    use std::sync::Arc;
-
-    use super::*;
-
-    fn again<T: fmt::Debug>(rest: Rest<'_, T>) -> Held<'_, T> {
-        match rest {
-            Rest::Again(held) => held,
-            other => panic!("no other round was asked for: {other:?}"),
-        }
-    }
-
-    #[test]
-    fn any_number_of_claims_is_one_more_round() {
-        let cell = ProducerCell::new(Box::new(0));
-        let held = cell.claim().expect("idle");
-        for _ in 0..3 {
-            assert!(cell.claim().is_none());
-        }
-        let held = again(held.rest());
-        assert!(matches!(held.rest(), Rest::Idle) && cell.is_idle());
-    }
-
-    #[test]
-    fn a_loan_is_taken_by_the_first_who_comes() {
-        let cell = ProducerCell::new(Box::new(0));
-        let loan = cell.claim().expect("idle").lend(false);
-        assert_eq!((loan.number, loan.bring_helper), (1, false));
-        assert_eq!(
-            cell.glance(),
-            Glance {
-                lent: true,
-                loans: 1
-            }
-        );
-        assert!(cell.take_loan(2).is_none(), "another loan");
-        let taken = cell.take_loan(1).expect("it lies there");
-        assert!(cell.resume().is_none() && cell.arrive().is_none());
-        assert!(matches!(taken.rest(), Rest::Idle));
-        assert!(cell.resume().is_none(), "idle, not wanted");
-    }
-
-    #[test]
-    fn one_helper_is_pending_at_a_time() {
-        let cell = ProducerCell::new(Box::new(0));
-        assert_eq!(cell.ask(), Asked::BringHelper);
-        assert_eq!(cell.ask(), Asked::Enough);
-        let held = cell.arrive().expect("it was asked for");
-        assert!(!cell.is_helper_pending());
-        assert!(held.lend(true).bring_helper);
-        let held = cell.resume().expect("the helper has not come");
-        assert!(!held.lend(true).bring_helper, "one is on its way");
-        assert!(cell.arrive().is_some());
-    }
-
-    #[test]
-    fn a_round_asked_for_in_a_loan_is_not_lost() {
-        let cell = ProducerCell::new(Box::new(0));
-        let _ = cell.claim().expect("idle").lend(false);
-        let taken = cell.resume().expect("lent");
-        assert!(matches!(taken.rest(), Rest::Idle));
-        cell.want();
-        assert!(cell.resume().is_some());
-    }
-
-    #[test]
-    fn a_dropped_holder_leaves_it_wanted() {
-        let cell = ProducerCell::new(Box::new(0));
-        drop(cell.claim());
-        assert!(!cell.is_idle());
-        assert!(cell.arrive().is_some());
-    }
-
-    #[test]
-    fn closing_takes_what_is_home_and_asks_a_holder_to_give_up() {
-        let value = Arc::new(());
-        let cell = ProducerCell::new(Box::new(Arc::clone(&value)));
-        let held = cell.claim().expect("idle");
-        assert_eq!(cell.close(), Closing::Out);
-        assert!(cell.is_closed() && !cell.is_over());
-        assert!(
-            cell.reopen(Box::new(Arc::new(()))).is_err(),
-            "a holder is out"
-        );
-        assert!(held.is_closed());
-        assert!(held.lend(true).given_up.is_some());
-        assert!(cell.is_over() && cell.claim().is_none() && cell.ask() == Asked::Closed);
-        assert!(cell.resume().is_none() && cell.arrive().is_none());
-        assert_eq!(Arc::strong_count(&value), 1);
-        cell.reopen(Box::new(Arc::clone(&value)))
-            .expect("it is over");
-        assert!(cell.is_idle());
-        assert!(matches!(cell.close(), Closing::Home(_)));
-        assert_eq!(cell.close(), Closing::Already);
-        assert!(cell.is_over());
-    }
-
-    #[test]
-    fn a_holder_that_rests_or_is_dropped_in_a_closed_cell_gives_up() {
-        for rests in [true, false] {
-            let value = Arc::new(());
-            let cell = ProducerCell::new(Box::new(Arc::clone(&value)));
-            let held = cell.claim().expect("idle");
-            assert_eq!(cell.close(), Closing::Out);
-            if rests {
-                assert!(matches!(held.rest(), Rest::GivenUp(_)));
-            } else {
-                drop(held);
-            }
-            assert!(cell.is_over());
-            assert_eq!(Arc::strong_count(&value), 1);
-        }
-    }
-}
+mod tests;
