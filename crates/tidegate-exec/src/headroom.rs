@@ -22,7 +22,9 @@ use crate::pool::{Lease, OverBudget};
 pub struct Room {
     /// Threads that wait for work and have none promised to them.
     pub idle: usize,
-    /// Threads that may still be started.
+    /// Threads that may still be started, for tasks of the runtime's own in any case. A pool that
+    /// [queues first](crate::Growth::QueueFirst) starts those beyond its core for other tasks only
+    /// when its queue is full.
     pub may_start: usize,
     /// Tasks that the queue takes before it refuses.
     pub places: usize,

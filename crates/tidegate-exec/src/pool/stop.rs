@@ -6,7 +6,7 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use tidegate_promise::SharedCompletion;
-use tidegate_sync::{CancelToken, Parker, ThreadBuilder, contain};
+use tidegate_sync::{CancelToken, Parker, ThreadBuilder, Wake, contain};
 
 use super::job::Job;
 use super::lanes::StopPlan;
@@ -149,21 +149,27 @@ impl Shared {
             })
         });
         let stuck = stuck.collect();
-        self.report(turn, left, stuck);
-        drop(wakes);
+        self.report(turn, wakes, left, stuck);
         // Whoever listens to the token may take its time.
         self.stopping.cancel();
     }
 
     /// The last thread has left: hands back what waits and reports the end.
     pub(super) fn end(&self) {
-        self.report(self.desk.turn(), Vec::new(), Vec::new());
+        self.report(self.desk.turn(), Vec::new(), Vec::new(), Vec::new());
     }
 
     /// Hands back `left` and what waits, and reports, in one turn: the first one to come here has
     /// the report, and all that was accepted is in it. What a later one finds, because the runtime
-    /// has accepted it since or the queue did not give it up, is added to the same tasks.
-    fn report(&self, mut turn: PoolTurn<'_>, mut left: Vec<Job>, stuck: Vec<StuckJob>) {
+    /// has accepted it since or the queue did not give it up, is added to the same tasks. `wakes`
+    /// are the threads to be woken before anybody hears of the end.
+    fn report(
+        &self,
+        mut turn: PoolTurn<'_>,
+        wakes: Vec<Wake<Job>>,
+        mut left: Vec<Job>,
+        stuck: Vec<StuckJob>,
+    ) {
         let mut panics = Vec::new();
         while panics.len() < QUEUE_PANICS
             && let Err(panic) = contain(|| turn.drain(&mut left))
@@ -174,6 +180,7 @@ impl Shared {
         let ran = turn.counts.done - before;
         let promise = turn.termination.take();
         drop(turn);
+        drop(wakes);
         for panic in panics {
             self.hear_panic("the queue of a pool", panic);
         }

@@ -351,6 +351,28 @@ fn a_listener_of_the_stop_token_that_blocks_does_not_delay_the_end() {
 }
 
 #[test]
+fn a_listener_of_the_end_that_blocks_keeps_no_thread() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 3, 8).build().unwrap();
+    release(&clock, hold_many(&pool, 2));
+    let job = hold(&pool);
+    let (told, go_on) = (Gate::new(), Gate::new());
+    let (tell, until_over) = (told.clone(), go_on.clone());
+    pool.stopped().on_complete(move |_| {
+        tell.open();
+        until_over.wait();
+    });
+    thread::scope(|scope| {
+        scope.spawn(|| pool.stop(Duration::ZERO));
+        told.wait();
+        until(|| pool.metrics().threads == 1);
+        job.open();
+        until(|| pool.metrics().threads == 0);
+        go_on.open();
+    });
+}
+
+#[test]
 fn a_report_does_not_print_every_task() {
     let clock = ManualClock::new();
     let pool = fixed(&clock, 1, 8).build().unwrap();

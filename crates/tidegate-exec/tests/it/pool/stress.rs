@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate_exec::{Growth, JobHandle, PoolLimits, PoolPolicy, WorkerPool};
 use tidegate_promise::{Completion, Outcome};
 use tidegate_sync::{ManualClock, Task};
-use tidegate_testkit::{Rng, model};
+use tidegate_testkit::{Counter, Gate, Rng, model};
 
 use crate::SECOND;
 
@@ -237,4 +237,95 @@ fn finish(pool: &WorkerPool, clock: Option<&ManualClock>) -> u64 {
 fn every_accepted_job_runs_once_or_comes_back() {
     let (seeds, operations) = size();
     model(1..=seeds, |rng| run(rng, operations));
+}
+
+/// One submission of a round.
+#[derive(Clone, Copy)]
+enum Step {
+    Block,
+    BlockIfIdle,
+    Quick,
+    QuickInternal,
+    PassTime,
+}
+
+/// Some threads are held, fewer than the pool has: everything else runs, whatever comes between.
+fn run_beside_held_ones(rng: &mut Rng) {
+    let clock = ManualClock::new();
+    let max = 2 + rng.index(4);
+    let growth = match rng.chance(0.3) {
+        true => Growth::QueueFirst,
+        false => Growth::ThreadsFirst,
+    };
+    let core = rng.index(max + 1);
+    let pool = WorkerPool::builder("workers").clock(&clock).core(core);
+    let pool = pool.max(max).queue(64).reserved(rng.index(max + 1));
+    let pool = pool.growth(growth).keep_alive(SECOND).build().unwrap();
+    let sure = match growth {
+        Growth::ThreadsFirst => max,
+        Growth::QueueFirst => core.max(1),
+    };
+    for _ in 0..12 {
+        let mut held = sure - 1;
+        let mut plans: [Vec<Step>; 2] = Default::default();
+        for _ in 0..8 {
+            let step = match rng.below(8) {
+                0..2 if held > 0 => Step::Block,
+                2 if held > 0 => Step::BlockIfIdle,
+                3 => Step::PassTime,
+                4 => Step::QuickInternal,
+                _ => Step::Quick,
+            };
+            held -= usize::from(matches!(step, Step::Block | Step::BlockIfIdle));
+            plans[rng.index(2)].push(step);
+        }
+        let (go_on, ran) = (Gate::new(), Counter::new());
+        let quick = thread::scope(|scope| {
+            let threads =
+                plans.map(|steps| scope.spawn(|| submit(&pool, &clock, steps, &go_on, &ran)));
+            threads.map(|one| one.join().unwrap()).iter().sum::<u64>()
+        });
+        ran.wait_for(quick);
+        go_on.open();
+        clock.settle();
+        if rng.chance(0.5) {
+            clock.advance(SECOND);
+        }
+    }
+}
+
+/// Takes the steps; returns how many jobs will count.
+fn submit(
+    pool: &WorkerPool,
+    clock: &ManualClock,
+    steps: Vec<Step>,
+    go_on: &Gate,
+    ran: &Counter,
+) -> u64 {
+    let block = || {
+        let until = go_on.clone();
+        Task::new(move || until.wait())
+    };
+    let quick = || Task::new(crate::hits(ran.clone()));
+    let mut counted = 0;
+    for step in steps {
+        match step {
+            Step::Block => pool.execute_task(block()).unwrap(),
+            Step::BlockIfIdle => drop(pool.try_execute(block())),
+            Step::Quick => pool.execute_task(quick()).unwrap(),
+            Step::QuickInternal => pool.execute_internal(quick()).unwrap(),
+            Step::PassTime => clock.jump(SECOND),
+        }
+        counted += u64::from(matches!(step, Step::Quick | Step::QuickInternal));
+    }
+    counted
+}
+
+#[test]
+fn no_job_waits_for_a_held_thread_while_another_could_run_it() {
+    let seeds = match size().0 {
+        8 => 40,
+        long => long * 20,
+    };
+    model(1..=seeds, run_beside_held_ones);
 }
