@@ -1,10 +1,46 @@
 //! The promise behind a submitted closure: completed by its result, failed by its panic,
 //! cancelled when the closure is dropped without having run.
 
+use std::cell::Cell;
+use std::error::Error;
+use std::fmt;
 use std::sync::Arc;
 
-use tidegate_promise::{Completion, Failure, Promise, promise_on};
-use tidegate_sync::{CaughtPanic, Executor, Unhandled, contain};
+use tidegate_promise::{Completion, Failure, Promise, promise_owed};
+use tidegate_sync::{CaughtPanic, Executor, Task, Unhandled, contain, discard_all};
+
+/// Why the completion of a task failed: its executor ended before it began the task, and nobody has
+/// taken the task from the report of that end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeverBegun;
+
+impl fmt::Display for NeverBegun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the task never began: its executor has ended, and nobody took it from the report of \
+             that end; take it from `handed_back` and run it elsewhere",
+        )
+    }
+}
+
+impl Error for NeverBegun {}
+
+#[cold]
+fn left() -> Failure {
+    Failure::new(NeverBegun)
+}
+
+tidegate_sync::prim::thread_local! {
+    /// This thread drops tasks that were handed back and that nobody took.
+    static NOBODY_TOOK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Drops tasks that were handed back and that nobody took: their completions say so.
+pub(crate) fn drop_untaken(tasks: impl IntoIterator<Item = Task>) {
+    let outer = NOBODY_TOOK.try_with(|untaken| untaken.replace(true));
+    discard_all(tasks);
+    let _ = NOBODY_TOOK.try_with(|untaken| untaken.set(outer == Ok(true)));
+}
 
 /// The write end that travels with a closure.
 pub(crate) struct Answer<T: Send + 'static> {
@@ -15,7 +51,7 @@ impl<T: Send + 'static> Answer<T> {
     /// An answer whose listeners run at `home`: a loop, or a pool.
     #[inline]
     pub(crate) fn of<H: Executor>(home: &Arc<H>) -> (Self, Completion<T>) {
-        let (promise, completion) = promise_on(Arc::<H>::clone(home));
+        let (promise, completion) = promise_owed(Arc::<H>::clone(home), left);
         let answer = Self {
             promise: Some(promise),
         };
@@ -83,7 +119,12 @@ fn tell_if_unseen<T: Send + 'static>(promise: &Promise<T>, task: &str, panic: &C
 
 impl<T: Send + 'static> Drop for Answer<T> {
     fn drop(&mut self) {
-        if let Some(promise) = self.promise.take() {
+        let Some(promise) = self.promise.take() else {
+            return;
+        };
+        if NOBODY_TOOK.try_with(Cell::get) == Ok(true) {
+            let _ = promise.fail(left());
+        } else {
             promise.cancel();
         }
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tidegate_promise::{Completion, Promise, WaitError, promise_on};
 use tidegate_sync::{
-    CancelToken, Clock, Executor, ExecutorId, Interrupted, Refusal, Rejected, Signal, Task,
-    ThreadInfo, Unhandled, is_current,
+    CancelToken, Clock, Executor, ExecutorId, Interrupted, Refusal, Rejected, Task, ThreadInfo,
+    is_current,
 };
 
 use crate::answer::Answer;
@@ -162,8 +162,9 @@ impl<P: Placement> EventLoop<P> {
     /// Runs `run` on the loop and answers with what it returns.
     ///
     /// Cancelling the completion before `run` has started keeps it from running; afterwards it
-    /// cannot be cancelled. If a shutdown hands the task back, the completion stays open until
-    /// the task is run or dropped; at the latest when the report and all handles are gone.
+    /// cannot be cancelled. If a shutdown hands the task back, the completion ends when the task
+    /// is run or dropped. As long as nobody has taken the task, a wait for it fails with
+    /// [`NeverBegun`](crate::NeverBegun), also where the loop is stuck and cannot give it back.
     ///
     /// # Errors
     ///
@@ -520,36 +521,6 @@ impl<P: Placement> EventLoop<P> {
             self.shared.state.get(),
             Lifecycle::Suspending | Lifecycle::Suspended
         )
-    }
-}
-
-impl<P: Placement> Executor for EventLoop<P> {
-    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
-        self.shared.submit(task)
-    }
-
-    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
-        self.shared.signal(signal)
-    }
-
-    fn is_current(&self) -> bool {
-        is_current(self.shared.id)
-    }
-
-    fn id(&self) -> ExecutorId {
-        self.shared.id
-    }
-
-    fn name(&self) -> &str {
-        &self.shared.name
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.shared.clock
-    }
-
-    fn unhandled(&self, what: &Unhandled<'_>) {
-        self.shared.unhandled(what);
     }
 }
 

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod as_executor;
 mod builder;
 mod chooser;
 mod core;
@@ -30,6 +31,7 @@ mod group;
 mod headroom;
 mod health;
 mod immediate;
+mod left;
 mod lifecycle;
 mod local;
 mod metrics;
@@ -50,6 +52,7 @@ mod timeout;
 mod watchdog;
 mod winding;
 
+pub use self::answer::NeverBegun;
 pub use self::builder::{BOUND_VARIABLE, DEFAULT_BOUND, EventLoopBuilder, HandLoop};
 pub use self::chooser::Choose;
 pub use self::core::{DEFAULT_TURN_BUDGET, TurnBudget};

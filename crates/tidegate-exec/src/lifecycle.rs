@@ -6,8 +6,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tidegate_promise::Abandoned;
-use tidegate_sync::prim::{AtomicU8, Mutex, MutexGuard, Ordering};
-use tidegate_sync::{Task, discard_all};
+use tidegate_sync::Task;
+use tidegate_sync::prim::{AtomicBool, AtomicU8, Mutex, MutexGuard, Ordering};
+
+use crate::answer::drop_untaken;
 
 /// Where a loop is in its life. Later states are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -149,7 +151,7 @@ impl ShutdownReport {
         self.cancelled += other.cancelled;
         self.dropped += other.dropped;
         self.hooks += other.hooks;
-        self.handed_back.add(other.handed_back.take());
+        self.handed_back.gather(&other.handed_back);
     }
 }
 
@@ -169,17 +171,33 @@ impl fmt::Display for ShutdownReport {
 
 /// Tasks that a closing loop gives back, to be run elsewhere or dropped. Clones share them.
 ///
-/// Take them: whoever waits for a submission that was handed back hears of its end when the task
-/// is run or dropped, and a task that holds a handle of its own loop keeps both until then.
+/// Take them: a wait for a submission that nobody has taken fails with
+/// [`NeverBegun`](crate::NeverBegun), and so does its completion when the last report goes. A task
+/// that holds a handle of its own loop keeps both until then.
 #[derive(Clone, Default)]
 pub struct HandedBack {
-    tasks: Arc<Mutex<Vec<Task>>>,
+    inner: Arc<Mutex<Left>>,
+}
+
+struct Left {
+    tasks: Vec<Task>,
+    /// Set when somebody takes some; one for each loop whose tasks these are.
+    taken: Vec<Arc<AtomicBool>>,
+}
+
+impl Default for Left {
+    fn default() -> Self {
+        Self {
+            tasks: Vec::new(),
+            taken: vec![Arc::default()],
+        }
+    }
 }
 
 impl HandedBack {
     /// How many tasks there are to take.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().tasks.len()
     }
 
     /// Whether there is none.
@@ -189,24 +207,46 @@ impl HandedBack {
 
     /// Takes the tasks, oldest first.
     pub fn take(&self) -> Vec<Task> {
-        std::mem::take(&mut *self.lock())
+        let mut left = self.lock();
+        let tasks = std::mem::take(&mut left.tasks);
+        if !tasks.is_empty() {
+            for taken in &left.taken {
+                taken.store(true, Ordering::Relaxed);
+            }
+        }
+        tasks
+    }
+
+    /// What says whether somebody took tasks: they are then no longer left.
+    pub(crate) fn taken(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.lock().taken[0])
+    }
+
+    /// Moves the tasks of another here; they are not taken by that.
+    fn gather(&self, other: &Self) {
+        let mut others = other.lock();
+        let (tasks, taken) = (std::mem::take(&mut others.tasks), others.taken.clone());
+        drop(others);
+        let mut left = self.lock();
+        left.tasks.extend(tasks);
+        left.taken.extend(taken);
     }
 
     pub(crate) fn add(&self, tasks: impl IntoIterator<Item = Task>) {
-        self.lock().extend(tasks);
+        self.lock().tasks.extend(tasks);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Task>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Left> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for HandedBack {
     /// Tasks that nobody took are dropped one by one: a panic in one does not keep the others.
     fn drop(&mut self) {
-        if let Some(tasks) = Arc::get_mut(&mut self.tasks) {
-            let tasks = tasks.get_mut().unwrap_or_else(PoisonError::into_inner);
-            discard_all(tasks.drain(..));
+        if let Some(left) = Arc::get_mut(&mut self.inner) {
+            let left = left.get_mut().unwrap_or_else(PoisonError::into_inner);
+            drop_untaken(std::mem::take(&mut left.tasks));
         }
     }
 }
@@ -221,7 +261,7 @@ impl fmt::Debug for HandedBack {
 
 impl PartialEq for HandedBack {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.tasks, &other.tasks)
+        Arc::ptr_eq(&self.inner, &other.inner)
     }
 }
 

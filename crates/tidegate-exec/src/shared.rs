@@ -15,6 +15,7 @@ use tidegate_sync::{
 use crate::core::{Drive, Out, Spans};
 use crate::global::Presence;
 use crate::health::Health;
+use crate::left::Left;
 use crate::lifecycle::{HandedBack, Lifecycle, Plan, ShutdownError, ShutdownReport, State};
 use crate::local;
 use crate::metrics::{Counters, LoopMetrics};
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) last_report: Mutex<Option<Result<ShutdownReport, ShutdownError>>>,
     /// Where the thread that watches the loop's end sleeps.
     pub(crate) reaper: Mutex<Option<Parker>>,
+    /// What was accepted and has not begun.
+    pub(crate) left: Left,
     termination: Mutex<Option<Promise<ShutdownReport, ShutdownError>>>,
     /// What is left to see of the loop; gone once it is over and nobody has a handle: tasks
     /// that were handed back hold on to their loop, and would keep it and themselves alive.
@@ -132,6 +135,7 @@ impl Shared {
         let terminated = completion
             .share()
             .unwrap_or_else(|_| unreachable!("a new completion was not taken"));
+        let handed_back = HandedBack::default();
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             id: ExecutorId::next(),
@@ -162,10 +166,11 @@ impl Shared {
             in_hook: Mutex::default(),
             last_report: Mutex::default(),
             reaper: Mutex::default(),
+            left: Left::of(&handed_back),
             termination: Mutex::new(Some(promise)),
             ending: Mutex::new(Some(Ending {
                 terminated,
-                handed_back: HandedBack::default(),
+                handed_back,
             })),
         })
     }
@@ -407,6 +412,7 @@ impl Shared {
     pub(crate) fn terminate(&self, how: Result<ShutdownReport, ShutdownError>) {
         self.state.raise(Lifecycle::Terminated);
         self.report(how);
+        self.left.leave(self.id);
         self.let_go();
     }
 
@@ -491,6 +497,18 @@ impl Executor for Shared {
 
     fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    fn has_left_tasks(&self) -> bool {
+        self.left.is_left()
+    }
+
+    fn watch_end(&self, parker: &Parker) {
+        self.left.watch(parker);
+    }
+
+    fn forget_end(&self, parker: &Parker) {
+        self.left.forget(parker);
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_sync::{CancelToken, Executor, ListenerToken, Outcome, Reader};
 
-use crate::wait::{Limit, wait};
+use crate::wait::{Limit, left, wait};
 use crate::{Abandoned, Failure, Promise, SharedCompletion, WaitError, promise_of};
 
 /// The read end of a promise: takes listeners, can be waited for, is a future.
@@ -318,7 +318,10 @@ impl<T: Send + 'static, E: Send + 'static> Future for Completion<T, E> {
     type Output = Result<T, WaitError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.reader.poll(cx.waker()).map(WaitError::from_taken)
+        match self.reader.poll(cx.waker()) {
+            Poll::Ready(outcome) => Poll::Ready(WaitError::from_taken(outcome)),
+            Poll::Pending => left(&self.reader),
+        }
     }
 }
 

@@ -39,7 +39,7 @@ pub use self::completion::{CancelOnDrop, Completion, ListenerId};
 pub use self::failure::{Abandoned, Failure, FailureKind};
 pub use self::progress::{BadProgress, Progress, ProgressPromise, Progressive};
 pub use self::promise::{
-    AlreadyCancelled, Promise, SharedPromise, promise, promise_of, promise_on,
+    AlreadyCancelled, Promise, SharedPromise, promise, promise_of, promise_on, promise_owed,
 };
 pub use self::shared::{ListenerGuard, SharedCompletion};
 pub use self::wait::WaitError;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_sync::{Executor, SharedWriter, Task, Writer, block};
+use tidegate_sync::{Executor, SharedWriter, Task, Writer, block, owed_block};
 
 use crate::{Abandoned, Completion, Failure};
 
@@ -39,6 +39,21 @@ where
     E: Send + From<Abandoned> + 'static,
 {
     make(Some(home))
+}
+
+/// Makes the promise of a task that `home` has accepted: where `home` ends without beginning it,
+/// whoever waits gets `left` instead.
+#[inline]
+pub fn promise_owed<T, E>(
+    home: Arc<dyn Executor>,
+    left: fn() -> E,
+) -> (Promise<T, E>, Completion<T, E>)
+where
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    let (writer, reader) = owed_block(home, left);
+    (Promise { writer }, Completion::new(reader))
 }
 
 #[inline]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_sync::{CancelToken, Executor, ListenerToken, Outcome, SharedReader};
 
-use crate::wait::{Limit, Waitable, wait};
+use crate::wait::{Limit, Waitable, left, wait};
 use crate::{Failure, WaitError};
 
 /// A read end that can be cloned: everybody sees the outcome, nobody takes it. Waiting and
@@ -181,6 +181,7 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
     for SharedCompletion<T, E>
 {
     type Answer = Option<Outcome<T, E>>;
+    type Cause = E;
 
     fn look(&mut self) -> Option<Self::Answer> {
         self.reader.peek().map(|outcome| Some(outcome.cloned()))
@@ -209,6 +210,10 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
         None
     }
 
+    fn left(&self) -> Option<E> {
+        self.reader.left()
+    }
+
     fn is_told_here(&self) -> bool {
         // Whoever only looks need not wait until everybody was told.
         false
@@ -227,7 +232,10 @@ where
     type Output = Result<T, WaitError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Waitable::poll(&mut *self, cx.waker()).map(WaitError::from_taken)
+        match Waitable::poll(&mut *self, cx.waker()) {
+            Poll::Ready(outcome) => Poll::Ready(WaitError::from_taken(outcome)),
+            Poll::Pending => left(&*self),
+        }
     }
 }
 

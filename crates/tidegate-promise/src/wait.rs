@@ -7,7 +7,8 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tidegate_sync::{
-    CancelToken, Clock, LookOn, Outcome, Parker, Reader, WaitRefused, check_stance, check_wait,
+    CancelToken, Clock, Executor, LookOn, Outcome, Parker, Reader, WaitRefused, check_stance,
+    check_wait,
 };
 
 /// Why a wait, or an `.await`, did not answer with a value.
@@ -127,19 +128,24 @@ fn new_parker() -> (Parker, Waker) {
 /// Something that can be waited for: polled with a waker until it is ready.
 pub(crate) trait Waitable {
     type Answer;
+    type Cause;
     /// What it has come to, if it has; registers nothing.
     fn look(&mut self) -> Option<Self::Answer>;
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer>;
     fn forget(&mut self);
-    /// Whether the calling thread is what keeps it from being ready.
-    /// Sleeps until it is ready, without a waker; `None` if it cannot do that.
+    /// Sleeps until it is ready or never will be, without a waker; `None` if it cannot do that, or
+    /// is left.
     fn sleep(&mut self) -> Option<Self::Answer>;
+    /// The failure of what will never be ready, because its executor has ended without it.
+    fn left(&self) -> Option<Self::Cause>;
+    /// Whether the calling thread is what keeps it from being ready.
     fn is_told_here(&self) -> bool;
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>>;
 }
 
 impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
     type Answer = Option<Outcome<T, E>>;
+    type Cause = E;
 
     fn look(&mut self) -> Option<Self::Answer> {
         if self.is_taken() {
@@ -163,12 +169,24 @@ impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
         self.look()
     }
 
+    fn left(&self) -> Option<E> {
+        Reader::left(self)
+    }
+
     fn is_told_here(&self) -> bool {
         Reader::is_told_here(self)
     }
 
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>> {
         Reader::home(self)
+    }
+}
+
+/// What a poll of something that is not ready comes to: it may never be.
+pub(crate) fn left<W: Waitable, T>(what: &W) -> Poll<Result<T, WaitError<W::Cause>>> {
+    match what.left() {
+        Some(cause) => Poll::Ready(Err(WaitError::Failed(cause))),
+        None => Poll::Pending,
     }
 }
 
@@ -180,7 +198,7 @@ pub(crate) fn wait<W, T, E>(
     checked: bool,
 ) -> Result<T, WaitError<E>>
 where
-    W: Waitable<Answer = Option<Outcome<T, E>>>,
+    W: Waitable<Answer = Option<Outcome<T, E>>, Cause = E>,
 {
     if token.is_some_and(CancelToken::is_cancelled) {
         return Err(WaitError::Interrupted);
@@ -199,7 +217,7 @@ fn sleep<W, T, E>(
     checked: bool,
 ) -> Result<T, WaitError<E>>
 where
-    W: Waitable<Answer = Option<Outcome<T, E>>>,
+    W: Waitable<Answer = Option<Outcome<T, E>>, Cause = E>,
 {
     let home = what.home().cloned();
     let system = Clock::system();
@@ -232,15 +250,17 @@ where
         return WaitError::from_taken(outcome);
     }
     // Where nothing but the outcome can end the wait, the thread may sleep on the block itself.
-    if deadline.is_none()
-        && token.is_none()
-        && !clock.is_manual()
-        && let Some(outcome) = what.sleep()
-    {
-        return WaitError::from_taken(outcome);
+    if deadline.is_none() && token.is_none() && !clock.is_manual() {
+        if let Some(outcome) = what.sleep() {
+            return WaitError::from_taken(outcome);
+        }
+        if let Some(cause) = what.left() {
+            return Err(WaitError::Failed(cause));
+        }
     }
     let mut rest = Rest {
         what,
+        home: home.as_deref(),
         clock,
         deadline,
         after,
@@ -258,6 +278,7 @@ where
 /// The part of a wait that sleeps.
 struct Rest<'a, W> {
     what: &'a mut W,
+    home: Option<&'a dyn Executor>,
     clock: &'a Clock,
     deadline: Option<u64>,
     after: Duration,
@@ -266,13 +287,17 @@ struct Rest<'a, W> {
 
 impl<W, T, E> Rest<'_, W>
 where
-    W: Waitable<Answer = Option<Outcome<T, E>>>,
+    W: Waitable<Answer = Option<Outcome<T, E>>, Cause = E>,
 {
     fn sleep(&mut self, parker: &Parker, waker: &Waker) -> Result<T, WaitError<E>> {
         let _hook = self.token.map(|token| token.unpark_on_cancel(parker));
+        let _watch = self.home.map(|home| EndWatch::new(home, parker));
         let why = loop {
             if let Poll::Ready(outcome) = self.what.poll(waker) {
                 return WaitError::from_taken(outcome);
+            }
+            if let Some(cause) = self.what.left() {
+                break WaitError::Failed(cause);
             }
             if self.token.is_some_and(CancelToken::is_cancelled) {
                 break WaitError::Interrupted;
@@ -284,6 +309,25 @@ where
         };
         self.what.forget();
         Err(why)
+    }
+}
+
+/// A parker that an executor unparks when it ends; taken back when dropped.
+struct EndWatch<'a> {
+    home: &'a dyn Executor,
+    parker: &'a Parker,
+}
+
+impl<'a> EndWatch<'a> {
+    fn new(home: &'a dyn Executor, parker: &'a Parker) -> Self {
+        home.watch_end(parker);
+        Self { home, parker }
+    }
+}
+
+impl Drop for EndWatch<'_> {
+    fn drop(&mut self) {
+        self.home.forget_end(self.parker);
     }
 }
 

@@ -49,7 +49,10 @@ mod vigil;
 mod wait;
 mod yard;
 
-pub use self::block::{ListenerToken, Outcome, Reader, SharedReader, SharedWriter, Writer, block};
+pub use self::block::{
+    ListenerToken, Outcome, Reader, SharedReader, SharedWriter, Writer, block, owed_block,
+    wake_sleepers,
+};
 pub use crossbeam_utils::CachePadded;
 
 pub use self::call::{BreakerWord, CallWord, Leave, Left, Phase, UnderWay};

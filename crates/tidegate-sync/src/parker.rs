@@ -99,6 +99,11 @@ impl Parker {
         self.shared.state.load(Ordering::Relaxed) == NOTIFIED
     }
 
+    /// Whether both are handles to the same place.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// Calls of [`Parker::unpark`] so far.
     pub fn wakes(&self) -> u64 {
         self.shared.wakes.load(Ordering::Relaxed)

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use tidegate_promise::{Completion, Promise, promise_on};
 use tidegate_sync::{
-    CancelToken, Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled, is_current,
+    CancelToken, Clock, Executor, ExecutorId, Parker, Rejected, Signal, Task, Unhandled, is_current,
 };
 
 pub use self::budget::{Lease, Lessee, OverBudget};
@@ -397,6 +397,18 @@ impl Executor for WorkerPool {
 
     fn width(&self) -> usize {
         self.shared.width()
+    }
+
+    fn has_left_tasks(&self) -> bool {
+        self.shared.has_left_tasks()
+    }
+
+    fn watch_end(&self, parker: &Parker) {
+        self.shared.watch_end(parker);
+    }
+
+    fn forget_end(&self, parker: &Parker) {
+        self.shared.forget_end(parker);
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {

@@ -19,6 +19,7 @@ use super::start::{Purpose, enroll};
 use super::stop::Ending;
 use super::worker;
 use crate::headroom::{Headroom, Room};
+use crate::left::Left;
 use crate::lifecycle::HandedBack;
 
 /// Hears that the pool is low on threads, or is not any more.
@@ -60,6 +61,8 @@ pub(super) struct Shared {
     pub(super) reaper: Mutex<Option<Parker>>,
     /// Gone once the pool is over and nobody has a handle: jobs that were handed back hold on to
     /// their pool, and would keep it and themselves alive.
+    /// What was accepted and has not begun.
+    pub(super) left: Left,
     pub(super) ending: Mutex<Option<Ending>>,
 }
 
@@ -96,6 +99,7 @@ impl Shared {
             .share()
             .unwrap_or_else(|_| unreachable!("a new completion was not taken"));
         let limits = parts.limits;
+        let handed_back = HandedBack::default();
         let shared = Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             id: ExecutorId::next(),
@@ -120,9 +124,10 @@ impl Shared {
             closing: CancelToken::new(),
             stopping: CancelToken::new(),
             reaper: Mutex::default(),
+            left: Left::of(&handed_back),
             ending: Mutex::new(Some(Ending {
                 stopped,
-                handed_back: HandedBack::default(),
+                handed_back,
             })),
         });
         shared.show(&limits);
@@ -546,6 +551,18 @@ impl Executor for Shared {
 
     fn width(&self) -> usize {
         self.width.load(Ordering::Relaxed)
+    }
+
+    fn has_left_tasks(&self) -> bool {
+        self.left.is_left()
+    }
+
+    fn watch_end(&self, parker: &Parker) {
+        self.left.watch(parker);
+    }
+
+    fn forget_end(&self, parker: &Parker) {
+        self.left.forget(parker);
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {

@@ -197,6 +197,7 @@ impl Shared {
                 stuck,
             }));
         }
+        self.left.leave(self.id);
         self.let_go();
     }
 

@@ -8,7 +8,7 @@ use tidegate_promise::{Completion, WaitError};
 use tidegate_sync::{ManualClock, Refusal, WaitRefused, blocking_allowed};
 use tidegate_testkit::Gate;
 
-use crate::{SECOND, end, home, on};
+use crate::{SECOND, end, hold, home, on};
 
 /// The refusal of a wait that was refused.
 fn refusal<T>(waited: Result<T, WaitError<tidegate_promise::Failure>>) -> WaitRefused {
@@ -119,8 +119,11 @@ fn a_wait_on_the_own_loop() {
 fn a_wait_for_another_loop_from_a_loop() {
     let (home, clock) = home();
     let other = on(&clock, "other");
+    // Else it might be done before it is waited for, which is never refused.
+    let gate = hold(&other);
     let waited = home.submit(move || other.submit(|| ()).unwrap().wait_timeout(SECOND));
     let why = refusal(waited.unwrap().wait().unwrap());
+    gate.open();
     assert_eq!(why.names(), ["home", "other"]);
     assert!(why.to_string().contains("to wait for a promise of other"));
 }

@@ -180,7 +180,8 @@ fn dropping_the_hand_ends_the_loop_and_hands_back() {
     assert_eq!(home.lifecycle(), Lifecycle::Terminated);
     assert_eq!(home.execute(|| ()).unwrap_err().why(), Refusal::Closed);
     drop((home, ended, why));
-    assert!(never.is_cancelled(), "with the last handle it is dropped");
+    assert!(never.is_done(), "with the last handle it is dropped");
+    assert!(never.wait().unwrap_err().failure().is_some());
 }
 
 #[test]

@@ -1,15 +1,19 @@
 //! Ends against what happens at the same moment: what was accepted runs or is handed back, nothing
 //! begins too late, and whoever waits hears.
 
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Barrier, OnceLock};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use tidegate_exec::{EventLoop, Quiet, ShutdownError};
-use tidegate_sync::{ManualClock, ThreadBuilder, ThreadJob};
+use tidegate_exec::{EventLoop, EventLoopGroup, NeverBegun, Quiet, ShutdownError, WorkerPool};
+use tidegate_promise::{Completion, Failure, WaitError};
+use tidegate_sync::{ManualClock, Task, ThreadBuilder, ThreadJob};
 use tidegate_testkit::{Counter, Gate, Log};
 
-use crate::{Heard, SECOND, builder, end, hits, home};
+use crate::{Heard, SECOND, builder, end, hits, hold, home};
 
 fn by_hand(clock: &ManualClock) -> (EventLoop, tidegate_exec::HandLoop) {
     builder(clock, "by hand").build_by_hand().unwrap()
@@ -281,4 +285,136 @@ fn a_panic_that_nobody_can_see_is_reported() {
     for (what, message) in heard.iter().zip(["in a future", "in a task", "in a timer"]) {
         assert!(what.ends_with(message), "{what}");
     }
+}
+
+/// Whether a wait failed because the task never began.
+fn never_began<T: std::fmt::Debug>(waited: Result<T, WaitError<Failure>>) -> bool {
+    let why = waited.unwrap_err().failure().unwrap();
+    why.downcast_ref::<NeverBegun>().is_some()
+}
+
+/// A loop that is stuck in a task until the gate opens, and the completion of that task.
+fn stuck(home: &EventLoop) -> (Gate, Completion<u32>) {
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    let held = home.submit(move || {
+        here.open();
+        gate.wait();
+        1
+    });
+    arrived.wait();
+    (go_on, held.unwrap())
+}
+
+#[test]
+fn whoever_waits_behind_a_stuck_task_hears_of_the_end() {
+    let home = EventLoop::builder("home").build().unwrap();
+    let (gate, held) = stuck(&home);
+    let early = [(); 2].map(|()| home.submit(|| 7).unwrap());
+    let late = [(); 3].map(|()| home.submit(|| 7).unwrap());
+    let ended = home.shutdown_gracefully(Quiet::none(std::time::Duration::ZERO));
+    thread::scope(|scope| {
+        let waits = early.map(|answer| scope.spawn(move || answer.wait()));
+        let begun = scope.spawn(move || held.wait());
+        assert!(ended.wait().is_err(), "stuck");
+        for waited in waits {
+            assert!(never_began(waited.join().unwrap()));
+        }
+        let [answer, mut timed, mut polled] = late;
+        assert!(never_began(answer.wait()));
+        assert!(never_began(timed.wait_timeout(SECOND * 3600)));
+        assert!(timed.is_cancelled(), "it does not run any more");
+        let mut cx = Context::from_waker(Waker::noop());
+        let Poll::Ready(polled) = Pin::new(&mut polled).poll(&mut cx) else {
+            panic!("it will never be ready otherwise");
+        };
+        assert!(never_began(polled));
+        gate.open();
+        assert_eq!(begun.join().unwrap().unwrap(), 1, "this one has begun");
+    });
+}
+
+#[test]
+fn a_wait_by_a_manual_clock_hears_of_the_end_too() {
+    let (home, clock) = home();
+    let (gate, held) = stuck(&home);
+    let answer = home.submit(|| 7).unwrap();
+    let shared = home.submit(|| 7).unwrap().share().unwrap();
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    clock.await_sleepers(1);
+    thread::scope(|scope| {
+        let waits = scope.spawn(move || answer.wait());
+        let shares = scope.spawn(|| shared.wait());
+        clock.jump(SECOND * 20);
+        assert!(never_began(waits.join().unwrap()) && never_began(shares.join().unwrap()));
+    });
+    assert!(ended.wait().is_err());
+    gate.open();
+    assert_eq!(held.wait().unwrap(), 1);
+}
+
+#[test]
+fn what_was_handed_back_and_taken_can_be_waited_for() {
+    let (home, clock) = home();
+    let (gate, ran) = (hold(&home), Counter::new());
+    let submit = |ran: Counter| home.submit(move || ran.hit()).unwrap();
+    let (mut given_up, mut open) = (submit(ran.clone()), submit(ran.clone()));
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    clock.jump(SECOND);
+    gate.open();
+    let report = ended.wait().unwrap();
+    assert!(never_began(given_up.wait_timeout(SECOND)), "nobody took it");
+    let tasks = report.handed_back.take();
+    drop((home, ended, report));
+    let polled = Pin::new(&mut open).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending(), "somebody has it now");
+    tasks.into_iter().for_each(Task::run);
+    assert_eq!(
+        (open.wait().unwrap(), ran.count()),
+        (1, 1),
+        "the other was given up"
+    );
+}
+
+#[test]
+fn what_a_group_hands_back_is_taken_from_its_report() {
+    let clock = ManualClock::new();
+    let group = EventLoopGroup::builder("io").loops(2).clock(&clock).build();
+    let group = group.unwrap();
+    let held: Vec<_> = group.iter().map(hold).collect();
+    let mut answers: Vec<_> = group.iter().map(|one| one.submit(|| 7).unwrap()).collect();
+    let ended = group.shutdown_gracefully(Quiet::none(SECOND));
+    clock.jump(SECOND);
+    held.iter().for_each(Gate::open);
+    let report = ended.wait().unwrap();
+    let last = answers.pop().unwrap();
+    assert!(never_began(last.wait()), "nobody took it");
+    for task in report.handed_back.take() {
+        task.run();
+    }
+    for answer in answers {
+        assert_eq!(answer.wait().unwrap(), 7);
+    }
+}
+
+#[test]
+fn whoever_waits_for_a_job_that_a_pool_has_left_hears_so() {
+    let pool = WorkerPool::builder("workers").max(1).build().unwrap();
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    let held = pool.submit(move || {
+        here.open();
+        gate.wait();
+        1
+    });
+    arrived.wait();
+    let [early, late] = [(); 2].map(|()| pool.submit(|| 7).unwrap());
+    thread::scope(|scope| {
+        let waits = scope.spawn(move || early.wait());
+        let report = pool.stop(std::time::Duration::ZERO).wait().unwrap();
+        assert_eq!((report.handed_back.len(), report.stuck.len()), (2, 1));
+        assert!(never_began(waits.join().unwrap()) && never_began(late.wait()));
+        go_on.open();
+        assert_eq!(held.unwrap().wait().unwrap(), 1, "this one has begun");
+    });
 }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tidegate_exec::{
-    Driver, EventLoop, Lifecycle, Quiet, ShutdownError, ShutdownReport, Terminated,
+    Driver, EventLoop, Lifecycle, NeverBegun, Quiet, ShutdownError, ShutdownReport, Terminated,
 };
 use tidegate_promise::{Outcome, WaitError};
 use tidegate_sync::{Clock, ManualClock, Refusal, Sleeper, Task, ThreadBuilder};
@@ -245,7 +245,8 @@ fn completions_of_handed_back_tasks_end_with_the_last_who_could_run_them() {
     drop((home, ended));
     assert!(!answer.is_done(), "the report could still run it");
     drop(report);
-    assert!(answer.wait().unwrap_err().is_cancelled());
+    let why = answer.wait().unwrap_err().failure().unwrap();
+    assert!(why.downcast_ref::<NeverBegun>().is_some(), "{why}");
 }
 
 #[test]

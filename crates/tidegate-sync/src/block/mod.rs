@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use self::listener::{Listener, Node};
 use self::state::{
-    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, OWNERS, READER, SLEEPER, UNCANCELLABLE,
-    WRITER, is_settled,
+    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, OWED, OWNERS, READER, SLEEPER,
+    UNCANCELLABLE, WRITER, is_settled,
 };
 use crate::executor::Executor;
 use crate::prim::{AtomicPtr, AtomicU16, AtomicU32, Ordering, UnsafeCell, fence};
@@ -29,10 +29,12 @@ mod listener;
 mod notify;
 mod pool;
 mod reader;
+mod sleepers;
 mod state;
 mod writer;
 
 pub use self::reader::{ListenerToken, Reader, SharedReader};
+pub use self::sleepers::wake_sleepers;
 pub use self::writer::{SharedWriter, Writer};
 
 /// How something ended: exactly one of three ways.
@@ -154,11 +156,11 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     const LAYOUT: Layout = Layout::new::<Block<T, E>>();
 
     #[inline(always)]
-    fn allocate(home: Option<Arc<dyn Executor>>, abandoned: fn() -> E) -> Self {
+    fn allocate(home: Option<Arc<dyn Executor>>, abandoned: fn() -> E, owed: u32) -> Self {
         let memory = pool::take(Self::LAYOUT).cast::<Block<T, E>>();
         let block = Block {
             header: SignalHeader::new(notify::deliver::<T, E>),
-            state: AtomicU32::new(WRITER | READER),
+            state: AtomicU32::new(WRITER | READER | owed),
             writers: AtomicU32::new(1),
             readers: AtomicU32::new(1),
             sweep_in: AtomicU16::new(notify::SWEEP_AFTER),
@@ -301,6 +303,12 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         true
     }
 
+    /// Gives up on a task that its home has left: it is cancelled, so that it does not run any more,
+    /// and this is what its reader is told. `None` if it is not left, or has begun after all.
+    fn give_up_on_left(self) -> Option<E> {
+        (self.get().is_left() && self.cancel()).then(|| (self.get().abandoned)())
+    }
+
     /// Clears `bit` and frees the block if nobody else needs it.
     fn give_up(self, bit: u32) {
         let block = self.get();
@@ -356,6 +364,14 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
         if let Some(hook) = self.take_hook() {
             depth::contain(self.home.as_deref(), || drop(hook));
         }
+    }
+
+    /// Whether this is the block of a task that its home has accepted, has not begun and has left.
+    fn is_left(&self) -> bool {
+        // ORDERING: Acquire, as in `has`.
+        let state = self.state.load(Ordering::Acquire);
+        let open = state & (OWED | DONE | CLAIMED | UNCANCELLABLE) == OWED;
+        open && self.home.as_ref().is_some_and(|home| home.has_left_tasks())
     }
 
     fn has(&self, bits: u32) -> bool {
@@ -443,7 +459,18 @@ pub fn block<T: Send + 'static, E: Send + 'static>(
     home: Option<Arc<dyn Executor>>,
     abandoned: fn() -> E,
 ) -> (Writer<T, E>, Reader<T, E>) {
-    let block = BlockPtr::allocate(home, abandoned);
+    let block = BlockPtr::allocate(home, abandoned, 0);
+    (Writer::new(block), Reader::new(block))
+}
+
+/// [`block`] for the outcome of a task that `home` has accepted. Where `home` ends without having
+/// begun it ([`Executor::has_left_tasks`]), readers see `left` instead of waiting for ever.
+#[inline]
+pub fn owed_block<T: Send + 'static, E: Send + 'static>(
+    home: Arc<dyn Executor>,
+    left: fn() -> E,
+) -> (Writer<T, E>, Reader<T, E>) {
+    let block = BlockPtr::allocate(Some(home), left, OWED);
     (Writer::new(block), Reader::new(block))
 }
 

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use super::listener::{Listener, Node};
+use super::sleepers::Noted;
 use super::state::{
-    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, READER, SLEEPER, UNCANCELLABLE,
+    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, OWED, READER, SLEEPER, UNCANCELLABLE,
     is_settled,
 };
 use super::{Block, BlockPtr, Outcome, count_one, depth, notify};
@@ -165,7 +166,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         })
     }
 
-    /// Sleeps until the outcome can be taken; false where a thread cannot sleep on a block. The
+    /// Sleeps until the outcome can be taken or there will be none ([`Reader::left`]); false where a thread cannot sleep on a block. The
     /// end of this reader: it may do nothing afterwards but take the outcome.
     pub fn sleep(&mut self) -> bool {
         if !Bell::WORKS {
@@ -174,14 +175,30 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         let block = self.block.get();
         // Relaxed: whoever takes the outcome looks at the state again.
         let mut state = block.state.fetch_or(SLEEPER, Ordering::Relaxed) | SLEEPER;
+        let noted = match &block.home {
+            Some(home) if state & OWED != 0 => Noted::new(&**home, self.block.word()),
+            _ => None,
+        };
         // Whoever settles the block after this has seen the bit and rings.
         while !is_settled(state) {
+            if let Some(noted) = &noted {
+                noted.hear();
+                if block.is_left() {
+                    return true;
+                }
+            }
             block.bell.sleep_while(&block.state, state);
             // The other side has written both lines; they come at once rather than in turn.
             self.prefetch();
             state = block.state.load(Ordering::Relaxed);
         }
         true
+    }
+
+    /// The failure of a task whose executor has ended without beginning it: whoever asks gives up on
+    /// it, and it does not run any more.
+    pub fn left(&self) -> Option<E> {
+        self.block.give_up_on_left()
     }
 
     /// Asks for the lines of the block before they are needed.
@@ -409,6 +426,11 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
     /// The outcome, if it is decided.
     pub fn peek(&self) -> Option<Outcome<&T, &E>> {
         self.block.get().outcome()
+    }
+
+    /// See [`Reader::left`].
+    pub fn left(&self) -> Option<E> {
+        self.block.give_up_on_left()
     }
 
     /// See [`Reader::cancel`].

@@ -42,6 +42,10 @@ pub(super) const READER: u32 = 1 << 8;
 /// such a reader does nothing any more but take the outcome.
 pub(super) const SLEEPER: u32 = 1 << 9;
 
+/// The outcome is that of a task which the home has accepted: if the home ends without beginning
+/// it, there will be none. Set when the block is made.
+pub(super) const OWED: u32 = 1 << 10;
+
 /// Anybody who still needs the block.
 pub(super) const OWNERS: u32 = WRITER | READER | NOTIFYING;
 
