@@ -29,6 +29,11 @@ impl Inbound for Sum {
         ctx.flush();
     }
 
+    fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
+        // A client that does not read the answers is not asked for more questions.
+        ctx.set_auto_read(writable);
+    }
+
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
         // A line that is too long, or nobody said anything for a minute.
         ctx.write(format!("error: {why}\n"));

@@ -69,6 +69,11 @@ impl Inbound for Answers {
         }
     }
 
+    fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
+        // A client that does not read the answers is not asked for more commands.
+        ctx.set_auto_read(writable);
+    }
+
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
         self.1.extend(format!("-ERR {why}\r\n").bytes());
         self.read_complete(ctx);

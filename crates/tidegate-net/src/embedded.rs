@@ -17,6 +17,9 @@ use crate::pipeline::{Assembly, Head, Parts, Pipeline, PipelineError, Record};
 use crate::reactor;
 use crate::sys::{FakePoller, Readiness, Ready, Token};
 
+/// Turns of the loop that [`EmbeddedChannel::run`] runs.
+const MOST_TURNS: usize = 100_000;
+
 /// A wire between a channel and a test.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
@@ -90,6 +93,11 @@ impl Wire {
             state.room = Some(room);
         }
         Ok(written)
+    }
+
+    /// What is wrong with it, if neither a read nor a write has said so.
+    pub(crate) fn take_error(&self) -> Option<io::Error> {
+        self.lock().failure.take().map(io::Error::from)
     }
 
     pub(crate) fn shut_output(&self) {
@@ -190,9 +198,14 @@ impl EmbeddedChannel {
         self.channel.clone()
     }
 
-    /// Runs what handles of the channel asked for, and what follows from it.
+    /// Runs what handles of the channel asked for, and what follows from it. Handlers that ask for
+    /// something in every turn are left after 100,000 of them.
     pub fn run(&mut self) {
-        self.hand.run_until_idle();
+        for _ in 0..MOST_TURNS {
+            if !self.hand.turn() {
+                return;
+            }
+        }
     }
 
     /// Lets time pass.
@@ -211,9 +224,13 @@ impl EmbeddedChannel {
         self.post(Mail::Inbound(Msg::of(message)));
     }
 
-    /// Lets bytes come in as from a socket: read sizes and budgets apply.
+    /// Lets bytes come in as from a socket: read sizes and budgets apply. Of no bytes nothing comes:
+    /// the end is [`EmbeddedChannel::end_input`].
     pub fn receive(&mut self, bytes: impl Into<Bytes>) {
-        self.wire.lock().inbound.push_back(bytes.into());
+        let bytes = bytes.into();
+        if !bytes.is_empty() {
+            self.wire.lock().inbound.push_back(bytes);
+        }
         self.tell(Readiness::READ);
     }
 
@@ -223,10 +240,10 @@ impl EmbeddedChannel {
         self.tell(Readiness::READ | Readiness::HANG_UP);
     }
 
-    /// Lets the next read or write fail.
+    /// Breaks the connection, as a socket tells it: after what came before.
     pub fn fail(&mut self, why: io::ErrorKind) {
         self.wire.lock().failure = Some(why);
-        self.tell(Readiness::READ);
+        self.tell(Readiness::READ | Readiness::ERROR);
     }
 
     /// The next message that passed the last handler.

@@ -13,7 +13,7 @@ use tidegate_promise::Failure;
 /// ```
 /// use tidegate_net::NetError;
 ///
-/// let why = NetError::Overfull { pending: 20_000_000, cap: 16_777_216 };
+/// let why = NetError::Overfull { size: 5_000_000, pending: 12_000_000, cap: 16_777_216 };
 /// assert!(why.to_string().contains("16777216"));
 /// ```
 #[derive(Clone, Debug)]
@@ -23,8 +23,10 @@ pub enum NetError {
     Closed(Option<Failure>),
     /// The channel's sending half is closed: what was written after its end cannot be sent.
     OutputShut,
-    /// More waits to be sent than the hard cap allows.
+    /// More would wait to be sent than the hard cap allows.
     Overfull {
+        /// What the write counts for that was refused.
+        size: usize,
         /// What waits.
         pending: usize,
         /// The cap.
@@ -109,6 +111,11 @@ pub enum NetError {
     NotConnected,
     /// The server takes no more connections.
     Draining,
+    /// The handlers answer each other without end, so that what follows from one event would never be
+    /// done.
+    Endless,
+    /// The channel was to be closed behind what was written, and that could not be sent in time.
+    CloseTimeout(Duration),
     /// The executor of a handler does not take its work.
     Refused {
         /// The executor's name.
@@ -124,10 +131,10 @@ impl fmt::Display for NetError {
             Self::Closed(None) => f.write_str("the channel is closed"),
             Self::Closed(Some(why)) => write!(f, "the channel is closed: {why}"),
             Self::OutputShut => f.write_str("the sending half of the channel is closed"),
-            Self::Overfull { pending, cap } => write!(
+            Self::Overfull { size, pending, cap } => write!(
                 f,
-                "{pending} bytes wait to be sent and the cap is {cap}; wait until the channel is \
-                 writable, or raise the cap"
+                "a write of {size} bytes is refused: {pending} bytes wait to be sent and the cap is \
+                 {cap}; wait until the channel is writable, write less at once, or raise the cap"
             ),
             Self::ManyDatagrams => {
                 f.write_str("too many datagrams wait to be sent; flush them before writing more")
@@ -173,6 +180,7 @@ impl fmt::Display for NetError {
             }
             Self::NotConnected => f.write_str("the channel is not connected yet"),
             Self::Draining => f.write_str("the server takes no more connections"),
+            Self::Endless | Self::CloseTimeout(_) => self.fmt_cut(f),
             Self::ConnectTimeout { .. }
             | Self::NotOpened { .. }
             | Self::NoAddress(_)
@@ -184,6 +192,21 @@ impl fmt::Display for NetError {
 }
 
 impl NetError {
+    /// Why the library itself has cut a channel.
+    fn fmt_cut(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CloseTimeout(after) => write!(
+                f,
+                "the channel was to be closed when everything was sent, which took longer than \
+                 {after:?}: the peer does not read"
+            ),
+            _ => f.write_str(
+                "the handlers of the channel answer each other without end; look for one that writes, \
+                 flushes or changes the chain whenever another one fires an event",
+            ),
+        }
+    }
+
     /// Shows what went wrong while something was being opened.
     fn fmt_opening(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -57,7 +57,8 @@ pub use bytes::Bytes;
 pub use tidegate_sync::Blocking;
 
 pub use self::channel::{
-    Channel, ChannelOptions, Closed, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN, Datagram,
+    Channel, ChannelOptions, Closed, DEFAULT_CLOSE_TIMEOUT, DEFAULT_CONNECT_TIMEOUT,
+    DEFAULT_READS_PER_TURN, Datagram,
 };
 pub use self::client::{
     Address, Client, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver, local_pair,

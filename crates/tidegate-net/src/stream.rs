@@ -131,10 +131,7 @@ impl ByteStream {
     fn room(&self) -> usize {
         let (pending, marks) = self.shared.channel.waiting();
         let below_mark = marks.high().saturating_sub(pending).max(LEAST_TAKEN);
-        match pending {
-            0 => below_mark,
-            _ => below_mark.min(marks.cap().saturating_sub(pending + ENTRY_OVERHEAD)),
-        }
+        below_mark.min(marks.cap().saturating_sub(pending + ENTRY_OVERHEAD))
     }
 }
 

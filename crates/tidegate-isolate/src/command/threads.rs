@@ -18,7 +18,6 @@ use tidegate_promise::{Completion, promise_of, promise_on};
 use tidegate_sync::{CancelToken, Executor, WaitGuard, check_wait};
 
 use super::call::{Asked, Options};
-use super::circles::{self, RunId};
 use super::outcome::Story;
 use super::state::{GATED, INTERRUPTS, RATED, State, THREADS, WATCHED};
 use super::trip::{Begun, Cargo, Held, Raw, Teller, Told, Trip};
@@ -50,8 +49,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             }
         };
         let (promise, told) = promise_of::<Told<T, E>, CommandError<E>>();
-        let within = circles::current();
-        let brief = Brief::of(options, within);
+        let brief = Brief::of(options);
         let raw = match self.begin_on_threads(brief, start, work, Teller::Caller(promise)) {
             Ok(()) => match told.wait() {
                 Ok(Told::Ended(raw)) => raw,
@@ -88,8 +86,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             let _ = promise.complete(self.failed(Story::new(start), &mut options, cause));
             return answer;
         };
-        // Nobody waits for it: it belongs to no run but its own.
-        let brief = Brief::of(&options, options.run().into_iter().collect());
+        let brief = Brief::of(&options);
         let teller = Teller::Answer(promise, options, place);
         if let Err((cause, teller)) = self.begin_on_threads(brief, start, work, teller)
             && let Some(Teller::Answer(promise, mut options, _place)) = teller
@@ -123,7 +120,6 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             work,
             context,
             captured: state.plugins.capture(),
-            within: brief.within,
             held,
         };
         let flight = state.alarms.take_flight();
@@ -211,16 +207,14 @@ struct Brief {
     timeout: Option<u64>,
     criticality: Criticality,
     context: Option<RequestContext>,
-    within: Vec<RunId>,
 }
 
 impl Brief {
-    fn of<T, E>(options: &Options<T, E>, within: Vec<RunId>) -> Self {
+    fn of<T, E>(options: &Options<T, E>) -> Self {
         Self {
             timeout: options.timeout,
             criticality: options.criticality,
             context: options.context.clone(),
-            within,
         }
     }
 }

@@ -398,65 +398,6 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         self.again |= Readiness::WRITE;
     }
 
-    /// Ends the sending half, or the channel, if everything is sent that has to be.
-    fn wind_up(&mut self, desk: &mut Desk) {
-        let parts = &mut self.pipeline.parts;
-        let waits = parts.queue.has_flushed() || self.blocked && parts.outbox.is_some();
-        let sent = !waits;
-        if parts.close_wanted || parts.close_when_flushed && sent {
-            let cause = parts.close_cause.clone();
-            return self.close(cause, desk);
-        }
-        if parts.shutdown_wanted && sent {
-            parts.shutdown_wanted = false;
-            self.output_shut = true;
-            if let Err(why) = self.transport.shutdown_output() {
-                return self.fail(why, desk);
-            }
-            self.shared().tell_halves();
-            if self.input_shut {
-                self.close(None, desk);
-            }
-        }
-    }
-
-    /// Closes: no more writes, socket gone, whoever waits is told, then the handlers.
-    pub(super) fn close(&mut self, cause: Option<Failure>, desk: &mut Desk) {
-        let state = std::mem::replace(&mut self.state, State::Closed);
-        let parts = &mut self.pipeline.parts;
-        if let Some(cause) = &cause {
-            parts.close_cause.get_or_insert(cause.clone());
-        }
-        if matches!(state, State::Closed) {
-            return;
-        }
-        parts.closed = true;
-        self.transport = Transport::Gone;
-        self.ahead = None;
-        parts.shared.finish(cause.clone());
-        let closed = Failure::new(NetError::Closed(cause.clone()));
-        parts.queue.fail_all(&closed);
-        if let Some(outbox) = &mut parts.outbox {
-            outbox.fail_all(&closed);
-            desk.counters.lost_datagrams.add(outbox.take_lost());
-        }
-        let was_open = matches!(state, State::Open | State::Off(_));
-        match state {
-            State::Connecting(connecting) | State::New(Start::Connecting(connecting)) => {
-                connecting.fail(&cause.unwrap_or(closed));
-            }
-            State::Off(off) => off.refuse(&closed),
-            _ => {}
-        }
-        if was_open {
-            self.pipeline.fire(InEvent::Inactive);
-        }
-        self.pipeline.end();
-        desk.counters
-            .unread
-            .add(u64::from(self.pipeline.parts.unread));
-    }
-
     pub(super) fn with_desk<R>(
         &mut self,
         desk: &mut Desk,

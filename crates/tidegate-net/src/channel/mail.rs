@@ -17,6 +17,10 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 continue;
             }
             self.read_letter(mail, desk);
+            if self.pipeline.parts.close_wanted && !self.is_closed() {
+                // What was asked for after that comes too late.
+                self.carry_out(desk);
+            }
         }
         if !self.is_closed() {
             self.carry_out(desk);
@@ -64,6 +68,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 let _ = self.pipeline.parts.set_user_writable(flag, writable);
             }
             Mail::Own(id, what) => self.pipeline.own(id, what),
+            Mail::Inbound(_) if self.pipeline.parts.ends() => {}
             Mail::Inbound(msg) => {
                 self.pipeline.read(msg);
                 self.pipeline.fire(InEvent::ReadComplete);
@@ -75,6 +80,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 let _ = promise.complete(made.and_then(change));
             }
             Mail::Register(on, promise) => self.wish(on, promise, desk),
+            Mail::Cut(why) => self.pipeline.cut(why),
+            Mail::CloseDeadline => self.give_up_sending(desk),
             Mail::CancelConnect(why) => {
                 if let State::Connecting(_) = self.state {
                     self.close(Some(why), desk);

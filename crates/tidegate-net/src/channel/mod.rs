@@ -2,6 +2,7 @@
 
 mod core;
 mod datagram;
+mod ending;
 mod local;
 mod mail;
 mod off;
@@ -28,7 +29,9 @@ pub(crate) use self::core::ChannelCore;
 pub use self::datagram::Datagram;
 pub(crate) use self::datagram::Outbox;
 pub(crate) use self::local::local_ends;
-pub use self::options::{ChannelOptions, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN};
+pub use self::options::{
+    ChannelOptions, DEFAULT_CLOSE_TIMEOUT, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN,
+};
 pub use self::shared::Closed;
 pub(crate) use self::shared::{Home, Mail, Shared, refuse};
 pub(crate) use self::start::{Connecting, Start};
@@ -36,7 +39,7 @@ pub(crate) use self::transport::Transport;
 use crate::errors::{NetError, WriteRefused};
 use crate::message::{Message, Msg};
 use crate::pipeline::{Change, InEvent, Own, UserEvent};
-use crate::write_queue::WaterMarks;
+use crate::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 
 /// A handle of a connection. Clones are handles of the same one, equal and of one hash; dropping
 /// them all leaves it open, until its peer or its loop ends.
@@ -161,7 +164,8 @@ impl Channel {
         done
     }
 
-    /// Closes the channel; completes when it is closed. What was not sent by then fails.
+    /// Closes the channel; completes when it is closed. What was not sent by then fails, and so does
+    /// what is written later.
     pub fn close(&self) -> Closed {
         let closed = self.closed();
         self.post(Mail::Close);
@@ -182,7 +186,10 @@ impl Channel {
         self.post(Mail::Cause(why));
     }
 
-    /// Closes the channel as soon as everything written so far is sent.
+    /// Closes the channel as soon as everything written so far is sent; completes when it is closed.
+    /// Nothing more is read meanwhile, and later writes fail with [`NetError::Closed`]. What cannot be
+    /// sent within [`ChannelOptions::close_timeout`] fails: the channel is then closed with a
+    /// [`NetError::CloseTimeout`].
     pub fn close_when_flushed(&self) -> Closed {
         let closed = self.closed();
         self.post(Mail::CloseWhenFlushed);
@@ -389,11 +396,15 @@ impl Channel {
         let Err(mail) = Shared::post(&self.shared, mail, false) else {
             return;
         };
-        if self.shared.is_closed() {
+        if self.shared.refuses_writes() {
             return refuse(mail, self.close_cause().as_ref());
         }
+        let size = match &mail {
+            Mail::Write(msg, _) => msg.size() + ENTRY_OVERHEAD,
+            _ => 0,
+        };
         let (pending, cap) = (self.shared.pending(), self.shared.cap());
-        let why = NetError::Overfull { pending, cap };
+        let why = NetError::Overfull { size, pending, cap };
         match mail {
             Mail::Write(_, Some(promise)) => drop(promise.fail(Failure::new(why))),
             _ => Shared::post_overfull(&self.shared, why),

@@ -181,8 +181,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             State::Closed => Some(Next::Leave),
             State::Off(off) => {
                 let next = off.next();
-                self.pipeline.parts.publish();
-                self.shared().tell_writers();
+                self.show(true);
                 Some(next)
             }
             State::New(_) | State::Connecting(_) | State::Open => None,

@@ -9,6 +9,8 @@ use crate::write_queue::{WRITE_SPIN, WaterMarks};
 pub const DEFAULT_READS_PER_TURN: u32 = 16;
 /// How long a connect may take, when nothing else is said.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long sending the rest may take before a channel is closed without, when nothing else is said.
+pub const DEFAULT_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How a channel behaves.
 ///
@@ -46,6 +48,9 @@ pub struct ChannelOptions {
     pub receive_buffer: Option<usize>,
     /// How long a connect may take; zero means as long as it likes.
     pub connect_timeout: Duration,
+    /// How long a channel that is to be [closed when everything is
+    /// sent](crate::Channel::close_when_flushed) may take to send it; zero means as long as it likes.
+    pub close_timeout: Duration,
 }
 
 impl Default for ChannelOptions {
@@ -63,6 +68,7 @@ impl Default for ChannelOptions {
             send_buffer: None,
             receive_buffer: None,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            close_timeout: DEFAULT_CLOSE_TIMEOUT,
         }
     }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tidegate_sync::Blocking;
 
 use super::core::{ChannelCore, State};
+use super::shared::Shared;
 use super::transport::{SLACK, Transport};
 use crate::message::Msg;
 use crate::pipeline::Held;
@@ -171,6 +172,18 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         self.finish(false)
     }
 
+    /// Shows others how things stand.
+    pub(super) fn show(&mut self, mailed: bool) {
+        let changed = self.pipeline.parts.publish();
+        if changed && self.shared().has_much_mail() {
+            // Mailed meanwhile, by who did not know how much waits here.
+            Shared::ring(self.shared());
+        }
+        if changed || mailed {
+            self.shared().tell_writers();
+        }
+    }
+
     /// Ends its turn: shows others how things stand.
     pub(super) fn finish(&mut self, mailed: bool) -> Next {
         if !matches!(self.state, State::Open)
@@ -178,10 +191,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         {
             return next;
         }
-        let changed = self.pipeline.parts.publish();
-        if changed || mailed {
-            self.shared().tell_writers();
-        }
+        self.show(mailed);
         if self.again.is_none() {
             Next::Stay
         } else {

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_promise::{Failure, Promise, SharedCompletion, promise_of};
+use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_of};
 use tidegate_sync::{Deliver, Delivery, Executor, SignalBlock, Unhandled};
 
 use super::ChannelOptions;
@@ -51,6 +51,10 @@ pub(crate) enum Mail {
     /// Onto its loop, or off it.
     Register(bool, Promise<()>),
     CancelConnect(Failure),
+    /// A handler that runs elsewhere goes on without end.
+    Cut(Failure),
+    /// What is left to send before the end was not sent in time.
+    CloseDeadline,
 }
 
 /// Why a change from outside did not happen.
@@ -62,8 +66,10 @@ mod known {
     pub(super) const REGISTERED: u8 = 1;
     /// Its handlers were told that their server is on its way out.
     pub(super) const DRAINED: u8 = 2;
-    /// A write for which nobody waits was refused, and the handlers are about to hear so.
+    /// A write for which nobody waits was refused, the handlers hear so, and none was taken since.
     pub(super) const OVERFULL: u8 = 4;
+    /// It ends behind what was written before: no more writes are taken.
+    pub(super) const ENDS: u8 = 8;
 }
 
 /// The shared side of one channel.
@@ -104,6 +110,8 @@ struct Rare {
     writers: Vec<Promise<()>>,
     /// Who waits until its sending half is closed.
     halves: Vec<Promise<()>>,
+    /// Ends the wait until everything is sent.
+    deadline: Option<Completion<()>>,
 }
 
 impl Inner {
@@ -117,6 +125,10 @@ impl Inner {
         let rare = self.rare.as_deref_mut();
         rare.map(|rare| std::mem::take(&mut rare.halves))
             .unwrap_or_default()
+    }
+
+    fn take_deadline(&mut self) -> Option<Completion<()>> {
+        self.rare.as_deref_mut()?.deadline.take()
     }
 }
 
@@ -225,6 +237,16 @@ impl Shared {
         self.note(known::REGISTERED, yes);
     }
 
+    /// Notes that it ends, and takes no more writes.
+    pub(crate) fn set_ends(&self) {
+        self.note(known::ENDS, true);
+    }
+
+    /// Whether it takes no more writes: it is closed, or will be when everything is sent.
+    pub(crate) fn refuses_writes(&self) -> bool {
+        self.known.load(Ordering::Relaxed) & known::ENDS != 0 || self.is_closed()
+    }
+
     /// Whether nobody has asked before: handlers are told of a drain once.
     pub(crate) fn hears_first_of_drain(&self) -> bool {
         !self.note(known::DRAINED, true)
@@ -254,13 +276,46 @@ impl Shared {
 
     #[inline]
     pub(crate) fn publish(&self, queued: usize, writable: bool) {
-        self.queued.store(queued, Ordering::Relaxed);
+        // SeqCst, with `count_mail` as its partner: see there.
+        self.queued.store(queued, Ordering::SeqCst);
         self.writable.store(writable, Ordering::Relaxed);
     }
 
-    /// Puts mail into the box; `wake` says whether the loop has to look. Refused once closed, and a
-    /// write if more would wait than the cap allows.
-    pub(crate) fn post(block: &Arc<SignalBlock<Self>>, mail: Mail, wake: bool) -> Result<(), Mail> {
+    /// Counts a write that is mailed; true if more waits with it than the high mark.
+    ///
+    /// The loop has to take such mail out even if nobody flushes, since its handlers are to hear of
+    /// it. It looks for it after `publish` (`has_much_mail`). SeqCst on all four: of a write that is
+    /// mailed while the loop publishes at least one of the two sides sees what the other has counted.
+    fn count_mail(&self, counts: usize) -> bool {
+        let mailed = self.mailed.fetch_add(counts, Ordering::SeqCst) + counts;
+        mailed + self.queued.load(Ordering::SeqCst) > self.options.marks.high()
+    }
+
+    /// Whether there is mail that makes more wait than the high mark. On the loop, after `publish`.
+    pub(crate) fn has_much_mail(&self) -> bool {
+        // SeqCst, with `count_mail` as its partner: see there.
+        let mailed = self.mailed.load(Ordering::SeqCst);
+        mailed > 0 && mailed + self.queued.load(Ordering::Relaxed) > self.options.marks.high()
+    }
+
+    /// Has the loop look at the mail.
+    pub(crate) fn ring(block: &Arc<SignalBlock<Self>>) {
+        if let Some(signal) = block.raise()
+            && let Err(refused) = block.executor.signal(signal)
+        {
+            // The loop is over: dropping the signal delivers it as orphaned.
+            drop(refused);
+        }
+    }
+
+    /// Puts mail into the box; `wake` says whether the loop has to look, which it also has if more
+    /// waits than the high mark. Refused once closed, and a write if more would wait than the cap
+    /// allows.
+    pub(crate) fn post(
+        block: &Arc<SignalBlock<Self>>,
+        mail: Mail,
+        mut wake: bool,
+    ) -> Result<(), Mail> {
         {
             let mut inner = block.lock();
             if matches!(inner.end, End::Over(..)) {
@@ -270,20 +325,22 @@ impl Shared {
             if let Mail::Write(msg, _) | Mail::Stage(_, Back::Write(msg, _)) = &mail {
                 let counts = msg.size() + ENTRY_OVERHEAD;
                 let pending = block.pending();
-                let full = pending > 0 && pending + counts > block.cap();
-                if full && matches!(mail, Mail::Write(..)) {
+                let full = pending + counts > block.cap();
+                let known = block.known.load(Ordering::Relaxed);
+                let refused = full || known & known::ENDS != 0;
+                if refused && matches!(mail, Mail::Write(..)) {
                     return Err(mail);
                 }
-                block.mailed.fetch_add(counts, Ordering::Relaxed);
+                wake |= block.count_mail(counts);
+                if known & known::OVERFULL != 0 {
+                    // One is taken: the next refusal is news again.
+                    block.note(known::OVERFULL, false);
+                }
             }
             inner.mail.push(mail);
         }
-        if wake
-            && let Some(signal) = block.raise()
-            && let Err(refused) = block.executor.signal(signal)
-        {
-            // The loop is over: dropping the signal delivers it as orphaned.
-            drop(refused);
+        if wake {
+            Self::ring(block);
         }
         Ok(())
     }
@@ -324,7 +381,21 @@ impl Shared {
         }
     }
 
-    /// Tells the handlers, once until they have heard, that a write was refused for which nobody
+    /// Whether something ends the wait until everything is sent. On the channel's loop.
+    pub(crate) fn has_deadline(&self) -> bool {
+        let inner = self.lock();
+        inner
+            .rare
+            .as_ref()
+            .is_some_and(|rare| rare.deadline.is_some())
+    }
+
+    pub(crate) fn set_deadline(&self, deadline: Completion<()>) {
+        let mut inner = self.lock();
+        inner.rare.get_or_insert_default().deadline = Some(deadline);
+    }
+
+    /// Tells the handlers, once until one is taken again, that a write was refused for which nobody
     /// waits: a stream with a hole in it must not go on silently.
     pub(crate) fn post_overfull(block: &Arc<SignalBlock<Self>>, why: NetError) {
         if !block.note(known::OVERFULL, true) {
@@ -336,11 +407,7 @@ impl Shared {
 
     /// Takes the mail out, oldest first.
     pub(crate) fn take_mail(&self) -> Vec<Mail> {
-        let mut inner = self.lock();
-        if self.known.load(Ordering::Relaxed) & known::OVERFULL != 0 {
-            self.note(known::OVERFULL, false);
-        }
-        std::mem::take(&mut inner.mail)
+        std::mem::take(&mut self.lock().mail)
     }
 
     /// Notes that the loop has taken a write over.
@@ -406,6 +473,7 @@ impl Shared {
         self.publish(0, false);
         let mut waiting = inner.take_writers();
         waiting.append(&mut inner.take_halves());
+        let deadline = inner.take_deadline();
         let promise = match end {
             End::Asked(promise, closed) => {
                 inner.end = End::Over(cause.clone(), Some(closed));
@@ -417,6 +485,9 @@ impl Shared {
         // First, so that whoever hears of the end finds it counted.
         if let Some(origin) = &self.origin {
             origin.left();
+        }
+        if let Some(deadline) = deadline {
+            deadline.cancel();
         }
         if let Some(promise) = promise {
             let _ = promise.succeed(());

@@ -526,3 +526,50 @@ fn a_channel_that_is_closed_before_it_sends_behind_its_group_sends_nothing() {
     assert_eq!(alone.log.take(), ["inactive"]);
     assert_eq!(alone.peer().read(&mut [0]).unwrap(), 0);
 }
+
+#[test]
+fn a_channel_that_ends_before_it_began_tells_its_handlers_nothing() {
+    let (transport, _peer) = connected();
+    let log = Log::new();
+    let own = log.clone();
+    let assembly = Assembly::<Pinned>::new().add("lives", Lives(own));
+    let (home, _hand) = EventLoop::builder("alone").build_by_hand().unwrap();
+    let of_channel = Home {
+        executor: home.executor(),
+        roam: None,
+    };
+    let shared = Shared::new(of_channel, Arc::default(), (None, None), None);
+    let channel = Channel::of(Arc::clone(&shared));
+    let checked = assembly.checked(Head::BYTES).unwrap();
+    let pipeline = <Pipeline>::new(Parts::new(shared), checked);
+    let mut core = ChannelCore::new(transport, pipeline, Start::Open, Token::new(0, 1));
+    EventSource::close(&mut core, &mut Desk::new(Arc::default()));
+    drop(core);
+    assert!(channel.closed().is_done());
+    assert_eq!(log.take(), ["dropped"]);
+}
+
+/// Notes what it hears of its own life.
+struct Lives(Log<&'static str>);
+
+impl Inbound for Lives {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn added(&mut self, _ctx: &mut InboundContext<'_, Self>) {
+        self.0.push("added");
+    }
+
+    fn removed(&mut self, _ctx: &mut InboundContext<'_, Self>) {
+        self.0.push("removed");
+    }
+
+    fn read(&mut self, _bytes: Bytes, _ctx: &mut InboundContext<'_, Self>) {}
+}
+
+impl Drop for Lives {
+    fn drop(&mut self) {
+        self.0.push("dropped");
+    }
+}

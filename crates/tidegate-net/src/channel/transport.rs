@@ -141,6 +141,7 @@ impl Transport {
             Self::Tcp(stream) => stream.take_error().ok().flatten(),
             #[cfg(unix)]
             Self::Unix(stream) => stream.take_error().ok().flatten(),
+            Self::Embedded(wire) => wire.take_error(),
             _ => None,
         }
     }

@@ -102,6 +102,6 @@ impl Outbound for FlowControl {
         for message in self.waiting.drain(..count) {
             ctx.pass_on(message);
         }
-        ctx.fire_read_complete();
+        ctx.pass_on_complete();
     }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tidegate_promise::Promise;
 use tidegate_sync::Blocking;
 
+use crate::errors::NetError;
 use crate::message::{Nothing, Passing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 use crate::write_queue::ENTRY_OVERHEAD;
@@ -323,6 +324,17 @@ impl Outbound for Traffic {
     const BLOCKING: Blocking = Blocking::Never;
 
     fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        if let Some(end) = self.end {
+            // Before it goes what was there when it was asked for, and nothing else.
+            let why = match end {
+                End::Close => NetError::Closed(None),
+                End::ShutOutput => NetError::OutputShut,
+            };
+            if let Some(promise) = ctx.take_promise() {
+                let _ = promise.fail(why);
+            }
+            return;
+        }
         let Some(rate) = &self.write else {
             return ctx.write(bytes);
         };

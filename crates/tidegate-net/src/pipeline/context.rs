@@ -6,7 +6,6 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_exec::EventLoop;
 use tidegate_promise::{Completion, Failure, Promise};
 
 use super::change::Change;
@@ -50,12 +49,13 @@ impl HandlerContext<'_> {
         self.parts.flush(self.at);
     }
 
-    /// Closes the channel: what was not sent by then fails.
+    /// Closes the channel: what was not sent by then fails, and so does what is written later.
     pub fn close(&mut self) {
         self.out(OutOp::Close);
     }
 
-    /// Closes the channel as soon as everything written so far is sent.
+    /// Closes the channel as soon as everything written so far is sent: see
+    /// [`Channel::close_when_flushed`].
     pub fn close_when_flushed(&mut self) {
         self.flush();
         self.out(OutOp::CloseWhenFlushed);
@@ -190,13 +190,7 @@ impl HandlerContext<'_> {
         let channel = self.parts.weak();
         let id = self.parts.id(self.at);
         let ring = move || crate::channel::ring_timer(&channel, id, key);
-        match self.parts.shared.roam() {
-            Some(roam) => roam.timers()?.schedule(after, ring).ok(),
-            None => {
-                let home = super::stage::home().or_else(EventLoop::current)?;
-                home.schedule(after, ring).ok()
-            }
-        }
+        self.parts.schedule(after, ring)
     }
 
     /// Nanoseconds on the loop's clock.
@@ -255,6 +249,12 @@ impl HandlerContext<'_> {
         })
     }
 
+    /// A write for which nobody waits was refused here.
+    #[cold]
+    pub(super) fn tell_refusal(&mut self, why: Failure) {
+        self.parts.tell_refusal(self.at + 1, why);
+    }
+
     #[cold]
     pub(super) fn misfit(&mut self, message: &Msg, takes: Kind) {
         let why = self.misfit_cause(message, takes);
@@ -263,8 +263,8 @@ impl HandlerContext<'_> {
 
     #[inline]
     fn fire(&mut self, event: InEvent) {
-        let at = self.at + 1;
-        self.parts.push(Action::In { at, event });
+        let action = self.parts.fired(self.at + 1, event);
+        self.parts.push(action);
     }
 
     #[inline]
@@ -277,10 +277,17 @@ impl HandlerContext<'_> {
         self.parts.write(self.at, message, promise);
     }
 
-    /// Passes a message on, whatever it is.
+    /// Passes on a message that was kept back, whatever it is.
     pub(crate) fn pass_on(&mut self, message: Passing) {
         let at = self.at + 1;
         self.parts.push(Action::Read { at, msg: message.0 });
+    }
+
+    /// Ends a read of messages that were kept back: since each was, this makes no circle.
+    pub(crate) fn pass_on_complete(&mut self) {
+        let at = self.at + 1;
+        let event = InEvent::ReadComplete;
+        self.parts.push(Action::In { at, event });
     }
 
     fn reborrow(&mut self) -> HandlerContext<'_> {

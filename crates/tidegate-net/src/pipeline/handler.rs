@@ -235,8 +235,8 @@ pub trait Outbound: Sized + 'static {
         ctx.close();
     }
 
-    /// Somebody closes once everything flushed so far is sent. A handler that holds some of it
-    /// back passes this on when it holds no more.
+    /// Somebody closes once everything written so far is sent. A handler that holds some of it
+    /// back passes this on when it holds no more, and takes no more writes meanwhile.
     fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
         ctx.never(mask::CLOSE_WHEN_FLUSHED);
         ctx.close_when_flushed();
@@ -573,7 +573,7 @@ fn write<H: Outbound>(
             let why = ctx.misfit_cause(&other, Kind::of::<H::Take>());
             match promise {
                 Some(promise) => drop(promise.fail(why)),
-                None => ctx.fire_error(why),
+                None => ctx.tell_refusal(why),
             }
         }
     }

@@ -7,17 +7,17 @@ use super::parts::{Action, Parts, bits};
 use crate::channel::Datagram;
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::write_queue::Overfull;
+use crate::write_queue::{ENTRY_OVERHEAD, Overfull};
 
 impl Parts {
     #[inline]
     pub(super) fn out_head(&mut self, op: OutOp) {
         match op {
             OutOp::Flush => self.flush_head(),
-            OutOp::Close => self.close_wanted = true,
-            OutOp::CloseWhenFlushed => self.close_when_flushed = true,
+            OutOp::Close => self.close_head(),
+            OutOp::CloseWhenFlushed => self.close_flushed_head(),
             OutOp::ShutdownOutput => self.shutdown_head(),
-            OutOp::Read => self.read_wanted = true,
+            OutOp::Read => self.read_wanted = !self.ends(),
         }
     }
 
@@ -40,6 +40,30 @@ impl Parts {
         }
     }
 
+    /// Closes as soon as the running handlers have returned.
+    #[cold]
+    pub(super) fn close_head(&mut self) {
+        self.close_wanted = true;
+        self.end();
+    }
+
+    /// Closes behind what was written before.
+    #[cold]
+    fn close_flushed_head(&mut self) {
+        // Even if a handler holds its flushes back.
+        self.flush_head();
+        self.close_when_flushed = true;
+        self.end();
+    }
+
+    /// Nothing is read any more, and nothing more is taken to be written.
+    fn end(&mut self) {
+        self.bits |= bits::ENDS;
+        self.shared.set_ends();
+        self.auto_read = false;
+        self.read_wanted = false;
+    }
+
     #[cold]
     fn shutdown_head(&mut self) {
         // What was written before goes before, even if a handler holds its flushes back.
@@ -51,30 +75,43 @@ impl Parts {
     /// A write that has passed all handlers.
     #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        if self.closed | (self.bits & (bits::OUTPUT_ENDS | bits::DATAGRAMS) != 0) {
+        if self.closed | (self.bits & bits::UNUSUAL != 0) {
             return self.write_unusual(msg, promise);
         }
+        self.write_usual(msg, promise);
+    }
+
+    /// True if it was taken.
+    #[inline(always)]
+    fn write_usual(&mut self, msg: Msg, promise: Option<Promise<()>>) -> bool {
         let bytes = match msg {
             Msg::Bytes(bytes) => bytes,
             other => return self.write_other(other, promise),
         };
         let pushed = self.queue.push(bytes, promise, &self.options.marks);
-        if let Err(Overfull { promise, .. }) = pushed {
-            let cap = self.options.marks.cap();
-            let pending = self.queue.pending();
-            return self.refuse_write(promise, NetError::Overfull { pending, cap });
+        if let Err(Overfull { bytes, promise }) = pushed {
+            let why = NetError::Overfull {
+                size: bytes.len() + ENTRY_OVERHEAD,
+                pending: self.queue.pending(),
+                cap: self.options.marks.cap(),
+            };
+            self.refuse_write(promise, why);
+            return false;
         }
         self.look_at_marks();
+        true
     }
 
-    /// A write after the end of both halves, or of the one that sends, or to a channel that speaks
-    /// in datagrams.
+    /// A write after the end of both halves, or of the one that sends, or after one that was refused,
+    /// or to a channel that speaks in datagrams.
     #[inline(never)]
     fn write_unusual(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        let why = match self.closed {
-            true => NetError::Closed(self.close_cause.clone()),
-            false if self.bits & bits::OUTPUT_ENDS == 0 => return self.write_other(msg, promise),
-            false => NetError::OutputShut,
+        let why = if self.closed || self.ends() {
+            NetError::Closed(self.close_cause.clone())
+        } else if self.bits & bits::OUTPUT_ENDS != 0 {
+            NetError::OutputShut
+        } else {
+            return self.write_again(msg, promise);
         };
         // Who asked for no answer needs none: there is nothing after the end to miss it in.
         if let Some(promise) = promise {
@@ -82,8 +119,20 @@ impl Parts {
         }
     }
 
+    /// A write after one that was refused, or to a channel that speaks in datagrams.
+    fn write_again(&mut self, msg: Msg, promise: Option<Promise<()>>) {
+        let taken = match self.bits & bits::DATAGRAMS {
+            0 => self.write_usual(msg, promise),
+            _ => self.write_other(msg, promise),
+        };
+        if taken {
+            // The next refusal is news again.
+            self.bits &= !bits::REFUSAL_TOLD;
+        }
+    }
+
     #[inline(never)]
-    fn write_other(&mut self, msg: Msg, promise: Option<Promise<()>>) {
+    fn write_other(&mut self, msg: Msg, promise: Option<Promise<()>>) -> bool {
         let msg = match msg.cast::<Datagram>() {
             Ok(datagram) if self.outbox.is_some() => return self.write_datagram(datagram, promise),
             Ok(datagram) => Msg::to_write(datagram),
@@ -91,14 +140,14 @@ impl Parts {
         };
         if let Some(mut record) = self.recorded() {
             if promise.as_ref().is_some_and(|one| !one.set_uncancellable()) {
-                return;
+                return true;
             }
             record.outbound.push_back(msg);
             drop(record);
             if let Some(promise) = promise {
                 let _ = promise.succeed(());
             }
-            return;
+            return true;
         }
         let why = NetError::Misfit {
             handler: "the socket".to_owned(),
@@ -109,40 +158,63 @@ impl Parts {
             bytes: matches!(msg, Msg::Bytes(_)),
         };
         self.refuse_write(promise, why);
+        false
     }
 
-    /// A datagram that has passed all handlers. It counts for the water marks until it is sent; one
+    /// A datagram that has passed all handlers; true if it was taken. It counts for the water marks until it is sent; one
     /// for which there is no room is an error of its promise, or an error event.
-    pub(super) fn write_datagram(&mut self, datagram: Datagram, promise: Option<Promise<()>>) {
+    pub(super) fn write_datagram(
+        &mut self,
+        datagram: Datagram,
+        promise: Option<Promise<()>>,
+    ) -> bool {
         let full = self.outbox.as_ref().is_some_and(|outbox| outbox.is_full());
         let room = match full {
             true => Err(NetError::ManyDatagrams),
             false => self.hold(datagram.counts()),
         };
         let Some(outbox) = &mut self.outbox else {
-            return;
+            return false;
         };
         match room {
-            Ok(()) => outbox.push(datagram, promise),
+            Ok(()) => {
+                outbox.push(datagram, promise);
+                true
+            }
             Err(why) => {
                 outbox.lose();
                 let why = datagram.lost(Failure::new(why));
                 self.refuse_write(promise, why);
+                false
             }
         }
     }
 
-    /// A write that cannot be: its promise hears of it; who asked for none hears an error event,
-    /// since a stream with a hole in it must not go on silently.
+    /// Refuses a write. Its promise fails; if it has none, the handlers hear an error event, since a
+    /// stream with a hole in it must not go on silently.
     #[cold]
     fn refuse_write(&mut self, promise: Option<Promise<()>>, why: impl Into<Failure>) {
         let why = why.into();
         match promise {
             Some(promise) => drop(promise.fail(why)),
-            None => {
-                let event = InEvent::Error(why);
-                self.stack.push(Action::In { at: 0, event });
-            }
+            None => self.tell_refusal(0, why),
+        }
+    }
+
+    /// Tells the handlers from `at` on that a write for which nobody waits was refused: once until
+    /// one is taken again, since a stream has one hole until then. Of datagrams each is told, except
+    /// those that an event of that kind has caused. A handler that answers an error with a write would
+    /// otherwise hear of the refusal of its answer, and so on without end.
+    #[cold]
+    pub(super) fn tell_refusal(&mut self, at: u32, why: Failure) {
+        let known = match self.bits & bits::DATAGRAMS {
+            0 => self.bits & bits::REFUSAL_TOLD != 0,
+            _ => self.depth > 0,
+        };
+        if !known {
+            self.bits |= bits::REFUSAL_TOLD;
+            let event = InEvent::Error(why);
+            self.stack.push(Action::Return { at, event });
         }
     }
 }

@@ -13,6 +13,7 @@ mod check;
 mod context;
 mod handler;
 mod head;
+mod levels;
 mod lodged;
 mod parts;
 mod places;
@@ -142,6 +143,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// The rest of [`Pipeline::read_last`]: whatever else the handlers said, and the end.
     #[inline]
     fn complete(&mut self) {
+        self.parts.doing = Doing::Nothing;
         self.run_stack();
         if !self.parts.completed {
             self.parts.completed = true;
@@ -242,6 +244,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
     #[inline]
     fn rest(&mut self) {
         self.parts.base = 0;
+        self.parts.levels = 0;
         self.parts.doing = Doing::Nothing;
         self.parts.forget_plan();
     }
@@ -253,13 +256,19 @@ impl<E: ?Sized + Held> Pipeline<E> {
             Action::In { at, event } => self.step_in(at, event),
             Action::Write { at, msg, promise } => self.step_write(at, msg, promise),
             Action::Out { at, op } => self.step_out(at, op),
-            Action::Own { id, what } => {
-                if let Some(at) = self.find(id) {
-                    self.call(at, Doing::Own(what), |handler, ctx| handler.own(what, ctx));
+            Action::Return { at, event } => {
+                if self.begin_level() {
+                    self.step_in(at, event);
                 }
             }
+            Action::Level => self.parts.depth -= 1,
+            Action::Own { id, what } => self.step_own(id, what),
             Action::Drop { id } => self.drop_handler(id),
-            Action::Change(what) => self.apply(*what),
+            Action::Change(what) => {
+                if self.begin_level() {
+                    self.apply(*what);
+                }
+            }
         }
     }
 
@@ -276,6 +285,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// A message that no handler took.
     #[inline(never)]
     fn unread(&mut self, msg: Msg) {
+        self.parts.doing = Doing::Nothing;
         match self.parts.record.is_some() {
             true => self.parts.record_read(msg),
             false => self.parts.unread += 1,
@@ -296,6 +306,14 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.call(at, doing, |handler, ctx| handler.inbound(event, ctx));
     }
 
+    fn step_own(&mut self, id: u32, what: Own) {
+        if let Some(at) = self.find(id)
+            && self.parts.metas[at].may_hear(what)
+        {
+            self.call(at, Doing::own(what), |handler, ctx| handler.own(what, ctx));
+        }
+    }
+
     fn step_write(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
         self.parts.arrived(&msg);
         let Some(at) = self.next_out(at, mask::WRITE) else {
@@ -308,7 +326,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
 
     fn step_out(&mut self, at: u32, op: OutOp) {
         match self.next_out(at, op.bit()) {
-            Some(at) => self.call(at, Doing::Event, |handler, ctx| handler.outbound(op, ctx)),
+            Some(at) => self.call(at, Doing::Out, |handler, ctx| handler.outbound(op, ctx)),
             None => self.parts.out_head(op),
         }
     }
@@ -322,6 +340,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
             at: at as u32,
         };
         call(&mut *self.handlers[at], ctx);
+        self.parts.doing = Doing::Nothing;
         // One thing said, and nobody who waits for it, is in order: nearly always.
         if self.parts.stack.len() > base + 1 || self.parts.promise.is_some() {
             self.put_in_order(base);
@@ -380,6 +399,10 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// A handler has panicked: what it said before stays said, and an error event follows.
     #[cold]
     fn contain(&mut self, panic: CaughtPanic) {
+        if self.parts.doing == Doing::Nothing {
+            // No handler: the end of a message that nobody took, or of a promise.
+            return self.report(&Failure::from_panic(panic));
+        }
         let at = self.parts.running;
         let base = std::mem::take(&mut self.parts.base) as usize;
         let base = base.min(self.parts.stack.len());
@@ -393,20 +416,20 @@ impl<E: ?Sized + Held> Pipeline<E> {
                 Some(promise) => drop(promise.fail(why)),
                 None => self.report(&why),
             },
-            Doing::Event | Doing::Own(Own::Timer(_)) => {
+            Doing::Event | Doing::Out | Doing::Timer => {
                 let event = InEvent::Error(why);
-                self.parts.stack.push(Action::In { at, event });
+                self.parts.stack.push(Action::Return { at, event });
             }
-            Doing::Own(Own::Removed) => {
-                let event = InEvent::Error(why);
-                self.parts.stack.push(Action::In { at: at + 1, event });
+            Doing::Removed => {
+                let (at, event) = (at + 1, InEvent::Error(why));
+                self.parts.stack.push(Action::Return { at, event });
                 if let Some(id) = id {
                     self.parts.stack.push(Action::Drop { id });
                 }
             }
-            Doing::Own(Own::Added) => {
+            Doing::Added => {
                 let event = InEvent::Error(why);
-                self.parts.stack.push(Action::In { at, event });
+                self.parts.stack.push(Action::Return { at, event });
                 if let Some(id) = id {
                     self.remove(id);
                 }
@@ -426,12 +449,12 @@ impl<E: ?Sized + Held> Pipeline<E> {
         }
         let fatal = why.downcast_ref().is_none_or(NetError::is_fatal);
         if fatal {
-            self.parts.close_wanted = true;
+            self.parts.close_head();
             self.parts.close_cause.get_or_insert(why);
         }
     }
 
-    fn report(&self, why: &Failure) {
+    pub(crate) fn report(&self, why: &Failure) {
         self.parts.shared.report(why);
     }
 }

@@ -1,7 +1,9 @@
 //! What a channel has apart from its handlers: what they reach through their contexts.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
+use tidegate_exec::EventLoop;
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
 use tidegate_sync::{Blocking, SignalBlock};
 
@@ -35,6 +37,13 @@ pub(crate) enum Action {
         at: u32,
         op: OutOp,
     },
+    /// An event that something on its way out has caused: a level of its own begins with it.
+    Return {
+        at: u32,
+        event: InEvent,
+    },
+    /// Everything that followed from the beginning of a level is done.
+    Level,
     Own {
         id: u32,
         what: Own,
@@ -54,6 +63,33 @@ pub(crate) struct Meta {
     pub(crate) id: u32,
     /// What it cares about, as far as is known.
     pub(crate) mask: u16,
+    pub(crate) life: Life,
+}
+
+/// How far a handler's life in a chain has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It was not told that it was added.
+    New,
+    Added,
+    /// It was told that it was removed.
+    Removed,
+}
+
+impl Meta {
+    /// Notes that the handler is about to hear `what`; false if it must not.
+    pub(super) fn may_hear(&mut self, what: Own) -> bool {
+        let (from, to) = match what {
+            Own::Added => (Life::New, Life::Added),
+            Own::Removed => (Life::Added, Life::Removed),
+            Own::Timer(_) => (Life::Added, Life::Added),
+        };
+        let may = self.life == from;
+        if may {
+            self.life = to;
+        }
+        may
+    }
 }
 
 /// What a handler was doing when it panicked.
@@ -63,7 +99,21 @@ pub(crate) enum Doing {
     Event,
     Error,
     Write,
-    Own(Own),
+    /// Another operation on its way out.
+    Out,
+    Added,
+    Removed,
+    Timer,
+}
+
+impl Doing {
+    pub(super) fn own(what: Own) -> Self {
+        match what {
+            Own::Added => Self::Added,
+            Own::Removed => Self::Removed,
+            Own::Timer(_) => Self::Timer,
+        }
+    }
 }
 
 /// What is left open on purpose, for a test to look at.
@@ -74,19 +124,29 @@ pub(crate) struct Record {
     pub(crate) errors: Vec<Failure>,
 }
 
-/// Parts of a byte.
+/// Parts of a word.
 pub(super) mod bits {
     /// Handlers elsewhere for whom too much waits.
-    pub(in crate::pipeline) const HOLDS: u8 = (1 << 4) - 1;
+    pub(in crate::pipeline) const HOLDS: u16 = (1 << 4) - 1;
     /// A handler wants to hear of the peer's end before the channel is closed for it.
-    pub(in crate::pipeline) const TELL_INPUT_END: u8 = 1 << 4;
+    pub(in crate::pipeline) const TELL_INPUT_END: u16 = 1 << 4;
     /// The user wants the channel to read on its own.
-    pub(in crate::pipeline) const READS_WISHED: u8 = 1 << 5;
-    pub(in crate::pipeline) const READS: u8 = READS_WISHED | HOLDS;
+    pub(in crate::pipeline) const READS_WISHED: u16 = 1 << 5;
+    /// What decides whether the channel reads on its own: wished for, and nothing against it.
+    pub(in crate::pipeline) const READS: u16 = READS_WISHED | HOLDS | ENDS;
     /// The channel speaks in datagrams, not in bytes.
-    pub(in crate::pipeline) const DATAGRAMS: u8 = 1 << 6;
+    pub(in crate::pipeline) const DATAGRAMS: u16 = 1 << 6;
     /// The sending half ends behind what was written so far.
-    pub(in crate::pipeline) const OUTPUT_ENDS: u8 = 1 << 7;
+    pub(in crate::pipeline) const OUTPUT_ENDS: u16 = 1 << 7;
+    /// The channel ends, now or behind what was written so far: it reads no more, and takes no more
+    /// writes.
+    pub(in crate::pipeline) const ENDS: u16 = 1 << 8;
+    /// The handlers know that a write was refused, and none was taken since.
+    pub(in crate::pipeline) const REFUSAL_TOLD: u16 = 1 << 9;
+    /// What the handlers do has no end: nothing that follows from it is carried out any more.
+    pub(in crate::pipeline) const CUT: u16 = 1 << 10;
+    /// What makes a write unusual.
+    pub(in crate::pipeline) const UNUSUAL: u16 = OUTPUT_ENDS | DATAGRAMS | ENDS | REFUSAL_TOLD;
 }
 
 /// A channel without its handlers and its socket.
@@ -100,6 +160,9 @@ pub(crate) struct Parts {
     /// Where on the stack the running handler's own actions begin.
     pub(super) base: u32,
     pub(super) running: u32,
+    /// Levels that have begun and not ended, and how many have begun since nothing ran.
+    pub(super) depth: u16,
+    pub(super) levels: u32,
     pub(super) doing: Doing,
     next_id: u32,
     /// The chain as it will be after the changes on the stack.
@@ -134,7 +197,7 @@ pub(crate) struct Parts {
     /// Reads on its own: wished for, and no handler holds it up.
     pub(crate) auto_read: bool,
     /// What does not matter to a message, as [`bits`].
-    pub(super) bits: u8,
+    pub(super) bits: u16,
     pub(crate) read_wanted: bool,
     /// The handlers have heard that a read is complete.
     pub(super) completed: bool,
@@ -153,6 +216,8 @@ impl Parts {
             stack: Vec::new(),
             base: 0,
             running: 0,
+            depth: 0,
+            levels: 0,
             doing: Doing::Nothing,
             next_id: 0,
             planned: None,
@@ -181,6 +246,11 @@ impl Parts {
             closed: false,
             close_cause: None,
         }
+    }
+
+    /// Whether it ends, so that nothing that comes now is read or written.
+    pub(crate) fn ends(&self) -> bool {
+        self.bits & bits::ENDS != 0
     }
 
     pub(crate) fn tells_input_end(&self) -> bool {
@@ -241,6 +311,21 @@ impl Parts {
         promise_on(Arc::clone(self.shared.executor()))
     }
 
+    /// Runs `work` on the channel's loop, `after` from now. `None` if the loop takes no more of it.
+    pub(crate) fn schedule(
+        &self,
+        after: Duration,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Option<Completion<()>> {
+        match self.shared.roam() {
+            Some(roam) => roam.timers()?.schedule(after, work).ok(),
+            None => {
+                let home = super::stage::home().or_else(EventLoop::current)?;
+                home.schedule(after, work).ok()
+            }
+        }
+    }
+
     #[inline]
     pub(super) fn push(&mut self, action: Action) {
         self.stack.push(action);
@@ -254,6 +339,16 @@ impl Parts {
         self.running = at as u32;
         self.doing = doing;
         base
+    }
+
+    /// The event to be carried out when a handler passes one on. Inbound events go from first to last
+    /// and operations from last to first, so only an event that an operation causes can make a circle.
+    #[inline]
+    pub(super) fn fired(&self, at: u32, event: InEvent) -> Action {
+        match self.doing {
+            Doing::Write | Doing::Out => Action::Return { at, event },
+            _ => Action::In { at, event },
+        }
     }
 
     /// Whether the running handler has said nothing yet that is still to be carried out.
@@ -309,7 +404,8 @@ impl Parts {
     pub(super) fn hold(&mut self, bytes: usize) -> Result<(), NetError> {
         let (pending, cap) = (self.pending(), self.options.marks.cap());
         if pending + bytes > cap {
-            return Err(NetError::Overfull { pending, cap });
+            let size = bytes;
+            return Err(NetError::Overfull { size, pending, cap });
         }
         self.in_flight += bytes;
         self.look_at_marks();
@@ -357,7 +453,7 @@ impl Parts {
 
     #[inline]
     pub(super) fn is_writable(&self) -> bool {
-        self.low_enough && self.user_flags == 0 && !self.closed
+        self.low_enough && self.user_flags == 0 && !self.closed && !self.ends()
     }
 
     pub(super) fn bytes_before_unwritable(&self) -> usize {
@@ -443,7 +539,7 @@ impl Parts {
         // A handler that saw the channel unwritable waits to be told, even if that is over.
         let dipped = std::mem::take(&mut self.dipped) && self.told_writable;
         let writable = self.is_writable() && !dipped;
-        if writable == self.told_writable || self.closed {
+        if writable == self.told_writable || self.closed || self.ends() {
             return None;
         }
         self.told_writable = writable;

@@ -1,32 +1,43 @@
 //! Putting handlers into a chain, and taking them out again.
 
+use tidegate_promise::Failure;
+use tidegate_sync::contain;
+
 use super::change::{Place, What};
 use super::handler::{Held, Own, Shape};
 use super::lodged::Lodged;
-use super::parts::{Action, Meta, Parts};
+use super::parts::{Action, Life, Meta, Parts};
 use super::{Name, Pipeline};
 
 impl<E: ?Sized + Held> Pipeline<E> {
-    /// Tells every handler that it was added, first to last.
+    /// Tells every handler that it was added, first to last. That is one step: whatever they say is
+    /// carried out when the last of them has been told.
     pub(crate) fn begin(&mut self) {
         let ids: Vec<_> = self.parts.metas.iter().map(|meta| meta.id).collect();
+        let mut said = Vec::new();
         for id in ids {
-            let what = Own::Added;
-            self.start(Action::Own { id, what });
+            if let Err(panic) = contain(|| self.step_own(id, Own::Added)) {
+                self.contain(panic);
+            }
+            said.extend(self.parts.stack.drain(..).rev());
         }
+        self.parts.stack.extend(said.into_iter().rev());
+        self.run();
     }
 
     /// Takes every handler out, last to first.
     pub(crate) fn end(&mut self) {
         while let Some(meta) = self.parts.metas.last() {
-            let id = meta.id;
-            self.remove(id);
-            self.run();
-            if self.parts.metas.last().is_some_and(|meta| meta.id == id) {
-                // Its end panicked: it goes all the same.
-                self.drop_handler(id);
-            }
+            self.take_out(meta.id);
         }
+    }
+
+    /// Takes one handler out, whatever it does.
+    pub(super) fn take_out(&mut self, id: u32) {
+        self.remove(id);
+        self.run();
+        // It lingers, or what it did at its end was cut short.
+        self.drop_handler(id);
     }
 
     pub(super) fn apply(&mut self, what: What<Lodged>) {
@@ -82,7 +93,8 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.parts.stack.push(Action::Own { id, what });
     }
 
-    /// Begins to take a handler out: nothing reaches it any more but the news of its removal.
+    /// Begins to take a handler out: nothing reaches it any more but the news of its removal, if it
+    /// has heard that it was added.
     pub(super) fn remove(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
         let lingers = self.handlers[at].lingers();
@@ -103,7 +115,10 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.parts.sum_up();
         let handler = self.handlers.remove(at);
         self.each_place(|place, _| *place -= u32::from(*place as usize > at));
-        drop(handler);
+        // Code of the user's: its panic is no other handler's.
+        if let Err(panic) = contain(|| drop(handler)) {
+            self.report(&Failure::from_panic(panic));
+        }
     }
 
     /// Corrects the places of everything on the stack after a handler was put in at `new`. What goes
@@ -120,7 +135,9 @@ impl<E: ?Sized + Held> Pipeline<E> {
     fn each_place(&mut self, mut look: impl FnMut(&mut u32, bool)) {
         for action in &mut self.parts.stack {
             match action {
-                Action::Read { at, .. } | Action::In { at, .. } => look(at, false),
+                Action::Read { at, .. } | Action::In { at, .. } | Action::Return { at, .. } => {
+                    look(at, false);
+                }
                 Action::Write { at, .. } | Action::Out { at, .. } => look(at, true),
                 _ => {}
             }
@@ -134,5 +151,6 @@ pub(super) fn meta(parts: &mut Parts, name: Name, shape: &'static Shape) -> Meta
         shape,
         id: parts.take_id(),
         mask: shape.mask(),
+        life: Life::New,
     }
 }

@@ -23,7 +23,7 @@ use tidegate_sync::{Blocking, Executor, SignalBlock, Task};
 
 use super::context::HandlerContext;
 use super::handler::{Erased, InEvent, OutOp, Own, Shape, mask};
-use super::parts::{Meta, bits};
+use super::parts::{Life, Meta, bits};
 use super::{Action, Name, Parts, Pipeline};
 use crate::channel::{Mail, Shared, refuse};
 use crate::errors::NetError;
@@ -147,6 +147,7 @@ impl Stage {
                 shape,
                 id,
                 mask,
+                life: Life::New,
             });
             handlers.push(handler);
         }
@@ -258,7 +259,8 @@ impl Work {
             }
             Letter::Out(op) => pipeline.start(Action::Out { at: 2, op }),
             Letter::Own(Own::Removed) => {
-                pipeline.end();
+                // Its ports stay: they take what it says at its end.
+                pipeline.take_out(self.id);
                 self.removed = true;
             }
             Letter::Own(what) => {

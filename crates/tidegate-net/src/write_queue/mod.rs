@@ -217,7 +217,7 @@ impl WriteQueue {
         marks: &WaterMarks,
     ) -> Result<(), Overfull> {
         let counts = bytes.len() + ENTRY_OVERHEAD;
-        if self.pending + counts > marks.cap && self.pending > 0 {
+        if self.pending + counts > marks.cap {
             return Err(Overfull { bytes, promise });
         }
         self.pending += counts;

@@ -198,8 +198,15 @@ fn above_the_cap_a_write_is_given_back() {
     assert!(promise.is_some() && !done.is_done());
     assert_eq!(queue.pending(), 2 * (10 + ENTRY_OVERHEAD));
     let mut lone = WriteQueue::new();
-    let huge = Bytes::from(vec![0; 1000]);
-    assert!(lone.push(huge, None, &marks).is_ok(), "alone anything goes");
+    let huge = Bytes::from(vec![0; 155]);
+    let refused = lone.push(huge, None, &marks).unwrap_err();
+    assert_eq!(
+        (refused.bytes.len(), lone.pending()),
+        (155, 0),
+        "alone, too"
+    );
+    let fits = Bytes::from(vec![0; 154]);
+    assert!(lone.push(fits, None, &marks).is_ok());
 }
 
 #[test]

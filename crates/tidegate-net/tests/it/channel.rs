@@ -638,3 +638,76 @@ fn switching_auto_read_off_ends_a_wish_from_before() {
     channel.run();
     assert_eq!(log.take()[0], "read 5", "it was off already");
 }
+
+#[test]
+fn a_write_that_is_above_the_cap_by_itself_is_refused_though_nothing_waits() {
+    let (mut channel, log) = notes(marks(10, 100, 500));
+    let handle = channel.channel();
+    let refused = handle.write_with(vec![0; 405]);
+    let why = refused.wait().unwrap_err().to_string();
+    assert!(
+        why.contains("501 bytes") && why.contains("the cap is 500"),
+        "{why}"
+    );
+    handle.write_and_flush(vec![0; 405]);
+    channel.run();
+    assert!(log.take()[0].contains("the cap is 500"));
+    let taken = handle.write_with(vec![0; 404]);
+    handle.flush();
+    channel.run();
+    taken.wait().unwrap();
+    assert_eq!(channel.sent().len(), 404);
+}
+
+#[test]
+fn a_write_of_another_thread_above_the_high_mark_is_told_without_a_flush() {
+    let (mut channel, log) = notes(marks(300, 1000, 10_000));
+    let handle = channel.channel();
+    handle.write(vec![0; 904]);
+    channel.run();
+    assert!(log.is_empty(), "1000 is not above 1000");
+    handle.write("x");
+    channel.run();
+    assert_eq!(log.take(), ["writable false"]);
+    assert!(channel.sent().is_empty(), "nothing was flushed");
+    handle.flush();
+    channel.run();
+    assert_eq!(log.take(), ["writable true"]);
+}
+
+/// Writes when it reads; then somebody else writes, who cannot know of that yet.
+struct Both(Log<String>);
+
+impl Inbound for Both {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write(bytes);
+        ctx.channel().write("from elsewhere");
+    }
+
+    fn writability(&mut self, writable: bool, _ctx: &mut InboundContext<'_, Self>) {
+        self.0.push(format!("writable {writable}"));
+    }
+}
+
+#[test]
+fn a_write_of_another_thread_is_told_though_what_waits_was_not_shown_to_it() {
+    let log = Log::new();
+    let both = Both(log.clone());
+    let options = marks(300, 1000, 10_000);
+    let mut channel = EmbeddedChannel::with_options(options, |p| p.add("both", both)).unwrap();
+    channel.receive(vec![0; 900]);
+    assert_eq!(log.take(), ["writable false"]);
+}
+
+#[test]
+fn an_embedded_channel_that_receives_nothing_stays_open() {
+    let (mut channel, log) = notes(ChannelOptions::default());
+    channel.receive(Bytes::new());
+    assert!(channel.is_open() && log.is_empty());
+    channel.receive("x");
+    assert_eq!(log.take(), ["read 1", "complete"]);
+}

@@ -260,7 +260,7 @@ fn a_flush_and_a_close_whose_bytes_are_lost_say_so() {
 
 #[test]
 fn a_large_write_is_taken_in_parts_that_the_marks_allow() {
-    for marks in [(10, 5_000, 5_000), (10, 5_000, 20_000), (0, 0, 0)] {
+    for marks in [(10, 5_000, 5_000), (10, 5_000, 20_000), (0, 0, 1_096)] {
         let marks = WaterMarks::new(marks.0, marks.1, marks.2).unwrap();
         let log = Log::new();
         let mut channel = slow(&log, marks, |mut stream, log| async move {

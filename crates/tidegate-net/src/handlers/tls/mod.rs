@@ -353,6 +353,13 @@ impl Tls {
         }
     }
 
+    /// Sends what was written before the end, even if a handler holds its flushes back.
+    fn flush_rest(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        if !self.held.is_empty() {
+            Outbound::flush(self, ctx);
+        }
+    }
+
     /// What is to be written at the end; `None` while something is held that goes before it.
     fn begin_end(&mut self, end: End) -> Option<Bytes> {
         // A half is closed after the handshake, which needs both.
@@ -479,10 +486,11 @@ impl Outbound for Tls {
 
     fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
         let promise = ctx.take_promise();
-        let refused = if self.state == State::Over || self.said_bye {
-            Some(NetError::Closed(None))
-        } else {
-            ctx.hold(counts(bytes.len())).err()
+        let refused = match self.end {
+            _ if self.state == State::Over || self.said_bye => Some(NetError::Closed(None)),
+            Some(End::Close) => Some(NetError::Closed(None)),
+            Some(End::ShutOutput) => Some(NetError::OutputShut),
+            None => ctx.hold(counts(bytes.len())).err(),
         };
         match (refused, promise) {
             (None, promise) => {
@@ -491,7 +499,7 @@ impl Outbound for Tls {
             }
             (Some(why), Some(promise)) => drop(promise.fail(why)),
             // Late writes without a promise go unheard, as everywhere.
-            (Some(NetError::Closed(_)), None) => {}
+            (Some(NetError::Closed(_) | NetError::OutputShut), None) => {}
             (Some(why), None) => ctx.fire_error(Failure::new(why)),
         }
     }
@@ -524,6 +532,7 @@ impl Outbound for Tls {
     }
 
     fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        self.flush_rest(ctx);
         if let Some(bye) = self.begin_end(End::Close) {
             if !bye.is_empty() {
                 ctx.write(bye);
@@ -533,6 +542,7 @@ impl Outbound for Tls {
     }
 
     fn shutdown_output(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        self.flush_rest(ctx);
         if let Some(bye) = self.begin_end(End::ShutOutput) {
             if !bye.is_empty() {
                 ctx.write(bye);

@@ -9,7 +9,7 @@ use tidegate_net::{Assembly, NetGroup, Server};
 use tidegate_sync::ManualClock;
 
 /// A pool of `threads`, and one roaming loop on it that hands over late.
-fn roaming(threads: usize) -> (WorkerPool, NetGroup<Roaming>) {
+pub(crate) fn roaming(threads: usize) -> (WorkerPool, NetGroup<Roaming>) {
     roaming_with(threads, true)
 }
 
@@ -35,7 +35,7 @@ fn roaming_by(threads: usize) -> (WorkerPool, NetGroup<Roaming>, ManualClock) {
     (pool, group, clock)
 }
 
-fn serve(
+pub(crate) fn serve(
     group: &NetGroup<Roaming>,
     assemble: impl Fn(Assembly<Roaming>) -> Assembly<Roaming> + Send + Sync + 'static,
 ) -> Server {

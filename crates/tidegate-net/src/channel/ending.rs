@@ -1,0 +1,108 @@
+//! How a channel ends: at once, or when everything is sent.
+
+use std::sync::Arc;
+
+use tidegate_promise::Failure;
+
+use super::Transport;
+use super::core::{ChannelCore, State};
+use super::shared::{Mail, Shared};
+use super::start::Start;
+use crate::errors::NetError;
+use crate::pipeline::{Held, InEvent};
+use crate::reactor::Desk;
+
+impl<E: ?Sized + Held> ChannelCore<E> {
+    /// Ends the sending half, or the channel, if everything is sent that has to be.
+    pub(super) fn wind_up(&mut self, desk: &mut Desk) {
+        let parts = &mut self.pipeline.parts;
+        let waits = parts.queue.has_flushed() || self.blocked && parts.outbox.is_some();
+        let sent = !waits;
+        if parts.close_wanted || parts.close_when_flushed && sent {
+            let cause = parts.close_cause.clone();
+            return self.close(cause, desk);
+        }
+        if parts.close_when_flushed {
+            self.set_deadline();
+        }
+        let parts = &mut self.pipeline.parts;
+        if parts.shutdown_wanted && sent {
+            parts.shutdown_wanted = false;
+            self.output_shut = true;
+            if let Err(why) = self.transport.shutdown_output() {
+                return self.fail(why, desk);
+            }
+            self.shared().tell_halves();
+            if self.input_shut {
+                self.close(None, desk);
+            }
+        }
+    }
+
+    /// Closes: no more writes, socket gone, whoever waits is told, then the handlers.
+    pub(super) fn close(&mut self, cause: Option<Failure>, desk: &mut Desk) {
+        let state = std::mem::replace(&mut self.state, State::Closed);
+        let parts = &mut self.pipeline.parts;
+        if let Some(cause) = &cause {
+            parts.close_cause.get_or_insert(cause.clone());
+        }
+        if matches!(state, State::Closed) {
+            return;
+        }
+        parts.closed = true;
+        self.transport = Transport::Gone;
+        self.ahead = None;
+        parts.shared.finish(cause.clone());
+        let closed = Failure::new(NetError::Closed(cause.clone()));
+        parts.queue.fail_all(&closed);
+        if let Some(outbox) = &mut parts.outbox {
+            outbox.fail_all(&closed);
+            desk.counters.lost_datagrams.add(outbox.take_lost());
+        }
+        let was_open = matches!(state, State::Open | State::Off(_));
+        match state {
+            State::Connecting(connecting) | State::New(Start::Connecting(connecting)) => {
+                connecting.fail(&cause.unwrap_or(closed));
+            }
+            State::Off(off) => off.refuse(&closed),
+            _ => {}
+        }
+        if was_open {
+            self.pipeline.fire(InEvent::Inactive);
+        }
+        self.pipeline.end();
+        desk.counters
+            .unread
+            .add(u64::from(self.pipeline.parts.unread));
+    }
+
+    /// Bounds the time that the rest may take which is to be sent before the end.
+    fn set_deadline(&mut self) {
+        let parts = &self.pipeline.parts;
+        let after = parts.options.close_timeout;
+        if after.is_zero() || parts.shared.has_deadline() {
+            return;
+        }
+        let channel = Arc::downgrade(&parts.shared);
+        let ring = move || {
+            if let Some(channel) = channel.upgrade() {
+                // Refused: it is closed.
+                let _ = Shared::post(&channel, Mail::CloseDeadline, true);
+            }
+        };
+        // A loop that takes no more timers is on its way out, and closes its channels.
+        if let Some(timer) = parts.schedule(after, ring) {
+            parts.shared.set_deadline(timer);
+        }
+    }
+
+    /// The time is over that the rest may take.
+    pub(super) fn give_up_sending(&mut self, desk: &mut Desk) {
+        let parts = &self.pipeline.parts;
+        if parts.close_when_flushed {
+            let why = Failure::new(NetError::CloseTimeout(parts.options.close_timeout));
+            self.pipeline.report(&why);
+            self.close(Some(why), desk);
+        }
+    }
+}

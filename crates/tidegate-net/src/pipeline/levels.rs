@@ -1,0 +1,74 @@
+//! Why everything that follows from one event comes to an end.
+//!
+//! Events go from the first handler to the last and operations from the last to the first, so
+//! either comes to an end by itself. What can go round in a circle is an operation that causes an
+//! event (a handler fires one, a write is refused, a handler panics), or a handler that changes the
+//! chain whenever it is added. Each of these begins a level, which ends when all that followed from
+//! it is done. Levels within levels are bounded, which bounds the stack, and so are all levels
+//! together, which bounds the time; a chain that goes beyond is cut, and its channel is closed.
+
+use tidegate_promise::Failure;
+use tidegate_sync::contain;
+
+use super::Pipeline;
+use super::handler::Held;
+use super::parts::{Action, Parts, bits};
+use crate::channel::{Mail, Shared};
+use crate::errors::NetError;
+
+/// Levels within levels.
+const MOST_DEEP: u16 = 256;
+/// Levels that follow from one event.
+const MOST_LEVELS: u32 = 1 << 20;
+
+impl<E: ?Sized + Held> Pipeline<E> {
+    /// Begins a level; false if there are too many, and the chain is cut.
+    #[cold]
+    pub(super) fn begin_level(&mut self) -> bool {
+        let parts = &mut self.parts;
+        parts.levels += 1;
+        let endless = parts.depth >= MOST_DEEP || parts.levels > MOST_LEVELS;
+        if endless || parts.bits & bits::CUT != 0 {
+            self.cut(Failure::new(NetError::Endless));
+            return false;
+        }
+        parts.depth += 1;
+        parts.stack.push(Action::Level);
+        true
+    }
+
+    /// Gives up everything that is on its way, and has the channel closed for `why`.
+    #[cold]
+    pub(crate) fn cut(&mut self, why: Failure) {
+        self.parts.give_up(&why);
+        if self.parts.bits & bits::CUT != 0 {
+            return;
+        }
+        self.parts.bits |= bits::CUT;
+        if self.parts.is_elsewhere() {
+            // Refused: it is closed already.
+            let _ = Shared::post(&self.parts.shared, Mail::Cut(why), true);
+        } else if !self.parts.closed {
+            self.unhandled(why);
+        }
+    }
+}
+
+impl Parts {
+    /// Empties the stack. Handlers that are on their way in or out stay as they are: the end of the
+    /// channel is near, which takes all of them out.
+    fn give_up(&mut self, why: &Failure) {
+        self.depth = 0;
+        while let Some(action) = self.stack.pop() {
+            // What is dropped here is the user's, and may panic.
+            let _ = contain(|| {
+                if let Action::Write { msg, promise, .. } = action {
+                    self.arrived(&msg);
+                    if let Some(promise) = promise {
+                        let _ = promise.fail(why.clone());
+                    }
+                }
+            });
+        }
+    }
+}

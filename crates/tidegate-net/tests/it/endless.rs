@@ -1,0 +1,540 @@
+//! Handlers that answer each other without end: a turn ends all the same, and others are served.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_exec::{Quiet, WorkerPool};
+use tidegate_net::{
+    Change, ChannelOptions, EmbeddedChannel, Handler, HandlerContext, Inbound, InboundContext,
+    NetError, Nothing, Outbound, OutboundContext, Passing, Server, UserEvent, WaterMarks,
+};
+use tidegate_promise::Failure;
+use tidegate_testkit::{Counter, Log};
+
+use crate::{Echo, dial, group, group_by, roaming, round_trip, serve};
+
+/// How a handler that does everything ends each callback.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Then {
+    GoOn,
+    Close,
+    CloseWhenFlushed,
+    Panic,
+}
+
+const EVERY_END: [Then; 4] = [Then::GoOn, Then::Close, Then::CloseWhenFlushed, Then::Panic];
+
+/// Does everything that a handler can do in every callback, once it is armed. Until then it passes
+/// everything on.
+#[derive(Clone)]
+struct Everything {
+    armed: Arc<AtomicBool>,
+    then: Then,
+    /// Handlers that were put in.
+    more: Counter,
+}
+
+impl Everything {
+    fn new(then: Then) -> Self {
+        Self {
+            armed: Arc::default(),
+            then,
+            more: Counter::new(),
+        }
+    }
+
+    fn arm(&self) {
+        self.armed.store(true, Ordering::Relaxed);
+    }
+
+    fn is_armed(&self) -> bool {
+        self.armed.load(Ordering::Relaxed)
+    }
+
+    /// What both kinds of handlers can do.
+    fn everything(&self, ctx: &mut HandlerContext<'_>) {
+        ctx.fire_event(UserEvent::new("again"));
+        ctx.fire_error(Failure::new("again"));
+        ctx.fire_active();
+        ctx.fire_inactive();
+        ctx.fire_read_complete();
+        ctx.fire_writability(true);
+        ctx.set_auto_read(false);
+        ctx.read();
+        ctx.set_auto_read(true);
+        let _ = ctx.set_user_writable(1, false);
+        let _ = ctx.set_user_writable(1, true);
+        if ctx.hold(100).is_ok() {
+            ctx.release(100);
+        }
+        drop(ctx.schedule(Duration::ZERO, 7));
+        if self.more.hit() <= 100 {
+            let _ = ctx.change(Change::add_last("", Handler::duplex(self.clone())));
+        }
+        let channel = ctx.channel();
+        channel.write("by mail");
+        channel.fire_event("by mail");
+        channel.set_user_writable(2, true);
+        drop(channel.deregister());
+        drop(channel.register());
+        channel.flush();
+        ctx.flush();
+        let _ = ctx.remove_me();
+        match self.then {
+            Then::GoOn => {}
+            Then::Close => ctx.close(),
+            Then::CloseWhenFlushed => ctx.close_when_flushed(),
+            Then::Panic => panic!("on top of it all"),
+        }
+    }
+
+    fn inbound(&self, ctx: &mut InboundContext<'_, Self>) -> bool {
+        if self.is_armed() {
+            ctx.write("an answer");
+            drop(ctx.write_with("another answer"));
+            ctx.fire_read("a message");
+            self.everything(ctx);
+        }
+        self.is_armed()
+    }
+
+    fn outbound(&self, ctx: &mut OutboundContext<'_, Self>) -> bool {
+        if self.is_armed() {
+            ctx.write("something else");
+            self.everything(ctx);
+        }
+        self.is_armed()
+    }
+}
+
+impl Inbound for Everything {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Bytes;
+
+    fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.inbound(ctx);
+    }
+
+    fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.inbound(ctx);
+    }
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        if !self.inbound(ctx) {
+            ctx.fire_active();
+        }
+    }
+
+    fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.inbound(ctx);
+    }
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        if !self.inbound(ctx) {
+            ctx.fire_read(bytes);
+        }
+    }
+
+    fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.inbound(ctx);
+    }
+
+    fn writability(&mut self, _: bool, ctx: &mut InboundContext<'_, Self>) {
+        self.inbound(ctx);
+    }
+
+    fn event(&mut self, _: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        self.inbound(ctx);
+    }
+
+    fn error(&mut self, _: Failure, ctx: &mut InboundContext<'_, Self>) {
+        self.inbound(ctx);
+    }
+
+    fn timer(&mut self, _: u64, ctx: &mut InboundContext<'_, Self>) {
+        self.inbound(ctx);
+    }
+}
+
+impl Outbound for Everything {
+    type Take = Bytes;
+    type Write = Bytes;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        if !self.outbound(ctx) {
+            ctx.write(bytes);
+        }
+    }
+
+    fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        if !self.outbound(ctx) {
+            ctx.flush();
+        }
+    }
+
+    fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        self.outbound(ctx);
+        ctx.close();
+    }
+
+    fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        self.outbound(ctx);
+        ctx.close_when_flushed();
+    }
+
+    fn shutdown_output(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        self.outbound(ctx);
+        ctx.shutdown_output();
+    }
+
+    fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        self.outbound(ctx);
+        ctx.read();
+    }
+}
+
+/// Every way to make an embedded channel do something.
+const ENTRIES: [fn(&mut EmbeddedChannel); 17] = [
+    |channel| channel.receive("bytes"),
+    |channel| channel.write_inbound(Bytes::from("message")),
+    |channel| channel.write_outbound(Bytes::from("message")),
+    EmbeddedChannel::end_input,
+    |channel| channel.fail(std::io::ErrorKind::ConnectionReset),
+    |channel| channel.set_room(Some(0)),
+    EmbeddedChannel::close,
+    |channel| drop(channel.channel().close_when_flushed()),
+    |channel| drop(channel.channel().shutdown_output()),
+    |channel| drop(channel.channel().deregister()),
+    |channel| channel.channel().fire_event("event"),
+    |channel| channel.channel().fire_error(Failure::new("error")),
+    |channel| channel.channel().read(),
+    |channel| channel.channel().set_auto_read(true),
+    |channel| channel.channel().set_user_writable(3, false),
+    |channel| drop(channel.channel().change(|| Change::remove("b"))),
+    |channel| channel.channel().write(vec![0; 100_000]),
+];
+
+#[test]
+fn whatever_handlers_do_in_every_callback_every_entry_returns() {
+    for then in EVERY_END {
+        for entry in ENTRIES {
+            let handler = Everything::new(then);
+            let mut channel = EmbeddedChannel::new(|p| {
+                p.add_duplex("a", handler.clone())
+                    .add_duplex("b", handler.clone())
+            })
+            .unwrap();
+            handler.arm();
+            entry(&mut channel);
+            channel.run();
+            let untouched = handler.more.count() == 0;
+            assert!(
+                !channel.is_open() || untouched,
+                "{then:?}: it was closed or cut"
+            );
+            channel.advance(Duration::from_secs(60));
+        }
+    }
+}
+
+#[test]
+fn a_chain_that_is_cut_says_so_and_fails_what_was_on_its_way() {
+    /// Fires an event for every flush, and flushes at every event.
+    struct Circle;
+    impl Inbound for Circle {
+        type In = Bytes;
+        type Out = Bytes;
+        type Write = Bytes;
+        fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+            ctx.fire_event(UserEvent::new("begin"));
+        }
+    }
+    impl Outbound for Circle {
+        type Take = Bytes;
+        type Write = Bytes;
+        fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+            ctx.write(bytes);
+        }
+        fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+            ctx.fire_event(UserEvent::new("flushed"));
+        }
+    }
+    struct Flushes(Log<tidegate_promise::Completion<()>>);
+    impl Inbound for Flushes {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+        fn event(&mut self, _: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+            ctx.flush();
+            self.0.push(ctx.write_with("never"));
+        }
+    }
+    let writes = Log::new();
+    let flushes = Flushes(writes.clone());
+    let mut channel =
+        EmbeddedChannel::new(|p| p.add_duplex("circle", Circle).add("flushes", flushes)).unwrap();
+    channel.receive("x");
+    assert!(!channel.is_open());
+    let cause = channel.channel().close_cause().unwrap();
+    assert!(matches!(
+        cause.downcast_ref::<NetError>(),
+        Some(NetError::Endless)
+    ));
+    assert_eq!(channel.errors().len(), 1);
+    assert_eq!(channel.channel().pending_bytes(), 0);
+    let writes = writes.take();
+    assert!(writes.len() > 1);
+    assert!(writes.into_iter().all(|write| write.wait().is_err()));
+}
+
+#[test]
+fn on_a_pinned_loop_others_are_served_whatever_a_handler_does() {
+    for then in EVERY_END {
+        let group = group(1);
+        let echo = serve(&group, |p| p.add("echo", Echo));
+        let handler = Everything::new(then);
+        let own = handler.clone();
+        let server = serve(&group, move |p| {
+            p.add_duplex("a", own.clone()).add_duplex("b", own.clone())
+        });
+        let mut other = dial(&echo);
+        assert_eq!(round_trip(&mut other, b"before"), b"before");
+        let mut peer = dial(&server);
+        handler.arm();
+        peer.write_all(b"x").unwrap();
+        // It is cut or closes itself; what came before may be an end or a reset.
+        let _ = peer.read_to_end(&mut Vec::new());
+        assert_eq!(round_trip(&mut other, b"after"), b"after", "{then:?}");
+    }
+}
+
+#[test]
+fn on_a_roaming_loop_others_are_served_whatever_a_handler_does() {
+    for then in EVERY_END {
+        // Two threads: one that loops for ever would take the loop along.
+        let (_pool, group) = roaming::roaming(2);
+        let echo = roaming::serve(&group, |p| p.add("echo", Echo));
+        let handler = Everything::new(then);
+        let own = handler.clone();
+        let server = roaming::serve(&group, move |p| {
+            p.add_duplex("a", own.clone()).add_duplex("b", own.clone())
+        });
+        let mut other = dial(&echo);
+        assert_eq!(round_trip(&mut other, b"before"), b"before");
+        let mut peer = dial(&server);
+        handler.arm();
+        peer.write_all(b"x").unwrap();
+        let _ = peer.read_to_end(&mut Vec::new());
+        assert_eq!(round_trip(&mut other, b"after"), b"after", "{then:?}");
+        let quiet = Quiet::none(Duration::from_secs(60));
+        group.shutdown_gracefully(quiet).wait().unwrap();
+    }
+}
+
+#[test]
+fn on_an_executor_of_its_own_a_handler_is_cut_too() {
+    for then in EVERY_END {
+        let pool = Arc::new(WorkerPool::builder("own").core(1).build().unwrap());
+        let group = group(1);
+        let echo = serve(&group, |p| p.add("echo", Echo));
+        let handler = Everything::new(then);
+        let own = handler.clone();
+        let executor = Arc::clone(&pool);
+        let server = serve(&group, move |p| {
+            let executor = Arc::clone(&executor);
+            p.add_handler("own", Handler::duplex_on(executor, own.clone()))
+        });
+        let mut other = dial(&echo);
+        assert_eq!(round_trip(&mut other, b"before"), b"before");
+        let mut peer = dial(&server);
+        handler.arm();
+        peer.write_all(b"x").unwrap();
+        let _ = peer.read_to_end(&mut Vec::new());
+        assert_eq!(round_trip(&mut other, b"after"), b"after", "{then:?}");
+    }
+}
+
+/// Answers what is wrong with a write, counts how often, and closes when that is sent.
+struct Apologises {
+    heard: Counter,
+    closes: bool,
+}
+
+impl Inbound for Apologises {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write(bytes);
+        ctx.flush();
+    }
+
+    fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
+        self.heard.hit();
+        ctx.write(format!("{why:300}"));
+        if self.closes {
+            ctx.close_when_flushed();
+        }
+    }
+}
+
+fn narrow() -> ChannelOptions {
+    ChannelOptions {
+        marks: WaterMarks::new(100, 200, 500).unwrap(),
+        ..ChannelOptions::default()
+    }
+}
+
+#[test]
+fn a_refused_answer_to_a_refused_write_is_not_told_again_until_a_write_is_taken() {
+    let heard = Counter::new();
+    let handler = Apologises {
+        heard: heard.clone(),
+        closes: false,
+    };
+    let mut channel =
+        EmbeddedChannel::with_options(narrow(), |p| p.add("handler", handler)).unwrap();
+    channel.set_room(Some(0));
+    channel.receive(vec![0; 350]);
+    assert_eq!(heard.count(), 0);
+    for _ in 0..3 {
+        channel.receive(vec![0; 350]);
+    }
+    assert_eq!(heard.count(), 1, "of one hole once");
+    assert!(channel.is_open());
+    channel.set_room(None);
+    channel.set_room(Some(0));
+    channel.receive(vec![0; 350]);
+    assert_eq!(heard.count(), 1, "it was taken");
+    channel.receive(vec![0; 350]);
+    assert_eq!(heard.count(), 2, "of the next hole, too");
+}
+
+#[test]
+fn a_handler_that_answers_a_refused_write_by_its_channel_is_told_once() {
+    struct ByMail(Counter);
+    impl Inbound for ByMail {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Nothing;
+        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+        fn error(&mut self, _: Failure, ctx: &mut InboundContext<'_, Self>) {
+            self.0.hit();
+            ctx.channel().write_and_flush(vec![0; 450]);
+        }
+    }
+    let heard = Counter::new();
+    let handler = ByMail(heard.clone());
+    let mut channel =
+        EmbeddedChannel::with_options(narrow(), |p| p.add("handler", handler)).unwrap();
+    channel.channel().write(vec![0; 450]);
+    channel.run();
+    assert_eq!(heard.count(), 1);
+}
+
+/// Keeps what it reads. Writes one of it at an event, and another one at every error.
+struct Keeps {
+    kept: Vec<Passing>,
+    heard: Counter,
+    by_mail: bool,
+}
+
+impl Keeps {
+    fn answer(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        if self.by_mail {
+            ctx.channel().write_message(7_u32);
+            ctx.channel().flush();
+        } else if let Some(message) = self.kept.pop() {
+            ctx.write(message);
+        }
+    }
+}
+
+impl Inbound for Keeps {
+    type In = Passing;
+    type Out = Nothing;
+    type Write = Passing;
+
+    fn read(&mut self, message: Passing, _: &mut InboundContext<'_, Self>) {
+        self.kept.push(message);
+    }
+
+    fn event(&mut self, _: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        self.answer(ctx);
+    }
+
+    fn error(&mut self, _: Failure, ctx: &mut InboundContext<'_, Self>) {
+        self.heard.hit();
+        self.answer(ctx);
+    }
+}
+
+/// Takes text only.
+struct Text;
+
+impl Outbound for Text {
+    type Take = String;
+    type Write = Bytes;
+
+    fn write(&mut self, text: String, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write(text);
+    }
+}
+
+#[test]
+fn a_message_of_the_wrong_type_that_answers_another_one_is_not_told_again() {
+    for by_mail in [false, true] {
+        let heard = Counter::new();
+        let keeps = Keeps {
+            kept: Vec::new(),
+            heard: heard.clone(),
+            by_mail,
+        };
+        let mut channel =
+            EmbeddedChannel::new(|p| p.add_outbound("text", Text).add("keeps", keeps)).unwrap();
+        for number in 0..10_u32 {
+            channel.write_inbound(number);
+        }
+        channel.channel().fire_event("go");
+        channel.run();
+        assert!(channel.is_open());
+        assert_eq!(heard.count(), 1, "by mail: {by_mail}");
+    }
+}
+
+#[test]
+fn a_client_that_never_reads_is_let_go_of_and_others_are_served() {
+    let clock = tidegate_sync::ManualClock::new();
+    let group = group_by(&clock);
+    let heard = Counter::new();
+    let own = heard.clone();
+    let server = Server::new(&group)
+        .options(narrow())
+        .pipeline(move |p| {
+            let heard = own.clone();
+            p.add(
+                "handler",
+                Apologises {
+                    heard,
+                    closes: true,
+                },
+            )
+        })
+        .bind("127.0.0.1:0")
+        .wait()
+        .unwrap();
+    let mut deaf = dial(&server);
+    // More at once than the cap allows.
+    deaf.write_all(&[b'x'; 600]).unwrap();
+    heard.wait_for(1);
+    let mut other = dial(&server);
+    assert_eq!(round_trip(&mut other, b"hello"), b"hello");
+    assert_eq!(heard.count(), 1);
+    let _ = deaf.read_to_end(&mut Vec::new());
+}

@@ -1,0 +1,344 @@
+//! Closing at once, and when everything is sent: what still goes out, and what does not.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_exec::EventLoop;
+use tidegate_net::handlers::{Rate, Traffic};
+use tidegate_net::{
+    Channel, ChannelOptions, DEFAULT_CLOSE_TIMEOUT, EmbeddedChannel, Handler, Inbound,
+    InboundContext, NetError, Nothing, Outbound, OutboundContext,
+};
+use tidegate_promise::{Completion, WaitError};
+use tidegate_testkit::Log;
+
+use crate::{Hears, dial, first, giving, group_by};
+
+fn is_closed(write: Completion<()>) -> bool {
+    let WaitError::Failed(why) = write.wait().unwrap_err() else {
+        return false;
+    };
+    matches!(why.downcast_ref(), Some(NetError::Closed(_)))
+}
+
+fn hearing(options: ChannelOptions) -> (EmbeddedChannel, Log<Bytes>) {
+    let log = Log::new();
+    let own = log.clone();
+    let channel = EmbeddedChannel::with_options(options, |p| p.add("hears", Hears(own))).unwrap();
+    (channel, log)
+}
+
+#[test]
+fn what_is_written_after_a_gentle_close_fails_and_does_not_put_it_off() {
+    let (mut channel, _log) = hearing(ChannelOptions::default());
+    channel.set_room(Some(0));
+    let handle = channel.channel();
+    let before = handle.write_with("before");
+    let closed = handle.close_when_flushed();
+    let after = handle.write_with("after");
+    handle.flush();
+    channel.run();
+    assert!(is_closed(after) && !closed.is_done());
+    assert!(!handle.is_writable() && handle.try_write("more").is_err());
+    let later = handle.write_with("later");
+    channel.run();
+    assert!(is_closed(later));
+    channel.set_room(None);
+    before.wait().unwrap();
+    assert!(closed.is_done());
+    assert_eq!(channel.sent(), "before");
+}
+
+#[test]
+fn after_a_gentle_close_nothing_is_read_whoever_asks_for_it() {
+    let (mut channel, log) = hearing(ChannelOptions::default());
+    channel.set_room(Some(0));
+    let handle = channel.channel();
+    handle.write("last words");
+    let closed = handle.close_when_flushed();
+    channel.run();
+    channel.receive("not heard");
+    channel.write_inbound(Bytes::from("not heard"));
+    handle.set_auto_read(true);
+    handle.read();
+    channel.run();
+    assert!(log.is_empty() && !closed.is_done());
+    channel.end_input();
+    assert!(!closed.is_done(), "what was written still goes out");
+    channel.set_room(None);
+    assert!(closed.is_done() && log.is_empty());
+    assert_eq!(channel.sent(), "last words");
+}
+
+#[test]
+fn a_gentle_close_has_a_deadline_by_the_loops_clock() {
+    let options = ChannelOptions {
+        close_timeout: Duration::from_secs(5),
+        ..ChannelOptions::default()
+    };
+    let (mut channel, _log) = hearing(options);
+    channel.set_room(Some(0));
+    let handle = channel.channel();
+    let waits = handle.write_with("never taken");
+    let closed = handle.close_when_flushed();
+    channel.run();
+    channel.advance(Duration::from_millis(4_999));
+    assert!(!closed.is_done());
+    drop(handle.close_when_flushed());
+    channel.run();
+    channel.advance(Duration::from_millis(1));
+    assert!(closed.is_done(), "asking twice does not put it off");
+    assert!(is_closed(waits));
+    let cause = handle.close_cause().unwrap();
+    let Some(NetError::CloseTimeout(after)) = cause.downcast_ref() else {
+        panic!("another cause: {cause}");
+    };
+    assert_eq!(*after, Duration::from_secs(5));
+    assert!(cause.to_string().contains("does not read"), "{cause}");
+}
+
+#[test]
+fn a_gentle_close_without_a_deadline_waits_and_one_in_time_leaves_no_timer() {
+    let options = ChannelOptions {
+        close_timeout: Duration::ZERO,
+        ..ChannelOptions::default()
+    };
+    for options in [options, ChannelOptions::default()] {
+        let waits = options.close_timeout.is_zero();
+        let (mut channel, _log) = hearing(options);
+        channel.set_room(Some(0));
+        let handle = channel.channel();
+        handle.write("slow");
+        let closed = handle.close_when_flushed();
+        channel.run();
+        channel.advance(DEFAULT_CLOSE_TIMEOUT - Duration::from_nanos(1));
+        assert!(!closed.is_done());
+        if waits {
+            channel.advance(DEFAULT_CLOSE_TIMEOUT * 100);
+            assert!(!closed.is_done());
+        }
+        channel.set_room(None);
+        assert!(closed.is_done() && handle.close_cause().is_none());
+        assert_eq!(channel.sent(), "slow");
+        channel.advance(DEFAULT_CLOSE_TIMEOUT);
+        assert!(handle.close_cause().is_none());
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_is_let_go_of_after_the_deadline() {
+    let clock = tidegate_sync::ManualClock::new();
+    let group = group_by(&clock);
+    let (server, log) = giving(&group);
+    let _deaf = dial(&server);
+    let channel = first(&log);
+    // More than two sockets hold.
+    for _ in 0..12 {
+        channel.write(vec![0; 1 << 20]);
+    }
+    let last = channel.write_with("the end");
+    let closed = channel.close_when_flushed();
+    // The loop has read all that when it has done this.
+    group.submit(|| ()).unwrap().wait().unwrap();
+    assert!(!closed.is_done());
+    clock.advance(DEFAULT_CLOSE_TIMEOUT);
+    closed.wait().unwrap();
+    assert!(is_closed(last));
+    let cause = channel.close_cause().unwrap();
+    assert!(matches!(
+        cause.downcast_ref(),
+        Some(NetError::CloseTimeout(_))
+    ));
+}
+
+/// Closes when it reads, by what `close` does, and writes behind that.
+struct Closes {
+    close: fn(&mut InboundContext<'_, Self>),
+    writes: Log<Completion<()>>,
+}
+
+impl Inbound for Closes {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write(bytes);
+        ctx.flush();
+        (self.close)(ctx);
+        self.writes.push(ctx.write_with("too late"));
+        ctx.write("too late");
+        ctx.flush();
+    }
+
+    fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.writes.push(ctx.write_with("much too late"));
+    }
+}
+
+/// Passes everything on, and writes behind a close.
+struct Adds;
+
+impl Outbound for Adds {
+    type Take = Bytes;
+    type Write = Bytes;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write(bytes);
+    }
+
+    fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write(" and bye");
+        ctx.flush();
+        ctx.close();
+        ctx.write(" too late");
+        ctx.flush();
+    }
+
+    fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write(" and bye");
+        ctx.close_when_flushed();
+        ctx.write(" too late");
+        ctx.flush();
+    }
+}
+
+#[test]
+fn what_a_handler_writes_behind_its_own_close_fails() {
+    for close in [
+        (|ctx| ctx.close()) as fn(&mut InboundContext<'_, Closes>),
+        |ctx| ctx.close_when_flushed(),
+    ] {
+        for adds in [false, true] {
+            let writes = Log::new();
+            let closes = Closes {
+                close,
+                writes: writes.clone(),
+            };
+            let mut channel = EmbeddedChannel::new(|p| match adds {
+                true => p.add_outbound("adds", Adds).add("closes", closes),
+                false => p.add("closes", closes),
+            })
+            .unwrap();
+            channel.receive("bye");
+            assert!(!channel.is_open());
+            let expected = if adds { "bye and bye" } else { "bye" };
+            assert_eq!(channel.sent(), expected);
+            let writes = writes.take();
+            assert_eq!(writes.len(), 2);
+            assert!(writes.into_iter().all(is_closed));
+        }
+    }
+}
+
+#[test]
+fn what_is_written_by_a_handle_after_a_close_fails_and_is_not_sent() {
+    for close in [
+        (|channel| drop(channel.close())) as fn(&Channel),
+        |channel| drop(channel.close_when_flushed()),
+    ] {
+        let (mut channel, _log) = hearing(ChannelOptions::default());
+        let handle = channel.channel();
+        let before = handle.write_with("before");
+        handle.flush();
+        close(&handle);
+        let after = handle.write_with("after");
+        handle.write_and_flush("and more");
+        channel.run();
+        before.wait().unwrap();
+        assert!(is_closed(after));
+        assert_eq!(channel.sent(), "before");
+    }
+}
+
+#[test]
+fn what_a_handler_elsewhere_writes_behind_its_close_fails() {
+    for close in [
+        (|ctx| ctx.close()) as fn(&mut InboundContext<'_, Closes>),
+        |ctx| ctx.close_when_flushed(),
+    ] {
+        let (home, mut hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+        let writes = Log::new();
+        let closes = Closes {
+            close,
+            writes: writes.clone(),
+        };
+        let closes = Handler::inbound_on(home.executor(), closes);
+        let mut channel = EmbeddedChannel::new(|p| p.add_handler("closes", closes)).unwrap();
+        channel.receive("bye");
+        for _ in 0..4 {
+            hand.run_until_idle();
+            channel.run();
+        }
+        assert!(!channel.is_open());
+        assert_eq!(channel.sent(), "bye");
+        let writes = writes.take();
+        assert_eq!(writes.len(), 2);
+        assert!(writes.into_iter().all(is_closed));
+    }
+}
+
+#[test]
+fn a_handler_that_holds_writes_back_takes_no_more_behind_an_end() {
+    for (close, refused) in [(true, "closed"), (false, "sending half")] {
+        let slow = Traffic::new(None, Some(Rate::bytes_per_second(10)));
+        let mut channel = EmbeddedChannel::new(|p| p.add_duplex("slow", slow)).unwrap();
+        let handle = channel.channel();
+        for _ in 0..3 {
+            handle.write_and_flush("0123456789");
+        }
+        match close {
+            true => drop(handle.close_when_flushed()),
+            false => drop(handle.shutdown_output()),
+        }
+        let after = handle.write_with("after");
+        handle.write_and_flush("after");
+        channel.run();
+        let why = after.wait().unwrap_err().to_string();
+        assert!(why.contains(refused), "{why}");
+        for _ in 0..10 {
+            channel.advance(Duration::from_secs(1));
+        }
+        assert_eq!(channel.sent().len(), 30);
+        assert!(!channel.is_open() || channel.is_output_shut());
+    }
+}
+
+#[test]
+fn a_gentle_close_sends_what_a_handler_kept_from_being_flushed() {
+    /// Swallows flushes.
+    struct Swallows;
+    impl Outbound for Swallows {
+        type Take = Bytes;
+        type Write = Bytes;
+        fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+            ctx.write(bytes);
+        }
+        fn flush(&mut self, _: &mut OutboundContext<'_, Self>) {}
+        fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+            ctx.close_when_flushed();
+        }
+    }
+    let mut channel = EmbeddedChannel::new(|p| p.add_outbound("swallows", Swallows)).unwrap();
+    let handle = channel.channel();
+    let sent = handle.write_with("all of it");
+    drop(handle.close_when_flushed());
+    channel.run();
+    sent.wait().unwrap();
+    assert_eq!(channel.sent(), "all of it");
+}
+
+#[test]
+fn a_connection_that_breaks_ends_a_gentle_close() {
+    let (mut channel, _log) = hearing(ChannelOptions::default());
+    channel.set_room(Some(0));
+    let handle = channel.channel();
+    handle.write("never taken");
+    let closed = handle.close_when_flushed();
+    channel.run();
+    assert!(!closed.is_done());
+    channel.fail(std::io::ErrorKind::ConnectionReset);
+    assert!(closed.is_done());
+    let cause = handle.close_cause().unwrap().to_string();
+    assert!(cause.contains("reset"), "{cause}");
+}

@@ -1,0 +1,253 @@
+//! What a handler hears of its own life: added first, removed last, and each once.
+
+use bytes::Bytes;
+use tidegate_exec::EventLoop;
+use tidegate_net::{
+    Change, EmbeddedChannel, Handler, Inbound, InboundContext, Outbound, OutboundContext, Passing,
+    UserEvent,
+};
+use tidegate_promise::Failure;
+use tidegate_testkit::Log;
+
+use crate::{dial, group, round_trip, serve};
+
+/// Notes what it hears; when it is added it does what `then` says.
+struct Notes {
+    name: &'static str,
+    log: Log<String>,
+    then: fn(&mut InboundContext<'_, Self>),
+    panics_when_dropped: bool,
+}
+
+fn notes(name: &'static str, log: &Log<String>) -> Notes {
+    Notes {
+        name,
+        log: log.clone(),
+        then: |_| (),
+        panics_when_dropped: false,
+    }
+}
+
+impl Notes {
+    fn say(&self, what: &str) {
+        self.log.push(format!("{} {what}", self.name));
+    }
+
+    fn then(mut self, then: fn(&mut InboundContext<'_, Self>)) -> Self {
+        self.then = then;
+        self
+    }
+}
+
+impl Inbound for Notes {
+    type In = Passing;
+    type Out = Passing;
+    type Write = Bytes;
+
+    fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.say("added");
+        (self.then)(ctx);
+    }
+
+    fn removed(&mut self, _: &mut InboundContext<'_, Self>) {
+        self.say("removed");
+    }
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.say("active");
+        ctx.fire_active();
+    }
+
+    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+        self.say("read");
+        ctx.fire_read(message);
+    }
+
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        self.say("event");
+        ctx.fire_event(event);
+    }
+
+    fn error(&mut self, why: Failure, _: &mut InboundContext<'_, Self>) {
+        self.say(&format!("error: {why}"));
+    }
+}
+
+impl Outbound for Notes {
+    type Take = Bytes;
+    type Write = Bytes;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        self.say("write");
+        ctx.write(bytes);
+    }
+}
+
+impl Drop for Notes {
+    fn drop(&mut self) {
+        if self.panics_when_dropped {
+            self.say("dropped");
+            panic!("at the end of {}", self.name);
+        }
+    }
+}
+
+#[test]
+fn all_handlers_are_added_before_the_first_event_however_early_it_is_fired() {
+    let log = Log::new();
+    let fires = notes("a", &log).then(|ctx| {
+        ctx.fire_event(UserEvent::new("early"));
+        ctx.write("early");
+    });
+    let writes = notes("c", &log).then(|ctx| ctx.write("early"));
+    let _channel = EmbeddedChannel::new(|p| {
+        p.add_duplex("a", fires)
+            .add_duplex("b", notes("b", &log))
+            .add_duplex("c", writes)
+    })
+    .unwrap();
+    let expected = [
+        "a added", "b added", "c added", "b event", "c event", "b write", "a write", "a active",
+        "b active", "c active",
+    ];
+    assert_eq!(log.take(), expected);
+}
+
+#[test]
+fn a_handler_that_another_one_removes_when_it_is_added_hears_both_in_order() {
+    let log = Log::new();
+    let removes = notes("a", &log).then(|ctx| ctx.change(Change::remove("b")).unwrap());
+    let mut channel =
+        EmbeddedChannel::new(|p| p.add_duplex("a", removes).add_duplex("b", notes("b", &log)))
+            .unwrap();
+    assert_eq!(log.take(), ["a added", "b added", "b removed", "a active"]);
+    assert_eq!(channel.names(), ["a"]);
+}
+
+#[test]
+fn a_handler_that_panics_when_it_is_added_is_gone_and_the_others_are_added_first() {
+    let log = Log::new();
+    let panics = notes("a", &log).then(|_| panic!("not today"));
+    let mut channel =
+        EmbeddedChannel::new(|p| p.add_duplex("a", panics).add_duplex("b", notes("b", &log)))
+            .unwrap();
+    let heard = log.take();
+    assert_eq!(heard[..3], ["a added", "b added", "a removed"]);
+    assert!(heard[3].starts_with("b error") && heard[3].contains("not today"));
+    assert_eq!(heard[4..], ["b active"]);
+    assert_eq!(channel.names(), ["b"]);
+}
+
+#[test]
+fn on_its_own_executor_a_handler_hears_nothing_before_it_was_added() {
+    let log = Log::new();
+    let (home, mut hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+    let fires = notes("a", &log).then(|ctx| ctx.fire_event(UserEvent::new("early")));
+    let apart = Handler::duplex_on(home.executor(), notes("b", &log));
+    let mut channel =
+        EmbeddedChannel::new(|p| p.add_duplex("a", fires).add_handler("b", apart)).unwrap();
+    channel.close();
+    for _ in 0..4 {
+        hand.run_until_idle();
+        channel.run();
+    }
+    let of_b: Vec<_> = log
+        .take()
+        .into_iter()
+        .filter(|said| said.starts_with('b'))
+        .collect();
+    assert_eq!(of_b, ["b added", "b event", "b active", "b removed"]);
+}
+
+#[test]
+fn on_its_own_executor_a_handler_can_still_write_when_it_is_removed() {
+    struct SaysBye;
+    impl Inbound for SaysBye {
+        type In = Bytes;
+        type Out = Bytes;
+        type Write = Bytes;
+        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+            ctx.fire_read(bytes);
+        }
+        fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
+            ctx.write("bye");
+            ctx.flush();
+        }
+    }
+    let (home, mut hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+    let apart = Handler::inbound_on(home.executor(), SaysBye);
+    let mut channel = EmbeddedChannel::new(|p| p.add_handler("bye", apart)).unwrap();
+    drop(channel.channel().change(|| Change::remove("bye")));
+    for _ in 0..4 {
+        hand.run_until_idle();
+        channel.run();
+    }
+    assert_eq!(channel.sent(), "bye");
+    assert!(channel.names().is_empty());
+}
+
+#[test]
+fn a_panic_in_the_drop_of_a_handler_hurts_no_neighbour() {
+    for closes in [false, true] {
+        let log = Log::new();
+        let mut bad = notes("b", &log);
+        bad.panics_when_dropped = true;
+        let mut channel = EmbeddedChannel::new(|p| {
+            p.add_duplex("a", notes("a", &log))
+                .add_duplex("b", bad)
+                .add_duplex("c", notes("c", &log))
+        })
+        .unwrap();
+        let _ = log.take();
+        let change = channel.channel().change(|| Change::remove("b"));
+        channel.run();
+        change.wait().unwrap();
+        assert_eq!(log.take(), ["b removed", "b dropped"]);
+        assert_eq!(channel.names(), ["a", "c"]);
+        if closes {
+            channel.close();
+            assert_eq!(log.take(), ["c removed", "a removed"]);
+        } else {
+            channel.write_inbound(Bytes::from("x"));
+            assert_eq!(log.take(), ["a read", "c read"]);
+        }
+    }
+}
+
+/// A message that nobody takes, and that panics at its end.
+struct Bad;
+
+impl Drop for Bad {
+    fn drop(&mut self) {
+        panic!("at the end of a message");
+    }
+}
+
+/// Echoes, and passes a bad message on when it is added and whenever it reads.
+struct Passes;
+
+impl Inbound for Passes {
+    type In = Bytes;
+    type Out = Bad;
+    type Write = Bytes;
+
+    fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(Bad);
+    }
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(Bad);
+        ctx.write(bytes);
+        ctx.flush();
+    }
+}
+
+#[test]
+fn a_panic_in_the_drop_of_a_message_that_nobody_took_hurts_no_handler() {
+    let group = group(1);
+    let server = serve(&group, |p| p.add("passes", Passes));
+    let mut peer = dial(&server);
+    for _ in 0..3 {
+        assert_eq!(round_trip(&mut peer, b"hello"), b"hello");
+    }
+}
