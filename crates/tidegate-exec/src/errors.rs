@@ -9,7 +9,7 @@ use tidegate_timer::WheelError;
 use crate::pool::OverBudget;
 
 /// A periodic task that cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadPeriod {
     /// A period of zero would run without end.
@@ -27,10 +27,12 @@ impl fmt::Display for BadPeriod {
     }
 }
 
+tidegate_sync::debug_as_display!(BadPeriod);
+
 impl Error for BadPeriod {}
 
 /// A shutdown hook that cannot be added.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HookError {
     /// Its name is taken.
@@ -57,6 +59,8 @@ impl fmt::Display for HookError {
     }
 }
 
+tidegate_sync::debug_as_display!(HookError);
+
 impl Error for HookError {}
 
 /// A future that cannot leave its thread was given to a loop from another thread, or to one
@@ -65,7 +69,7 @@ pub struct NotOnLoop<F>(pub F);
 
 impl<F> fmt::Debug for NotOnLoop<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("NotOnLoop")
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -80,7 +84,6 @@ impl<F> fmt::Display for NotOnLoop<F> {
 impl<F> Error for NotOnLoop<F> {}
 
 /// Why a loop or a group could not be built.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
     /// More loops than a process can sensibly have.
@@ -119,6 +122,8 @@ impl fmt::Display for BuildError {
         }
     }
 }
+
+tidegate_sync::debug_as_display!(BuildError);
 
 impl Error for BuildError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -268,7 +268,7 @@ impl PartialEq for HandedBack {
 impl Eq for HandedBack {}
 
 /// Why a loop's shutdown did not end well.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShutdownError {
     /// The quiet period is longer than the timeout.
@@ -353,6 +353,8 @@ impl fmt::Display for ShutdownError {
         }
     }
 }
+
+tidegate_sync::debug_as_display!(ShutdownError);
 
 impl Error for ShutdownError {}
 

@@ -235,7 +235,7 @@ impl OrderedViewBuilder {
 }
 
 /// Why there can be no such view.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadView {
     /// The executor runs one task at a time already.
@@ -258,6 +258,8 @@ impl fmt::Display for BadView {
         }
     }
 }
+
+tidegate_sync::debug_as_display!(BadView);
 
 impl Error for BadView {}
 

@@ -360,7 +360,7 @@ pub struct RequestVariable<T> {
 type OnEnd<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
 /// There is no request on this thread: enter a [`RequestContext`] first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NoContext;
 
 impl fmt::Display for NoContext {
@@ -368,6 +368,8 @@ impl fmt::Display for NoContext {
         f.write_str("there is no request on this thread: enter a RequestContext first")
     }
 }
+
+tidegate_sync::debug_as_display!(NoContext);
 
 impl Error for NoContext {}
 

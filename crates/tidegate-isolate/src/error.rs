@@ -384,7 +384,7 @@ impl<E: fmt::Display> fmt::Display for FallbackError<E> {
 /// let invalid = Invalid::new("prices", "coreSize", "0", "a pool needs a thread");
 /// assert_eq!(invalid.to_string(), "prices: coreSize is 0: a pool needs a thread");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Invalid {
     key: String,
     property: String,
@@ -440,5 +440,7 @@ impl fmt::Display for Invalid {
         write!(f, "{key}: {property} is {value}: {reason}")
     }
 }
+
+tidegate_sync::debug_as_display!(Invalid);
 
 impl Error for Invalid {}

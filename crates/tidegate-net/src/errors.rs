@@ -16,7 +16,7 @@ use tidegate_promise::Failure;
 /// let why = NetError::Overfull { size: 5_000_000, pending: 12_000_000, cap: 16_777_216 };
 /// assert!(why.to_string().contains("16777216"));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum NetError {
     /// The channel is closed; with the cause, where there was one.
@@ -234,6 +234,8 @@ impl NetError {
     }
 }
 
+tidegate_sync::debug_as_display!(NetError);
+
 impl Error for NetError {}
 
 impl From<NetError> for Failure {
@@ -278,7 +280,7 @@ pub struct WriteRefused<M>(pub M);
 
 impl<M> fmt::Debug for WriteRefused<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WriteRefused")
+        fmt::Display::fmt(self, f)
     }
 }
 

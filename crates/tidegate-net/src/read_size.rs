@@ -178,7 +178,7 @@ fn index_below(size: u32) -> u8 {
 }
 
 /// Bounds that contradict each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BadReadSize {
     /// The smallest offer asked for.
     pub minimum: u32,
@@ -197,6 +197,8 @@ impl fmt::Display for BadReadSize {
         )
     }
 }
+
+tidegate_sync::debug_as_display!(BadReadSize);
 
 impl Error for BadReadSize {}
 

@@ -108,9 +108,10 @@ impl fmt::Display for Failure {
     }
 }
 
+/// The sentence, since an error that `main` returns is printed like this.
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Failure({:?}: {self})", self.kind())
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -138,7 +139,7 @@ impl Error for Failure {
 /// drop(promise);
 /// assert_eq!(answer.wait().unwrap_err().failure(), Some(MyError::Gone));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Abandoned;
 
 impl fmt::Display for Abandoned {
@@ -146,6 +147,8 @@ impl fmt::Display for Abandoned {
         f.write_str("the promise was dropped without being completed")
     }
 }
+
+tidegate_sync::debug_as_display!(Abandoned);
 
 impl Error for Abandoned {}
 

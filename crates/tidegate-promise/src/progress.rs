@@ -40,7 +40,7 @@ impl Progress {
 }
 
 /// Why a report of progress was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadProgress {
     /// More is done than there is to do.
@@ -65,6 +65,8 @@ impl fmt::Display for BadProgress {
         }
     }
 }
+
+tidegate_sync::debug_as_display!(BadProgress);
 
 impl Error for BadProgress {}
 

@@ -280,7 +280,7 @@ impl<T> AlreadyCancelled<T> {
 
 impl<T> fmt::Debug for AlreadyCancelled<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AlreadyCancelled")
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -24,7 +24,7 @@ use tidegate_sync::{
 /// }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitError<E> {
     /// The promise failed.
@@ -79,16 +79,34 @@ impl<E> WaitError<E> {
     }
 }
 
-impl<E: fmt::Display> fmt::Display for WaitError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl<E> WaitError<E> {
+    /// Shows everything but the cause of a failure, which `cause` shows.
+    fn show(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        cause: impl FnOnce(&E, &mut fmt::Formatter<'_>) -> fmt::Result,
+    ) -> fmt::Result {
         match self {
-            Self::Failed(cause) => cause.fmt(f),
+            Self::Failed(why) => cause(why, f),
             Self::Cancelled => f.write_str("cancelled"),
             Self::TimedOut { after } => write!(f, "not completed within {after:?}"),
             Self::Interrupted => f.write_str("the wait was interrupted by its cancel token"),
-            Self::Refused(why) => why.fmt(f),
+            Self::Refused(why) => fmt::Display::fmt(why, f),
             Self::Taken => f.write_str("the outcome was taken before"),
         }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for WaitError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.show(f, E::fmt)
+    }
+}
+
+/// A sentence, since an error that `main` returns is printed like this.
+impl<E: fmt::Debug> fmt::Debug for WaitError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.show(f, E::fmt)
     }
 }
 

@@ -303,7 +303,7 @@ impl fmt::Debug for CancelHook {
 }
 
 /// A wait ended because its [`CancelToken`] was tripped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Interrupted;
 
 impl fmt::Display for Interrupted {
@@ -311,6 +311,8 @@ impl fmt::Display for Interrupted {
         f.write_str("the wait was interrupted by its cancel token")
     }
 }
+
+crate::debug_as_display!(Interrupted);
 
 impl Error for Interrupted {}
 

@@ -256,9 +256,7 @@ impl<T> Rejected<T> {
 
 impl<T> fmt::Debug for Rejected<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rejected")
-            .field("why", &self.why)
-            .finish_non_exhaustive()
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -36,6 +36,7 @@ mod pool;
 pub mod prim;
 mod producer_cell;
 mod running;
+mod sentence;
 mod signal;
 mod standby;
 mod sys;

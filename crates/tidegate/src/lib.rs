@@ -42,8 +42,12 @@ pub use tidegate_sync as sync;
 #[doc(inline)]
 pub use tidegate_timer as timer;
 
-/// What a program's `main` answers with: any error will do.
-pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+mod error;
+
+pub use self::error::Error;
+
+/// What a program's `main` returns: any error will do, and it is printed as a sentence.
+pub type Result<T> = std::result::Result<T, Error>;
 
 /// What most programs need.
 ///

@@ -168,7 +168,7 @@ impl Drop for GlobalGuard {
 }
 
 /// Why [`EventLoop::await_inactivity`] does not wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InactivityError {
     /// The loop never had a thread.
@@ -190,6 +190,8 @@ impl fmt::Display for InactivityError {
         })
     }
 }
+
+tidegate_sync::debug_as_display!(InactivityError);
 
 impl Error for InactivityError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -153,7 +153,7 @@ impl fmt::Debug for Lease {
 }
 
 /// Leases that would leave no thread for jobs; names who holds what.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct OverBudget {
     asked: Option<Lessee>,
     lessees: Vec<Lessee>,
@@ -186,5 +186,7 @@ impl fmt::Display for OverBudget {
         f.write_str("; raise `max` or lease less")
     }
 }
+
+tidegate_sync::debug_as_display!(OverBudget);
 
 impl Error for OverBudget {}

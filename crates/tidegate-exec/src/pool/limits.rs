@@ -118,7 +118,7 @@ impl Default for PoolLimits {
 }
 
 /// Why a pool could not be built, or its limits not be changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolError {
     /// A maximum of zero.
@@ -189,5 +189,7 @@ impl fmt::Display for PoolError {
         }
     }
 }
+
+tidegate_sync::debug_as_display!(PoolError);
 
 impl Error for PoolError {}

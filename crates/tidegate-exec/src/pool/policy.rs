@@ -67,7 +67,7 @@ impl fmt::Debug for PoolPolicy {
 /// let failure = Failure::new(Displaced);
 /// assert!(failure.downcast_ref::<Displaced>().is_some());
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Displaced;
 
 impl fmt::Display for Displaced {
@@ -75,6 +75,8 @@ impl fmt::Display for Displaced {
         f.write_str("the job was displaced from a full queue; submit it again or shed load")
     }
 }
+
+tidegate_sync::debug_as_display!(Displaced);
 
 impl Error for Displaced {}
 

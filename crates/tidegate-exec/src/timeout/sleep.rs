@@ -200,7 +200,7 @@ impl<F: Future> Future for WithTimeout<F> {
 }
 
 /// The loop that was to wake the sleeper has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SleepError;
 
 impl fmt::Display for SleepError {
@@ -209,10 +209,12 @@ impl fmt::Display for SleepError {
     }
 }
 
+tidegate_sync::debug_as_display!(SleepError);
+
 impl Error for SleepError {}
 
 /// Why a future with a limit was not waited for any longer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TimedOut {
     /// The time is up.
     Elapsed,
@@ -228,5 +230,7 @@ impl fmt::Display for TimedOut {
         }
     }
 }
+
+tidegate_sync::debug_as_display!(TimedOut);
 
 impl Error for TimedOut {}

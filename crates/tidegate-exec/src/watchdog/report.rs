@@ -85,7 +85,6 @@ impl fmt::Display for Recovered {
 }
 
 /// Why there can be no such watchdog.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum WatchdogError {
     /// A threshold of zero calls every loop stuck.
@@ -106,6 +105,8 @@ impl fmt::Display for WatchdogError {
         })
     }
 }
+
+tidegate_sync::debug_as_display!(WatchdogError);
 
 impl Error for WatchdogError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -82,7 +82,7 @@ pub struct CircuitBreaker {
 }
 
 /// The breaker is open: the call was not let through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Open {
     /// When a call may pass again, if that is known.
     pub retry_after: Option<Duration>,
@@ -96,6 +96,8 @@ impl fmt::Display for Open {
         }
     }
 }
+
+tidegate_sync::debug_as_display!(Open);
 
 impl std::error::Error for Open {}
 

@@ -26,7 +26,7 @@ pub(crate) type Name = Cow<'static, str>;
 /// assert!(matches!(refused, PipelineError::Misfit { .. }));
 /// assert!(refused.to_string().contains("`strings`") && refused.to_string().contains("`lines`"));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PipelineError {
     /// Two handlers do not fit each other.
@@ -100,6 +100,8 @@ impl fmt::Display for PipelineError {
         }
     }
 }
+
+tidegate_sync::debug_as_display!(PipelineError);
 
 impl Error for PipelineError {}
 

@@ -108,7 +108,7 @@ impl Default for WaterMarks {
 }
 
 /// Water marks that contradict each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BadWaterMarks {
     /// The low mark asked for.
     pub low: usize,
@@ -127,6 +127,8 @@ impl fmt::Display for BadWaterMarks {
         )
     }
 }
+
+tidegate_sync::debug_as_display!(BadWaterMarks);
 
 impl Error for BadWaterMarks {}
 

@@ -345,7 +345,7 @@ fn start(job: ThreadJob) -> io::Result<prim::JoinHandle<()>> {
 }
 
 /// A priority outside 1 to 10.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BadPriority {
     asked: u8,
 }
@@ -359,6 +359,8 @@ impl fmt::Display for BadPriority {
         )
     }
 }
+
+crate::debug_as_display!(BadPriority);
 
 impl Error for BadPriority {}
 

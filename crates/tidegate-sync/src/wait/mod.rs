@@ -28,7 +28,7 @@ use crate::thread::{self, Life};
 /// let refused = non_blocking(|| check_wait(None)).unwrap_err();
 /// assert!(refused.to_string().contains("must not block"));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct WaitRefused {
     why: Why,
 }
@@ -118,6 +118,8 @@ impl fmt::Display for WaitRefused {
         }
     }
 }
+
+crate::debug_as_display!(WaitRefused);
 
 impl Error for WaitRefused {}
 

@@ -19,7 +19,7 @@ use crate::WheelError;
 /// assert_eq!(timer.start(), Err(TimerError::Stopped));
 /// # Ok::<(), TimerError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimerError {
     /// Its wheel cannot be made.
@@ -54,6 +54,8 @@ impl fmt::Display for TimerError {
         })
     }
 }
+
+tidegate_sync::debug_as_display!(TimerError);
 
 impl Error for TimerError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -164,7 +164,7 @@ fn low_bits(count: u32) -> u64 {
 /// assert_eq!(refused, WheelError::ZeroTick);
 /// assert_eq!(refused.to_string(), "a wheel needs a tick longer than zero");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WheelError {
     /// The tick has no length.
@@ -202,6 +202,8 @@ impl fmt::Display for WheelError {
         }
     }
 }
+
+tidegate_sync::debug_as_display!(WheelError);
 
 impl Error for WheelError {}
 

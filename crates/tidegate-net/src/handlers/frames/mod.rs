@@ -220,7 +220,7 @@ impl Cut for Fixed {
 }
 
 /// A way to frame that makes no sense.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BadFrames(&'static str);
 
 impl fmt::Display for BadFrames {
@@ -228,6 +228,8 @@ impl fmt::Display for BadFrames {
         f.write_str(self.0)
     }
 }
+
+tidegate_sync::debug_as_display!(BadFrames);
 
 impl Error for BadFrames {}
 

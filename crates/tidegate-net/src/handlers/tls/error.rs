@@ -13,7 +13,7 @@ use std::time::Duration;
 /// let why = TlsServer::from_pem(b"no certificate", b"no key").unwrap_err();
 /// assert!(matches!(why, TlsError::BadIdentity(_)));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum TlsError {
     /// Certificates or a key that cannot be used; says why.
@@ -57,6 +57,8 @@ impl fmt::Display for TlsError {
         }
     }
 }
+
+tidegate_sync::debug_as_display!(TlsError);
 
 impl Error for TlsError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -203,7 +203,6 @@ impl Drop for ThreadEnd {
 }
 
 /// A thread was not joined; the handle is inside.
-#[derive(Debug)]
 pub struct JoinError {
     handle: ThreadHandle,
     why: NotJoined,
@@ -243,6 +242,8 @@ impl fmt::Display for JoinError {
         }
     }
 }
+
+crate::debug_as_display!(JoinError);
 
 impl Error for JoinError {}
 

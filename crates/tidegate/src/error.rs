@@ -1,0 +1,111 @@
+//! The error of a program.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+/// Any error, for `main` to return: the system prints it with `Debug`, which is a sentence here.
+///
+/// Whatever is an error becomes one with `?`, and so does a text.
+///
+/// ```
+/// fn port(text: &str) -> tidegate::Result<u16> {
+///     match text.parse()? {
+///         0 => Err("port 0 is no port; use 1 to 65535".into()),
+///         port => Ok(port),
+///     }
+/// }
+///
+/// assert_eq!(port("80").unwrap(), 80);
+/// assert_eq!(format!("{:?}", port("0").unwrap_err()), "port 0 is no port; use 1 to 65535");
+/// assert!(port("eighty").unwrap_err().downcast_ref::<std::num::ParseIntError>().is_some());
+/// ```
+pub struct Error(Box<dyn StdError>);
+
+impl Error {
+    /// The error itself, if it is an `E`.
+    pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
+        self.0.downcast_ref()
+    }
+
+    /// The error itself.
+    pub fn into_inner(self) -> Box<dyn StdError> {
+        self.0
+    }
+}
+
+impl<E: Into<Box<dyn StdError>>> From<E> for Error {
+    fn from(error: E) -> Self {
+        Self(error.into())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The sentence, and behind it each cause that it does not mention.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut said = self.0.to_string();
+        f.write_str(&said)?;
+        let mut cause = self.0.source();
+        while let Some(why) = cause {
+            let text = why.to_string();
+            if !said.contains(&text) {
+                write!(f, ": {text}")?;
+                said = text;
+            }
+            cause = why.source();
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What `main` prints.
+
+    use super::*;
+
+    fn shown(error: impl Into<Error>) -> String {
+        format!("{:?}", error.into())
+    }
+
+    #[test]
+    fn an_error_of_main_is_printed_as_a_sentence() {
+        let (promise, answer) = tidegate_promise::promise::<u32>();
+        let why = std::io::Error::other("the disk is full");
+        promise.fail(tidegate_promise::Failure::new(why)).unwrap();
+        let why = answer.wait().unwrap_err();
+        let boxed: Box<dyn StdError> = Box::new(why.clone());
+        assert_eq!(format!("{boxed:?}"), "the disk is full");
+        assert_eq!(shown(why), "the disk is full");
+        assert_eq!(shown("a text"), "a text");
+
+        let group = tidegate_net::pinned("io", 1).unwrap();
+        let bound = tidegate_net::Server::new(&group).bind("nowhere").wait();
+        let why = bound.unwrap_err();
+        assert_eq!(format!("{why:?}"), why.to_string());
+        assert!(shown(why).starts_with("`nowhere` is no address"));
+    }
+
+    #[test]
+    fn a_cause_that_the_sentence_does_not_mention_is_printed_too() {
+        #[derive(Debug)]
+        struct Outer(std::io::Error);
+        impl fmt::Display for Outer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("cannot save")
+            }
+        }
+        impl StdError for Outer {
+            fn source(&self) -> Option<&(dyn StdError + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let outer = Outer(std::io::Error::other("the disk is full"));
+        assert_eq!(shown(outer), "cannot save: the disk is full");
+    }
+}
