@@ -80,7 +80,6 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 let _ = promise.complete(made.and_then(change));
             }
             Mail::Register(on, promise) => self.wish(on, promise, desk),
-            Mail::Cut(why) => self.pipeline.cut(why),
             Mail::CloseDeadline => self.give_up_sending(desk),
             Mail::CancelConnect(why) => {
                 if let State::Connecting(_) = self.state {

@@ -51,8 +51,6 @@ pub(crate) enum Mail {
     /// Onto its loop, or off it.
     Register(bool, Promise<()>),
     CancelConnect(Failure),
-    /// A handler that runs elsewhere goes on without end.
-    Cut(Failure),
     /// What is left to send before the end was not sent in time.
     CloseDeadline,
 }

@@ -6,6 +6,7 @@
 //! chain whenever it is added. Each of these begins a level, which ends when all that followed from
 //! it is done. Levels within levels are bounded, which bounds the stack, and so are all levels
 //! together, which bounds the time; a chain that goes beyond is cut, and its channel is closed.
+//! The chain of a handler on an executor of its own has no circle: what it says goes back by mail.
 
 use tidegate_promise::Failure;
 use tidegate_sync::contain;
@@ -13,7 +14,6 @@ use tidegate_sync::contain;
 use super::Pipeline;
 use super::handler::Held;
 use super::parts::{Action, Parts, bits};
-use crate::channel::{Mail, Shared};
 use crate::errors::NetError;
 
 /// Levels within levels.
@@ -39,16 +39,13 @@ impl<E: ?Sized + Held> Pipeline<E> {
 
     /// Gives up everything that is on its way, and has the channel closed for `why`.
     #[cold]
-    pub(crate) fn cut(&mut self, why: Failure) {
+    fn cut(&mut self, why: Failure) {
         self.parts.give_up(&why);
         if self.parts.bits & bits::CUT != 0 {
             return;
         }
         self.parts.bits |= bits::CUT;
-        if self.parts.is_elsewhere() {
-            // Refused: it is closed already.
-            let _ = Shared::post(&self.parts.shared, Mail::Cut(why), true);
-        } else if !self.parts.closed {
+        if !self.parts.closed {
             self.unhandled(why);
         }
     }
@@ -61,13 +58,14 @@ impl Parts {
         self.depth = 0;
         while let Some(action) = self.stack.pop() {
             // What is dropped here is the user's, and may panic.
-            let _ = contain(|| {
-                if let Action::Write { msg, promise, .. } = action {
+            let _ = contain(|| match action {
+                Action::Write { msg, promise, .. } => {
                     self.arrived(&msg);
                     if let Some(promise) = promise {
                         let _ = promise.fail(why.clone());
                     }
                 }
+                other => drop(other),
             });
         }
     }

@@ -337,7 +337,7 @@ fn on_a_roaming_loop_others_are_served_whatever_a_handler_does() {
 }
 
 #[test]
-fn on_an_executor_of_its_own_a_handler_is_cut_too() {
+fn others_are_served_whatever_a_handler_on_an_executor_of_its_own_does() {
     for then in EVERY_END {
         let pool = Arc::new(WorkerPool::builder("own").core(1).build().unwrap());
         let group = group(1);
