@@ -241,13 +241,11 @@ impl HandedBack {
     }
 }
 
-impl Drop for HandedBack {
+impl Drop for Left {
     /// Tasks that nobody took are dropped one by one: a panic in one does not keep the others.
+    /// Here and not with the handle: of two last handles that go at once, neither is alone.
     fn drop(&mut self) {
-        if let Some(left) = Arc::get_mut(&mut self.inner) {
-            let left = left.get_mut().unwrap_or_else(PoisonError::into_inner);
-            drop_untaken(std::mem::take(&mut left.tasks));
-        }
+        drop_untaken(std::mem::take(&mut self.tasks));
     }
 }
 
