@@ -19,6 +19,7 @@ mod hidden;
 mod hooks;
 mod keys;
 mod leaving;
+mod payloads;
 mod permits;
 mod refusals;
 mod support;

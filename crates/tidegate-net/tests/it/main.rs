@@ -24,6 +24,7 @@ mod handlers;
 mod lives;
 mod model;
 mod named;
+mod payloads;
 mod pipeline;
 mod registration;
 mod roaming;

@@ -1,7 +1,7 @@
 //! Progress: what is accepted, who hears of it, where and when.
 
 use tidegate_promise::{BadProgress, Progress, ProgressPromise, Progressive, promise};
-use tidegate_testkit::{Counter, DropCount, Log};
+use tidegate_testkit::{Bomb, Counter, DropCount, Log, explode};
 
 use crate::support::{Loop, thread};
 
@@ -223,4 +223,31 @@ fn very_many_listeners_are_dropped_one_by_one() {
     });
     worker.unwrap().join().unwrap();
     assert_eq!(drops.count(), 2_000);
+}
+
+#[test]
+fn a_payload_or_a_listener_whose_drop_panics_kills_no_home() {
+    let home = Loop::new("home");
+    let (promise, answer) = pair(Some(&home));
+    let told = Counter::new();
+    answer.on_progress(|_| explode());
+    for _ in 0..2 {
+        let (bomb, count) = (Bomb::new(), told.clone());
+        answer.on_progress(move |_| {
+            let _held = &bomb;
+            count.hit();
+        });
+    }
+    promise.progress(1, 2).unwrap();
+    told.wait_for(2);
+    drop(answer);
+    promise.succeed(1).unwrap();
+    home.settle();
+    let (next, answer) = home.promise::<u32>();
+    answer.on_complete(|_| explode());
+    next.succeed(1).unwrap();
+    let (cancelled, answer) = home.promise::<u32>();
+    cancelled.on_cancel(|| explode());
+    assert!(answer.cancel());
+    home.settle();
 }

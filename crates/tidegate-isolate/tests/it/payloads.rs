@@ -1,0 +1,89 @@
+//! Work, fallbacks and hooks that panic with a payload whose drop panics in turn: an outcome for
+//! the caller, and nothing else is hurt.
+
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tidegate_isolate::{BreakerConfig, BreakerWindow, Cause, FallbackError, Isolation, Key, Stage};
+use tidegate_sync::ManualClock;
+use tidegate_testkit::{Counter, explode};
+
+use crate::support::{SECOND, builder, poll_once, pool_of, still};
+
+#[test]
+fn of_work_and_fallbacks_in_place() {
+    let (_clock, isolation) = still();
+    let command = builder("a").fallback(|_| explode()).build(&isolation);
+    let command = command.unwrap();
+    let error = command.run(|_| explode()).unwrap_err();
+    assert!(matches!(error.cause(), Cause::Panicked(_)));
+    assert!(matches!(error.fallback(), Some(FallbackError::Panicked(_))));
+    assert_eq!(command.snapshot().active, 0, "the permit is back");
+    assert_eq!(command.run(|_| Ok(1)), Ok(1));
+}
+
+#[test]
+fn of_work_on_threads() {
+    let (_clock, isolation) = still();
+    let command = builder("a").threads(pool_of(1, 4)).build(&isolation);
+    let command = command.unwrap();
+    let error = command.run(|_| explode()).unwrap_err();
+    assert!(matches!(error.cause(), Cause::Panicked(_)));
+    assert!(command.queue(|_| explode()).wait().is_err());
+    assert_eq!(command.run(|_| Ok(1)), Ok(1));
+    assert_eq!(isolation.pool_snapshots()[0].largest, 1, "the same thread");
+}
+
+#[test]
+fn of_futures() {
+    let (_clock, isolation) = still();
+    let command = builder("a").build(&isolation).unwrap();
+    let mut future = pin!(command.run_async(|_| async { explode() }));
+    let Poll::Ready(Err(error)) = poll_once(future.as_mut()) else {
+        panic!("it has ended");
+    };
+    assert!(matches!(error.cause(), Cause::Panicked(_)));
+    let mut unmade =
+        pin!(command.run_async(|_| -> std::future::Ready<Result<u32, &str>> { explode() }));
+    assert!(matches!(poll_once(unmade.as_mut()), Poll::Ready(Err(_))));
+    assert_eq!(command.snapshot().active, 0);
+}
+
+#[test]
+fn of_hooks_and_listeners() {
+    let isolation = Isolation::builder().on_event(|_, _| explode()).hook(
+        |stage: Stage, _: &Key| -> Result<(), String> {
+            match stage {
+                Stage::Success => explode(),
+                _ => Ok(()),
+            }
+        },
+    );
+    let isolation = isolation.build().unwrap();
+    let command = builder("a").build(&isolation).unwrap();
+    assert_eq!(command.run(|_| Ok(1)), Ok(1));
+    assert_eq!(command.run(|_| Ok(2)), Ok(2));
+}
+
+#[test]
+fn of_listeners_of_a_breaker() {
+    let told = Counter::new();
+    let (clock, count) = (ManualClock::new(), told.clone());
+    let isolation = Isolation::builder().clock(&clock).on_transition(move |_| {
+        count.hit();
+        explode();
+    });
+    let isolation = isolation.build().unwrap();
+    let breaker = BreakerConfig {
+        window: BreakerWindow::Count(5),
+        min_calls: 1,
+        ..BreakerConfig::default()
+    };
+    let command = builder("a").breaker(breaker).build(&isolation).unwrap();
+    let _ = command.run(|_| Err("down"));
+    clock.advance(5 * SECOND + Duration::from_millis(1));
+    assert_eq!(command.run(|_| Ok(1)), Ok(1), "the probe closes it");
+    assert_eq!(command.run(|_| Ok(2)), Ok(2));
+    told.wait_for(3);
+}

@@ -1,0 +1,125 @@
+//! Handlers that panic with a payload whose drop panics in turn: their loop goes on.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use bytes::Bytes;
+use tidegate_exec::{EventLoopGroup, Lifecycle, Placement, WorkerPool};
+use tidegate_net::handlers::LineFrames;
+use tidegate_net::{Change, EmbeddedChannel, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_promise::Failure;
+use tidegate_testkit::{Bomb, explode};
+
+use crate::{Echo, dial, round_trip};
+
+/// Explodes in each place that a line names.
+#[derive(Default)]
+struct Explodes {
+    in_error: bool,
+    bomb: Option<Bomb>,
+}
+
+impl Inbound for Explodes {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Nothing;
+
+    fn read(&mut self, line: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        match &line[..] {
+            b"read" => explode(),
+            b"error" => {
+                self.in_error = true;
+                explode();
+            }
+            b"drop" => {
+                self.bomb = Some(Bomb::new());
+                ctx.close();
+            }
+            _ => {
+                let mut line = line.to_vec();
+                line.push(b'\n');
+                ctx.fire_read(line);
+            }
+        }
+    }
+
+    fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
+        if self.in_error {
+            explode();
+        }
+        ctx.fire_error(why);
+    }
+}
+
+fn loops() -> tidegate_exec::EventLoopGroupBuilder {
+    EventLoopGroup::builder("io")
+        .loops(1)
+        .on_unhandled(|_, _| explode())
+}
+
+/// Each way to explode costs one connection, and the others are served on the same loop.
+fn assert_survives<P: Placement>(group: &NetGroup<P>, address: std::net::SocketAddr) {
+    let connect = || TcpStream::connect(address).unwrap();
+    let mut other = connect();
+    for line in ["read\n", "error\n", "drop\n"] {
+        let mut hurt = connect();
+        hurt.write_all(line.as_bytes()).unwrap();
+        // A panic in `error` itself is reported, and leaves the channel open until its peer ends.
+        hurt.shutdown(Shutdown::Write).unwrap();
+        let mut rest = Vec::new();
+        // An end or a reset.
+        let _ = hurt.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "after {line:?}");
+        assert_eq!(round_trip(&mut other, b"hello\n"), b"hello\n");
+    }
+    assert_eq!(group.next().lifecycle(), Lifecycle::Started);
+}
+
+#[test]
+fn of_handlers_on_a_pinned_loop() {
+    let group = NetGroup::build(loops()).unwrap();
+    let server = Server::new(&group).pipeline(|p| {
+        p.add("lines", LineFrames::max(64))
+            .add("explodes", Explodes::default())
+            .add("echo", Echo)
+    });
+    let server = server.bind("127.0.0.1:0").wait().unwrap();
+    assert_survives(&group, server.local_addr());
+}
+
+#[test]
+fn of_handlers_on_a_roaming_loop() {
+    let pool = WorkerPool::builder("workers").max(4).build().unwrap();
+    let group = NetGroup::build_over(loops().roaming(), &pool, None).unwrap();
+    let server = Server::new(&group).pipeline(|p| {
+        p.add("lines", LineFrames::max(64))
+            .add("explodes", Explodes::default())
+            .add("echo", Echo)
+    });
+    let server = server.bind("127.0.0.1:0").wait().unwrap();
+    assert_survives(&group, server.local_addr());
+}
+
+#[test]
+fn of_what_makes_handlers_and_changes_them() {
+    let group = NetGroup::build(loops()).unwrap();
+    let made = std::sync::atomic::AtomicUsize::new(0);
+    let server = Server::new(&group).pipeline(move |p| {
+        // The first look at the pipeline is the server's own, when it is bound.
+        if made.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
+            explode();
+        }
+        p.add("echo", Echo)
+    });
+    let server = server.bind("127.0.0.1:0").wait().unwrap();
+    let (mut bad, mut good) = (dial(&server), dial(&server));
+    assert_eq!(bad.read(&mut [0; 8]).unwrap(), 0, "closed");
+    assert_eq!(round_trip(&mut good, b"hello"), b"hello");
+
+    let mut channel = EmbeddedChannel::new(|p| p.add("echo", Echo)).unwrap();
+    let changed = channel.channel().change(|| -> Change { explode() });
+    channel.run();
+    assert!(changed.wait().is_err());
+    channel.receive("still here");
+    assert_eq!(channel.sent(), "still here");
+}
