@@ -266,12 +266,30 @@ impl RequestContext {
         (command, key): (&Key, &str),
         make: impl FnOnce() -> (S, M),
     ) -> Result<S, (M, u64)> {
+        self.cached_if(owner, (command, key), |_| true, make)
+    }
+
+    /// As [`RequestContext::cached`]; an entry that is not `usable` any more is left to those who
+    /// have it, and made anew.
+    pub(crate) fn cached_if<S: Clone + Send + 'static, M>(
+        &self,
+        owner: CacheOwner,
+        (command, key): (&Key, &str),
+        usable: impl Fn(&S) -> bool,
+        make: impl FnOnce() -> (S, M),
+    ) -> Result<S, (M, u64)> {
+        let mut unusable = None;
         let mut cache = lock(&self.shared.cache);
         let entry = (command.clone(), key.to_owned());
         let entries = cache.entry(entry).or_default();
-        let mut found = entries.iter().filter(|one| one.owner == owner);
-        if let Some(found) = found.find_map(|one| one.shared.downcast_ref::<S>()) {
-            return Ok(found.clone());
+        let is_mine = |one: &Cached| one.owner == owner && one.shared.is::<S>();
+        if let Some(at) = entries.iter().position(is_mine) {
+            let found = entries[at].shared.downcast_ref::<S>();
+            match found.filter(|found| usable(found)) {
+                Some(found) => return Ok(found.clone()),
+                // Dropped after the lock is released.
+                None => unusable = Some(entries.swap_remove(at)),
+            }
         }
         let (shared, made) = make();
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -280,6 +298,8 @@ impl RequestContext {
             number,
             shared: Box::new(shared),
         });
+        drop(cache);
+        drop(unusable);
         Err((made, number))
     }
 }

@@ -7,11 +7,18 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_promise::{Completion, Outcome, Promise, SharedCompletion, WaitError, promise_of};
+use tidegate_promise::{
+    Completion, Outcome, Promise, SharedCompletion, WaitError, promise_of, promise_on,
+};
+use tidegate_sync::Executor;
 
 use super::call::Options;
+use super::circles::{self, RunId, Waits};
+use super::outcome::Story;
 use super::state::{CACHES, LOGS};
 use super::{Call, CommandError, Shared};
 use crate::context::{CacheOwner, Logged, RequestContext, cached_events};
@@ -20,8 +27,12 @@ use crate::{Cause, Event, Events, Key, Refused, Stage};
 pub(super) type Answer<T, E> = Result<T, CommandError<E>>;
 pub(super) type SharedFuture<T, E> = Pin<Box<dyn Future<Output = Answer<T, E>> + Send>>;
 
-/// The owner of an entry, and the key of its command.
-type Whose<'a> = (CacheOwner, &'a Key);
+/// The owner of an entry, the key of its command, and what waits for it are checked against.
+pub(super) struct Whose<'a> {
+    owner: CacheOwner,
+    command: &'a Key,
+    home: Option<Arc<dyn Executor>>,
+}
 
 /// A cache key, and how to share an answer: known only where the answer can be cloned.
 pub(super) struct CacheUse<T, E> {
@@ -35,22 +46,29 @@ pub(super) enum Looked<T, E> {
     Hit(Box<dyn Copies<T, E>>),
     /// This call runs it.
     Miss(Box<dyn Tells<T, E>>),
+    /// It is under way, and waiting for it would close a circle.
+    Circle,
 }
 
 /// A run whose answer can be had.
 pub(super) trait Copies<T, E>: Send {
     /// Whoever takes a copy is noted in the log of this request.
     fn log_into(&mut self, context: RequestContext);
-    fn wait(&self) -> Answer<T, E>;
-    fn completion(&self) -> Completion<T, CommandError<E>>
+    /// Records that the calling thread, or a future that it polls, waits for the answer; false if
+    /// that would close a circle.
+    fn begin_wait(&mut self) -> bool;
+    fn wait(self: Box<Self>) -> Answer<T, E>;
+    fn completion(self: Box<Self>) -> Completion<T, CommandError<E>>
     where
         T: Send + 'static,
         E: Send + 'static;
-    fn future(&self) -> SharedFuture<T, E>;
+    fn future(self: Box<Self>) -> SharedFuture<T, E>;
 }
 
 /// Where the answer of a run is told to those who share it.
 pub(super) trait Tells<T, E>: Send {
+    /// Names the run.
+    fn id(&self) -> RunId;
     fn tell(self: Box<Self>, answer: &Answer<T, E>);
     /// The run ends without an answer: who shares it hears so, and the next call runs again.
     fn forget(self: Box<Self>);
@@ -70,8 +88,10 @@ where
     E: Clone + Send + Sync + 'static,
 {
     /// Shares one run with all calls of this command that have the same key in the same request,
-    /// also while it runs. Errors are shared too. A run that is a future ends when its own caller
-    /// drops it: who shares it then hears that it was cancelled, and the next call runs again.
+    /// also while it runs. Errors are shared too. A queued run is cancelled when the last of the
+    /// callers that share it has cancelled. A run that is a future ends when its own caller drops
+    /// it: who shares it then hears that it was cancelled. The next call runs again in both cases.
+    /// A call that would wait inside of its own run is refused.
     pub fn cache_key(mut self, key: impl fmt::Display) -> Self {
         self.options.set_cache(CacheUse {
             key: key.to_string(),
@@ -82,10 +102,12 @@ where
 }
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
-    /// Looks for a run to share; none if the call did not ask for one.
+    /// Looks for a run to share, and `waits` for it or listens to it; none if the call did not ask
+    /// for one.
     pub(super) fn look_up(
         &self,
         options: &mut Options<T, E>,
+        waits: bool,
     ) -> Result<Option<Looked<T, E>>, CommandError<E>> {
         let state = &*self.state;
         let Some(cache) = options.take_cache() else {
@@ -98,8 +120,16 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let Some(context) = context else {
             return Err(self.misused(options, Cause::NoRequest));
         };
-        let mut looked = (cache.look_up)(&context, (state.cache_owner, &state.key), &cache.key);
+        let whose = Whose {
+            owner: state.cache_owner,
+            command: &state.key,
+            home: state.threads.get().map(|pool| pool.home()),
+        };
+        let mut looked = (cache.look_up)(&context, whose, &cache.key);
         if let Looked::Hit(copies) = &mut looked {
+            if waits && !copies.begin_wait() {
+                return Ok(Some(Looked::Circle));
+            }
             let now = state.now();
             state.metrics.count(now, Event::ResponseFromCache);
             let _ = state.hook(Stage::CacheHit);
@@ -109,41 +139,125 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
                 copies.log_into(context);
             }
         }
+        if let Looked::Miss(first) = &looked {
+            options.set_run(first.id());
+        }
         Ok(Some(looked))
+    }
+
+    /// Ends a call that would wait for the run that it is made in.
+    #[cold]
+    pub(super) fn closes_circle(&self, options: &mut Options<T, E>) -> Answer<T, E> {
+        let story = Story::new(self.state.now());
+        self.failed(story, options, Cause::Rejected(Refused::Circle))
     }
 }
 
-fn look_up<T, E>(context: &RequestContext, (owner, command): Whose<'_>, key: &str) -> Looked<T, E>
+fn look_up<T, E>(context: &RequestContext, whose: Whose<'_>, key: &str) -> Looked<T, E>
 where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + 'static,
 {
-    let made = context.cached(owner, (command, key), || {
-        let (promise, answer) = promise_of::<T, CommandError<E>>();
+    let Whose {
+        owner,
+        command,
+        home,
+    } = whose;
+    let usable = |run: &Run<T, E>| run.answer.is_done() || run.callers.join();
+    let made = context.cached_if(owner, (command, key), usable, || {
+        let (promise, answer) = promise_at::<T, E>(home);
         let answer = answer.share().ok();
         let answer = answer.expect("nobody has taken the outcome of a new promise");
-        (answer.clone(), (promise, answer))
+        let run = Run {
+            answer,
+            callers: Arc::new(Callers::new()),
+        };
+        (run.clone(), (promise, run))
     });
-    let copies = |answer| Copy {
-        answer,
+    let copies = |run: Run<T, E>| Copy {
+        answer: run.answer,
+        interest: Interest(run.callers),
+        waits: None,
         command: command.clone(),
         log: None,
     };
     match made {
-        Ok(answer) => Looked::Hit(Box::new(copies(answer))),
-        Err(((promise, answer), number)) => Looked::Miss(Box::new(First {
+        Ok(run) => Looked::Hit(Box::new(copies(run))),
+        Err(((promise, run), number)) => Looked::Miss(Box::new(First {
             promise,
             entry: (owner, number),
-            copies: copies(answer),
+            copies: copies(run),
             context: context.clone(),
             key: key.to_owned(),
         })),
     }
 }
 
+/// A run that calls share.
+#[derive(Clone)]
+struct Run<T: Send + Sync + 'static, E: Send + Sync + 'static> {
+    answer: SharedCompletion<T, CommandError<E>>,
+    callers: Arc<Callers>,
+}
+
+/// How many callers want the answer of a run, and how to end the run when none is left.
+struct Callers {
+    id: RunId,
+    /// Never more than zero again once it is zero.
+    count: AtomicUsize,
+    cancel: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Callers {
+    /// One: the call that makes the run.
+    fn new() -> Self {
+        Self {
+            id: RunId::new(),
+            count: AtomicUsize::new(1),
+            cancel: Mutex::new(None),
+        }
+    }
+
+    /// One caller more; false when the last one has gone, and the run ends.
+    fn join(&self) -> bool {
+        let more = |count: usize| (count > 0).then_some(count + 1);
+        // Relaxed: the number alone decides.
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.count.fetch_update(set, fetch, more).is_ok()
+    }
+
+    /// Says how the run is ended, or that it has ended.
+    fn set_cancel(&self, cancel: Option<Box<dyn FnOnce() + Send>>) {
+        let mut mine = self.cancel.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *mine, cancel);
+        drop(mine);
+        drop(old);
+    }
+}
+
+/// One caller's share in a run. The run is cancelled with the last of them, if it still can be.
+struct Interest(Arc<Callers>);
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        // A hit on a run that was over did not join; then there is nothing to cancel.
+        let less = |count: usize| count.checked_sub(1);
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        if self.0.count.fetch_update(set, fetch, less) == Ok(1) {
+            let cancel = self.0.cancel.lock();
+            let cancel = cancel.unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(cancel) = cancel {
+                cancel();
+            }
+        }
+    }
+}
+
 /// What somebody else runs.
 struct Copy<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     answer: SharedCompletion<T, CommandError<E>>,
+    interest: Interest,
+    waits: Option<Waits>,
     command: Key,
     log: Option<RequestContext>,
 }
@@ -157,7 +271,15 @@ where
         self.log = Some(context);
     }
 
-    fn wait(&self) -> Answer<T, E> {
+    fn begin_wait(&mut self) -> bool {
+        if !self.answer.is_done() {
+            self.waits = circles::wait_for(self.interest.0.id);
+            return self.waits.is_some();
+        }
+        true
+    }
+
+    fn wait(self: Box<Self>) -> Answer<T, E> {
         let answer = match self.answer.peek() {
             Some(outcome) => copy_of(outcome, &self.command),
             None => answer_of(self.answer.wait(), &self.command),
@@ -166,10 +288,17 @@ where
         answer
     }
 
-    fn completion(&self) -> Completion<T, CommandError<E>> {
-        let (promise, copy) = promise_of();
-        let (command, log) = (self.command.clone(), self.log.clone());
-        self.answer.on_complete(move |outcome| {
+    fn completion(self: Box<Self>) -> Completion<T, CommandError<E>> {
+        let (promise, copy) = promise_at::<T, E>(self.answer.home().cloned());
+        let Self {
+            answer,
+            interest,
+            command,
+            log,
+            ..
+        } = *self;
+        promise.on_cancel(move || drop(interest));
+        answer.on_complete(move |outcome| {
             let answer = copy_of(outcome, &command);
             note(log.as_ref(), &command, &answer);
             // Whoever has cancelled its copy wants none.
@@ -178,12 +307,11 @@ where
         copy
     }
 
-    fn future(&self) -> SharedFuture<T, E> {
-        let (answer, command) = (self.answer.clone(), self.command.clone());
-        let log = self.log.clone();
+    fn future(self: Box<Self>) -> SharedFuture<T, E> {
         Box::pin(async move {
-            let answer = answer_of(answer.await, &command);
-            note(log.as_ref(), &command, &answer);
+            let copy = *self;
+            let answer = answer_of(copy.answer.clone().await, &copy.command);
+            note(copy.log.as_ref(), &copy.command, &answer);
             answer
         })
     }
@@ -203,41 +331,98 @@ where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + 'static,
 {
+    fn id(&self) -> RunId {
+        self.copies.interest.0.id
+    }
+
     fn tell(self: Box<Self>, answer: &Answer<T, E>) {
         // Nobody can have cancelled: the shared reader keeps that to itself.
         let _ = self.promise.complete(answer.clone());
     }
 
     fn forget(self: Box<Self>) {
-        // Not what a later call has put there after this entry was cleared.
-        let (owner, mine) = self.entry;
-        let of = (&self.copies.command, self.key.as_str());
-        self.context.forget(owner, of, |number| number == mine);
-        let error = CommandError::new(&self.copies.command, Cause::Cancelled);
-        let _ = self.promise.fail(error);
+        let First {
+            promise,
+            copies,
+            context,
+            key,
+            entry,
+        } = *self;
+        forget(promise, &context, (&copies.command, &key), entry);
     }
 
     fn completion_of(
         self: Box<Self>,
         run: Completion<T, CommandError<E>>,
     ) -> Completion<T, CommandError<E>> {
-        let mine = self.copies.completion();
-        run.finally(move |outcome| match outcome {
-            Outcome::Cancelled => self.forget(),
-            outcome => {
-                let answer = copy_of(outcome, &self.copies.command);
-                self.tell(&answer);
+        let First {
+            promise,
+            copies,
+            context,
+            key,
+            entry,
+        } = *self;
+        let (callers, command) = (Arc::clone(&copies.interest.0), copies.command.clone());
+        let run = run.share().ok();
+        let run = run.expect("nobody has taken the outcome of a call that has just begun");
+        if !run.is_done() {
+            let ends = run.clone();
+            let cancel = move || {
+                ends.cancel();
+            };
+            callers.set_cancel(Some(Box::new(cancel)));
+        }
+        let mine = Box::new(copies).completion();
+        run.on_complete(move |outcome| {
+            callers.set_cancel(None);
+            match outcome {
+                Outcome::Cancelled => forget(promise, &context, (&command, &key), entry),
+                // Nobody can have cancelled: the shared reader keeps that to itself.
+                outcome => drop(promise.complete(copy_of(outcome, &command))),
             }
         });
         mine
     }
 }
 
+/// Takes a run without an answer out of the cache, and tells those who share it.
+fn forget<T, E>(
+    promise: Promise<T, CommandError<E>>,
+    context: &RequestContext,
+    (command, key): (&Key, &str),
+    (owner, mine): (CacheOwner, u64),
+) where
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    // Not what a later call has put there after this entry was cleared.
+    context.forget(owner, (command, key), |number| number == mine);
+    let error = CommandError::new(command, Cause::Cancelled);
+    let _ = promise.fail(error);
+}
+
+fn promise_at<T, E>(
+    home: Option<Arc<dyn Executor>>,
+) -> (Promise<T, CommandError<E>>, Completion<T, CommandError<E>>)
+where
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    match home {
+        Some(home) => promise_on(home),
+        None => promise_of(),
+    }
+}
+
 fn answer_of<T, E>(waited: Result<T, WaitError<CommandError<E>>>, command: &Key) -> Answer<T, E> {
     waited.map_err(|error| match error {
         WaitError::Failed(error) => error,
-        refused if refused.is_refused() => {
-            CommandError::new(command, Cause::Rejected(Refused::Waiting))
+        WaitError::Refused(why) => {
+            let refused = match why.is_circle() {
+                true => Refused::Circle,
+                false => Refused::Waiting,
+            };
+            CommandError::new(command, Cause::Rejected(refused))
         }
         _ => CommandError::new(command, Cause::Cancelled),
     })

@@ -8,6 +8,7 @@ use tidegate_promise::Completion;
 use tidegate_sync::{CancelToken, as_nanos};
 
 use super::cache::{CacheUse, Looked};
+use super::circles::{self, RunId};
 use super::state::THREADS;
 use super::{Command, CommandError, RunAsync};
 use crate::Event;
@@ -33,6 +34,8 @@ pub(super) struct Rare<T, E> {
     pub(super) observer: Option<Box<dyn FnMut(Event) + Send>>,
     /// What a fallback on a thread of the command finds around it.
     pub(super) captured: Vec<Install>,
+    /// The shared run that this call makes.
+    pub(super) run: Option<RunId>,
 }
 
 impl<T, E> Options<T, E> {
@@ -43,6 +46,7 @@ impl<T, E> Options<T, E> {
                 fallback: None,
                 observer: None,
                 captured: Vec::new(),
+                run: None,
             })
         })
     }
@@ -63,6 +67,15 @@ impl<T, E> Options<T, E> {
         let rare = self.rare.as_mut();
         rare.map(|rare| std::mem::take(&mut rare.captured))
             .unwrap_or_default()
+    }
+
+    pub(super) fn set_run(&mut self, run: RunId) {
+        self.rare().run = Some(run);
+    }
+
+    /// The shared run that this call makes, if it makes one.
+    pub(super) fn run(&self) -> Option<RunId> {
+        self.rare.as_ref().and_then(|rare| rare.run)
     }
 
     pub(super) fn take_fallback(&mut self) -> Option<OwnFallback<T, E>> {
@@ -300,10 +313,14 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     where
         F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
     {
-        match self.command.shared.look_up(&mut self.options) {
-            Ok(None) => self.queue_uncached(work),
+        match self.command.shared.look_up(&mut self.options, false) {
+            // It does not wait, so there is no circle either.
+            Ok(None | Some(Looked::Circle)) => self.queue_uncached(work),
             Ok(Some(Looked::Hit(copies))) => copies.completion(),
-            Ok(Some(Looked::Miss(first))) => first.completion_of(self.queue_uncached(work)),
+            Ok(Some(Looked::Miss(first))) => {
+                let _within = circles::enter(first.id());
+                first.completion_of(self.queue_uncached(work))
+            }
             Err(error) => Completion::failed(error),
         }
     }
@@ -325,11 +342,14 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
         mut self,
         run: impl FnOnce(Self) -> Result<T, CommandError<E>>,
     ) -> Result<T, CommandError<E>> {
-        match self.command.shared.look_up(&mut self.options)? {
+        match self.command.shared.look_up(&mut self.options, true)? {
             None => run(self),
             Some(Looked::Hit(copies)) => copies.wait(),
+            Some(Looked::Circle) => self.command.shared.closes_circle(&mut self.options),
             Some(Looked::Miss(first)) => {
+                let within = circles::enter(first.id());
                 let answer = run(self);
+                drop(within);
                 first.tell(&answer);
                 answer
             }

@@ -10,6 +10,7 @@ use tidegate_sync::{CancelToken, Permit, Task, contain, discard};
 
 use super::cache::{Answer, Looked, SharedFuture, Tells};
 use super::call::{Asked, Options};
+use super::circles::{self, Within};
 use super::outcome::Story;
 use super::run::{End, Refusal};
 use super::state::{RATED, THREADS, WATCHED};
@@ -97,9 +98,12 @@ where
         waker: &Waker,
     ) -> Option<Answer<T, E>> {
         if options.rare.is_some() {
-            match self.command.shared.look_up(&mut options) {
+            match self.command.shared.look_up(&mut options, true) {
                 Ok(None) => {}
                 Ok(Some(Looked::Miss(first))) => self.others = Some(first),
+                Ok(Some(Looked::Circle)) => {
+                    return Some(self.command.shared.closes_circle(&mut options));
+                }
                 Ok(Some(Looked::Hit(copies))) => {
                     self.stage = Phase::Sharing(copies.future());
                     return None;
@@ -218,6 +222,7 @@ where
         });
         state.arm(&flying.flight, flying.deadline, state.flags());
         let token = flying.flight.token().clone();
+        let _within = self.within();
         let made = contain(|| {
             let _entered = flying.options.context.as_ref().map(RequestContext::enter);
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;
@@ -231,6 +236,12 @@ where
             Ok(Err(refusal)) => Some(self.end(*flying, Ok(Err(refusal)))),
             Err(panic) => Some(self.end(*flying, Err(panic))),
         }
+    }
+
+    /// Works for the shared run that this call makes, if it makes one.
+    fn within(&self) -> Option<Within> {
+        let others = self.others.as_ref();
+        others.map(|others| circles::enter(others.id()))
     }
 
     fn end(
@@ -281,6 +292,7 @@ where
             discard(future);
             return Poll::Ready(self.end(*flying, Ok(Err(Refusal(String::new())))));
         }
+        let _within = self.within();
         let polled = contain(|| {
             let _entered = flying.options.context.as_ref().map(RequestContext::enter);
             future.as_mut().poll(context)

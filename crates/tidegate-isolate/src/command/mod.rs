@@ -13,6 +13,7 @@ use crate::{CommandConfig, Invalid, Key};
 mod builder;
 mod cache;
 mod call;
+mod circles;
 mod future;
 mod outcome;
 mod run;

@@ -18,6 +18,7 @@ use tidegate_promise::{Completion, promise_of, promise_on};
 use tidegate_sync::{CancelToken, Executor, WaitGuard, check_wait};
 
 use super::call::{Asked, Options};
+use super::circles::{self, RunId};
 use super::outcome::Story;
 use super::state::{GATED, INTERRUPTS, RATED, State, THREADS, WATCHED};
 use super::trip::{Begun, Cargo, Held, Raw, Teller, Told, Trip};
@@ -49,7 +50,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             }
         };
         let (promise, told) = promise_of::<Told<T, E>, CommandError<E>>();
-        let brief = Brief::of(options);
+        let within = circles::current();
+        let brief = Brief::of(options, within);
         let raw = match self.begin_on_threads(brief, start, work, Teller::Caller(promise)) {
             Ok(()) => match told.wait() {
                 Ok(Told::Ended(raw)) => raw,
@@ -86,7 +88,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             let _ = promise.complete(self.failed(Story::new(start), &mut options, cause));
             return answer;
         };
-        let brief = Brief::of(&options);
+        // Nobody waits for it: it belongs to no run but its own.
+        let brief = Brief::of(&options, options.run().into_iter().collect());
         let teller = Teller::Answer(promise, options, place);
         if let Err((cause, teller)) = self.begin_on_threads(brief, start, work, teller)
             && let Some(Teller::Answer(promise, mut options, _place)) = teller
@@ -120,6 +123,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             work,
             context,
             captured: state.plugins.capture(),
+            within: brief.within,
             held,
         };
         let flight = state.alarms.take_flight();
@@ -207,14 +211,16 @@ struct Brief {
     timeout: Option<u64>,
     criticality: Criticality,
     context: Option<RequestContext>,
+    within: Vec<RunId>,
 }
 
 impl Brief {
-    fn of<T, E>(options: &Options<T, E>) -> Self {
+    fn of<T, E>(options: &Options<T, E>, within: Vec<RunId>) -> Self {
         Self {
             timeout: options.timeout,
             criticality: options.criticality,
             context: options.context.clone(),
+            within,
         }
     }
 }

@@ -8,6 +8,7 @@ use tidegate_promise::Promise;
 use tidegate_sync::{CancelToken, Left, Permit, Task, UnderWay, discard, discard_all};
 
 use super::call::Options;
+use super::circles::{self, RunId};
 use super::run::{Ran, Refusal, late};
 use super::state::INTERRUPTS_ON_CANCEL;
 use super::surroundings::Surroundings;
@@ -106,6 +107,8 @@ pub(super) struct Cargo<F> {
     pub(super) work: F,
     pub(super) context: Option<RequestContext>,
     pub(super) captured: Vec<Install>,
+    /// The shared runs that the work belongs to.
+    pub(super) within: Vec<RunId>,
     pub(super) held: Held,
 }
 
@@ -202,14 +205,17 @@ where
             work,
             context,
             captured,
+            within,
             held,
         } = cargo;
         let surroundings = Surroundings::install(context, captured);
+        let within = circles::set(within);
         let result: Ran<T, E> = tidegate_sync::contain(|| {
             state.hook(Stage::ThreadStart).map_err(Refusal)?;
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;
             Ok(work(self.flight.token()))
         });
+        drop(within);
         self.end(result, held, surroundings);
     }
 

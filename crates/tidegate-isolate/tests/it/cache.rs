@@ -9,7 +9,7 @@ use tidegate_isolate::{Cause, Command, Event, RequestContext};
 use tidegate_sync::non_blocking;
 use tidegate_testkit::Gate;
 
-use crate::support::{Numbers, builder, poll_once, pool_of, still};
+use crate::support::{Numbers, builder, hold, poll_once, pool, pool_of, still};
 
 #[test]
 fn equal_keys_share_one_run_in_a_request() {
@@ -161,6 +161,43 @@ fn a_queued_call_joins_a_run_without_waiting_for_it() {
     assert_eq!((first.wait().unwrap(), second.wait().unwrap()), (7, 7));
     assert_eq!(command.snapshot().totals[Event::ResponseFromCache], 2);
     assert_eq!(command.snapshot().totals[Event::Success], 1);
+}
+
+#[test]
+fn a_queued_run_ends_with_the_last_of_its_callers() {
+    let (_clock, isolation) = still();
+    let command = builder("a").threads(pool_of(1, 4));
+    let command = command.no_timeout().build(&isolation).unwrap();
+    let request = RequestContext::new();
+    let call = || command.call().context(&request).cache_key("x");
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    // Nobody shares it.
+    let alone = call().queue(|_| panic!("must not run"));
+    assert_eq!(pool(&isolation).queued, 1);
+    assert!(alone.cancel());
+    assert_eq!(pool(&isolation).queued, 0, "it left the queue");
+    assert_eq!(command.snapshot().totals[Event::Cancelled], 1);
+    // Two share it, and a future.
+    let first = call().queue(|_| panic!("must not run"));
+    let second = call().queue(|_| panic!("must not run"));
+    let mut third = Box::pin(call().run_async(|_| async { panic!("must not run") }));
+    assert!(poll_once(third.as_mut()).is_pending());
+    assert!(first.cancel() && second.cancel());
+    assert_eq!(pool(&isolation).queued, 1, "one still wants the answer");
+    drop(third);
+    assert_eq!(pool(&isolation).queued, 0);
+    assert_eq!(command.snapshot().totals[Event::Cancelled], 2);
+    // The next call runs again; one of two that leave keeps the run for the other.
+    let (leaves, stays) = (call().queue(|_| Ok(8)), call().queue(|_| panic!("shared")));
+    assert!(leaves.cancel());
+    go_on.open();
+    held.wait().unwrap();
+    assert_eq!(stays.wait().unwrap(), 8);
+    // Leaving after the end cancels nothing.
+    let late = call().queue(|_| panic!("it has an answer"));
+    assert!(!late.cancel());
+    assert_eq!(call().run(|_| panic!("it has an answer")), Ok(8));
 }
 
 #[test]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tidegate_exec::{Adaptive, Crew, EventLoop, ParkDriver, Quiet, Strategy};
 use tidegate_isolate::{
-    AdaptiveLimit, Bulkhead, Cause, Criticality, Discipline, Event, Growth, Partitions, PoolConfig,
-    Refused, WindowConfig,
+    AdaptiveLimit, Bulkhead, Cause, Criticality, Discipline, Event, Growth, Isolation, Partitions,
+    PoolConfig, Properties, Refused, WindowConfig,
 };
-use tidegate_sync::Task;
+use tidegate_sync::{OnUnhandled, Task, Unhandled};
 use tidegate_testkit::{Gate, Log};
 
 use crate::support::{
@@ -228,6 +228,43 @@ fn a_maximum_by_property_needs_the_divergence() {
     assert_eq!(pool(&isolation).max, 6, "the code is enough to diverge");
     set("maximumSize", "7");
     assert_eq!(pool(&isolation).max, 7, "of a pool that diverges already");
+}
+
+#[test]
+fn a_maximum_without_effect_is_reported_once_for_each_pool() {
+    let lines = Log::new();
+    let note = lines.clone();
+    let hook = OnUnhandled::new(move |_: &str, what: &Unhandled<'_>| {
+        if let Unhandled::Setting { message } = what {
+            note.push((*message).to_owned());
+        }
+    });
+    let properties = Properties::new();
+    let isolation = Isolation::builder().properties(properties.clone());
+    let isolation = isolation.report_to(hook.clone()).build().unwrap();
+    let build = |key: &str| {
+        let command = builder(key).pool("one").threads(pool_of(4, 0));
+        command.build(&isolation).unwrap()
+    };
+    let name = |name: &str| format!("hystrix.threadpool.one.{name}");
+    properties.set(&name("maximumSize"), "8").unwrap();
+    let commands = ["a", "b"].map(build);
+    properties.set(&name("coreSize"), "5").unwrap();
+    properties.set(&name("maximumSize"), "9").unwrap();
+    hook.flush().unwrap();
+    let told = lines.take();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("pool `one`: maximumSize 8"), "{told:?}");
+    // With an effect, and then below the core size.
+    let diverge = name("allowMaximumSizeToDivergeFromCoreSize");
+    properties.set(&diverge, "true").unwrap();
+    assert_eq!(pool(&isolation).max, 9);
+    properties.set(&name("maximumSize"), "2").unwrap();
+    hook.flush().unwrap();
+    let told = lines.take();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains("below coreSize"), "{told:?}");
+    drop(commands);
 }
 
 #[test]

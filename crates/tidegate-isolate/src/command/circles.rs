@@ -1,0 +1,153 @@
+//! Which shared runs wait for which others.
+//!
+//! A call with a cache key that finds a run under way waits for it. Inside that very run, or inside
+//! one that it waits for in turn, such a wait could never end: it is refused.
+//!
+//! A thread knows the runs that it works for, innermost last. They go along where its caller waits
+//! meanwhile, to a thread of a bulkhead; work that is only queued goes on without them. The record of
+//! the waits is one short lock, taken only inside of shared runs.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+/// Names a shared run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct RunId(u64);
+
+impl RunId {
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+thread_local! {
+    /// The shared runs that this thread works for.
+    static WITHIN: RefCell<Vec<RunId>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The shared runs that the calling thread works for.
+pub(super) fn current() -> Vec<RunId> {
+    let current = WITHIN.try_with(|within| within.borrow().clone());
+    current.unwrap_or_default()
+}
+
+/// Works for these runs, and for no others, until the answer is dropped.
+#[must_use = "dropping it ends the stay"]
+pub(super) fn set(runs: Vec<RunId>) -> Within {
+    let earlier = WITHIN.try_with(|within| within.replace(runs));
+    Within(earlier.unwrap_or_default())
+}
+
+/// Works for one run more until the answer is dropped.
+#[must_use = "dropping it ends the stay"]
+pub(super) fn enter(run: RunId) -> Within {
+    let mut runs = current();
+    runs.push(run);
+    set(runs)
+}
+
+/// A thread's stay in some runs; dropping it puts the earlier ones back.
+pub(super) struct Within(Vec<RunId>);
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        let earlier = std::mem::take(&mut self.0);
+        let _ = WITHIN.try_with(|within| within.replace(earlier));
+    }
+}
+
+/// For each run, the runs that it waits for.
+type Record = HashMap<RunId, Vec<RunId>>;
+
+static RECORD: LazyLock<Mutex<Record>> = LazyLock::new(Mutex::default);
+
+fn lock() -> MutexGuard<'static, Record> {
+    RECORD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Records that the calling thread waits for `run`. None if that would close a circle.
+pub(super) fn wait_for(run: RunId) -> Option<Waits> {
+    let within = current();
+    if within.is_empty() {
+        return Some(Waits { within, run });
+    }
+    let mut record = lock();
+    let mut seen = vec![run];
+    let mut at = 0;
+    while let Some(&one) = seen.get(at) {
+        if within.contains(&one) {
+            return None;
+        }
+        for next in record.get(&one).into_iter().flatten() {
+            if !seen.contains(next) {
+                seen.push(*next);
+            }
+        }
+        at += 1;
+    }
+    for one in &within {
+        record.entry(*one).or_default().push(run);
+    }
+    Some(Waits { within, run })
+}
+
+/// A recorded wait; dropping it takes it out of the record.
+pub(super) struct Waits {
+    within: Vec<RunId>,
+    run: RunId,
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        if self.within.is_empty() {
+            return;
+        }
+        let mut record = lock();
+        for one in &self.within {
+            let Some(waits) = record.get_mut(one) else {
+                continue;
+            };
+            if let Some(at) = waits.iter().position(|run| *run == self.run) {
+                waits.swap_remove(at);
+            }
+            if waits.is_empty() {
+                record.remove(one);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Circles of any length are seen, and nothing else is.
+
+    use super::*;
+
+    #[test]
+    fn a_circle_is_refused_and_a_wait_that_has_ended_is_forgotten() {
+        let [a, b, c] = [(); 3].map(|()| RunId::new());
+        assert!(wait_for(a).is_some(), "a thread that works for no run");
+        let of_a = {
+            let _in_a = enter(a);
+            assert!(wait_for(a).is_none(), "its own run");
+            wait_for(b).expect("nobody waits for `a`")
+        };
+        let of_b = {
+            let _in_b = enter(b);
+            wait_for(c).expect("`c` waits for nobody")
+        };
+        let _in_c = enter(c);
+        assert!(wait_for(a).is_none(), "over two others");
+        {
+            let _elsewhere = set(Vec::new());
+            assert!(wait_for(a).is_some(), "work that nobody waits for");
+        }
+        drop(of_b);
+        assert!(wait_for(a).is_some());
+        drop(of_a);
+        assert_eq!(current(), [c]);
+    }
+}
