@@ -14,7 +14,7 @@ use std::time::Duration;
 use tidegate_promise::{
     Completion, Outcome, Promise, SharedCompletion, WaitError, promise_of, promise_on,
 };
-use tidegate_sync::Executor;
+use tidegate_sync::{CancelToken, Executor};
 
 use super::call::Options;
 use super::circles::{self, RunId, Waits};
@@ -57,8 +57,12 @@ pub(super) trait Copies<T, E>: Send {
     /// Records that the calling thread, or a future that it polls, waits for the answer; false if
     /// that would close a circle.
     fn begin_wait(&mut self) -> bool;
-    fn wait(self: Box<Self>) -> Answer<T, E>;
-    fn completion(self: Box<Self>) -> Completion<T, CommandError<E>>
+    /// Whether there is an answer already.
+    fn is_done(&self) -> bool;
+    /// Waits for the answer; none if the token is tripped first.
+    fn wait(self: Box<Self>, token: &CancelToken) -> Option<Answer<T, E>>;
+    /// A completion, and the promise behind it: whoever takes that first completes it.
+    fn completion(self: Box<Self>) -> (Completion<T, CommandError<E>>, Slot<T, E>)
     where
         T: Send + 'static,
         E: Send + 'static;
@@ -91,7 +95,8 @@ where
     /// also while it runs. Errors are shared too. A queued run is cancelled when the last of the
     /// callers that share it has cancelled. A run that is a future ends when its own caller drops
     /// it: who shares it then hears that it was cancelled. The next call runs again in both cases.
-    /// A call that would wait inside of its own run is refused.
+    /// A call that would wait inside of its own run is refused. A call that shares a run waits no
+    /// longer than its own timeout; the run goes on for the others.
     pub fn cache_key(mut self, key: impl fmt::Display) -> Self {
         self.options.set_cache(CacheUse {
             key: key.to_string(),
@@ -279,16 +284,23 @@ where
         true
     }
 
-    fn wait(self: Box<Self>) -> Answer<T, E> {
-        let answer = match self.answer.peek() {
-            Some(outcome) => copy_of(outcome, &self.command),
-            None => answer_of(self.answer.wait(), &self.command),
-        };
-        note(self.log.as_ref(), &self.command, &answer);
-        answer
+    fn is_done(&self) -> bool {
+        self.answer.is_done()
     }
 
-    fn completion(self: Box<Self>) -> Completion<T, CommandError<E>> {
+    fn wait(self: Box<Self>, token: &CancelToken) -> Option<Answer<T, E>> {
+        let answer = match self.answer.peek() {
+            Some(outcome) => copy_of(outcome, &self.command),
+            None => match self.answer.wait_with(token) {
+                Err(WaitError::Interrupted) => return None,
+                waited => answer_of(waited, &self.command),
+            },
+        };
+        note(self.log.as_ref(), &self.command, &answer);
+        Some(answer)
+    }
+
+    fn completion(self: Box<Self>) -> (Completion<T, CommandError<E>>, Slot<T, E>) {
         let (promise, copy) = promise_at::<T, E>(self.answer.home().cloned());
         let Self {
             answer,
@@ -297,14 +309,26 @@ where
             log,
             ..
         } = *self;
+        if let Some(outcome) = answer.peek() {
+            // Had at once, also while the thread that answered still tells the others.
+            let answer = copy_of(outcome, &command);
+            note(log.as_ref(), &command, &answer);
+            let _ = promise.complete(answer);
+            return (copy, Slot::default());
+        }
         promise.on_cancel(move || drop(interest));
+        let slot = Arc::new(Mutex::new(Some(promise)));
+        let mine = Arc::clone(&slot);
         answer.on_complete(move |outcome| {
+            let Some(promise) = take(&mine) else {
+                return;
+            };
             let answer = copy_of(outcome, &command);
             note(log.as_ref(), &command, &answer);
             // Whoever has cancelled its copy wants none.
             let _ = promise.complete(answer);
         });
-        copy
+        (copy, slot)
     }
 
     fn future(self: Box<Self>) -> SharedFuture<T, E> {
@@ -315,6 +339,18 @@ where
             answer
         })
     }
+}
+
+/// The promise of a copy.
+pub(super) type Slot<T, E> = Arc<Mutex<Option<Promise<T, CommandError<E>>>>>;
+
+/// Takes the promise of a copy, if nobody has.
+pub(super) fn take<T, E>(slot: &Slot<T, E>) -> Option<Promise<T, CommandError<E>>>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// The call that runs for the others.
@@ -372,7 +408,7 @@ where
             };
             callers.set_cancel(Some(Box::new(cancel)));
         }
-        let mine = Box::new(copies).completion();
+        let mine = Box::new(copies).completion().0;
         run.on_complete(move |outcome| {
             callers.set_cancel(None);
             match outcome {

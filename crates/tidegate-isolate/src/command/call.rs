@@ -316,7 +316,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
         match self.command.shared.look_up(&mut self.options, false) {
             // It does not wait, so there is no circle either.
             Ok(None | Some(Looked::Circle)) => self.queue_uncached(work),
-            Ok(Some(Looked::Hit(copies))) => copies.completion(),
+            Ok(Some(Looked::Hit(copies))) => self.command.shared.listen_to(self.options, copies),
             Ok(Some(Looked::Miss(first))) => {
                 let _within = circles::enter(first.id());
                 first.completion_of(self.queue_uncached(work))
@@ -344,7 +344,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     ) -> Result<T, CommandError<E>> {
         match self.command.shared.look_up(&mut self.options, true)? {
             None => run(self),
-            Some(Looked::Hit(copies)) => copies.wait(),
+            Some(Looked::Hit(copies)) => self.command.shared.wait_for(&mut self.options, copies),
             Some(Looked::Circle) => self.command.shared.closes_circle(&mut self.options),
             Some(Looked::Miss(first)) => {
                 let within = circles::enter(first.id());

@@ -105,7 +105,7 @@ where
                     return Some(self.command.shared.closes_circle(&mut options));
                 }
                 Ok(Some(Looked::Hit(copies))) => {
-                    self.stage = Phase::Sharing(copies.future());
+                    self.stage = Phase::Sharing(self.command.shared.follow(options, copies));
                     return None;
                 }
                 Err(error) => return Some(Err(error)),

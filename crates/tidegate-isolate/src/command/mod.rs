@@ -15,6 +15,7 @@ mod cache;
 mod call;
 mod circles;
 mod future;
+mod hit;
 mod outcome;
 mod run;
 pub(crate) mod state;

@@ -4,12 +4,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
 use tidegate_isolate::{Cause, Command, Event, RequestContext};
 use tidegate_sync::non_blocking;
 use tidegate_testkit::Gate;
 
-use crate::support::{Numbers, builder, hold, poll_once, pool, pool_of, still};
+use crate::support::{
+    Answer, Numbers, SECOND, builder, cause, hold, poll_once, pool, pool_of, still,
+};
 
 #[test]
 fn equal_keys_share_one_run_in_a_request() {
@@ -309,4 +312,94 @@ fn a_run_that_is_given_up_forgets_only_its_own_entry() {
         assert_eq!(call().run(|_| Ok(2)), Ok(2), "it was cleared");
     }
     assert_eq!(call().run(|_| panic!("must not run")), Ok(2));
+}
+
+/// A run that has begun, without a timeout of its own, and the gate that ends it.
+fn under_way(command: &Numbers, request: &RequestContext) -> (Answer, Gate) {
+    let (inside, go_on) = (Gate::new(), Gate::new());
+    let (open, until) = (inside.clone(), go_on.clone());
+    let call = command.call().context(request).cache_key("x");
+    let first = call.timeout(Duration::MAX).queue(move |_| {
+        open.open();
+        until.wait();
+        Ok(7)
+    });
+    inside.wait();
+    (first, go_on)
+}
+
+#[test]
+fn a_call_that_shares_a_run_has_a_timeout_of_its_own() {
+    let (clock, isolation) = still();
+    let command = builder("a").threads(pool_of(1, 0)).timeout(SECOND);
+    let command = command.build(&isolation).unwrap();
+    let request = RequestContext::new();
+    let (first, go_on) = under_way(&command, &request);
+    let call = || command.call().context(&request).cache_key("x");
+    let queued = call().queue(|_| panic!("must not run"));
+    let patient = call()
+        .timeout(SECOND * 1_000_000)
+        .queue(|_| panic!("must not run"));
+    let replaced = call().fallback(|why| {
+        assert!(why.is_timed_out());
+        Ok(9)
+    });
+    let replaced = replaced.queue(|_| panic!("must not run"));
+    std::thread::scope(|scope| {
+        // Told just before it waits.
+        let (near, waiting) = (Gate::new(), call());
+        let tell = near.clone();
+        let waiting = waiting.observe(move |_| tell.open());
+        let waited = scope.spawn(move || waiting.run(|_| panic!("must not run")));
+        near.wait();
+        // Its time begins when it waits, so the clock goes on until that is over.
+        while !waited.is_finished() {
+            clock.jump(SECOND / 4);
+            std::thread::yield_now();
+        }
+        let error = waited.join().unwrap().unwrap_err();
+        assert!(error.is_timed_out(), "{error}");
+        assert_eq!(error.cause(), &Cause::TimedOut(SECOND));
+    });
+    assert_eq!(cause(queued), Cause::TimedOut(SECOND));
+    assert_eq!(replaced.wait().unwrap(), 9);
+    assert!(!patient.is_done(), "it has time");
+    go_on.open();
+    assert_eq!((first.wait().unwrap(), patient.wait().unwrap()), (7, 7));
+    let totals = command.snapshot().totals;
+    assert_eq!((totals[Event::Timeout], totals[Event::Success]), (3, 1));
+    assert_eq!(
+        call().run(|_| panic!("must not run")),
+        Ok(7),
+        "what is there is had at once"
+    );
+}
+
+#[test]
+fn a_future_that_shares_a_run_has_a_timeout_of_its_own() {
+    let (clock, isolation) = still();
+    let command = builder("a").permits(1).timeout(SECOND);
+    let command = command.build(&isolation).unwrap();
+    let request = RequestContext::new();
+    let call = || command.call().context(&request).cache_key("x");
+    let mut first = pin!(
+        call()
+            .timeout(Duration::MAX)
+            .run_async(|_| std::future::pending())
+    );
+    assert!(poll_once(first.as_mut()).is_pending());
+    let shares = || call().run_async(|_| async { panic!("must not run") });
+    let mut second = pin!(shares());
+    let mut third = pin!(call().timeout(2 * SECOND).run_async(|_| async { Ok(1) }));
+    assert!(poll_once(second.as_mut()).is_pending());
+    assert!(poll_once(third.as_mut()).is_pending());
+    clock.advance(SECOND);
+    let Poll::Ready(Err(error)) = poll_once(second.as_mut()) else {
+        panic!("its time is over");
+    };
+    assert_eq!(error.cause(), &Cause::TimedOut(SECOND));
+    assert!(poll_once(third.as_mut()).is_pending(), "it has time");
+    clock.advance(SECOND);
+    assert!(poll_once(third.as_mut()).is_ready());
+    assert!(poll_once(first.as_mut()).is_pending(), "the run goes on");
 }

@@ -1,0 +1,135 @@
+//! A call that shares the run of another has a time of its own.
+//!
+//! The run may be older, and may have more time or none: whoever shares it waits no longer than its
+//! own timeout, and then ends like any call whose time is over. The run goes on for the others.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use tidegate_promise::Completion;
+use tidegate_sync::{Task, discard};
+
+use super::cache::{Answer, Copies, SharedFuture, take};
+use super::call::Options;
+use super::outcome::Story;
+use super::run::late;
+use super::surroundings::Surroundings;
+use super::{CommandError, Shared};
+use crate::alarm::Pause;
+use crate::context::RequestContext;
+use crate::{Cause, Refused};
+
+/// No timeout.
+const NEVER: u64 = u64::MAX;
+
+impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
+    /// Waits for the answer of another call.
+    pub(super) fn wait_for(
+        &self,
+        options: &mut Options<T, E>,
+        copies: Box<dyn Copies<T, E>>,
+    ) -> Answer<T, E> {
+        let state = &*self.state;
+        let (start, timeout) = (state.now(), self.timeout_of(options));
+        let flight = state.alarms.take_flight();
+        let deadline = start.saturating_add(timeout);
+        state.alarms.arm(&flight, deadline, state.aside.id(), true);
+        let answer = copies.wait(flight.token());
+        flight.finish();
+        state.alarms.keep_flight(flight);
+        answer.unwrap_or_else(|| self.ran_out(options, start, timeout))
+    }
+
+    /// Gives out a completion for the answer of another call.
+    pub(super) fn listen_to(
+        self: &Arc<Self>,
+        mut options: Options<T, E>,
+        copies: Box<dyn Copies<T, E>>,
+    ) -> Completion<T, CommandError<E>> {
+        let state = &*self.state;
+        let (start, timeout) = (state.now(), self.timeout_of(&options));
+        if timeout == NEVER || copies.is_done() {
+            return copies.completion().0;
+        }
+        let capacity = state.threads.get().map_or(0, |pool| pool.capacity());
+        let Some(place) = state.aside.reserve(capacity) else {
+            let cause = Cause::Rejected(Refused::Backlog);
+            return match self.failed(Story::new(start), &mut options, cause) {
+                Ok(value) => Completion::succeeded(value),
+                Err(error) => Completion::failed(error),
+            };
+        };
+        // The fallback may run, and the call be logged, on a thread that knows nothing of it.
+        options.context = options.context.or_else(RequestContext::current);
+        let captured = state.plugins.capture();
+        let (answer, slot) = copies.completion();
+        let shared = Arc::clone(self);
+        let over = Task::named("end of a shared call", move || {
+            let _place = place;
+            if let Some(promise) = take(&slot) {
+                let _around = Surroundings::install(options.context.clone(), captured);
+                let answer = shared.ran_out(&mut options, start, timeout);
+                discard(promise.complete(answer));
+            }
+        });
+        let deadline = start.saturating_add(timeout);
+        let alarms = state.alarms.clone();
+        let alarm = alarms.run_at(deadline, &state.aside, over);
+        answer.on_complete(move |_| {
+            alarms.cancel(alarm);
+        });
+        answer
+    }
+
+    /// Gives out a future of the answer of another call.
+    pub(super) fn follow(
+        self: &Arc<Self>,
+        mut options: Options<T, E>,
+        copies: Box<dyn Copies<T, E>>,
+    ) -> SharedFuture<T, E> {
+        let state = &*self.state;
+        let (start, timeout) = (state.now(), self.timeout_of(&options));
+        let answer = copies.future();
+        if timeout == NEVER {
+            return answer;
+        }
+        let (shared, deadline) = (Arc::clone(self), start.saturating_add(timeout));
+        let mut pause = Some(Pause::until(&state.alarms, &state.aside, deadline));
+        Box::pin(async move {
+            let mut answer = pin!(answer);
+            let ended = poll_fn(|context| {
+                if let Poll::Ready(answer) = answer.as_mut().poll(context) {
+                    return Poll::Ready(Some(answer));
+                }
+                let is_over = pause
+                    .as_mut()
+                    .is_some_and(|pause| pin!(pause).poll(context).is_ready());
+                if is_over {
+                    pause = None;
+                }
+                // A timer that has ended is no reason: nothing times out any more.
+                match is_over && shared.state.now() >= deadline {
+                    true => Poll::Ready(None),
+                    false => Poll::Pending,
+                }
+            });
+            match ended.await {
+                Some(answer) => answer,
+                None => shared.ran_out(&mut options, start, timeout),
+            }
+        })
+    }
+
+    fn timeout_of(&self, options: &Options<T, E>) -> u64 {
+        options.timeout.unwrap_or(self.state.timeout())
+    }
+
+    /// Ends a call whose time was over before the run that it shares.
+    #[cold]
+    fn ran_out(&self, options: &mut Options<T, E>, start: u64, timeout: u64) -> Answer<T, E> {
+        let story = Story::until(start, self.state.now());
+        self.failed(story, options, late(timeout))
+    }
+}
