@@ -1,12 +1,13 @@
 //! Where a channel lives: on a pinned loop for good, or with a roaming one.
 
+use std::io;
 use std::sync::Arc;
 
 use tidegate_exec::{EventLoop, Pinned, Placement, Roaming};
-use tidegate_sync::{Rejected, Task};
+use tidegate_sync::{Rejected, SignalBlock, Task};
 
 use crate::awaited::Awaited;
-use crate::channel::{ChannelCore, Home, Start, Transport};
+use crate::channel::{ChannelCore, Home, Shared, Start, Transport};
 use crate::pipeline::{Erased, Handler, Name, Parts, Pipeline};
 use crate::reactor::{self, EventSource};
 use crate::roaming::{OnRegistered, Roam, Update};
@@ -41,12 +42,14 @@ impl Residence for Pinned {
             checked,
             start,
         } = settler;
+        let unwatched = Unwatched::of(&parts, &start);
         let pipeline = Pipeline::<dyn Erased>::new(parts, checked);
         let registered = reactor::register(|token| {
             Box::new(ChannelCore::new(transport, pipeline, start, token))
         });
-        if let Ok(token) = registered {
-            reactor::begin(token);
+        match registered {
+            Ok(token) => reactor::begin(token),
+            Err(why) => unwatched.report(&why),
         }
     }
 }
@@ -62,12 +65,37 @@ impl Residence for Roaming {
         let Some(roam) = parts.shared.roam().cloned() else {
             return;
         };
+        let unwatched = Unwatched::of(&parts, &start);
         let pipeline = Pipeline::<dyn Erased + Send>::new(parts, checked);
         let make = move |token| -> Box<dyn EventSource + Send> {
             Box::new(ChannelCore::new(transport, pipeline, start, token))
         };
         // A loop that is over drops it, which says so to whoever waits.
-        let _ = roam.push(Update::Register(Box::new(make), Box::new(|_| ())));
+        let done = move |registered: io::Result<()>| {
+            if let Err(why) = registered {
+                unwatched.report(&why);
+            }
+        };
+        let _ = roam.push(Update::Register(Box::new(make), Box::new(done)));
+    }
+}
+
+/// A connection whose loop may not be able to watch it. Whoever connects hears of that; of an accepted
+/// one nobody does but the hook for unhandled errors.
+struct Unwatched(Option<Arc<SignalBlock<Shared>>>);
+
+impl Unwatched {
+    fn of(parts: &Parts, start: &Start) -> Self {
+        let accepted = matches!(start, Start::Open);
+        Self(accepted.then(|| Arc::clone(&parts.shared)))
+    }
+
+    fn report(&self, why: &io::Error) {
+        if let Some(shared) = &self.0 {
+            shared.report(&format_args!(
+                "the connection was closed, its loop cannot watch it: {why}"
+            ));
+        }
     }
 }
 

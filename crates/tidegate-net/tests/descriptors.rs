@@ -8,6 +8,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tidegate_exec::EventLoopGroup;
 use tidegate_net::{NetGroup, Server};
 use tidegate_sync::ManualClock;
+use tidegate_testkit::Log;
 
 #[path = "it/echo.rs"]
 mod echo;
@@ -20,7 +21,10 @@ fn out_of_descriptors_accepting_pauses_and_goes_on() {
     limit.current = Some(64);
     setrlimit(Resource::Nofile, limit).unwrap();
     let clock = ManualClock::new();
+    let log = Log::new();
+    let heard = log.clone();
     let loops = EventLoopGroup::builder("io").loops(1).clock(&clock);
+    let loops = loops.on_unhandled(move |_, what| heard.push(what.to_string()));
     let group = NetGroup::build(loops).unwrap();
     let server = Server::new(&group)
         .pipeline(|p| p.add("echo", Echo))
@@ -34,6 +38,13 @@ fn out_of_descriptors_accepting_pauses_and_goes_on() {
     assert_eq!(refused.read(&mut [0; 1]).unwrap(), 0);
     group.next().settle();
     assert_eq!(group.io_metrics()[0].accept_pauses, 1);
+    log.wait_for(1);
+    let heard = log.take().remove(0);
+    let address = server.local_addr().to_string();
+    assert!(
+        heard.contains(&address) && heard.contains("for 1s"),
+        "{heard}"
+    );
     drop((fillers, refused));
     let mut waits = TcpStream::connect(server.local_addr()).unwrap();
     waits.write_all(b"x").unwrap();

@@ -573,3 +573,38 @@ impl Drop for Lives {
         self.0.push("dropped");
     }
 }
+
+#[test]
+fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
+    let log = Log::new();
+    let heard = log.clone();
+    let (poller, script) = FakePoller::new();
+    let (home, mut hand) = EventLoop::builder("full")
+        .on_unhandled(move |_, what| heard.push(what.to_string()))
+        .build_by_hand_with(PollDriver::new(poller))
+        .unwrap();
+    let of_channel = Home {
+        executor: home.executor(),
+        roam: None,
+    };
+    let peer = "127.0.0.1:7".parse().unwrap();
+    let shared = Shared::new(of_channel, Arc::default(), (None, Some(peer)), None);
+    let channel = Channel::of(Arc::clone(&shared));
+    let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    script.refuse(std::io::ErrorKind::StorageFull);
+    hand.run(move || {
+        <Pinned as crate::residence::Residence>::settle(crate::residence::Settler {
+            transport: Transport::Udp(socket),
+            parts: Parts::new(shared),
+            checked: Vec::new(),
+            start: Start::Open,
+        });
+    });
+    log.wait_for(1);
+    let heard = log.take().remove(0);
+    assert!(
+        heard.contains("storage") && heard.contains("127.0.0.1:7"),
+        "{heard}"
+    );
+    assert!(channel.close_cause().is_some());
+}

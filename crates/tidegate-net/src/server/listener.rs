@@ -1,5 +1,6 @@
 //! A listening socket on its loop: accepts, and pauses when there are no descriptors left.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -128,7 +129,13 @@ impl<P: Residence> Children for Nursery<P> {
             return adopt();
         }
         // A refused connection is closed, and counted out, with the task that held it.
-        let _ = child.run(adopt);
+        if let Err(refused) = child.run(adopt) {
+            let (name, why) = (child.home.name(), refused.why());
+            let peer = peer.map_or_else(|| "a client".to_owned(), |peer| peer.to_string());
+            accepting.report(&format_args!(
+                "the connection of {peer} was closed: event loop `{name}` refused it: {why}"
+            ));
+        }
     }
 
     fn drain(&self, origin: &Arc<Origin>, deadline: Duration) -> Completion<DrainReport> {
@@ -175,6 +182,14 @@ impl Accepting {
         }
     }
 
+    /// Tells the hook for unhandled errors what went wrong with the server.
+    #[cold]
+    fn report(&self, what: &dyn fmt::Display) {
+        let message = &*what.to_string();
+        let executor = &self.config.home.executor;
+        executor.unhandled(&Unhandled::ChannelError { message });
+    }
+
     fn finish(&self) {
         if !self.finished.swap(true, Ordering::Relaxed) {
             self.config.port.leave();
@@ -205,6 +220,18 @@ pub(super) enum Listening {
 }
 
 impl Listening {
+    /// Where it listens, for reports.
+    fn place(&self) -> String {
+        match self {
+            Self::Tcp(listener) => {
+                let at = listener.local_addr();
+                at.map_or_else(|_| "a TCP socket".to_owned(), |at| at.to_string())
+            }
+            #[cfg(unix)]
+            Self::Unix(_) => "a Unix socket".to_owned(),
+        }
+    }
+
     fn accept(&self) -> io::Result<(Transport, Option<SocketAddr>)> {
         match self {
             Self::Tcp(listener) => {
@@ -267,7 +294,7 @@ impl ListenerCore {
 
     /// Accepts what there is; true if there may be more.
     fn accept(&mut self, desk: &mut Desk) -> bool {
-        let mut failed = 0;
+        let (mut failed, mut last) = (0, None);
         for _ in 0..ACCEPTS {
             match self.listener.accept() {
                 Ok((transport, peer)) => {
@@ -277,16 +304,19 @@ impl ListenerCore {
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return false,
                 Err(why) if is_out_of_descriptors(&why) => {
-                    self.pause(desk);
+                    self.pause(&why, desk);
                     return false;
                 }
                 // The connection went before it was accepted, or the like: the next one.
-                Err(_) => failed += 1,
+                Err(why) => {
+                    failed += 1;
+                    last = Some(why);
+                }
             }
         }
-        if failed == ACCEPTS {
+        if let Some(why) = last.filter(|_| failed == ACCEPTS) {
             // It is not the connections: this would go on without end.
-            self.pause(desk);
+            self.pause(&why, desk);
             return false;
         }
         true
@@ -308,7 +338,13 @@ impl ListenerCore {
                     children.adopt(&self.accepting, transport, peer);
                 }
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Next::Leave,
-                Err(why) if is_out_of_descriptors(&why) => return Next::Leave,
+                Err(why) if is_out_of_descriptors(&why) => {
+                    let at = self.listener.place();
+                    self.accepting.report(&format_args!(
+                        "the server on {at} is closed and cannot accept those that wait: {why}"
+                    ));
+                    return Next::Leave;
+                }
                 Err(_) => {}
             }
         }
@@ -317,7 +353,7 @@ impl ListenerCore {
 
     /// There is no descriptor for a connection: tells whoever waits by closing it, with the
     /// spare one, and leaves the others alone for a while.
-    fn pause(&mut self, desk: &mut Desk) {
+    fn pause(&mut self, why: &io::Error, desk: &mut Desk) {
         desk.counters.accept_pauses.add(1);
         let listener = &self.listener;
         self.spare.without(|| drop(listener.accept()));
@@ -330,6 +366,10 @@ impl ListenerCore {
         });
         // Without timers the loop is on its way out, and the listener with it.
         drop(scheduled);
+        let (at, pause) = (self.listener.place(), config.pause);
+        self.accepting.report(&format_args!(
+            "the server on {at} accepts nobody for {pause:?}: {why}"
+        ));
     }
 }
 

@@ -140,7 +140,7 @@ fn a_frame_that_is_too_long_is_an_error_and_the_next_one_is_whole() {
         assert_eq!(frames(&mut channel), ["ok"], "{parts:?}");
         let errors = log.take();
         assert_eq!(errors.len(), 1, "{errors:?}");
-        assert!(errors[0].contains("FrameTooLong"));
+        assert!(errors[0].contains("at most 8 are allowed"));
     }
     let log = Log::new();
     let own = log.clone();

@@ -31,6 +31,7 @@ mod roaming;
 mod rules;
 mod servers;
 mod shaping;
+mod silence;
 mod sizes;
 mod stream;
 mod tcp;

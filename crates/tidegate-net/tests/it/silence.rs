@@ -1,0 +1,117 @@
+//! Nothing is silent: the hook for unhandled errors hears why a client was cut.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_exec::{EventLoopGroup, Placement, WorkerPool};
+use tidegate_net::handlers::{Idle, LineFrames};
+use tidegate_net::{Assembly, Handler, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_sync::{ManualClock, OnUnhandled};
+use tidegate_testkit::{Gate, Log};
+
+use crate::{Echo, dial, serve};
+
+/// A hook, and what it hears.
+fn hook() -> (OnUnhandled, Log<String>) {
+    let log = Log::new();
+    let heard = log.clone();
+    let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
+    (hook, log)
+}
+
+/// Breaks whatever it is asked.
+struct Breaks;
+
+impl Inbound for Breaks {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, line: Bytes, _: &mut InboundContext<'_, Self>) {
+        assert_ne!(line, "panic", "as the client wished");
+    }
+}
+
+fn breaks<P: Placement>(p: Assembly<P>) -> Assembly<P> {
+    let p = p.add_handler("lines", Handler::inbound(LineFrames::max(8)));
+    p.add_handler("breaks", Handler::inbound(Breaks))
+}
+
+/// The client is cut, and the hook hears why and who it was.
+fn is_cut(server: &Server, log: &Log<String>, asks: &[u8], why: &str) {
+    let mut client: TcpStream = dial(server);
+    client.write_all(asks).unwrap();
+    // Cut with bytes that nobody read: an end or a reset.
+    let _ = client.read(&mut [0; 8]);
+    log.wait_for(1);
+    let heard = log.take().remove(0);
+    let who = client.local_addr().unwrap().to_string();
+    assert!(heard.contains(why) && heard.contains(&who), "{heard}");
+}
+
+#[test]
+fn why_a_client_was_cut_goes_to_the_hook_on_either_kind_of_loops() {
+    let (hook, log) = hook();
+    let workers = WorkerPool::builder("workers").core(3).max(3);
+    let workers = workers.build().unwrap();
+    let roaming = tidegate_net::roaming_with("io", 1, &workers, hook.clone()).unwrap();
+    let pinned = tidegate_net::pinned_with("io", 1, hook).unwrap();
+    let roams = Server::new(&roaming).pipeline(breaks);
+    let roams = roams.bind("127.0.0.1:0").wait().unwrap();
+    for server in [serve(&pinned, breaks), roams] {
+        is_cut(&server, &log, b"far too long a line\n", "at most 8");
+        is_cut(&server, &log, b"panic\n", "as the client wished");
+    }
+}
+
+#[test]
+fn a_client_that_was_idle_for_too_long_is_named() {
+    let (hook, log) = hook();
+    let clock = ManualClock::new();
+    let loops = EventLoopGroup::builder("io").loops(1).clock(&clock);
+    let group = NetGroup::build(loops.report_to(hook)).unwrap();
+    let idle = Duration::from_secs(30);
+    let server = serve(&group, move |p| {
+        p.add_duplex("idle", Idle::reads(idle).closes())
+            .add("echo", Echo)
+    });
+    let mut client = dial(&server);
+    assert_eq!(crate::round_trip(&mut client, b"x"), b"x");
+    clock.advance(idle);
+    assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
+    log.wait_for(1);
+    let heard = log.take().remove(0);
+    let who = client.local_addr().unwrap().to_string();
+    assert!(heard.contains("30s") && heard.contains(&who), "{heard}");
+}
+
+#[test]
+fn a_connection_that_a_full_loop_refuses_is_named() {
+    let (hook, log) = hook();
+    let acceptors = tidegate_net::pinned_with("accepts", 1, hook).unwrap();
+    let loops = EventLoopGroup::builder("full").loops(1).bound(16);
+    let full = NetGroup::build(loops).unwrap();
+    let server = Server::new(&full).boss(&acceptors);
+    let server = server.bind("127.0.0.1:0").wait().unwrap();
+    let (held, go_on) = (Gate::new(), Gate::new());
+    let gates = (held.clone(), go_on.clone());
+    let hold = move || {
+        gates.0.open();
+        gates.1.wait();
+    };
+    full.execute(hold).unwrap();
+    held.wait();
+    while full.execute(|| ()).is_ok() {}
+    let mut client = dial(&server);
+    assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
+    log.wait_for(1);
+    let heard = log.take().remove(0);
+    let who = client.local_addr().unwrap().to_string();
+    assert!(
+        heard.contains(&who) && heard.contains("`full-0`"),
+        "{heard}"
+    );
+    go_on.open();
+}
