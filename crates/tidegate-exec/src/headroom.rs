@@ -71,16 +71,6 @@ pub trait TryExecutor: Executor + Headroom {
     /// next time.
     fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>>;
 
-    /// Accepts a task of the runtime's own, such as a helper that is to produce. An executor with
-    /// a lane for those refuses none for want of room; any other takes it like the rest.
-    ///
-    /// # Errors
-    ///
-    /// The task itself, when the executor has ended, or is full and has no such lane.
-    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
-        self.execute(task)
-    }
-
     /// Promises some of its threads to `who`, for as long as the lease lives. `None` from an
     /// executor that keeps no account of its threads.
     ///

@@ -103,7 +103,9 @@ pub struct LoopMetrics {
     pub listener_panics: u64,
     /// Notifications that ran elsewhere because this loop had terminated.
     pub fell_back: u64,
-    /// Scheduled tasks waiting for their time.
+    /// Scheduled tasks waiting for their time, as the loop saw them in its last turn. One that was
+    /// added while the loop sleeps and is due later than what it sleeps for does not wake it, and
+    /// is counted when it wakes up.
     pub timers_pending: u64,
     /// Scheduled runs so far.
     pub timers_run: u64,

@@ -298,6 +298,10 @@ impl Executor for OfLoop {
         self.pool.execute(task)
     }
 
+    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.pool.execute_internal(task)
+    }
+
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
         self.pool.signal(signal)
     }
@@ -356,10 +360,6 @@ impl Headroom for OfLoop {
 impl TryExecutor for OfLoop {
     fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.pool.try_execute(task)
-    }
-
-    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
-        self.pool.execute_internal(task)
     }
 
     fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {

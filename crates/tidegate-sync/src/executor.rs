@@ -29,6 +29,17 @@ pub trait Executor: Send + Sync + 'static {
     /// The task itself, when the place is full or closed.
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>>;
 
+    /// Accepts a task of the runtime's own, such as a helper that is to produce, or the start of a
+    /// loop. An executor with a lane for those refuses none for want of room; any other takes it
+    /// like the rest.
+    ///
+    /// # Errors
+    ///
+    /// The task itself, when the executor has ended, or is full and has no such lane.
+    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.execute(task)
+    }
+
     /// Accepts `signal`, which will be delivered on this executor.
     ///
     /// # Errors

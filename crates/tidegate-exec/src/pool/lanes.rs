@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tidegate_promise::Promise;
-use tidegate_sync::{Running, Seat, Work};
+use tidegate_sync::{Running, Seat, Work, contain};
 
 use super::budget::Budget;
 use super::job::Job;
@@ -38,6 +38,9 @@ impl Lane {
 #[repr(C)]
 pub(super) struct Lanes {
     user: Box<dyn JobQueue>,
+    /// User jobs that wait, as the queue said after its last change. The turn asks for it where a
+    /// panic of the queue would cost a job.
+    waiting: usize,
     internal: JobList,
     /// Internal jobs taken since the last user job.
     in_a_row: u8,
@@ -116,6 +119,7 @@ impl Lanes {
     ) -> Self {
         Self {
             user,
+            waiting: 0,
             internal: JobList::default(),
             in_a_row: 0,
             low: false,
@@ -147,7 +151,11 @@ impl Lanes {
                 self.internal.push_back(job);
                 None
             }
-            Lane::User => Some(self.user.push(job)),
+            Lane::User => {
+                let key = self.user.push(job);
+                self.count(self.waiting + 1);
+                Some(key)
+            }
         };
         self.counts.most_queued = self.counts.most_queued.max(self.len());
         key
@@ -155,6 +163,7 @@ impl Lanes {
 
     pub(super) fn remove(&mut self, key: JobKey) -> Option<Job> {
         let job = self.user.remove(key)?;
+        self.count(self.waiting.saturating_sub(1));
         self.counts.removed += 1;
         Some(job)
     }
@@ -162,12 +171,18 @@ impl Lanes {
     /// Makes room for `job`, if the queue agrees.
     pub(super) fn displace(&mut self, job: &Job) -> Option<Job> {
         let displaced = self.user.displace(job)?;
+        self.count(self.waiting.saturating_sub(1));
         self.counts.displaced += 1;
         Some(displaced)
     }
 
     pub(super) fn user_len(&self) -> usize {
-        self.user.len()
+        self.waiting
+    }
+
+    /// Asks the queue how many jobs wait. It is code of the user's: if it panics, `guess` has to do.
+    fn count(&mut self, guess: usize) {
+        self.waiting = contain(|| self.user.len()).unwrap_or(guess);
     }
 
     pub(super) fn internal_len(&self) -> usize {
@@ -183,6 +198,7 @@ impl Lanes {
         while let Some(Popped::Run(job) | Popped::Shed(job)) = self.user.pop() {
             left.push(job);
         }
+        self.count(0);
     }
 
     /// A place for a thread that was counted.
@@ -199,7 +215,10 @@ impl Lanes {
 
     fn pop_user(&mut self) -> Option<Job> {
         loop {
-            match self.user.pop()? {
+            let popped = self.user.pop();
+            let less = usize::from(popped.is_some());
+            self.count(self.waiting.saturating_sub(less));
+            match popped? {
                 Popped::Run(job) => return Some(job),
                 Popped::Shed(job) => {
                     self.counts.shed += 1;
@@ -227,7 +246,7 @@ impl Work<Job> for Lanes {
     }
 
     fn len(&self) -> usize {
-        self.internal.len() + self.user.len()
+        self.internal.len() + self.waiting
     }
 
     fn urgent(&self) -> usize {

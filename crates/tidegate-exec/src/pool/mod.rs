@@ -375,6 +375,10 @@ impl Executor for WorkerPool {
         self.execute_task(task)
     }
 
+    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.shared.submit_internal(task)
+    }
+
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
         self.shared.signal(signal)
     }
@@ -437,10 +441,6 @@ impl Headroom for WorkerPool {
 impl TryExecutor for WorkerPool {
     fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.shared.try_execute(task)
-    }
-
-    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
-        self.shared.submit_internal(task)
     }
 
     fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {

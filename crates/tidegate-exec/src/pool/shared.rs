@@ -358,21 +358,40 @@ impl Shared {
     }
 
     /// Tells the hook `low`, and then whatever has changed meanwhile: one call at a time, in the
-    /// order of the changes.
+    /// order of the changes. The calling thread has other things to do: what changes again while
+    /// it tells the second one is told by a thread of its own.
     #[cold]
-    fn tell_low(&self, hear: &OnLow, mut low: bool) {
-        loop {
-            if let Err(panic) = contain(|| hear(low)) {
-                let message = panic.message();
-                self.unhandled(&Unhandled::HookPanic { message });
-            }
-            let mut turn = self.desk.turn();
-            turn.telling = false;
-            match self.news_of_low(&mut turn) {
-                Some(next) => low = next,
-                None => return,
-            }
+    fn tell_low(&self, hear: &OnLow, low: bool) {
+        let Some(next) = self.tell_low_once(hear, low) else {
+            return;
+        };
+        let Some(next) = self.tell_low_once(hear, next) else {
+            return;
+        };
+        let (shared, told_there) = (self.arc(), Arc::clone(hear));
+        let teller = ThreadBuilder::new("tidegate-low")
+            .spawn(move || shared.tell_low_to_the_end(&told_there, next));
+        if teller.is_err() {
+            self.tell_low_to_the_end(hear, next);
         }
+    }
+
+    fn tell_low_to_the_end(&self, hear: &OnLow, low: bool) {
+        let mut news = Some(low);
+        while let Some(low) = news {
+            news = self.tell_low_once(hear, low);
+        }
+    }
+
+    /// Calls the hook and returns what it has to be told next.
+    fn tell_low_once(&self, hear: &OnLow, low: bool) -> Option<bool> {
+        if let Err(panic) = contain(|| hear(low)) {
+            let message = panic.message();
+            self.unhandled(&Unhandled::HookPanic { message });
+        }
+        let mut turn = self.desk.turn();
+        turn.telling = false;
+        self.news_of_low(&mut turn)
     }
 
     /// Looks whether the hook has to be told something, after a thread was taken without the lock.
@@ -504,6 +523,10 @@ impl Executor for Shared {
             Ok(_) => Ok(()),
             Err(refused) => Err(refused.map(Job::into_task)),
         }
+    }
+
+    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.submit_internal(task)
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {

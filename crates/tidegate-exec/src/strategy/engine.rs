@@ -92,7 +92,8 @@ pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
             let engine = Arc::clone(engine);
             move || engine.produce()
         });
-        engine.executor.execute(job).map_err(|no| no.map(discard))
+        let dispatched = engine.executor.execute_internal(job);
+        dispatched.map_err(|no| no.map(discard))
     }
 
     /// A thread begins (true) or ends (false) to drive production.

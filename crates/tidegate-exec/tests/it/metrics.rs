@@ -122,8 +122,10 @@ fn refusals_and_panics_are_counted() {
 #[test]
 fn timers_show_how_many_wait_and_how_late_they_were() {
     let (home, clock) = home();
+    let gate = hold(&home);
     let first = home.schedule(SECOND, || ()).unwrap();
     let second = home.schedule(SECOND * 3, || ()).unwrap();
+    gate.open();
     home.settle();
     assert_eq!(home.metrics().timers_pending, 2);
     clock.advance(SECOND);

@@ -1,5 +1,6 @@
 //! What a pool shows: figures of one moment, the low-on-threads signal, the budget.
 
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
@@ -128,6 +129,37 @@ fn signals_of_low_threads_arrive_in_their_order_and_one_at_a_time() {
     });
     log.assert_order(&[true, false]);
     release(&clock, vec![end_second]);
+}
+
+#[test]
+fn a_submitter_does_not_tell_of_low_threads_for_ever() {
+    const CHANGES: usize = 40;
+    let clock = ManualClock::new();
+    let own: Arc<OnceLock<WorkerPool>> = Arc::default();
+    let (calls, gates) = (Log::new(), Log::new());
+    let (heard, held_up, handle) = (calls.clone(), gates.clone(), Arc::clone(&own));
+    // Each call makes the next one necessary.
+    let flip = move |low| {
+        heard.push((low, thread::current().id()));
+        let pool = handle.get().unwrap();
+        if low {
+            held_up.take().iter().for_each(Gate::open);
+            until(|| pool.metrics().ready == 1);
+        } else if heard.len() < CHANGES {
+            held_up.push(hold(pool));
+        }
+    };
+    let pool = fixed(&clock, 1, 8).low_threads(0).on_low_threads(flip);
+    assert!(own.set(pool.build().unwrap()).is_ok());
+    let (task, _, gate) = held("first");
+    gates.push(gate);
+    own.get().unwrap().execute_task(task).unwrap();
+    calls.wait_for(CHANGES);
+    let calls = calls.take();
+    let here = calls.iter().filter(|call| call.1 == thread::current().id());
+    assert!(here.count() <= 2, "the submitter has other things to do");
+    let told: Vec<_> = calls.iter().map(|call| call.0).collect();
+    assert_eq!(told, [true, false].repeat(CHANGES / 2));
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Handles that take jobs back, other queues, tokens.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tidegate_exec::{Displaced, Job, JobKey, JobList, JobQueue, Popped, WorkerPool};
 use tidegate_promise::WaitError;
-use tidegate_sync::{CancelToken, ManualClock, Refusal, Task};
+use tidegate_sync::{CancelToken, ManualClock, Refusal, Task, contain};
 use tidegate_testkit::{Counter, DropCount, Log};
 
 use super::{fixed, hold, release};
@@ -272,6 +275,64 @@ fn what_a_broken_queue_kept_is_handed_back() {
     let report = pool.stop(crate::SECOND).wait().unwrap();
     report.handed_back.take().into_iter().for_each(Task::run);
     assert_eq!(answer.wait().unwrap(), 1);
+}
+
+/// A list that cannot be counted and takes nothing while it is broken.
+#[derive(Default)]
+struct Uncountable {
+    jobs: JobList,
+    broken: Arc<AtomicBool>,
+}
+
+impl Uncountable {
+    fn check(&self) {
+        assert!(!self.broken.load(Ordering::Relaxed), "on purpose");
+    }
+}
+
+impl JobQueue for Uncountable {
+    fn push(&mut self, job: Job) -> JobKey {
+        self.check();
+        self.jobs.push_back(job)
+    }
+
+    fn pop(&mut self) -> Option<Popped> {
+        self.jobs.pop_front().map(Popped::Run)
+    }
+
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        self.jobs.remove(key)
+    }
+
+    fn displace(&mut self, _by: &Job) -> Option<Job> {
+        None
+    }
+
+    fn len(&self) -> usize {
+        self.check();
+        self.jobs.len()
+    }
+}
+
+#[test]
+fn a_queue_that_cannot_be_counted_costs_neither_the_process_nor_a_job() {
+    let clock = ManualClock::new();
+    let queue = Uncountable::default();
+    let broken = Arc::clone(&queue.broken);
+    let pool = fixed(&clock, 1, 16).queue_of(queue).on_low_threads(|_| ());
+    let pool = pool.build().unwrap();
+    let gate = hold(&pool);
+    let waiting = [1, 2].map(|answer| pool.submit(move || answer).unwrap());
+    broken.store(true, Ordering::Relaxed);
+    assert!(contain(|| pool.execute(|| ())).is_err());
+    release(&clock, vec![gate]);
+    for (answer, expected) in waiting.into_iter().zip(1..) {
+        assert_eq!(answer.wait().unwrap(), expected);
+    }
+    broken.store(false, Ordering::Relaxed);
+    assert_eq!(pool.submit(|| 7).unwrap().wait().unwrap(), 7);
+    let report = pool.stop(crate::SECOND).wait().unwrap();
+    assert!(report.handed_back.is_empty() && report.stuck.is_empty());
 }
 
 #[test]

@@ -90,6 +90,39 @@ fn a_roaming_loop_starts_over_a_busy_core_thread() {
 }
 
 #[test]
+fn a_loop_that_only_produces_starts_over_a_busy_core_thread() {
+    let clock = ManualClock::new();
+    let pool = Arc::new(queue_first(&clock, 1, 4, 8));
+    let gate = hold(&pool);
+    let crew = Crew::of(Arc::clone(&pool) as _).only_produce();
+    let home = EventLoop::builder("home").clock(&clock);
+    let home = home.build_over(ParkDriver::new(), &crew).unwrap();
+    let ran = Counter::new();
+    Executor::execute(&home, Task::non_blocking(hits(ran.clone()))).unwrap();
+    ran.wait_for(1);
+    gate.open();
+}
+
+#[test]
+fn a_full_queue_does_not_keep_a_loop_that_only_produces_from_starting() {
+    let clock = ManualClock::new();
+    let pool = Arc::new(queue_first(&clock, 1, 3, 1));
+    let crew = Crew::of(Arc::clone(&pool) as _).only_produce();
+    let home = EventLoop::builder("home").clock(&clock);
+    let home = home.build_over(ParkDriver::new(), &crew).unwrap();
+    let gate = Gate::new();
+    let busy = || {
+        let until = gate.clone();
+        pool.execute(move || until.wait())
+    };
+    while busy().is_ok() {}
+    let ran = Counter::new();
+    Executor::execute(&home, Task::non_blocking(hits(ran.clone()))).unwrap();
+    gate.open();
+    ran.wait_for(1);
+}
+
+#[test]
 fn jobs_run_though_a_lessee_keeps_as_many_threads_as_the_core_has() {
     let clock = ManualClock::new();
     let pool = queue_first(&clock, 1, 4, 8);
