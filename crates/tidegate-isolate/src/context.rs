@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tidegate_sync::{OnUnhandled, Unhandled, discard_all};
+
 use crate::plugin::contain;
 use crate::{Event, Events, Key};
 
@@ -165,12 +167,15 @@ impl RequestContext {
         }
         let variables = std::mem::take(&mut *lock(&self.shared.variables));
         for stored in variables.into_values() {
-            if let Some(end) = stored.end {
-                let _ = contain(end);
+            if let Some(end) = stored.end
+                && let Err(message) = contain(end)
+            {
+                let message = &*message;
+                OnUnhandled::stderr().tell("a request", &Unhandled::HookPanic { message });
             }
         }
         let cache = std::mem::take(&mut *lock(&self.shared.cache));
-        let _ = contain(|| drop(cache));
+        discard_all(cache.into_values().flatten());
     }
 
     /// Forgets what the commands of this key have cached for `key`, in whichever isolation they

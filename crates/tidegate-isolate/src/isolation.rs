@@ -109,10 +109,11 @@ impl Isolation {
         idle.count()
     }
 
-    /// Tells every running call to stop: its token is tripped and it ends as timed out. Nothing
-    /// times out any more after that.
+    /// Tells every running call to stop: its token is tripped and it ends as timed out. A call that
+    /// waits for a permit is refused. Nothing times out any more after that.
     pub fn stop(&self) {
         self.inner.alarms.close(true);
+        self.inner.turn_away();
     }
 
     /// The clock by which calls are timed.
@@ -153,9 +154,13 @@ impl Isolation {
         let left = Arc::new(AtomicUsize::new(ends.len() + 1));
         let one_less = || {
             let (alarms, left) = (alarms.clone(), Arc::clone(&left));
+            let inner = Arc::downgrade(&self.inner);
             move || {
                 if left.fetch_sub(1, Ordering::AcqRel) == 1 {
                     alarms.expire_all();
+                    if let Some(inner) = inner.upgrade() {
+                        inner.turn_away();
+                    }
                 }
             }
         };
@@ -188,6 +193,14 @@ impl Isolation {
         let owns_pool = named.is_none();
         let named_pool = pool;
         let pool = named.unwrap_or_else(|| key.clone());
+        let known = self.states().get(&key).cloned();
+        if let Some(known) = known {
+            return agree(&known, (&group, &named_pool), types, &said).map(|()| known);
+        }
+        let sources = &self.inner.sources;
+        let changes = sources.changes();
+        // Before the lock: sources are user code.
+        let reading = sources.read((&key, &pool));
         let mut states = self.states();
         // Under the lock: a key that is removed meanwhile takes unused names along.
         let (group, pool) = (self.intern(group), self.intern(pool));
@@ -205,7 +218,7 @@ impl Isolation {
             group,
             (pool, named_pool, owns_pool),
             types,
-            said,
+            (said, &reading),
             parts,
         )?;
         let state = Arc::new(state);
@@ -213,6 +226,11 @@ impl Isolation {
         drop(states);
         self.inner.plugins.added(&key);
         state.after_change();
+        if sources.changes() != changes
+            && let Err(error) = state.refresh("")
+        {
+            self.inner.plugins.report(&error.to_string());
+        }
         Ok(state)
     }
 
@@ -268,6 +286,14 @@ impl Inner {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Refuses the calls that wait for a permit. Their wakers run on the threads of their commands.
+    fn turn_away(&self) {
+        let states: Vec<_> = self.states().values().cloned().collect();
+        for state in states {
+            state.turn_away();
+        }
+    }
+
     /// Tells the commands that a property concerns, which has changed in one of the sources. All
     /// of them hear it, also if one refuses.
     fn changed(&self, source: usize, name: &str) -> Result<(), Invalid> {
@@ -275,6 +301,8 @@ impl Inner {
             Err(_) if self.sources.accepts_unknown(source) => return Ok(()),
             named => named?,
         };
+        // A key that is being built sees this, or is found below.
+        self.sources.count_change();
         let concerned = |state: &&Arc<State>| match named.concerns() {
             Concerns::All => true,
             Concerns::Command(key) => &*state.key == key,
@@ -437,9 +465,10 @@ impl IsolationBuilder {
     /// A source has a name that is none, and does not say that it accepts them.
     pub fn build(self) -> Result<Isolation, Invalid> {
         let sources = self.sources.into_iter().map(|source| source.0).collect();
-        let alarms = Alarms::new(&self.clock);
+        let unhandled = &self.plugins.unhandled;
+        let alarms = Alarms::new(&self.clock, unhandled);
         let inner = Arc::new(Inner {
-            pools: Arc::new(Pools::new(alarms.clock().clone())),
+            pools: Arc::new(Pools::new(alarms.clock().clone(), unhandled.clone())),
             alarms,
             plugins: Arc::new(self.plugins),
             sources: Arc::new(Sources::new(sources)),

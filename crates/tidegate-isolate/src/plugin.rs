@@ -159,16 +159,20 @@ impl Plugins {
     pub(crate) fn capture(&self) -> Vec<Install> {
         let captured = self.propagators.iter();
         let captured = captured.map(|propagator| contain(|| propagator.capture()));
-        let heard = captured.inspect(|one| {
-            if let Err(message) = one {
-                self.panicked("a propagator", message);
-            }
-        });
+        let heard = captured.inspect(|one| self.heard_propagator(one));
         heard.filter_map(Result::ok).collect()
     }
 
+    /// Reports what a propagator did, if it panicked.
+    pub(crate) fn heard_propagator<T>(&self, done: &Result<T, String>) {
+        if let Err(message) = done {
+            self.panicked("a propagator", message);
+        }
+    }
+
+    /// Reports user code that panicked, of which no caller hears.
     #[cold]
-    fn panicked(&self, about: &str, message: &str) {
+    pub(crate) fn panicked(&self, about: &str, message: &str) {
         self.unhandled
             .tell(about, &Unhandled::HookPanic { message });
     }

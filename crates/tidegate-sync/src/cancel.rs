@@ -154,7 +154,7 @@ impl CancelToken {
         hooks.waiting = calls;
         drop(hooks);
         for (_, hook) in wakes {
-            hook.run();
+            hook.run(WHO, &OnUnhandled::stderr());
         }
         true
     }
@@ -167,8 +167,14 @@ impl CancelToken {
     /// Calls the hooks of a token that was tripped, on this thread, oldest first; each of them
     /// once, whoever calls them. Does nothing before the token is tripped.
     pub fn run_hooks(&self) {
+        self.run_hooks_to(WHO, &OnUnhandled::stderr());
+    }
+
+    /// Calls the hooks as [`CancelToken::run_hooks`] does; their panics are reported to `hear`, as
+    /// being about `who`.
+    pub fn run_hooks_to(&self, who: &str, hear: &OnUnhandled) {
         while let Some(hook) = self.next_hook() {
-            hook.run();
+            hook.run(who, hear);
         }
     }
 
@@ -224,7 +230,7 @@ impl CancelToken {
         // that sees the flag here.
         if self.is_cancelled() {
             drop(hooks);
-            hook.run();
+            hook.run(WHO, &OnUnhandled::stderr());
             return CancelHook { of: None };
         }
         let id = hooks.next;
@@ -240,16 +246,19 @@ impl CancelToken {
     }
 }
 
+/// Whose panics they are, where nobody says more.
+const WHO: &str = "a cancel token";
+
 impl Hook {
     /// Runs the hook; its panic is reported and goes no further.
-    fn run(self) {
+    fn run(self, who: &str, hear: &OnUnhandled) {
         let call = match self {
             Self::Wake(parker) => return parker.unpark(),
             Self::Call(call) => call,
         };
         if let Err(panic) = contain(call) {
             let message = panic.message();
-            OnUnhandled::stderr().tell("a cancel token", &Unhandled::HookPanic { message });
+            hear.tell(who, &Unhandled::HookPanic { message });
         }
     }
 }

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tidegate_exec::{PoolLimits, WorkerPool};
-use tidegate_sync::{CancelToken, Clock, Permit, Permits, Task};
+use tidegate_sync::{CancelToken, Clock, OnUnhandled, Permit, Permits, Task, ThreadBuilder};
 
-use super::Alarms;
+use super::{Alarms, Shared};
 use crate::Key;
 
 /// How many tasks of a kind may wait for a thread, beyond what the bulkhead itself holds.
@@ -36,6 +36,9 @@ pub(crate) struct Aside {
     pub(super) id: u64,
     key: Key,
     clock: Clock,
+    unhandled: OnUnhandled,
+    /// Starts the threads.
+    starts: ThreadBuilder,
     threads: AtomicUsize,
     pool: OnceLock<WorkerPool>,
     /// Held by each call and batch that may end here.
@@ -46,11 +49,13 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    pub(super) fn new(id: u64, key: &Key, clock: &Clock) -> Self {
+    pub(super) fn new(id: u64, key: &Key, starts: ThreadBuilder, of: &Shared) -> Self {
         Self {
             id,
             key: key.clone(),
-            clock: clock.clone(),
+            clock: of.clock.clock().clone(),
+            unhandled: of.unhandled.clone(),
+            starts,
             threads: AtomicUsize::new(1),
             pool: OnceLock::new(),
             places: Permits::unlimited(),
@@ -93,7 +98,8 @@ impl Aside {
             let threads = self.threads.load(Ordering::Relaxed);
             let name = format!("tidegate-aside-{}", self.key);
             let pool = WorkerPool::builder(name).limits(limits(threads));
-            let pool = pool.clock(&self.clock).build();
+            let pool = pool.threads(self.starts.clone()).clock(&self.clock);
+            let pool = pool.report_to(self.unhandled.clone()).build();
             pool.expect("the limits agree with each other")
         });
         let offered = pool.execute_task(task);
@@ -102,7 +108,7 @@ impl Aside {
 
     /// Calls the hooks of a token that was tripped, on a thread of its own; counts it if too many
     /// wait already. The hooks then stay with the token.
-    pub(super) fn call_hooks(self: &Arc<Self>, alarms: &super::Shared, token: &CancelToken) {
+    pub(super) fn call_hooks(self: &Arc<Self>, alarms: &Shared, token: &CancelToken) {
         if self.tokens.fetch_add(1, Ordering::Relaxed) >= BACKLOG {
             self.tokens.fetch_sub(1, Ordering::Relaxed);
             self.refused.fetch_add(1, Ordering::Relaxed);
@@ -110,7 +116,7 @@ impl Aside {
         }
         let (this, token) = (Arc::clone(self), token.clone());
         let call = Task::named("hooks of a token", move || {
-            token.run_hooks();
+            token.run_hooks_to(&this.key, &this.unhandled);
             this.tokens.fetch_sub(1, Ordering::Relaxed);
         });
         alarms.run_aside(self, call);

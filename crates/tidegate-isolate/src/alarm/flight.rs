@@ -69,13 +69,9 @@ impl Flight {
     }
 
     /// Ends the call that was seen, for its caller; none when it has ended or its time was over
-    /// first. The token is tripped if `interrupt`.
-    pub(crate) fn cancel(&self, seen: UnderWay, interrupt: bool) -> Option<Left> {
-        let left = self.word.leave(seen, Leave::Cancelled);
-        if left.is_some() && interrupt {
-            self.token.cancel();
-        }
-        left
+    /// first.
+    pub(crate) fn cancel(&self, seen: UnderWay) -> Option<Left> {
+        self.word.leave(seen, Leave::Cancelled)
     }
 
     /// Whether the time was over before the call ended.

@@ -31,7 +31,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_sync::{Clock, FastClock, JoinPolicy, Parker, Task, ThreadBuilder, contain};
+use tidegate_sync::{
+    Clock, FastClock, JoinPolicy, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled, contain,
+};
 
 mod aside;
 mod flight;
@@ -89,6 +91,9 @@ struct Shared {
     next_aside: AtomicU64,
     /// What the system had no thread for.
     starved: Mutex<Vec<(Arc<Aside>, Task)>>,
+    /// Starts the timer's thread.
+    threads: ThreadBuilder,
+    unhandled: OnUnhandled,
 }
 
 #[derive(Default)]
@@ -119,7 +124,11 @@ thread_local! {
 }
 
 impl Alarms {
-    pub(crate) fn new(clock: &Clock) -> Self {
+    pub(crate) fn new(clock: &Clock, unhandled: &OnUnhandled) -> Self {
+        Self::with_threads(clock, unhandled, ThreadBuilder::new("tidegate-timer"))
+    }
+
+    fn with_threads(clock: &Clock, unhandled: &OnUnhandled, threads: ThreadBuilder) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let shared = Arc::new(Shared {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -135,6 +144,8 @@ impl Alarms {
             asides: Mutex::default(),
             next_aside: AtomicU64::new(0),
             starved: Mutex::default(),
+            threads: threads.join_policy(JoinPolicy::Detached),
+            unhandled: unhandled.clone(),
         });
         Self {
             _life: Arc::new(Life(Arc::clone(&shared))),
@@ -197,7 +208,7 @@ impl Alarms {
         // The flight was published before this look, and the timer says when it wakes before its
         // last look at the flights: one of the two sees the other.
         if deadline < self.shared.next_wake.load(Ordering::Relaxed) {
-            self.wake(deadline);
+            self.shared.wake(deadline);
         }
     }
 
@@ -226,7 +237,7 @@ impl Alarms {
         drop(tasks);
         fence(Ordering::SeqCst);
         if at < self.shared.next_wake.load(Ordering::SeqCst) {
-            self.wake(at);
+            self.shared.wake(at);
         }
         AlarmId { at, number }
     }
@@ -249,13 +260,20 @@ impl Alarms {
         for flight in &flights {
             flight.expire_now(&self.shared);
         }
+        self.shared.see_to_starved();
     }
 
     /// Threads of a command's own, for user code that the timer finds due.
     pub(crate) fn aside(&self, key: &Key) -> AsideHandle {
         let id = self.shared.next_aside.fetch_add(1, Ordering::Relaxed);
-        let aside = Arc::new(Aside::new(id, key, self.shared.clock.clock()));
-        self.shared.asides().insert(id, Arc::clone(&aside));
+        let threads = ThreadBuilder::new(format!("tidegate-aside-{key}"));
+        self.add_aside(Aside::new(id, key, threads, &self.shared))
+    }
+
+    fn add_aside(&self, aside: Aside) -> AsideHandle {
+        let aside = Arc::new(aside);
+        let known = Arc::clone(&aside);
+        self.shared.asides().insert(aside.id, known);
         AsideHandle {
             alarms: self.clone(),
             aside,
@@ -265,17 +283,7 @@ impl Alarms {
     /// Runs a task on the threads of a command: from a thread that must not run it itself.
     pub(crate) fn run_aside(&self, aside: &Arc<Aside>, task: Task) {
         self.shared.run_aside(aside, task);
-        if !self.shared.starved().is_empty() {
-            if self.is_closed() {
-                // Nobody offers it again.
-                let starved = std::mem::take(&mut *self.shared.starved());
-                starved
-                    .into_iter()
-                    .for_each(|(_, task)| drop(contain(|| task.run())));
-            } else {
-                self.wake(self.shared.clock.nanos().saturating_add(AGAIN));
-            }
-        }
+        self.shared.see_to_starved();
     }
 
     fn forget_aside(&self, id: u64) {
@@ -345,36 +353,10 @@ impl Alarms {
         for flight in gone.into_iter().filter(|one| one.token().has_hooks()) {
             if let Some(aside) = self.shared.aside_of(flight.whose()) {
                 let drop_hooks = Task::new(move || flight.token().drop_hooks());
-                self.shared.run_aside(&aside, drop_hooks);
+                self.run_aside(&aside, drop_hooks);
             }
         }
         flight
-    }
-
-    #[cold]
-    fn wake(&self, deadline: u64) {
-        if self.shared.closed.load(Ordering::Relaxed) {
-            return;
-        }
-        // One waker is enough: the thread looks at everything.
-        self.shared.next_wake.fetch_min(deadline, Ordering::SeqCst);
-        if self.shared.started.swap(true, Ordering::Relaxed) {
-            self.shared.parker.unpark();
-            return;
-        }
-        let shared = Arc::clone(&self.shared);
-        let mut member = shared.clock.clock().join();
-        let spawned = ThreadBuilder::new("tidegate-timer")
-            .join_policy(JoinPolicy::Detached)
-            .spawn(move || {
-                member.enter();
-                shared.run();
-                // Left before the thread is gone, so that nobody waits for it.
-                drop(member);
-            });
-        if spawned.is_err() {
-            self.shared.started.store(false, Ordering::Relaxed);
-        }
     }
 
     fn flights(&self) -> MutexGuard<'_, Vec<Arc<Flight>>> {
@@ -389,7 +371,64 @@ impl Alarms {
 }
 
 impl Shared {
-    fn close(&self) {
+    /// Wakes the timer's thread, or starts it. A timer that is closed needs one only for what is
+    /// starved.
+    #[cold]
+    fn wake(self: &Arc<Self>, deadline: u64) {
+        if self.closed.load(Ordering::SeqCst) && self.starved().is_empty() {
+            return;
+        }
+        // One waker is enough: the thread looks at everything.
+        self.next_wake.fetch_min(deadline, Ordering::SeqCst);
+        if self.started.swap(true, Ordering::SeqCst) {
+            self.parker.unpark();
+            return;
+        }
+        let shared = Arc::clone(self);
+        let mut member = shared.clock.clock().join();
+        let spawned = self.threads.spawn(move || {
+            member.enter();
+            shared.run();
+            // Left before the thread is gone, so that nobody waits for it.
+            drop(member);
+        });
+        if spawned.is_err() {
+            // The next call tries again, whenever it is due.
+            self.next_wake.store(u64::MAX, Ordering::SeqCst);
+            self.started.store(false, Ordering::SeqCst);
+            self.run_starved_here();
+        }
+    }
+
+    /// Sees to it that what is starved is offered again.
+    fn see_to_starved(self: &Arc<Self>) {
+        if !self.starved().is_empty() {
+            self.wake(self.clock.nanos().saturating_add(AGAIN));
+        }
+    }
+
+    /// Runs what is starved on this thread: only if the timer is closed and has no thread either,
+    /// so that nothing would ever offer it again.
+    fn run_starved_here(&self) {
+        if !self.closed.load(Ordering::SeqCst) {
+            return;
+        }
+        let starved = std::mem::take(&mut *self.starved());
+        for (_, task) in starved {
+            self.run_contained(task);
+        }
+    }
+
+    fn run_contained(&self, task: Task) {
+        let name = task.name();
+        if let Err(panic) = contain(|| task.run()) {
+            let (task, message) = (name, panic.message());
+            self.unhandled
+                .tell("isolation", &Unhandled::TaskPanic { task, message });
+        }
+    }
+
+    fn close(self: &Arc<Self>) {
         self.closed.store(true, Ordering::SeqCst);
         let tasks = self
             .tasks
@@ -402,6 +441,7 @@ impl Shared {
                 self.run_aside(&aside, Task::new(move || drop(task)));
             }
         }
+        self.see_to_starved();
         self.parker.unpark();
     }
 
@@ -426,10 +466,23 @@ impl Shared {
         self.starved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) {
+    fn run(self: &Arc<Self>) {
+        loop {
+            self.run_until_closed();
+            // Either this thread sees what was starved meanwhile, or its bringer sees that the
+            // thread has gone and starts another.
+            self.started.store(false, Ordering::SeqCst);
+            if self.starved().is_empty() || self.started.swap(true, Ordering::SeqCst) {
+                return;
+            }
+        }
+    }
+
+    /// Looks after calls and tasks until the timer is closed and nothing is starved.
+    fn run_until_closed(&self) {
         let clock = self.clock.clock().clone();
         let mut seen = u64::MAX;
-        while !self.closed.load(Ordering::SeqCst) {
+        while !self.closed.load(Ordering::SeqCst) || !self.starved().is_empty() {
             let now = clock.nanos();
             let (first, calls) = self.look(now);
             let active = calls != seen;
@@ -478,7 +531,7 @@ impl Shared {
             let due = entry.remove();
             drop(tasks);
             match due {
-                Due::Here(task) => drop(contain(|| task.run())),
+                Due::Here(task) => self.run_contained(task),
                 Due::Aside(aside, task) => self.run_aside(&aside, task),
             }
         }

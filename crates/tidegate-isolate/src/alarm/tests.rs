@@ -3,12 +3,13 @@
 use super::*;
 use std::time::Duration;
 use tidegate_sync::ManualClock;
+use tidegate_testkit::{Counter, Gate};
 
 const MS: u64 = 1_000_000;
 
 fn timer() -> (ManualClock, Alarms) {
     let manual = ManualClock::new();
-    let alarms = Alarms::new(&Clock::from(&manual));
+    let alarms = Alarms::new(&Clock::from(&manual), &OnUnhandled::default());
     (manual, alarms)
 }
 
@@ -83,7 +84,7 @@ fn tasks_run_in_order_at_their_time_and_can_be_taken_back() {
 #[test]
 fn the_end_of_the_work_and_of_its_time_exclude_each_other() {
     let clock = Clock::system();
-    let alarms = Alarms::new(&clock);
+    let alarms = Alarms::new(&clock, &OnUnhandled::default());
     for _ in 0..2_000 {
         let flight = Flight::default();
         flight.prepare(&clock, 0, 0, true);
@@ -107,4 +108,87 @@ fn closing_tells_running_calls_to_stop() {
     assert_eq!(alarms.in_flight(), 1);
     alarms.close(true);
     assert!(flight.is_expired() && flight.token().is_cancelled());
+}
+
+/// Threads that the system refuses until it is told otherwise; counts how often it is asked.
+fn refused_threads() -> (ThreadBuilder, Arc<AtomicBool>, Counter) {
+    let (refuses, asked) = (Arc::new(AtomicBool::new(true)), Counter::new());
+    let (refused, count) = (Arc::clone(&refuses), asked.clone());
+    let threads = ThreadBuilder::new("starved").spawner(move |job| {
+        count.hit();
+        if refused.load(Ordering::SeqCst) {
+            return Err(std::io::ErrorKind::WouldBlock.into());
+        }
+        let thread = ThreadBuilder::new("fed").join_policy(JoinPolicy::Detached);
+        thread.spawn(move || job.run()).map(drop)
+    });
+    (threads, refuses, asked)
+}
+
+/// A command of an isolation whose own threads are these.
+fn starved(alarms: &Alarms, threads: ThreadBuilder) -> AsideHandle {
+    alarms.add_aside(Aside::new(7, &"starved".into(), threads, &alarms.shared))
+}
+
+/// Opens a gate when it is dropped.
+struct Opens(Gate);
+
+impl Drop for Opens {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+#[test]
+fn what_the_system_has_no_thread_for_runs_once_it_has_one() {
+    let (manual, alarms) = timer();
+    let (threads, refuses, asked) = refused_threads();
+    let aside = starved(&alarms, threads);
+    let ran = Gate::new();
+    let run = ran.clone();
+    alarms.run_at(10 * MS, &aside, Task::new(move || run.open()));
+    manual.advance(Duration::from_millis(10));
+    assert!(!ran.is_open() && asked.count() > 0);
+    let before = asked.count();
+    manual.advance(Duration::from_millis(9));
+    assert_eq!(asked.count(), before, "it is not asked all the time");
+    refuses.store(false, Ordering::SeqCst);
+    manual.advance(Duration::from_millis(1));
+    ran.wait();
+    alarms.close(false);
+}
+
+#[test]
+fn closing_loses_nothing_that_the_system_has_no_thread_for() {
+    let (manual, alarms) = timer();
+    let (threads, refuses, _) = refused_threads();
+    let aside = starved(&alarms, threads);
+    let (dropped, told) = (Gate::new(), Gate::new());
+    let opens = Opens(dropped.clone());
+    alarms.run_at(10 * MS, &aside, Task::new(move || drop(opens)));
+    let flight = alarms.take_flight();
+    alarms.arm(&flight, u64::MAX - 1, aside.id(), true);
+    let tell = told.clone();
+    flight.token().on_cancel(move || tell.open()).forget();
+    alarms.close(true);
+    assert!(!dropped.is_open() && !told.is_open());
+    refuses.store(false, Ordering::SeqCst);
+    manual.advance(Duration::from_millis(10));
+    dropped.wait();
+    told.wait();
+}
+
+#[test]
+fn a_timer_whose_thread_was_refused_is_started_by_the_next_call() {
+    let manual = ManualClock::new();
+    let (threads, refuses, _) = refused_threads();
+    let hook = OnUnhandled::default();
+    let alarms = Alarms::with_threads(&Clock::from(&manual), &hook, threads);
+    let (early, late) = (alarms.take_flight(), alarms.take_flight());
+    alarms.arm(&early, 10 * MS, 0, true);
+    refuses.store(false, Ordering::SeqCst);
+    alarms.arm(&late, 20 * MS, 0, true);
+    manual.advance(Duration::from_millis(10));
+    assert!(early.is_expired() && !late.is_expired());
+    alarms.close(false);
 }

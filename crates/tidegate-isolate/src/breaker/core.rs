@@ -3,13 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::{as_nanos, contain};
+use tidegate_sync::{Unhandled, as_nanos};
 
 use super::config::{BreakerConfig, BreakerMode};
 use super::health::{self, Health, Reading};
 use super::state::BreakerState;
 use super::{CircuitBreaker, Open, Ticket, Transition, Verdict};
 use crate::metrics::Counts;
+use crate::plugin::contain;
 
 /// What only the holder of the lock touches.
 #[derive(Debug)]
@@ -296,11 +297,15 @@ impl CircuitBreaker {
     }
 
     /// Tells the listeners, one after the other; one that panics does not keep the rest from
-    /// hearing it.
+    /// hearing it, and is reported.
     fn tell(&self, changes: &[Transition]) {
         for change in changes {
             for listener in &self.listeners {
-                let _ = contain(|| listener(change));
+                if let Err(message) = contain(|| listener(change)) {
+                    let message = &*message;
+                    self.unhandled
+                        .tell(&self.key, &Unhandled::HookPanic { message });
+                }
             }
         }
     }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_sync::as_nanos;
+use tidegate_sync::{OnUnhandled, as_nanos};
 
 use crate::{Invalid, Key};
 
@@ -79,6 +79,8 @@ pub struct CircuitBreaker {
     limits: [AtomicU64; 3],
     core: Mutex<Core>,
     listeners: Vec<Listener>,
+    /// Hears of listeners that panic.
+    unhandled: OnUnhandled,
 }
 
 /// The breaker is open: the call was not let through.
@@ -134,13 +136,14 @@ impl CircuitBreaker {
     ///
     /// Which setting makes no sense, and why.
     pub fn new(key: impl Into<Key>, config: BreakerConfig) -> Result<Self, Invalid> {
-        Self::with_listeners(key, config, Vec::new())
+        Self::with_listeners(key, config, Vec::new(), OnUnhandled::default())
     }
 
     pub(crate) fn with_listeners(
         key: impl Into<Key>,
         config: BreakerConfig,
         listeners: Vec<Listener>,
+        unhandled: OnUnhandled,
     ) -> Result<Self, Invalid> {
         let key = key.into();
         config.validate(&key)?;
@@ -154,6 +157,7 @@ impl CircuitBreaker {
             limits: limits(&config).map(AtomicU64::new),
             core: Mutex::new(Core::new(config)),
             listeners,
+            unhandled,
         })
     }
 

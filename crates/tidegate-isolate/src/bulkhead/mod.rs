@@ -17,7 +17,7 @@ pub use self::queue::Discipline;
 
 pub use self::threads::PoolSnapshot;
 
-pub(crate) use self::gate::Gate;
+pub(crate) use self::gate::{Gate, Woken};
 pub(crate) use self::pools::Pools;
 pub(crate) use self::threads::ThreadBulkhead;
 pub(crate) use self::waiter::Place;

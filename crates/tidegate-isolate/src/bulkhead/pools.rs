@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_sync::FastClock;
+use tidegate_sync::{FastClock, OnUnhandled};
 
 use super::threads::ThreadBulkhead;
 use crate::properties::Said;
@@ -18,14 +18,16 @@ use crate::{Invalid, Key, PoolConfig};
 #[derive(Debug)]
 pub(crate) struct Pools {
     clock: FastClock,
+    unhandled: OnUnhandled,
     pools: Mutex<HashMap<Key, Arc<ThreadBulkhead>>>,
     is_shut_down: AtomicBool,
 }
 
 impl Pools {
-    pub(crate) fn new(clock: FastClock) -> Self {
+    pub(crate) fn new(clock: FastClock, unhandled: OnUnhandled) -> Self {
         Self {
             clock,
+            unhandled,
             pools: Mutex::default(),
             is_shut_down: AtomicBool::new(false),
         }
@@ -68,7 +70,7 @@ impl Pools {
             (key, is_owned),
             config,
             said.of_pool(),
-            &self.clock,
+            (&self.clock, &self.unhandled),
         )?);
         pools.insert(key.clone(), Arc::clone(&pool));
         Ok(pool)

@@ -113,6 +113,13 @@ impl<T> WaitQueue<T> {
         Some(entry.what)
     }
 
+    /// Takes everything out, in the order in which it came.
+    pub(crate) fn take_all(&mut self) -> Vec<T> {
+        let all = self.entries.drain(..).map(|entry| entry.what).collect();
+        self.note_empty();
+        all
+    }
+
     pub(crate) fn pop(&mut self, now: u64) -> Option<Next<T>> {
         let entry = match self.discipline {
             Discipline::LifoUnderOverload { after } => {
@@ -130,7 +137,7 @@ impl<T> WaitQueue<T> {
         let turn_away = match self.discipline {
             Discipline::Codel { target, interval } => {
                 self.note_wait(now, waited, as_nanos(target), as_nanos(interval));
-                self.overloaded && waited > 2 * as_nanos(target)
+                self.overloaded && waited > as_nanos(target).saturating_mul(2)
             }
             _ => false,
         };

@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_exec::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, Stopped, WorkerPool};
-use tidegate_sync::{CoarseClock, Executor, FastClock, Permit, Permits, Rejected, Task};
+use tidegate_sync::{
+    CoarseClock, Executor, FastClock, OnUnhandled, Permit, Permits, Rejected, Task,
+};
 
 use super::home::PoolHome;
 use super::partition::{Criticality, Partitions};
@@ -70,7 +72,7 @@ impl ThreadBulkhead {
         (key, is_owned): (&Key, bool),
         config: &PoolConfig,
         said: Said,
-        clock: &FastClock,
+        (clock, unhandled): (&FastClock, &OnUnhandled),
     ) -> Result<Self, Invalid> {
         config.validate(key)?;
         let discipline = Arc::new(LiveDiscipline::default());
@@ -85,6 +87,7 @@ impl ThreadBulkhead {
             .policy(PoolPolicy::DropOldest)
             .queue_of(queue)
             .clock(clock.clock())
+            .report_to(unhandled.clone())
             .build()
             .map_err(|error| Invalid::new(&**key, "pool", told(config), error.to_string()))?;
         let pool = Arc::new(pool);

@@ -18,6 +18,8 @@ pub(super) const SERVED: u8 = 1;
 pub(super) const TURNED_AWAY: u8 = 2;
 /// It left.
 pub(super) const GONE: u8 = 3;
+/// Everything ends: it need not wait any longer.
+pub(super) const CLOSED: u8 = 4;
 
 /// A place among those who wait for a permit.
 #[derive(Debug)]
@@ -29,10 +31,19 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Wakes whoever waits there, so that it looks at the time.
+    /// Wakes whoever waits there, so that it looks at the time: when it is called, and when it is
+    /// dropped uncalled.
     pub(crate) fn poke(&self) -> impl FnOnce() + Send + use<> {
-        let waiter = Arc::clone(&self.waiter);
-        move || waiter.wake()
+        let poke = Poke(Arc::clone(&self.waiter));
+        move || drop(poke)
+    }
+}
+
+struct Poke(Arc<Waiter>);
+
+impl Drop for Poke {
+    fn drop(&mut self) {
+        self.0.wake();
     }
 }
 

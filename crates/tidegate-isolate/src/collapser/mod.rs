@@ -339,7 +339,11 @@ where
             None => vec![arguments],
             Some(split) => {
                 let whole = arguments.clone();
-                contain(|| split(arguments)).unwrap_or_else(|_| vec![whole])
+                let parts = contain(|| split(arguments));
+                parts.unwrap_or_else(|message| {
+                    self.command.panicked(&message);
+                    vec![whole]
+                })
             }
         };
         for part in parts {

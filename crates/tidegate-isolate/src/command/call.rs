@@ -9,7 +9,7 @@ use tidegate_sync::{CancelToken, as_nanos};
 
 use super::cache::{CacheUse, Looked};
 use super::circles::{self, RunId};
-use super::state::THREADS;
+use super::state::{State, THREADS};
 use super::{Command, CommandError, RunAsync};
 use crate::Event;
 use crate::bulkhead::Criticality;
@@ -83,10 +83,12 @@ impl<T, E> Options<T, E> {
     }
 
     /// Tells whoever observes this call.
-    pub(super) fn tell(&mut self, event: Event) {
+    pub(super) fn tell(&mut self, state: &State, event: Event) {
         let observer = self.rare.as_mut().and_then(|rare| rare.observer.as_mut());
-        if let Some(observer) = observer {
-            let _ = crate::plugin::contain(|| observer(event));
+        if let Some(observer) = observer
+            && let Err(message) = crate::plugin::contain(|| observer(event))
+        {
+            state.plugins.panicked(&state.key, &message);
         }
     }
 }

@@ -177,7 +177,16 @@ where
         let shared = &self.command.shared;
         let state = &*shared.state;
         let now = state.now();
-        let Some(answer) = state.gate.ask(&waiting.place, now, waker) else {
+        let answer = state.gate.ask(&waiting.place, now, waker);
+        let answer = answer.or_else(|| {
+            // Nothing would wake the future at the end of its time.
+            state.alarms.is_closed().then(|| {
+                state.gate.give_up(&waiting.place);
+                state.gate.after_leaving(now);
+                Err(Refused::Closed)
+            })
+        });
+        let Some(answer) = answer else {
             self.stage = Phase::Waiting(waiting, work);
             return None;
         };
@@ -400,7 +409,9 @@ impl<T: Send + 'static, E: Send + 'static, F, W> Drop for RunAsync<T, E, F, W> {
             }
             _ => return,
         };
-        flying.flight.token().cancel();
+        flying.flight.token().trip();
+        let token = flying.flight.token();
+        token.run_hooks_to(&state.key, &state.plugins.unhandled);
         discard(future);
         let mut flying = *flying;
         let now = state.now();

@@ -69,7 +69,8 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let over = Task::named("end of a shared call", move || {
             let _place = place;
             if let Some(promise) = take(&slot) {
-                let _around = Surroundings::install(options.context.clone(), captured);
+                let plugins = &shared.state.plugins;
+                let _around = Surroundings::install(plugins, options.context.clone(), captured);
                 let answer = shared.ran_out(&mut options, start, timeout);
                 discard(promise.complete(answer));
             }

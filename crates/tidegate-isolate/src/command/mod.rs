@@ -197,6 +197,12 @@ impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
         state.plugins.event(&state.key, event);
     }
 
+    /// Reports user code that panicked, of which no caller hears.
+    pub(crate) fn panicked(&self, message: &str) {
+        let state = &*self.shared.state;
+        state.plugins.panicked(&state.key, message);
+    }
+
     /// Tries the fallback for a call that went without one.
     pub(crate) fn fall_back_from(&self, error: CommandError<E>) -> Result<T, CommandError<E>> {
         self.shared.fall_back_from(&mut Options::default(), error)

@@ -73,7 +73,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         if self.state.flags() & WATCHED != 0 {
             self.state.plugins.event(&self.state.key, event);
         }
-        options.tell(event);
+        options.tell(&self.state, event);
     }
 
     /// Whether anybody wants to know about a call that went well.

@@ -231,8 +231,13 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         match result {
             Ok(Ok(Err(error))) => {
                 let is_bad = |error: &E| {
-                    let ask = self.is_bad_request.as_ref();
-                    ask.is_some_and(|ask| crate::plugin::contain(|| ask(error)).unwrap_or(false))
+                    let asked = self.is_bad_request.as_ref();
+                    let asked = asked.map(|ask| crate::plugin::contain(|| ask(error)));
+                    if let Some(Err(message)) = &asked {
+                        let state = &*self.state;
+                        state.plugins.panicked(&state.key, message);
+                    }
+                    asked.is_some_and(|answer| answer.unwrap_or(false))
                 };
                 if is_bad(&error) {
                     Cause::BadRequest(error)

@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tidegate_sync::{CoarseClock, Permits, as_nanos};
+use tidegate_sync::{CoarseClock, Permits, Task, as_nanos};
 
 use crate::alarm::{Alarms, AsideHandle, Flight};
 use crate::breaker::{BreakerMode, CircuitBreaker};
-use crate::bulkhead::{Gate, Pools, ThreadBulkhead};
+use crate::bulkhead::{Gate, Pools, ThreadBulkhead, Woken};
 use crate::context::CacheOwner;
 use crate::metrics::Metrics;
 use crate::plugin::Plugins;
-use crate::properties::{Family, Property, Said, Sources, merge};
+use crate::properties::{Family, Property, Reading, Said, Sources, merge};
 use crate::rate::RateLimit;
 use crate::{Bulkhead, CommandConfig, Invalid, Key};
 
@@ -57,6 +57,9 @@ pub(crate) struct State {
     pub(crate) types: TypeId,
     /// What the code says; changed by `configure`.
     said: Mutex<Said>,
+    /// Numbers of the readings of the sources: the last that was begun, and the last in force, which
+    /// is written under the lock of `said`.
+    readings: [AtomicU64; 2],
     /// What the first builder said, to compare others with.
     pub(crate) built: Said,
     config: ArcSwap<CommandConfig>,
@@ -89,11 +92,11 @@ impl State {
         group: Key,
         (pool, named_pool, owns_pool): (Key, Option<Key>, bool),
         types: TypeId,
-        said: Said,
+        (said, reading): (Said, &Reading),
         parts: (Alarms, Arc<Plugins>, Arc<Sources>, Arc<Pools>),
     ) -> Result<Self, Invalid> {
         let (alarms, plugins, sources, pools) = parts;
-        let (config, invalid) = said.resolve(&sources, (&key, &pool), None)?;
+        let (config, invalid) = said.resolve(reading, (&key, &pool), None)?;
         if let Some(first) = invalid.into_iter().next() {
             return Err(first);
         }
@@ -103,7 +106,9 @@ impl State {
             threads.get_or_init(|| made);
         }
         let listeners = plugins.on_transition.clone();
-        let breaker = CircuitBreaker::with_listeners(&key, config.breaker.clone(), listeners)?;
+        let unhandled = plugins.unhandled.clone();
+        let breaker = config.breaker.clone();
+        let breaker = CircuitBreaker::with_listeners(&key, breaker, listeners, unhandled)?;
         let bucket = config.metrics.counts.bucket_nanos();
         let late = Duration::from_nanos(bucket / LATE_SHARE);
         let state = Self {
@@ -112,7 +117,7 @@ impl State {
             aside: alarms.aside(&key),
             ticks: CoarseClock::within(alarms.clock().clock(), late),
             breaker,
-            gate: Gate::new(&config.permits),
+            gate: Gate::new(&config.permits).report_to(&key, &plugins.unhandled),
             fallback_permits: Permits::new(config.fallback_permits),
             rate: config
                 .rate
@@ -123,6 +128,7 @@ impl State {
             flags: AtomicU32::new(0),
             built: said.clone(),
             said: Mutex::new(said),
+            readings: [AtomicU64::new(0), AtomicU64::new(0)],
             running: AtomicUsize::new(0),
             threads,
             pools,
@@ -212,11 +218,27 @@ impl State {
     /// Sees to what a change of the settings causes in user code: callers that get a permit, and
     /// settings without effect. Called with no lock held.
     pub(crate) fn after_change(&self) {
-        self.gate.after_leaving(self.now());
+        if let Some(woken) = self.gate.serve_quietly(self.now()) {
+            self.wake_aside(woken);
+        }
         let warning = self.threads.get().and_then(|pool| pool.take_warning());
         if let Some(message) = warning {
             self.plugins.report(&message);
         }
+    }
+
+    /// Refuses the calls that wait for a permit.
+    pub(crate) fn turn_away(&self) {
+        if self.gate.waiting() != 0 {
+            self.wake_aside(self.gate.turn_away_all());
+        }
+    }
+
+    /// Wakes callers on the threads of the command: others may wait for this thread, or for what it
+    /// holds.
+    fn wake_aside(&self, woken: Woken) {
+        let wake = Task::named("wakers of a bulkhead", move || woken.wake());
+        self.alarms.run_aside(&self.aside, wake);
     }
 
     /// Looks at the properties again, since `name` has changed. What another property says wrongly
@@ -262,7 +284,7 @@ impl State {
         &self,
         change: impl FnOnce(&mut Said) -> Result<(), Invalid>,
     ) -> Result<(Vec<Invalid>, Vec<String>), Invalid> {
-        let mut said = lock(&self.said);
+        let (mut said, reading) = self.read_sources();
         // What is said of a pool lies with the pool: its commands change it one after the other.
         let mut of_pool = self.threads.get().map(|threads| threads.said());
         let mut next = said.clone();
@@ -271,14 +293,29 @@ impl State {
         }
         let before = next.config.clone();
         change(&mut next)?;
-        let refused = self.apply(&next)?;
         let keys = (&self.key, &self.pool);
+        let refused = self.apply(&next, &reading)?;
         let hidden = next.hidden_changes(&before, &self.config(), keys);
         if let Some(of_pool) = &mut of_pool {
             **of_pool = next.of_pool();
         }
         *said = next;
         Ok((refused, hidden))
+    }
+
+    /// Asks the sources, with no lock held, and takes the lock of what the code says. A reading that
+    /// was begun before one that is in force already may be out of date: then they are asked again.
+    fn read_sources(&self) -> (MutexGuard<'_, Said>, Reading) {
+        let [begun, in_force] = &self.readings;
+        loop {
+            let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
+            let reading = self.sources.read((&self.key, &self.pool));
+            let said = lock(&self.said);
+            if number > in_force.load(Ordering::Relaxed) {
+                in_force.store(number, Ordering::Relaxed);
+                return (said, reading);
+            }
+        }
     }
 
     fn check_fixed(&self, old: &CommandConfig, new: &CommandConfig) -> Result<(), Invalid> {
@@ -309,10 +346,10 @@ impl State {
     /// Takes over what the code and the sources say; answers what the sources say wrongly, where
     /// the old stays in force. The windows were read when the key was made: a property that changes
     /// later is for later keys.
-    fn apply(&self, said: &Said) -> Result<Vec<Invalid>, Invalid> {
+    fn apply(&self, said: &Said, reading: &Reading) -> Result<Vec<Invalid>, Invalid> {
         let old = self.config();
         let keys = (&self.key, &self.pool);
-        let (config, refused) = said.resolve(&self.sources, keys, Some(&old))?;
+        let (config, refused) = said.resolve(reading, keys, Some(&old))?;
         match self.threads.get() {
             Some(threads) if config.pool != old.pool => threads.configure(&config.pool)?,
             None if config.bulkhead == Bulkhead::Threads => {

@@ -1,22 +1,31 @@
 //! What a thread knows while it works for another.
 
 use crate::context::{Entered, RequestContext};
-use crate::plugin::{Install, Restore, contain};
+use std::sync::Arc;
+
+use crate::plugin::{Install, Plugins, Restore, contain};
 
 /// What the calling thread had, on the working thread; dropping it puts back what was there.
 pub(super) struct Surroundings {
     restore: Vec<Restore>,
+    /// To report what panics; none if there is nothing to restore.
+    plugins: Option<Arc<Plugins>>,
     _context: Entered,
 }
 
 impl Surroundings {
-    pub(super) fn install(context: Option<RequestContext>, captured: Vec<Install>) -> Self {
+    pub(super) fn install(
+        plugins: &Arc<Plugins>,
+        context: Option<RequestContext>,
+        captured: Vec<Install>,
+    ) -> Self {
         let context = Entered::set(context);
-        let restore = captured
-            .into_iter()
-            .filter_map(|install| contain(install).ok());
+        let to_report = (!captured.is_empty()).then(|| Arc::clone(plugins));
+        let installed = captured.into_iter().map(contain);
+        let heard = installed.inspect(|one| plugins.heard_propagator(one));
         Self {
-            restore: restore.collect(),
+            restore: heard.filter_map(Result::ok).collect(),
+            plugins: to_report,
             _context: context,
         }
     }
@@ -26,7 +35,10 @@ impl Drop for Surroundings {
     fn drop(&mut self) {
         // Backwards: the last that was installed is the first to go.
         while let Some(restore) = self.restore.pop() {
-            let _ = contain(restore);
+            let restored = contain(restore);
+            if let Some(plugins) = &self.plugins {
+                plugins.heard_propagator(&restored);
+            }
         }
     }
 }

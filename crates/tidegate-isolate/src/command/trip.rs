@@ -208,7 +208,7 @@ where
             within,
             held,
         } = cargo;
-        let surroundings = Surroundings::install(context, captured);
+        let surroundings = Surroundings::install(&state.plugins, context, captured);
         let within = circles::set(within);
         let result: Ran<T, E> = tidegate_sync::contain(|| {
             state.hook(Stage::ThreadStart).map_err(Refusal)?;
@@ -296,8 +296,9 @@ where
         let cause = self.clean_up(departure);
         let teller = self.teller().take();
         if let Some(Teller::Answer(promise, mut options, _place)) = teller {
+            let state = &*self.shared.state;
             let (context, captured) = (options.context.clone(), options.take_captured());
-            let _around = Surroundings::install(context, captured);
+            let _around = Surroundings::install(&state.plugins, context, captured);
             let answer = self.shared.end_with(&mut options, self.start, Err(cause));
             discard(promise.complete(answer));
         }
@@ -307,7 +308,12 @@ where
     fn cancel(&self) {
         let state = &*self.shared.state;
         let interrupt = state.flags() & INTERRUPTS_ON_CANCEL != 0;
-        if let Some(left) = self.flight.cancel(self.seen, interrupt) {
+        if let Some(left) = self.flight.cancel(self.seen) {
+            if interrupt {
+                let token = self.flight.token();
+                token.trip();
+                token.run_hooks_to(&state.key, &state.plugins.unhandled);
+            }
             let _ = state.hook(Stage::Cancelled);
             let why = Why::Cancelled;
             let cause = self.clean_up(Departure { left, why });
@@ -478,7 +484,7 @@ where
             return;
         };
         // On the thread of whichever command took the place.
-        if let Some(left) = trip.flight.cancel(trip.seen, false) {
+        if let Some(left) = trip.flight.cancel(trip.seen) {
             let why = Why::Refused(trip.pool.refusal());
             trip.depart(Departure { left, why });
         }

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::Invalid;
@@ -19,6 +19,7 @@ mod draft;
 mod merge;
 mod names;
 mod said;
+mod serial;
 mod table;
 mod told;
 
@@ -26,6 +27,8 @@ pub(crate) use self::merge::merge;
 use self::names::foreign;
 pub(crate) use self::names::{COLLAPSER, Concerns, Named, parse};
 pub(crate) use self::said::Said;
+use self::said::{Keys, all, full_name};
+use self::serial::Serial;
 pub(crate) use self::table::{Family, POOL, Property, boolean, millis, number};
 pub(crate) use self::told::pool_difference;
 
@@ -94,7 +97,7 @@ struct Shared {
     values: Mutex<HashMap<String, String>>,
     listeners: Mutex<Vec<ChangeListener>>,
     /// One change at a time, so that a refused one is undone before the next.
-    changing: Mutex<()>,
+    changing: Serial,
     accepts_unknown: AtomicBool,
 }
 
@@ -145,7 +148,7 @@ impl Properties {
     }
 
     fn change(&self, name: &str, value: Option<String>) -> Result<(), Invalid> {
-        let _one = lock(&self.shared.changing);
+        let _one = self.shared.changing.enter();
         let old = self.put(name, value);
         let listeners = lock(&self.shared.listeners).clone();
         let told = listeners.iter().map(|listener| listener(name));
@@ -212,6 +215,17 @@ pub(crate) struct Sources {
     /// What came after the isolation was made, as long as it lives: a source cannot forget a
     /// listener, so only the isolation itself is one.
     concerned: Mutex<Vec<Weak<dyn Concerned>>>,
+    /// Changes that were told so far.
+    changes: AtomicU64,
+}
+
+/// What the sources say of one command. Read with no lock held, since a source is user code.
+pub(crate) struct Reading(HashMap<String, String>);
+
+impl Reading {
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
 }
 
 impl Sources {
@@ -219,6 +233,7 @@ impl Sources {
         Self {
             sources,
             concerned: Mutex::default(),
+            changes: AtomicU64::new(0),
         }
     }
 
@@ -261,6 +276,29 @@ impl Sources {
 
     pub(crate) fn get(&self, name: &str) -> Option<String> {
         self.sources.iter().find_map(|source| source.get(name))
+    }
+
+    /// Asks the sources for everything that they say of a command.
+    pub(crate) fn read(&self, keys: Keys<'_>) -> Reading {
+        let names = all().flat_map(|property| {
+            let scopes = ["default", property.family.key(keys).as_str()];
+            scopes.map(|scope| full_name(property, scope))
+        });
+        let said = names.filter_map(|name| {
+            let value = self.get(&name)?;
+            Some((name, value))
+        });
+        Reading(said.collect())
+    }
+
+    /// Counts a change, before it is passed on.
+    pub(crate) fn count_change(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How many changes were counted.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
     }
 
     /// Watches every source, with a listener that knows its number.

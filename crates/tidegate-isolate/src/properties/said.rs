@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::draft::Draft;
 use super::table::{COMMAND, Family, POOL, Property, TIMEOUT};
-use super::{PREFIX, Sources, told};
+use super::{PREFIX, Reading, Sources, told};
 use crate::{CommandConfig, Invalid, Key};
 
 /// A property: whose, and which.
@@ -22,7 +22,7 @@ pub(crate) struct Said {
     properties: Vec<At>,
 }
 
-fn all() -> impl Iterator<Item = &'static Property> {
+pub(super) fn all() -> impl Iterator<Item = &'static Property> {
     COMMAND.iter().chain(&POOL)
 }
 
@@ -93,7 +93,7 @@ impl Said {
     /// back must not keep all others from being heard.
     pub(crate) fn resolve(
         &self,
-        sources: &Sources,
+        sources: &Reading,
         keys: Keys<'_>,
         old: Option<&CommandConfig>,
     ) -> Result<(CommandConfig, Vec<Invalid>), Invalid> {
@@ -140,7 +140,7 @@ impl Said {
     /// Reads what the sources say of everything but `skipped`, the weaker level first.
     fn read(
         &self,
-        sources: &Sources,
+        sources: &Reading,
         keys: Keys<'_>,
         skipped: &[At],
     ) -> (Draft, Vec<(At, Invalid)>) {
@@ -168,7 +168,7 @@ impl Said {
     /// What the sources say of a property for all commands, where that counts, or for this one.
     fn value(
         &self,
-        sources: &Sources,
+        sources: &Reading,
         property: &Property,
         keys: Keys<'_>,
         global: bool,
@@ -185,7 +185,7 @@ impl Said {
     }
 
     /// Whether a source says something of a property, so that the code is not to blame.
-    fn is_from(&self, sources: &Sources, at: At, keys: Keys<'_>) -> bool {
+    fn is_from(&self, sources: &Reading, at: At, keys: Keys<'_>) -> bool {
         let property = all().find(|property| (property.family, property.name) == at);
         property.is_some_and(|property| {
             let value = |global| self.value(sources, property, keys, global);

@@ -12,7 +12,7 @@ const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
 fn resolve(said: &Said, properties: &Properties) -> (CommandConfig, Vec<Invalid>) {
     let sources = Sources::new(vec![Arc::new(properties.clone())]);
     let keys = (&"prices".into(), &"catalog".into());
-    said.resolve(&sources, keys, None).unwrap()
+    said.resolve(&sources.read(keys), keys, None).unwrap()
 }
 
 fn with(pairs: &[(&str, &str)]) -> Properties {

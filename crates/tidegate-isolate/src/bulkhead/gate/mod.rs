@@ -11,18 +11,21 @@
 //!   caller stopped waiting for it.
 //! * What is reserved for important calls is not taken by others, however free it is.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use tidegate_sync::{Clock, Parker, Permit, PermitRef, Permits, as_nanos, check_stance, contain};
+use tidegate_sync::{
+    Clock, OnUnhandled, Parker, Permit, PermitRef, Permits, Unhandled, as_nanos, check_stance,
+};
 
 use super::limit::AdaptiveLimit;
 use super::partition::{Criticality, Partitions};
 use super::queue::{Discipline, Next, WaitQueue};
 use super::sampler::Sampler;
-use super::waiter::{GONE, Place, SERVED, TURNED_AWAY, WAITING, Waiter};
+use super::waiter::{CLOSED, GONE, Place, SERVED, TURNED_AWAY, WAITING, Waiter};
+use crate::plugin::contain;
 use crate::{Invalid, Key, Refused};
 
 /// The settings of a permits bulkhead.
@@ -102,12 +105,19 @@ pub(crate) struct Gate {
     ceilings: [AtomicUsize; 4],
     partitions: Mutex<Partitions>,
     wait_nanos: AtomicU64,
+    /// Calls may wait, or were allowed to and may still do so.
+    serves: AtomicBool,
     max_waiting: AtomicUsize,
     waiting: AtomicUsize,
     queue: Mutex<WaitQueue<Arc<Waiter>>>,
     /// Made when the limit is adaptive for the first time.
     sampler: OnceLock<Sampler>,
+    /// Hears of wakers that panic, and whose gate it is.
+    report: Report,
 }
+
+/// Whose panics are reported, and to which hook.
+type Report = (Key, OnUnhandled);
 
 impl Gate {
     pub(crate) fn new(config: &PermitConfig) -> Self {
@@ -116,13 +126,21 @@ impl Gate {
             ceilings: std::array::from_fn(|_| AtomicUsize::new(0)),
             partitions: Mutex::new(config.partitions),
             wait_nanos: AtomicU64::new(as_nanos(config.max_wait)),
+            serves: AtomicBool::new(!config.max_wait.is_zero()),
             max_waiting: AtomicUsize::new(config.max_waiting),
             waiting: AtomicUsize::new(0),
             queue: Mutex::new(WaitQueue::new(config.discipline)),
             sampler: OnceLock::new(),
+            report: (Key::from("a bulkhead"), OnUnhandled::default()),
         };
         gate.set_limit(gate.limit_of(config));
         gate
+    }
+
+    /// Reports wakers that panic to `hook`, as being about `key`.
+    pub(crate) fn report_to(mut self, key: &Key, hook: &OnUnhandled) -> Self {
+        self.report = (key.clone(), hook.clone());
+        self
     }
 
     /// Takes a permit if one is free for calls of this criticality.
@@ -161,12 +179,13 @@ impl Gate {
         }
         let parker = Parker::new();
         let place = self.queue_up(clock.nanos(), criticality, until, &Waker::from(&parker))?;
-        if place.waiter.wait(clock, &parker, place.until) == SERVED {
+        let state = place.waiter.wait(clock, &parker, place.until);
+        if state == SERVED {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Ok(self.permits.adopt());
         }
         self.give_up(&place);
-        Err(Refused::Permits)
+        Err(refusal(state))
     }
 
     /// Takes a place among those who wait, until the configured time is over or `until`. Whoever
@@ -213,7 +232,7 @@ impl Gate {
             }
             _ => {
                 self.give_up(place);
-                Some(Err(Refused::Permits))
+                Some(Err(refusal(state)))
             }
         }
     }
@@ -227,6 +246,14 @@ impl Gate {
         self.lock().remove(place.id);
     }
 
+    /// Ends the wait of all who wait now: everything ends. The caller wakes them.
+    pub(crate) fn turn_away_all(&self) -> Woken {
+        let mut decided = self.lock().take_all();
+        decided.retain(|waiter| waiter.decide(CLOSED).is_ok());
+        let report = self.report.clone();
+        Woken { decided, report }
+    }
+
     /// Gives a borrowed permit back.
     #[inline]
     pub(crate) fn leave(&self, permit: PermitRef<'_>, now: u64) {
@@ -237,14 +264,32 @@ impl Gate {
     /// Serves whoever waits, after a permit was given back.
     #[inline]
     pub(crate) fn after_leaving(&self, now: u64) {
-        if self.may_wait() {
+        if self.has_waiters_to_see() {
+            self.serve(now);
+        }
+    }
+
+    /// Whether a call may wait for the permit that was just given back.
+    #[inline]
+    fn has_waiters_to_see(&self) -> bool {
+        if self.serves.load(Ordering::Relaxed) {
             // Pairs with the count in `wait`: either the waiter finds the permit that was just
             // given back, or this thread finds the waiter.
             fence(Ordering::SeqCst);
-            if self.waiting.load(Ordering::Relaxed) != 0 {
-                self.serve(now);
-            }
+            return self.waiting.load(Ordering::Relaxed) != 0;
         }
+        false
+    }
+
+    /// Serves whoever waits, as after a permit was given back, and leaves it to the caller to wake
+    /// them where user code may run; none if nobody is to be woken.
+    pub(crate) fn serve_quietly(&self, now: u64) -> Option<Woken> {
+        let decided = match self.has_waiters_to_see() {
+            true => self.decide(now),
+            false => return None,
+        };
+        let report = self.report.clone();
+        (!decided.is_empty()).then_some(Woken { decided, report })
     }
 
     /// Gives the latency of a finished call to the adaptive limit, if there is one.
@@ -269,6 +314,9 @@ impl Gate {
             .unwrap_or_else(PoisonError::into_inner) = config.partitions;
         self.max_waiting
             .store(config.max_waiting, Ordering::Relaxed);
+        if !config.max_wait.is_zero() {
+            self.serves.store(true, Ordering::Relaxed);
+        }
         self.wait_nanos
             .store(as_nanos(config.max_wait), Ordering::Relaxed);
         self.lock().set_discipline(config.discipline);
@@ -318,10 +366,17 @@ impl Gate {
         self.ceilings[criticality as usize].load(Ordering::Relaxed)
     }
 
-    /// Hands free permits to those who wait, in the order of the discipline.
+    /// Hands free permits to those who wait, and wakes them.
     #[cold]
     fn serve(&self, now: u64) {
-        let mut decided = Vec::new();
+        // The waker of a future is user code: it runs with no lock held.
+        wake_all(self.decide(now), &self.report);
+    }
+
+    /// Hands free permits to those who wait, in the order of the discipline; returns who is to be
+    /// woken.
+    fn decide(&self, now: u64) -> Vec<Arc<Waiter>> {
+        let (mut decided, mut passed_over) = (Vec::new(), Vec::new());
         let mut queue = self.lock();
         while let Some(next) = queue.pop(now) {
             match next {
@@ -337,18 +392,22 @@ impl Gate {
                         }
                         decided.push(entry.what);
                     }
+                    // What is reserved for others may be free for one that matters more.
                     None => {
-                        queue.put_back(entry);
-                        break;
+                        let is_last = self.ceiling(entry.what.criticality) >= self.permits.limit();
+                        passed_over.push(entry);
+                        if is_last {
+                            break;
+                        }
                     }
                 },
             }
         }
-        drop(queue);
-        // The waker of a future is user code: it runs with no lock held.
-        for waiter in decided {
-            let _ = contain(|| waiter.wake());
+        for entry in passed_over {
+            queue.put_back(entry);
         }
+        drop(queue);
+        decided
     }
 
     fn lock(&self) -> MutexGuard<'_, WaitQueue<Arc<Waiter>>> {
@@ -356,175 +415,35 @@ impl Gate {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    //! Bounds, reserves and waiting.
+/// Callers that were served and are to be woken.
+pub(crate) struct Woken {
+    decided: Vec<Arc<Waiter>>,
+    report: Report,
+}
 
-    use super::*;
-    use tidegate_sync::ManualClock;
-
-    fn waiting(limit: usize) -> PermitConfig {
-        PermitConfig {
-            limit,
-            max_wait: Duration::from_millis(10),
-            ..PermitConfig::default()
-        }
-    }
-
-    #[test]
-    fn what_matters_most_is_refused_last() {
-        let gate = Gate::new(&PermitConfig {
-            limit: 4,
-            partitions: Partitions {
-                normal: 0.25,
-                high: 0.25,
-                critical: 0.25,
-            },
-            ..PermitConfig::default()
-        });
-        let mut held = Vec::new();
-        for criticality in [
-            Criticality::Sheddable,
-            Criticality::Normal,
-            Criticality::High,
-            Criticality::Critical,
-        ] {
-            held.push(gate.try_enter(criticality).expect("its share is free"));
-            assert!(gate.try_enter(criticality).is_none(), "{criticality:?}");
-        }
-        assert_eq!(gate.held(), 4);
-    }
-
-    #[test]
-    fn a_lower_limit_acts_at_once_and_takes_nothing_back() {
-        let gate = Gate::new(&PermitConfig::of(2));
-        let held = [
-            gate.try_enter_owned(Criticality::Normal),
-            gate.try_enter_owned(Criticality::Normal),
-        ];
-        gate.configure(&PermitConfig::of(1));
-        assert_eq!((gate.held(), gate.limit()), (2, 1));
-        assert!(gate.try_enter(Criticality::Critical).is_none());
-        drop(held);
-        assert!(gate.try_enter(Criticality::Normal).is_some());
-    }
-
-    #[test]
-    fn a_waiter_gets_the_permit_that_is_given_back() {
-        let manual = ManualClock::new();
-        let clock = Clock::from(&manual);
-        let gate = Gate::new(&waiting(1));
-        let first = gate.try_enter(Criticality::Normal).expect("it is free");
-        std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| gate.wait(&clock, Criticality::Normal, u64::MAX).is_ok());
-            manual.await_sleepers(1);
-            assert_eq!(gate.waiting(), 1);
-            gate.leave(first, 0);
-            assert!(waiter.join().expect("it does not panic"));
-        });
-        assert_eq!((gate.held(), gate.waiting()), (0, 0));
-    }
-
-    #[test]
-    fn a_raised_limit_serves_who_waits() {
-        let gate = Gate::new(&waiting(1));
-        let _first = gate.try_enter(Criticality::Normal).expect("it is free");
-        let place = gate.queue_up(0, Criticality::Normal, u64::MAX, Waker::noop());
-        let place = place.expect("there is room to wait");
-        assert!(gate.ask(&place, 0, Waker::noop()).is_none());
-        gate.configure(&waiting(2));
-        gate.after_leaving(0);
-        let served = gate.ask(&place, 0, Waker::noop());
-        assert!(matches!(served, Some(Ok(_))));
-    }
-
-    #[test]
-    fn waiting_ends_with_its_time_and_with_its_room() {
-        let manual = ManualClock::new();
-        let clock = Clock::from(&manual);
-        let gate = Gate::new(&PermitConfig {
-            max_waiting: 1,
-            ..waiting(1)
-        });
-        let _first = gate.try_enter(Criticality::Normal);
-        std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| gate.wait(&clock, Criticality::Normal, u64::MAX).err());
-            manual.await_sleepers(1);
-            let second = gate.wait(&clock, Criticality::Normal, u64::MAX);
-            assert_eq!(second.err(), Some(Refused::Permits), "one may wait");
-            manual.advance(Duration::from_millis(10));
-            assert_eq!(
-                waiter.join().expect("it does not panic"),
-                Some(Refused::Permits)
-            );
-        });
-        assert_eq!((gate.held(), gate.waiting()), (1, 0));
-    }
-
-    #[test]
-    fn a_thread_that_must_not_block_is_refused_instead() {
-        let gate = Gate::new(&waiting(1));
-        let _first = gate.try_enter(Criticality::Normal);
-        let refused = tidegate_sync::non_blocking(|| {
-            gate.wait(&Clock::system(), Criticality::Normal, u64::MAX)
-                .err()
-        });
-        assert_eq!(refused, Some(Refused::Waiting));
-    }
-
-    #[test]
-    fn no_permit_is_lost_between_waiters_and_those_who_leave() {
-        let manual = ManualClock::new();
-        let clock = Clock::from(&manual);
-        let gate = Gate::new(&PermitConfig {
-            max_wait: Duration::from_secs(1),
-            ..waiting(2)
-        });
-        let (most, now) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..500 {
-                        let permit = gate.try_enter(Criticality::Normal);
-                        let permit = match permit {
-                            Some(permit) => Ok(permit),
-                            None => gate.wait(&clock, Criticality::Normal, u64::MAX),
-                        };
-                        let permit = permit.expect("time stands still");
-                        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                        now.fetch_sub(1, Ordering::SeqCst);
-                        gate.leave(permit, 0);
-                    }
-                });
-            }
-        });
-        assert!(most.load(Ordering::SeqCst) <= 2);
-        assert_eq!((gate.held(), gate.waiting()), (0, 0));
-    }
-
-    #[test]
-    fn an_adaptive_limit_moves_the_permits() {
-        let gate_limit = Some(AdaptiveLimit {
-            window: None,
-            ..AdaptiveLimit::aimd()
-        });
-        let gate = Gate::new(&PermitConfig {
-            adaptive: gate_limit.clone(),
-            ..PermitConfig::default()
-        });
-        let _held: Vec<_> = (0..20)
-            .map(|_| gate.try_enter(Criticality::Normal))
-            .collect();
-        assert_eq!(gate.limit(), 20);
-        gate.sample(0, 1_000_000, false);
-        assert_eq!(gate.limit(), 21);
-        let other = PermitConfig {
-            limit: 3,
-            adaptive: gate_limit,
-            ..PermitConfig::default()
-        };
-        gate.configure(&other);
-        gate.after_leaving(0);
-        assert_eq!(gate.limit(), 21, "the latency decides, not the setting");
+impl Woken {
+    /// Wakes them. Runs user code.
+    pub(crate) fn wake(self) {
+        wake_all(self.decided, &self.report);
     }
 }
+
+/// Why a wait that ended in this state has no permit.
+fn refusal(state: u8) -> Refused {
+    match state {
+        CLOSED => Refused::Closed,
+        _ => Refused::Permits,
+    }
+}
+
+fn wake_all(decided: Vec<Arc<Waiter>>, (key, hook): &Report) {
+    for waiter in decided {
+        if let Err(message) = contain(|| waiter.wake()) {
+            let message = &*message;
+            hook.tell(key, &Unhandled::HookPanic { message });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+//! Bounds, reserves and waiting.
+
+use super::*;
+use tidegate_sync::ManualClock;
+
+fn waiting(limit: usize) -> PermitConfig {
+    PermitConfig {
+        limit,
+        max_wait: Duration::from_millis(10),
+        ..PermitConfig::default()
+    }
+}
+
+#[test]
+fn what_matters_most_is_refused_last() {
+    let gate = Gate::new(&PermitConfig {
+        limit: 4,
+        partitions: Partitions {
+            normal: 0.25,
+            high: 0.25,
+            critical: 0.25,
+        },
+        ..PermitConfig::default()
+    });
+    let mut held = Vec::new();
+    for criticality in [
+        Criticality::Sheddable,
+        Criticality::Normal,
+        Criticality::High,
+        Criticality::Critical,
+    ] {
+        held.push(gate.try_enter(criticality).expect("its share is free"));
+        assert!(gate.try_enter(criticality).is_none(), "{criticality:?}");
+    }
+    assert_eq!(gate.held(), 4);
+}
+
+#[test]
+fn a_lower_limit_acts_at_once_and_takes_nothing_back() {
+    let gate = Gate::new(&PermitConfig::of(2));
+    let held = [
+        gate.try_enter_owned(Criticality::Normal),
+        gate.try_enter_owned(Criticality::Normal),
+    ];
+    gate.configure(&PermitConfig::of(1));
+    assert_eq!((gate.held(), gate.limit()), (2, 1));
+    assert!(gate.try_enter(Criticality::Critical).is_none());
+    drop(held);
+    assert!(gate.try_enter(Criticality::Normal).is_some());
+}
+
+#[test]
+fn a_reserved_permit_goes_to_a_waiter_that_may_have_it() {
+    let gate = Gate::new(&PermitConfig {
+        partitions: Partitions {
+            critical: 0.5,
+            ..Partitions::default()
+        },
+        ..waiting(2)
+    });
+    let _normal = gate.try_enter(Criticality::Normal).expect("it is free");
+    let critical = gate.try_enter(Criticality::Critical).expect("it is free");
+    let wait = |criticality| gate.queue_up(0, criticality, u64::MAX, Waker::noop());
+    let [first, second, third] = [
+        Criticality::Sheddable,
+        Criticality::Critical,
+        Criticality::Critical,
+    ]
+    .map(|criticality| wait(criticality).expect("there is room"));
+    gate.leave(critical, 0);
+    let served = |place| gate.ask(place, 0, Waker::noop());
+    let second = served(&second).expect("it need not wait for the first");
+    assert!(second.is_ok());
+    assert!(served(&first).is_none() && served(&third).is_none());
+    drop(second);
+    gate.after_leaving(0);
+    assert!(served(&third).is_some_and(|permit| permit.is_ok()));
+    gate.give_up(&first);
+    assert_eq!(gate.waiting(), 0);
+}
+
+#[test]
+fn a_waiter_gets_the_permit_that_is_given_back() {
+    let manual = ManualClock::new();
+    let clock = Clock::from(&manual);
+    let gate = Gate::new(&waiting(1));
+    let first = gate.try_enter(Criticality::Normal).expect("it is free");
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| gate.wait(&clock, Criticality::Normal, u64::MAX).is_ok());
+        manual.await_sleepers(1);
+        assert_eq!(gate.waiting(), 1);
+        gate.leave(first, 0);
+        assert!(waiter.join().expect("it does not panic"));
+    });
+    assert_eq!((gate.held(), gate.waiting()), (0, 0));
+}
+
+#[test]
+fn a_raised_limit_serves_who_waits() {
+    let gate = Gate::new(&waiting(1));
+    let _first = gate.try_enter(Criticality::Normal).expect("it is free");
+    let place = gate.queue_up(0, Criticality::Normal, u64::MAX, Waker::noop());
+    let place = place.expect("there is room to wait");
+    assert!(gate.ask(&place, 0, Waker::noop()).is_none());
+    gate.configure(&waiting(2));
+    gate.after_leaving(0);
+    let served = gate.ask(&place, 0, Waker::noop());
+    assert!(matches!(served, Some(Ok(_))));
+}
+
+#[test]
+fn waiting_ends_with_its_time_and_with_its_room() {
+    let manual = ManualClock::new();
+    let clock = Clock::from(&manual);
+    let gate = Gate::new(&PermitConfig {
+        max_waiting: 1,
+        ..waiting(1)
+    });
+    let _first = gate.try_enter(Criticality::Normal);
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| gate.wait(&clock, Criticality::Normal, u64::MAX).err());
+        manual.await_sleepers(1);
+        let second = gate.wait(&clock, Criticality::Normal, u64::MAX);
+        assert_eq!(second.err(), Some(Refused::Permits), "one may wait");
+        manual.advance(Duration::from_millis(10));
+        assert_eq!(
+            waiter.join().expect("it does not panic"),
+            Some(Refused::Permits)
+        );
+    });
+    assert_eq!((gate.held(), gate.waiting()), (1, 0));
+}
+
+#[test]
+fn a_thread_that_must_not_block_is_refused_instead() {
+    let gate = Gate::new(&waiting(1));
+    let _first = gate.try_enter(Criticality::Normal);
+    let refused = tidegate_sync::non_blocking(|| {
+        gate.wait(&Clock::system(), Criticality::Normal, u64::MAX)
+            .err()
+    });
+    assert_eq!(refused, Some(Refused::Waiting));
+}
+
+#[test]
+fn no_permit_is_lost_between_waiters_and_those_who_leave() {
+    let manual = ManualClock::new();
+    let clock = Clock::from(&manual);
+    let gate = Gate::new(&PermitConfig {
+        max_wait: Duration::from_secs(1),
+        ..waiting(2)
+    });
+    let (most, now) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..500 {
+                    let permit = gate.try_enter(Criticality::Normal);
+                    let permit = match permit {
+                        Some(permit) => Ok(permit),
+                        None => gate.wait(&clock, Criticality::Normal, u64::MAX),
+                    };
+                    let permit = permit.expect("time stands still");
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    now.fetch_sub(1, Ordering::SeqCst);
+                    gate.leave(permit, 0);
+                }
+            });
+        }
+    });
+    assert!(most.load(Ordering::SeqCst) <= 2);
+    assert_eq!((gate.held(), gate.waiting()), (0, 0));
+}
+
+#[test]
+fn an_adaptive_limit_moves_the_permits() {
+    let gate_limit = Some(AdaptiveLimit {
+        window: None,
+        ..AdaptiveLimit::aimd()
+    });
+    let gate = Gate::new(&PermitConfig {
+        adaptive: gate_limit.clone(),
+        ..PermitConfig::default()
+    });
+    let _held: Vec<_> = (0..20)
+        .map(|_| gate.try_enter(Criticality::Normal))
+        .collect();
+    assert_eq!(gate.limit(), 20);
+    gate.sample(0, 1_000_000, false);
+    assert_eq!(gate.limit(), 21);
+    let other = PermitConfig {
+        limit: 3,
+        adaptive: gate_limit,
+        ..PermitConfig::default()
+    };
+    gate.configure(&other);
+    gate.after_leaving(0);
+    assert_eq!(gate.limit(), 21, "the latency decides, not the setting");
+}

@@ -1,0 +1,62 @@
+//! One at a time, also where what runs meanwhile comes back for more.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+/// Lets one thread in at a time. A thread that is inside may enter again: listeners of a change may
+/// make changes themselves.
+#[derive(Debug, Default)]
+pub(super) struct Serial {
+    inside: Mutex<Option<(ThreadId, usize)>>,
+    left: Condvar,
+}
+
+impl Serial {
+    /// Waits until no other thread is inside.
+    pub(super) fn enter(&self) -> Inside<'_> {
+        let me = thread::current().id();
+        let mut inside = self.lock();
+        loop {
+            match &mut *inside {
+                Some((of, depth)) if *of == me => {
+                    *depth += 1;
+                    break;
+                }
+                Some(_) => {
+                    let waited = self.left.wait(inside);
+                    inside = waited.unwrap_or_else(PoisonError::into_inner);
+                }
+                None => {
+                    *inside = Some((me, 1));
+                    break;
+                }
+            }
+        }
+        Inside(self)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<(ThreadId, usize)>> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A stay inside, until it is dropped.
+pub(super) struct Inside<'a>(&'a Serial);
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        let mut inside = self.0.lock();
+        let left = match &mut *inside {
+            Some((_, depth)) => {
+                *depth -= 1;
+                *depth == 0
+            }
+            None => false,
+        };
+        if left {
+            *inside = None;
+            drop(inside);
+            self.0.left.notify_one();
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Sources of properties and wakers are user code: they may come back, block, and be changed
+//! meanwhile.
+
+use std::future::Future;
+use std::pin::pin;
+
+use std::sync::{Arc, Mutex, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use tidegate_isolate::{
+    Cause, ChangeListener, Isolation, PermitConfig, Properties, PropertySource, Refused,
+};
+use tidegate_testkit::Gate;
+
+use crate::support::{Numbers, builder, poll_once, still, while_inside, with_properties};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const LIMIT: &str = "hystrix.command.a.execution.isolation.semaphore.maxConcurrentRequests";
+const VOLUME: &str = "hystrix.command.a.circuitBreaker.requestVolumeThreshold";
+
+/// Properties that do something before they say what they had.
+struct Asked {
+    properties: Properties,
+    then: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+impl PropertySource for Asked {
+    fn get(&self, name: &str) -> Option<String> {
+        let value = self.properties.get(name);
+        (self.then)(name);
+        value
+    }
+
+    fn watch(&self, listener: ChangeListener) {
+        self.properties.watch(listener);
+    }
+}
+
+fn asking(properties: &Properties, then: impl Fn(&str) + Send + Sync + 'static) -> Isolation {
+    let source = Asked {
+        properties: properties.clone(),
+        then: Box::new(then),
+    };
+    Isolation::builder().properties(source).build().unwrap()
+}
+
+#[test]
+fn a_source_may_come_back_to_the_isolation() {
+    let known: Arc<OnceLock<(Isolation, Numbers)>> = Arc::default();
+    let (properties, there) = (Properties::new(), Arc::clone(&known));
+    let isolation = asking(&properties, move |_| {
+        if let Some((isolation, command)) = there.get() {
+            assert!(isolation.snapshots().len() <= 2);
+            assert_eq!(
+                command.config().permits.limit,
+                command.snapshot().config.permits.limit
+            );
+        }
+    });
+    let a = builder("a").build(&isolation).unwrap();
+    known.set((isolation.clone(), a.clone())).unwrap();
+    builder("b").build(&isolation).unwrap();
+    properties.set(LIMIT, "3").unwrap();
+    a.configure(|config| config.breaker.min_calls = 7).unwrap();
+    assert_eq!(a.config().permits.limit, 3);
+    assert_eq!(a.config().breaker.min_calls, 7);
+}
+
+#[test]
+fn a_source_that_does_not_return_holds_up_no_other_command() {
+    let (inside, go_on) = (Gate::new(), Gate::new());
+    let (arrived, until) = (inside.clone(), go_on.clone());
+    let isolation = asking(&Properties::new(), move |name| {
+        if name.starts_with("hystrix.command.slow.") {
+            arrived.open();
+            until.wait();
+        }
+    });
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| builder("slow").build(&isolation).map(drop));
+        inside.wait();
+        let a = builder("a").build(&isolation).unwrap();
+        a.configure(|config| config.permits.limit = 4).unwrap();
+        assert_eq!((a.run(|_| Ok(1)), isolation.len()), (Ok(1), 1));
+        go_on.open();
+        slow.join().unwrap().unwrap();
+    });
+    assert_eq!(isolation.len(), 2);
+}
+
+#[test]
+fn a_change_that_comes_while_the_sources_are_asked_is_not_lost() {
+    let (properties, next) = (Properties::new(), Arc::new(Mutex::new(Some("5"))));
+    let (change, value) = (properties.clone(), Arc::clone(&next));
+    let isolation = asking(&properties, move |name| {
+        let value = (name == LIMIT).then(|| value.lock().unwrap().take());
+        if let Some(value) = value.flatten() {
+            change.set(LIMIT, value).unwrap();
+        }
+    });
+    // While it is built: the change finds no command of this key yet.
+    let a = builder("a").build(&isolation).unwrap();
+    assert_eq!(a.config().permits.limit, 5);
+    // While the code changes something else.
+    *next.lock().unwrap() = Some("6");
+    a.configure(|config| config.breaker.min_calls = 7).unwrap();
+    let config = a.config();
+    assert_eq!((config.permits.limit, config.breaker.min_calls), (6, 7));
+}
+
+#[test]
+fn a_listener_of_properties_may_change_them() {
+    let (properties, isolation) = with_properties();
+    let again = properties.clone();
+    properties.watch(Arc::new(move |name| match name {
+        LIMIT => again.set(VOLUME, "9"),
+        _ => Ok(()),
+    }));
+    let a = builder("a").build(&isolation).unwrap();
+    properties.set(LIMIT, "3").unwrap();
+    let config = a.config();
+    assert_eq!((config.permits.limit, config.breaker.min_calls), (3, 9));
+    // Also one that is refused: what was there before is in force again.
+    properties.set(LIMIT, "0").unwrap_err();
+    assert_eq!(a.config().permits.limit, 3);
+}
+
+/// A waker that changes a property from another thread, and waits until it is changed.
+struct Changes(Properties, Gate);
+
+impl Wake for Changes {
+    fn wake(self: Arc<Self>) {
+        let properties = self.0.clone();
+        let set = std::thread::scope(|scope| {
+            let other = scope.spawn(move || properties.set(VOLUME, "9"));
+            other.join().unwrap()
+        });
+        set.unwrap();
+        self.1.open();
+    }
+}
+
+fn patient() -> PermitConfig {
+    PermitConfig {
+        max_wait: HOUR,
+        ..PermitConfig::of(1)
+    }
+}
+
+#[test]
+fn a_waker_may_change_properties_when_a_property_wakes_it() {
+    let properties = Properties::new();
+    let isolation = Isolation::builder().properties(properties.clone());
+    let isolation = isolation.build().unwrap();
+    let a = builder("a").permits_with(patient()).build(&isolation);
+    let a = a.unwrap();
+    let woken = Gate::new();
+    let waker = Waker::from(Arc::new(Changes(properties.clone(), woken.clone())));
+    while_inside(&a, 1, || {
+        let mut waits = pin!(a.run_async(|_| async { Ok(1) }));
+        let polled = waits.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        properties.set(LIMIT, "2").unwrap();
+        woken.wait();
+        assert_eq!(poll_once(waits), Poll::Ready(Ok(1)));
+    });
+    assert_eq!(a.config().breaker.min_calls, 9);
+}
+
+#[test]
+fn callers_that_wait_are_served_after_waiting_was_switched_off() {
+    let isolation = Isolation::builder().build().unwrap();
+    let a = builder("a").permits_with(patient()).build(&isolation);
+    let a = a.unwrap();
+    let mut waits = pin!(a.run_async(|_| async { Ok(1) }));
+    while_inside(&a, 1, || {
+        assert!(poll_once(waits.as_mut()).is_pending());
+        a.configure(|config| config.permits.max_wait = Duration::ZERO)
+            .unwrap();
+    });
+    assert_eq!(poll_once(waits), Poll::Ready(Ok(1)));
+}
+
+/// A waker that opens a gate.
+struct Opens(Gate);
+
+impl Wake for Opens {
+    fn wake(self: Arc<Self>) {
+        self.0.open();
+    }
+}
+
+#[test]
+fn callers_that_wait_for_a_permit_hear_that_everything_ends() {
+    let (clock, isolation) = still();
+    let a = builder("a").permits_with(patient()).no_timeout();
+    let a = a.build(&isolation).unwrap();
+    let woken = Gate::new();
+    let waker = Waker::from(Arc::new(Opens(woken.clone())));
+    let closed = Cause::Rejected(Refused::Closed);
+    while_inside(&a, 1, || {
+        let mut waits = pin!(a.run_async(|_| async { Ok(1) }));
+        let polled = waits.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        clock.settle();
+        std::thread::scope(|scope| {
+            let sleepers = clock.sleepers();
+            let blocked = scope.spawn(|| a.run(|_| Ok(1)));
+            clock.await_sleepers(sleepers + 1);
+            assert_eq!(a.snapshot().waiting, 2);
+            isolation.stop();
+            let error = blocked.join().unwrap().unwrap_err();
+            assert_eq!(error.cause(), &closed);
+        });
+        woken.wait();
+        let Poll::Ready(Err(error)) = poll_once(waits) else {
+            panic!("nothing would wake it any more");
+        };
+        assert_eq!(error.cause(), &closed);
+        // One that comes later could not be woken at the end of its wait.
+        let mut late = pin!(a.run_async(|_| async { Ok(1) }));
+        let _ = poll_once(late.as_mut());
+        assert!(poll_once(late).is_ready());
+    });
+}
