@@ -1,8 +1,6 @@
 //! A handle of a loop as an executor: what it does, the loop does.
 
-use tidegate_sync::{
-    Clock, Executor, ExecutorId, Parker, Rejected, Signal, Task, Unhandled, is_current,
-};
+use tidegate_sync::{Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled, is_current};
 
 use crate::event_loop::EventLoop;
 use crate::placement::Placement;
@@ -34,14 +32,6 @@ impl<P: Placement> Executor for EventLoop<P> {
 
     fn has_left_tasks(&self) -> bool {
         self.shared.has_left_tasks()
-    }
-
-    fn watch_end(&self, parker: &Parker) {
-        self.shared.watch_end(parker);
-    }
-
-    fn forget_end(&self, parker: &Parker) {
-        self.shared.forget_end(parker);
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {

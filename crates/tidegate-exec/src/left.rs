@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use tidegate_sync::prim::{AtomicBool, Mutex, Ordering};
-use tidegate_sync::{ExecutorId, Parker, wake_sleepers};
+use tidegate_sync::prim::{AtomicBool, Ordering};
+use tidegate_sync::{ExecutorId, tell_left, wake_sleepers};
 
 use crate::lifecycle::HandedBack;
-use crate::shared::lock;
 
-/// Whether an executor has left tasks, and the threads that wait for some.
+/// Whether an executor has left tasks.
 pub(crate) struct Left {
     left: AtomicBool,
     /// Somebody has taken what was handed back: it may begin elsewhere.
     taken: Arc<AtomicBool>,
-    /// Threads that wait in their parkers for what the executor owes.
-    watching: Mutex<Vec<Parker>>,
 }
 
 impl Left {
@@ -23,36 +20,32 @@ impl Left {
         Self {
             left: AtomicBool::new(false),
             taken: handed_back.taken(),
-            watching: Mutex::default(),
         }
     }
 
     /// Says that what has not begun never will, unless somebody takes it, to whoever waits for it.
+    /// Listeners hear when the last report goes.
     pub(crate) fn leave(&self, id: ExecutorId) {
-        // ORDERING: SeqCst: with the lock below and the fence in `wake_sleepers`, whoever looked
-        // before this has left a parker or a record, and is woken.
-        if self.left.swap(true, Ordering::SeqCst) {
-            return;
+        self.tell(id, false);
+    }
+
+    /// The same of an executor that is stuck: what has not begun cannot even be taken, and
+    /// listeners hear so, too, on this thread.
+    pub(crate) fn give_up(&self, id: ExecutorId) {
+        self.tell(id, true);
+    }
+
+    fn tell(&self, id: ExecutorId, give_up: bool) {
+        // ORDERING: SeqCst: with the fence in `wake_sleepers` and the locks in `tell_left`, whoever
+        // looked before this has left a record or an entry, and is woken.
+        if !self.left.swap(true, Ordering::SeqCst) {
+            wake_sleepers(id);
+            tell_left(id, give_up);
         }
-        for parker in &*lock(&self.watching) {
-            parker.unpark();
-        }
-        wake_sleepers(id);
     }
 
     pub(crate) fn is_left(&self) -> bool {
-        // ORDERING: Acquire pairs with the swap in `leave`.
+        // ORDERING: Acquire pairs with the swap in `tell`.
         self.left.load(Ordering::Acquire) && !self.taken.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn watch(&self, parker: &Parker) {
-        lock(&self.watching).push(parker.clone());
-    }
-
-    pub(crate) fn forget(&self, parker: &Parker) {
-        let mut watching = lock(&self.watching);
-        if let Some(at) = watching.iter().position(|one| one.is_same(parker)) {
-            watching.swap_remove(at);
-        }
     }
 }

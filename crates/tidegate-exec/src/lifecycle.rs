@@ -172,7 +172,9 @@ impl fmt::Display for ShutdownReport {
 /// Tasks that a closing loop gives back, to be run elsewhere or dropped. Clones share them.
 ///
 /// Take them: a wait for a submission that nobody has taken fails with
-/// [`NeverBegun`](crate::NeverBegun), and so does its completion when the last report goes. A task
+/// [`NeverBegun`](crate::NeverBegun), a future that is pending on it is woken to hear so, and its
+/// completion fails with that when the last report goes. Of a loop that is stuck nothing can be
+/// taken in time: listeners are told at once, on a thread of their own. A task
 /// that holds a handle of its own loop keeps both until then.
 #[derive(Clone, Default)]
 pub struct HandedBack {
@@ -286,7 +288,8 @@ pub enum ShutdownError {
         /// Who was cut: what the driver still had with other threads, such as connections whose
         /// handlers had not returned. They end when those return.
         cut: Vec<String>,
-        /// Those tasks, if it ever returns.
+        /// Those tasks, if it ever returns. The ones that were waited for or listened to were
+        /// given up with this report and do not run any more.
         handed_back: HandedBack,
     },
     /// The loop's own code panicked: a bug in the driver.

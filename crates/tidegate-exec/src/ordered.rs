@@ -32,7 +32,7 @@ use std::sync::{Arc, Weak};
 use tidegate_promise::{Completion, Promise, promise_on};
 use tidegate_sync::prim::{AtomicU8, AtomicU64, Ordering, fence};
 use tidegate_sync::{
-    Clock, Deliver, Delivery, Executor, ExecutorId, OwnerCell, Parker, Refusal, Rejected, Signal,
+    Clock, Deliver, Delivery, Executor, ExecutorId, OwnerCell, Refusal, Rejected, Signal,
     SignalBlock, SignalLane, Task, TaskLane, TaskLaneEnd, Unhandled, contain, discard_all, enter,
     is_current, stance,
 };
@@ -343,14 +343,6 @@ impl Executor for Shared {
 
     fn has_left_tasks(&self) -> bool {
         self.over.has_left_tasks()
-    }
-
-    fn watch_end(&self, parker: &Parker) {
-        self.over.watch_end(parker);
-    }
-
-    fn forget_end(&self, parker: &Parker) {
-        self.over.forget_end(parker);
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {

@@ -503,14 +503,6 @@ impl Executor for Shared {
         self.left.is_left()
     }
 
-    fn watch_end(&self, parker: &Parker) {
-        self.left.watch(parker);
-    }
-
-    fn forget_end(&self, parker: &Parker) {
-        self.left.forget(parker);
-    }
-
     fn unhandled(&self, what: &Unhandled<'_>) {
         match what {
             Unhandled::ListenerPanic { .. } => {

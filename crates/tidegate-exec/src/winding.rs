@@ -405,7 +405,7 @@ fn reap(shared: &Shared, parker: &Parker) {
     shared.state.raise(Lifecycle::Shutdown);
     shared.lane.close();
     shared.report(Err(stuck(shared, Vec::new())));
-    shared.left.leave(shared.id);
+    shared.left.give_up(shared.id);
 }
 
 /// A loop whose time is over and that something holds.

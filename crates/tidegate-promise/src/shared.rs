@@ -184,7 +184,11 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
     type Cause = E;
 
     fn look(&mut self) -> Option<Self::Answer> {
-        self.reader.peek().map(|outcome| Some(outcome.cloned()))
+        let outcome = match self.reader.peek()? {
+            Outcome::Cancelled => self.reader.cancelled_outcome(),
+            outcome => outcome.cloned(),
+        };
+        Some(Some(outcome))
     }
 
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer> {

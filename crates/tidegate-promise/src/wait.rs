@@ -7,8 +7,7 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tidegate_sync::{
-    CancelToken, Clock, Executor, LookOn, Outcome, Parker, Reader, WaitRefused, check_stance,
-    check_wait,
+    CancelToken, Clock, LookOn, Outcome, Parker, Reader, WaitRefused, check_stance, check_wait,
 };
 
 /// Why a wait, or an `.await`, did not answer with a value.
@@ -278,7 +277,6 @@ where
     }
     let mut rest = Rest {
         what,
-        home: home.as_deref(),
         clock,
         deadline,
         after,
@@ -296,7 +294,6 @@ where
 /// The part of a wait that sleeps.
 struct Rest<'a, W> {
     what: &'a mut W,
-    home: Option<&'a dyn Executor>,
     clock: &'a Clock,
     deadline: Option<u64>,
     after: Duration,
@@ -309,7 +306,6 @@ where
 {
     fn sleep(&mut self, parker: &Parker, waker: &Waker) -> Result<T, WaitError<E>> {
         let _hook = self.token.map(|token| token.unpark_on_cancel(parker));
-        let _watch = self.home.map(|home| EndWatch::new(home, parker));
         let why = loop {
             if let Poll::Ready(outcome) = self.what.poll(waker) {
                 return WaitError::from_taken(outcome);
@@ -327,25 +323,6 @@ where
         };
         self.what.forget();
         Err(why)
-    }
-}
-
-/// A parker that an executor unparks when it ends; taken back when dropped.
-struct EndWatch<'a> {
-    home: &'a dyn Executor,
-    parker: &'a Parker,
-}
-
-impl<'a> EndWatch<'a> {
-    fn new(home: &'a dyn Executor, parker: &'a Parker) -> Self {
-        home.watch_end(parker);
-        Self { home, parker }
-    }
-}
-
-impl Drop for EndWatch<'_> {
-    fn drop(&mut self) {
-        self.home.forget_end(self.parker);
     }
 }
 

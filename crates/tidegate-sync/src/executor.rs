@@ -5,7 +5,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Clock, OnUnhandled, Parker, Signal, Task};
+use crate::{Clock, OnUnhandled, Signal, Task};
 
 /// A place where tasks run: an event loop, a pool, a view over one.
 ///
@@ -69,17 +69,6 @@ pub trait Executor: Send + Sync + 'static {
     /// by default.
     fn has_left_tasks(&self) -> bool {
         false
-    }
-
-    /// Unparks `parker` when [`Executor::has_left_tasks`] may have become true, until it is taken
-    /// back. The caller looks after this.
-    fn watch_end(&self, parker: &Parker) {
-        let _ = parker;
-    }
-
-    /// Takes a parker back that [`Executor::watch_end`] was given.
-    fn forget_end(&self, parker: &Parker) {
-        let _ = parker;
     }
 
     /// Hears of what nobody else handles: a panicking listener, a listener that had to run

@@ -52,7 +52,7 @@ mod yard;
 
 pub use self::block::{
     ListenerToken, Outcome, Reader, SharedReader, SharedWriter, Writer, block, owed_block,
-    wake_sleepers,
+    tell_left, wake_sleepers,
 };
 pub use crossbeam_utils::CachePadded;
 

@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use tidegate_promise::{Completion, Promise, promise_on};
 use tidegate_sync::{
-    CancelToken, Clock, Executor, ExecutorId, Parker, Rejected, Signal, Task, Unhandled, is_current,
+    CancelToken, Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled, is_current,
 };
 
 pub use self::budget::{Lease, Lessee, OverBudget};
@@ -405,14 +405,6 @@ impl Executor for WorkerPool {
 
     fn has_left_tasks(&self) -> bool {
         self.shared.has_left_tasks()
-    }
-
-    fn watch_end(&self, parker: &Parker) {
-        self.shared.watch_end(parker);
-    }
-
-    fn forget_end(&self, parker: &Parker) {
-        self.shared.forget_end(parker);
     }
 
     fn unhandled(&self, what: &Unhandled<'_>) {

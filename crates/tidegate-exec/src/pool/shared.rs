@@ -580,14 +580,6 @@ impl Executor for Shared {
         self.left.is_left()
     }
 
-    fn watch_end(&self, parker: &Parker) {
-        self.left.watch(parker);
-    }
-
-    fn forget_end(&self, parker: &Parker) {
-        self.left.forget(parker);
-    }
-
     fn unhandled(&self, what: &Unhandled<'_>) {
         self.on_unhandled.tell(&self.name, what);
     }

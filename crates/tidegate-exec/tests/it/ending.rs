@@ -5,12 +5,12 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Barrier, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use tidegate_exec::{EventLoop, EventLoopGroup, NeverBegun, Quiet, ShutdownError, WorkerPool};
 use tidegate_promise::{Completion, Failure, WaitError};
-use tidegate_sync::{ManualClock, Task, ThreadBuilder, ThreadJob};
+use tidegate_sync::{ManualClock, Outcome, Task, ThreadBuilder, ThreadJob};
 use tidegate_testkit::{Counter, Gate, Log};
 
 use crate::{Heard, SECOND, builder, end, hits, hold, home};
@@ -19,10 +19,10 @@ fn by_hand(clock: &ManualClock) -> (EventLoop, tidegate_exec::HandLoop) {
     builder(clock, "by hand").build_by_hand().unwrap()
 }
 
-/// Asks the loop to end and lets its time pass.
+/// Asks the loop to end and lets its time pass, not so long that it counts as stuck.
 fn end_and_be_late(home: &EventLoop, clock: &ManualClock) {
     drop(home.shutdown_gracefully(Quiet::none(SECOND)));
-    clock.jump(SECOND * 2);
+    clock.jump(SECOND);
 }
 
 #[test]
@@ -211,7 +211,8 @@ fn a_spawner_that_blocks_holds_up_only_who_needs_the_thread() {
     let home = EventLoop::builder("home").threads(slow_start(&log, &gate));
     let home = home.build().unwrap();
     thread::scope(|scope| {
-        let asks = scope.spawn(|| home.submit(|| 7).unwrap().wait().unwrap());
+        // The start is over before its task is accepted: it may come too late for that.
+        let asks = scope.spawn(|| home.submit(|| 7).map_or(7, |answer| answer.wait().unwrap()));
         log.wait_for(1);
         assert!(home.thread_info().is_none() && !home.is_suspended());
         let (promise, answer) = home.promise::<u32>();
@@ -417,4 +418,129 @@ fn whoever_waits_for_a_job_that_a_pool_has_left_hears_so() {
         go_on.open();
         assert_eq!(held.unwrap().wait().unwrap(), 1, "this one has begun");
     });
+}
+
+/// A waker that counts.
+struct Woken(Counter);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.hit();
+    }
+}
+
+/// Polls with a waker that counts its calls; `None` while it is pending.
+fn poll_once<F: Future + Unpin>(future: &mut F, woken: &Counter) -> Option<F::Output> {
+    let waker = Arc::new(Woken(woken.clone())).into();
+    match Pin::new(future).poll(&mut Context::from_waker(&waker)) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_future_that_is_pending_behind_a_stuck_task_is_woken_by_the_end() {
+    let (home, clock) = home();
+    let (gate, held) = stuck(&home);
+    let mut answer = home.submit(|| 7).unwrap();
+    let mut timer = home.schedule(SECOND * 3600, || 7).unwrap();
+    let mut shared = home.submit(|| 7).unwrap().share().unwrap();
+    let mut other = shared.clone();
+    let forgotten = Counter::new();
+    let mut dropped = home.submit(|| 7).unwrap();
+    assert!(poll_once(&mut dropped, &forgotten).is_none());
+    drop(dropped);
+    let woken = [(); 4].map(|()| Counter::new());
+    assert!(poll_once(&mut answer, &woken[0]).is_none());
+    assert!(poll_once(&mut timer, &woken[1]).is_none());
+    assert!(poll_once(&mut shared, &woken[2]).is_none());
+    assert!(poll_once(&mut other, &woken[3]).is_none());
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    clock.await_sleepers(1);
+    clock.jump(SECOND * 20);
+    woken.iter().for_each(|woken| woken.wait_for(1));
+    assert!(never_began(poll_once(&mut answer, &woken[0]).unwrap()));
+    assert!(never_began(poll_once(&mut timer, &woken[1]).unwrap()));
+    assert!(never_began(poll_once(&mut shared, &woken[2]).unwrap()));
+    assert!(never_began(poll_once(&mut other, &woken[3]).unwrap()));
+    assert_eq!(forgotten.count(), 0);
+    assert!(ended.wait().is_err());
+    gate.open();
+    assert_eq!(held.wait().unwrap(), 1);
+}
+
+#[test]
+fn a_future_that_is_pending_at_a_timely_end_is_woken_unless_its_task_was_taken() {
+    let (home, clock) = home();
+    let gate = hold(&home);
+    let (mut left, mut taken) = (home.submit(|| 7).unwrap(), home.submit(|| 8).unwrap());
+    let (woken, again) = (Counter::new(), Counter::new());
+    assert!(poll_once(&mut left, &woken).is_none() && poll_once(&mut taken, &again).is_none());
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    clock.jump(SECOND);
+    gate.open();
+    let report = ended.wait().unwrap();
+    woken.wait_for(1);
+    again.wait_for(1);
+    assert!(never_began(poll_once(&mut left, &woken).unwrap()));
+    let tasks = report.handed_back.take();
+    assert!(poll_once(&mut taken, &again).is_none(), "it may run yet");
+    tasks.into_iter().for_each(Task::run);
+    again.wait_for(2);
+    assert_eq!(poll_once(&mut taken, &again).unwrap().unwrap(), 8);
+}
+
+#[test]
+fn listeners_of_what_a_stuck_loop_has_left_are_told() {
+    let (home, clock) = home();
+    let (gate, held) = stuck(&home);
+    let (log, ran) = (Log::new(), Counter::new());
+    let listen = |name: &'static str| {
+        let log = log.clone();
+        move |outcome: Outcome<&u64, &Failure>| {
+            let cause = outcome.failure().unwrap();
+            assert!(cause.downcast_ref::<NeverBegun>().is_some());
+            log.push(name);
+        }
+    };
+    let submit = || {
+        let ran = ran.clone();
+        home.submit(move || ran.hit()).unwrap()
+    };
+    let kept = submit();
+    kept.on_complete(listen("first"));
+    kept.on_complete(listen("second"));
+    let removed = kept.on_complete(listen("removed"));
+    assert!(kept.remove_listener(&removed));
+    submit().finally(listen("finally"));
+    let shared = submit().share().unwrap();
+    shared.on_complete(listen("shared"));
+    drop(shared.listen(listen("dropped")));
+    let mapped = submit().map(|number| number + 1);
+    let (late, later) = (submit(), submit());
+    let begun = Counter::new();
+    let count = begun.clone();
+    held.on_complete(move |outcome| assert!(outcome.is_success() && count.hit() == 1));
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    clock.await_sleepers(1);
+    clock.jump(SECOND * 20);
+    log.wait_for(4);
+    let mut told = log.take();
+    told.sort_unstable();
+    assert_eq!(told, ["finally", "first", "second", "shared"]);
+    assert!(never_began(kept.wait()) && never_began(shared.wait()) && never_began(mapped.wait()));
+    late.on_complete(listen("late"));
+    later.finally(listen("later"));
+    assert_eq!(log.take(), ["late", "later"], "at once");
+    gate.open();
+    begun.wait_for(1);
+    let why = ended.wait().unwrap_err().failure().unwrap();
+    let ShutdownError::Stuck { handed_back, .. } = &why else {
+        panic!("{why}");
+    };
+    while handed_back.is_empty() {
+        thread::yield_now();
+    }
+    handed_back.take().into_iter().for_each(Task::run);
+    assert_eq!((ran.count(), log.len()), (0, 0), "given up is given up");
 }

@@ -11,6 +11,7 @@ use std::ptr;
 use std::task::Waker;
 
 use super::Outcome;
+use super::watched::Watch;
 use crate::prim::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
 
 const WORDS: usize = 3;
@@ -51,11 +52,13 @@ impl<T: 'static, E: 'static> Listener<T, E> {
         Self { vtable, data }
     }
 
-    pub(super) fn waker(waker: Waker) -> Self {
-        const { assert!(mem::size_of::<Waker>() <= mem::size_of::<Data>()) };
+    /// A waker, and where it is found when the executor that owes the outcome ends.
+    pub(super) fn waker(waker: Waker, watch: Option<Watch>) -> Self {
+        const { assert!(mem::size_of::<Watched>() <= mem::size_of::<Data>()) };
+        const { assert!(mem::align_of::<Watched>() <= mem::align_of::<Data>()) };
         let mut data: Data = [MaybeUninit::uninit(); WORDS];
-        // SAFETY: size and alignment of `data` suffice for a waker: two pointers.
-        unsafe { (&raw mut data).cast::<Waker>().write(waker) };
+        // SAFETY: size and alignment of `data` suffice for both, checked above.
+        unsafe { (&raw mut data).cast::<Watched>().write((waker, watch)) };
         Self {
             vtable: Wake::<T, E>::VTABLE,
             data,
@@ -172,6 +175,9 @@ where
     }
 }
 
+/// What the data of a waker hold.
+type Watched = (Waker, Option<Watch>);
+
 /// Vtable of a waker.
 struct Wake<T, E>(PhantomData<(T, E)>);
 
@@ -184,7 +190,9 @@ impl<T: 'static, E: 'static> Wake<T, E> {
 
     unsafe fn take(data: *mut Data) -> Waker {
         // SAFETY: the caller passes data that holds a live waker and does not use it afterwards.
-        unsafe { data.cast::<Waker>().read() }
+        let (waker, watch) = unsafe { data.cast::<Watched>().read() };
+        drop(watch);
+        waker
     }
 
     unsafe fn call(data: *mut Data, _outcome: Outcome<&T, &E>) {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use self::listener::{Listener, Node};
 use self::state::{
-    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, OWED, OWNERS, READER, SLEEPER,
+    CANCELLED, CLAIMED, DONE, INLINE, LEFT, LISTENER, NOTIFYING, OWED, OWNERS, READER, SLEEPER,
     UNCANCELLABLE, WRITER, is_settled,
 };
 use crate::executor::Executor;
@@ -31,10 +31,12 @@ mod pool;
 mod reader;
 mod sleepers;
 mod state;
+mod watched;
 mod writer;
 
 pub use self::reader::{ListenerToken, Reader, SharedReader};
 pub use self::sleepers::wake_sleepers;
+pub use self::watched::tell_left;
 pub use self::writer::{SharedWriter, Writer};
 
 /// How something ended: exactly one of three ways.
@@ -295,18 +297,28 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         // ORDERING: SeqCst fence between setting `CANCELLED` and looking for a hook; pairs with
         // the fence in `Block::on_cancel`.
         fence(Ordering::SeqCst);
+        self.after_cancel(&decided);
+        true
+    }
+
+    /// What comes after a cancellation: the hook runs, the listeners are told.
+    fn after_cancel(self, decided: &Decided) {
         let block = self.get();
         if let Some(hook) = block.take_hook() {
             depth::run_hook(block.home.as_ref(), hook);
         }
         decided.tell(self);
-        true
     }
 
     /// Gives up on a task that its home has left: it is cancelled, so that it does not run any more,
     /// and this is what its reader is told. `None` if it is not left, or has begun after all.
     fn give_up_on_left(self) -> Option<E> {
-        (self.get().is_left() && self.cancel()).then(|| (self.get().abandoned)())
+        if !self.get().is_left() {
+            return None;
+        }
+        let decided = self.decide_left()?;
+        self.after_cancel(&decided);
+        Some((self.get().abandoned)())
     }
 
     /// Clears `bit` and frees the block if nobody else needs it.
@@ -390,6 +402,32 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
         // from being taken: the unique reader takes it only through `&mut`, after all
         // notification.
         Some(unsafe { self.decided_outcome(state) })
+    }
+
+    /// Shows the outcome to a listener, if it is decided.
+    #[inline(always)]
+    fn show(&self, see: impl FnOnce(Outcome<&T, &E>)) {
+        // ORDERING: Acquire pairs with the Release by which `DONE` was set.
+        let state = self.state.load(Ordering::Acquire);
+        if state & DONE == 0 {
+            return;
+        }
+        if state & CANCELLED != 0 {
+            return match state & LEFT {
+                0 => see(Outcome::Cancelled),
+                _ => see(Outcome::Failure(&(self.abandoned)())),
+            };
+        }
+        // SAFETY: `DONE` is set, and the caller, who notifies, keeps the outcome from being taken.
+        see(unsafe { self.decided_outcome(state) });
+    }
+
+    /// What the outcome of a cancelled block is to whoever reads it.
+    fn cancelled_outcome(&self, state: u32) -> Outcome<T, E> {
+        match state & LEFT {
+            0 => Outcome::Cancelled,
+            _ => Outcome::Failure((self.abandoned)()),
+        }
     }
 
     /// # Safety

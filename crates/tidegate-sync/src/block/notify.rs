@@ -11,7 +11,7 @@ use std::task::Waker;
 
 use super::depth::{self, contain};
 use super::listener::{Listener, Node};
-use super::state::{DONE, INLINE, LISTENER, NOTIFYING, READER, SLEEPER, WRITER, is_settled};
+use super::state::{DONE, INLINE, LEFT, LISTENER, NOTIFYING, READER, SLEEPER, WRITER, is_settled};
 use super::{Block, BlockPtr};
 use crate::executor::Unhandled;
 use crate::prim::Ordering;
@@ -54,11 +54,11 @@ fn tell_first<T: Send, E: Send>(block: &Block<T, E>) -> bool {
         return false;
     }
     depth::deeper(ptr::from_ref(block).addr(), block.home.as_deref(), || {
-        if let Some(outcome) = block.outcome() {
+        block.show(|outcome| {
             // SAFETY: as above; nobody looks at the slot again, since `INLINE` is clear and
             // `inline_waits` was not set, and the block lives while `NOTIFYING` is held.
             unsafe { Listener::call_at(place, outcome) };
-        }
+        });
     });
     true
 }
@@ -131,6 +131,10 @@ fn is_here<T: Send, E: Send>(block: &Block<T, E>) -> bool {
 /// Sends the block to its home, or, if it has none, queues it behind the outermost listener.
 #[cold]
 fn send_home<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
+    if ptr.get().has(LEFT) {
+        // Its home has ended or is stuck for good. As if refused:
+        return drop(signal_of(ptr));
+    }
     // A clone: another thread may finish and free the block as soon as it was sent.
     match ptr.get().home.clone() {
         // A refused signal is dropped, and so delivered as orphaned: its listeners run here.
@@ -150,9 +154,7 @@ fn signal_of<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> Signa
 #[inline]
 fn tell<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>, listener: Listener<T, E>) {
     depth::deeper(ptr::from_ref(block).addr(), block.home.as_deref(), || {
-        if let Some(outcome) = block.outcome() {
-            listener.call(outcome);
-        }
+        block.show(|outcome| listener.call(outcome));
     });
 }
 

@@ -78,20 +78,20 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         if self.taken {
             return None;
         }
-        let listener = Listener::new(listen);
-        if self.slot.get() == Slot::Free {
+        let (listener, late) = self.block.watched(listen);
+        let place = if self.slot.get() == Slot::Free {
             self.slot.set(Slot::Listener);
             self.fill_inline(listener, READER);
             let block = self.block.addr();
-            return Some(ListenerToken {
-                place: Place::Inline { block },
-            });
+            Place::Inline { block }
+        } else {
+            self.slot.set(Slot::Passed);
+            Place::Node(push_node(self.block, listener))
+        };
+        if late {
+            drop(self.left());
         }
-        self.slot.set(Slot::Passed);
-        let node = push_node(self.block, listener);
-        Some(ListenerToken {
-            place: Place::Node(node),
-        })
+        Some(ListenerToken { place })
     }
 
     /// Calls `listen` with the outcome, at the block's home, and gives the read end up: one
@@ -105,8 +105,15 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
             let _ = self.listen(listen);
             return;
         }
+        let (listener, late) = self.block.watched(listen);
+        if late {
+            self.slot.set(Slot::Listener);
+            self.fill_inline(listener, READER);
+            drop(self.left());
+            return;
+        }
         let this = std::mem::ManuallyDrop::new(self);
-        this.fill_inline(Listener::new(listen), 0);
+        this.fill_inline(listener, 0);
     }
 
     /// Takes a listener back before it was told; true if it will not be told.
@@ -154,7 +161,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         }
         self.taken = true;
         if state & CANCELLED != 0 {
-            return Some(Outcome::Cancelled);
+            return Some(block.cancelled_outcome(state));
         }
         // SAFETY: `taken` belongs to the unique reader until the block is freed.
         block.taken.with_mut(|taken| unsafe { *taken = true });
@@ -305,7 +312,9 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     }
 
     fn add_waker(&self, waker: Waker) -> Option<Arc<Node<T, E>>> {
-        let listener = Listener::waker(waker);
+        // Watched before the caller looks whether the task was left.
+        let watch = self.block.watch_waker(&waker);
+        let listener = Listener::waker(waker, watch);
         if self.slot.get() == Slot::Free {
             self.slot.set(Slot::Waker);
             self.fill_inline(listener, READER);
@@ -396,7 +405,11 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
-        let node = push_node(self.block, Listener::new(listen));
+        let (listener, late) = self.block.watched(listen);
+        let node = push_node(self.block, listener);
+        if late {
+            drop(self.left());
+        }
         ListenerToken {
             place: Place::Node(node),
         }
@@ -409,7 +422,9 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
 
     /// Wakes `waker` when the outcome is decided and earlier listeners were told.
     pub fn listen_waker(&self, waker: Waker) -> ListenerToken<T, E> {
-        let node = push_node(self.block, Listener::waker(waker));
+        // Watched before the caller looks whether the task was left.
+        let watch = self.block.watch_waker(&waker);
+        let node = push_node(self.block, Listener::waker(waker, watch));
         ListenerToken {
             place: Place::Node(node),
         }
@@ -426,6 +441,12 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
     /// The outcome, if it is decided.
     pub fn peek(&self) -> Option<Outcome<&T, &E>> {
         self.block.get().outcome()
+    }
+
+    /// What a cancelled outcome means: that, or that the task [was left](Reader::left).
+    pub fn cancelled_outcome(&self) -> Outcome<T, E> {
+        let block = self.block.get();
+        block.cancelled_outcome(block.load())
     }
 
     /// See [`Reader::left`].

@@ -46,6 +46,10 @@ pub(super) const SLEEPER: u32 = 1 << 9;
 /// it, there will be none. Set when the block is made.
 pub(super) const OWED: u32 = 1 << 10;
 
+/// Decided because the home has left the task: readers and listeners see the failure for that.
+/// Comes with `CANCELLED`, and `outcome` holds nothing.
+pub(super) const LEFT: u32 = 1 << 11;
+
 /// Anybody who still needs the block.
 pub(super) const OWNERS: u32 = WRITER | READER | NOTIFYING;
 
