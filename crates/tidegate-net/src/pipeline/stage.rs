@@ -7,19 +7,21 @@
 //!
 //! # Invariants
 //!
-//! * Work is in the inbox, with nobody running, only if the executor refused it; then the channel
-//!   was told, and the next letter tries again.
+//! * Work is in the inbox, with nobody running, only if the executor refused it, or took it and let
+//!   it go; then the channel was told, and the next letter tries again.
+//! * Writes in the inbox count for the channel's water marks until they are taken out.
 //! * A stage that was removed stays in its place, and lets everything pass through its inbox,
 //!   until that is empty: nothing overtakes what was there before.
 
 use std::any::type_name;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::ptr;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tidegate_exec::EventLoop;
 use tidegate_promise::{Failure, Promise};
-use tidegate_sync::{Blocking, Executor, SignalBlock, Task};
+use tidegate_sync::{Blocking, Executor, SignalBlock, Task, contain};
 
 use super::context::HandlerContext;
 use super::handler::{Erased, InEvent, OutOp, Own, Shape, mask};
@@ -28,6 +30,7 @@ use super::{Action, Name, Parts, Pipeline};
 use crate::channel::{Mail, Shared, refuse};
 use crate::errors::NetError;
 use crate::message::{Kind, Msg, Passing};
+use crate::write_queue::ENTRY_OVERHEAD;
 
 /// Letters that one task handles before others of the executor have their turn.
 const BATCH: usize = 64;
@@ -38,6 +41,8 @@ const FEW_WAITING: usize = 64;
 thread_local! {
     /// The loop of the channel whose handler runs on this thread, for its timers.
     static HOME: RefCell<Option<EventLoop>> = const { RefCell::new(None) };
+    /// Whose task this thread is about to give to its executor, until that runs it within `execute`.
+    static OFFERED: Cell<*const Inner> = const { Cell::new(ptr::null()) };
 }
 
 /// The loop of the channel whose handler runs here, away from it.
@@ -63,6 +68,8 @@ pub(crate) enum Back {
     Out(OutOp),
     /// Little waits again: the channel may read.
     Resume,
+    /// Writes were taken out of the inbox that counted for so much.
+    Taken(usize),
     /// It was removed, and nothing waits any more.
     Idle,
 }
@@ -77,6 +84,8 @@ pub(super) struct Stage {
 
 struct Inner {
     executor: Arc<dyn Executor>,
+    /// The channel, and the stage's place in it, once they are known.
+    place: OnceLock<(Weak<SignalBlock<Shared>>, u32)>,
     inbox: Mutex<Inbox>,
     work: Mutex<Option<Work>>,
 }
@@ -90,6 +99,53 @@ struct Inbox {
     paused: bool,
     /// A task works it off, or is about to.
     running: bool,
+    /// The number of the last task.
+    task: u64,
+}
+
+/// What a task holds that works the inbox off. If it is dropped while it is the one that is to do so,
+/// its executor has let it go, or it has panicked: the channel is told.
+struct Turn {
+    inner: Arc<Inner>,
+    number: u64,
+}
+
+impl Turn {
+    /// Works the inbox off, for one turn.
+    fn run(mut self) {
+        let own = Arc::as_ptr(&self.inner);
+        if OFFERED.get() == own {
+            // The executor runs it within `execute`: whoever offered it goes on.
+            OFFERED.set(ptr::null());
+            self.number = 0;
+            return;
+        }
+        while self.inner.turn_here() {
+            let before = OFFERED.replace(own);
+            let offered = Inner::submit(&self.inner);
+            let here = OFFERED.replace(before).is_null();
+            if let Err(why) = offered {
+                self.inner.back(Back::In(InEvent::Error(why)));
+            }
+            if !here {
+                return;
+            }
+            self.number = self.inner.inbox().task;
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut inbox = self.inner.inbox();
+        if !inbox.running || inbox.task != self.number {
+            return;
+        }
+        inbox.running = false;
+        drop(inbox);
+        let why = self.inner.refused("it let the task go without running it");
+        self.inner.back(Back::In(InEvent::Error(why)));
+    }
 }
 
 /// The handler in its own chain.
@@ -113,6 +169,7 @@ impl Stage {
             handler: Some(handler),
             inner: Arc::new(Inner {
                 executor,
+                place: OnceLock::new(),
                 inbox: Mutex::default(),
                 work: Mutex::default(),
             }),
@@ -152,6 +209,7 @@ impl Stage {
             handlers.push(handler);
         }
         parts.sum_up();
+        let _ = self.inner.place.set((Arc::downgrade(shared), id));
         *self.inner.work() = Some(Work {
             pipeline: Pipeline { handlers, parts },
             channel: Arc::downgrade(shared),
@@ -188,38 +246,65 @@ impl Inner {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn submit(this: &Arc<Self>) -> Result<(), Failure> {
-        let own = Arc::clone(this);
-        let task = Task::named("a handler of its own executor", move || Self::run(&own));
-        let refused = match this.executor.execute(task) {
-            Ok(()) => return Ok(()),
-            Err(refused) => refused.to_string(),
-        };
-        this.inbox().running = false;
-        let executor = this.executor.name().to_owned();
-        let why = refused;
-        Err(Failure::new(NetError::Refused { executor, why }))
+    /// Mails to the channel from the stage's place.
+    fn back(&self, back: Back) {
+        if let Some((channel, id)) = self.place.get() {
+            mail_back(channel, *id, back);
+        }
     }
 
-    /// Works the inbox off, for one turn.
-    fn run(this: &Arc<Self>) {
-        let mut work = this.work();
-        let Some(work) = work.as_mut() else { return };
-        let before = HOME.replace(work.home.clone());
-        let more = this.turn(work);
-        HOME.set(before);
-        if more && let Err(why) = Self::submit(this) {
-            work.back(Back::In(InEvent::Error(why)));
+    fn refused(&self, why: impl Into<String>) -> Failure {
+        let executor = self.executor.name().to_owned();
+        let why = why.into();
+        Failure::new(NetError::Refused { executor, why })
+    }
+
+    /// Gives the executor a task that works the inbox off.
+    fn submit(this: &Arc<Self>) -> Result<(), Failure> {
+        let number = {
+            let mut inbox = this.inbox();
+            inbox.task += 1;
+            inbox.task
+        };
+        let inner = Arc::clone(this);
+        let turn = Turn { inner, number };
+        let task = Task::named("a handler of its own executor", move || turn.run());
+        match contain(|| this.executor.execute(task)) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(refused)) => {
+                let mut inbox = this.inbox();
+                // Before the task goes, which would tell so again.
+                inbox.running &= inbox.task != number;
+                drop(inbox);
+                Err(this.refused(refused.to_string()))
+            }
+            // Whether it kept the task shows in what becomes of that.
+            Err(panic) => Err(Failure::from_panic(panic)),
         }
+    }
+
+    /// Works the inbox off on this thread, for one turn; true if there may be more.
+    fn turn_here(&self) -> bool {
+        let mut work = self.work();
+        let Some(work) = work.as_mut() else {
+            self.inbox().running = false;
+            return false;
+        };
+        let before = HOME.replace(work.home.clone());
+        let more = self.turn(work);
+        HOME.set(before);
+        more
     }
 
     /// Handles some letters; true if there may be more.
     fn turn(&self, work: &mut Work) -> bool {
+        let mut taken = 0;
         for _ in 0..BATCH {
             let mut inbox = self.inbox();
             let Some(letter) = inbox.letters.pop_front() else {
                 inbox.running = false;
                 drop(inbox);
+                work.took(taken);
                 if work.removed {
                     work.back(Back::Idle);
                 }
@@ -232,8 +317,12 @@ impl Inner {
             if resume {
                 work.back(Back::Resume);
             }
+            if let Letter::Write(msg, _) = &letter {
+                taken += msg.size() + ENTRY_OVERHEAD;
+            }
             work.handle(letter);
         }
+        work.took(taken);
         true
     }
 
@@ -281,6 +370,13 @@ impl Work {
         });
     }
 
+    /// Tells the channel that writes are no longer in the inbox.
+    fn took(&self, taken: usize) {
+        if taken > 0 {
+            self.back(Back::Taken(taken));
+        }
+    }
+
     fn back(&self, back: Back) {
         mail_back(&self.channel, self.id, back);
     }
@@ -321,6 +417,12 @@ impl Erased for Stage {
     }
 
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, mut ctx: HandlerContext<'_>) {
+        if let Err(why) = ctx.hold(message.size() + ENTRY_OVERHEAD) {
+            return match promise {
+                Some(promise) => drop(promise.fail(Failure::new(why))),
+                None => ctx.tell_refusal(Failure::new(why)),
+            };
+        }
         self.post(Letter::Write(message, promise), &mut ctx);
     }
 
@@ -417,6 +519,7 @@ impl<E: ?Sized + super::Held> Pipeline<E> {
                     });
                 }
             }
+            Back::Taken(counts) => self.parts.release(counts),
             // Something may have come since; then it says so again.
             Back::Idle if self.handlers[place].is_idle() => self.drop_handler(id),
             Back::Idle => {}

@@ -21,6 +21,7 @@ mod faults;
 mod framing;
 mod halves;
 mod handlers;
+mod lent;
 mod lives;
 mod model;
 mod named;

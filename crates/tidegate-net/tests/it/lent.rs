@@ -1,0 +1,145 @@
+//! Handlers on executors that do not simply run what they are given.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tidegate_exec::{EventLoop, PoolPolicy, WorkerPool};
+use tidegate_net::{
+    ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing, Outbound,
+    OutboundContext, WaterMarks,
+};
+use tidegate_promise::Failure;
+use tidegate_testkit::{Gate, Log};
+
+/// A pool with one thread, which is busy until the gate opens, and room for one job.
+fn narrow(policy: PoolPolicy) -> (WorkerPool, Gate) {
+    let pool = WorkerPool::builder("narrow").core(1).max(1).queue(1);
+    let pool = pool.policy(policy).build().unwrap();
+    let (begun, gate) = (Gate::new(), Gate::new());
+    let (begins, waits) = (begun.clone(), gate.clone());
+    let busy = move || {
+        begins.open();
+        waits.wait();
+    };
+    pool.execute(busy).unwrap();
+    begun.wait();
+    (pool, gate)
+}
+
+/// Gives its own pool a job when it hears the first message.
+struct Fills {
+    pool: WorkerPool,
+    heard: Log<Bytes>,
+}
+
+impl Inbound for Fills {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
+        if self.heard.is_empty() {
+            self.pool.execute(|| ()).unwrap();
+        }
+        self.heard.push(bytes);
+    }
+}
+
+fn filling(pool: &WorkerPool) -> (EmbeddedChannel, Log<Bytes>) {
+    let heard = Log::new();
+    let fills = Fills {
+        pool: pool.clone(),
+        heard: heard.clone(),
+    };
+    let fills = Handler::inbound_on(Arc::new(pool.clone()), fills);
+    let channel = EmbeddedChannel::new(|p| p.add_handler("fills", fills)).unwrap();
+    (channel, heard)
+}
+
+#[test]
+fn an_executor_that_runs_a_task_where_it_is_offered_does_not_wait_for_itself() {
+    let (pool, gate) = narrow(PoolPolicy::CallerRuns);
+    let (mut channel, heard) = filling(&pool);
+    // More than one turn of the handler: the second is offered on the pool's own thread, which
+    // finds no room and runs it at once.
+    for _ in 0..200 {
+        channel.receive("x");
+    }
+    gate.open();
+    heard.wait_for(200);
+    channel.run();
+    assert!(channel.is_open() && channel.errors().is_empty());
+}
+
+fn is_refused(errors: &[Failure]) -> bool {
+    let why = errors.first().and_then(Failure::downcast_ref);
+    matches!(why, Some(NetError::Refused { executor, .. }) if executor == "narrow")
+}
+
+#[test]
+fn a_channel_hears_that_the_task_of_its_handler_was_displaced() {
+    let (pool, gate) = narrow(PoolPolicy::DropOldest);
+    let (mut channel, heard) = filling(&pool);
+    channel.receive("x");
+    pool.execute(|| ()).unwrap();
+    channel.run();
+    let errors = channel.errors();
+    assert!(is_refused(&errors), "{errors:?}");
+    assert!(!channel.is_open() && heard.is_empty());
+    gate.open();
+}
+
+/// Lets everything pass.
+struct Pass;
+
+impl Inbound for Pass {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Nothing;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(bytes);
+    }
+}
+
+impl Outbound for Pass {
+    type Take = Bytes;
+    type Write = Bytes;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write(bytes);
+    }
+}
+
+#[test]
+fn what_waits_for_a_handler_elsewhere_counts_until_it_is_sent() {
+    let options = ChannelOptions {
+        marks: WaterMarks::new(1_000, 2_000, 4_000).unwrap(),
+        ..ChannelOptions::default()
+    };
+    let (home, mut hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+    let pass = Handler::duplex_on(home.executor(), Pass);
+    let assemble = |p: tidegate_net::Assembly| p.add_handler("pass", pass);
+    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    let handle = channel.channel();
+    let mut written = Vec::new();
+    for _ in 0..5 {
+        written.push(handle.write_with(vec![b'x'; 900]));
+        handle.flush();
+        channel.run();
+    }
+    assert!(!handle.is_writable() && handle.try_write("more").is_err());
+    assert!((3_600..=4_000).contains(&handle.pending_bytes()));
+    let refused = written.pop().unwrap().wait().unwrap_err().failure();
+    let refused = refused.as_ref().and_then(Failure::downcast_ref);
+    assert!(matches!(refused, Some(NetError::Overfull { .. })));
+    for _ in 0..4 {
+        hand.run_until_idle();
+        channel.run();
+    }
+    for write in written {
+        write.wait().unwrap();
+    }
+    assert_eq!(channel.sent().len(), 4 * 900);
+    assert!(handle.is_writable() && handle.pending_bytes() == 0);
+}
