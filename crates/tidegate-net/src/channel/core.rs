@@ -276,7 +276,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     /// Reads datagrams; a failed read says nothing about the next one, and is an error event.
     fn read_datagrams(&mut self, desk: &mut Desk) {
         desk.datagram.resize(LARGEST, 0);
-        let mut any = false;
+        let (mut any, mut failed) = (false, false);
         for _ in 0..self.pipeline.parts.options.reads_per_turn.max(1) {
             let Transport::Udp(socket) = &self.transport else {
                 return;
@@ -293,6 +293,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.read_ready = false,
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 Err(why) => {
+                    failed = true;
                     let why = NetError::ReceiveFailed(Failure::new(why));
                     self.pipeline.fire(InEvent::Error(Failure::new(why)));
                 }
@@ -304,6 +305,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
         if any {
             self.pipeline.fire(InEvent::ReadComplete);
+        }
+        if any || failed {
             self.carry_out(desk);
         }
         let parts = &self.pipeline.parts;

@@ -1,12 +1,9 @@
 //! How a channel ends: at once, or when everything is sent.
 
-use std::sync::Arc;
-
 use tidegate_promise::Failure;
 
 use super::Transport;
 use super::core::{ChannelCore, State};
-use super::shared::{Mail, Shared};
 use super::start::Start;
 use crate::errors::NetError;
 use crate::pipeline::{Held, InEvent};
@@ -23,9 +20,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             return self.close(cause, desk);
         }
         if parts.close_when_flushed {
-            self.set_deadline();
+            parts.set_deadline();
         }
-        let parts = &mut self.pipeline.parts;
         if parts.shutdown_wanted && sent {
             parts.shutdown_wanted = false;
             self.output_shut = true;
@@ -76,33 +72,11 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             .add(u64::from(self.pipeline.parts.unread));
     }
 
-    /// Bounds the time that the rest may take which is to be sent before the end.
-    fn set_deadline(&mut self) {
-        let parts = &self.pipeline.parts;
-        let after = parts.options.close_timeout;
-        if after.is_zero() || parts.shared.has_deadline() {
-            return;
-        }
-        let channel = Arc::downgrade(&parts.shared);
-        let ring = move || {
-            if let Some(channel) = channel.upgrade() {
-                // Refused: it is closed.
-                let _ = Shared::post(&channel, Mail::CloseDeadline, true);
-            }
-        };
-        // A loop that takes no more timers is on its way out, and closes its channels.
-        if let Some(timer) = parts.schedule(after, ring) {
-            parts.shared.set_deadline(timer);
-        }
-    }
-
     /// The time is over that the rest may take.
     pub(super) fn give_up_sending(&mut self, desk: &mut Desk) {
-        let parts = &self.pipeline.parts;
-        if parts.close_when_flushed {
-            let why = Failure::new(NetError::CloseTimeout(parts.options.close_timeout));
-            self.pipeline.report(&why);
-            self.close(Some(why), desk);
-        }
+        let after = self.pipeline.parts.options.close_timeout;
+        let why = Failure::new(NetError::CloseTimeout(after));
+        self.pipeline.report(&why);
+        self.close(Some(why), desk);
     }
 }

@@ -19,7 +19,7 @@ use std::any::{Any, TypeId};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
 use tidegate_promise::{Completion, Failure, Outcome, promise_on};
@@ -32,6 +32,7 @@ pub(crate) use self::local::local_ends;
 pub use self::options::{
     ChannelOptions, DEFAULT_CLOSE_TIMEOUT, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN,
 };
+use self::shared::Attribute;
 pub use self::shared::Closed;
 pub(crate) use self::shared::{Home, Mail, Shared, refuse};
 pub(crate) use self::start::{Connecting, Start};
@@ -157,7 +158,7 @@ impl Channel {
     }
 
     /// Sends what was written so far; completes when the operating system has all of it that the
-    /// handlers did not hold back, and fails if it was lost.
+    /// handlers did not hold back. Fails if it was lost, and if it was written after the end.
     pub fn flush_with(&self) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post(Mail::Flush(Some(promise)));
@@ -337,18 +338,21 @@ impl Channel {
 
     /// Keeps a value with the channel, one of each type; answers the one before.
     pub fn set_attribute<T: Send + 'static>(&self, value: T) -> Option<T> {
+        let kept: Attribute = Arc::new(Mutex::new(Some(Box::new(value))));
         let before = self
             .shared
-            .with_attributes(|all| all.insert(TypeId::of::<T>(), Box::new(value)));
-        before.and_then(|before| before.downcast().ok().map(|own| *own))
+            .with_attributes(|all| all.insert(TypeId::of::<T>(), kept));
+        before.and_then(take_kept)
     }
 
-    /// The value of that type that was kept with the channel.
+    /// The value of that type that was kept with the channel. Its `clone` may use the channel, but
+    /// must not ask for this value again.
     pub fn attribute<T: Clone + Send + 'static>(&self) -> Option<T> {
-        self.shared.with_attributes(|all| {
-            let value = all.get(&TypeId::of::<T>())?;
-            value.downcast_ref::<T>().cloned()
-        })
+        let kept = self
+            .shared
+            .with_attributes(|all| all.get(&TypeId::of::<T>()).cloned())?;
+        let value = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        value.as_ref()?.downcast_ref::<T>().cloned()
     }
 
     /// Takes out the value of that type that was kept with the channel. A value that has a handle of
@@ -357,7 +361,7 @@ impl Channel {
         let kept = self
             .shared
             .with_attributes(|all| all.remove(&TypeId::of::<T>()));
-        kept.and_then(|kept| kept.downcast().ok().map(|own| *own))
+        kept.and_then(take_kept)
     }
 
     /// Closes the channel when `done` completes, however it does.
@@ -410,6 +414,13 @@ impl Channel {
             _ => Shared::post_overfull(&self.shared, why),
         }
     }
+}
+
+/// Takes the value out of an attribute. Somebody may be copying it: that has a lock of its own, since
+/// the copying is the user's.
+fn take_kept<T: 'static>(kept: Attribute) -> Option<T> {
+    let value = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+    value?.downcast().ok().map(|own| *own)
 }
 
 /// Tells handler `id` of a channel that its timer is due. On the channel's loop.

@@ -100,10 +100,14 @@ struct Inner {
     rare: Option<Box<Rare>>,
 }
 
+/// A value of the user's; `None` once it was taken. Copying and dropping it is the user's code, which
+/// must not hold the channel up, so that it has a lock of its own.
+pub(super) type Attribute = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
+
 /// What most channels do not have.
 #[derive(Default)]
 struct Rare {
-    attributes: HashMap<TypeId, Box<dyn Any + Send>>,
+    attributes: HashMap<TypeId, Attribute>,
     /// Who waits until the channel is writable.
     writers: Vec<Promise<()>>,
     /// Who waits until its sending half is closed.
@@ -500,7 +504,7 @@ impl Shared {
 
     pub(crate) fn with_attributes<R>(
         &self,
-        use_them: impl FnOnce(&mut HashMap<TypeId, Box<dyn Any + Send>>) -> R,
+        use_them: impl FnOnce(&mut HashMap<TypeId, Attribute>) -> R,
     ) -> R {
         let mut inner = self.lock();
         use_them(&mut inner.rare.get_or_insert_default().attributes)

@@ -330,8 +330,9 @@ impl Outbound for Traffic {
                 End::Close => NetError::Closed(None),
                 End::ShutOutput => NetError::OutputShut,
             };
-            if let Some(promise) = ctx.take_promise() {
-                let _ = promise.fail(why);
+            match ctx.take_promise() {
+                Some(promise) => drop(promise.fail(why)),
+                None => ctx.lose(),
             }
             return;
         }
@@ -347,7 +348,7 @@ impl Outbound for Traffic {
         if let Err(why) = ctx.hold(bytes.len() + ENTRY_OVERHEAD) {
             match promise {
                 Some(promise) => drop(promise.fail(why)),
-                None => ctx.fire_error(why.into()),
+                None => ctx.tell_refusal(why.into()),
             }
             return;
         }

@@ -250,9 +250,16 @@ impl HandlerContext<'_> {
     }
 
     /// A write for which nobody waits was refused here.
+    /// Notes that a write for which nobody waits came after the end.
     #[cold]
-    pub(super) fn tell_refusal(&mut self, why: Failure) {
-        self.parts.tell_refusal(self.at + 1, why);
+    pub(crate) fn lose(&mut self) {
+        self.parts.lose();
+    }
+
+    /// Tells the handlers behind this one that a write for which nobody waits was refused.
+    #[cold]
+    pub(crate) fn tell_refusal(&mut self, why: Failure) {
+        let _ = self.parts.tell_refusal(self.at + 1, why);
     }
 
     #[cold]

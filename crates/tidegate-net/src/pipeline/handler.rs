@@ -116,7 +116,8 @@ pub(crate) struct InputEnd;
 ///
 /// Every method runs on the channel's loop, one at a time; a handler is never entered twice.
 /// What it passes on or writes goes further after it has returned, in the order in which it
-/// said so. A panic becomes an error event that begins at this handler.
+/// said so. A panic becomes an error event that begins at this handler; one in [`Inbound::error`]
+/// begins behind it.
 pub trait Inbound: Sized + 'static {
     /// What it takes.
     type In: Send + 'static;

@@ -4,7 +4,7 @@ use tidegate_promise::{Failure, Promise};
 
 use super::handler::{InEvent, OutOp};
 use super::parts::{Action, Parts, bits};
-use crate::channel::Datagram;
+use crate::channel::{Datagram, Mail, Shared};
 use crate::errors::NetError;
 use crate::message::Msg;
 use crate::write_queue::{ENTRY_OVERHEAD, Overfull};
@@ -29,6 +29,10 @@ impl Parts {
 
     /// Has `promise` completed when the operating system has all that has come so far.
     pub(super) fn flush_for(&mut self, promise: Promise<()>) {
+        if self.bits & bits::LOST != 0 {
+            self.bits &= !bits::LOST;
+            return drop(promise.fail(Failure::new(self.why_late())));
+        }
         let free = match &mut self.outbox {
             Some(outbox) => outbox.push_flush(promise),
             None => self.queue.push_mark(promise),
@@ -54,6 +58,27 @@ impl Parts {
         self.flush_head();
         self.close_when_flushed = true;
         self.end();
+    }
+
+    /// Bounds the time that the rest may take which is to be sent before the end: from the moment
+    /// that somebody asks for the end, since handlers may hold that back with what they hold.
+    #[cold]
+    pub(crate) fn set_deadline(&self) {
+        let after = self.options.close_timeout;
+        if after.is_zero() || self.closed || self.shared.has_deadline() {
+            return;
+        }
+        let channel = self.weak();
+        let ring = move || {
+            if let Some(channel) = channel.upgrade() {
+                // Refused: it is closed.
+                let _ = Shared::post(&channel, Mail::CloseDeadline, true);
+            }
+        };
+        // A loop that takes no more timers is on its way out, and closes its channels.
+        if let Some(timer) = self.schedule(after, ring) {
+            self.shared.set_deadline(timer);
+        }
     }
 
     /// Nothing is read any more, and nothing more is taken to be written.
@@ -106,17 +131,28 @@ impl Parts {
     /// or to a channel that speaks in datagrams.
     #[inline(never)]
     fn write_unusual(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        let why = if self.closed || self.ends() {
-            NetError::Closed(self.close_cause.clone())
-        } else if self.bits & bits::OUTPUT_ENDS != 0 {
-            NetError::OutputShut
-        } else {
+        if !self.closed && self.bits & (bits::ENDS | bits::OUTPUT_ENDS) == 0 {
             return self.write_again(msg, promise);
-        };
-        // Who asked for no answer needs none: there is nothing after the end to miss it in.
-        if let Some(promise) = promise {
-            let _ = promise.fail(Failure::new(why));
         }
+        // The handlers need not know: there is nothing after the end to miss it in.
+        match promise {
+            Some(promise) => drop(promise.fail(Failure::new(self.why_late()))),
+            None => self.lose(),
+        }
+    }
+
+    /// Why a write is not taken that comes after the end.
+    fn why_late(&self) -> NetError {
+        match self.closed || self.ends() {
+            true => NetError::Closed(self.close_cause.clone()),
+            false => NetError::OutputShut,
+        }
+    }
+
+    /// Notes that a write for which nobody waits came too late: the next flush that is waited for
+    /// fails.
+    pub(super) fn lose(&mut self) {
+        self.bits |= bits::LOST;
     }
 
     /// A write after one that was refused, or to a channel that speaks in datagrams.
@@ -197,16 +233,16 @@ impl Parts {
         let why = why.into();
         match promise {
             Some(promise) => drop(promise.fail(why)),
-            None => self.tell_refusal(0, why),
+            None => drop(self.tell_refusal(0, why)),
         }
     }
 
     /// Tells the handlers from `at` on that a write for which nobody waits was refused: once until
     /// one is taken again, since a stream has one hole until then. Of datagrams each is told, except
     /// those that an event of that kind has caused. A handler that answers an error with a write would
-    /// otherwise hear of the refusal of its answer, and so on without end.
+    /// otherwise hear of the refusal of its answer, and so on without end. Returns whether they hear.
     #[cold]
-    pub(super) fn tell_refusal(&mut self, at: u32, why: Failure) {
+    pub(super) fn tell_refusal(&mut self, at: u32, why: Failure) -> bool {
         let known = match self.bits & bits::DATAGRAMS {
             0 => self.bits & bits::REFUSAL_TOLD != 0,
             _ => self.depth > 0,
@@ -216,5 +252,6 @@ impl Parts {
             let event = InEvent::Error(why);
             self.stack.push(Action::Return { at, event });
         }
+        !known
     }
 }

@@ -325,7 +325,11 @@ impl<E: ?Sized + Held> Pipeline<E> {
     }
 
     fn step_out(&mut self, at: u32, op: OutOp) {
-        match self.next_out(at, op.bit()) {
+        let next = self.next_out(at, op.bit());
+        if op == OutOp::CloseWhenFlushed && next.is_some() && !self.parts.is_elsewhere() {
+            self.parts.set_deadline();
+        }
+        match next {
             Some(at) => self.call(at, Doing::Out, |handler, ctx| handler.outbound(op, ctx)),
             None => self.parts.out_head(op),
         }
@@ -411,9 +415,15 @@ impl<E: ?Sized + Held> Pipeline<E> {
         let why = Failure::from_panic(panic);
         match self.parts.doing {
             Doing::Nothing => {}
-            Doing::Error => self.report(&why),
+            Doing::Error => {
+                // Not its own: it goes on from here, and ends at the last handler.
+                let (at, event) = (at + 1, InEvent::Error(why));
+                self.parts.stack.push(Action::In { at, event });
+            }
             Doing::Write => match self.parts.promise.take() {
                 Some(promise) => drop(promise.fail(why)),
+                // A stream with a hole in it: as for a write that was refused.
+                None if self.parts.tell_refusal(at, why.clone()) => {}
                 None => self.report(&why),
             },
             Doing::Event | Doing::Out | Doing::Timer => {

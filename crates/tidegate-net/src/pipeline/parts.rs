@@ -145,6 +145,8 @@ pub(super) mod bits {
     pub(in crate::pipeline) const REFUSAL_TOLD: u16 = 1 << 9;
     /// What the handlers do has no end: nothing that follows from it is carried out any more.
     pub(in crate::pipeline) const CUT: u16 = 1 << 10;
+    /// A write for which nobody waits came after the end, and no flush has told so.
+    pub(in crate::pipeline) const LOST: u16 = 1 << 11;
     /// What makes a write unusual.
     pub(in crate::pipeline) const UNUSUAL: u16 = OUTPUT_ENDS | DATAGRAMS | ENDS | REFUSAL_TOLD;
 }
@@ -459,7 +461,7 @@ impl Parts {
     pub(super) fn bytes_before_unwritable(&self) -> usize {
         let high = self.options.marks.high();
         if self.is_writable() {
-            (high + 1).saturating_sub(self.pending())
+            high.saturating_add(1).saturating_sub(self.pending())
         } else {
             0
         }

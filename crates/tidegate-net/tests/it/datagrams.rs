@@ -201,3 +201,33 @@ fn a_handler_that_answers_each_loss_with_another_does_not_hold_up_its_loop() {
     }
     group.submit(|| ()).unwrap().wait().unwrap();
 }
+
+/// Closes when it hears of an error.
+struct Closes;
+
+impl Inbound for Closes {
+    type In = Datagram;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, _: Datagram, _: &mut InboundContext<'_, Self>) {}
+
+    fn error(&mut self, _: Failure, ctx: &mut InboundContext<'_, Self>) {
+        ctx.close();
+    }
+}
+
+#[test]
+fn what_a_handler_asks_for_when_nothing_but_an_error_is_received_is_done() {
+    let group = group(1);
+    let client = Client::new(&group).pipeline(|p| p.add("closes", Closes));
+    let (gone, to) = socket();
+    drop(gone);
+    let (mine, _) = socket();
+    mine.connect(to).unwrap();
+    let handle = mine.try_clone().unwrap();
+    let channel = client.adopt_udp(mine).wait().unwrap();
+    // Nobody is there, which the next receive tells.
+    handle.send(b"?").unwrap();
+    channel.closed().wait().unwrap();
+}

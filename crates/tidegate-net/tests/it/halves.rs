@@ -93,10 +93,13 @@ fn a_late_write_fails_alone(channel: &Channel, listener: &TcpListener, log: &Log
     assert!(rest.is_empty());
     channel.write_and_flush("nobody asks");
     let late = channel.write_with("late");
+    let told = channel.flush_with();
     let flushed = channel.flush_with();
-    let why = late.wait().unwrap_err().failure().unwrap();
-    let why = why.downcast_ref::<NetError>();
-    assert!(matches!(why, Some(NetError::OutputShut)), "{why:?}");
+    for late in [late, told] {
+        let why = late.wait().unwrap_err().failure().unwrap();
+        let why = why.downcast_ref::<NetError>();
+        assert!(matches!(why, Some(NetError::OutputShut)), "{why:?}");
+    }
     flushed.wait().unwrap();
     peer.write_all(b"hello").unwrap();
     log.wait_for(1);

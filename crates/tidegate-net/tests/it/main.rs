@@ -27,6 +27,7 @@ mod model;
 mod named;
 mod payloads;
 mod pipeline;
+mod promised;
 mod registration;
 mod roaming;
 mod rules;

@@ -352,11 +352,41 @@ fn a_panic_in_a_flush_is_an_error_event() {
 }
 
 #[test]
-fn a_panic_in_an_error_handler_is_not_fired_again() {
-    let mut channel = embedded(|p| p.add_duplex("bad", Panics("error")));
+fn a_panic_in_a_write_that_nobody_waits_for_is_an_error_event() {
+    let log = Names::new();
+    let mut channel = embedded(|p| {
+        p.add_duplex("bad", Panics("write"))
+            .add_duplex("after", note("after", &log))
+    });
+    let _ = log.take();
+    channel.channel().write_and_flush("x");
+    channel.run();
+    let said = log.take();
+    let told = said.iter().filter(|said| said.starts_with("after error"));
+    assert_eq!(told.count(), 1, "{said:?}");
+    assert!(channel.errors()[0].is_panic() && !channel.is_open());
+}
+
+#[test]
+fn a_panic_in_an_error_handler_is_an_error_for_those_behind_it_and_closes_the_channel() {
+    let log = Names::new();
+    let mut channel = embedded(|p| {
+        p.add_duplex("bad", Panics("error"))
+            .add_duplex("after", note("after", &log))
+    });
+    let _ = log.take();
     channel.channel().fire_error(Failure::new("first"));
     channel.run();
-    assert!(channel.errors().is_empty() && channel.is_open());
+    let said = log.take();
+    assert!(
+        said[0].starts_with("after error: panicked") && said[0].contains("again"),
+        "{said:?}"
+    );
+    let errors = channel.errors();
+    assert!(errors.len() == 1 && errors[0].is_panic(), "{errors:?}");
+    assert!(!channel.is_open());
+    let why = channel.channel().close_cause().unwrap();
+    assert!(why.is_panic(), "{why}");
 }
 
 #[test]

@@ -498,9 +498,9 @@ impl Outbound for Tls {
                 self.held.push((bytes, promise));
             }
             (Some(why), Some(promise)) => drop(promise.fail(why)),
-            // Late writes without a promise go unheard, as everywhere.
-            (Some(NetError::Closed(_) | NetError::OutputShut), None) => {}
-            (Some(why), None) => ctx.fire_error(Failure::new(why)),
+            // Of late writes without a promise only a flush tells, as everywhere.
+            (Some(NetError::Closed(_) | NetError::OutputShut), None) => ctx.lose(),
+            (Some(why), None) => ctx.tell_refusal(Failure::new(why)),
         }
     }
 

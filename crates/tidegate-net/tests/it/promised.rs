@@ -1,0 +1,180 @@
+//! What the handle of a channel promises, where handlers or numbers are in the way.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tidegate_exec::EventLoop;
+use tidegate_net::handlers::{Rate, Traffic};
+use tidegate_net::{
+    Assembly, Channel, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError,
+    Nothing, Outbound, OutboundContext, WaterMarks,
+};
+use tidegate_promise::Completion;
+use tidegate_testkit::Log;
+
+/// Lets everything pass.
+struct Pass;
+
+impl Inbound for Pass {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Nothing;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(bytes);
+    }
+}
+
+impl Outbound for Pass {
+    type Take = Bytes;
+    type Write = Bytes;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write(bytes);
+    }
+}
+
+/// A gentle close ends in time, although a handler holds it back with what was written before it.
+fn ends_in_time(assemble: impl FnOnce(Assembly) -> Assembly) {
+    let options = ChannelOptions {
+        close_timeout: Duration::from_secs(5),
+        ..ChannelOptions::default()
+    };
+    let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
+    let handle = channel.channel();
+    handle.write_and_flush("first");
+    let waits = handle.write_with("held back");
+    let closed = handle.close_when_flushed();
+    channel.run();
+    channel.advance(Duration::from_millis(4_999));
+    assert!(!closed.is_done());
+    channel.advance(Duration::from_millis(1));
+    assert!(closed.is_done());
+    let why = handle.close_cause().unwrap();
+    let why = why.downcast_ref::<NetError>();
+    assert!(matches!(why, Some(NetError::CloseTimeout(_))), "{why:?}");
+    channel.run();
+    // A handler elsewhere still has it: it fails when that gives it back.
+    assert!(waits.is_done() || channel.names().is_empty());
+}
+
+#[test]
+fn a_gentle_close_has_its_deadline_while_a_handler_shapes_what_goes_before_it() {
+    ends_in_time(|p| {
+        let slow = Rate::bytes_per_second(1);
+        p.add_duplex("traffic", Traffic::new(None, Some(slow)))
+    });
+}
+
+#[test]
+fn a_gentle_close_has_its_deadline_while_a_handler_elsewhere_is_busy() {
+    let (home, _hand) = EventLoop::builder("busy").build_by_hand().unwrap();
+    let busy = Handler::duplex_on(home.executor(), Pass);
+    ends_in_time(|p| p.add_handler("busy", busy));
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_gentle_close_has_its_deadline_during_a_handshake() {
+    let name = crate::tls::Authority::new().client().name("a.test");
+    let name = name.unwrap();
+    ends_in_time(|p| p.add_duplex("tls", name.handler()));
+}
+
+fn why(flushed: Completion<()>) -> String {
+    flushed.wait().unwrap_err().to_string()
+}
+
+/// A flush tells of what was written after the end that `end` asks for.
+fn tells_of_late_writes(
+    assemble: impl FnOnce(Assembly) -> Assembly,
+    end: impl FnOnce(&Channel),
+    expected: &str,
+) {
+    let mut channel = EmbeddedChannel::new(assemble).unwrap();
+    channel.set_room(Some(0));
+    let handle = channel.channel();
+    handle.write("in time");
+    let before = handle.flush_with();
+    end(&handle);
+    let between = handle.flush_with();
+    handle.write("late");
+    let after = handle.flush_with();
+    channel.run();
+    let told = why(after);
+    assert!(told.contains(expected), "{told}");
+    channel.set_room(None);
+    channel.run();
+    before.wait().unwrap();
+    between.wait().unwrap();
+    assert_eq!(channel.sent(), "in time");
+}
+
+#[test]
+fn a_flush_fails_if_something_was_written_after_the_end() {
+    let gently = |channel: &Channel| drop(channel.close_when_flushed());
+    let half = |channel: &Channel| drop(channel.shutdown_output());
+    tells_of_late_writes(|p| p, gently, "the channel is closed");
+    tells_of_late_writes(|p| p, half, "sending half");
+}
+
+/// Notes how much may be written before the channel is unwritable.
+struct Asks(Log<usize>);
+
+impl Inbound for Asks {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        self.0.push(ctx.bytes_before_unwritable());
+    }
+}
+
+#[test]
+fn the_largest_numbers_are_numbers_like_others() {
+    let options = ChannelOptions {
+        marks: WaterMarks::new(0, usize::MAX, usize::MAX).unwrap(),
+        reads_per_turn: u32::MAX,
+        write_spin: usize::MAX,
+        close_timeout: Duration::MAX,
+        ..ChannelOptions::default()
+    };
+    let log = Log::new();
+    let own = log.clone();
+    let asks = |p: Assembly| p.add("asks", Asks(own));
+    let mut channel = EmbeddedChannel::with_options(options, asks).unwrap();
+    channel.receive("how much?");
+    assert_eq!(log.take(), [usize::MAX]);
+    channel.set_room(Some(0));
+    let handle = channel.channel();
+    handle.write("rest");
+    let closed = handle.close_when_flushed();
+    channel.run();
+    assert!(!closed.is_done());
+    channel.set_room(None);
+    channel.run();
+    assert!(closed.is_done());
+}
+
+/// Uses its channel when it is cloned.
+struct Curious(Channel);
+
+impl Clone for Curious {
+    fn clone(&self) -> Self {
+        assert!(self.0.close_cause().is_none());
+        self.0.set_attribute("cloned");
+        Self(self.0.clone())
+    }
+}
+
+#[test]
+fn a_value_kept_with_a_channel_may_use_it_while_it_is_cloned() {
+    let channel = EmbeddedChannel::new(|p| p).unwrap();
+    let handle = channel.channel();
+    handle.set_attribute(Curious(handle.clone()));
+    assert!(handle.attribute::<Curious>().is_some());
+    assert_eq!(handle.attribute::<&str>(), Some("cloned"));
+    assert!(handle.take_attribute::<Curious>().is_some());
+    assert!(handle.attribute::<Curious>().is_none());
+}
