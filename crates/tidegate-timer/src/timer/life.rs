@@ -11,7 +11,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread::ThreadId;
 
-use tidegate_sync::{Fate, Parker, Task, ThreadBuilder, ThreadWatch, contain};
+use tidegate_sync::{Fate, Parker, Task, ThreadBuilder, ThreadWatch, check_stance, contain};
 
 use super::errors::TimerError;
 use super::shared::{Cell, Shared};
@@ -47,7 +47,11 @@ impl Shared {
         if self.running.load(Ordering::Acquire) {
             return Ok(());
         }
-        let mut life = self.settled()?;
+        let mut life = match self.settled() {
+            // What comes now fires with the start that is on its way, or with the next one.
+            Err(TimerError::Refused(_)) => return Ok(()),
+            life => life?,
+        };
         match &*life {
             Life::New(_) => {}
             Life::Running(_) => return Ok(()),
@@ -71,11 +75,18 @@ impl Shared {
                 Ok(())
             }
             Ok(Err(_)) | Err(_) => {
-                *life = Life::New(threads);
+                if matches!(*life, Life::Starting(_)) {
+                    *life = Life::New(threads);
+                }
                 Err(TimerError::NoThread)
             }
         };
+        let stopped = matches!(*life, Life::Stopping(_));
         drop(life);
+        if stopped && outcome.is_err() {
+            // It was stopped meanwhile, and has no worker that would say that it is over.
+            self.end();
+        }
         self.started.notify_all();
         outcome
     }
@@ -127,16 +138,22 @@ impl Shared {
 
     /// `checked` says that this thread may wait for the worker, or does not mean to.
     fn begin(&self, checked: bool) -> Result<Begun, TimerError> {
-        let mut life = self.settled()?;
+        let mut life = self.life();
         match *life {
-            Life::Running(_) if !checked => return Ok(Begun::Unchecked),
-            Life::Running(_) => *life = Life::Stopping(Some(Waker::noop().clone())),
+            Life::Starting(starter) if starter == std::thread::current().id() => {
+                return Err(TimerError::Starting);
+            }
+            Life::Running(_) | Life::Starting(_) if !checked => return Ok(Begun::Unchecked),
+            Life::Running(_) | Life::Starting(_) => {
+                *life = Life::Stopping(Some(Waker::noop().clone()));
+            }
             Life::New(_) | Life::Broken => *life = Life::Ended,
-            Life::Starting(_) | Life::Stopping(_) | Life::Ended => return Ok(Begun::Before),
+            Life::Stopping(_) | Life::Ended => return Ok(Begun::Before),
         }
         self.running.store(false, Ordering::Release);
         let late = self.lane.close();
         drop(life);
+        self.started.notify_all();
         self.core().left.extend(late);
         self.parker.unpark();
         Ok(Begun::Now)
@@ -221,13 +238,16 @@ impl Shared {
         task
     }
 
-    /// The life, not while another thread starts the worker.
+    /// The life, not while another thread starts the worker: refused where this thread must not
+    /// wait for that.
     fn settled(&self) -> Result<MutexGuard<'_, Life>, TimerError> {
         let mut life = self.life();
         while let Life::Starting(starter) = *life {
             if starter == std::thread::current().id() {
                 return Err(TimerError::Starting);
             }
+            // The spawner is the user's and may take its time.
+            check_stance(None).map_err(TimerError::Refused)?;
             let settled = self.started.wait(life);
             life = settled.unwrap_or_else(PoisonError::into_inner);
         }

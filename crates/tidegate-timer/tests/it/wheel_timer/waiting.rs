@@ -227,3 +227,67 @@ fn a_spawner_that_fails_or_panics_refuses_the_timeout_and_the_next_one_tries_aga
     clock.advance(SECOND);
     assert!(handle.is_expired());
 }
+
+/// A timer whose spawner waits for the second gate, after it has opened the first, and then
+/// answers with a thread or not.
+fn slow_to_start(clock: &ManualClock, works: bool) -> (WheelTimer, Gate, Gate) {
+    let (asked, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (asked.clone(), go_on.clone());
+    let threads = ThreadBuilder::new("slow").spawner(move |job: tidegate_sync::ThreadJob| {
+        here.open();
+        gate.wait();
+        if !works {
+            return Err(io::Error::other("none today"));
+        }
+        std::thread::Builder::new().spawn(|| job.run()).map(drop)
+    });
+    let timer = WheelTimer::builder("test").clock(clock).threads(threads);
+    (timer.build().expect("a sound geometry"), asked, go_on)
+}
+
+#[test]
+fn an_event_loop_does_not_wait_for_a_spawner() {
+    let clock = ManualClock::new();
+    let (timer, asked, go_on) = slow_to_start(&clock, true);
+    let fired = Counter::new();
+    let add = || {
+        let count = fired.clone();
+        timer.new_timeout(SECOND, move || {
+            count.hit();
+        })
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(add);
+        asked.wait();
+        let mark = enter(Nameplate::new(), Stance::Loop);
+        assert!(add().is_ok());
+        assert!(matches!(timer.stop(), Err(TimerError::Refused(_))));
+        drop(mark);
+        go_on.open();
+        assert!(first.join().unwrap().is_ok());
+    });
+    clock.settle();
+    clock.advance(2 * SECOND);
+    assert_eq!(fired.count(), 2);
+}
+
+#[test]
+fn a_stop_that_begins_while_the_thread_is_started_ends_with_the_start() {
+    for works in [true, false] {
+        let clock = ManualClock::new();
+        let (timer, asked, go_on) = slow_to_start(&clock, works);
+        std::thread::scope(|scope| {
+            let first = scope.spawn(|| timer.new_timeout(SECOND, || ()).is_ok());
+            asked.wait();
+            let mark = enter(Nameplate::new(), Stance::Loop);
+            assert!(timer.new_timeout(SECOND, || ()).is_ok());
+            let stopping = timer.begin_stop().unwrap();
+            assert!(timer.new_timeout(SECOND, || ()).is_err());
+            drop(mark);
+            go_on.open();
+            assert_eq!(finish(stopping).len(), 1);
+            assert!(!first.join().unwrap(), "too late");
+        });
+        assert_eq!(timer.pending(), 0);
+    }
+}
