@@ -176,22 +176,24 @@ impl fmt::Display for ShutdownReport {
 /// completion fails with that when the last report goes. Of a loop that is stuck nothing can be
 /// taken in time: listeners are told at once, on a thread of their own. A task
 /// that holds a handle of its own loop keeps both until then.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct HandedBack {
-    inner: Arc<Mutex<Left>>,
+    /// One for each loop; the first one is of the loop that this was made for.
+    inner: Arc<Mutex<Vec<Parcel>>>,
 }
 
-struct Left {
+/// What one loop hands back.
+#[derive(Default)]
+struct Parcel {
     tasks: Vec<Task>,
-    /// Set when somebody takes some; one for each loop whose tasks these are.
-    taken: Vec<Arc<AtomicBool>>,
+    /// Set when somebody takes them.
+    taken: Arc<AtomicBool>,
 }
 
-impl Default for Left {
+impl Default for HandedBack {
     fn default() -> Self {
         Self {
-            tasks: Vec::new(),
-            taken: vec![Arc::default()],
+            inner: Arc::new(Mutex::new(vec![Parcel::default()])),
         }
     }
 }
@@ -199,7 +201,7 @@ impl Default for Left {
 impl HandedBack {
     /// How many tasks there are to take.
     pub fn len(&self) -> usize {
-        self.lock().tasks.len()
+        self.lock().iter().map(|parcel| parcel.tasks.len()).sum()
     }
 
     /// Whether there is none.
@@ -209,41 +211,42 @@ impl HandedBack {
 
     /// Takes the tasks, oldest first.
     pub fn take(&self) -> Vec<Task> {
-        let mut left = self.lock();
-        let tasks = std::mem::take(&mut left.tasks);
-        if !tasks.is_empty() {
-            for taken in &left.taken {
-                taken.store(true, Ordering::Relaxed);
+        let mut all = Vec::new();
+        for parcel in &mut *self.lock() {
+            // One that is empty may be filled later, by a loop that is stuck.
+            if !parcel.tasks.is_empty() {
+                parcel.taken.store(true, Ordering::Relaxed);
+                all.append(&mut parcel.tasks);
             }
         }
-        tasks
+        all
     }
 
     /// What says whether somebody took tasks: they are then no longer left.
     pub(crate) fn taken(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.lock().taken[0])
+        Arc::clone(&self.lock()[0].taken)
     }
 
     /// Moves the tasks of another here; they are not taken by that.
-    fn gather(&self, other: &Self) {
-        let mut others = other.lock();
-        let (tasks, taken) = (std::mem::take(&mut others.tasks), others.taken.clone());
-        drop(others);
-        let mut left = self.lock();
-        left.tasks.extend(tasks);
-        left.taken.extend(taken);
+    pub(crate) fn gather(&self, other: &Self) {
+        let moved = |parcel: &mut Parcel| Parcel {
+            tasks: std::mem::take(&mut parcel.tasks),
+            taken: Arc::clone(&parcel.taken),
+        };
+        let parcels: Vec<_> = other.lock().iter_mut().map(moved).collect();
+        self.lock().extend(parcels);
     }
 
     pub(crate) fn add(&self, tasks: impl IntoIterator<Item = Task>) {
-        self.lock().tasks.extend(tasks);
+        self.lock()[0].tasks.extend(tasks);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Left> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Parcel>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Left {
+impl Drop for Parcel {
     /// Tasks that nobody took are dropped one by one: a panic in one does not keep the others.
     /// Here and not with the handle: of two last handles that go at once, neither is alone.
     fn drop(&mut self) {
@@ -311,6 +314,19 @@ pub enum ShutdownError {
     },
     /// The loop went away without reporting.
     Lost,
+}
+
+impl ShutdownError {
+    /// The tasks that had not started, if that can be said.
+    pub fn handed_back(&self) -> Option<&HandedBack> {
+        match self {
+            Self::Stuck { handed_back, .. }
+            | Self::Panicked { handed_back, .. }
+            | Self::NoThread { handed_back }
+            | Self::HandDropped { handed_back } => Some(handed_back),
+            Self::BadQuiet(_) | Self::Unsupported | Self::Lost => None,
+        }
+    }
 }
 
 impl fmt::Display for ShutdownError {

@@ -399,6 +399,34 @@ fn what_a_group_hands_back_is_taken_from_its_report() {
 }
 
 #[test]
+fn a_stuck_loop_does_not_cost_a_group_what_the_others_hand_back() {
+    let clock = ManualClock::new();
+    let group = EventLoopGroup::builder("io").loops(3).clock(&clock).build();
+    let group = group.unwrap();
+    let held: Vec<_> = group.iter().map(hold).collect();
+    let answers: Vec<_> = group.iter().map(|one| one.submit(|| 7).unwrap()).collect();
+    let ended = group.shutdown_gracefully(Quiet::none(SECOND));
+    clock.jump(SECOND);
+    // The first one is stuck, the others end in time.
+    held[1..].iter().for_each(Gate::open);
+    for timely in group.iter().skip(1) {
+        assert_eq!(timely.termination().wait().unwrap().handed_back.len(), 1);
+    }
+    clock.await_sleepers(1);
+    clock.jump(SECOND * 20);
+    let why = ended.wait().unwrap_err().failure().unwrap();
+    let handed_back = why.handed_back().unwrap();
+    assert_eq!(handed_back.len(), 2);
+    handed_back.take().into_iter().for_each(Task::run);
+    let mut answers = answers.into_iter();
+    assert!(never_began(answers.next().unwrap().wait()), "not taken");
+    for answer in answers {
+        assert_eq!(answer.wait().unwrap(), 7);
+    }
+    held[0].open();
+}
+
+#[test]
 fn whoever_waits_for_a_job_that_a_pool_has_left_hears_so() {
     let pool = WorkerPool::builder("workers").max(1).build().unwrap();
     let (arrived, go_on) = (Gate::new(), Gate::new());
