@@ -1,11 +1,12 @@
 //! The one small trait through which every lower crate knows a place where tasks run.
 
+use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Clock, OnUnhandled, Signal, Task};
+use crate::{Clock, OnUnhandled, Signal, Task, WaitRefused};
 
 /// A place where tasks run: an event loop, a pool, a view over one.
 ///
@@ -69,6 +70,17 @@ pub trait Executor: Send + Sync + 'static {
     /// by default.
     fn has_left_tasks(&self) -> bool {
         false
+    }
+
+    /// Called before the calling thread waits for something of this executor; what it returns is held
+    /// for as long as the wait lasts. For an executor that knows more of who waits for whom than the
+    /// record of waits does.
+    ///
+    /// # Errors
+    ///
+    /// A [`WaitRefused`] when the wait would never end.
+    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefused> {
+        Ok(None)
     }
 
     /// Hears of what nobody else handles: a panicking listener, a listener that had to run

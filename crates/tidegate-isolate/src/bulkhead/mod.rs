@@ -1,6 +1,7 @@
 //! Bulkheads: how much of the program one dependency may hold.
 
 mod gate;
+mod holds;
 mod home;
 mod limit;
 mod partition;

@@ -19,6 +19,7 @@ use tidegate_sync::{CancelToken, Executor};
 use super::call::Options;
 use super::circles::{self, RunId, Waits};
 use super::outcome::Story;
+use super::run_home::RunHome;
 use super::state::{CACHES, LOGS};
 use super::{Call, CommandError, Shared};
 use crate::context::{CacheOwner, Logged, RequestContext, cached_events};
@@ -170,13 +171,12 @@ where
     } = whose;
     let usable = |run: &Run<T, E>| run.answer.is_done() || run.callers.join();
     let made = context.cached_if(owner, (command, key), usable, || {
-        let (promise, answer) = promise_at::<T, E>(home);
+        let callers = Arc::new(Callers::new());
+        let home: Arc<dyn Executor> = RunHome::of(callers.id, command, home);
+        let (promise, answer) = promise_at::<T, E>(Some(home));
         let answer = answer.share().ok();
         let answer = answer.expect("nobody has taken the outcome of a new promise");
-        let run = Run {
-            answer,
-            callers: Arc::new(Callers::new()),
-        };
+        let run = Run { answer, callers };
         (run.clone(), (promise, run))
     });
     let copies = |run: Run<T, E>| Copy {

@@ -13,7 +13,7 @@ use super::state::{State, THREADS};
 use super::{Command, CommandError, RunAsync};
 use crate::Event;
 use crate::bulkhead::Criticality;
-use crate::context::RequestContext;
+use crate::context::{Entered, RequestContext};
 use crate::plugin::Install;
 
 /// What differs in one call.
@@ -113,6 +113,12 @@ impl<T, E> Asked<'_, T, E> {
     #[inline]
     pub(super) fn context(&self) -> Option<&RequestContext> {
         self.0.as_ref()?.context.as_ref()
+    }
+
+    /// Enters the request that was asked for, if any.
+    #[inline]
+    pub(super) fn enter_context(&self) -> Option<Entered> {
+        self.context().map(RequestContext::enter)
     }
 
     /// Whether nothing was asked for but a timeout or a criticality.

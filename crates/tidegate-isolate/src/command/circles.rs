@@ -100,6 +100,13 @@ pub(super) struct Waits {
     run: RunId,
 }
 
+impl Waits {
+    /// Whether there is something in the record: the thread works for a shared run.
+    pub(super) fn is_recorded(&self) -> bool {
+        !self.within.is_empty()
+    }
+}
+
 impl Drop for Waits {
     fn drop(&mut self) {
         if self.within.is_empty() {

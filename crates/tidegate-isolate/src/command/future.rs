@@ -231,7 +231,7 @@ where
         });
         state.arm(&flying.flight, flying.deadline, state.flags());
         let token = flying.flight.token().clone();
-        let _within = self.within();
+        let _around = (self.within(), state.gate.hold());
         let made = contain(|| {
             let _entered = flying.options.context.as_ref().map(RequestContext::enter);
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;
@@ -301,7 +301,8 @@ where
             discard(future);
             return Poll::Ready(self.end(*flying, Ok(Err(Refusal(String::new())))));
         }
-        let _within = self.within();
+        let gate = &self.command.shared.state.gate;
+        let _around = (self.within(), gate.hold());
         let polled = contain(|| {
             let _entered = flying.options.context.as_ref().map(RequestContext::enter);
             future.as_mut().poll(context)

@@ -18,6 +18,7 @@ mod future;
 mod hit;
 mod outcome;
 mod run;
+mod run_home;
 pub(crate) mod state;
 mod surroundings;
 mod threads;

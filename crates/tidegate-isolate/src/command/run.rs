@@ -17,7 +17,6 @@ use super::outcome::Story;
 use super::state::{BREAKS, FALLS_BACK, GATED, RATED, THREADS, WATCHED};
 use super::{CommandError, Shared};
 use crate::breaker::{Open, Ticket, Verdict};
-use crate::context::RequestContext;
 use crate::metrics::Plain;
 use crate::{Cause, Criticality, Event, Refused, Stage};
 
@@ -69,14 +68,14 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
 
         let flight = state.alarms.take_flight();
         state.arm(&flight, deadline, flags);
-        let entered = asked.context().map(RequestContext::enter);
+        let around = (asked.enter_context(), state.gate.hold());
         let result = contain(|| {
             if flags & WATCHED != 0 {
                 state.hook(Stage::ExecutionStart).map_err(Refusal)?;
             }
             Ok(work(flight.token()))
         });
-        drop(entered);
+        drop(around);
         let now = state.now();
         let in_time = flight.finish() && now < deadline;
         state.alarms.keep_flight(flight);
@@ -191,11 +190,16 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     ) -> Result<T, CommandError<E>> {
         let state = &*self.state;
         if flags & BREAKS != 0 {
-            state.breaker.settle(ticket, Verdict::Failure, now, 0);
+            // A call that must not wait where it was made says nothing of the dependency.
+            let verdict = match refused {
+                Refused::Permits => Verdict::Failure,
+                _ => Verdict::Ignored,
+            };
+            state.breaker.settle(ticket, verdict, now, 0);
         }
         state.gate.sample(now, now.saturating_sub(start), true);
         let cause = Cause::Rejected(refused);
-        if self.is_plain(flags, &asked) {
+        if refused == Refused::Permits && self.is_plain(flags, &asked) {
             return self.refused_plainly(now, Plain::Permits, cause);
         }
         asked.with(|options| self.failed(Story::until(start, now), options, cause))

@@ -1,9 +1,11 @@
 //! Waits that could never end are refused.
 
 use std::pin::pin;
+use std::sync::mpsc;
 use std::task::Poll;
+use std::time::Duration;
 
-use tidegate_isolate::{Cause, Event, Refused, RequestContext};
+use tidegate_isolate::{Cause, Event, Isolation, PermitConfig, Refused, RequestContext};
 use tidegate_testkit::{Counter, Gate};
 
 use crate::support::{Numbers, builder, counted, poll_once, pool_of, still};
@@ -164,4 +166,86 @@ fn a_shared_run_that_waits_for_the_calling_thread_is_not_waited_for() {
     let queued = queued.queue(|_| Ok(2));
     go_on.open();
     assert_eq!((first.wait().unwrap(), queued.wait().unwrap()), (1, 2));
+}
+
+#[test]
+fn a_queued_copy_cannot_be_waited_for_inside_its_own_run() {
+    let (_clock, isolation) = still();
+    let permits = builder("a").no_timeout().build(&isolation).unwrap();
+    let threads = builder("b").threads(pool_of(4, 4)).no_timeout();
+    let threads = threads.build(&isolation).unwrap();
+    for command in [permits, threads] {
+        let (inner, request) = (command.clone(), RequestContext::new());
+        let (mine, (kept, copies)) = (request.clone(), mpsc::channel());
+        let call = command.call().context(&request).cache_key("k");
+        let answer = call.run(move |_| {
+            let again = inner.call().context(&mine).cache_key("k");
+            let copy = again.queue(|_| panic!("must not run"));
+            let error = copy.wait().unwrap_err();
+            assert!(error.is_refused(), "{error}");
+            assert!(error.to_string().contains("circle"), "{error}");
+            // To listen is no wait, and neither is a wait after the run.
+            let again = inner.call().context(&mine).cache_key("k");
+            kept.send(again.queue(|_| panic!("must not run"))).unwrap();
+            Ok(5)
+        });
+        assert_eq!(answer, Ok(5));
+        assert_eq!(copies.recv().unwrap().wait(), Ok(5));
+    }
+}
+
+/// A command with so many permits, for which callers wait for an hour.
+fn patient(isolation: &Isolation, key: &str, limit: usize) -> Numbers {
+    let permits = PermitConfig {
+        max_wait: Duration::from_secs(3600),
+        ..PermitConfig::of(limit)
+    };
+    let command = builder(key).permits_with(permits).no_timeout();
+    command.build(isolation).unwrap()
+}
+
+fn is_circle(command: &Numbers) -> bool {
+    matches!(command.run(|_| Ok(1)), Err(error) if error.cause() == &CIRCLE)
+}
+
+#[test]
+fn a_wait_for_the_permit_that_the_caller_holds_is_refused() {
+    let (_clock, isolation) = still();
+    let (a, b) = (patient(&isolation, "a", 1), patient(&isolation, "b", 1));
+    // Directly, through another command, and inside of a future.
+    assert_eq!(a.run_in_place(|_| Ok(u32::from(is_circle(&a)))), Ok(1));
+    let through = a.run_in_place(|_| {
+        let inner = b.run_in_place(|_| Ok(u32::from(is_circle(&a))));
+        inner.map_err(|_| "it was refused one too early")
+    });
+    assert_eq!(through, Ok(1));
+    let inside = pin!(a.run_async(|_| async { Ok(u32::from(is_circle(&a))) }));
+    assert_eq!(poll_once(inside), Poll::Ready(Ok(1)));
+    assert_eq!((a.snapshot().waiting, a.snapshot().active), (0, 0));
+    assert!(!is_circle(&a), "nothing is held any more");
+}
+
+#[test]
+fn a_wait_for_a_permit_that_may_come_back_is_not_refused() {
+    let (clock, isolation) = still();
+    let a = patient(&isolation, "a", 2);
+    // Of two that wait inside, the second is refused, and the first then has its permit.
+    let inside = Counter::new();
+    std::thread::scope(|scope| {
+        let nested = scope.spawn(|| {
+            a.run_in_place(|_| {
+                inside.hit();
+                inside.wait_for(2);
+                Ok(u32::from(is_circle(&a)))
+            })
+        });
+        let answer = a.run_in_place(|_| {
+            inside.hit();
+            inside.wait_for(2);
+            clock.await_sleepers(1);
+            Ok(u32::from(is_circle(&a)))
+        });
+        assert_eq!(answer, Ok(1), "all others wait");
+        assert_eq!(nested.join().unwrap(), Ok(0), "the other one went on");
+    });
 }

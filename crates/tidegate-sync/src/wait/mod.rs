@@ -11,6 +11,7 @@
 //!
 //! The record is one short lock, taken only by a thread that is about to sleep anyway.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
@@ -56,6 +57,13 @@ impl WaitRefused {
             why: Why::OwnListener {
                 name: thread_name(),
             },
+        }
+    }
+
+    /// The refusal of a wait that would close a circle through these, of which the first waits.
+    pub fn circle(names: Vec<String>) -> Self {
+        Self {
+            why: Why::Circle { names },
         }
     }
 
@@ -131,10 +139,12 @@ impl Error for WaitRefused {}
 /// A [`WaitRefused`] when the thread must not block, or when a circle would close.
 pub fn check_wait(home: Option<&dyn Executor>) -> Result<WaitGuard, WaitRefused> {
     check_stance(home)?;
-    match home {
-        Some(home) => record_from_here(home.id()),
-        None => Ok(WaitGuard { edge: None }),
-    }
+    let Some(home) = home else {
+        return Ok(WaitGuard::NOTHING);
+    };
+    let _also = home.begin_wait()?;
+    let guard = record_from_here(home.id())?;
+    Ok(WaitGuard { _also, ..guard })
 }
 
 /// The same for the end of a thread, or for something that it has to do first.
@@ -150,7 +160,7 @@ fn record_from_here(home: ExecutorId) -> Result<WaitGuard, WaitRefused> {
     }
     match thread::current() {
         Some(thread) => record(thread.party(), thread.name(), 1, home),
-        None => Ok(WaitGuard { edge: None }),
+        None => Ok(WaitGuard::NOTHING),
     }
 }
 
@@ -227,7 +237,8 @@ fn record(
     node.width = width;
     node.homes.push(to);
     let guard = WaitGuard {
-        edge: Some((from, to)),
+        _edge: Some(Edge { from, to }),
+        _also: None,
     };
     let mut path = Vec::new();
     if record.leads_back(from, to, &mut path) {
@@ -324,14 +335,29 @@ impl Record {
 #[derive(Debug)]
 #[must_use = "the record holds the wait only while the guard lives"]
 pub struct WaitGuard {
-    edge: Option<(ExecutorId, ExecutorId)>,
+    _edge: Option<Edge>,
+    /// What the home of the wait holds for it.
+    _also: Option<Box<dyn Any + Send>>,
 }
 
-impl Drop for WaitGuard {
+impl WaitGuard {
+    /// A wait that is in no record.
+    const NOTHING: Self = Self {
+        _edge: None,
+        _also: None,
+    };
+}
+
+/// An edge of the record.
+#[derive(Debug)]
+struct Edge {
+    from: ExecutorId,
+    to: ExecutorId,
+}
+
+impl Drop for Edge {
     fn drop(&mut self) {
-        let Some((from, to)) = self.edge else {
-            return;
-        };
+        let Self { from, to } = *self;
         let mut record = lock();
         if let Some(node) = record.waiting.get_mut(&from) {
             if let Some(at) = node.homes.iter().position(|&home| home == to) {

@@ -20,6 +20,7 @@ use tidegate_sync::{
     Clock, OnUnhandled, Parker, Permit, PermitRef, Permits, Unhandled, as_nanos, check_stance,
 };
 
+use super::holds::{self, GateId, Holding};
 use super::limit::AdaptiveLimit;
 use super::partition::{Criticality, Partitions};
 use super::queue::{Discipline, Next, WaitQueue};
@@ -100,6 +101,7 @@ impl PermitConfig {
 /// Permits, those who wait for one, and the algorithm that sets the limit.
 #[derive(Debug)]
 pub(crate) struct Gate {
+    id: GateId,
     permits: Permits,
     /// Ceilings by criticality, for the present limit.
     ceilings: [AtomicUsize; 4],
@@ -122,6 +124,7 @@ type Report = (Key, OnUnhandled);
 impl Gate {
     pub(crate) fn new(config: &PermitConfig) -> Self {
         let gate = Self {
+            id: holds::next_id(),
             permits: Permits::new(config.limit),
             ceilings: std::array::from_fn(|_| AtomicUsize::new(0)),
             partitions: Mutex::new(config.partitions),
@@ -166,6 +169,14 @@ impl Gate {
         self.wait_nanos.load(Ordering::Relaxed) != 0
     }
 
+    /// Notes that the calling thread works with a permit until the answer is dropped, where callers
+    /// may wait for one: a wait of its own might be for that very permit.
+    #[inline]
+    pub(crate) fn hold(&self) -> Option<Holding> {
+        let serves = self.serves.load(Ordering::Relaxed);
+        serves.then(|| holds::hold(self.id, &self.permits))
+    }
+
     /// Waits for a permit until the configured time is over, or `until`.
     #[cold]
     pub(crate) fn wait(
@@ -179,6 +190,16 @@ impl Gate {
         }
         let parker = Parker::new();
         let place = self.queue_up(clock.nanos(), criticality, until, &Waker::from(&parker))?;
+        // After the place is taken: then a permit that is free has been handed over.
+        let recorded = match place.waiter.state() {
+            WAITING => holds::wait_for(self.id).map(Some),
+            _ => Ok(None),
+        };
+        let Ok(_recorded) = recorded else {
+            self.give_up(&place);
+            self.after_leaving(clock.nanos());
+            return Err(Refused::Circle);
+        };
         let state = place.waiter.wait(clock, &parker, place.until);
         if state == SERVED {
             self.waiting.fetch_sub(1, Ordering::Relaxed);

@@ -1,0 +1,143 @@
+//! Which threads hold permits while they wait for others.
+//!
+//! A call that waits for a permit inside of work that holds one may wait for itself: if every permit
+//! of the gate is held by threads that wait, for this gate or for one that is stuck in the same way,
+//! none of them is ever given back. Such a wait is refused.
+//!
+//! Only gates whose callers may wait take part. A permit that a suspended future holds, or whose
+//! holder waits for something else, counts as one that may come back. The record is one short lock,
+//! taken only by a thread that holds a permit and is about to sleep.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+
+use tidegate_sync::Permits;
+
+/// Names a gate.
+pub(super) type GateId = u64;
+
+pub(super) fn next_id() -> GateId {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A gate: its name and its permits.
+type Held = (GateId, Permits);
+
+thread_local! {
+    /// The gates of which this thread holds a permit, one entry per permit.
+    static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes that the calling thread works with a permit of a gate, until the answer is dropped.
+pub(super) fn hold(gate: GateId, permits: &Permits) -> Holding {
+    let _ = HELD.try_with(|held| held.borrow_mut().push((gate, permits.clone())));
+    Holding(gate)
+}
+
+/// A thread's work with a permit.
+#[must_use = "the work is over when it is dropped"]
+pub(crate) struct Holding(GateId);
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        let _ = HELD.try_with(|held| {
+            let mut held = held.borrow_mut();
+            if let Some(at) = held.iter().rposition(|(gate, _)| *gate == self.0) {
+                held.remove(at);
+            }
+        });
+    }
+}
+
+/// A thread that holds permits and waits for another.
+struct Wait {
+    number: u64,
+    holds: Vec<Held>,
+    gate: GateId,
+}
+
+#[derive(Default)]
+struct Record {
+    next: u64,
+    waits: Vec<Wait>,
+}
+
+static RECORD: LazyLock<Mutex<Record>> = LazyLock::new(Mutex::default);
+
+fn lock() -> MutexGuard<'static, Record> {
+    RECORD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Records that the calling thread waits for a permit of a gate, until the answer is dropped.
+///
+/// # Errors
+///
+/// [`Circle`] if no permit would ever come.
+pub(super) fn wait_for(gate: GateId) -> Result<Waiting, Circle> {
+    let holds = HELD.try_with(|held| held.borrow().clone());
+    let holds = holds.unwrap_or_default();
+    if holds.is_empty() {
+        return Ok(Waiting(None));
+    }
+    let mut record = lock();
+    let number = record.next;
+    record.next += 1;
+    record.waits.push(Wait {
+        number,
+        holds,
+        gate,
+    });
+    let waiting = Waiting(Some(number));
+    let is_stuck = record.is_stuck(gate);
+    drop(record);
+    match is_stuck {
+        true => Err(Circle),
+        false => Ok(waiting),
+    }
+}
+
+/// The wait would never end.
+#[derive(Debug)]
+pub(super) struct Circle;
+
+/// A recorded wait.
+#[must_use = "the wait is forgotten when it is dropped"]
+pub(super) struct Waiting(Option<u64>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(number) = self.0 {
+            let mut record = lock();
+            record.waits.retain(|wait| wait.number != number);
+        }
+    }
+}
+
+impl Record {
+    /// Whether all permits of a gate are held by threads that wait for gates of which the same holds.
+    fn is_stuck(&self, gate: GateId) -> bool {
+        let mut held_by_waiters: HashMap<GateId, (usize, usize)> = HashMap::new();
+        for (of, permits) in self.waits.iter().flat_map(|wait| &wait.holds) {
+            let entry = held_by_waiters.entry(*of);
+            entry.or_insert_with(|| (0, permits.held())).0 += 1;
+        }
+        let all_wait = held_by_waiters
+            .into_iter()
+            .filter(|(_, (waiting, held))| waiting >= held);
+        let mut stuck: HashSet<GateId> = all_wait.map(|(of, _)| of).collect();
+        loop {
+            let freed = self.waits.iter().filter(|wait| !stuck.contains(&wait.gate));
+            let freed = freed.flat_map(|wait| wait.holds.iter().map(|(of, _)| *of));
+            let freed: Vec<_> = freed.filter(|of| stuck.contains(of)).collect();
+            if freed.is_empty() {
+                return stuck.contains(&gate);
+            }
+            for of in freed {
+                stuck.remove(&of);
+            }
+        }
+    }
+}
