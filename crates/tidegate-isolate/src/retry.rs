@@ -60,9 +60,12 @@ impl Retry {
     /// The pause before the `n`-th retry, from one.
     pub fn pause(&self, n: u32) -> Duration {
         let times = self.factor.powi(n.saturating_sub(1).min(1_000) as i32);
-        let pause = self.pause.as_secs_f64() * times;
-        let longest = self.longest.as_secs_f64();
-        Duration::from_secs_f64(pause.min(longest).max(0.0))
+        if self.pause.is_zero() {
+            // Also of an infinite factor.
+            return Duration::ZERO;
+        }
+        let pause = Duration::try_from_secs_f64(self.pause.as_secs_f64() * times);
+        pause.map_or(self.longest, |pause| pause.min(self.longest))
     }
 }
 

@@ -18,13 +18,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use tidegate_promise::{Abandoned, Completion, Outcome, Promise, promise_of};
-use tidegate_sync::{CancelToken, Permit, Task};
+use tidegate_sync::{CancelToken, Permit, Task, discard};
 
 use crate::alarm::AlarmId;
 use crate::context::{CacheOwner, RequestContext};
 use crate::plugin::contain;
 use crate::properties::Concerned;
-use crate::{Cause, Command, CommandError, Event, Invalid, Refused};
+use crate::{Cause, Command, CommandError, Event, Invalid, Key, Refused};
 
 mod config;
 
@@ -355,7 +355,7 @@ where
         }
         // A split that forgot some of them: they have no answer.
         for (_, waiting) in batch.requests {
-            waiting.end(Err(CollapseError::NoResponse));
+            waiting.end(self.command.key(), &|| Err(CollapseError::NoResponse));
         }
     }
 
@@ -376,9 +376,10 @@ where
         }
         let _apart = context.is_none().then(RequestContext::leave);
         let answer = call.queue(move |cancel| work(&part, cancel));
+        let command = self.command.key().clone();
         answer.finally(move |outcome| {
             for (argument, waiting) in requests {
-                waiting.end(match &outcome {
+                waiting.end(&command, &|| match &outcome {
                     Outcome::Success(answers) => {
                         let answer = answers.get(&argument).cloned();
                         answer.ok_or(CollapseError::NoResponse)
@@ -399,7 +400,9 @@ trait Receive<V, E>: Send {
         E: Send + 'static;
     fn is_wanted(&self) -> bool;
     fn count(&self) -> usize;
-    fn end(self: Box<Self>, answer: Result<V, CollapseError<E>>);
+    /// Tells all of them. `answer` makes a copy, which is user code: one that panics is the end of
+    /// its own request only.
+    fn end(self: Box<Self>, command: &Key, answer: &dyn Fn() -> Result<V, CollapseError<E>>);
 }
 
 impl<V: Clone + Send + 'static, E: Clone + Send + 'static> Receive<V, E> for Waiting<V, E> {
@@ -415,9 +418,13 @@ impl<V: Clone + Send + 'static, E: Clone + Send + 'static> Receive<V, E> for Wai
         self.len()
     }
 
-    fn end(self: Box<Self>, answer: Result<V, CollapseError<E>>) {
+    fn end(self: Box<Self>, command: &Key, answer: &dyn Fn() -> Result<V, CollapseError<E>>) {
         for promise in *self {
-            let _ = promise.complete(answer.clone());
+            let copy = contain(answer).unwrap_or_else(|message| {
+                let error = CommandError::new(command, Cause::Panicked(message));
+                Err(CollapseError::Batch(error))
+            });
+            discard(promise.complete(copy));
         }
     }
 }

@@ -268,3 +268,14 @@ fn a_pause_ends_with_the_isolation() {
     assert!(woken.is_notified(), "it does not hang");
     assert!(poll().is_ready());
 }
+
+#[test]
+fn pauses_of_retries_do_not_overflow() {
+    let patient = Retry::attempts(u32::MAX).longest(Duration::MAX);
+    let pauses = |retry: Retry| [1, 3, 2_000, u32::MAX].map(|n| retry.pause(n));
+    let longest = patient.backoff(Duration::MAX, 2.0);
+    assert_eq!(pauses(longest)[1..], [Duration::MAX; 3]);
+    assert!(longest.pause(1) >= Duration::from_secs(u64::MAX / 2));
+    let none = patient.backoff(Duration::ZERO, f64::MAX);
+    assert_eq!(pauses(none), [Duration::ZERO; 4]);
+}

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_isolate::{
-    CollapseError, CollapseScope, Collapser, CollapserConfig, Command, Event, Isolation,
+    Cause, CollapseError, CollapseScope, Collapser, CollapserConfig, Command, Event, Isolation,
     Properties, RequestContext, RequestVariable,
 };
 use tidegate_sync::ManualClock;
 
-use crate::support::with_properties;
+use crate::support::{still, with_properties};
 
 type Batches = Arc<Mutex<Vec<Vec<u32>>>>;
 type Doubler = Collapser<u32, u32, &'static str>;
@@ -375,4 +375,38 @@ fn what_a_collapser_refuses_is_told_in_plain_words() {
         .set("hystrix.collapser.names.maxRequestsInBatch", "2147483647")
         .unwrap();
     assert_eq!(collapser.config().max_batch, 2_147_483_647, "as in Hystrix");
+}
+
+/// An answer that panics when it is cloned for the request with the number 1.
+#[derive(Debug, PartialEq)]
+struct Fragile(u32);
+
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        assert_ne!(self.0, 1, "on purpose");
+        Self(self.0)
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_cloned_ends_its_own_request_only() {
+    let (_clock, isolation) = still();
+    let command = Command::builder("a").group("tests").build(&isolation);
+    let command: Command<HashMap<u32, Fragile>, &str> = command.unwrap();
+    let config = CollapserConfig {
+        scope: CollapseScope::Global,
+        max_batch: 3,
+        ..CollapserConfig::default()
+    };
+    let collapser = Collapser::new(&command, config, |all: &[u32], _| {
+        Ok(all.iter().map(|one| (*one, Fragile(*one))).collect())
+    });
+    let collapser = collapser.unwrap();
+    let [zero, one, two] = [0, 1, 2].map(|number| collapser.submit(number));
+    assert_eq!((zero.wait(), two.wait()), (Ok(Fragile(0)), Ok(Fragile(2))));
+    let error = one.wait().unwrap_err().failure();
+    let Some(CollapseError::Batch(error)) = error else {
+        panic!("{error:?}");
+    };
+    assert!(matches!(error.cause(), Cause::Panicked(_)), "{error}");
 }
