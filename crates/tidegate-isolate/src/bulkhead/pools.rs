@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tidegate_sync::{FastClock, OnUnhandled};
 
@@ -72,6 +73,10 @@ impl Pools {
             said.of_pool(),
             (&self.clock, &self.unhandled),
         )?);
+        if self.is_shut_down() {
+            // After the end, or while it begins: whoever ends the pools did not find this one.
+            drop(pool.stop(Duration::ZERO));
+        }
         pools.insert(key.clone(), Arc::clone(&pool));
         Ok(pool)
     }

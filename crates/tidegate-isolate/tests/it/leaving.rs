@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_isolate::{Cause, Event, Isolation, Refused};
+use tidegate_isolate::{Bulkhead, Cause, Event, Isolation, Refused};
 use tidegate_promise::WaitError;
 use tidegate_sync::ManualClock;
 use tidegate_testkit::Gate;
@@ -255,4 +255,21 @@ fn timeouts_ends_and_cancellations_race_and_each_call_ends_once() {
     let ended = totals[Event::Success] + totals[Event::Timeout] + totals[Event::PoolRejected];
     assert_eq!(ended + totals[Event::Cancelled], calls);
     assert_eq!(pool(&isolation).queued, 0);
+}
+
+#[test]
+fn a_pool_that_is_made_after_the_end_takes_no_calls() {
+    let (_clock, isolation) = still();
+    let permits = builder("permits").build(&isolation).unwrap();
+    assert!(isolation.shutdown(Duration::ZERO).is_empty());
+    let late = builder("late").threads(pool_of(1, 1)).build(&isolation);
+    permits
+        .configure(|c| c.bulkhead = Bulkhead::Threads)
+        .unwrap();
+    for command in [late.unwrap(), permits] {
+        let error = command.run(|_| panic!("must not run")).unwrap_err();
+        assert_eq!(error.cause(), &Cause::Rejected(Refused::Closed));
+        let error = cause(command.queue(|_| panic!("must not run")));
+        assert_eq!(error, Cause::Rejected(Refused::Closed));
+    }
 }
