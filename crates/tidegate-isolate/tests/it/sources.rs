@@ -72,7 +72,7 @@ fn a_source_that_does_not_return_holds_up_no_other_command() {
     let (inside, go_on) = (Gate::new(), Gate::new());
     let (arrived, until) = (inside.clone(), go_on.clone());
     let isolation = asking(&Properties::new(), move |name| {
-        if name.starts_with("hystrix.command.slow.") {
+        if name == LIMIT.replace(".a.", ".slow.") {
             arrived.open();
             until.wait();
         }
