@@ -78,20 +78,32 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         if self.taken {
             return None;
         }
+        if !self.block.is_owed() {
+            return Some(self.put(Listener::new(listen)));
+        }
         let (listener, late) = self.block.watched(listen);
-        let place = if self.slot.get() == Slot::Free {
-            self.slot.set(Slot::Listener);
-            self.fill_inline(listener, READER);
-            let block = self.block.addr();
-            Place::Inline { block }
-        } else {
-            self.slot.set(Slot::Passed);
-            Place::Node(push_node(self.block, listener))
-        };
+        let token = self.put(listener);
         if late {
             drop(self.left());
         }
-        Some(ListenerToken { place })
+        Some(token)
+    }
+
+    #[inline]
+    fn put(&self, listener: Listener<T, E>) -> ListenerToken<T, E> {
+        if self.slot.get() == Slot::Free {
+            self.slot.set(Slot::Listener);
+            self.fill_inline(listener, READER);
+            let block = self.block.addr();
+            return ListenerToken {
+                place: Place::Inline { block },
+            };
+        }
+        self.slot.set(Slot::Passed);
+        let node = push_node(self.block, listener);
+        ListenerToken {
+            place: Place::Node(node),
+        }
     }
 
     /// Calls `listen` with the outcome, at the block's home, and gives the read end up: one
@@ -101,19 +113,12 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
     {
-        if self.slot.get() != Slot::Free || self.taken {
+        if self.slot.get() != Slot::Free || self.taken || self.block.is_owed() {
             let _ = self.listen(listen);
             return;
         }
-        let (listener, late) = self.block.watched(listen);
-        if late {
-            self.slot.set(Slot::Listener);
-            self.fill_inline(listener, READER);
-            drop(self.left());
-            return;
-        }
         let this = std::mem::ManuallyDrop::new(self);
-        this.fill_inline(listener, 0);
+        this.fill_inline(Listener::new(listen), 0);
     }
 
     /// Takes a listener back before it was told; true if it will not be told.

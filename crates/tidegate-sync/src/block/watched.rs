@@ -127,18 +127,20 @@ fn lock(list: usize) -> MutexGuard<'static, List> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
+    /// Whether the outcome is that of a task which the home has accepted.
+    #[inline(always)]
+    pub(super) fn is_owed(&self) -> bool {
+        // Relaxed: the bit is set when the block is made.
+        self.get().state.load(crate::prim::Ordering::Relaxed) & OWED != 0
+    }
+
     /// The executor that owes the outcome. None in models, whose threads share this one.
     #[inline]
     fn debtor(&self) -> Option<u64> {
-        if cfg!(any(tidegate_loom, tidegate_shuttle)) {
+        if cfg!(any(tidegate_loom, tidegate_shuttle)) || !self.is_owed() {
             return None;
         }
-        let block = self.get();
-        // Relaxed: the bit is set when the block is made.
-        if block.state.load(crate::prim::Ordering::Relaxed) & OWED == 0 {
-            return None;
-        }
-        block.home.as_ref().map(|home| home.id().get())
+        self.get().home.as_ref().map(|home| home.id().get())
     }
 
     /// Has `waker` woken when the executor that owes the outcome ends without beginning the task.
@@ -172,7 +174,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
 
     /// A listener that is found when the executor that owes the outcome is given up. True if it was
     /// given up already.
-    #[inline]
+    #[inline(never)]
     pub(super) fn watched<F>(self, listen: F) -> (Listener<T, E>, bool)
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
