@@ -36,6 +36,13 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             Mail::Flush(Some(promise)) if promise.is_cancelled() => {}
             Mail::Flush(promise) => self.pipeline.flush(promise),
             Mail::Close => self.pipeline.out(OutOp::Close),
+            Mail::Cut => {
+                // They may say goodbye; those that hold the close back are not waited for.
+                self.pipeline.out(OutOp::Close);
+                self.carry_out(desk);
+                let cause = self.pipeline.parts.close_cause.clone();
+                self.close(cause, desk);
+            }
             Mail::Abort => {
                 self.transport.reset_on_close();
                 self.pipeline.out(OutOp::Close);
@@ -68,7 +75,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 let _ = self.pipeline.parts.set_user_writable(flag, writable);
             }
             Mail::Own(id, what) => self.pipeline.own(id, what),
-            Mail::Inbound(_) if self.pipeline.parts.ends() => {}
+            Mail::Inbound(msg) if self.pipeline.parts.ends() => discard(msg),
             Mail::Inbound(msg) => {
                 self.pipeline.read(msg);
                 self.pipeline.fire(InEvent::ReadComplete);

@@ -182,6 +182,11 @@ impl Channel {
         closed
     }
 
+    /// Closes the channel even if its handlers hold that back.
+    pub(crate) fn cut(&self) {
+        self.post(Mail::Cut);
+    }
+
     /// If the channel is closed next, `why` is its cause.
     pub(crate) fn set_close_cause(&self, why: Failure) {
         self.post(Mail::Cause(why));

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_of};
-use tidegate_sync::{Deliver, Delivery, Executor, SignalBlock, Unhandled};
+use tidegate_sync::{Deliver, Delivery, Executor, SignalBlock, Unhandled, discard, discard_all};
 
 use super::ChannelOptions;
 use crate::errors::NetError;
@@ -51,6 +51,8 @@ pub(crate) enum Mail {
     /// Onto its loop, or off it.
     Register(bool, Promise<()>),
     CancelConnect(Failure),
+    /// Closes whatever the handlers do.
+    Cut,
     /// What is left to send before the end was not sent in time.
     CloseDeadline,
 }
@@ -527,18 +529,20 @@ fn new_end() -> (Promise<()>, Closed) {
 /// Tells the sender of mail that the channel is closed.
 pub(crate) fn refuse(mail: Mail, cause: Option<&Failure>) {
     let closed = || Failure::new(NetError::Closed(cause.cloned()));
+    // Messages, events and changes are the user's, and their drop may panic.
     match mail {
-        Mail::Write(_, Some(promise))
-        | Mail::Flush(Some(promise))
-        | Mail::Register(_, promise)
-        | Mail::ShutdownOutput(promise)
-        | Mail::Stage(_, Back::Write(_, Some(promise))) => {
+        Mail::Write(msg, Some(promise)) | Mail::Stage(_, Back::Write(msg, Some(promise))) => {
             drop(promise.fail(closed()));
+            discard(msg);
         }
-        Mail::Change(_, promise) => {
+        Mail::Flush(Some(promise)) | Mail::Register(_, promise) | Mail::ShutdownOutput(promise) => {
+            drop(promise.fail(closed()))
+        }
+        Mail::Change(make, promise) => {
             drop(promise.fail(Failure::new(PipelineError::Closed)));
+            discard(make);
         }
-        _ => {}
+        other => discard(other),
     }
 }
 
@@ -565,5 +569,8 @@ impl Deliver for Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         self.finish(None);
+        let rare = self.lock().rare.take();
+        // Values of the user's, whose drop may panic.
+        discard_all(rare.into_iter().flat_map(|rare| rare.attributes));
     }
 }

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use mio::net::TcpStream;
 use tidegate_exec::{LoopTimers, Pinned};
-use tidegate_promise::{Completion, Failure, Outcome, Promise, promise, promise_on};
+use tidegate_promise::{
+    AlreadyCancelled, Completion, Failure, Outcome, Promise, promise, promise_on,
+};
 
 pub use self::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver};
 use crate::awaited::Awaited;
@@ -451,7 +453,10 @@ pub fn local_pair<P: Residence>(
             Outcome::Failure(why) => Err(why.clone()),
             Outcome::Cancelled => Err(Failure::cancelled()),
         };
-        let _ = promise.complete(made);
+        if let Err(AlreadyCancelled(Ok((one, other)))) = promise.complete(made) {
+            // Nobody wants them any more.
+            drop((one.close(), other.close()));
+        }
     });
     pair
 }

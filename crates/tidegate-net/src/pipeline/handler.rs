@@ -343,8 +343,8 @@ pub(crate) trait Erased {
     fn lingers(&self) -> bool {
         false
     }
-    /// Whether it has nothing under way.
-    fn is_idle(&self) -> bool {
+    /// Whether nothing has come to it since it has said so.
+    fn is_idle(&self, _posted: u64) -> bool {
         true
     }
 }

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tidegate_exec::EventLoop;
 use tidegate_promise::{Failure, Promise};
-use tidegate_sync::{Blocking, Executor, SignalBlock, Task, contain};
+use tidegate_sync::{Blocking, Executor, SignalBlock, Task, contain, discard_all};
 
 use super::context::HandlerContext;
 use super::handler::{Erased, InEvent, OutOp, Own, Shape, mask};
@@ -70,8 +70,8 @@ pub(crate) enum Back {
     Resume,
     /// Writes were taken out of the inbox that counted for so much.
     Taken(usize),
-    /// It was removed, and nothing waits any more.
-    Idle,
+    /// It was removed, and nothing waits of so many letters that were posted.
+    Idle(u64),
 }
 
 /// What stands in the chain for a handler that runs elsewhere.
@@ -95,12 +95,21 @@ struct Inbox {
     letters: VecDeque<Letter>,
     /// Messages among them.
     messages: usize,
+    /// How many have come in all.
+    posted: u64,
     /// The channel was told to read no more.
     paused: bool,
     /// A task works it off, or is about to.
     running: bool,
     /// The number of the last task.
     task: u64,
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        // Messages and events are the user's, and may panic.
+        discard_all(self.letters.drain(..));
+    }
 }
 
 /// What a task holds that works the inbox off. If it is dropped while it is the one that is to do so,
@@ -229,6 +238,7 @@ impl Stage {
             }
         }
         inbox.letters.push_back(letter);
+        inbox.posted += 1;
         let idle = !std::mem::replace(&mut inbox.running, true);
         drop(inbox);
         if idle && let Err(why) = Inner::submit(&self.inner) {
@@ -303,10 +313,11 @@ impl Inner {
             let mut inbox = self.inbox();
             let Some(letter) = inbox.letters.pop_front() else {
                 inbox.running = false;
+                let posted = inbox.posted;
                 drop(inbox);
                 work.took(taken);
                 if work.removed {
-                    work.back(Back::Idle);
+                    work.back(Back::Idle(posted));
                 }
                 return false;
             };
@@ -326,9 +337,9 @@ impl Inner {
         true
     }
 
-    fn is_idle(&self) -> bool {
-        let inbox = self.inbox();
-        inbox.letters.is_empty() && !inbox.running
+    /// Whether nothing has come since so many were posted.
+    fn is_idle(&self, posted: u64) -> bool {
+        self.inbox().posted == posted
     }
 }
 
@@ -434,8 +445,8 @@ impl Erased for Stage {
         self.handler.is_none()
     }
 
-    fn is_idle(&self) -> bool {
-        self.inner.is_idle()
+    fn is_idle(&self, posted: u64) -> bool {
+        self.inner.is_idle(posted)
     }
 }
 
@@ -520,9 +531,10 @@ impl<E: ?Sized + super::Held> Pipeline<E> {
                 }
             }
             Back::Taken(counts) => self.parts.release(counts),
-            // Something may have come since; then it says so again.
-            Back::Idle if self.handlers[place].is_idle() => self.drop_handler(id),
-            Back::Idle => {}
+            // Something may have come since, and what it came to may be in the mail behind this; then
+            // it says so again.
+            Back::Idle(posted) if self.handlers[place].is_idle(posted) => self.drop_handler(id),
+            Back::Idle(_) => {}
         }
     }
 }

@@ -132,7 +132,7 @@ impl Origin {
     /// cut, it is told, or cut.
     pub(crate) fn welcome(&self, channel: Channel) {
         if self.is_over() {
-            drop(channel.close());
+            channel.cut();
             return;
         }
         // Whoever is on its loop in time is found there; whoever comes later sees this, since the
@@ -178,7 +178,7 @@ pub(crate) fn drain(
                 cut.lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .push(peer);
-                drop(channel.close());
+                channel.cut();
             });
         });
     }

@@ -1,20 +1,22 @@
 //! Ends in the middle of things: drains that overlap, connects that nobody waits for any more,
 //! connections whose handlers cannot be made.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_exec::{EventLoop, EventLoopGroup};
+use tidegate_exec::{EventLoop, EventLoopGroup, WorkerPool};
 use tidegate_net::{
-    Client, Draining, Inbound, InboundContext, NetGroup, Nothing, Resolver, Server, UserEvent,
+    Client, Draining, Handler, Inbound, InboundContext, NetGroup, Nothing, Outbound,
+    OutboundContext, Resolver, Server, UserEvent,
 };
 use tidegate_promise::{Completion, Promise, promise};
 use tidegate_sync::ManualClock;
 use tidegate_testkit::{Gate, Log};
 
-use crate::{Echo, dial, round_trip, serve};
+use crate::{Echo, Gives, dial, round_trip, serve};
 
 /// Notes that its connection is there, and that its server is on its way out.
 struct Notes(Log<&'static str>);
@@ -202,4 +204,81 @@ fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
     let refused = client.connect(server.local_addr()).wait().unwrap_err();
     assert!(refused.to_string().contains("not here"), "{refused}");
     assert!(unhandled.is_empty(), "who asked knows");
+}
+
+/// Does not let a close pass, and waits in each read.
+struct Holds(Gate);
+
+impl Inbound for Holds {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {
+        self.0.wait();
+    }
+}
+
+impl Outbound for Holds {
+    type Take = Bytes;
+    type Write = Bytes;
+
+    fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+        ctx.write(bytes);
+    }
+
+    fn close(&mut self, _: &mut OutboundContext<'_, Self>) {}
+}
+
+#[test]
+fn a_drain_cuts_connections_whose_handlers_hold_the_close_back() {
+    let clock = ManualClock::new();
+    let loops = EventLoopGroup::builder("io").loops(1).clock(&clock);
+    let group = NetGroup::build(loops).unwrap();
+    let workers = WorkerPool::builder("workers").core(1).build().unwrap();
+    let gate = Gate::new();
+    let own = gate.clone();
+    let log = Log::new();
+    let gives = log.clone();
+    let server = serve(&group, move |p| {
+        let busy = Handler::duplex_on(Arc::new(workers.clone()), Holds(own.clone()));
+        p.add("gives", Gives(gives.clone()))
+            .add_handler("busy", busy)
+    });
+    let mut busy = dial(&server);
+    busy.write_all(b"waits").unwrap();
+    log.wait_for(1);
+    let drained = server.drain(Duration::from_secs(1));
+    clock.advance(Duration::from_secs(1));
+    let report = drained.wait().unwrap();
+    assert_eq!((report.cut.len(), report.held), (1, 0));
+    let _ = busy.read(&mut [0; 8]);
+    gate.open();
+}
+
+#[test]
+fn a_pair_of_channels_that_nobody_wants_any_more_is_closed() {
+    struct Ends(Log<()>);
+    impl Inbound for Ends {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Nothing;
+        fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+        fn inactive(&mut self, _: &mut InboundContext<'_, Self>) {
+            self.0.push(());
+        }
+    }
+    let group = tidegate_net::pinned("io", 1).unwrap();
+    let (gate, log) = (Gate::new(), Log::new());
+    let held = gate.clone();
+    group.next().execute(move || held.wait()).unwrap();
+    let (one, other) = (log.clone(), log.clone());
+    let pair = tidegate_net::local_pair(
+        &group,
+        move |p| p.add("ends", Ends(one.clone())),
+        move |p| p.add("ends", Ends(other.clone())),
+    );
+    assert!(pair.cancel());
+    gate.open();
+    log.wait_for(2);
 }

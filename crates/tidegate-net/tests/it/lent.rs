@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_exec::{EventLoop, PoolPolicy, WorkerPool};
+use tidegate_exec::{EventLoop, HandLoop, PoolPolicy, WorkerPool};
 use tidegate_net::{
-    ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing, Outbound,
-    OutboundContext, WaterMarks,
+    Assembly, Change, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError,
+    Nothing, Outbound, OutboundContext, UserEvent, WaterMarks,
 };
 use tidegate_promise::Failure;
 use tidegate_testkit::{Gate, Log};
@@ -119,7 +119,7 @@ fn what_waits_for_a_handler_elsewhere_counts_until_it_is_sent() {
     };
     let (home, mut hand) = EventLoop::builder("apart").build_by_hand().unwrap();
     let pass = Handler::duplex_on(home.executor(), Pass);
-    let assemble = |p: tidegate_net::Assembly| p.add_handler("pass", pass);
+    let assemble = |p: Assembly| p.add_handler("pass", pass);
     let mut channel = EmbeddedChannel::with_options(options, assemble).unwrap();
     let handle = channel.channel();
     let mut written = Vec::new();
@@ -142,4 +142,43 @@ fn what_waits_for_a_handler_elsewhere_counts_until_it_is_sent() {
     }
     assert_eq!(channel.sent().len(), 4 * 900);
     assert!(handle.is_writable() && handle.pending_bytes() == 0);
+}
+
+/// Turns a loop when it hears an event.
+struct Turns(HandLoop);
+
+impl Inbound for Turns {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Nothing;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(bytes);
+    }
+
+    fn event(&mut self, _: UserEvent, _: &mut InboundContext<'_, Self>) {
+        self.0.run_until_idle();
+    }
+}
+
+#[test]
+fn nothing_is_lost_that_comes_while_a_handler_elsewhere_leaves() {
+    let (home, hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+    let pass = Handler::duplex_on(home.executor(), Pass);
+    let assemble = |p: Assembly| p.add("turns", Turns(hand)).add_handler("pass", pass);
+    let mut channel = EmbeddedChannel::new(assemble).unwrap();
+    let handle = channel.channel();
+    let removed = handle.change(|| Change::remove("pass"));
+    channel.run();
+    removed.wait().unwrap();
+    // It leaves, and says so; before the channel hears that, it lets a write pass.
+    handle.fire_event("leave");
+    let sent = handle.write_with("not lost");
+    handle.fire_event("pass on");
+    let closed = handle.close_when_flushed();
+    handle.fire_event("pass on");
+    channel.run();
+    sent.wait().unwrap();
+    assert_eq!(channel.sent(), "not lost");
+    assert!(closed.is_done());
 }

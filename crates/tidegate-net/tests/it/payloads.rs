@@ -1,14 +1,17 @@
 //! Handlers that panic with a payload whose drop panics in turn: their loop goes on.
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::TcpStream;
 
 use bytes::Bytes;
-use tidegate_exec::{EventLoopGroup, Lifecycle, Placement, WorkerPool};
+use tidegate_exec::{EventLoop, EventLoopGroup, Lifecycle, Placement, WorkerPool};
 use tidegate_net::handlers::LineFrames;
-use tidegate_net::{Change, EmbeddedChannel, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_net::{
+    Change, Channel, EmbeddedChannel, Handler, Inbound, InboundContext, Message, NetGroup, Nothing,
+    Outbound, OutboundContext, Server,
+};
 use tidegate_promise::Failure;
-use tidegate_testkit::{Bomb, explode};
+use tidegate_testkit::{Bomb, Counter, explode};
 
 use crate::{Echo, dial, round_trip};
 
@@ -64,8 +67,6 @@ fn assert_survives<P: Placement>(group: &NetGroup<P>, address: std::net::SocketA
     for line in ["read\n", "error\n", "drop\n"] {
         let mut hurt = connect();
         hurt.write_all(line.as_bytes()).unwrap();
-        // A panic in `error` itself is reported, and leaves the channel open until its peer ends.
-        hurt.shutdown(Shutdown::Write).unwrap();
         let mut rest = Vec::new();
         // An end or a reset.
         let _ = hurt.read_to_end(&mut rest);
@@ -122,4 +123,73 @@ fn of_what_makes_handlers_and_changes_them() {
     assert!(changed.wait().is_err());
     channel.receive("still here");
     assert_eq!(channel.sent(), "still here");
+}
+
+/// Panics when it is dropped, even if another one does so already.
+struct Grenade(Counter);
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        self.0.hit();
+        panic!("on purpose, in the drop of a message");
+    }
+}
+
+impl Message for Grenade {
+    fn size(&self) -> usize {
+        1
+    }
+}
+
+/// Takes grenades.
+struct Takes;
+
+impl Inbound for Takes {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, _: Bytes, _: &mut InboundContext<'_, Self>) {}
+}
+
+impl Outbound for Takes {
+    type Take = Grenade;
+    type Write = Bytes;
+
+    fn write(&mut self, _: Grenade, _: &mut OutboundContext<'_, Self>) {}
+}
+
+#[test]
+fn of_messages_that_nobody_takes_out_any_more() {
+    let drops = Counter::new();
+    let write = |channel: &Channel| {
+        for _ in 0..3 {
+            channel.write_message(Grenade(drops.clone()));
+        }
+    };
+    // In the mail of a channel, and after its end.
+    let mut channel = EmbeddedChannel::new(|p| p.add_duplex("takes", Takes)).unwrap();
+    write(&channel.channel());
+    channel.end_input();
+    assert_eq!((drops.count(), channel.is_open()), (3, false));
+    write(&channel.channel());
+    assert_eq!(drops.count(), 6);
+    // On their way to a handler whose executor never runs it.
+    let (home, hand) = EventLoop::builder("apart").build_by_hand().unwrap();
+    let takes = Handler::duplex_on(home.executor(), Takes);
+    let mut channel = EmbeddedChannel::new(|p| p.add_handler("takes", takes)).unwrap();
+    write(&channel.channel());
+    channel.channel().flush();
+    channel.run();
+    channel.end_input();
+    drop((channel, hand, home));
+    assert_eq!(drops.count(), 9);
+    // Kept with a channel.
+    let channel = EmbeddedChannel::new(|p| p).unwrap();
+    channel.channel().set_attribute(Grenade(drops.clone()));
+    channel
+        .channel()
+        .set_attribute(vec![Grenade(drops.clone())]);
+    drop(channel);
+    assert_eq!(drops.count(), 11);
 }
