@@ -79,6 +79,11 @@ impl Inbound for Sum {
         ctx.flush();
     }
 
+    fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
+        // A client that does not read the answers is not asked for more questions.
+        ctx.set_auto_read(writable);
+    }
+
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
         ctx.write(Answer::Error(why.to_string()));
         ctx.flush();

@@ -44,10 +44,13 @@ impl Inbound for Pipe {
     }
 
     fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
-        match (event.is::<InputShutdown>(), &self.other) {
+        if event.is::<InputShutdown>().is_some() {
             // This side has said all; what the other one answers still comes back.
-            (Some(_), Some(other)) => drop(other.shutdown_output()),
-            _ => self.other = event.downcast::<Channel>().ok(),
+            if let Some(other) = &self.other {
+                drop(other.shutdown_output());
+            }
+        } else if let Ok(other) = event.downcast::<Channel>() {
+            self.other = Some(other);
         }
     }
 

@@ -49,24 +49,40 @@ fn bulk(value: &Bytes) -> Bytes {
     [size.as_bytes(), value, b"\r\n"].concat().into()
 }
 
-/// Answers commands, all of one read in one write.
-struct Answers(Store, Vec<u8>);
+/// Answers commands, all of one read in one write unless that is much.
+struct Answers {
+    store: Store,
+    said: Vec<u8>,
+    /// Something was wrong: the connection ends.
+    ends: bool,
+}
+
+/// What is said in one write. What waits to be sent is counted by the channel, which has a cap; so a
+/// client that asks for a large value again and again in one breath does not fill the memory.
+const MUCH: usize = 64 * 1024;
 
 impl Inbound for Answers {
     type In = Vec<Bytes>;
     type Out = Nothing;
     type Write = Bytes;
 
-    fn read(&mut self, words: Vec<Bytes>, _: &mut InboundContext<'_, Self>) {
-        let mut store = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        self.1.extend_from_slice(&answer(&words, &mut store));
+    fn read(&mut self, words: Vec<Bytes>, ctx: &mut InboundContext<'_, Self>) {
+        if self.ends {
+            return;
+        }
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        self.said.extend_from_slice(&answer(&words, &mut store));
+        drop(store);
+        if self.said.len() >= MUCH {
+            ctx.write(std::mem::take(&mut self.said));
+        }
     }
 
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        if !self.1.is_empty() {
-            ctx.write(std::mem::take(&mut self.1));
-            ctx.flush();
+        if !self.said.is_empty() {
+            ctx.write(std::mem::take(&mut self.said));
         }
+        ctx.flush();
     }
 
     fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
@@ -75,7 +91,8 @@ impl Inbound for Answers {
     }
 
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        self.1.extend(format!("-ERR {why}\r\n").bytes());
+        self.ends = true;
+        self.said.extend(format!("-ERR {why}\r\n").bytes());
         self.read_complete(ctx);
         ctx.close_when_flushed();
     }
@@ -88,7 +105,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::new(&group)
         .pipeline(move |p| {
             let p = p.add("commands", Commands::default());
-            p.add("answers", Answers(Arc::clone(&store), Vec::new()))
+            let answers = Answers {
+                store: Arc::clone(&store),
+                said: Vec::new(),
+                ends: false,
+            };
+            p.add("answers", answers)
         })
         .bind(address.as_deref().unwrap_or("127.0.0.1:0"))
         .wait()?;

@@ -15,7 +15,7 @@ use tidegate_net::{NetGroup, Server};
 struct Through {
     client: TcpStream,
     behind: TcpStream,
-    _proxy: (Server, NetGroup),
+    proxy: (Server, NetGroup),
 }
 
 fn through() -> Through {
@@ -34,7 +34,7 @@ fn through() -> Through {
     Through {
         client,
         behind,
-        _proxy: (server, group),
+        proxy: (server, group),
     }
 }
 
@@ -94,4 +94,19 @@ fn a_server_that_is_not_there_is_a_reset_for_the_client() {
         .wait()
         .unwrap();
     reads_a_reset(TcpStream::connect(server.local_addr()).unwrap());
+}
+
+#[test]
+fn a_drain_lets_both_sides_finish() {
+    let mut through = through();
+    let drained = through.proxy.0.drain(Duration::from_secs(60));
+    // Whoever connects now is refused: the proxy accepts no more, and has told its connections.
+    through.proxy.0.closed().wait().unwrap();
+    through.client.write_all(b" and more").unwrap();
+    through.client.shutdown(Shutdown::Write).unwrap();
+    let mut rest = String::new();
+    through.behind.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, " and more");
+    drop(through.behind);
+    assert!(drained.wait().unwrap().cut.is_empty());
 }
