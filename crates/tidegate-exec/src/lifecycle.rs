@@ -1,5 +1,6 @@
 //! The life of a loop: its states, how it is asked to end, and what it leaves behind.
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -283,7 +284,7 @@ pub enum ShutdownError {
         /// The loop.
         name: String,
         /// The task that did not return.
-        task: &'static str,
+        task: Cow<'static, str>,
         /// How long it had been running at most: counted from the loop's last look at the clock.
         age: Duration,
         /// Tasks that waited behind it.

@@ -4,6 +4,7 @@
 //! would be over or the deadline comes, and a submission in between wakes it and starts the
 //! period anew.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -413,8 +414,11 @@ fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
     let now = shared.clock.nanos();
     let age = now.saturating_sub(shared.counters.heartbeat.get());
     let task = match cut.is_empty() {
-        true => shared.out.any().unwrap_or_else(|| held_by(shared)),
-        false => "a handler",
+        true => shared
+            .out
+            .any()
+            .map_or_else(|| held_by(shared), Cow::Borrowed),
+        false => Cow::Borrowed("a handler"),
     };
     ShutdownError::Stuck {
         name: shared.name.clone(),
@@ -427,18 +431,18 @@ fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
 }
 
 /// What the loop's thread is in.
-fn held_by(shared: &Shared) -> &'static str {
-    if let Some(name) = lock(&shared.in_hook).clone() {
-        // Never freed: the loop is not either.
-        return Box::leak(format!("shutdown hook {name}").into_boxed_str());
+fn held_by(shared: &Shared) -> Cow<'static, str> {
+    if let Some(name) = &*lock(&shared.in_hook) {
+        return Cow::Owned(format!("shutdown hook {name}"));
     }
     let running = shared.running.now().map(|task| task.name);
-    running.unwrap_or_else(|| match shared.counters.place.get() {
+    let held_by = running.unwrap_or_else(|| match shared.counters.place.get() {
         _ if shared.counters.since.get() == 0 => "the start of its thread",
         IN_SIGNALS => "a listener or a future",
         IN_DROPS => "the drop of a timer or a future",
         _ => "the driver",
-    })
+    });
+    Cow::Borrowed(held_by)
 }
 
 /// A termination that has failed already.

@@ -328,7 +328,7 @@ fn a_stuck_task_fails_termination_and_what_was_behind_it_comes_back() {
     else {
         panic!("{why}");
     };
-    assert_eq!((name.as_str(), *task, *behind), ("home", "compact", 3));
+    assert_eq!((&**name, &**task, *behind), ("home", "compact", 3));
     assert!(cut.is_empty(), "the loop has no driver that could have any");
     assert!(*age >= SECOND * 19, "{age:?}");
     assert!(why.to_string().contains("task `compact` has been running"));
