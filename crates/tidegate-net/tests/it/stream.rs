@@ -504,3 +504,19 @@ fn an_error_after_the_end_of_the_stream_is_the_channels_own() {
     let why = channel.channel().close_cause().unwrap().to_string();
     assert!(why.contains("reset"), "{why}");
 }
+
+#[test]
+fn a_stream_whose_channel_has_ended_its_half_hears_of_it_when_it_flushes() {
+    let log = Log::new();
+    let own = log.clone();
+    let take_over = TakeOver::new(move |mut stream: ByteStream| async move {
+        drop(stream.channel().shutdown_output());
+        let written = poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, b"late")).await;
+        let flushed = poll_fn(|cx| Pin::new(&mut stream).poll_flush(cx)).await;
+        own.push(written.and(flushed).map_err(|why| why.kind()));
+    });
+    let mut channel = EmbeddedChannel::new(|p| p.add("takes", take_over)).unwrap();
+    channel.run();
+    assert_eq!(log.take(), [Err(io::ErrorKind::BrokenPipe)]);
+    assert!(channel.sent().is_empty());
+}
