@@ -162,21 +162,24 @@ fn a_hook_may_panic_even_in_the_drop_of_its_payload() {
 #[test]
 fn a_hook_may_tell_itself_and_wait_for_nothing_there() {
     let (tx, heard) = mpsc::channel();
-    let own = Arc::new(OnceLock::<OnUnhandled>::new());
+    // Taken out at the end: the hook has itself.
+    let own = Arc::new(Mutex::new(None::<OnUnhandled>));
     let inner = Arc::clone(&own);
     let hook = OnUnhandled::new(move |who, what| {
         tx.send(format!("{who}: {what}"))
             .expect("the test receives");
         if who == "io" {
-            let hook = inner.get().expect("set before it is told");
+            let hook = inner.lock().expect("no panic").clone();
+            let hook = hook.expect("set before it is told");
             hook.tell("hook", &error("inner"));
             hook.flush().expect("nothing to wait for");
         }
     });
-    assert!(own.set(hook.clone()).is_ok());
+    *own.lock().expect("no panic") = Some(hook.clone());
     hook.tell("io", &error("outer"));
     assert_eq!(next(&heard), "io: an error on a channel: outer");
     assert_eq!(next(&heard), "hook: an error on a channel: inner");
+    own.lock().expect("no panic").take();
 }
 
 #[test]
