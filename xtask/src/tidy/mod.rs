@@ -10,6 +10,7 @@
 
 mod architecture;
 mod changelog;
+mod circles;
 mod conformance;
 mod containment;
 mod levels;
@@ -18,6 +19,7 @@ mod manifest;
 mod markdown;
 mod ordering;
 mod paths;
+mod ratchet;
 mod size;
 mod syntax;
 mod tree;
@@ -41,7 +43,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     ordering::check,
     words::check,
     paths::check,
-    size::check,
+    ratchet::check,
     conformance::check,
     containment::check,
     architecture::check,
@@ -110,7 +112,7 @@ pub fn run(root: &Path) -> step::Result {
 /// When a file cannot be read or the list cannot be written.
 pub fn bless(root: &Path) -> step::Result {
     let tree = Tree::read(root).map_err(|e| format!("tidy cannot read the workspace: {e}"))?;
-    let list = size::ratchet(&tree);
+    let list = ratchet::list(&tree);
     std::fs::write(root.join(RATCHET), list).map_err(|e| format!("cannot write {RATCHET}: {e}"))?;
     println!("wrote {RATCHET}");
     Ok(Outcome::Passed)

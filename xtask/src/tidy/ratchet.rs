@@ -1,0 +1,118 @@
+//! What exceeds a limit, by ratchet: what is listed may shrink, nothing may grow.
+//!
+//! The list is `xtask/tidy-ratchet.txt`, one line per accepted exception with its size. A new
+//! exception is a line in a diff, so a reviewer sees it. An entry that no longer exceeds its
+//! limit has to go, which `cargo xtask tidy --bless` does.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, RATCHET, Tree, circles, size};
+
+const HEADER: &str = "\
+# Sizes above the limit, accepted for now: an entry may shrink, never grow.
+# Rewritten by `cargo xtask tidy --bless`.
+";
+
+/// What exceeds its limit, with its size: `file <path>`, `fn <path> <name>` or `circle <path>`.
+pub(super) type Sizes = BTreeMap<String, usize>;
+
+/// Compares what exceeds its limit with what the list accepts.
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
+    let accepted = tree
+        .get(RATCHET)
+        .map(|file| parse(&file.text))
+        .unwrap_or_default();
+    let found = measure(tree);
+    let mut findings = Vec::new();
+    for (what, size) in &found {
+        let message = match accepted.get(what) {
+            Some(bound) if size <= bound => continue,
+            Some(bound) => format!("{what} grew from {bound} to {size}"),
+            None => format!("{what} {size}: {}", advice(tree, what)),
+        };
+        findings.push(Finding::new(path_of(what), 0, message));
+    }
+    for what in accepted.keys().filter(|what| !found.contains_key(*what)) {
+        let message = format!("{what} is within its limit: run `cargo xtask tidy --bless`");
+        findings.push(Finding::new(RATCHET, 0, message));
+    }
+    findings
+}
+
+/// Returns the text of the list that accepts the tree as it is.
+pub(super) fn list(tree: &Tree) -> String {
+    let sizes = measure(tree);
+    let lines = sizes.iter().map(|(what, size)| format!("{what} {size}\n"));
+    format!("{HEADER}{}", lines.collect::<String>())
+}
+
+fn measure(tree: &Tree) -> Sizes {
+    let mut sizes = size::too_long(tree);
+    sizes.extend(circles::too_large(tree));
+    sizes
+}
+
+fn advice(tree: &Tree, what: &str) -> String {
+    if what.starts_with("circle") {
+        return circles::explain(tree, path_of(what));
+    }
+    "lines are too many: look for the second thing hiding in it".to_string()
+}
+
+fn parse(text: &str) -> Sizes {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| {
+            let (what, size) = line.rsplit_once(' ')?;
+            Some((what.to_string(), size.parse().ok()?))
+        })
+        .collect()
+}
+
+fn path_of(what: &str) -> &str {
+    what.split(' ').nth(1).unwrap_or(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATH: &str = "crates/a/src/lib.rs";
+
+    fn function(lines: usize) -> String {
+        format!("fn long() {{\n{}}}\n", "x();\n".repeat(lines - 2))
+    }
+
+    fn findings(source: &str, list: &str) -> usize {
+        check(&Tree::of(&[(PATH, source), (RATCHET, list)])).len()
+    }
+
+    #[test]
+    fn the_limit_itself_is_accepted() {
+        assert_eq!(findings(&function(70), ""), 0);
+        assert_eq!(findings(&function(71), ""), 1);
+    }
+
+    #[test]
+    fn a_listed_function_may_shrink_but_not_grow() {
+        let list = "# comment\nfn crates/a/src/lib.rs long 80\n";
+        assert_eq!(findings(&function(80), list), 0);
+        assert_eq!(findings(&function(75), list), 0);
+        assert_eq!(findings(&function(81), list), 1);
+    }
+
+    #[test]
+    fn an_entry_that_is_no_longer_needed_has_to_go() {
+        assert_eq!(
+            findings(&function(60), "fn crates/a/src/lib.rs long 80\n"),
+            1
+        );
+    }
+
+    #[test]
+    fn blessing_accepts_what_is_there() {
+        let source = function(90);
+        let list = list(&Tree::of(&[(PATH, &source)]));
+        assert_eq!(findings(&source, &list), 0);
+    }
+}
