@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::{CancelToken, Parker};
 use tidegate_isolate::{Command, Event, Invalid, Isolation, PoolConfig};
-use tidegate_sync::{CancelToken, Parker};
 
 const DEPENDENCIES: usize = 10;
 const TURNS: usize = 100;

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, mpsc};
 
+use tidegate::core::Parker;
 use tidegate::exec::strategy::{
     Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, ProduceConsume,
     ProduceExecuteConsume, Strategy,
 };
 use tidegate::exec::{TryExecutor, WorkerPool};
 use tidegate::prelude::*;
-use tidegate::sync::Parker;
 
 const TASKS: u64 = 2_000;
 /// One task falls due every 200 µs.

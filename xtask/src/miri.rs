@@ -7,7 +7,7 @@ use crate::root;
 use crate::step::{self, Outcome};
 
 /// The crate with the unsafe code, and those that are safe code over it.
-const CRATES: [&str; 3] = ["tidegate-sync", "tidegate-promise", "tidegate-timer"];
+const CRATES: [&str; 3] = ["tidegate-core", "tidegate-promise", "tidegate-timer"];
 
 /// Runs the unit tests with strict provenance; `args` go to the test programs.
 ///

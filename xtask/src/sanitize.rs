@@ -14,7 +14,7 @@ const FLAGS: &str = "-Zsanitizer=address --cfg tidegate_sanitize";
 
 /// The crate with the unsafe code, and those whose tests drive it.
 const CRATES: [&str; 4] = [
-    "tidegate-sync",
+    "tidegate-core",
     "tidegate-promise",
     "tidegate-exec",
     "tidegate-net",

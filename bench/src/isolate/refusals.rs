@@ -136,6 +136,6 @@ fn short_circuit(settings: &Settings) -> Table {
     rounds::race(heading("a short circuit", &[]), CHEAP, lineup, settings)
 }
 
-fn work_once(_token: &tidegate_sync::CancelToken) -> Result<u64, Failure> {
+fn work_once(_token: &tidegate_core::CancelToken) -> Result<u64, Failure> {
     work(0)
 }

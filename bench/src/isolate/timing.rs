@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate_sync::{CallWord, CancelToken, Clock, CoarseClock, FastClock};
+use tidegate_core::{CallWord, CancelToken, Clock, CoarseClock, FastClock};
 use tidegate_timer::{Wheel, WheelTimer};
 
 use super::{CHEAP, TIMEOUT, each, heading};

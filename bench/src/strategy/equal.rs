@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tidegate_core::Blocking;
 use tidegate_exec::{ProduceExecuteConsume, Strategy};
-use tidegate_sync::Blocking;
 
 use super::calibrate::pin;
 use super::crew::{Crew, Detail, Kind, switches};
@@ -327,7 +327,7 @@ fn spinning(case: Case, tasks: u64) -> Round {
         spinner.executor(),
     ));
     let own = Arc::clone(&strategy);
-    let job = tidegate_sync::Task::new(move || own.produce());
+    let job = tidegate_core::Task::new(move || own.produce());
     let round = timed(&crew, &*strategy, &ring, tasks, || {
         assert!(crew.pool().execute(job).is_ok(), "the pool has room");
     });

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidegate_sync::Task;
+use tidegate_core::Task;
 
 use super::crew::{Crew, Kind};
 use super::work::{burn, units_per_micro};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate_sync::Blocking;
+use tidegate_core::Blocking;
 
 use super::crew::{Crew, Kind};
 use super::open_loop::{self, Latencies, Load};

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tidegate_core::Task;
 use tidegate_exec::Producer;
-use tidegate_sync::Task;
 
 use super::crew::{Crew, Kind};
 use super::folklore::Dice;

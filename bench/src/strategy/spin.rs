@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crossbeam_queue::SegQueue;
-use tidegate_sync::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task};
+use tidegate_core::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task};
 
 /// What the submitters and the worker share.
 struct Shared {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
+use tidegate_core::{Blocking, Task};
 use tidegate_exec::Producer;
-use tidegate_sync::{Blocking, Task};
 
 use crate::gate::Gate;
 use crate::report::quantile;

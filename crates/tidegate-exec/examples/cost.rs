@@ -7,9 +7,9 @@
 
 use std::error::Error;
 
+use tidegate_core::Task;
 use tidegate_exec::{EventLoop, HandLoop};
 use tidegate_promise::promise;
-use tidegate_sync::Task;
 
 /// Tasks submitted before the loop is turned.
 const BATCH: u64 = 1_000;

@@ -6,8 +6,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use tidegate_core::{CaughtPanic, Executor, Task, Unhandled, contain, discard_all};
 use tidegate_promise::{Completion, Failure, Promise, promise_owed};
-use tidegate_sync::{CaughtPanic, Executor, Task, Unhandled, contain, discard_all};
 
 /// Why the completion of a task failed: its executor ended before it began the task, and nobody has
 /// taken the task from the report of that end.
@@ -30,7 +30,7 @@ fn left() -> Failure {
     Failure::new(NeverBegun)
 }
 
-tidegate_sync::prim::thread_local! {
+tidegate_core::prim::thread_local! {
     /// This thread drops tasks that were handed back and that nobody took.
     static NOBODY_TOOK: Cell<bool> = const { Cell::new(false) };
 }

@@ -1,6 +1,6 @@
 //! A handle of a loop as an executor: what it does, the loop does.
 
-use tidegate_sync::{Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled, is_current};
+use tidegate_core::{Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled, is_current};
 
 use crate::event_loop::EventLoop;
 use crate::placement::Placement;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_sync::{Clock, OnUnhandled, TaskLane, ThreadBuilder, Unhandled};
+use tidegate_core::{Clock, OnUnhandled, TaskLane, ThreadBuilder, Unhandled};
 
 use crate::core::{Core, Drive, TurnBudget};
 use crate::driver::{Driver, ParkDriver};
@@ -166,7 +166,7 @@ impl EventLoopBuilder {
 
     /// Makes a roaming loop that a strategy drives on the threads of `crew`: tasks that may block
     /// run while another thread goes on with the loop. Timers, listeners, futures and tasks made
-    /// with [`Task::non_blocking`](tidegate_sync::Task::non_blocking) are the loop's own work: one
+    /// with [`Task::non_blocking`](tidegate_core::Task::non_blocking) are the loop's own work: one
     /// at a time, and a wait in them is refused.
     ///
     /// # Errors

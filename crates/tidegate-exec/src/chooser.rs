@@ -1,6 +1,6 @@
 //! Choosing a loop of a group.
 
-use tidegate_sync::prim::{AtomicU64, Ordering};
+use tidegate_core::prim::{AtomicU64, Ordering};
 
 /// How a group chooses the loop for new work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_sync::{Clock, Parker, Sleeper, Task};
+use tidegate_core::{Clock, Parker, Sleeper, Task};
 
 use crate::health::Health;
 
@@ -43,7 +43,7 @@ pub trait Driver: Send + 'static {
 
     /// The same for several at a time: a task that does at most `most` of what the driver has found,
     /// and how many. Asked by a loop that runs what its driver finds itself. The task says with
-    /// [`Running::move_on`](tidegate_sync::Running::move_on) when it comes to the next of them, so that
+    /// [`Running::move_on`](tidegate_core::Running::move_on) when it comes to the next of them, so that
     /// each counts as a task of its own.
     #[inline]
     fn next_tasks(&mut self, most: usize) -> Option<(Task, usize)> {

@@ -27,7 +27,7 @@ impl fmt::Display for BadPeriod {
     }
 }
 
-tidegate_sync::debug_as_display!(BadPeriod);
+tidegate_core::debug_as_display!(BadPeriod);
 
 impl Error for BadPeriod {}
 
@@ -59,7 +59,7 @@ impl fmt::Display for HookError {
     }
 }
 
-tidegate_sync::debug_as_display!(HookError);
+tidegate_core::debug_as_display!(HookError);
 
 impl Error for HookError {}
 
@@ -123,7 +123,7 @@ impl fmt::Display for BuildError {
     }
 }
 
-tidegate_sync::debug_as_display!(BuildError);
+tidegate_core::debug_as_display!(BuildError);
 
 impl Error for BuildError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

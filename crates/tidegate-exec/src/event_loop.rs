@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_promise::{Completion, Promise, WaitError, promise_on};
-use tidegate_sync::{
+use tidegate_core::{
     CancelToken, Clock, Executor, ExecutorId, Interrupted, Refusal, Rejected, Task, ThreadInfo,
     is_current,
 };
+use tidegate_promise::{Completion, Promise, WaitError, promise_on};
 
 use crate::answer::Answer;
 use crate::builder::EventLoopBuilder;
@@ -482,7 +482,7 @@ impl<P: Placement> EventLoop<P> {
 
     /// Completes when the loop is over. Its listeners run on the thread that ends: destructors of
     /// its `thread_local!` values come later, so what must be gone by then belongs into
-    /// [`at_thread_exit`](tidegate_sync::at_thread_exit).
+    /// [`at_thread_exit`](tidegate_core::at_thread_exit).
     pub fn termination(&self) -> Terminated {
         self.shared.termination()
     }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tidegate_promise::{Completion, WaitError};
-use tidegate_sync::prim::Mutex;
-use tidegate_sync::{
+use tidegate_core::prim::Mutex;
+use tidegate_core::{
     CancelToken, Clock, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled, usable_cpus,
 };
+use tidegate_promise::{Completion, WaitError};
 
 use crate::builder::EventLoopBuilder;
 use crate::chooser::{Choose, Chooser};

@@ -1,7 +1,7 @@
 //! What a strategy asks of the place its tasks go to: how much room is left, and whether a
 //! thread can be had now.
 
-use tidegate_sync::{Executor, Rejected, Task};
+use tidegate_core::{Executor, Rejected, Task};
 
 use crate::pool::{Lease, OverBudget};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_sync::prim::{AtomicU64, Ordering};
-use tidegate_sync::{Clock, as_nanos};
+use tidegate_core::prim::{AtomicU64, Ordering};
+use tidegate_core::{Clock, as_nanos};
 
 use crate::event_loop::EventLoop;
 use crate::placement::Placement;
@@ -20,7 +20,7 @@ pub const CONVALESCENCE: Duration = Duration::from_secs(1);
 ///
 /// ```
 /// use tidegate_exec::{CONVALESCENCE, Health};
-/// use tidegate_sync::{Clock, ManualClock};
+/// use tidegate_core::{Clock, ManualClock};
 ///
 /// let manual = ManualClock::new();
 /// let clock = Clock::from(&manual);

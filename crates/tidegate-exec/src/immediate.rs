@@ -13,12 +13,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tidegate_promise::{Completion, Promise, promise_on};
-use tidegate_sync::{
+use tidegate_core::{
     Clock, Executor, ExecutorId, OnUnhandled, Rejected, Signal, Task, Unhandled, contain,
 };
+use tidegate_promise::{Completion, Promise, promise_on};
 
-tidegate_sync::prim::thread_local! {
+tidegate_core::prim::thread_local! {
     /// What waits until the running task has returned; `None` while none runs.
     static WAITING: RefCell<Option<VecDeque<Work>>> = const { RefCell::new(None) };
 }

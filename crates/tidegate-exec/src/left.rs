@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tidegate_sync::prim::{AtomicBool, Ordering};
-use tidegate_sync::{ExecutorId, tell_left, wake_sleepers};
+use tidegate_core::prim::{AtomicBool, Ordering};
+use tidegate_core::{ExecutorId, tell_left, wake_sleepers};
 
 use crate::lifecycle::HandedBack;
 

@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use tidegate_core::Task;
+use tidegate_core::prim::{AtomicBool, AtomicU8, Mutex, MutexGuard, Ordering};
 use tidegate_promise::Abandoned;
-use tidegate_sync::Task;
-use tidegate_sync::prim::{AtomicBool, AtomicU8, Mutex, MutexGuard, Ordering};
 
 use crate::answer::drop_untaken;
 
@@ -372,7 +372,7 @@ impl fmt::Display for ShutdownError {
     }
 }
 
-tidegate_sync::debug_as_display!(ShutdownError);
+tidegate_core::debug_as_display!(ShutdownError);
 
 impl Error for ShutdownError {}
 

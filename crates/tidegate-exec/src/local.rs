@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tidegate_sync::{
+use tidegate_core::{
     Executor, MarkGuard, Refusal, Rejected, RunningGuard, Stance, Task, enter as mark,
 };
 
@@ -19,7 +19,7 @@ use crate::timeout::Timeouts;
 /// The most places in the task lane that a loop reserves ahead for its own submissions.
 const RESERVE: u32 = 64;
 
-tidegate_sync::prim::thread_local! {
+tidegate_core::prim::thread_local! {
     static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_sync::RunningTask;
+use tidegate_core::RunningTask;
 
 /// A counter that one thread writes and any thread reads: a load and a store, no locked
 /// instruction.

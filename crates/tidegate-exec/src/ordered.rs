@@ -29,13 +29,13 @@ use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-use tidegate_promise::{Completion, Promise, promise_on};
-use tidegate_sync::prim::{AtomicU8, AtomicU64, Ordering, fence};
-use tidegate_sync::{
+use tidegate_core::prim::{AtomicU8, AtomicU64, Ordering, fence};
+use tidegate_core::{
     Clock, Deliver, Delivery, Executor, ExecutorId, OwnerCell, Refusal, Rejected, Signal,
     SignalBlock, SignalLane, Task, TaskLane, TaskLaneEnd, Unhandled, contain, discard_all, enter,
     is_current, stance,
 };
+use tidegate_promise::{Completion, Promise, promise_on};
 
 use crate::builder::default_bound;
 use crate::lifecycle::HandedBack;
@@ -59,7 +59,7 @@ const RUNNING: u8 = 2;
 /// ```
 /// use std::sync::{Arc, mpsc};
 /// use tidegate_exec::OrderedView;
-/// use tidegate_sync::{ThreadBuilder, ThreadPerTask};
+/// use tidegate_core::{ThreadBuilder, ThreadPerTask};
 ///
 /// let threads = ThreadPerTask::new(ThreadBuilder::new("job"));
 /// let view = OrderedView::over(Arc::new(threads))?;
@@ -82,7 +82,7 @@ pub struct OrderedView {
 /// ```
 /// use std::sync::Arc;
 /// use tidegate_exec::OrderedView;
-/// use tidegate_sync::{ThreadBuilder, ThreadPerTask};
+/// use tidegate_core::{ThreadBuilder, ThreadPerTask};
 ///
 /// let threads = Arc::new(ThreadPerTask::new(ThreadBuilder::new("job")));
 /// let view = OrderedView::builder(threads).name("orders").max_tasks_per_turn(64).build()?;
@@ -259,7 +259,7 @@ impl fmt::Display for BadView {
     }
 }
 
-tidegate_sync::debug_as_display!(BadView);
+tidegate_core::debug_as_display!(BadView);
 
 impl Error for BadView {}
 
@@ -458,7 +458,7 @@ impl Shared {
                     *ran += 1;
                 }
                 // A producer may have claimed a place and be about to write its task.
-                None => tidegate_sync::prim::yield_now(),
+                None => tidegate_core::prim::yield_now(),
             }
             if end.is_wanted() {
                 end.publish();

@@ -5,8 +5,8 @@
 //! all where it has not. And a loop that runs at the heels of a fast producer fetches each
 //! cache line from under its pen; waiting a moment lets it take what was written by the dozen.
 
-use tidegate_sync::prim::{spin_loop, yield_now};
-use tidegate_sync::usable_cpus;
+use tidegate_core::prim::{spin_loop, yield_now};
+use tidegate_core::usable_cpus;
 
 /// The most looks before a loop sleeps: some tens of microseconds.
 const LOOKS: u32 = 2048;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::{CancelToken, Parker, Refusal, Rejected, Stance, Task, is_current, stance};
+use tidegate_core::{CancelToken, Parker, Refusal, Rejected, Stance, Task, is_current, stance};
 
 use crate::shared::Shared;
 

@@ -8,10 +8,10 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_promise::Completion;
-use tidegate_sync::{
+use tidegate_core::{
     Blocking, Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, Unhandled, non_blocking,
 };
+use tidegate_promise::Completion;
 
 use crate::core::{Drive, Produced};
 use crate::event_loop::EventLoop;

@@ -1,6 +1,6 @@
 //! Running one task: the one place where its panic is caught, and what is noted of its time.
 
-use tidegate_sync::{CaughtPanic, Executor, Task, Unhandled, contain};
+use tidegate_core::{CaughtPanic, Executor, Task, Unhandled, contain};
 
 use crate::shared::{Shared, lock};
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tidegate_sync::prim::Mutex;
-use tidegate_sync::{ThreadBuilder, Ticker, TickerStop, as_nanos};
+use tidegate_core::prim::Mutex;
+use tidegate_core::{ThreadBuilder, Ticker, TickerStop, as_nanos};
 
 use crate::errors::BuildError;
 use crate::lifecycle::Lifecycle;

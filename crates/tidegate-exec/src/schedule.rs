@@ -7,9 +7,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tidegate_core::prim::Mutex;
+use tidegate_core::{Deliver, Delivery, SignalBlock, Task, as_nanos, contain, is_current};
 use tidegate_promise::Completion;
-use tidegate_sync::prim::Mutex;
-use tidegate_sync::{Deliver, Delivery, SignalBlock, Task, as_nanos, contain, is_current};
 use tidegate_timer::{Due, Heap, Key};
 
 use crate::answer::Answer;

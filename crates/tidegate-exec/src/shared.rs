@@ -4,13 +4,13 @@ use std::sync::{Arc, PoisonError, Weak};
 
 use std::time::Duration;
 
-use tidegate_promise::{Promise, SharedCompletion};
-use tidegate_sync::prim::{AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
-use tidegate_sync::{
+use tidegate_core::prim::{AtomicBool, AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, fence};
+use tidegate_core::{
     CachePadded, CancelToken, Clock, Doorbell, Executor, ExecutorId, OnUnhandled, OwnerCell,
     Parker, Rejected, Running, Signal, SignalLane, Sleeper, Task, TaskLane, ThreadBuilder,
     Unhandled, contain, is_current,
 };
+use tidegate_promise::{Promise, SharedCompletion};
 
 use crate::core::{Drive, Out, Spans};
 use crate::global::Presence;

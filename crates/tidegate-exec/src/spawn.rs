@@ -10,11 +10,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-use tidegate_promise::Completion;
-use tidegate_sync::prim::{AtomicBool, Mutex, Ordering};
-use tidegate_sync::{
+use tidegate_core::prim::{AtomicBool, Mutex, Ordering};
+use tidegate_core::{
     CaughtPanic, Deliver, Delivery, Rejected, SignalBlock, Task, contain, is_current,
 };
+use tidegate_promise::Completion;
 
 use crate::answer::Answer;
 use crate::local::{self, Local};
@@ -277,7 +277,7 @@ fn raise(block: &Arc<SignalBlock<Spawned>>) {
     };
     if let Some(signal) = block.raise() {
         // Refused means that the loop has terminated and dropped its futures.
-        drop(tidegate_sync::Executor::signal(&*shared, signal));
+        drop(tidegate_core::Executor::signal(&*shared, signal));
     }
 }
 

@@ -11,8 +11,8 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tidegate_sync::prim::MutexGuard;
-use tidegate_sync::{
+use tidegate_core::prim::MutexGuard;
+use tidegate_core::{
     Executor, Parker, Refusal, Stance, ThreadBuilder, ThreadWatch, Unhandled, contain, stance,
 };
 
@@ -20,7 +20,7 @@ use crate::global::Presence;
 use crate::shared::{Shared, lock};
 use crate::strategy::Strategy;
 
-tidegate_sync::prim::thread_local! {
+tidegate_core::prim::thread_local! {
     /// The loop for which this thread runs a spawner; 0 for none.
     static STARTS: Cell<u64> = const { Cell::new(0) };
 }

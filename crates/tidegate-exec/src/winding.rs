@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_promise::WaitError;
-use tidegate_sync::{
+use tidegate_core::{
     CancelToken, Executor, Parker, ThreadBuilder, Unhandled, as_nanos, check_wait, contain,
     discard_all,
 };
+use tidegate_promise::WaitError;
 
 use crate::core::{Core, Turn};
 use crate::driver::Driver;

@@ -35,8 +35,8 @@ use std::time::Duration;
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
+use tidegate_core::{ManualClock, Ticker};
 use tidegate_exec::{EventLoop, EventLoopGroup, Lifecycle, Quiet, Scaling, ShutdownReport};
-use tidegate_sync::{ManualClock, Ticker};
 
 const SECOND: Duration = Duration::from_secs(1);
 /// Changes of priority in a schedule of the second kind.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use tidegate_core::as_nanos;
 use tidegate_exec::Growth;
-use tidegate_sync::as_nanos;
 
 use crate::breaker::BreakerConfig;
 use crate::bulkhead::{Discipline, Partitions, PermitConfig};

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_sync::{OnUnhandled, Unhandled, discard_all};
+use tidegate_core::{OnUnhandled, Unhandled, discard_all};
 
 use crate::plugin::contain;
 use crate::{Event, Events, Key};
@@ -394,7 +394,7 @@ impl fmt::Display for NoContext {
     }
 }
 
-tidegate_sync::debug_as_display!(NoContext);
+tidegate_core::debug_as_display!(NoContext);
 
 impl Error for NoContext {}
 

@@ -441,6 +441,6 @@ impl fmt::Display for Invalid {
     }
 }
 
-tidegate_sync::debug_as_display!(Invalid);
+tidegate_core::debug_as_display!(Invalid);
 
 impl Error for Invalid {}

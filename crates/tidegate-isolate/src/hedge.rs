@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tidegate_sync::{CancelToken, Task, as_nanos};
+use tidegate_core::{CancelToken, Task, as_nanos};
 
 use crate::alarm::{AlarmId, WakerSlot};
 use crate::{Cause, Command, CommandError, Event};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tidegate_core::{Clock, OnUnhandled, Task, Unhandled};
 use tidegate_exec::{Stopped, WorkerPool};
-use tidegate_sync::{Clock, OnUnhandled, Task, Unhandled};
 
 use crate::alarm::Alarms;
 use crate::bulkhead::{PoolSnapshot, Pools};
@@ -371,7 +371,7 @@ impl fmt::Debug for Isolation {
 ///
 /// ```
 /// use tidegate_isolate::Isolation;
-/// use tidegate_sync::ManualClock;
+/// use tidegate_core::ManualClock;
 ///
 /// let clock = ManualClock::new();
 /// let isolation = Isolation::builder()

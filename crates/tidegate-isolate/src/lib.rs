@@ -84,5 +84,5 @@ pub use self::plugin::{Hook, Install, MetricsPublisher, Propagator, Restore, Sta
 pub use self::properties::{ChangeListener, PREFIX, Properties, PropertySource};
 pub use self::retry::{Retry, RetryBudget};
 pub use self::snapshot::CommandSnapshot;
+pub use tidegate_core::{Permit, PermitRef, Permits};
 pub use tidegate_exec::Growth;
-pub use tidegate_sync::{Permit, PermitRef, Permits};

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_sync::{OnUnhandled, Unhandled};
+use tidegate_core::{OnUnhandled, Unhandled};
 
 use crate::{Event, Key, Transition};
 
@@ -221,5 +221,5 @@ impl fmt::Debug for Plugins {
 
 /// Runs what a user gave; a panic becomes its message.
 pub(crate) fn contain<R>(run: impl FnOnce() -> R) -> Result<R, String> {
-    tidegate_sync::contain(run).map_err(|panic| panic.message().to_owned())
+    tidegate_core::contain(run).map_err(|panic| panic.message().to_owned())
 }

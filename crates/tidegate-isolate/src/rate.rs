@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_sync::as_nanos;
+use tidegate_core::as_nanos;
 
 use crate::RateConfig;
 

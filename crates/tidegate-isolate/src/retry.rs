@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_sync::{CancelToken, Parker, as_nanos, check_stance};
+use tidegate_core::{CancelToken, Parker, as_nanos, check_stance};
 
 use crate::alarm::Pause;
 use crate::{Command, CommandError, Event};

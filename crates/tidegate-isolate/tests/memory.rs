@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{Command, Isolation};
-use tidegate_sync::ManualClock;
 
 #[path = "../../tidegate-testkit/shared/counting.rs"]
 mod counting;

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::{Arc, OnceLock};
 
+use tidegate_core::{Executor, Refusal, Rejected, Task};
 use tidegate_promise::{AlreadyCancelled, Failure, Promise};
-use tidegate_sync::{Executor, Refusal, Rejected, Task};
 
 use crate::errors::{NetError, tried};
 use crate::reactor::again;
@@ -110,8 +110,8 @@ impl<T: Send + 'static> Drop for Awaited<T> {
 mod tests {
     //! What a promise says whose work was dropped.
 
+    use tidegate_core::{ThreadBuilder, ThreadPerTask};
     use tidegate_promise::promise_of;
-    use tidegate_sync::{ThreadBuilder, ThreadPerTask};
 
     use super::*;
 

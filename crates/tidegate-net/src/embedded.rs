@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use tidegate_core::{ManualClock, SignalBlock};
 use tidegate_exec::{EventLoop, HandLoop};
 use tidegate_promise::Failure;
-use tidegate_sync::{ManualClock, SignalBlock};
 
 use crate::channel::{Channel, ChannelCore, ChannelOptions, Home, Mail, Shared, Start, Transport};
 use crate::driver::PollDriver;

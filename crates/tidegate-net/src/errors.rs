@@ -234,7 +234,7 @@ impl NetError {
     }
 }
 
-tidegate_sync::debug_as_display!(NetError);
+tidegate_core::debug_as_display!(NetError);
 
 impl Error for NetError {}
 

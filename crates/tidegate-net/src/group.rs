@@ -5,11 +5,11 @@ use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use tidegate_core::OnUnhandled;
 use tidegate_exec::{
     BuildError, Counts, Crew, EventLoopGroup, EventLoopGroupBuilder, Monitor, Pinned, Placement,
     Roaming, WorkerPool,
 };
-use tidegate_sync::OnUnhandled;
 
 use crate::driver::{IoWatch, PollDriver};
 use crate::metrics::IoMetrics;
@@ -41,7 +41,7 @@ pub fn pinned(name: impl Into<String>, loops: usize) -> Result<NetGroup, BuildEr
 /// As for [`pinned`].
 ///
 /// ```
-/// use tidegate_sync::OnUnhandled;
+/// use tidegate_core::OnUnhandled;
 ///
 /// let hook = OnUnhandled::new(|place, what| println!("{place}: {what}"));
 /// let group = tidegate_net::pinned_with("io", 2, hook)?;
@@ -94,7 +94,7 @@ pub fn roaming(
 ///
 /// ```
 /// use tidegate_exec::WorkerPool;
-/// use tidegate_sync::OnUnhandled;
+/// use tidegate_core::OnUnhandled;
 ///
 /// let workers = WorkerPool::builder("workers").core(4).max(64).build()?;
 /// let hook = OnUnhandled::new(|place, what| println!("{place}: {what}"));

@@ -54,7 +54,7 @@ mod watch;
 mod write_queue;
 
 pub use bytes::Bytes;
-pub use tidegate_sync::Blocking;
+pub use tidegate_core::Blocking;
 
 pub use self::channel::{
     Channel, ChannelOptions, Closed, DEFAULT_CLOSE_TIMEOUT, DEFAULT_CONNECT_TIMEOUT,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_sync::{Blocking, Running, SignalBlock, contain};
+use tidegate_core::{Blocking, Running, SignalBlock, contain};
 
 use crate::arrivals::{Arrivals, receive_ahead};
 use crate::channel::Shared;

@@ -198,7 +198,7 @@ impl fmt::Display for BadReadSize {
     }
 }
 
-tidegate_sync::debug_as_display!(BadReadSize);
+tidegate_core::debug_as_display!(BadReadSize);
 
 impl Error for BadReadSize {}
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
+use tidegate_core::{Rejected, SignalBlock, Task};
 use tidegate_exec::{EventLoop, Pinned, Placement, Roaming};
-use tidegate_sync::{Rejected, SignalBlock, Task};
 
 use crate::awaited::Awaited;
 use crate::channel::{ChannelCore, Home, Shared, Start, Transport};

@@ -15,9 +15,9 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_io::{AsyncRead, AsyncWrite};
+use tidegate_core::{Blocking, contain, discard};
 use tidegate_exec::EventLoop;
 use tidegate_promise::{Completion, Failure};
-use tidegate_sync::{Blocking, contain, discard};
 
 use crate::channel::Channel;
 use crate::message::Nothing;

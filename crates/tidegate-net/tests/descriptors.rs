@@ -5,9 +5,9 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
+use tidegate_core::ManualClock;
 use tidegate_exec::EventLoopGroup;
 use tidegate_net::{NetGroup, Server};
-use tidegate_sync::ManualClock;
 use tidegate_testkit::Log;
 
 #[path = "it/echo.rs"]

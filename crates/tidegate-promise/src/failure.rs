@@ -5,7 +5,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_sync::CaughtPanic;
+use tidegate_core::CaughtPanic;
 
 /// The default failure of a promise.
 ///
@@ -148,7 +148,7 @@ impl fmt::Display for Abandoned {
     }
 }
 
-tidegate_sync::debug_as_display!(Abandoned);
+tidegate_core::debug_as_display!(Abandoned);
 
 impl Error for Abandoned {}
 

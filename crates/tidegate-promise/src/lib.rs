@@ -32,7 +32,7 @@ mod promise;
 mod shared;
 mod wait;
 
-pub use tidegate_sync::{Outcome, WaitRefused, blocking_allowed, non_blocking};
+pub use tidegate_core::{Outcome, WaitRefused, blocking_allowed, non_blocking};
 
 pub use self::combine::{Combine, all, any, first_success};
 pub use self::completion::{CancelOnDrop, Completion, ListenerId};

@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
-use tidegate_sync::{
+use tidegate_core::{
     Deliver, Delivery, Executor, OnUnhandled, OwnerCell, SignalBlock, Unhandled, contain, discard,
 };
 
@@ -66,7 +66,7 @@ impl fmt::Display for BadProgress {
     }
 }
 
-tidegate_sync::debug_as_display!(BadProgress);
+tidegate_core::debug_as_display!(BadProgress);
 
 impl Error for BadProgress {}
 

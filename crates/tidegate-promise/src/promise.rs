@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_sync::{Executor, SharedWriter, Task, Writer, block, owed_block};
+use tidegate_core::{Executor, SharedWriter, Task, Writer, block, owed_block};
 
 use crate::{Abandoned, Completion, Failure};
 

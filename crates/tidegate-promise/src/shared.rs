@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tidegate_sync::{CancelToken, Executor, ListenerToken, Outcome, SharedReader};
+use tidegate_core::{CancelToken, Executor, ListenerToken, Outcome, SharedReader};
 
 use crate::wait::{Limit, Waitable, left, wait};
 use crate::{Failure, WaitError};

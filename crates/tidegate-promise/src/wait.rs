@@ -6,7 +6,7 @@ use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tidegate_sync::{
+use tidegate_core::{
     CancelToken, Clock, LookOn, Outcome, Parker, Reader, WaitRefused, check_stance, check_wait,
 };
 
@@ -129,7 +129,7 @@ pub(crate) enum Limit {
 /// A wait with a shorter limit does not look on: it would overstay by as much as that takes.
 const LOOK_ON_FROM: Duration = Duration::from_millis(1);
 
-tidegate_sync::prim::thread_local! {
+tidegate_core::prim::thread_local! {
     /// Where this thread sleeps when it waits for a promise.
     static PARKER: (Parker, Waker) = new_parker();
     /// What this thread has learned about looking on before it sleeps.
@@ -157,7 +157,7 @@ pub(crate) trait Waitable {
     fn left(&self) -> Option<Self::Cause>;
     /// Whether the calling thread is what keeps it from being ready.
     fn is_told_here(&self) -> bool;
-    fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>>;
+    fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_core::Executor>>;
 }
 
 impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
@@ -194,7 +194,7 @@ impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
         Reader::is_told_here(self)
     }
 
-    fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_sync::Executor>> {
+    fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_core::Executor>> {
         Reader::home(self)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::ManualClock;
+use tidegate_core::ManualClock;
 use tidegate_timer::{Wheel, WheelTimer};
 
 #[path = "../../tidegate-testkit/shared/counting.rs"]

@@ -29,6 +29,8 @@
 #![forbid(unsafe_code)]
 
 #[doc(inline)]
+pub use tidegate_core as core;
+#[doc(inline)]
 pub use tidegate_exec as exec;
 pub use tidegate_exec::{sleep, timeout};
 #[doc(inline)]
@@ -37,8 +39,6 @@ pub use tidegate_isolate as isolate;
 pub use tidegate_net as net;
 #[doc(inline)]
 pub use tidegate_promise as promise;
-#[doc(inline)]
-pub use tidegate_sync as sync;
 #[doc(inline)]
 pub use tidegate_timer as timer;
 
@@ -61,6 +61,10 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub mod prelude {
     pub use std::time::Duration;
 
+    pub use tidegate_core::{
+        Blocking, CancelToken, Clock, Executor, ManualClock, OnUnhandled, Rejected, Task,
+        ThreadBuilder,
+    };
     pub use tidegate_exec::{
         Adaptive, Choose, Crew, EventLoop, EventLoopGroup, Missed, Monitor, Pinned, ProduceConsume,
         Producer, Quiet, RejectPolicy, Roaming, Strategy, TimeoutHandle, WorkerPool,
@@ -71,10 +75,6 @@ pub mod prelude {
     };
     pub use tidegate_promise::{
         Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
-    };
-    pub use tidegate_sync::{
-        Blocking, CancelToken, Clock, Executor, ManualClock, OnUnhandled, Rejected, Task,
-        ThreadBuilder,
     };
 }
 

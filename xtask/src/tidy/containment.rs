@@ -1,4 +1,4 @@
-//! Panics of user code are caught in one place: `tidegate_sync::contain`.
+//! Panics of user code are caught in one place: `tidegate_core::contain`.
 //!
 //! A bare `catch_unwind` hands out the payload of the panic, whose `Drop` may panic in turn and
 //! then ends the thread that only wanted to forget it.
@@ -6,7 +6,7 @@
 use super::{Finding, Tree, syntax};
 
 /// The module that may catch a panic.
-const HOME: &str = "crates/tidegate-sync/src/contain.rs";
+const HOME: &str = "crates/tidegate-core/src/contain.rs";
 /// A crate of tests, where a panic is an assertion.
 const TESTS: &str = "crates/tidegate-testkit/";
 
@@ -21,7 +21,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         let caught = file.tokens.iter().filter(|t| t.is_word("catch_unwind"));
         for token in caught {
             if !tests.iter().any(|test| test.contains(&token.line)) {
-                let message = "catch panics with `tidegate_sync::contain`: it also contains the \
+                let message = "catch panics with `tidegate_core::contain`: it also contains the \
                                drop of their payload";
                 findings.push(Finding::new(&file.path, token.line, message));
             }
@@ -43,7 +43,7 @@ mod tests {
     fn only_the_module_of_containment_catches_panics() {
         let source = "use std::panic;\nfn f() { panic::catch_unwind(g); }\n";
         assert_eq!(findings("crates/tidegate-exec/src/core.rs", source), [2]);
-        assert_eq!(findings("crates/tidegate-sync/src/cancel.rs", source), [2]);
+        assert_eq!(findings("crates/tidegate-core/src/cancel.rs", source), [2]);
         assert_eq!(findings(HOME, source), []);
     }
 

@@ -3,7 +3,7 @@
 use super::lexer::{Kind, Token};
 use super::{Finding, Tree, syntax};
 
-const SCOPE: &str = "crates/tidegate-sync/src/";
+const SCOPE: &str = "crates/tidegate-core/src/";
 const STRONG: [&str; 4] = ["Acquire", "Release", "AcqRel", "SeqCst"];
 /// How far above the operation its comment may end.
 const REACH: usize = 12;
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     fn findings(source: &str) -> Vec<usize> {
-        let tree = Tree::of(&[("crates/tidegate-sync/src/lane.rs", source)]);
+        let tree = Tree::of(&[("crates/tidegate-core/src/lane.rs", source)]);
         check(&tree).iter().map(|f| f.line).collect()
     }
 

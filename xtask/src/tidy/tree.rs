@@ -135,18 +135,18 @@ mod tests {
     fn manifests_are_those_directly_below_crates() {
         let tree = Tree::of(&[
             ("bench/Cargo.toml", ""),
-            ("crates/tidegate-sync/Cargo.toml", ""),
-            ("crates/tidegate-sync/fuzz/Cargo.toml", ""),
+            ("crates/tidegate-core/Cargo.toml", ""),
+            ("crates/tidegate-core/fuzz/Cargo.toml", ""),
         ]);
         let names: Vec<&str> = tree.manifests().map(|(name, _)| name).collect();
-        assert_eq!(names, ["tidegate-sync"]);
+        assert_eq!(names, ["tidegate-core"]);
     }
 
     #[test]
     fn a_folder_exists_when_a_file_is_in_it() {
-        let tree = Tree::of(&[("crates/tidegate-sync/src/lib.rs", "")]);
-        assert!(tree.has("crates/tidegate-sync"));
-        assert!(tree.has("crates/tidegate-sync/src/"));
+        let tree = Tree::of(&[("crates/tidegate-core/src/lib.rs", "")]);
+        assert!(tree.has("crates/tidegate-core"));
+        assert!(tree.has("crates/tidegate-core/src/"));
         assert!(!tree.has("crates/tidegate"));
     }
 

@@ -1,11 +1,11 @@
-//! Unsafe code has two homes: `tidegate-sync`, and `sys` in `tidegate-net`.
+//! Unsafe code has two homes: `tidegate-core`, and `sys` in `tidegate-net`.
 
 use super::lexer::{Kind, Token};
 use super::tree::File;
 use super::{Finding, Tree};
 
 /// The crate whose purpose is unsafe code.
-const HOME: &str = "tidegate-sync";
+const HOME: &str = "tidegate-core";
 /// The crate that has unsafe code in one module.
 const PARTLY: &str = "tidegate-net";
 const PARTLY_MODULE: &str = "crates/tidegate-net/src/sys";
@@ -83,8 +83,8 @@ mod tests {
     fn the_home_of_unsafe_code_is_free() {
         assert_eq!(
             findings(
-                "tidegate-sync",
-                &[("crates/tidegate-sync/src/lib.rs", "unsafe {}")]
+                "tidegate-core",
+                &[("crates/tidegate-core/src/lib.rs", "unsafe {}")]
             ),
             0
         );

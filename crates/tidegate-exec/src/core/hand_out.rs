@@ -15,8 +15,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_sync::prim::Mutex;
-use tidegate_sync::{Blocking, Sleeper, Task, contain};
+use tidegate_core::prim::Mutex;
+use tidegate_core::{Blocking, Sleeper, Task, contain};
 
 use super::{BUDGET, Core, Turn};
 use crate::driver::Driver;

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_sync::prim::spin_loop;
-use tidegate_sync::{Task, TaskLaneEnd, ThreadWatch, begin_turn, contain};
+use tidegate_core::prim::spin_loop;
+use tidegate_core::{Task, TaskLaneEnd, ThreadWatch, begin_turn, contain};
 
 use crate::driver::Driver;
 use crate::lifecycle::{HandedBack, Lifecycle, ShutdownError};

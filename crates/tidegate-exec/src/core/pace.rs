@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tidegate_sync::{as_nanos, begin_turn};
+use tidegate_core::{as_nanos, begin_turn};
 
 use super::{Core, LOOK};
 use crate::driver::Driver;

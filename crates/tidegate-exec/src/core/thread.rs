@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_sync::{ClockMember, contain, run_exit_hooks};
+use tidegate_core::{ClockMember, contain, run_exit_hooks};
 
 use crate::lifecycle::ShutdownError;
 use crate::shared::Shared;

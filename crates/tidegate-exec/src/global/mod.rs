@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_sync::prim::Mutex;
-use tidegate_sync::{
+use tidegate_core::prim::Mutex;
+use tidegate_core::{
     CancelToken, Clock, JoinPolicy, Parker, ThreadBuilder, WaitRefused, check_wait,
 };
 
@@ -191,7 +191,7 @@ impl fmt::Display for InactivityError {
     }
 }
 
-tidegate_sync::debug_as_display!(InactivityError);
+tidegate_core::debug_as_display!(InactivityError);
 
 impl Error for InactivityError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

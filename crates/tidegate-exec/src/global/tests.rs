@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, ThreadState};
 use tidegate_promise::WaitError;
-use tidegate_sync::{ManualClock, ThreadState};
 use tidegate_testkit::{Counter, Gate, Log};
 
 use super::*;
@@ -160,7 +160,7 @@ fn dropping_handles_does_not_shut_it_down() {
     let ran = Gate::new();
     let open = ran.clone();
     executor
-        .execute(tidegate_sync::Task::new(move || open.open()))
+        .execute(tidegate_core::Task::new(move || open.open()))
         .unwrap();
     ran.wait();
     clock.advance(SECOND);

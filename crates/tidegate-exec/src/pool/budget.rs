@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_sync::WaitRefused;
+use tidegate_core::WaitRefused;
 
 use super::shared::Shared;
 
@@ -187,6 +187,6 @@ impl fmt::Display for OverBudget {
     }
 }
 
-tidegate_sync::debug_as_display!(OverBudget);
+tidegate_core::debug_as_display!(OverBudget);
 
 impl Error for OverBudget {}

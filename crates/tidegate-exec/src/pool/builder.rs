@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_sync::{Clock, FastClock, Growth, OnUnhandled, ThreadBuilder, Unhandled};
+use tidegate_core::{Clock, FastClock, Growth, OnUnhandled, ThreadBuilder, Unhandled};
 
 use super::WorkerPool;
 use super::budget::Lessee;

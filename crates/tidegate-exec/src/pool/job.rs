@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Weak;
 
-use tidegate_sync::{CancelHook, CancelToken, Task};
+use tidegate_core::{CancelHook, CancelToken, Task};
 
 use super::queue::JobKey;
 use super::shared::Shared;
@@ -12,7 +12,7 @@ use super::shared::Shared;
 ///
 /// ```
 /// use tidegate_exec::Job;
-/// use tidegate_sync::{CancelToken, Task};
+/// use tidegate_core::{CancelToken, Task};
 ///
 /// let token = CancelToken::new();
 /// let job = Job::new(Task::named("report", || ())).class(2).token(&token);
@@ -101,7 +101,7 @@ impl fmt::Debug for Job {
 /// ```
 /// use std::sync::mpsc;
 /// use tidegate_exec::{Job, WorkerPool};
-/// use tidegate_sync::Task;
+/// use tidegate_core::Task;
 ///
 /// let pool = WorkerPool::builder("workers").core(1).max(1).build()?;
 /// let (go_on, gone_on) = mpsc::channel::<()>();

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use tidegate_core::{Running, Seat, Work, contain};
 use tidegate_promise::Promise;
-use tidegate_sync::{Running, Seat, Work, contain};
 
 use super::budget::Budget;
 use super::job::Job;

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_sync::{DeskLimits, Growth, MAX_RESERVED, WaitRefused, usable_cpus};
+use tidegate_core::{DeskLimits, Growth, MAX_RESERVED, WaitRefused, usable_cpus};
 
 use super::budget::OverBudget;
 use crate::builder::DEFAULT_BOUND;
@@ -190,6 +190,6 @@ impl fmt::Display for PoolError {
     }
 }
 
-tidegate_sync::debug_as_display!(PoolError);
+tidegate_core::debug_as_display!(PoolError);
 
 impl Error for PoolError {}

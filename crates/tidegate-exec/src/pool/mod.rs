@@ -1,7 +1,7 @@
 //! The worker pool: threads for jobs that may block.
 //!
 //! A job goes to an idle thread if there is one, to a new thread if one may start, and else into
-//! a queue with a live bound. Who meets whom is decided at `tidegate_sync`'s desk; this module
+//! a queue with a live bound. Who meets whom is decided at `tidegate_core`'s desk; this module
 //! adds lanes, limits, policies, the thread budget and the end.
 //!
 //! # Invariants
@@ -32,10 +32,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidegate_promise::{Completion, Promise, promise_on};
-use tidegate_sync::{
+use tidegate_core::{
     CancelToken, Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled, is_current,
 };
+use tidegate_promise::{Completion, Promise, promise_on};
 
 pub use self::budget::{Lease, Lessee, OverBudget};
 pub use self::builder::WorkerPoolBuilder;
@@ -49,7 +49,7 @@ pub use self::policy::{Displaced, PoolPolicy};
 pub use self::queue::{JobKey, JobList, JobQueue, Popped};
 pub use self::stop::{StopReport, Stopped, StuckJob};
 pub use self::times::JobTimes;
-pub use tidegate_sync::Growth;
+pub use tidegate_core::Growth;
 
 use self::answer::Answer;
 use self::shared::Shared;

@@ -76,7 +76,7 @@ impl fmt::Display for Displaced {
     }
 }
 
-tidegate_sync::debug_as_display!(Displaced);
+tidegate_core::debug_as_display!(Displaced);
 
 impl Error for Displaced {}
 

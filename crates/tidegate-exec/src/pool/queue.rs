@@ -71,7 +71,7 @@ const NONE: u32 = u32::MAX;
 ///
 /// ```
 /// use tidegate_exec::{Job, JobList};
-/// use tidegate_sync::Task;
+/// use tidegate_core::Task;
 ///
 /// let mut list = JobList::default();
 /// let keys: Vec<_> = ["a", "b", "c"]
@@ -230,7 +230,7 @@ mod tests {
 
     use std::collections::VecDeque;
 
-    use tidegate_sync::Task;
+    use tidegate_core::Task;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::{
+use tidegate_core::{
     Blocking, CancelHook, Parker, Refusal, Rejected, Stance, contain, is_current, stance,
 };
 
@@ -82,6 +82,6 @@ impl Shared {
     }
 }
 
-fn wake_on(parker: &Parker, token: &tidegate_sync::CancelToken) -> CancelHook {
+fn wake_on(parker: &Parker, token: &tidegate_core::CancelToken) -> CancelHook {
     token.unpark_on_cancel(parker)
 }

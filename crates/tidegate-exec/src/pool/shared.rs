@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidegate_sync::prim::Mutex;
-use tidegate_sync::{
+use tidegate_core::prim::Mutex;
+use tidegate_core::{
     CancelToken, CaughtPanic, Clock, Desk, Executor, ExecutorId, FastClock, OnUnhandled, Parker,
     Placed, Refusal, Rejected, Sent, Signal, Task, ThreadBuilder, Turn, Unhandled, WaitRefused,
     as_nanos, change_width, contain, is_current,

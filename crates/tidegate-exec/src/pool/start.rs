@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_sync::{Refusal, Rejected};
+use tidegate_core::{Refusal, Rejected};
 
 use super::job::Job;
 use super::lanes::{Lane, Post};

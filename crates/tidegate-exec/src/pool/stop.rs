@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+use tidegate_core::{CancelToken, Parker, ThreadBuilder, Wake, contain};
 use tidegate_promise::SharedCompletion;
-use tidegate_sync::{CancelToken, Parker, ThreadBuilder, Wake, contain};
 
 use super::job::Job;
 use super::lanes::StopPlan;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_sync::{
+use tidegate_core::{
     ClockMember, Executor, FastClock, LookOn, Next, Slept, Stance, contain, enter,
 };
 
@@ -17,7 +17,7 @@ use super::times::Took;
 /// Panics of a queue in a row after which a thread gives up.
 const QUEUE_PANICS: u32 = 2;
 
-tidegate_sync::prim::thread_local! {
+tidegate_core::prim::thread_local! {
     /// The job that this thread runs has said that it is about to end, and the desk knows.
     static COMING: Cell<bool> = const { Cell::new(false) };
 }

@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use tidegate_sync::{
+use tidegate_core::{
     Asked, Blocking, Held, Lookout, Refusal, Rejected, Rung, Standby, Task, discard,
 };
 

@@ -14,7 +14,7 @@ use crate::metrics::Cell;
 /// ```
 /// use std::sync::Arc;
 /// use tidegate_exec::{ImmediateExecutor, ProduceConsume, Strategy};
-/// use tidegate_sync::Task;
+/// use tidegate_core::Task;
 ///
 /// let mut left = 3;
 /// let producer = move || { left -= 1; (left > 0).then(|| Task::new(|| ())) };

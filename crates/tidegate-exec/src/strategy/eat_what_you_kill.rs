@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_sync::{Blocking, Held, Task};
+use tidegate_core::{Blocking, Held, Task};
 
 use super::engine::{Engine, Options, Rule};
 use super::execute_produce_consume::eat;

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_sync::{
+use tidegate_core::{
     CaughtPanic, Closing, Executor, Held, ProducerCell, Refusal, Rejected, Rest, Stance, Task,
     Unhandled, contain, discard, non_blocking, stance,
 };
@@ -38,7 +38,7 @@ pub(crate) type OnRefused = Box<dyn Fn(Rejected<Task>) + Send + Sync>;
 /// ```
 /// use std::sync::Arc;
 /// use tidegate_exec::{ImmediateExecutor, Options, ProduceExecuteConsume, Strategy};
-/// use tidegate_sync::Task;
+/// use tidegate_core::Task;
 ///
 /// let options = Options::new().on_refused(|refused| {
 ///     let why = refused.why();

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use tidegate_sync::{Blocking, Executor, Held, Task, discard};
+use tidegate_core::{Blocking, Executor, Held, Task, discard};
 
 use super::counts::raise;
 use super::engine::{Engine, Helper, Options, Rule};
@@ -22,7 +22,7 @@ use super::producer::Producer;
 /// ```
 /// use std::sync::Arc;
 /// use tidegate_exec::{ExecuteProduceConsume, Strategy};
-/// use tidegate_sync::{Task, ThreadBuilder, ThreadPerTask};
+/// use tidegate_core::{Task, ThreadBuilder, ThreadPerTask};
 ///
 /// let (say, said) = std::sync::mpsc::channel();
 /// let mut only = Some(Task::new(move || say.send(std::thread::current().id()).unwrap()));

@@ -12,7 +12,7 @@
 //! | [`Adaptive`] | here | by its kind, the thread's tag, and whether a thread can be had now | everything else |
 //!
 //! The right to produce is ownership of the boxed producer in one
-//! [`ProducerCell`](tidegate_sync::ProducerCell): two producers at once do not compile, and what one
+//! [`ProducerCell`](tidegate_core::ProducerCell): two producers at once do not compile, and what one
 //! of them wrote is seen by the next. A panic in the producer or in a task, a refusal by the
 //! executor, a stop in the middle: the strategy goes on, and nothing is lost.
 //!
@@ -33,7 +33,7 @@ mod producer;
 mod rescue;
 mod stand_in;
 
-use tidegate_sync::Rejected;
+use tidegate_core::Rejected;
 
 pub(crate) use self::adaptive::Interrupt;
 pub use self::adaptive::{Adaptive, AdaptiveBuilder};
@@ -126,7 +126,7 @@ macro_rules! handle {
                 self.engine.produce();
             }
 
-            fn dispatch(&self) -> Result<(), tidegate_sync::Rejected<()>> {
+            fn dispatch(&self) -> Result<(), tidegate_core::Rejected<()>> {
                 self.engine.dispatch()
             }
 

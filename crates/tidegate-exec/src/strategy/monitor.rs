@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tidegate_sync::{
+use tidegate_core::{
     CachePadded, Coming, ExecutorId, Glance, JoinPolicy, Rung, ThreadBuilder, Ticker, TickerStop,
     Vigil, as_nanos, thread_cpu_time, usable_cpus,
 };
@@ -60,7 +60,7 @@ pub struct Monitor {
 /// ```
 /// use std::time::Duration;
 /// use tidegate_exec::Monitor;
-/// use tidegate_sync::Ticker;
+/// use tidegate_core::Ticker;
 ///
 /// let (ticker, steps) = Ticker::manual(); // a program leaves this out: real time
 /// let monitor = Monitor::builder("io")

@@ -1,7 +1,7 @@
 //! Stand-ins on call: threads of a monitor's own, each reserved for one strategy at a time.
 //!
 //! A strategy lends its producer only while it has one of them (see
-//! [`Standby`](tidegate_sync::Standby)): a thread that exists and waits, so that it can take the
+//! [`Standby`](tidegate_core::Standby)): a thread that exists and waits, so that it can take the
 //! producer over whatever the pool and the system say by then. They are started when they are first
 //! needed, and wait in a list while no strategy needs them.
 //!
@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_sync::{Clock, Seat, Slept, ThreadBuilder, contain};
+use tidegate_core::{Clock, Seat, Slept, ThreadBuilder, contain};
 
 /// What a stand-in is sent for. It is given itself, to be put back where it belongs.
 type Errand = Box<dyn FnOnce(StandIn) + Send>;

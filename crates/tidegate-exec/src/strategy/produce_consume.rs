@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tidegate_sync::{Executor, Held, Task};
+use tidegate_core::{Executor, Held, Task};
 
 use super::engine::{Engine, Options, Rule};
 use super::handle;
@@ -17,7 +17,7 @@ use super::producer::Producer;
 /// ```
 /// use std::sync::Arc;
 /// use tidegate_exec::{ImmediateExecutor, ProduceConsume, Strategy};
-/// use tidegate_sync::Task;
+/// use tidegate_core::Task;
 ///
 /// let (say, said) = std::sync::mpsc::channel();
 /// let mut words = ["kill", "eat"].into_iter();

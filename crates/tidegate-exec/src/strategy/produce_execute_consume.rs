@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tidegate_sync::{Blocking, Executor, Held, Task};
+use tidegate_core::{Blocking, Executor, Held, Task};
 
 use super::engine::{Engine, Options, Rule};
 use super::handle;
@@ -17,7 +17,7 @@ use super::producer::Producer;
 /// ```
 /// use std::sync::Arc;
 /// use tidegate_exec::{ProduceExecuteConsume, Strategy};
-/// use tidegate_sync::{Task, ThreadBuilder, ThreadPerTask};
+/// use tidegate_core::{Task, ThreadBuilder, ThreadPerTask};
 ///
 /// let (say, said) = std::sync::mpsc::channel();
 /// let mut left = 2;

@@ -1,6 +1,6 @@
 //! What makes the tasks.
 
-use tidegate_sync::Task;
+use tidegate_core::Task;
 
 /// Makes tasks, one at a time, on whichever thread holds it at that moment.
 ///
@@ -16,7 +16,7 @@ use tidegate_sync::Task;
 ///
 /// ```
 /// use tidegate_exec::Producer;
-/// use tidegate_sync::Task;
+/// use tidegate_core::Task;
 ///
 /// struct Ready(Vec<u32>);
 ///

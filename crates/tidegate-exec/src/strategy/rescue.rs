@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_sync::{Blocking, ExecutorId, Glance, Held, Task, discard};
+use tidegate_core::{Blocking, ExecutorId, Glance, Held, Task, discard};
 
 use super::adaptive::{Choice, late_execute_produce_consume};
 use super::counts::raise;

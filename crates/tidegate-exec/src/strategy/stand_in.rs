@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_sync::{Held, Rung, discard, non_blocking};
+use tidegate_core::{Held, Rung, discard, non_blocking};
 
 use super::adaptive::Choice;
 use super::counts::raise;
@@ -18,7 +18,7 @@ use super::monitor::Watch;
 use super::on_call::StandIn;
 use super::producer::Producer;
 
-tidegate_sync::prim::thread_local! {
+tidegate_core::prim::thread_local! {
     /// The strategy that this thread stands in for; 0 if it does not.
     static STANDS_IN_FOR: Cell<usize> = const { Cell::new(0) };
 }

@@ -9,8 +9,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_sync::prim::{AtomicU64, Ordering};
-use tidegate_sync::{
+use tidegate_core::prim::{AtomicU64, Ordering};
+use tidegate_core::{
     Deliver, Delivery, Fate, Reset, SignalBlock, StillPending, Task, TimeoutCell, is_current,
     prefetch_block,
 };
@@ -41,7 +41,7 @@ const NOWHERE: u64 = 0;
 /// ```
 /// use std::time::Duration;
 /// use tidegate_exec::EventLoop;
-/// use tidegate_sync::ManualClock;
+/// use tidegate_core::ManualClock;
 ///
 /// let clock = ManualClock::new();
 /// let home = EventLoop::builder("home").clock(&clock).build()?;

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tidegate_sync::Task;
-use tidegate_sync::prim::Mutex;
+use tidegate_core::Task;
+use tidegate_core::prim::Mutex;
 
 use super::TimeoutHandle;
 use crate::event_loop::EventLoop;
@@ -209,7 +209,7 @@ impl fmt::Display for SleepError {
     }
 }
 
-tidegate_sync::debug_as_display!(SleepError);
+tidegate_core::debug_as_display!(SleepError);
 
 impl Error for SleepError {}
 
@@ -231,6 +231,6 @@ impl fmt::Display for TimedOut {
     }
 }
 
-tidegate_sync::debug_as_display!(TimedOut);
+tidegate_core::debug_as_display!(TimedOut);
 
 impl Error for TimedOut {}

@@ -13,8 +13,8 @@ use std::sync::{Arc, OnceLock, TryLockError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use tidegate_sync::prim::Mutex;
-use tidegate_sync::{JoinPolicy, ThreadBuilder, Ticker, TickerStop, contain};
+use tidegate_core::prim::Mutex;
+use tidegate_core::{JoinPolicy, ThreadBuilder, Ticker, TickerStop, contain};
 
 use crate::event_loop::EventLoop;
 use crate::lifecycle::Lifecycle;
@@ -48,7 +48,7 @@ type OnRecover = Box<dyn Fn(&Recovered) + Send + Sync>;
 /// use std::sync::mpsc;
 /// use std::time::Duration;
 /// use tidegate_exec::{EventLoop, Watchdog};
-/// use tidegate_sync::{Task, Ticker};
+/// use tidegate_core::{Task, Ticker};
 ///
 /// let home = EventLoop::builder("home").build()?;
 /// let (ticker, steps) = Ticker::manual(); // a program leaves this out: real time

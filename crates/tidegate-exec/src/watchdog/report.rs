@@ -106,7 +106,7 @@ impl fmt::Display for WatchdogError {
     }
 }
 
-tidegate_sync::debug_as_display!(WatchdogError);
+tidegate_core::debug_as_display!(WatchdogError);
 
 impl Error for WatchdogError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

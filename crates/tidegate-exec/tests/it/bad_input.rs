@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, Refusal, WaitRefused, blocking_allowed};
 use tidegate_exec::{BadPeriod, EventLoop, Quiet, ShutdownError};
 use tidegate_promise::{Completion, WaitError};
-use tidegate_sync::{ManualClock, Refusal, WaitRefused, blocking_allowed};
 use tidegate_testkit::Gate;
 
 use crate::{SECOND, end, hold, home, on};

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, Refusal, Stance, stance};
 use tidegate_exec::{EventLoop, HandLoop, Lifecycle, Quiet, ShutdownError};
-use tidegate_sync::{ManualClock, Refusal, Stance, stance};
 use tidegate_testkit::{Counter, Log};
 
 use crate::{SECOND, builder, home};

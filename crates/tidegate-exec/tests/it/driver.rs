@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tidegate_core::{Clock, ManualClock, Parker, Running, Sleeper, Task};
 use tidegate_exec::{Driver, EventLoop, Quiet};
-use tidegate_sync::{Clock, ManualClock, Parker, Running, Sleeper, Task};
 use tidegate_testkit::Log;
 
 use crate::SECOND;

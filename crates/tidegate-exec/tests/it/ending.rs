@@ -8,9 +8,9 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
+use tidegate_core::{ManualClock, Outcome, Task, ThreadBuilder, ThreadJob};
 use tidegate_exec::{EventLoop, EventLoopGroup, NeverBegun, Quiet, ShutdownError, WorkerPool};
 use tidegate_promise::{Completion, Failure, WaitError};
-use tidegate_sync::{ManualClock, Outcome, Task, ThreadBuilder, ThreadJob};
 use tidegate_testkit::{Counter, Gate, Log};
 
 use crate::{Heard, SECOND, builder, end, hits, hold, home};

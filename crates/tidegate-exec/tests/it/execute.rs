@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 
-use tidegate_exec::{EventLoop, Lifecycle, Quiet};
-use tidegate_sync::{
+use tidegate_core::{
     ManualClock, Refusal, Task, ThreadBuilder, ThreadJob, ThreadState, at_thread_exit,
 };
+use tidegate_exec::{EventLoop, Lifecycle, Quiet};
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
 use crate::{SECOND, builder, end, hits, hold, home, watched};
@@ -246,7 +246,7 @@ fn a_panicking_task_is_reported_by_the_name_it_was_given() {
 #[test]
 fn a_hook_that_panics_over_a_panic_is_contained() {
     let clock = ManualClock::new();
-    let hear = |_: &str, _: &tidegate_sync::Unhandled<'_>| panic!("in the hook too");
+    let hear = |_: &str, _: &tidegate_core::Unhandled<'_>| panic!("in the hook too");
     let home = builder(&clock, "home").on_unhandled(hear).build().unwrap();
     home.execute(|| panic!("on purpose")).unwrap();
     assert_eq!(home.submit(|| 1).unwrap().wait().unwrap(), 1);

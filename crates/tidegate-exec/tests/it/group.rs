@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, ThreadBuilder, Ticker, usable_cpus};
 use tidegate_exec::{
     BuildError, Choose, EventLoop, EventLoopGroup, Lifecycle, MAX_LOOPS, ParkDriver, Quiet,
     Scaling, ShutdownError,
 };
 use tidegate_promise::WaitError;
-use tidegate_sync::{ManualClock, ThreadBuilder, Ticker, usable_cpus};
 use tidegate_testkit::Gate;
 
 fn here() -> String {

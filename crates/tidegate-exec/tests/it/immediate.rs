@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread;
 
-use tidegate_exec::{EventLoop, ImmediateExecutor};
-use tidegate_promise::promise_on;
-use tidegate_sync::{
+use tidegate_core::{
     Clock, Deliver, Delivery, Executor, ManualClock, SignalBlock, Task, ThreadBuilder,
 };
+use tidegate_exec::{EventLoop, ImmediateExecutor};
+use tidegate_promise::promise_on;
 use tidegate_testkit::{Counter, Gate, Log, explode};
 
 #[test]

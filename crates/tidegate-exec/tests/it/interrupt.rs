@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::{CancelToken, Interrupted, ManualClock, Refusal};
 use tidegate_exec::{EventLoop, EventLoopGroup, InactivityError, Quiet, RejectPolicy};
 use tidegate_promise::WaitError;
-use tidegate_sync::{CancelToken, Interrupted, ManualClock, Refusal};
 use tidegate_testkit::{Counter, Gate};
 
 use crate::{SECOND, builder, hits, hold, home};

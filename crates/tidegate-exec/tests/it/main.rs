@@ -33,8 +33,8 @@ mod watchdog;
 
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, OnUnhandled};
 use tidegate_exec::{EventLoop, EventLoopBuilder, Quiet};
-use tidegate_sync::{ManualClock, OnUnhandled};
 use tidegate_testkit::{Counter, Gate, Log};
 
 /// A second of a manual clock: never waited for.

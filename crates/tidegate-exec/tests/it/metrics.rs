@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, Task};
 use tidegate_exec::{EventLoop, RejectPolicy};
-use tidegate_sync::{ManualClock, Task};
 use tidegate_testkit::{Counter, Gate};
 
 use crate::{SECOND, builder, end, hits, hold, home};

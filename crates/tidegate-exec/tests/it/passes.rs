@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, as_nanos};
 use tidegate_exec::{EventLoop, HandLoop, Quiet, TurnBudget};
-use tidegate_sync::{ManualClock, as_nanos};
 use tidegate_testkit::{Counter, DropCount, Log};
 
 use crate::{SECOND, builder, hits};

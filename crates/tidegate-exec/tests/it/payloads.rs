@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use tidegate_core::{Deliver, Delivery, ManualClock, SignalBlock, Task, ThreadBuilder, Ticker};
 use tidegate_exec::{
     Crew, EventLoop, Lifecycle, OrderedView, ParkDriver, ProduceConsume, Quiet, Strategy, Watchdog,
     WorkerPool,
 };
-use tidegate_sync::{Deliver, Delivery, ManualClock, SignalBlock, Task, ThreadBuilder, Ticker};
 use tidegate_testkit::{Bomb, Counter, Gate, Log, explode};
 
 use crate::{SECOND, builder, end, hits, hold, home, watched};
@@ -28,7 +28,7 @@ fn of_tasks() {
         let clock = ManualClock::new();
         let (log, home) = (Log::new(), builder(&clock, "home"));
         let heard = log.clone();
-        let hear = move |_: &str, what: &tidegate_sync::Unhandled<'_>| heard.push(what.to_string());
+        let hear = move |_: &str, what: &tidegate_core::Unhandled<'_>| heard.push(what.to_string());
         let home = home.time_tasks(timed).on_unhandled(hear).build().unwrap();
         home.execute(|| explode()).unwrap();
         let own = home.clone();
@@ -67,7 +67,7 @@ fn of_timers_and_timeouts() {
 #[test]
 fn of_the_hook_for_what_nobody_handles() {
     let clock = ManualClock::new();
-    let hear = |_: &str, _: &tidegate_sync::Unhandled<'_>| explode();
+    let hear = |_: &str, _: &tidegate_core::Unhandled<'_>| explode();
     let home = builder(&clock, "home").on_unhandled(hear).build().unwrap();
     home.execute(|| explode()).unwrap();
     assert_lives(&home);
@@ -259,7 +259,7 @@ fn of_the_users_way_to_start_threads() {
     });
     let home = builder(&clock, "home").threads(threads).build().unwrap();
     let refused = home.execute(|| ()).unwrap_err();
-    assert_eq!(refused.why(), tidegate_sync::Refusal::NoThread);
+    assert_eq!(refused.why(), tidegate_core::Refusal::NoThread);
     works.store(true, Ordering::Relaxed);
     assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
     assert!(

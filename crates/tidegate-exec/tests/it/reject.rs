@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, Refusal, Rejected, Task, blocking_allowed};
 use tidegate_exec::{BuildError, EventLoop, Quiet, RejectPolicy};
-use tidegate_sync::{ManualClock, Refusal, Rejected, Task, blocking_allowed};
 use tidegate_testkit::{Counter, Gate, Log};
 
 use crate::{SECOND, builder, hits, hold, on};

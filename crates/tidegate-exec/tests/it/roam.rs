@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::{Stance, Task, Ticker, stance};
 use tidegate_exec::{
     BuildError, Crew, EventLoop, Monitor, ParkDriver, Quiet, Roaming, ShutdownError, Strategy,
     TryExecutor, WorkerPool,
 };
 use tidegate_promise::WaitError;
-use tidegate_sync::{Stance, Task, Ticker, stance};
 use tidegate_testkit::{Counter, Gate, Log};
 
 use crate::strategy::hand::Hand;

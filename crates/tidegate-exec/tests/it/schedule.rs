@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, Refusal};
 use tidegate_exec::{BadPeriod, EventLoop, Missed, Quiet};
 use tidegate_promise::{Completion, Failure};
-use tidegate_sync::{ManualClock, Refusal};
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
 use crate::{SECOND, builder, end, hits, hold, home, watched};

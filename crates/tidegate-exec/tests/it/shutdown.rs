@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::{Clock, ManualClock, Refusal, Sleeper, Task, ThreadBuilder};
 use tidegate_exec::{
     Driver, EventLoop, Lifecycle, NeverBegun, Quiet, ShutdownError, ShutdownReport, Terminated,
 };
 use tidegate_promise::{Outcome, WaitError};
-use tidegate_sync::{Clock, ManualClock, Refusal, Sleeper, Task, ThreadBuilder};
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
 use crate::{SECOND, builder, end, hits, hold, home, on, watched};
@@ -461,7 +461,7 @@ fn await_termination_on_the_own_loop_is_refused() {
     let handle = home.clone();
     let refused = home.submit(move || {
         let plain = handle.await_termination(SECOND);
-        let allowed = tidegate_sync::blocking_allowed(|| handle.await_termination(SECOND));
+        let allowed = tidegate_core::blocking_allowed(|| handle.await_termination(SECOND));
         (plain, allowed)
     });
     let (plain, allowed) = refused.unwrap().wait().unwrap();
@@ -517,7 +517,7 @@ fn a_promise_of_a_dead_loop_tells_its_listeners_elsewhere() {
 
 /// A driver that panics instead of waiting, once it is told to.
 struct Brittle {
-    parker: tidegate_sync::Parker,
+    parker: tidegate_core::Parker,
     breaks: Arc<AtomicBool>,
 }
 
@@ -537,7 +537,7 @@ fn a_driver_that_panics_ends_the_loop_in_order() {
     let clock = ManualClock::new();
     let breaks = Arc::new(AtomicBool::new(false));
     let driver = Brittle {
-        parker: tidegate_sync::Parker::new(),
+        parker: tidegate_core::Parker::new(),
         breaks: Arc::clone(&breaks),
     };
     let home = builder(&clock, "home").build_with(driver).unwrap();

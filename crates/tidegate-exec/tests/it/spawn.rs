@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
+use tidegate_core::{ManualClock, Refusal};
 use tidegate_exec::EventLoop;
 use tidegate_promise::promise;
-use tidegate_sync::{ManualClock, Refusal};
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
 use crate::{SECOND, end, hold, home, on, watched};

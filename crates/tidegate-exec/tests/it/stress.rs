@@ -13,9 +13,9 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_exec::{EventLoop, Quiet};
 use tidegate_promise::Completion;
-use tidegate_sync::ManualClock;
 use tidegate_testkit::{Rng, model};
 
 use crate::SECOND;

@@ -3,8 +3,8 @@
 use std::sync::Barrier;
 use std::thread;
 
+use tidegate_core::{Clock, ManualClock};
 use tidegate_exec::{EventLoop, Lifecycle, Quiet};
-use tidegate_sync::{Clock, ManualClock};
 use tidegate_testkit::{Counter, Gate, WATCHDOG};
 
 use crate::{SECOND, end, hits, hold, home};

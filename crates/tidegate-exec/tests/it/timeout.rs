@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, Refusal};
 use tidegate_exec::{
     BuildError, DEFAULT_TIMEOUT_TICK, EventLoop, Sleep, SleepError, TimedOut, TimeoutHandle,
     WithTimeout, sleep, timeout,
 };
-use tidegate_sync::{ManualClock, Refusal};
 use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
 use crate::{SECOND, builder, end, hold, home, watched};

@@ -4,11 +4,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::{Clock, ManualClock, Parker, Sleeper, Task};
 use tidegate_exec::{
     CONVALESCENCE, Choose, Crew, Driver, EventLoop, EventLoopBuilder, EventLoopGroup, Health,
     TurnBudget,
 };
-use tidegate_sync::{Clock, ManualClock, Parker, Sleeper, Task};
 use tidegate_testkit::Log;
 
 use crate::strategy::hand::Hand;

@@ -4,8 +4,8 @@
 use std::process::Command;
 use std::sync::Arc;
 
+use tidegate_core::{Executor, OnUnhandled, Task, ThreadBuilder, ThreadPerTask};
 use tidegate_exec::{EventLoop, ImmediateExecutor, WorkerPool};
-use tidegate_sync::{Executor, OnUnhandled, Task, ThreadBuilder, ThreadPerTask};
 use tidegate_testkit::{Gate, Log};
 
 use crate::Heard;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, ManualTicker, Task, ThreadBuilder, Ticker};
 use tidegate_exec::{EventLoop, Quiet, Recovered, Stall, Watchdog, WatchdogBuilder, WatchdogError};
-use tidegate_sync::{ManualClock, ManualTicker, Task, ThreadBuilder, Ticker};
 use tidegate_testkit::{Counter, Gate, Log};
 
 const SECOND: Duration = Duration::from_secs(1);

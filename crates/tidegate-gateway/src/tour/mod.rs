@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
 use tidegate::Result;
+use tidegate::core::{Ticker, blocking_allowed};
 use tidegate::exec::{ShutdownError, Watchdog};
 use tidegate::prelude::*;
 use tidegate::promise::{all, promise};
-use tidegate::sync::{Ticker, blocking_allowed};
 
 mod parts;
 mod sockets;

@@ -16,8 +16,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use tidegate_core::{CancelToken, Clock, OnUnhandled, Permit, Permits, Task, ThreadBuilder};
 use tidegate_exec::{PoolLimits, WorkerPool};
-use tidegate_sync::{CancelToken, Clock, OnUnhandled, Permit, Permits, Task, ThreadBuilder};
 
 use super::{Alarms, Shared};
 use crate::Key;

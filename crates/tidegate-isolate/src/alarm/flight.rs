@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use tidegate_sync::{CallWord, CancelToken, Clock, Leave, Left, Task, UnderWay};
+use tidegate_core::{CallWord, CancelToken, Clock, Leave, Left, Task, UnderWay};
 
 use super::Shared;
 

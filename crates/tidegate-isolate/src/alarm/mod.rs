@@ -31,7 +31,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_sync::{
+use tidegate_core::{
     Clock, FastClock, JoinPolicy, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled, contain,
 };
 

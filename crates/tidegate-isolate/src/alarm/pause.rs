@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use tidegate_sync::Task;
+use tidegate_core::Task;
 
 use super::{AlarmId, Alarms, Aside};
 

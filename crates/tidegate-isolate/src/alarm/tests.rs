@@ -2,7 +2,7 @@
 
 use super::*;
 use std::time::Duration;
-use tidegate_sync::ManualClock;
+use tidegate_core::ManualClock;
 use tidegate_testkit::{Counter, Gate};
 
 const MS: u64 = 1_000_000;

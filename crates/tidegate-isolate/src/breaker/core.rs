@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::{Unhandled, as_nanos};
+use tidegate_core::{Unhandled, as_nanos};
 
 use super::config::{BreakerConfig, BreakerMode};
 use super::health::{self, Health, Reading};

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_sync::{OnUnhandled, as_nanos};
+use tidegate_core::{OnUnhandled, as_nanos};
 
 use crate::{Invalid, Key};
 
@@ -99,7 +99,7 @@ impl fmt::Display for Open {
     }
 }
 
-tidegate_sync::debug_as_display!(Open);
+tidegate_core::debug_as_display!(Open);
 
 impl std::error::Error for Open {}
 

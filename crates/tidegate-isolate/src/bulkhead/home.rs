@@ -6,8 +6,8 @@
 
 use std::sync::{Arc, Weak};
 
+use tidegate_core::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, Unhandled};
 use tidegate_exec::WorkerPool;
-use tidegate_sync::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, Unhandled};
 
 /// Stands for a pool, as long as that lives.
 pub(super) struct PoolHome {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use tidegate_sync::as_nanos;
+use tidegate_core::as_nanos;
 
 use crate::{Invalid, Key};
 

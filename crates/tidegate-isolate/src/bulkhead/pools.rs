@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_sync::{FastClock, OnUnhandled};
+use tidegate_core::{FastClock, OnUnhandled};
 
 use super::threads::ThreadBulkhead;
 use crate::properties::Said;

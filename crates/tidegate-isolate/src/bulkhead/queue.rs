@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tidegate_sync::as_nanos;
+use tidegate_core::as_nanos;
 
 /// The order in which waiting calls are served.
 ///

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_exec::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, Stopped, WorkerPool};
-use tidegate_sync::{
+use tidegate_core::{
     CoarseClock, Executor, FastClock, OnUnhandled, Permit, Permits, Rejected, Task,
 };
+use tidegate_exec::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, Stopped, WorkerPool};
 
 use super::home::PoolHome;
 use super::partition::{Criticality, Partitions};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-use tidegate_sync::{Clock, Parker};
+use tidegate_core::{Clock, Parker};
 
 use super::partition::Criticality;
 

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use tidegate_core::{CancelToken, Permit, Task, discard};
 use tidegate_promise::{Abandoned, Completion, Outcome, Promise, promise_of};
-use tidegate_sync::{CancelToken, Permit, Task, discard};
 
 use crate::alarm::AlarmId;
 use crate::context::{CacheOwner, RequestContext};

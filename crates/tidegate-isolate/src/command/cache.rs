@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tidegate_core::{CancelToken, Executor};
 use tidegate_promise::{
     Completion, Outcome, Promise, SharedCompletion, WaitError, promise_of, promise_on,
 };
-use tidegate_sync::{CancelToken, Executor};
 
 use super::call::Options;
 use super::circles::{self, RunId, Waits};

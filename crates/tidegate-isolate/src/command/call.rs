@@ -4,8 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
+use tidegate_core::{CancelToken, as_nanos};
 use tidegate_promise::Completion;
-use tidegate_sync::{CancelToken, as_nanos};
 
 use super::cache::{CacheUse, Looked};
 use super::circles::{self, RunId};

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use tidegate_sync::{CancelToken, Permit, Task, contain, discard};
+use tidegate_core::{CancelToken, Permit, Task, contain, discard};
 
 use super::cache::{Answer, Looked, SharedFuture, Tells};
 use super::call::{Asked, Options};

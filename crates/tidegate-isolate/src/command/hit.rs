@@ -8,8 +8,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use tidegate_core::{Task, discard};
 use tidegate_promise::Completion;
-use tidegate_sync::{Task, discard};
 
 use super::cache::{Answer, Copies, SharedFuture, take};
 use super::call::Options;

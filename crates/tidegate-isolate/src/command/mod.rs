@@ -4,8 +4,8 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use tidegate_core::CancelToken;
 use tidegate_promise::Completion;
-use tidegate_sync::CancelToken;
 
 use crate::snapshot::CommandSnapshot;
 use crate::{CommandConfig, Invalid, Key};

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use tidegate_sync::{CancelToken, CaughtPanic, PermitRef, contain, discard};
+use tidegate_core::{CancelToken, CaughtPanic, PermitRef, contain, discard};
 
 use super::call::Asked;
 use super::outcome::Story;

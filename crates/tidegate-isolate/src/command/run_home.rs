@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use tidegate_sync::{
+use tidegate_core::{
     Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, Unhandled, WaitRefused,
 };
 
@@ -89,7 +89,7 @@ impl Executor for RunHome {
     fn unhandled(&self, what: &Unhandled<'_>) {
         match &self.pool {
             Some(pool) => pool.unhandled(what),
-            None => tidegate_sync::OnUnhandled::stderr().tell(&self.command, what),
+            None => tidegate_core::OnUnhandled::stderr().tell(&self.command, what),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tidegate_sync::{CoarseClock, Permits, Task, as_nanos};
+use tidegate_core::{CoarseClock, Permits, Task, as_nanos};
 
 use crate::alarm::{Alarms, AsideHandle, Flight};
 use crate::breaker::{BreakerMode, CircuitBreaker};

@@ -14,8 +14,8 @@
 
 use std::sync::Arc;
 
+use tidegate_core::{CancelToken, Executor, WaitGuard, check_wait};
 use tidegate_promise::{Completion, promise_of, promise_on};
-use tidegate_sync::{CancelToken, Executor, WaitGuard, check_wait};
 
 use super::call::{Asked, Options};
 use super::circles::{self, RunId};

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidegate_core::{CancelToken, Left, Permit, Task, UnderWay, discard, discard_all};
 use tidegate_exec::JobKey;
 use tidegate_promise::Promise;
-use tidegate_sync::{CancelToken, Left, Permit, Task, UnderWay, discard, discard_all};
 
 use super::call::Options;
 use super::circles::{self, RunId};
@@ -210,7 +210,7 @@ where
         } = cargo;
         let surroundings = Surroundings::install(&state.plugins, context, captured);
         let within = circles::set(within);
-        let result: Ran<T, E> = tidegate_sync::contain(|| {
+        let result: Ran<T, E> = tidegate_core::contain(|| {
             state.hook(Stage::ThreadStart).map_err(Refusal)?;
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;
             Ok(work(self.flight.token()))

@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tidegate_sync::CachePadded;
+use tidegate_core::CachePadded;
 
 /// Threads that have cells of their own.
 const OWN: usize = 16;

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_sync::as_nanos;
+use tidegate_core::as_nanos;
 
 use super::cells::Cells;
 use crate::Invalid;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tidegate_core::Parker;
 use tidegate_isolate::{Event, Hedge, PoolConfig, Retry, RetryBudget};
-use tidegate_sync::Parker;
 
 use crate::support::{builder, poll_once, still};
 

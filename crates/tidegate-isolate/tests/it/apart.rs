@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use tidegate_core::{CancelToken, ManualClock};
 use tidegate_isolate::{
     BreakerConfig, BreakerWindow, Cause, CollapseScope, Collapser, CollapserConfig, Command,
     Criticality, Event, Hedge, Isolation, IsolationBuilder, Key, PermitConfig, Refused, Retry,
     RetryBudget, Stage, Transition,
 };
-use tidegate_sync::{CancelToken, ManualClock};
 use tidegate_testkit::{Counter, Gate};
 
 use crate::support::{Answer, Numbers, SECOND, builder, hold, pool_of};

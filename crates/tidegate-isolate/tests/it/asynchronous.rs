@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tidegate_core::{CancelToken, Parker};
 use tidegate_isolate::{BreakerConfig, BreakerWindow, Cause, Event, Isolation, PermitConfig};
-use tidegate_sync::{CancelToken, Parker};
 
 use crate::support::{Numbers, builder, counted, poll_once, still};
 

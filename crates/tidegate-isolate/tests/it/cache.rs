@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use tidegate_core::non_blocking;
 use tidegate_isolate::{Cause, Command, Event, RequestContext};
-use tidegate_sync::non_blocking;
 use tidegate_testkit::Gate;
 
 use crate::support::{

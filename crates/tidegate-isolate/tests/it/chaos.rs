@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tidegate_core::{CancelToken, ManualClock};
 use tidegate_isolate::{CommandError, Event, RunAsync};
-use tidegate_sync::{CancelToken, ManualClock};
 use tidegate_testkit::Gate;
 
 use crate::support::{Numbers, builder, pool_of, still};

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{
     Cause, CollapseError, CollapseScope, Collapser, CollapserConfig, Command, Event, Isolation,
     Properties, RequestContext, RequestVariable,
 };
-use tidegate_sync::ManualClock;
 
 use crate::support::{still, with_properties};
 

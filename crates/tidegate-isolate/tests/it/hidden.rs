@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, channel};
 
+use tidegate_core::Unhandled;
 use tidegate_isolate::{
     CollapseScope, Collapser, CollapserConfig, Command, Invalid, Isolation, Properties,
     PropertySource,
 };
-use tidegate_sync::Unhandled;
 
 use crate::support::{builder, pool_of};
 

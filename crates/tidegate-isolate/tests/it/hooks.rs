@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{
     BreakerConfig, BreakerMode, Cause, FallbackError, Hook, Install, Isolation, Key,
     MetricsPublisher, Propagator, Properties, Restore, Stage,
 };
-use tidegate_sync::ManualClock;
 use tidegate_testkit::Gate;
 
 use crate::support::{Answer, SECOND, builder, hold, pool, pool_of};

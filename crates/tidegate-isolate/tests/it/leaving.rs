@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{Bulkhead, Cause, Event, Isolation, Refused};
 use tidegate_promise::WaitError;
-use tidegate_sync::ManualClock;
 use tidegate_testkit::Gate;
 
 use crate::support::{SECOND, builder, cause, hold, pool, pool_of, still};

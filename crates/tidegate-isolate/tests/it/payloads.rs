@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{BreakerConfig, BreakerWindow, Cause, FallbackError, Isolation, Key, Stage};
-use tidegate_sync::ManualClock;
 use tidegate_testkit::{Counter, explode};
 
 use crate::support::{SECOND, builder, poll_once, pool_of, still};

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{
     BreakerConfig, BreakerState, BreakerWindow, Cause, Command, Criticality, Event, Isolation,
     Partitions, PoolConfig, Refused, Retry, RetryBudget,
 };
-use tidegate_sync::ManualClock;
 use tidegate_testkit::Gate;
 
 use crate::support::{builder, cause, hold, poll_once, pool, pool_of, still, with_properties};
@@ -332,7 +332,7 @@ fn what_a_thread_must_not_do_is_not_tried_again() {
     let command = builder("a").threads(pool_of(1, 0)).build(&isolation);
     let command = command.unwrap();
     let budget = RetryBudget::new(100, 100);
-    let error = tidegate_sync::non_blocking(|| {
+    let error = tidegate_core::non_blocking(|| {
         command.run_with_retry(Retry::attempts(5), &budget, |_| Ok(1))
     });
     assert_eq!(

@@ -5,12 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{
     Cause, Command, CommandBuilder, CommandError, Event, Events, Isolation, PoolConfig,
     PoolSnapshot, Properties,
 };
 use tidegate_promise::Completion;
-use tidegate_sync::ManualClock;
 use tidegate_testkit::Gate;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::{OnUnhandled, Task, Unhandled};
 use tidegate_exec::{Adaptive, Crew, EventLoop, ParkDriver, Quiet, Strategy};
 use tidegate_isolate::{
     AdaptiveLimit, Bulkhead, Cause, Criticality, Discipline, Event, Growth, Isolation, Partitions,
     PoolConfig, Properties, Refused, WindowConfig,
 };
-use tidegate_sync::{OnUnhandled, Task, Unhandled};
 use tidegate_testkit::{Gate, Log};
 
 use crate::support::{
@@ -594,9 +594,9 @@ fn a_loop_must_not_wait_for_a_thread() {
         .threads(pool_of(1, 1))
         .build(&isolation)
         .unwrap();
-    let error = tidegate_sync::non_blocking(|| command.run(|_| Ok(1))).unwrap_err();
+    let error = tidegate_core::non_blocking(|| command.run(|_| Ok(1))).unwrap_err();
     assert_eq!(error.cause(), &Cause::Rejected(Refused::Waiting));
-    let answer = tidegate_sync::non_blocking(|| command.queue(|_| Ok(1)));
+    let answer = tidegate_core::non_blocking(|| command.queue(|_| Ok(1)));
     assert_eq!(answer.wait().unwrap(), 1);
 }
 

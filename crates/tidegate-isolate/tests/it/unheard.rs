@@ -6,11 +6,11 @@ use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
+use tidegate_core::ManualClock;
 use tidegate_isolate::{
     BreakerConfig, BreakerWindow, CollapseScope, Collapser, CollapserConfig, Command, Install,
     Isolation, IsolationBuilder, PermitConfig, Propagator, Restore,
 };
-use tidegate_sync::ManualClock;
 use tidegate_testkit::{Gate, WATCHDOG};
 
 use crate::support::{Numbers, SECOND, builder, poll_once, pool_of, while_inside};

@@ -7,8 +7,8 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tidegate_core::{Blocking, SignalBlock};
 use tidegate_promise::Failure;
-use tidegate_sync::{Blocking, SignalBlock};
 
 use super::datagram::{Datagram, LARGEST};
 use super::off::Off;

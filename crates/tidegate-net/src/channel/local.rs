@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
-use tidegate_sync::SignalBlock;
+use tidegate_core::SignalBlock;
 
 use super::shared::{Mail, Shared};
 

@@ -1,7 +1,7 @@
 //! What handles ask of a channel, carried out on its loop.
 
+use tidegate_core::{contain, discard};
 use tidegate_promise::Failure;
-use tidegate_sync::{contain, discard};
 
 use super::core::{ChannelCore, State};
 use super::shared::{Mail, refuse};

@@ -22,8 +22,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bytes::Bytes;
+use tidegate_core::SignalBlock;
 use tidegate_promise::{Completion, Failure, Outcome, promise_on};
-use tidegate_sync::SignalBlock;
 
 pub(crate) use self::core::ChannelCore;
 pub use self::datagram::Datagram;

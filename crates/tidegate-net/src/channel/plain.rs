@@ -5,7 +5,7 @@
 use std::io;
 
 use bytes::Bytes;
-use tidegate_sync::Blocking;
+use tidegate_core::Blocking;
 
 use super::core::{ChannelCore, State};
 use super::shared::Shared;

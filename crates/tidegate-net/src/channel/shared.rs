@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tidegate_core::{Deliver, Delivery, Executor, SignalBlock, Unhandled, discard, discard_all};
 use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_of};
-use tidegate_sync::{Deliver, Delivery, Executor, SignalBlock, Unhandled, discard, discard_all};
 
 use super::ChannelOptions;
 use crate::errors::NetError;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use mio::net::UnixStream;
 use mio::net::{TcpStream, UdpSocket};
 use socket2::SockRef;
-use tidegate_sync::SignalBlock;
+use tidegate_core::SignalBlock;
 
 use super::ChannelOptions;
 use super::local::LocalEnd;

@@ -274,7 +274,7 @@ impl<P: Residence> Client<P> {
     fn begin_connect(
         &self,
         timers: &LoopTimers,
-        shared: &Arc<tidegate_sync::SignalBlock<Shared>>,
+        shared: &Arc<tidegate_core::SignalBlock<Shared>>,
         subject: Subject,
         promise: Awaited<Channel>,
     ) -> Start {

@@ -4,9 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use tidegate_core::{Executor, Permits, Task, ThreadBuilder, ThreadPerTask};
 use tidegate_exec::LoopTimers;
 use tidegate_promise::{Completion, Failure, Outcome, promise};
-use tidegate_sync::{Executor, Permits, Task, ThreadBuilder, ThreadPerTask};
 
 use crate::errors::NetError;
 

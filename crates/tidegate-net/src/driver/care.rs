@@ -2,8 +2,8 @@
 
 use std::io;
 
+use tidegate_core::{Clock, Sleeper};
 use tidegate_exec::Health;
-use tidegate_sync::{Clock, Sleeper};
 
 use crate::metrics::Counters;
 

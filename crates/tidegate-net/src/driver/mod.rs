@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use tidegate_core::{Clock, Running, Sleeper, Task};
 use tidegate_exec::{Driver, Health};
-use tidegate_sync::{Clock, Running, Sleeper, Task};
 
 pub(crate) use self::care::Care;
 #[cfg(test)]

@@ -311,7 +311,7 @@ fn a_poller_that_ends_its_waits_for_no_reason_is_replaced_and_one_that_is_woken_
 
 #[test]
 fn a_group_gives_nothing_new_to_a_loop_whose_poller_fails_or_has_just_begun_anew() {
-    let clock = tidegate_sync::ManualClock::new();
+    let clock = tidegate_core::ManualClock::new();
     let mut scripts = Vec::new();
     let group = tidegate_exec::EventLoopGroup::builder("io")
         .loops(2)

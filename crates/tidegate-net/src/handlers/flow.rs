@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tidegate_sync::Blocking;
+use tidegate_core::Blocking;
 
 use crate::message::{Nothing, Passing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::{Blocking, as_nanos};
 use tidegate_promise::Failure;
-use tidegate_sync::{Blocking, as_nanos};
 
 use crate::errors::NetError;
 use crate::message::{Nothing, Passing};

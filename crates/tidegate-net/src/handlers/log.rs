@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tidegate_core::Blocking;
 use tidegate_promise::Failure;
-use tidegate_sync::Blocking;
 
 use crate::message::Nothing;
 use crate::pipeline::{HandlerContext, Inbound, InboundContext, Outbound, OutboundContext};

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use bytes::{Buf, Bytes, BytesMut};
+use tidegate_core::Blocking;
 use tidegate_promise::Failure;
-use tidegate_sync::Blocking;
 
 use crate::errors::NetError;
 use crate::message::Nothing;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidegate_core::Blocking;
 use tidegate_promise::Promise;
-use tidegate_sync::Blocking;
 
 use crate::errors::NetError;
 use crate::message::{Nothing, Passing};

@@ -1,8 +1,8 @@
 //! Bytes as text, both ways.
 
 use bytes::Bytes;
+use tidegate_core::Blocking;
 use tidegate_promise::Failure;
-use tidegate_sync::Blocking;
 
 use crate::errors::NetError;
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};

@@ -5,8 +5,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use tidegate_core::{Blocking, Executor};
 use tidegate_exec::{Pinned, Placement, Roaming};
-use tidegate_sync::{Blocking, Executor};
 
 use super::check::{Head, Name, PipelineError, check};
 use super::handler::{Both, In, Inbound, Made, Out, Outbound, Shape, duplex_shape, inbound_shape};

@@ -101,7 +101,7 @@ impl fmt::Display for PipelineError {
     }
 }
 
-tidegate_sync::debug_as_display!(PipelineError);
+tidegate_core::debug_as_display!(PipelineError);
 
 impl Error for PipelineError {}
 

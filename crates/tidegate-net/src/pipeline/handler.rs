@@ -3,8 +3,8 @@
 use std::any::{Any, type_name};
 use std::fmt;
 
+use tidegate_core::Blocking;
 use tidegate_promise::{Failure, Promise};
-use tidegate_sync::Blocking;
 
 use super::context::{HandlerContext, InboundContext, OutboundContext};
 use crate::message::{Kind, Message, Msg};

@@ -8,8 +8,8 @@
 //! together, which bounds the time; a chain that goes beyond is cut, and its channel is closed.
 //! The chain of a handler on an executor of its own has no circle: what it says goes back by mail.
 
+use tidegate_core::contain;
 use tidegate_promise::Failure;
-use tidegate_sync::contain;
 
 use super::Pipeline;
 use super::handler::Held;

@@ -19,8 +19,8 @@ mod parts;
 mod places;
 mod stage;
 
+use tidegate_core::{Blocking, CaughtPanic, contain};
 use tidegate_promise::{Failure, Promise};
-use tidegate_sync::{Blocking, CaughtPanic, contain};
 
 use crate::errors::NetError;
 use crate::message::Msg;

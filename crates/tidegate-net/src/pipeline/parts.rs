@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use tidegate_core::{Blocking, SignalBlock};
 use tidegate_exec::EventLoop;
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
-use tidegate_sync::{Blocking, SignalBlock};
 
 use super::change::What;
 use super::check::{Head, Name};

@@ -1,7 +1,7 @@
 //! Putting handlers into a chain, and taking them out again.
 
+use tidegate_core::contain;
 use tidegate_promise::Failure;
-use tidegate_sync::contain;
 
 use super::change::{Place, What};
 use super::handler::{Held, Own, Shape};

@@ -19,9 +19,9 @@ use std::collections::VecDeque;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use tidegate_core::{Blocking, Executor, SignalBlock, Task, contain, discard_all};
 use tidegate_exec::EventLoop;
 use tidegate_promise::{Failure, Promise};
-use tidegate_sync::{Blocking, Executor, SignalBlock, Task, contain, discard_all};
 
 use super::context::HandlerContext;
 use super::handler::{Erased, InEvent, OutOp, Own, Shape, mask};

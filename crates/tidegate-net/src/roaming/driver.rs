@@ -9,8 +9,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::{Clock, SignalBlock, Sleeper, Task, as_nanos, contain};
 use tidegate_exec::{Driver, Health};
-use tidegate_sync::{Clock, SignalBlock, Sleeper, Task, as_nanos, contain};
 
 use super::trip::Trip;
 use super::{MakeTraveller, OnRegistered, Roam, Traveller, Update};

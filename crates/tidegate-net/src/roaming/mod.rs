@@ -22,8 +22,8 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use tidegate_core::{SignalBlock, Sleeper};
 use tidegate_exec::LoopTimers;
-use tidegate_sync::{SignalBlock, Sleeper};
 
 pub use self::driver::RoamDriver;
 use self::trip::Trip;

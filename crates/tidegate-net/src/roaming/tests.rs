@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_core::{Blocking, Clock, Task};
 use tidegate_exec::Driver;
-use tidegate_sync::{Blocking, Clock, Task};
 use tidegate_testkit::{Counter, DropCount, Log};
 
 use super::*;

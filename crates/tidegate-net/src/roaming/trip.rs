@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tidegate_sync::{Blocking, Task, contain};
+use tidegate_core::{Blocking, Task, contain};
 
 use super::{Roam, Traveller, Update};
 use crate::reactor::{Desk, Next};

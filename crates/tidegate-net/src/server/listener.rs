@@ -11,9 +11,9 @@ use std::time::Duration;
 use mio::net::TcpListener;
 #[cfg(unix)]
 use mio::net::UnixListener;
+use tidegate_core::{Deliver, Delivery, SignalBlock, Unhandled};
 use tidegate_exec::LoopTimers;
 use tidegate_promise::{Completion, Promise, promise_of};
-use tidegate_sync::{Deliver, Delivery, SignalBlock, Unhandled};
 
 use super::{DrainReport, Initialiser, Origin, assemble, origin};
 use crate::channel::{Channel, ChannelOptions, Closed, Home, Shared, Start, Transport};

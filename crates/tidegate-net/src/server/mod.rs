@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use tidegate_core::{SignalBlock, contain};
 use tidegate_exec::{LoopTimers, Pinned};
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
-use tidegate_sync::{SignalBlock, contain};
 
 use self::listener::{Accepting, ListenerCore, Listening, Nursery, Port};
 pub(crate) use self::origin::Origin;

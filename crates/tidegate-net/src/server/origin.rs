@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tidegate_core::{Parker, SignalBlock, ThreadBuilder};
 use tidegate_exec::Placement;
 use tidegate_promise::{Completion, Promise, SharedPromise, promise};
-use tidegate_sync::{Parker, SignalBlock, ThreadBuilder};
 
 use crate::channel::{Channel, Shared};
 use crate::group::NetGroup;

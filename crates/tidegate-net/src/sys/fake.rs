@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_sync::{Parker, Sleeper};
+use tidegate_core::{Parker, Sleeper};
 
 use super::poller::{Poller, Ready, Source, Token};
 

@@ -6,7 +6,7 @@ use std::ops::{BitOr, BitOrAssign};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_sync::Sleeper;
+use tidegate_core::Sleeper;
 
 pub use mio::event::Source;
 

@@ -128,7 +128,7 @@ impl fmt::Display for BadWaterMarks {
     }
 }
 
-tidegate_sync::debug_as_display!(BadWaterMarks);
+tidegate_core::debug_as_display!(BadWaterMarks);
 
 impl Error for BadWaterMarks {}
 

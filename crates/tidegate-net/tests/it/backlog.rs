@@ -5,11 +5,11 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidegate_core::ManualClock;
 use tidegate_exec::WorkerPool;
 use tidegate_net::{
     Assembly, Draining, Inbound, InboundContext, NetGroup, Nothing, Server, UserEvent,
 };
-use tidegate_sync::ManualClock;
 use tidegate_testkit::{Gate, Log};
 
 use crate::{dial, group, group_by, serve};

@@ -3,9 +3,9 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_net::{Client, NetError, Server};
 use tidegate_promise::{Completion, Promise};
-use tidegate_sync::ManualClock;
 use tidegate_testkit::Log;
 
 use crate::{Echo, Hears, group, group_by, serve};

@@ -510,7 +510,7 @@ fn a_message_of_the_wrong_type_that_answers_another_one_is_not_told_again() {
 
 #[test]
 fn a_client_that_never_reads_is_let_go_of_and_others_are_served() {
-    let clock = tidegate_sync::ManualClock::new();
+    let clock = tidegate_core::ManualClock::new();
     let group = group_by(&clock);
     let heard = Counter::new();
     let own = heard.clone();

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidegate_core::ManualClock;
 use tidegate_exec::{EventLoop, EventLoopGroup, WorkerPool};
 use tidegate_net::{
     Client, Draining, Handler, Inbound, InboundContext, NetGroup, Nothing, Outbound,
     OutboundContext, Resolver, Server, UserEvent,
 };
 use tidegate_promise::{Completion, Promise, promise};
-use tidegate_sync::ManualClock;
 use tidegate_testkit::{Gate, Log};
 
 use crate::{Echo, Gives, dial, round_trip, serve};

@@ -127,7 +127,7 @@ fn a_gentle_close_without_a_deadline_waits_and_one_in_time_leaves_no_timer() {
 
 #[test]
 fn a_client_that_does_not_read_is_let_go_of_after_the_deadline() {
-    let clock = tidegate_sync::ManualClock::new();
+    let clock = tidegate_core::ManualClock::new();
     let group = group_by(&clock);
     let (server, log) = giving(&group);
     let _deaf = dial(&server);

@@ -5,9 +5,9 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidegate_core::ManualClock;
 use tidegate_exec::EventLoopGroup;
 use tidegate_net::{ChannelOptions, Client, Inbound, InboundContext, NetGroup, Nothing, Server};
-use tidegate_sync::ManualClock;
 use tidegate_testkit::{Log, model};
 
 use crate::{Echo, dial, round_trip, serve};

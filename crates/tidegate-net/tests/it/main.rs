@@ -49,9 +49,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use bytes::Bytes;
+use tidegate_core::ManualClock;
 use tidegate_exec::EventLoopGroup;
 use tidegate_net::{Assembly, Channel, Inbound, InboundContext, NetGroup, Nothing, Server};
-use tidegate_sync::ManualClock;
 use tidegate_testkit::Log;
 
 use self::echo::Echo;

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidegate_core::ManualClock;
 use tidegate_net::{Client, Draining, Inbound, InboundContext, Nothing, Server, UserEvent};
-use tidegate_sync::ManualClock;
 use tidegate_testkit::{Gate, Log};
 
 use crate::{Echo, Gives, dial, giving, group, group_by, round_trip, serve};

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tidegate_core::ManualClock;
 use tidegate_net::handlers::{
     FlowControl, FlushLess, Idle, LineFrames, Logging, ProxyProtocol, Rate, Traffic, WriteTimeout,
 };
@@ -12,7 +13,6 @@ use tidegate_net::{
     WaterMarks,
 };
 use tidegate_promise::Outcome;
-use tidegate_sync::ManualClock;
 use tidegate_testkit::Log;
 
 use crate::handlers::{embedded, frames};

@@ -418,7 +418,7 @@ fn an_error_of_the_socket_keeps_its_kind() {
 fn group_with_hook() -> (tidegate_net::NetGroup, Log<String>) {
     let log = Log::new();
     let heard = log.clone();
-    let hook = tidegate_sync::OnUnhandled::new(move |_, what| heard.push(what.to_string()));
+    let hook = tidegate_core::OnUnhandled::new(move |_, what| heard.push(what.to_string()));
     (tidegate_net::pinned_with("io", 1, hook).unwrap(), log)
 }
 

@@ -3,10 +3,10 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
+use tidegate_core::OnUnhandled;
 use tidegate_exec::{EventLoopGroup, WorkerPool};
 use tidegate_net::sys::Readiness;
 use tidegate_net::{Keep, NetGroup};
-use tidegate_sync::OnUnhandled;
 use tidegate_testkit::Log;
 
 use crate::{Echo, dial, round_trip, serve};

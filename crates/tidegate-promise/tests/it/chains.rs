@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use tidegate_core::Executor;
 use tidegate_promise::{Completion, Promise, promise};
-use tidegate_sync::Executor;
 use tidegate_testkit::{Counter, Log};
 
 use crate::support::Loop;

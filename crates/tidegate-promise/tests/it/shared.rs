@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_promise::{Completion, Failure, SharedCompletion, promise};
-use tidegate_sync::ManualClock;
 use tidegate_testkit::{Counter, DropCount, Log};
 
 use crate::support::{Loop, thread};

@@ -7,11 +7,11 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::task::{Wake, Waker};
 use std::thread::{self, JoinHandle};
 
-use tidegate_promise::{Completion, Promise, promise_on};
-use tidegate_sync::{
+use tidegate_core::{
     Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Stance, Task, Unhandled, enter,
     is_current,
 };
+use tidegate_promise::{Completion, Promise, promise_on};
 use tidegate_testkit::{Counter, Gate, Log};
 
 /// A loop of one thread that must not block, or a pool of several that may.

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tidegate_core::{CancelToken, ManualClock};
 use tidegate_promise::{Completion, Failure, WaitError, blocking_allowed, non_blocking, promise};
-use tidegate_sync::{CancelToken, ManualClock};
 use tidegate_testkit::{Gate, Log};
 
 use crate::support::{Loop, thread};

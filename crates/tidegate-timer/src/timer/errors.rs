@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::fmt;
 
-use tidegate_sync::WaitRefused;
+use tidegate_core::WaitRefused;
 
 use crate::WheelError;
 
@@ -55,7 +55,7 @@ impl fmt::Display for TimerError {
     }
 }
 
-tidegate_sync::debug_as_display!(TimerError);
+tidegate_core::debug_as_display!(TimerError);
 
 impl Error for TimerError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

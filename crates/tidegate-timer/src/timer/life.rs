@@ -11,7 +11,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread::ThreadId;
 
-use tidegate_sync::{Fate, Parker, Task, ThreadBuilder, ThreadWatch, check_stance, contain};
+use tidegate_core::{Fate, Parker, Task, ThreadBuilder, ThreadWatch, check_stance, contain};
 
 use super::errors::TimerError;
 use super::shared::{Cell, Shared};
@@ -263,7 +263,7 @@ impl Shared {
 mod tests {
     use std::time::Duration;
 
-    use tidegate_sync::{ManualClock, Refusal};
+    use tidegate_core::{ManualClock, Refusal};
 
     use crate::WheelTimer;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_sync::{
+use tidegate_core::{
     Clock, Executor, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled, prefetch_block,
 };
 
@@ -44,7 +44,7 @@ pub use task::TimerTask;
 /// ```
 /// use std::sync::mpsc;
 /// use std::time::Duration;
-/// use tidegate_sync::ManualClock;
+/// use tidegate_core::ManualClock;
 /// use tidegate_timer::WheelTimer;
 ///
 /// let clock = ManualClock::new();

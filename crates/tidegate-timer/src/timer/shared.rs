@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_sync::{
+use tidegate_core::{
     CachePadded, Clock, Doorbell, Executor, Fate, OnUnhandled, Parker, Refusal, Rejected, Reset,
     ThreadBuilder, TimeoutLane, TimeoutNode, Unhandled, contain,
 };
@@ -93,7 +93,7 @@ impl Shared {
             parker: Parker::new(),
             executor: settings.executor,
             on_unhandled: settings.on_unhandled,
-            tick: tidegate_sync::as_nanos(wheel.tick()),
+            tick: tidegate_core::as_nanos(wheel.tick()),
             limit: settings.limit,
             pending: CachePadded::new(AtomicUsize::new(0)),
             cancels: CachePadded::new(AtomicUsize::new(0)),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_sync::{Executor, Task};
+use tidegate_core::{Executor, Task};
 
 /// What to run when a timeout expires, with what most timeouts do not need.
 ///

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_sync::{ClockMember, StillPending, Task};
+use tidegate_core::{ClockMember, StillPending, Task};
 
 use super::shared::{Cell, Shared};
 use super::task::TimerTask;

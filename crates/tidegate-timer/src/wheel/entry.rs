@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use tidegate_sync::prefetch;
+use tidegate_core::prefetch;
 
 use super::lists::Place;
 use super::pages::{Cell, END, Pages};

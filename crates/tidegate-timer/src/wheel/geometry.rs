@@ -10,7 +10,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use tidegate_sync::as_nanos;
+use tidegate_core::as_nanos;
 
 /// Slots of a level above the first, as a power of two.
 const UPPER_BITS: u32 = 6;
@@ -203,7 +203,7 @@ impl fmt::Display for WheelError {
     }
 }
 
-tidegate_sync::debug_as_display!(WheelError);
+tidegate_core::debug_as_display!(WheelError);
 
 impl Error for WheelError {}
 

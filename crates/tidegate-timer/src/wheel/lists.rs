@@ -19,7 +19,7 @@
 //! * A picked chunk is in no ring. Who picked it counts as one of its numbers, so that no other
 //!   list gets it while somebody may still look for what was in it.
 
-use tidegate_sync::prefetch;
+use tidegate_core::prefetch;
 
 use super::bits::Bits;
 use super::gone;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use tidegate_core::{Deliver, Delivery, Executor, Refusal, SignalBlock, Task, ThreadBuilder};
 use tidegate_exec::{BadView, DEFAULT_TASKS_PER_TURN, EventLoop, ImmediateExecutor, OrderedView};
-use tidegate_sync::{Deliver, Delivery, Executor, Refusal, SignalBlock, Task, ThreadBuilder};
 use tidegate_testkit::{Counter, Gate, Log, model};
 
 use self::pool::Pool;

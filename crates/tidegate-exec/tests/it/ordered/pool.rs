@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use tidegate_exec::OrderedView;
-use tidegate_sync::{
+use tidegate_core::{
     Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Stance, Task, ThreadBuilder,
     ThreadHandle, Unhandled, enter, is_current,
 };
+use tidegate_exec::OrderedView;
 use tidegate_testkit::Log;
 
 /// An unordered pool: one queue, several threads.

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use tidegate_exec::OrderedView;
-use tidegate_sync::{
+use tidegate_core::{
     Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, ThreadBuilder, is_current,
 };
+use tidegate_exec::OrderedView;
 use tidegate_testkit::{Counter, Gate, Log, model};
 
 use super::pool::Pool;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_exec::{MAX_THREADS, PoolError, PoolLimits, PoolPolicy, WorkerPool};
-use tidegate_sync::ManualClock;
 
 use super::builder;
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::ManualClock;
 use tidegate_exec::{PoolError, PoolLimits, WorkerPool};
-use tidegate_sync::ManualClock;
 use tidegate_testkit::{Counter, Gate, Log};
 
 use super::{builder, fixed, held, hold, hold_many, release, until};
@@ -214,7 +214,7 @@ fn a_maximum_below_the_leases_is_refused_and_changes_nothing() {
 
 #[test]
 fn leased_threads_do_not_count_as_width() {
-    use tidegate_sync::Executor;
+    use tidegate_core::Executor;
     let clock = ManualClock::new();
     let pool = fixed(&clock, 3, 8).build().unwrap();
     let lease = pool.lease("selectors", 2).unwrap();
@@ -236,7 +236,7 @@ fn internal_jobs_are_never_refused_and_come_first() {
     pool.execute(note("user")).unwrap();
     assert!(pool.execute(note("refused")).is_err());
     for _ in 0..100 {
-        pool.execute_internal(tidegate_sync::Task::new(note("internal")))
+        pool.execute_internal(tidegate_core::Task::new(note("internal")))
             .unwrap();
     }
     assert_eq!(pool.metrics().queued_internal, 100);

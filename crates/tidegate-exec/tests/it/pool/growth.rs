@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, Refusal, ThreadBuilder, ThreadJob, Unhandled};
 use tidegate_exec::{Growth, PoolLimits, WorkerPool};
 use tidegate_promise::WaitError;
-use tidegate_sync::{ManualClock, Refusal, ThreadBuilder, ThreadJob, Unhandled};
 use tidegate_testkit::{Counter, Gate, Log};
 
 use super::{builder, fixed, hold, hold_many, release, until};
@@ -202,7 +202,7 @@ fn a_panic_is_reported_and_its_thread_goes_on() {
     let heard = log.clone();
     let hear = move |pool: &str, what: &Unhandled<'_>| heard.push(format!("{pool}: {what}"));
     let pool = fixed(&clock, 1, 8).on_unhandled(hear).build().unwrap();
-    let task = tidegate_sync::Task::named("compact", || panic!("out of ink"));
+    let task = tidegate_core::Task::named("compact", || panic!("out of ink"));
     pool.execute_task(task).unwrap();
     clock.settle();
     log.wait_for(1);
@@ -307,7 +307,7 @@ fn a_pool_of_one_that_waits_for_itself_is_refused() {
 fn the_usual_reserve_follows_cpus_and_maximum() {
     assert_eq!(PoolLimits::usual_reserve(1), 1);
     assert_eq!(PoolLimits::usual_reserve(7), 1);
-    let cpus = tidegate_sync::usable_cpus();
+    let cpus = tidegate_core::usable_cpus();
     assert_eq!(
         PoolLimits::usual_reserve(32_767),
         cpus.next_power_of_two().min(64)

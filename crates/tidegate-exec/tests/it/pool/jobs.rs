@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tidegate_core::{CancelToken, ManualClock, Refusal, Task, contain};
 use tidegate_exec::{Displaced, Job, JobKey, JobList, JobQueue, Popped, WorkerPool};
 use tidegate_promise::WaitError;
-use tidegate_sync::{CancelToken, ManualClock, Refusal, Task, contain};
 use tidegate_testkit::{Counter, DropCount, Log};
 
 use super::{fixed, hold, release};

@@ -14,8 +14,8 @@ mod stress;
 
 use std::thread;
 
+use tidegate_core::{ManualClock, Task};
 use tidegate_exec::{WorkerPool, WorkerPoolBuilder};
-use tidegate_sync::{ManualClock, Task};
 use tidegate_testkit::Gate;
 
 /// A pool on a manual clock.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::thread;
 
+use tidegate_core::{CancelToken, ManualClock, Refusal, Rejected, Task};
 use tidegate_exec::{
     Displaced, EventLoop, Job, JobKey, JobList, JobQueue, PoolPolicy, Popped, WorkerPool,
 };
 use tidegate_promise::WaitError;
-use tidegate_sync::{CancelToken, ManualClock, Refusal, Rejected, Task};
 use tidegate_testkit::{Counter, Log};
 
 use super::{fixed, hold, release, until};

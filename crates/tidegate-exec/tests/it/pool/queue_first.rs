@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use tidegate_core::{Executor, ManualClock, Task};
 use tidegate_exec::{Crew, EventLoop, Growth, Headroom, ParkDriver, PoolLimits, WorkerPool};
-use tidegate_sync::{Executor, ManualClock, Task};
 use tidegate_testkit::{Counter, Gate};
 
 use super::{builder, held, hold, release};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use tidegate_core::{ManualClock, Task, ThreadBuilder, ThreadJob};
 use tidegate_exec::{Growth, Job, JobKey, JobList, JobQueue, Popped, WorkerPool};
-use tidegate_sync::{ManualClock, Task, ThreadBuilder, ThreadJob};
 use tidegate_testkit::{Counter, Gate};
 
 use super::{builder, fixed, held, hold, hold_many, release};

@@ -2,8 +2,8 @@
 
 use std::thread;
 
+use tidegate_core::{ManualClock, Refusal, Task};
 use tidegate_exec::{Growth, Room, TryExecutor, WorkerPool};
-use tidegate_sync::{ManualClock, Refusal, Task};
 use tidegate_testkit::Counter;
 
 use super::{builder, hold, hold_many, release, until};

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, Refusal, Task};
 use tidegate_exec::{Growth, PoolLimits, WorkerPool};
 use tidegate_promise::Completion;
-use tidegate_sync::{ManualClock, Refusal, Task};
 use tidegate_testkit::{Counter, Gate};
 
 use super::{builder, fixed, hold_many, release, until};

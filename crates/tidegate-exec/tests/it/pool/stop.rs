@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, Refusal, Task, ThreadBuilder, ThreadJob};
 use tidegate_exec::{Job, JobKey, JobList, JobQueue, Popped};
-use tidegate_sync::{ManualClock, Refusal, Task, ThreadBuilder, ThreadJob};
 use tidegate_testkit::{Counter, DropCount, Gate};
 
 use super::{fixed, hold, hold_many, release, until};

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::{ManualClock, Task};
 use tidegate_exec::{Growth, JobHandle, PoolLimits, PoolPolicy, WorkerPool};
 use tidegate_promise::{Completion, Outcome};
-use tidegate_sync::{ManualClock, Task};
 use tidegate_testkit::{Counter, Gate, Rng, model};
 
 use crate::SECOND;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::{Blocking, Stance, non_blocking, stance};
 use tidegate_exec::{Adaptive, Headroom, Strategy, WorkerPool};
-use tidegate_sync::{Blocking, Stance, non_blocking, stance};
 use tidegate_testkit::{Counter, Gate, Log};
 
 use super::{Hand, Kind, Place, Source, Stage, elsewhere};

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use tidegate_core::Blocking;
 use tidegate_exec::{Adaptive, Headroom, Monitor, Strategy, WorkerPool};
-use tidegate_sync::Blocking;
 use tidegate_testkit::Gate;
 
 use super::late::{Late, QUIET, TICK, late, late_by};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use tidegate_core::{Blocking, Refusal, Stance, Task, stance};
 use tidegate_exec::Strategy;
-use tidegate_sync::{Blocking, Refusal, Stance, Task, stance};
 use tidegate_testkit::{Counter, DropCount, Log};
 
 use super::{KINDS, Kind, PLACES, Place, Source, Stage, by_hand, elsewhere, everywhere};

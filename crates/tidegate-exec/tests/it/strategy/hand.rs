@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use tidegate_exec::{Headroom, Room, TryExecutor};
-use tidegate_sync::{
+use tidegate_core::{
     Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Stance, Task, Unhandled, enter,
 };
+use tidegate_exec::{Headroom, Room, TryExecutor};
 use tidegate_testkit::Log;
 
 /// Keeps what it is given: jobs in a queue, and jobs for threads that wait in reserve.
@@ -147,7 +147,7 @@ impl Executor for Hand {
     }
 
     fn is_current(&self) -> bool {
-        tidegate_sync::is_current(self.id)
+        tidegate_core::is_current(self.id)
     }
 
     fn id(&self) -> ExecutorId {

@@ -14,11 +14,11 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
+use tidegate_core::{ManualTicker, Task, Ticker};
 use tidegate_exec::{
     Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, Options, ProduceConsume,
     ProduceExecuteConsume, Strategy, TryExecutor, WorkerPool,
 };
-use tidegate_sync::{ManualTicker, Task, Ticker};
 use tidegate_testkit::{Counter, DropCount};
 
 pub(crate) use self::hand::{Hand, elsewhere};
@@ -184,7 +184,7 @@ impl Stage {
     /// Calls `produce`, on a thread as the place says.
     pub(crate) fn produce(&self) {
         match self.place {
-            Place::Tagged => tidegate_sync::non_blocking(|| self.made.strategy.produce()),
+            Place::Tagged => tidegate_core::non_blocking(|| self.made.strategy.produce()),
             _ => self.made.strategy.produce(),
         }
     }
@@ -291,7 +291,7 @@ impl Source {
     }
 
     /// Adds a task of that kind that counts its run and its end.
-    pub(crate) fn add(&self, kind: tidegate_sync::Blocking, run: impl FnOnce() + Send + 'static) {
+    pub(crate) fn add(&self, kind: tidegate_core::Blocking, run: impl FnOnce() + Send + 'static) {
         let (ran, end) = (self.ran.clone(), DropCount::new(&self.gone));
         self.push(Task::of(kind, move || {
             let _end = end;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use tidegate_core::{Blocking, Task, ThreadBuilder, ThreadJob, Ticker};
 use tidegate_exec::{Adaptive, Monitor, Producer, Strategy, WorkerPool};
-use tidegate_sync::{Blocking, Task, ThreadBuilder, ThreadJob, Ticker};
 use tidegate_testkit::{DropCount, Gate, Log};
 
 use super::late::{Late, QUIET, TICK, late, late_by};
@@ -179,7 +179,7 @@ fn a_monitor_that_stops_before_a_loan_is_not_counted_on() {
         let counts = strategy.counts();
         if monitor.is_running() {
             // With a single processor it does not ask for the backlog.
-            assert_eq!(tidegate_sync::usable_cpus(), 1);
+            assert_eq!(tidegate_core::usable_cpus(), 1);
         } else {
             let expected = (0, threads as u64, 1 - threads as u64);
             assert_eq!((counts.lent, counts.epc, counts.pec), expected);
@@ -331,15 +331,15 @@ struct DropsIt {
     drop_it: Box<dyn Fn() + Send + Sync>,
 }
 
-impl tidegate_sync::Executor for DropsIt {
-    fn execute(&self, task: Task) -> Result<(), tidegate_sync::Rejected<Task>> {
+impl tidegate_core::Executor for DropsIt {
+    fn execute(&self, task: Task) -> Result<(), tidegate_core::Rejected<Task>> {
         self.hand.execute(task)
     }
 
     fn signal(
         &self,
-        signal: tidegate_sync::Signal,
-    ) -> Result<(), tidegate_sync::Rejected<tidegate_sync::Signal>> {
+        signal: tidegate_core::Signal,
+    ) -> Result<(), tidegate_core::Rejected<tidegate_core::Signal>> {
         self.hand.signal(signal)
     }
 
@@ -347,7 +347,7 @@ impl tidegate_sync::Executor for DropsIt {
         self.hand.is_current()
     }
 
-    fn id(&self) -> tidegate_sync::ExecutorId {
+    fn id(&self) -> tidegate_core::ExecutorId {
         self.hand.id()
     }
 
@@ -355,11 +355,11 @@ impl tidegate_sync::Executor for DropsIt {
         "drops"
     }
 
-    fn clock(&self) -> &tidegate_sync::Clock {
+    fn clock(&self) -> &tidegate_core::Clock {
         self.hand.clock()
     }
 
-    fn unhandled(&self, what: &tidegate_sync::Unhandled<'_>) {
+    fn unhandled(&self, what: &tidegate_core::Unhandled<'_>) {
         self.hand.unhandled(what);
     }
 }
@@ -376,7 +376,7 @@ impl tidegate_exec::Headroom for DropsIt {
 }
 
 impl tidegate_exec::TryExecutor for DropsIt {
-    fn try_execute(&self, task: Task) -> Result<(), tidegate_sync::Rejected<Task>> {
+    fn try_execute(&self, task: Task) -> Result<(), tidegate_core::Rejected<Task>> {
         self.hand.try_execute(task)
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::thread;
 
+use tidegate_core::{Blocking, Task};
 use tidegate_exec::{EatWhatYouKill, Strategy};
-use tidegate_sync::{Blocking, Task};
 use tidegate_testkit::Log;
 
 use super::{Hand, Kind, Place, Source, Stage};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::{Blocking, ManualTicker, Stance, ThreadBuilder, ThreadHandle, Ticker, stance};
 use tidegate_exec::{Adaptive, Headroom, Monitor, Strategy, WorkerPool};
-use tidegate_sync::{Blocking, ManualTicker, Stance, ThreadBuilder, ThreadHandle, Ticker, stance};
 use tidegate_testkit::{Counter, Gate, Log};
 
 use super::late::{Late, TICK, late};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use tidegate_core::{Blocking, Task};
 use tidegate_exec::Options;
-use tidegate_sync::{Blocking, Task};
 use tidegate_testkit::{Rng, model};
 
 use super::{Hand, KINDS, Kind, Made, Source, make};
@@ -127,7 +127,7 @@ impl Arena {
                 80..92 => {
                     let _ = strategy.dispatch();
                 }
-                92..94 => tidegate_sync::non_blocking(|| strategy.produce()),
+                92..94 => tidegate_core::non_blocking(|| strategy.produce()),
                 94..96 => self.hand.refuse(rng.below(4) == 0),
                 96..98 => self.hand.set_reserve(rng.index(4)),
                 _ => self.hand.set_may_start(rng.index(2)),

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use tidegate_sync::{
+use tidegate_core::{
     Clock, OnUnhandled, Parker, Permit, PermitRef, Permits, Unhandled, as_nanos, check_stance,
 };
 

@@ -1,8 +1,8 @@
 //! Frames that end with a line feed, or another delimiter.
 
 use bytes::Bytes;
+use tidegate_core::Blocking;
 use tidegate_promise::Failure;
-use tidegate_sync::Blocking;
 
 use super::{BadFrames, Cut, Cutter, Found, cuts_frames};
 use crate::errors::NetError;

@@ -1,8 +1,8 @@
 //! Frames that say how long they are, both ways.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use tidegate_core::Blocking;
 use tidegate_promise::Failure;
-use tidegate_sync::Blocking;
 
 use super::{BadFrames, Cut, Cutter, Found, cuts_frames};
 use crate::errors::NetError;

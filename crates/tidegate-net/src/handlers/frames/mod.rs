@@ -7,8 +7,8 @@ use std::error::Error;
 use std::fmt;
 
 use bytes::{Bytes, BytesMut};
+use tidegate_core::Blocking;
 use tidegate_promise::Failure;
-use tidegate_sync::Blocking;
 
 use crate::errors::NetError;
 use crate::message::Nothing;
@@ -229,7 +229,7 @@ impl fmt::Display for BadFrames {
     }
 }
 
-tidegate_sync::debug_as_display!(BadFrames);
+tidegate_core::debug_as_display!(BadFrames);
 
 impl Error for BadFrames {}
 

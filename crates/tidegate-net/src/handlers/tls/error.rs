@@ -58,7 +58,7 @@ impl fmt::Display for TlsError {
     }
 }
 
-tidegate_sync::debug_as_display!(TlsError);
+tidegate_core::debug_as_display!(TlsError);
 
 impl Error for TlsError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustls::{Connection, ProtocolVersion};
+use tidegate_core::Blocking;
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
-use tidegate_sync::Blocking;
 
 use self::config::Side;
 pub use self::config::{DEFAULT_HANDSHAKE_TIMEOUT, TlsClient, TlsName, TlsServer};

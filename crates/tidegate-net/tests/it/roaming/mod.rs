@@ -4,9 +4,9 @@ mod scarce;
 mod sockets;
 mod stress;
 
+use tidegate_core::ManualClock;
 use tidegate_exec::{EventLoopGroup, Roaming, WorkerPool};
 use tidegate_net::{Assembly, NetGroup, Server};
-use tidegate_sync::ManualClock;
 
 /// A pool of `threads`, and one roaming loop on it that hands over late.
 pub(crate) fn roaming(threads: usize) -> (WorkerPool, NetGroup<Roaming>) {

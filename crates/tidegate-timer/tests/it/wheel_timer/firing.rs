@@ -1,7 +1,7 @@
 //! When timeouts fire, where, and what one of them can do to the others.
 
 use super::*;
-use tidegate_sync::{
+use tidegate_core::{
     Clock, Executor, ExecutorId, Rejected, Signal, Task, ThreadBuilder, ThreadPerTask,
 };
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_sync::{ManualClock, Refusal};
+use tidegate_core::{ManualClock, Refusal};
 use tidegate_testkit::{Bomb, Counter, DropCount, Gate, Log, explode};
 use tidegate_timer::{TimerError, TimerTask, WheelError, WheelTimer};
 
@@ -174,7 +174,7 @@ fn a_full_timer_gives_the_task_back() {
 fn a_thread_that_cannot_be_had_refuses_and_can_be_tried_again() {
     let fail = Arc::new(std::sync::atomic::AtomicBool::new(true));
     let fails = Arc::clone(&fail);
-    let threads = tidegate_sync::ThreadBuilder::new("test").spawner(move |job| {
+    let threads = tidegate_core::ThreadBuilder::new("test").spawner(move |job| {
         if fails.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(std::io::Error::other("no room"));
         }

@@ -1,7 +1,7 @@
 //! Panics whose payload panics when it is dropped, and values that do: the timer goes on.
 
 use super::*;
-use tidegate_sync::{
+use tidegate_core::{
     Clock, Executor, ExecutorId, Rejected, Signal, Task, ThreadBuilder, ThreadPerTask,
 };
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use tidegate_sync::{
+use tidegate_core::{
     Clock, Executor, ExecutorId, Parker, Rejected, Signal, Stance, Task, ThreadBuilder, check_wait,
     enter,
 };
@@ -33,7 +33,7 @@ impl Executor for Nameplate {
     }
 
     fn is_current(&self) -> bool {
-        tidegate_sync::is_current(self.0)
+        tidegate_core::is_current(self.0)
     }
 
     fn id(&self) -> ExecutorId {
@@ -233,7 +233,7 @@ fn a_spawner_that_fails_or_panics_refuses_the_timeout_and_the_next_one_tries_aga
 fn slow_to_start(clock: &ManualClock, works: bool) -> (WheelTimer, Gate, Gate) {
     let (asked, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (asked.clone(), go_on.clone());
-    let threads = ThreadBuilder::new("slow").spawner(move |job: tidegate_sync::ThreadJob| {
+    let threads = ThreadBuilder::new("slow").spawner(move |job: tidegate_core::ThreadJob| {
         here.open();
         gate.wait();
         if !works {

@@ -1,0 +1,279 @@
+//! The write ends of a block: the unique one, which decides once by being consumed, and the
+//! shared ones, of which the first wins.
+
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use super::state::{
+    CANCELLED, CLAIMED, DONE, LISTENER, NOTIFYING, OWNERS, READER, UNCANCELLABLE, WRITER,
+};
+use super::{Block, BlockPtr, count_one};
+use crate::executor::Executor;
+use crate::prim::{Ordering, fence};
+use crate::raw::task::Task;
+
+/// The unique write end. Dropping it fails the block as abandoned.
+pub struct Writer<T: Send + 'static, E: Send + 'static> {
+    block: BlockPtr<T, E>,
+}
+
+// SAFETY: a writer is the right to store one `T` or `E` that others read or take elsewhere.
+unsafe impl<T: Send, E: Send> Send for Writer<T, E> {}
+// SAFETY: a shared reference only asks for the state and the home, and cancels.
+unsafe impl<T: Send, E: Send> Sync for Writer<T, E> {}
+
+impl<T: Send + 'static, E: Send + 'static> Writer<T, E> {
+    pub(super) fn new(block: BlockPtr<T, E>) -> Self {
+        Self { block }
+    }
+
+    /// Stores the outcome and tells the listeners.
+    ///
+    /// # Errors
+    ///
+    /// The outcome, when the block was cancelled.
+    #[inline]
+    pub fn complete(self, outcome: Result<T, E>) -> Result<(), Result<T, E>> {
+        let ptr = self.block;
+        std::mem::forget(self);
+        let block = ptr.get();
+        // SAFETY: the write end is unique and has not decided yet, so nobody else touches the
+        // outcome before `DONE` is set below.
+        block
+            .outcome
+            .with_mut(|place| unsafe { place.write(MaybeUninit::new(outcome)) });
+        // Only this end sets hooks. While there is one, this end stays an owner until it has
+        // dropped what the hook captured; without one it leaves in the same step.
+        let hooked = !block.hook.load(Ordering::Relaxed).is_null();
+        let leave = if hooked { 0 } else { WRITER };
+        let decided = ptr
+            .decide_alone(leave)
+            .or_else(|| ptr.decide(|state| (state & DONE == 0).then_some((state | DONE) & !leave)));
+        let Some(decided) = decided else {
+            // SAFETY: it was cancelled, so nobody looks at the outcome that was stored above.
+            let outcome = unsafe { block.take_outcome() };
+            ptr.give_up(WRITER);
+            return Err(outcome);
+        };
+        if decided.state & OWNERS == 0 {
+            // SAFETY: no owner is left, seen with Acquire.
+            unsafe { ptr.free() };
+            return Ok(());
+        }
+        if hooked {
+            block.drop_hook();
+        }
+        decided.tell(ptr);
+        if hooked {
+            ptr.give_up(WRITER);
+        }
+        Ok(())
+    }
+
+    /// Cancels the block from the writer's side; fails it as abandoned where it cannot be
+    /// cancelled any more. The hook runs here.
+    pub fn cancel(self) {
+        self.block.cancel();
+    }
+
+    /// Marks the block as no longer cancellable; false only if it was cancelled already.
+    pub fn set_uncancellable(&self) -> bool {
+        self.block.get().set_uncancellable()
+    }
+
+    /// Runs `hook` on the thread that cancels the block; at once, on this thread, if it is
+    /// cancelled already. A later hook replaces an earlier one.
+    pub fn on_cancel(&self, hook: Task) {
+        self.block.get().on_cancel(hook);
+    }
+
+    /// Whether the block was cancelled: nobody waits for the outcome.
+    pub fn is_cancelled(&self) -> bool {
+        self.block.get().has(CANCELLED)
+    }
+
+    /// Whether anybody can still see the outcome: a read end, or a listener.
+    pub fn is_observed(&self) -> bool {
+        self.block.get().has(READER | LISTENER | NOTIFYING)
+    }
+
+    /// Where the listeners run.
+    pub fn home(&self) -> Option<&Arc<dyn Executor>> {
+        self.block.get().home.as_ref()
+    }
+
+    /// Turns the unique end into one that can be cloned.
+    pub fn share(self) -> SharedWriter<T, E> {
+        let block = self.block;
+        std::mem::forget(self);
+        SharedWriter { block }
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Drop for Writer<T, E> {
+    fn drop(&mut self) {
+        let block = self.block.get();
+        if block.has(DONE) {
+            // It was cancelled; nobody else could have decided.
+            self.block.give_up(WRITER);
+            return;
+        }
+        let outcome = Err((block.abandoned)());
+        let writer = Self { block: self.block };
+        // A cancellation may still win; then nothing was abandoned.
+        drop(writer.complete(outcome));
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Writer<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
+    fn set_uncancellable(&self) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while state & (DONE | UNCANCELLABLE) == 0 {
+            // Relaxed: says nothing about data, only that no cancellation can follow.
+            match self.state.compare_exchange_weak(
+                state,
+                state | UNCANCELLABLE,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => state = now,
+            }
+        }
+        state & CANCELLED == 0
+    }
+
+    fn on_cancel(&self, hook: Task) {
+        let hook = Box::into_raw(Box::new(hook));
+        // ORDERING: AcqRel: Release publishes the hook to `take_hook`, Acquire takes over an
+        // earlier one.
+        let before = self.hook.swap(hook, Ordering::AcqRel);
+        if !before.is_null() {
+            // SAFETY: non-null hooks come from `Box::into_raw`; the swap gave this one away.
+            let before = unsafe { Box::from_raw(before) };
+            super::depth::contain(self.home.as_deref(), || drop(before));
+        }
+        // ORDERING: SeqCst fence between storing the hook and looking at the state; pairs with
+        // those in `BlockPtr::cancel` and `SharedWriter::try_complete`: whoever decides finds
+        // the hook, or this thread finds `DONE`, or both, and then `take_hook` gives it to one
+        // of them.
+        fence(Ordering::SeqCst);
+        let state = self.state.load(Ordering::Relaxed);
+        if state & DONE != 0
+            && let Some(hook) = self.take_hook()
+            && state & CANCELLED != 0
+        {
+            super::depth::run_hook(self.home.as_ref(), hook);
+        }
+    }
+}
+
+/// A write end that can be cloned. The first to complete wins; when the last one is dropped
+/// undecided, the block fails as abandoned.
+pub struct SharedWriter<T: Send + 'static, E: Send + 'static> {
+    block: BlockPtr<T, E>,
+}
+
+// SAFETY: as for `Writer`.
+unsafe impl<T: Send, E: Send> Send for SharedWriter<T, E> {}
+// SAFETY: completing through a shared reference claims the outcome by compare-and-swap first.
+unsafe impl<T: Send, E: Send> Sync for SharedWriter<T, E> {}
+
+impl<T: Send + 'static, E: Send + 'static> SharedWriter<T, E> {
+    /// Stores the outcome and tells the listeners, if nobody was faster.
+    ///
+    /// # Errors
+    ///
+    /// The outcome, when another writer or a cancellation was faster.
+    pub fn try_complete(&self, outcome: Result<T, E>) -> Result<(), Result<T, E>> {
+        let block = self.block.get();
+        let mut state = block.state.load(Ordering::Relaxed);
+        loop {
+            if state & (DONE | CLAIMED) != 0 {
+                return Err(outcome);
+            }
+            // Relaxed: a claim among writers; `DONE` below publishes.
+            match block.state.compare_exchange_weak(
+                state,
+                state | CLAIMED,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
+        }
+        // SAFETY: `CLAIMED` gives the outcome to this thread alone until `DONE` is set.
+        block
+            .outcome
+            .with_mut(|place| unsafe { place.write(MaybeUninit::new(outcome)) });
+        let decided = self.block.decide(|state| Some(state | DONE));
+        // ORDERING: SeqCst fence between setting `DONE` and looking for a hook; pairs with the
+        // fence in `Block::on_cancel`.
+        fence(Ordering::SeqCst);
+        block.drop_hook();
+        if let Some(decided) = decided {
+            decided.tell(self.block);
+        }
+        Ok(())
+    }
+
+    /// See [`Writer::set_uncancellable`].
+    pub fn set_uncancellable(&self) -> bool {
+        self.block.get().set_uncancellable()
+    }
+
+    /// See [`Writer::on_cancel`].
+    pub fn on_cancel(&self, hook: Task) {
+        self.block.get().on_cancel(hook);
+    }
+
+    /// Whether the outcome is decided.
+    pub fn is_done(&self) -> bool {
+        self.block.get().has(DONE)
+    }
+
+    /// Whether the block was cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.block.get().has(CANCELLED)
+    }
+
+    /// Cancels the block from the writers' side.
+    pub fn cancel(&self) -> bool {
+        self.block.cancel()
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Clone for SharedWriter<T, E> {
+    fn clone(&self) -> Self {
+        count_one(&self.block.get().writers);
+        Self { block: self.block }
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Drop for SharedWriter<T, E> {
+    fn drop(&mut self) {
+        let block = self.block.get();
+        // ORDERING: AcqRel, as in `Arc`: the last writer sees what the others did.
+        if block.writers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            drop(Writer { block: self.block });
+        }
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> fmt::Debug for SharedWriter<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedWriter")
+            .field("done", &self.is_done())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,487 @@
+//! Cancellation tokens: how running work is told that nobody wants its result any more.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::clock::{Clock, as_nanos, origin};
+use crate::contain::{contain, discard, discard_all};
+use crate::executor::Unhandled;
+use crate::parker::Parker;
+use crate::unhandled::OnUnhandled;
+
+/// Tells work that it should stop. Clones are handles to the same token.
+///
+/// Rust has no interrupt: the token is asked, or calls back. Every wait of this library that
+/// takes a token ends when it is tripped.
+///
+/// ```
+/// use tidegate_core::CancelToken;
+///
+/// let token = CancelToken::new();
+/// let (tx, rx) = std::sync::mpsc::channel();
+/// let _hook = token.on_cancel(move || tx.send("stop").unwrap());
+/// assert!(token.cancel());
+/// assert!(token.is_cancelled());
+/// assert_eq!(rx.recv(), Ok("stop"));
+/// assert!(!token.cancel(), "only the first call trips it");
+/// ```
+#[derive(Clone, Default)]
+pub struct CancelToken {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    cancelled: AtomicBool,
+    /// Whether a hook was ever added.
+    hooked: AtomicBool,
+    /// Nanoseconds from the process's origin of time, before or after it; `NEVER` is none.
+    deadline: AtomicI64,
+    hooks: Mutex<Hooks>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            cancelled: AtomicBool::new(false),
+            hooked: AtomicBool::new(false),
+            deadline: AtomicI64::new(NEVER),
+            hooks: Mutex::default(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Hooks {
+    next: u64,
+    waiting: Vec<(u64, Hook)>,
+}
+
+enum Hook {
+    /// A thread of the library waits: it is woken by whoever trips the token.
+    Wake(Parker),
+    /// Code of the user's.
+    Call(Box<dyn FnOnce() + Send>),
+}
+
+const NEVER: i64 = i64::MAX;
+
+impl CancelToken {
+    /// A token that nobody has tripped.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A token whose work is expected to end by `deadline`. Whoever set the deadline trips the
+    /// token; the work may look at the deadline to plan its own timeouts.
+    pub fn with_deadline(deadline: Instant) -> Self {
+        let token = Self::new();
+        token.set_deadline(Some(deadline));
+        token
+    }
+
+    /// Says when the work is expected to be done, in place of what was said before. For
+    /// whoever made the token.
+    pub fn set_deadline(&self, deadline: Option<Instant>) {
+        let nanos = |span| i64::try_from(as_nanos(span)).unwrap_or(NEVER);
+        let offset = deadline.map_or(NEVER, |at| match at.checked_duration_since(origin()) {
+            Some(after) => nanos(after),
+            None => -nanos(origin().saturating_duration_since(at)),
+        });
+        self.shared.deadline.store(offset, Ordering::Relaxed);
+    }
+
+    /// As [`CancelToken::set_deadline`], with the moment in nanoseconds of `clock`.
+    #[inline]
+    pub fn set_deadline_at(&self, clock: &Clock, nanos: u64) {
+        let offset = if clock.is_manual() {
+            return self.set_deadline(clock.instant_at(nanos));
+        } else {
+            i64::try_from(nanos).unwrap_or(NEVER)
+        };
+        self.shared.deadline.store(offset, Ordering::Relaxed);
+    }
+
+    /// Whether nobody but the caller can tell this token from a new one: no clone of it is
+    /// alive, it was not tripped and it never had a hook. Such a token can serve the next call.
+    #[inline]
+    pub fn is_untouched(&self) -> bool {
+        // Relaxed: clones and hooks made on other threads came back to this one before it asks,
+        // by whatever ended those threads' use of the token, or count as alive.
+        Arc::strong_count(&self.shared) == 1
+            && !self.shared.hooked.load(Ordering::Relaxed)
+            && !self.shared.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Trips the token and calls its hooks on this thread, oldest first. Returns whether this
+    /// call tripped it. A panicking hook does not keep the others from running.
+    pub fn cancel(&self) -> bool {
+        let first = self.trip();
+        if first {
+            self.run_hooks();
+        }
+        first
+    }
+
+    /// Trips the token and wakes the waits that watch it, but calls no hook: for a thread that
+    /// must not run user code. Returns `true` if this call tripped it; the caller then arranges
+    /// for [`CancelToken::run_hooks`] on another thread, if there [are any](CancelToken::has_hooks).
+    ///
+    /// ```
+    /// use tidegate_core::CancelToken;
+    ///
+    /// let token = CancelToken::new();
+    /// let (tx, rx) = std::sync::mpsc::channel();
+    /// token.on_cancel(move || tx.send("stop").unwrap()).forget();
+    /// assert!(token.trip() && token.is_cancelled() && token.has_hooks());
+    /// assert!(rx.try_recv().is_err(), "not yet");
+    /// token.run_hooks();
+    /// assert_eq!(rx.recv(), Ok("stop"));
+    /// ```
+    pub fn trip(&self) -> bool {
+        // ORDERING: AcqRel. Release publishes what the canceller did to whoever then sees the
+        // token tripped; Acquire for the second caller.
+        if self.shared.cancelled.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        let mut hooks = self.lock();
+        let all = std::mem::take(&mut hooks.waiting);
+        let (wakes, calls): (Vec<_>, Vec<_>) = all
+            .into_iter()
+            .partition(|(_, hook)| matches!(hook, Hook::Wake(_)));
+        hooks.waiting = calls;
+        drop(hooks);
+        for (_, hook) in wakes {
+            hook.run(WHO, &OnUnhandled::stderr());
+        }
+        true
+    }
+
+    /// Returns `true` if hooks wait to be called, or to be [dropped](CancelToken::drop_hooks).
+    pub fn has_hooks(&self) -> bool {
+        self.shared.hooked.load(Ordering::Relaxed) && !self.lock().waiting.is_empty()
+    }
+
+    /// Calls the hooks of a token that was tripped, on this thread, oldest first; each of them
+    /// once, whoever calls them. Does nothing before the token is tripped.
+    pub fn run_hooks(&self) {
+        self.run_hooks_to(WHO, &OnUnhandled::stderr());
+    }
+
+    /// Calls the hooks as [`CancelToken::run_hooks`] does; their panics are reported to `hear`, as
+    /// being about `who`.
+    pub fn run_hooks_to(&self, who: &str, hear: &OnUnhandled) {
+        while let Some(hook) = self.next_hook() {
+            hook.run(who, hear);
+        }
+    }
+
+    fn next_hook(&self) -> Option<Hook> {
+        let mut hooks = self.lock();
+        let is_due = self.is_cancelled() && !hooks.waiting.is_empty();
+        is_due.then(|| hooks.waiting.remove(0).1)
+    }
+
+    /// Drops the hooks uncalled, on this thread: for the end of the work, when nobody trips the
+    /// token any more.
+    pub fn drop_hooks(&self) {
+        let hooks = std::mem::take(&mut self.lock().waiting);
+        discard_all(hooks);
+    }
+
+    /// Whether the token was tripped.
+    pub fn is_cancelled(&self) -> bool {
+        // ORDERING: Acquire pairs with the Release of the swap in `cancel`.
+        self.shared.cancelled.load(Ordering::Acquire)
+    }
+
+    /// When the work is expected to be done, if that was said.
+    pub fn deadline(&self) -> Option<Instant> {
+        let offset = self.shared.deadline.load(Ordering::Relaxed);
+        let distance = Duration::from_nanos(offset.unsigned_abs());
+        match offset {
+            NEVER => None,
+            0.. => origin().checked_add(distance),
+            _ => origin().checked_sub(distance),
+        }
+    }
+
+    /// Calls `hook` when the token is tripped, on the thread that trips it; at once, on this
+    /// thread, when it already is. A panic in it goes no further. Dropping the answer takes the
+    /// hook back.
+    #[must_use = "dropping the hook takes it back"]
+    pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) -> CancelHook {
+        self.add(Hook::Call(Box::new(hook)))
+    }
+
+    /// Unparks `parker` when the token is tripped, before any hook is called; at once when it
+    /// already is. Dropping the answer takes this back.
+    #[must_use = "dropping the hook takes it back"]
+    pub fn unpark_on_cancel(&self, parker: &Parker) -> CancelHook {
+        self.add(Hook::Wake(parker.clone()))
+    }
+
+    fn add(&self, hook: Hook) -> CancelHook {
+        self.shared.hooked.store(true, Ordering::Relaxed);
+        let mut hooks = self.lock();
+        // The flag is set before the hooks are taken under this lock, so a hook added after
+        // that sees the flag here.
+        if self.is_cancelled() {
+            drop(hooks);
+            hook.run(WHO, &OnUnhandled::stderr());
+            return CancelHook { of: None };
+        }
+        let id = hooks.next;
+        hooks.next += 1;
+        hooks.waiting.push((id, hook));
+        CancelHook {
+            of: Some((Arc::clone(&self.shared), id)),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Hooks> {
+        self.shared.lock()
+    }
+}
+
+/// Whose panics they are, where nobody says more.
+const WHO: &str = "a cancel token";
+
+impl Hook {
+    /// Runs the hook; its panic is reported and goes no further.
+    fn run(self, who: &str, hear: &OnUnhandled) {
+        let call = match self {
+            Self::Wake(parker) => return parker.unpark(),
+            Self::Call(call) => call,
+        };
+        if let Err(panic) = contain(call) {
+            let message = panic.message();
+            hear.tell(who, &Unhandled::HookPanic { message });
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Hooks> {
+        self.hooks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for CancelToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelToken")
+            .field("cancelled", &self.is_cancelled())
+            .field("deadline", &self.deadline())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A hook on a [`CancelToken`]; dropping it takes the hook back.
+pub struct CancelHook {
+    of: Option<(Arc<Shared>, u64)>,
+}
+
+impl CancelHook {
+    /// Leaves the hook in place for the token's life.
+    pub fn forget(mut self) {
+        self.of = None;
+    }
+}
+
+impl Drop for CancelHook {
+    fn drop(&mut self) {
+        if let Some((shared, id)) = &self.of {
+            let mut hooks = shared.lock();
+            let at = hooks.waiting.iter().position(|(one, _)| one == id);
+            let hook = at.map(|at| hooks.waiting.remove(at));
+            drop(hooks);
+            // Whatever the hook captured is dropped outside the lock.
+            discard(hook);
+        }
+    }
+}
+
+impl fmt::Debug for CancelHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelHook")
+            .field("in_place", &self.of.is_some())
+            .finish()
+    }
+}
+
+/// A wait ended because its [`CancelToken`] was tripped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the wait was interrupted by its cancel token")
+    }
+}
+
+crate::debug_as_display!(Interrupted);
+
+impl Error for Interrupted {}
+
+#[cfg(test)]
+mod tests {
+    //! A token trips once, and every hook that is in place runs once.
+
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn hooks_run_once_in_order_and_late_ones_at_once() {
+        let token = CancelToken::new();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let push = |n: u32| {
+            let seen = Arc::clone(&seen);
+            move || seen.lock().unwrap().push(n)
+        };
+        token.on_cancel(push(1)).forget();
+        drop(token.on_cancel(push(2)));
+        let _third = token.on_cancel(push(3));
+        assert!(token.cancel());
+        assert!(!token.cancel());
+        let _late = token.on_cancel(push(4));
+        assert_eq!(*seen.lock().unwrap(), [1, 3, 4]);
+    }
+
+    #[test]
+    fn a_panicking_hook_does_not_stop_the_others() {
+        let token = CancelToken::new();
+        let ran = Arc::new(AtomicUsize::new(0));
+        token.on_cancel(|| panic!("on purpose")).forget();
+        let count = Arc::clone(&ran);
+        token
+            .on_cancel(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            })
+            .forget();
+        assert!(token.cancel());
+        assert_eq!(ran.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn a_late_hook_that_panics_hurts_nobody() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("on purpose, in a drop");
+            }
+        }
+        let token = CancelToken::new();
+        let bomb = Bomb;
+        let taken_back = token.on_cancel(move || drop(bomb));
+        drop(taken_back);
+        token.cancel();
+        let late = token.on_cancel(|| panic!("on purpose"));
+        drop(late);
+    }
+
+    #[test]
+    fn tripping_wakes_waits_and_leaves_the_hooks_to_another_thread() {
+        let token = CancelToken::new();
+        let ran = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&ran);
+        let add = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        token.on_cancel(add.clone()).forget();
+        let taken_back = token.on_cancel(add);
+        let parker = Parker::new();
+        let _wait = token.unpark_on_cancel(&parker);
+        token.run_hooks();
+        assert_eq!(ran.load(Ordering::Relaxed), 0, "it was not tripped");
+        assert!(token.trip() && !token.trip() && !token.cancel());
+        parker.park(None);
+        assert_eq!(ran.load(Ordering::Relaxed), 0);
+        assert!(token.has_hooks());
+        drop(taken_back);
+        token.run_hooks();
+        token.run_hooks();
+        assert_eq!(ran.load(Ordering::Relaxed), 1);
+        assert!(!token.has_hooks());
+    }
+
+    #[test]
+    fn hooks_that_will_not_be_called_are_dropped_where_asked() {
+        struct Told(Arc<AtomicUsize>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                panic!("on purpose");
+            }
+        }
+        let token = CancelToken::new();
+        let dropped = Arc::new(AtomicUsize::new(0));
+        for _ in 0..2 {
+            let told = Told(Arc::clone(&dropped));
+            token.on_cancel(move || drop(told)).forget();
+        }
+        token.drop_hooks();
+        assert_eq!(dropped.load(Ordering::Relaxed), 2);
+        assert!(!token.has_hooks());
+    }
+
+    #[test]
+    fn a_hook_may_add_a_hook() {
+        let token = CancelToken::new();
+        let (tx, rx) = std::sync::mpsc::channel();
+        let inner = token.clone();
+        token
+            .on_cancel(move || inner.on_cancel(move || tx.send(1).unwrap()).forget())
+            .forget();
+        token.cancel();
+        assert_eq!(rx.try_recv(), Ok(1));
+    }
+
+    #[test]
+    fn a_racing_hook_runs_exactly_once() {
+        for _ in 0..200 {
+            let token = CancelToken::new();
+            let ran = Arc::new(AtomicUsize::new(0));
+            std::thread::scope(|scope| {
+                scope.spawn(|| token.cancel());
+                let count = Arc::clone(&ran);
+                token
+                    .on_cancel(move || {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    })
+                    .forget();
+            });
+            assert_eq!(ran.load(Ordering::Relaxed), 1);
+        }
+    }
+
+    #[test]
+    fn tells_its_deadline() {
+        let now = crate::Clock::system().now();
+        assert_eq!(CancelToken::with_deadline(now).deadline(), Some(now));
+        assert_eq!(CancelToken::new().deadline(), None);
+        let manual = crate::ManualClock::new();
+        manual.advance(std::time::Duration::from_secs(9));
+        let token = CancelToken::new();
+        token.set_deadline(Some(manual.now()));
+        assert_eq!(token.deadline(), Some(manual.now()));
+        token.set_deadline(None);
+        assert_eq!(token.deadline(), None);
+    }
+
+    #[test]
+    fn is_untouched_until_cloned_hooked_or_tripped() {
+        let token = CancelToken::new();
+        assert!(token.is_untouched());
+        let clone = token.clone();
+        assert!(!token.is_untouched());
+        drop(clone);
+        assert!(token.is_untouched());
+        drop(token.on_cancel(|| {}));
+        assert!(!token.is_untouched());
+        let tripped = CancelToken::new();
+        tripped.cancel();
+        assert!(!tripped.is_untouched());
+    }
+}

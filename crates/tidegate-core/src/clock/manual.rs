@@ -1,0 +1,359 @@
+//! A clock that stands still until a test turns it.
+//!
+//! Whoever waits on a manual clock registers as a sleeper with its deadline; [`advance`] steps
+//! from deadline to deadline and wakes each at exactly its time. Threads that drive loops are
+//! *members*: between two steps the clock waits until every member sleeps again, so a test sees
+//! the same order of events each time, and a year passes in a millisecond.
+//!
+//! A member is quiet when it sleeps through this clock and nobody has woken it since. A wakeup
+//! counts from the moment it is sent (`Sleeper::wakes`), not from the moment its thread runs,
+//! so work that one loop gave another is never mistaken for idleness.
+//!
+//! [`advance`]: ManualClock::advance
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::{Sleeper, as_nanos};
+use crate::cancel::{CancelToken, Interrupted};
+use crate::prim::{self, Condvar, Mutex, MutexGuard};
+
+prim::thread_local! {
+    /// Ids of the members that this thread is, innermost last. An id is unique in the process,
+    /// since a thread may be a member of several clocks.
+    static MEMBER_OF: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A clock for tests: time moves only when told to.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::ManualClock;
+///
+/// let clock = ManualClock::new();
+/// let start = clock.now();
+/// clock.advance(Duration::from_secs(365 * 24 * 3600));
+/// assert_eq!((clock.now() - start).as_secs(), 31_536_000);
+/// ```
+#[derive(Clone)]
+pub struct ManualClock {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    origin: Instant,
+    state: Mutex<State>,
+    /// Notified when a member falls asleep or leaves, and when time moves.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    now: u64,
+    next_id: u64,
+    /// Who sleeps, by registration.
+    sleepers: BTreeMap<u64, Registered>,
+    /// Members by id; each with the registrations under which its thread sleeps.
+    members: BTreeMap<u64, Option<u64>>,
+}
+
+struct Registered {
+    sleeper: Arc<dyn Sleeper>,
+    deadline: Option<u64>,
+    /// `wakes` when it registered; a difference means that it was woken since.
+    wakes: u64,
+    /// A wakeup was already pending when it registered.
+    notified: bool,
+}
+
+impl ManualClock {
+    /// A clock that stands at its origin.
+    pub fn new() -> Self {
+        // Asked for first: the process's own origin never lies after a manual clock's.
+        super::origin();
+        Self {
+            shared: Arc::new(Shared {
+                origin: super::system_now(),
+                state: Mutex::default(),
+                changed: Condvar::new(),
+            }),
+        }
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Instant {
+        let nanos = self.nanos();
+        self.shared
+            .origin
+            .checked_add(Duration::from_nanos(nanos))
+            .unwrap_or(self.shared.origin)
+    }
+
+    /// The present moment in nanoseconds since the origin.
+    pub fn nanos(&self) -> u64 {
+        self.lock().now
+    }
+
+    pub(super) fn origin(&self) -> Instant {
+        self.shared.origin
+    }
+
+    /// Moves time forward by `by`, from deadline to deadline, waking each sleeper at its own
+    /// and letting the loops on this clock finish what that causes before the next step.
+    ///
+    /// # Threads
+    ///
+    /// Not from a loop on this clock: it would wait for itself. Hangs while a loop on this
+    /// clock is blocked by something that is not of this library; use [`ManualClock::jump`].
+    pub fn advance(&self, by: Duration) {
+        self.settle();
+        let mut state = self.lock();
+        let target = state.now.saturating_add(as_nanos(by));
+        loop {
+            let next = state
+                .sleepers
+                .values()
+                .filter_map(|sleeper| sleeper.deadline)
+                .filter(|&deadline| deadline > state.now && deadline <= target)
+                .min();
+            state.now = next.unwrap_or(target);
+            wake_due(&mut state);
+            self.shared.changed.notify_all();
+            state = self.settled(state);
+            if next.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Moves time forward by `by` in one step, wakes whoever is due, and waits for nobody.
+    pub fn jump(&self, by: Duration) {
+        let mut state = self.lock();
+        state.now = state.now.saturating_add(as_nanos(by));
+        wake_due(&mut state);
+        self.shared.changed.notify_all();
+    }
+
+    /// Returns when every loop on this clock is idle: asleep, with nothing that is due and
+    /// nobody having woken it.
+    pub fn settle(&self) {
+        drop(self.settled(self.lock()));
+    }
+
+    /// [`ManualClock::settle`] until `token` is tripped.
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupted`] when the token was tripped first.
+    pub fn settle_with(&self, token: &CancelToken) -> Result<(), Interrupted> {
+        let clock = self.clone();
+        let _hook = token.on_cancel(move || {
+            // Under the lock: whoever has looked at the token and not yet fallen asleep hears it.
+            let _state = clock.lock();
+            clock.shared.changed.notify_all();
+        });
+        let mut state = self.lock();
+        loop {
+            if token.is_cancelled() {
+                return Err(Interrupted);
+            }
+            if state.is_quiet() {
+                return Ok(());
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// The earliest deadline that somebody sleeps towards.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let state = self.lock();
+        let next = state
+            .sleepers
+            .values()
+            .filter_map(|one| one.deadline)
+            .min()?;
+        self.shared.origin.checked_add(Duration::from_nanos(next))
+    }
+
+    /// How many threads sleep through this clock.
+    pub fn sleepers(&self) -> usize {
+        self.lock().sleepers.len()
+    }
+
+    /// Blocks until at least `count` threads sleep through this clock: for a test that must
+    /// not turn the clock before a waiting thread has arrived.
+    pub fn await_sleepers(&self, count: usize) {
+        let mut state = self.lock();
+        while state.sleepers.len() < count {
+            state = self.wait(state);
+        }
+    }
+
+    /// Registers `sleeper` until `wait` returns. Does not call `wait` when the deadline has
+    /// passed; answers whether it did.
+    pub(super) fn sleep(
+        &self,
+        sleeper: &Arc<dyn Sleeper>,
+        deadline: Option<u64>,
+        wait: impl FnOnce(),
+    ) -> bool {
+        let deadline = deadline.filter(|&deadline| deadline != u64::MAX);
+        let mut state = self.lock();
+        if deadline.is_some_and(|deadline| deadline <= state.now) {
+            return false;
+        }
+        let member = state.member_here();
+        let id = state.take_id();
+        let registered = Registered {
+            sleeper: Arc::clone(sleeper),
+            deadline,
+            wakes: sleeper.wakes(),
+            notified: sleeper.is_notified(),
+        };
+        state.sleepers.insert(id, registered);
+        let outer = state.replace_sleep_of(member, Some(id));
+        self.shared.changed.notify_all();
+        drop(state);
+
+        wait();
+
+        let mut state = self.lock();
+        state.sleepers.remove(&id);
+        state.replace_sleep_of(member, outer);
+        true
+    }
+
+    pub(super) fn join(&self) -> ClockMember {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.lock().members.insert(id, None);
+        ClockMember {
+            of: Some((self.clone(), id)),
+            entered: false,
+        }
+    }
+
+    #[cfg(all(test, not(tidegate_loom)))]
+    pub(super) fn is_quiet(&self) -> bool {
+        self.lock().is_quiet()
+    }
+
+    fn settled<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while !state.is_quiet() {
+            state = self.wait(state);
+        }
+        state
+    }
+
+    fn wait<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.shared
+            .changed
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ManualClock")
+            .field("nanos", &self.nanos())
+            .field("sleepers", &self.sleepers())
+            .finish()
+    }
+}
+
+impl State {
+    fn take_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// The member of this clock that the calling thread is.
+    fn member_here(&self) -> Option<u64> {
+        let is_mine = |id: &&u64| self.members.contains_key(id);
+        MEMBER_OF.with_borrow(|ids| ids.iter().rev().find(is_mine).copied())
+    }
+
+    /// Notes under which registration a member's thread sleeps; answers what it was before.
+    fn replace_sleep_of(&mut self, member: Option<u64>, sleep: Option<u64>) -> Option<u64> {
+        let slot = self.members.get_mut(&member?)?;
+        std::mem::replace(slot, sleep)
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.members.values().all(|sleep| {
+            sleep
+                .and_then(|id| self.sleepers.get(&id))
+                .is_some_and(|one| {
+                    let due = one.deadline.is_some_and(|deadline| deadline <= self.now);
+                    !due && !one.notified && one.sleeper.wakes() == one.wakes
+                })
+        })
+    }
+}
+
+fn wake_due(state: &mut State) {
+    let now = state.now;
+    for one in state.sleepers.values() {
+        if one.deadline.is_some_and(|deadline| deadline <= now) {
+            one.sleeper.wake();
+        }
+    }
+}
+
+/// A thread that [`ManualClock::settle`] waits for. Made by [`Clock::join`] before the thread
+/// starts, so that a starting thread counts as busy; dropped when the thread is done.
+///
+/// [`Clock::join`]: crate::Clock::join
+#[derive(Debug)]
+pub struct ClockMember {
+    of: Option<(ManualClock, u64)>,
+    entered: bool,
+}
+
+impl ClockMember {
+    pub(super) fn none() -> Self {
+        Self {
+            of: None,
+            entered: false,
+        }
+    }
+
+    /// Makes the calling thread the member.
+    pub fn enter(&mut self) {
+        if let (Some((_, id)), false) = (&self.of, self.entered) {
+            MEMBER_OF.with_borrow_mut(|ids| ids.push(*id));
+            self.entered = true;
+        }
+    }
+}
+
+impl Drop for ClockMember {
+    fn drop(&mut self) {
+        let Some((clock, id)) = self.of.take() else {
+            return;
+        };
+        if self.entered {
+            let _ = MEMBER_OF.try_with(|ids| ids.borrow_mut().retain(|one| *one != id));
+        }
+        clock.lock().members.remove(&id);
+        clock.shared.changed.notify_all();
+    }
+}

@@ -1,0 +1,287 @@
+//! Tickers: what watchdogs and monitors wait on between two looks.
+//!
+//! A watcher must not sleep through the clock that it watches, or every manual clock would have
+//! to turn it too. It waits for ticks instead: a real interval, or a test's own steps.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use super::{Clock, as_nanos};
+use crate::Parker;
+use crate::prim::mpsc::{Sender, channel};
+use crate::prim::{Condvar, Mutex, MutexGuard};
+
+/// A source of ticks.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::Ticker;
+///
+/// let (mut ticker, steps) = Ticker::manual();
+/// let watcher = std::thread::spawn(move || {
+///     let mut seen = Duration::ZERO;
+///     while let Some(passed) = ticker.wait() {
+///         seen += passed;
+///     }
+///     seen
+/// });
+/// steps.tick(Duration::from_millis(100)); // returns when the watcher has taken its look
+/// drop(steps);
+/// assert_eq!(watcher.join().unwrap(), Duration::from_millis(100));
+/// ```
+#[derive(Debug)]
+pub struct Ticker {
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Every {
+        interval: Duration,
+        last: u64,
+        stop: Alarm,
+    },
+    Manual {
+        steps: Arc<Steps>,
+        /// Dropped when the look that the last tick caused is over.
+        looking: Option<Sender<()>>,
+    },
+}
+
+/// One tick: how much time it stands for, and what is dropped when it was dealt with.
+type Step = (Duration, Sender<()>);
+
+/// Between a manual ticker and its hands.
+#[derive(Default)]
+struct Steps {
+    state: Mutex<StepState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct StepState {
+    waiting: VecDeque<Step>,
+    /// Hands that may still tick.
+    hands: usize,
+    /// Nobody looks any more, or nobody shall.
+    stopped: bool,
+}
+
+impl Steps {
+    /// The next step; `None` when there will be no more.
+    fn next(&self) -> Option<Step> {
+        let mut state = self.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if let Some(step) = state.waiting.pop_front() {
+                return Some(step);
+            }
+            if state.hands == 0 {
+                return None;
+            }
+            let woken = self.changed.wait(state);
+            state = woken.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn stop(&self) {
+        let mut state = self.lock();
+        state.stopped = true;
+        // Whoever ticked and was not looked at goes on.
+        let left = std::mem::take(&mut state.waiting);
+        drop(state);
+        drop(left);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, StepState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Steps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Steps").finish_non_exhaustive()
+    }
+}
+
+impl Ticker {
+    /// Ticks every `interval` of the system's clock.
+    pub fn every(interval: Duration) -> Self {
+        Self {
+            source: Source::Every {
+                interval,
+                last: Clock::system().nanos(),
+                stop: Alarm::default(),
+            },
+        }
+    }
+
+    /// A ticker that a test steps by hand.
+    pub fn manual() -> (Self, ManualTicker) {
+        let steps = Arc::<Steps>::default();
+        steps.lock().hands = 1;
+        let source = Source::Manual {
+            steps: Arc::clone(&steps),
+            looking: None,
+        };
+        (Self { source }, ManualTicker { steps })
+    }
+
+    /// Waits for the next tick; answers how much time has passed since the last one, or `None`
+    /// when there will be no more.
+    pub fn wait(&mut self) -> Option<Duration> {
+        match &mut self.source {
+            Source::Every {
+                interval,
+                last,
+                stop,
+            } => {
+                let clock = Clock::system();
+                let due = last.saturating_add(as_nanos(*interval));
+                while !stop.is_stopped() && clock.nanos() < due {
+                    clock.park_until(&stop.parker, Some(due));
+                }
+                let now = clock.nanos();
+                let passed = now.saturating_sub(*last);
+                *last = now;
+                (!stop.is_stopped()).then_some(Duration::from_nanos(passed))
+            }
+            Source::Manual { steps, looking } => {
+                *looking = None;
+                let (passed, seen) = steps.next()?;
+                *looking = Some(seen);
+                Some(passed)
+            }
+        }
+    }
+
+    /// Waits without ticking until [`TickerStop::wake`] or [`TickerStop::stop`], also one that
+    /// came before. May return early. A manual ticker does not wait here: its next tick comes
+    /// when the test says so.
+    pub fn rest(&mut self) {
+        self.rest_at_most(None);
+    }
+
+    /// The same, for at most `limit`. Returns how long it has rested: nothing, by a manual ticker.
+    pub fn rest_at_most(&mut self, limit: Option<Duration>) -> Duration {
+        let Source::Every { last, stop, .. } = &mut self.source else {
+            return Duration::ZERO;
+        };
+        let began = Clock::system().nanos();
+        if !stop.is_stopped() {
+            stop.parker.park(limit);
+        }
+        *last = Clock::system().nanos();
+        Duration::from_nanos(last.saturating_sub(began))
+    }
+
+    /// A handle that stops this ticker from another thread. A manual ticker also stops when the
+    /// last [`ManualTicker`] is dropped.
+    pub fn stop_handle(&self) -> TickerStop {
+        TickerStop {
+            stops: match &self.source {
+                Source::Every { stop, .. } => Stops::Every(stop.clone()),
+                Source::Manual { steps, .. } => Stops::Manual(Arc::clone(steps)),
+            },
+        }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        // Nobody is left who would look.
+        if let Source::Manual { steps, .. } = &self.source {
+            steps.stop();
+        }
+    }
+}
+
+/// Stops a [`Ticker`] from another thread.
+#[derive(Clone, Debug)]
+pub struct TickerStop {
+    stops: Stops,
+}
+
+#[derive(Clone, Debug)]
+enum Stops {
+    Every(Alarm),
+    Manual(Arc<Steps>),
+}
+
+impl TickerStop {
+    /// Makes [`Ticker::wait`] answer `None` from now on.
+    pub fn stop(&self) {
+        match &self.stops {
+            Stops::Every(alarm) => {
+                alarm.stopped.store(true, Ordering::Relaxed);
+                alarm.parker.unpark();
+            }
+            Stops::Manual(steps) => steps.stop(),
+        }
+    }
+
+    /// Ends a [`Ticker::rest`], now or the next one. A manual ticker does not rest.
+    pub fn wake(&self) {
+        if let Stops::Every(alarm) = &self.stops {
+            alarm.parker.unpark();
+        }
+    }
+}
+
+/// Where a ticker of the system's clock sleeps.
+#[derive(Clone, Debug, Default)]
+struct Alarm {
+    parker: Parker,
+    stopped: Arc<AtomicBool>,
+}
+
+impl Alarm {
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// The hand that steps a manual [`Ticker`].
+#[derive(Debug)]
+pub struct ManualTicker {
+    steps: Arc<Steps>,
+}
+
+impl ManualTicker {
+    /// Ticks once, as if `passed` had gone by, and returns when the watcher has dealt with it
+    /// (it waits for the next tick, was stopped, or is gone).
+    pub fn tick(&self, passed: Duration) {
+        let (seen, dealt_with) = channel();
+        let mut state = self.steps.lock();
+        if state.stopped {
+            return;
+        }
+        state.waiting.push_back((passed, seen));
+        drop(state);
+        self.steps.changed.notify_all();
+        // Nothing is ever sent: the answer is that the sender was dropped.
+        let _ = dealt_with.recv();
+    }
+}
+
+impl Clone for ManualTicker {
+    fn clone(&self) -> Self {
+        self.steps.lock().hands += 1;
+        Self {
+            steps: Arc::clone(&self.steps),
+        }
+    }
+}
+
+impl Drop for ManualTicker {
+    fn drop(&mut self) {
+        self.steps.lock().hands -= 1;
+        self.steps.changed.notify_all();
+    }
+}

@@ -1,0 +1,137 @@
+//! A chunk of a task lane: a run of slots and the tag that says which of them are written.
+
+use std::fmt;
+use std::mem;
+use std::ptr;
+
+use crate::prim::{AtomicPtr, Ordering, UnsafeCell};
+use crate::raw::task::{Data, Task, Vtable};
+use crate::sys;
+
+/// Slots in a chunk (16 KiB), a power of two.
+pub(super) const CHUNK: usize = if cfg!(tidegate_loom) { 2 } else { 512 };
+
+/// How many slots ahead a producer asks for the line that it will write. The lines of a chunk in
+/// use again lie in the loop's cache, and fetching one takes longer than writing two tasks.
+const AHEAD: usize = 8;
+
+/// The bits of a slot's first word that hold its tag; a vtable is aligned to 8.
+const TAG_BITS: usize = 3;
+/// Tags of the uses of a chunk, in turn. Fresh memory carries 0.
+const TAGS: [usize; 2] = [1, 2];
+
+/// A run of slots. All are written and read once in each use of the chunk.
+#[repr(C, align(64))]
+pub(super) struct Chunk {
+    slots: [Slot; CHUNK],
+    /// Which of [`TAGS`] marks a slot as written in this use; changed only between uses.
+    tag: UnsafeCell<Tag>,
+}
+
+/// Fills its cache line, so that every byte of a chunk lies in a cell. The loop may free a chunk
+/// while the last producer is still on its way out of [`Chunk::write`], whose `&self` must then
+/// promise nothing about any byte of it.
+#[repr(align(64))]
+struct Tag(usize);
+
+/// Room for one task: 32 bytes, two to a cache line.
+#[repr(C)]
+struct Slot {
+    /// The task's vtable with the tag in its low bits. Written last.
+    first: AtomicPtr<Vtable>,
+    data: UnsafeCell<Data>,
+}
+
+impl Chunk {
+    /// A chunk with no slot written.
+    pub(super) fn allocate() -> Box<Self> {
+        let slots = std::array::from_fn(|_| Slot {
+            first: AtomicPtr::new(ptr::null_mut()),
+            data: UnsafeCell::new([mem::MaybeUninit::uninit(); 3]),
+        });
+        Box::new(Self {
+            slots,
+            tag: UnsafeCell::new(Tag(TAGS[0])),
+        })
+    }
+
+    /// The tag of a written slot.
+    ///
+    /// # Safety
+    ///
+    /// The chunk is in use (between two calls of [`Chunk::turn`]) for as long as this runs.
+    #[inline(always)]
+    pub(super) unsafe fn tag(&self) -> usize {
+        // SAFETY: only `turn` writes the tag, and it does not run now.
+        self.tag.with(|tag| unsafe { (*tag).0 })
+    }
+
+    /// Makes every slot unwritten again.
+    ///
+    /// # Safety
+    ///
+    /// Every slot was written and read in this use, and the caller alone holds the chunk.
+    pub(super) unsafe fn turn(&self) {
+        // SAFETY: the caller alone holds the chunk.
+        let tag = self.tag.with_mut(|tag| unsafe { &mut *tag });
+        tag.0 = TAGS[0] + TAGS[1] - tag.0;
+    }
+
+    /// Writes `task` into the slot of `index`.
+    ///
+    /// # Safety
+    ///
+    /// The caller claimed `index`, this chunk serves it, and it has not written it yet.
+    #[inline(always)]
+    pub(super) unsafe fn write(&self, index: u32, task: Task) {
+        let task = mem::ManuallyDrop::new(task);
+        let slot = &self.slots[index as usize % CHUNK];
+        sys::prefetch::for_writing(ptr::from_ref(slot).wrapping_add(AHEAD));
+        // SAFETY: the slot belongs to the caller until its tag is stored below.
+        slot.data.with_mut(|data| unsafe { *data = task.data });
+        // SAFETY: the caller holds an index of this chunk, so the chunk is in use.
+        let tag = unsafe { self.tag() };
+        let first = ptr::from_ref(task.vtable)
+            .cast_mut()
+            .map_addr(|at| at | tag);
+        // ORDERING: Release publishes `data`; pairs with the Acquire load in `read`.
+        slot.first.store(first, Ordering::Release);
+    }
+
+    /// Whether the slot of `index` is written; `tag` is the chunk's.
+    #[inline(always)]
+    pub(super) fn is_written(&self, index: u32, tag: usize) -> bool {
+        let slot = &self.slots[index as usize % CHUNK];
+        slot.first.load(Ordering::Relaxed).addr() & ((1 << TAG_BITS) - 1) == tag
+    }
+
+    /// Takes the task out of the slot of `index`, if it is written.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the lane's only reader, reads each index once, and `tag` is the chunk's.
+    #[inline(always)]
+    pub(super) unsafe fn read(&self, index: u32, tag: usize) -> Option<Task> {
+        let slot = &self.slots[index as usize % CHUNK];
+        // ORDERING: Acquire pairs with the Release store in `write` and makes `data` visible.
+        let first = slot.first.load(Ordering::Acquire);
+        if first.addr() & ((1 << TAG_BITS) - 1) != tag {
+            return None;
+        }
+        // SAFETY: the tag says that the slot was written in this use, so nobody writes it now.
+        let data = slot.data.with(|data| unsafe { *data });
+        // SAFETY: `write` made the word from a `&'static Vtable` and the tag.
+        let vtable = unsafe { &*untag(first) };
+        Some(Task { vtable, data })
+    }
+}
+
+impl fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chunk").finish_non_exhaustive()
+    }
+}
+
+fn untag(first: *mut Vtable) -> *const Vtable {
+    first.map_addr(|at| at & !((1 << TAG_BITS) - 1))
+}

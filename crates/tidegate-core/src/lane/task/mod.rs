@@ -1,0 +1,514 @@
+//! The task lane: many producers, one loop, a bound, and closures that lie in the lane itself.
+//!
+//! Tasks lie in slots of 32 bytes, two to a cache line, in the order of their index. A producer
+//! claims the next index with one compare-and-swap and then writes the slot; the loop reads
+//! slots in order and **never writes to them**: whether a slot is written is told by a tag in
+//! its first word, and the tag that counts alternates each time a chunk is used again. So the
+//! lines that producers write are only ever read by the loop, and the one line that the loop
+//! writes (`head`) changes once a batch and is looked at only when the lane seems full.
+//!
+//! # Invariants
+//!
+//! * `index - head + local <= bound`, where `index` and `local` come from one claim word, so
+//!   the bound is exact: never more accepted and unstarted tasks than the bound. `head` is
+//!   published late, so a refusal may be early by the tasks of the running batch; a producer
+//!   that is refused says so in `wanted`, and the loop publishes after its current task.
+//! * A claim is refused from the moment the closed bit is set: a push either claims before it,
+//!   and its task is seen by whoever drains, or gives its task back.
+//! * Chunks hang in a directory, at `index / CHUNK` modulo its length, which exceeds the bound by
+//!   at least one chunk. A chunk leaves its place before the `head` beyond it is published, so
+//!   no producer can reach the place while the old chunk hangs there.
+//! * Any chunk whose slots all carry the *other* tag may serve any empty place; used chunks
+//!   are therefore hung where the producers will be next, and an idle lane keeps two or three.
+
+use std::fmt;
+use std::ptr;
+use std::sync::Arc;
+
+use crossbeam_utils::CachePadded;
+
+use self::chunk::{CHUNK, Chunk};
+use crate::executor::{Refusal, Rejected};
+use crate::prim::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, claim_fence, spin_loop, yield_now,
+};
+use crate::raw::task::Task;
+
+mod chunk;
+
+/// Set in the claim word once the lane is closed.
+const CLOSED: u64 = 1 << 63;
+/// One locally queued task in the claim word.
+const LOCAL_ONE: u64 = 1 << 32;
+/// The largest bound a lane can have.
+const MAX_BOUND: usize = 1 << 30;
+
+/// The producers' side of a loop's task lane.
+///
+/// ```
+/// use tidegate_core::{Task, TaskLane};
+///
+/// let (lane, mut end) = TaskLane::new(16);
+/// lane.push(Task::new(|| println!("hello"))).unwrap();
+/// end.pop().expect("just pushed").run();
+/// lane.close();
+/// assert!(lane.push(Task::new(|| ())).is_err());
+/// ```
+pub struct TaskLane {
+    producers: CachePadded<Producers>,
+    /// The first index that is not known to be started; written by the loop once a batch.
+    head: CachePadded<AtomicU32>,
+    /// A producer was refused and wants `head` published.
+    wanted: CachePadded<AtomicBool>,
+    directory: Box<[AtomicPtr<Chunk>]>,
+    bound: u32,
+}
+
+/// What producers compete for, on a line of its own.
+#[derive(Debug)]
+struct Producers {
+    /// Closed bit, tasks in the loop's local queue (31 bits), next index (32 bits).
+    claim: AtomicU64,
+    /// A `head` that some producer has seen: as good as the real one until the lane looks full,
+    /// and it spares every push a look at the loop's line.
+    seen: AtomicU32,
+}
+
+/// The loop's side of its task lane: there is one, and it takes tasks out.
+pub struct TaskLaneEnd {
+    lane: Arc<TaskLane>,
+    /// The next index to take.
+    head: u32,
+    /// The `head` that producers were told last.
+    told: u32,
+    /// The chunk of `head`, null until a producer has hung it up.
+    chunk: *mut Chunk,
+    /// The tag of a written slot in `chunk`.
+    tag: usize,
+}
+
+// SAFETY: the end owns the right to read slots; a chunk is reached through the lane, which the
+// end keeps alive, and tasks are `Send`.
+unsafe impl Send for TaskLaneEnd {}
+
+impl TaskLane {
+    /// The smallest bound a lane can have; a smaller one is raised to it.
+    pub const MIN_BOUND: usize = if cfg!(tidegate_loom) { 1 } else { 16 };
+
+    /// A lane that holds at most `bound` tasks (raised to [`TaskLane::MIN_BOUND`] where it is
+    /// less, lowered to 2^30 where it is more), and its other end.
+    pub fn new(bound: usize) -> (Arc<Self>, TaskLaneEnd) {
+        Self::starting_at(bound, 0)
+    }
+
+    fn starting_at(bound: usize, index: u32) -> (Arc<Self>, TaskLaneEnd) {
+        let bound = bound.clamp(Self::MIN_BOUND, MAX_BOUND);
+        let places = (bound.div_ceil(CHUNK) + 1).next_power_of_two();
+        let lane = Arc::new(Self {
+            producers: CachePadded::new(Producers {
+                claim: AtomicU64::new(u64::from(index)),
+                seen: AtomicU32::new(index),
+            }),
+            head: CachePadded::new(AtomicU32::new(index)),
+            wanted: CachePadded::new(AtomicBool::new(false)),
+            directory: (0..places)
+                .map(|_| AtomicPtr::new(ptr::null_mut()))
+                .collect(),
+            bound: u32::try_from(bound).expect("clamped to 2^30"),
+        });
+        let end = TaskLaneEnd {
+            lane: Arc::clone(&lane),
+            head: index,
+            told: index,
+            chunk: ptr::null_mut(),
+            tag: 0,
+        };
+        (lane, end)
+    }
+
+    /// Puts `task` at the end of the lane and answers how many tasks now wait at the most (fewer
+    /// if the loop has come further than producers know). The caller then rings the doorbell.
+    ///
+    /// # Errors
+    ///
+    /// The task, when the lane is full or closed.
+    #[inline]
+    pub fn push(&self, task: Task) -> Result<usize, Rejected<Task>> {
+        let mut claim = self.producers.claim.load(Ordering::Relaxed);
+        let (index, waiting) = loop {
+            if claim & CLOSED != 0 {
+                return Err(Rejected::new(task, Refusal::Closed));
+            }
+            let index = index_of(claim);
+            // ORDERING: Acquire pairs with the Release store in `look_at_head`, which passes on
+            // what that producer acquired from the loop.
+            let mut waiting = self.waiting(claim, self.producers.seen.load(Ordering::Acquire));
+            if waiting >= self.bound {
+                waiting = self.waiting(claim, self.look_at_head());
+            }
+            if waiting >= self.bound {
+                self.want_head();
+                return Err(Rejected::new(task, Refusal::Full));
+            }
+            let next = claim & !u64::from(u32::MAX) | u64::from(index.wrapping_add(1));
+            // ORDERING: SeqCst: the claim that `TaskLaneEnd::is_empty` must see, see
+            // `Doorbell`. It publishes nothing: the slot's tag does. Loom sees `claim_fence` in
+            // its place, so no model fails when this is weakened, but when that is left out.
+            match self.producers.claim.compare_exchange_weak(
+                claim,
+                next,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break (index, waiting),
+                Err(now) => claim = now,
+            }
+        };
+        // SAFETY: a chunk that hangs in its place is alive, and the loop takes it down only after
+        // it has read every slot of it, this thread's included.
+        let chunk = unsafe { &*self.chunk_at(index) };
+        // SAFETY: the claim gave this index to this thread alone, so its slot is unwritten in
+        // this use of the chunk and nobody else writes it.
+        unsafe { chunk.write(index, task) };
+        // Last, since loom's fence would otherwise stand in for the Acquire of `head`.
+        claim_fence();
+        Ok(waiting as usize + 1)
+    }
+
+    /// Refuses every later push. Returns false if the lane was closed before.
+    pub fn close(&self) -> bool {
+        // ORDERING: SeqCst, as the claims: what was claimed before it is counted by `is_empty`,
+        // what comes after is refused. No model sees more of it than that it is one operation on
+        // the word, which any ordering gives; it keeps the close in the order of `Doorbell`.
+        self.producers.claim.fetch_or(CLOSED, Ordering::SeqCst) & CLOSED == 0
+    }
+
+    /// Whether the lane is closed.
+    pub fn is_closed(&self) -> bool {
+        self.producers.claim.load(Ordering::Relaxed) & CLOSED != 0
+    }
+
+    /// Tasks accepted and not known to be started, those in the loop's local queue included.
+    pub fn len(&self) -> usize {
+        // ORDERING: SeqCst, as `TaskLaneEnd::is_empty`: a loop that gives its thread back asks
+        // this after arming its doorbell. (Not seen by loom, for the same reason.)
+        let claim = self.producers.claim.load(Ordering::SeqCst);
+        self.waiting(claim, self.head()) as usize
+    }
+
+    /// Whether no task waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The most tasks that may wait.
+    pub fn bound(&self) -> usize {
+        self.bound as usize
+    }
+
+    /// Counts up to `most` tasks of the loop's own queue against the bound; answers how many.
+    /// Called by the loop only.
+    pub fn reserve(&self, most: u32) -> u32 {
+        let mut claim = self.producers.claim.load(Ordering::Relaxed);
+        loop {
+            let room = self.bound.saturating_sub(self.waiting(claim, self.head()));
+            let granted = most.min(room);
+            if granted == 0 || claim & CLOSED != 0 {
+                return 0;
+            }
+            let next = claim + u64::from(granted) * LOCAL_ONE;
+            // Relaxed: a count; the tasks it stands for never leave the loop's thread.
+            match self.producers.claim.compare_exchange_weak(
+                claim,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return granted,
+                Err(now) => claim = now,
+            }
+        }
+    }
+
+    /// Gives `count` reserved tasks back: they were started, or are no longer needed.
+    pub fn release(&self, count: u32) {
+        if count > 0 {
+            let before = self
+                .producers
+                .claim
+                .fetch_sub(u64::from(count) * LOCAL_ONE, Ordering::Relaxed);
+            debug_assert!(local_of(before) >= count, "released more than was reserved");
+        }
+    }
+
+    /// How far the loop has come, for this producer and the others.
+    #[cold]
+    fn look_at_head(&self) -> u32 {
+        let head = self.head();
+        // ORDERING: Release passes on what `head` acquired; pairs with the Acquire load in
+        // `push`. An older value may replace a newer one: it only looks sooner again.
+        self.producers.seen.store(head, Ordering::Release);
+        head
+    }
+
+    /// Makes the loop publish its head after its current task.
+    #[cold]
+    fn want_head(&self) {
+        if !self.wanted.load(Ordering::Relaxed) {
+            self.wanted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn head(&self) -> u32 {
+        // ORDERING: Acquire pairs with the Release store in `publish`: who sees that a chunk's
+        // indexes are free again also sees that the chunk has left its place.
+        self.head.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    fn waiting(&self, claim: u64, head: u32) -> u32 {
+        // A stale claim may lie behind a fresh head; it then fails its compare-and-swap.
+        let queued = index_of(claim).wrapping_sub(head) as i32;
+        u32::try_from(queued).unwrap_or(0) + local_of(claim)
+    }
+
+    /// The chunk of `index`, hung up now if it is the first of its chunk to be needed.
+    #[inline(always)]
+    fn chunk_at(&self, index: u32) -> *mut Chunk {
+        let place = self.place(index);
+        // ORDERING: Acquire pairs with the Release of whoever hung the chunk up, below or in
+        // `TaskLaneEnd::retire`: its tag and its old slots are visible.
+        let chunk = place.load(Ordering::Acquire);
+        if chunk.is_null() {
+            return Self::hang(place);
+        }
+        chunk
+    }
+
+    #[cold]
+    fn hang(place: &AtomicPtr<Chunk>) -> *mut Chunk {
+        let fresh = Box::into_raw(Chunk::allocate());
+        // ORDERING: Release publishes the fresh chunk to `chunk_at` and `find_chunk`; Acquire, on
+        // failure, sees another's. Who finds the place empty reads nothing through it.
+        match place.compare_exchange(ptr::null_mut(), fresh, Ordering::Release, Ordering::Acquire) {
+            Ok(_) => fresh,
+            Err(theirs) => {
+                // SAFETY: `fresh` came from `Box::into_raw` above and was not published.
+                drop(unsafe { Box::from_raw(fresh) });
+                theirs
+            }
+        }
+    }
+
+    /// How many chunks hang in the directory.
+    #[cfg(test)]
+    fn chunks(&self) -> usize {
+        let hangs = |place: &&AtomicPtr<Chunk>| !place.load(Ordering::Relaxed).is_null();
+        self.directory.iter().filter(hangs).count()
+    }
+
+    #[inline(always)]
+    fn place(&self, index: u32) -> &AtomicPtr<Chunk> {
+        let place = (index as usize / CHUNK) & (self.directory.len() - 1);
+        &self.directory[place]
+    }
+}
+
+impl Drop for TaskLane {
+    fn drop(&mut self) {
+        for place in &self.directory {
+            let chunk = place.load(Ordering::Relaxed);
+            if !chunk.is_null() {
+                // SAFETY: chunks in the directory come from `Box::into_raw`; both sides of the
+                // lane are gone, and the end dropped every task before it went.
+                drop(unsafe { Box::from_raw(chunk) });
+            }
+        }
+    }
+}
+
+impl fmt::Debug for TaskLane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskLane")
+            .field("len", &self.len())
+            .field("bound", &self.bound)
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+impl TaskLaneEnd {
+    /// Takes the oldest task. `None` if there is none, or if its producer is still writing it
+    /// (then [`TaskLaneEnd::is_empty`] is false).
+    #[inline]
+    pub fn pop(&mut self) -> Option<Task> {
+        if self.chunk.is_null() {
+            self.find_chunk()?;
+        }
+        // SAFETY: `chunk` hangs at the place of `head` and leaves it only in `retire`, by this
+        // thread.
+        let chunk = unsafe { &*self.chunk };
+        // SAFETY: this is the lane's only end, and each index is read once, since `head` moves
+        // on below.
+        let task = unsafe { chunk.read(self.head, self.tag) }?;
+        self.head = self.head.wrapping_add(1);
+        if (self.head as usize).is_multiple_of(CHUNK) {
+            self.retire();
+        }
+        Some(task)
+    }
+
+    /// Whether the oldest task can be taken now. Looks only at its slot, not at the word that
+    /// producers compete for: what a loop watches while it waits a moment.
+    #[inline]
+    pub fn is_ready(&mut self) -> bool {
+        if self.chunk.is_null() && self.find_chunk().is_none() {
+            return false;
+        }
+        // SAFETY: as in `pop`.
+        let chunk = unsafe { &*self.chunk };
+        chunk.is_written(self.head, self.tag)
+    }
+
+    /// Tells the producers how far the loop has come. Called once a batch.
+    #[inline]
+    pub fn publish(&mut self) {
+        if self.told != self.head {
+            self.told = self.head;
+            // ORDERING: Release pairs with the Acquire load in `TaskLane::head`.
+            self.lane.head.store(self.head, Ordering::Release);
+        }
+    }
+
+    /// Whether a producer was refused since the last call; the loop then publishes after its
+    /// current task and gives back what it reserved and does not use.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.lane.wanted.load(Ordering::Relaxed) && self.lane.wanted.swap(false, Ordering::Relaxed)
+    }
+
+    /// See [`TaskLane::reserve`].
+    pub fn reserve(&self, most: u32) -> u32 {
+        self.lane.reserve(most)
+    }
+
+    /// See [`TaskLane::release`].
+    pub fn release(&self, count: u32) {
+        self.lane.release(count);
+    }
+
+    /// Whether no task was claimed beyond those taken. The loop asks this after arming its
+    /// doorbell; see `Doorbell` for why the answer can be trusted.
+    pub fn is_empty(&self) -> bool {
+        // ORDERING: SeqCst, the loop's look; pairs with the claim in `TaskLane::push`. Loom sees
+        // the fence of `Doorbell::arm` in its place.
+        index_of(self.lane.producers.claim.load(Ordering::SeqCst)) == self.head
+    }
+
+    /// Tasks claimed and not yet taken.
+    pub fn len(&self) -> usize {
+        let claim = self.lane.producers.claim.load(Ordering::Relaxed);
+        index_of(claim).wrapping_sub(self.head) as usize
+    }
+
+    /// The producers' side.
+    pub fn lane(&self) -> &Arc<TaskLane> {
+        &self.lane
+    }
+
+    /// Takes everything out of a closed lane, waiting for producers that have claimed a place
+    /// and are still writing.
+    pub fn drain(&mut self) -> Vec<Task> {
+        debug_assert!(self.lane.is_closed(), "an open lane has no end to drain to");
+        let mut left = Vec::with_capacity(self.len());
+        let mut looks = 0_u32;
+        while !self.is_empty() {
+            if let Some(task) = self.pop() {
+                left.push(task);
+                continue;
+            }
+            looks += 1;
+            if looks.is_multiple_of(64) || cfg!(tidegate_loom) {
+                yield_now();
+            } else {
+                spin_loop();
+            }
+        }
+        self.publish();
+        left
+    }
+
+    #[cold]
+    fn find_chunk(&mut self) -> Option<()> {
+        // ORDERING: Acquire pairs with the Release in `TaskLane::hang` and `retire`.
+        let chunk = self.lane.place(self.head).load(Ordering::Acquire);
+        if chunk.is_null() {
+            return None;
+        }
+        self.chunk = chunk;
+        // SAFETY: a chunk that hangs in its place is alive until this thread takes it down.
+        let hung = unsafe { &*chunk };
+        // SAFETY: it is in use, and its tag changes only in `retire`, by this thread.
+        self.tag = unsafe { hung.tag() };
+        Some(())
+    }
+
+    /// Takes the chunk that was read to its end down and hangs it where it is needed next.
+    #[cold]
+    fn retire(&mut self) {
+        let chunk = std::mem::replace(&mut self.chunk, ptr::null_mut());
+        let last = self.head.wrapping_sub(1);
+        // Relaxed: no producer looks at this place before it has seen the `head` that is
+        // published after this, with Release.
+        self.lane
+            .place(last)
+            .store(ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: it came from `Box::into_raw` in `hang` and is freed only below.
+        let used = unsafe { &*chunk };
+        // SAFETY: every slot was read, so every producer of this chunk is done with it, and it
+        // hangs nowhere: this thread alone holds it.
+        unsafe { used.turn() };
+        let claimed = index_of(self.lane.producers.claim.load(Ordering::Relaxed));
+        let ahead = claimed.wrapping_add(CHUNK as u32);
+        // ORDERING: Release publishes the turned tag; pairs with the Acquire load in
+        // `TaskLane::chunk_at` and `find_chunk`.
+        let hung = self.lane.place(ahead).compare_exchange(
+            ptr::null_mut(),
+            chunk,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        if hung.is_err() {
+            // SAFETY: it came from `Box::into_raw` in `hang` and hangs nowhere.
+            drop(unsafe { Box::from_raw(chunk) });
+        }
+    }
+}
+
+impl Drop for TaskLaneEnd {
+    fn drop(&mut self) {
+        self.lane.close();
+        drop(self.drain());
+    }
+}
+
+impl fmt::Debug for TaskLaneEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskLaneEnd")
+            .field("taken", &self.head)
+            .field("lane", &self.lane)
+            .finish_non_exhaustive()
+    }
+}
+
+fn index_of(claim: u64) -> u32 {
+    claim as u32
+}
+
+fn local_of(claim: u64) -> u32 {
+    ((claim & !CLOSED) >> 32) as u32
+}
+
+#[cfg(all(test, not(tidegate_loom)))]
+mod tests;

@@ -1,0 +1,206 @@
+//! What a thread is right now: which executor's work it runs, and whether it may block.
+//!
+//! A mark is entered by whoever runs an executor's work on a thread and left when its guard
+//! is dropped, so that nested drivers restore what was there before. Asking "is this my thread?"
+//! is one thread-local load and a compare.
+
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use crate::executor::{Executor, ExecutorId};
+use crate::prim;
+
+prim::thread_local! {
+    static CURRENT: Cell<u64> = const { Cell::new(0) };
+    static STANCE: Cell<Stance> = const { Cell::new(Stance::Free) };
+    static EXECUTOR: RefCell<Option<Arc<dyn Executor>>> = const { RefCell::new(None) };
+    /// The moment of the current turn on the current executor's clock, plus one; 0 outside a turn.
+    static TURN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Whether a thread may block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stance {
+    /// It may: a plain, worker or bulkhead thread, or a loop's inside [`blocking_allowed`].
+    Free,
+    /// It must not: it drives a pinned loop.
+    Loop,
+    /// It must not: it was tagged by [`non_blocking`].
+    Tagged,
+}
+
+/// Whether the calling thread runs work of the executor `id`.
+#[inline(always)]
+pub fn is_current(id: ExecutorId) -> bool {
+    CURRENT.with(Cell::get) == id.get()
+}
+
+/// The executor whose work the calling thread runs.
+pub fn current() -> Option<Arc<dyn Executor>> {
+    EXECUTOR.try_with(|slot| slot.borrow().clone()).ok()?
+}
+
+/// Whether the calling thread may block.
+pub fn stance() -> Stance {
+    STANCE.with(Cell::get)
+}
+
+/// Runs `work` with the calling thread tagged as non-blocking: waits inside it are refused, and
+/// tasks that adapt do not block. The tag is restored afterwards, also by a panic; nesting works.
+///
+/// ```
+/// use tidegate_core::{Stance, non_blocking, stance};
+///
+/// assert_eq!(stance(), Stance::Free);
+/// non_blocking(|| assert_eq!(stance(), Stance::Tagged));
+/// assert_eq!(stance(), Stance::Free);
+/// ```
+pub fn non_blocking<R>(work: impl FnOnce() -> R) -> R {
+    let _restore = Restore(STANCE.replace(Stance::Tagged));
+    work()
+}
+
+/// Runs `work` with waits allowed even on a loop's thread. The loop does nothing else
+/// meanwhile: for the rare place that knows that the other side needs nothing of this loop.
+///
+/// ```
+/// use tidegate_core::{Stance, blocking_allowed, non_blocking, stance};
+///
+/// non_blocking(|| blocking_allowed(|| assert_eq!(stance(), Stance::Free)));
+/// ```
+pub fn blocking_allowed<R>(work: impl FnOnce() -> R) -> R {
+    let _restore = Restore(STANCE.replace(Stance::Free));
+    work()
+}
+
+struct Restore(Stance);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        STANCE.set(self.0);
+    }
+}
+
+/// Marks the calling thread as running `executor`'s work until the guard is dropped.
+pub fn enter(executor: Arc<dyn Executor>, stance: Stance) -> MarkGuard {
+    let id = executor.id().get();
+    MarkGuard {
+        executor: EXECUTOR.replace(Some(executor)),
+        current: CURRENT.replace(id),
+        stance: STANCE.replace(stance),
+        turn: TURN.replace(0),
+        _not_send: PhantomData,
+    }
+}
+
+/// Notes the moment of the turn that the calling thread's loop has begun.
+#[inline]
+pub fn begin_turn(nanos: u64) {
+    TURN.set(nanos.saturating_add(1));
+}
+
+/// The moment at which the current turn of the calling thread's loop began: the cached "now"
+/// of everything that happens in that turn. `None` outside a loop.
+#[inline]
+pub fn turn() -> Option<u64> {
+    TURN.with(Cell::get).checked_sub(1)
+}
+
+/// Puts back what the thread was before.
+#[must_use = "dropping the guard ends the entry"]
+pub struct MarkGuard {
+    executor: Option<Arc<dyn Executor>>,
+    current: u64,
+    stance: Stance,
+    turn: u64,
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Drop for MarkGuard {
+    fn drop(&mut self) {
+        let mine = EXECUTOR.replace(self.executor.take());
+        CURRENT.set(self.current);
+        STANCE.set(self.stance);
+        TURN.set(self.turn);
+        drop(mine);
+    }
+}
+
+impl std::fmt::Debug for MarkGuard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MarkGuard").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(tidegate_loom)))]
+mod tests {
+    //! A thread always knows whose work it runs, and is put back to what it was.
+
+    use super::*;
+    use crate::contain;
+    use crate::testing::Nameplate;
+
+    fn name() -> Option<String> {
+        current().map(|executor| executor.name().to_owned())
+    }
+
+    #[test]
+    fn nested_drivers_restore_the_previous_one() {
+        let (outer, inner) = (Nameplate::new("outer", 1), Nameplate::new("inner", 1));
+        assert_eq!((name(), stance(), turn()), (None, Stance::Free, None));
+        {
+            let _outer = enter(Arc::clone(&outer) as _, Stance::Loop);
+            begin_turn(7);
+            assert!(outer.is_current() && !inner.is_current());
+            {
+                let _inner = enter(Arc::clone(&inner) as _, Stance::Free);
+                assert!(inner.is_current() && !outer.is_current());
+                assert_eq!(name().as_deref(), Some("inner"));
+                assert_eq!((stance(), turn()), (Stance::Free, None));
+                begin_turn(9);
+            }
+            assert_eq!(name().as_deref(), Some("outer"));
+            assert_eq!((stance(), turn()), (Stance::Loop, Some(7)));
+            assert!(is_current(outer.id()));
+        }
+        assert_eq!((name(), stance(), turn()), (None, Stance::Free, None));
+        assert_eq!(Arc::strong_count(&outer), 1);
+    }
+
+    #[test]
+    fn a_panic_restores_the_previous_one() {
+        let one = Nameplate::new("one", 1);
+        let caught = contain(|| {
+            let _mark = enter(Arc::clone(&one) as _, Stance::Loop);
+            non_blocking(|| blocking_allowed(|| panic!("on purpose")))
+        });
+        assert!(caught.is_err());
+        assert_eq!((name(), stance()), (None, Stance::Free));
+    }
+
+    #[test]
+    fn tags_nest() {
+        non_blocking(|| {
+            blocking_allowed(|| {
+                assert_eq!(stance(), Stance::Free);
+                non_blocking(|| assert_eq!(stance(), Stance::Tagged));
+                assert_eq!(stance(), Stance::Free);
+            });
+            assert_eq!(stance(), Stance::Tagged);
+        });
+        assert_eq!(stance(), Stance::Free);
+    }
+
+    #[test]
+    fn a_mark_is_of_its_thread_only() {
+        let one = Nameplate::new("one", 1);
+        let _mark = enter(Arc::clone(&one) as _, Stance::Loop);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert!(current().is_none() && !one.is_current());
+                assert_eq!(stance(), Stance::Free);
+            });
+        });
+    }
+}

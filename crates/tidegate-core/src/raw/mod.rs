@@ -1,0 +1,11 @@
+//! The types whose inside is unsafe code and that every crate shares.
+//!
+//! * [`task`]: a closure in four words.
+//! * [`signal`]: a reference to a heap block on its way to an executor.
+//! * [`owner`]: a value that one executor owns and others may hold.
+//! * [`running`]: what a thread runs now, readable from other threads.
+
+pub(crate) mod owner;
+pub(crate) mod running;
+pub(crate) mod signal;
+pub(crate) mod task;

@@ -1,0 +1,287 @@
+//! What a loop runs right now, readable from any thread.
+//!
+//! One writer (the thread that drives the loop), any number of readers (metrics, watchdogs). A
+//! task costs two relaxed stores: its sequence number and the vtable of its closure. A task with
+//! a name of its own writes that name too, guarded by a version so that no reader sees half of
+//! one name and half of another.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::prim;
+use crate::raw::task::{Task, Vtable};
+
+prim::thread_local! {
+    /// The record of the loop that this thread drives.
+    static OF_THREAD: RefCell<Option<Arc<Running>>> = const { RefCell::new(None) };
+}
+
+/// The record of what one loop runs. On lines of its own: its loop writes it for every task, and
+/// nothing that others read should suffer from that.
+///
+/// ```
+/// use tidegate_core::{Running, Task};
+///
+/// let running = Running::default();
+/// let task = Task::named("compact", || {});
+/// running.begin(&task);
+/// assert_eq!(running.started(), 1);
+/// assert!(running.now().is_some());
+/// running.idle();
+/// assert!(running.now().is_none());
+/// ```
+#[derive(Default)]
+#[repr(align(128))]
+pub struct Running {
+    /// Tasks started so far; the sequence number of the one that runs.
+    started: AtomicU64,
+    /// The vtable of the task that runs; null between tasks.
+    what: AtomicPtr<Vtable>,
+    given: Given,
+    /// The sequence number and the given name of the last task that had one and panicked.
+    panicked: Mutex<Option<(u64, &'static str)>>,
+}
+
+/// A name given by the user, as three words under a version (odd while it is written).
+#[derive(Default)]
+struct Given {
+    version: AtomicU64,
+    bytes: AtomicPtr<u8>,
+    len: AtomicUsize,
+}
+
+/// What was running when [`Running::now`] looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunningTask {
+    /// Its place in the order in which the loop started tasks; the first is 1.
+    pub sequence: u64,
+    /// The name given to it, or the type of its closure.
+    pub name: &'static str,
+}
+
+impl Running {
+    /// Notes that the loop starts `task`. Called by the loop's thread only.
+    #[inline(always)]
+    pub fn begin(&self, task: &Task) {
+        let next = self.started.load(Ordering::Relaxed) + 1;
+        self.started.store(next, Ordering::Relaxed);
+        self.what
+            .store(ptr::from_ref(task.vtable).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Notes that the task that runs comes to the next of several things that it does: it counts as
+    /// another one, and watchdogs see it move. Called by the loop's thread only.
+    #[inline(always)]
+    pub fn move_on(&self) {
+        let next = self.started.load(Ordering::Relaxed) + 1;
+        self.started.store(next, Ordering::Relaxed);
+    }
+
+    /// The record of the loop that the current thread drives.
+    pub fn of_thread() -> Option<Arc<Self>> {
+        let of_thread = OF_THREAD.try_with(|slot| slot.borrow().clone());
+        of_thread.unwrap_or_default()
+    }
+
+    /// Notes that the loop runs no task. Called by the loop's thread only.
+    #[inline]
+    pub fn idle(&self) {
+        self.what.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// Tasks started so far.
+    pub fn started(&self) -> u64 {
+        self.started.load(Ordering::Relaxed)
+    }
+
+    /// What the loop runs at this moment, if anything. A look, not a promise: the task may be
+    /// over when the caller reads the answer.
+    pub fn now(&self) -> Option<RunningTask> {
+        let what = self.what.load(Ordering::Relaxed);
+        // SAFETY: `begin` stores only pointers made from `&'static Vtable`, `idle` only null.
+        let vtable = unsafe { what.as_ref() }?;
+        Some(RunningTask {
+            sequence: self.started(),
+            name: self.given.get().unwrap_or_else(vtable.type_name),
+        })
+    }
+
+    /// The name given to the task started last, if it has panicked: by the time that its panic is
+    /// caught it no longer shows its name. Asked by the loop's thread only.
+    pub fn panicked(&self) -> Option<&'static str> {
+        let panicked = *self.lock_panicked();
+        let (sequence, name) = panicked?;
+        (sequence == self.started()).then_some(name)
+    }
+
+    fn lock_panicked(&self) -> MutexGuard<'_, Option<(u64, &'static str)>> {
+        self.panicked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes this the record of what the current thread runs, until the guard is dropped.
+    pub fn enter(self: &Arc<Self>) -> RunningGuard {
+        let before = OF_THREAD.with_borrow_mut(|slot| slot.replace(Arc::clone(self)));
+        RunningGuard { before }
+    }
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running")
+            .field("started", &self.started())
+            .field("now", &self.now())
+            .finish()
+    }
+}
+
+/// Puts the previous record of the thread back when dropped.
+#[derive(Debug)]
+#[must_use = "dropping the guard ends the entry"]
+pub struct RunningGuard {
+    before: Option<Arc<Running>>,
+}
+
+impl Drop for RunningGuard {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        let _ = OF_THREAD.try_with(|slot| *slot.borrow_mut() = before);
+    }
+}
+
+impl Given {
+    fn set(&self, name: Option<&'static str>) {
+        let version = self.version.load(Ordering::Relaxed);
+        // Nothing keeps two threads from entering one record; the second then shows no name.
+        // ORDERING: Acquire pairs with the Release store of the last writer, below: its words
+        // come before this writer's.
+        let alone = version.is_multiple_of(2)
+            && self
+                .version
+                .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if !alone {
+            return;
+        }
+        // ORDERING: Release fence keeps the odd version before the words; pairs with the
+        // Acquire fence in `get`.
+        fence(Ordering::Release);
+        let (bytes, len) = match name {
+            Some(name) => (name.as_ptr().cast_mut(), name.len()),
+            None => (ptr::null_mut(), 0),
+        };
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.len.store(len, Ordering::Relaxed);
+        // ORDERING: Release publishes the words; pairs with the first Acquire load in `get`.
+        self.version.store(version + 2, Ordering::Release);
+    }
+
+    /// The name, or `None` when there is none or it is being changed.
+    fn get(&self) -> Option<&'static str> {
+        // ORDERING: Acquire pairs with the Release store of the even version in `set`.
+        let before = self.version.load(Ordering::Acquire);
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        let len = self.len.load(Ordering::Relaxed);
+        // ORDERING: Acquire fence pairs with the Release fence in `set`: whoever read a word of
+        // a newer name also reads that name's odd version here.
+        fence(Ordering::Acquire);
+        let after = self.version.load(Ordering::Relaxed);
+        if before != after || before % 2 == 1 || bytes.is_null() {
+            return None;
+        }
+        // SAFETY: the versions agree, so both words were stored by one `set` from one
+        // `&'static str`.
+        let name = unsafe { std::slice::from_raw_parts(bytes, len) };
+        // SAFETY: the bytes are those of a `str`.
+        Some(unsafe { std::str::from_utf8_unchecked(name) })
+    }
+}
+
+/// Shows `name` as what the current thread runs, until the guard is dropped.
+pub(crate) fn show_name(name: &'static str) -> impl Drop {
+    struct Shown(Option<Arc<Running>>, &'static str);
+    impl Drop for Shown {
+        fn drop(&mut self) {
+            let Some(running) = &self.0 else { return };
+            running.given.set(None);
+            if std::thread::panicking() {
+                *running.lock_panicked() = Some((running.started(), self.1));
+            }
+        }
+    }
+    let running = Running::of_thread();
+    if let Some(running) = &running {
+        running.given.set(Some(name));
+    }
+    Shown(running, name)
+}
+
+#[cfg(test)]
+mod tests {
+    //! The name of the running task is whole or absent, never torn.
+
+    use super::*;
+
+    #[test]
+    fn shows_a_given_name_only_while_the_task_runs() {
+        let running = Arc::new(Running::default());
+        let _entered = running.enter();
+        let seen = Arc::clone(&running);
+        let task = Task::named("compact", move || {
+            assert_eq!(seen.now().map(|task| task.name), Some("compact"));
+        });
+        running.begin(&task);
+        task.run();
+        assert_ne!(running.now().map(|task| task.name), Some("compact"));
+        running.idle();
+        assert_eq!(running.now(), None);
+        assert_eq!(running.started(), 1);
+    }
+
+    #[test]
+    fn readers_never_see_a_torn_name() {
+        let given = Given::default();
+        let names = ["a", "a much longer name than the other"];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for turn in 0..20_000 {
+                    given.set(Some(names[turn % 2]));
+                }
+            });
+            for _ in 0..20_000 {
+                if let Some(name) = given.get() {
+                    assert!(names.contains(&name));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_second_writer_keeps_out_of_a_half_written_name() {
+        let given = Given::default();
+        given.set(Some("first"));
+        // What another thread leaves behind that is in the middle of writing.
+        let version = given.version.fetch_add(1, Ordering::Relaxed);
+        given.set(Some("a longer second"));
+        assert_eq!(given.len.load(Ordering::Relaxed), "first".len());
+        assert_eq!(given.get(), None, "being changed");
+        given.version.store(version + 2, Ordering::Relaxed);
+        assert_eq!(given.get(), Some("first"));
+    }
+
+    #[test]
+    fn a_nested_driver_restores_the_outer_record() {
+        let (outer, inner) = (Arc::new(Running::default()), Arc::new(Running::default()));
+        let _outer = outer.enter();
+        {
+            let _inner = inner.enter();
+        }
+        Task::named("seen", {
+            let outer = Arc::clone(&outer);
+            move || assert_eq!(outer.given.get(), Some("seen"))
+        })
+        .run();
+    }
+}

@@ -1,0 +1,194 @@
+//! Signals: news of something accepted earlier, carried to a loop without allocating.
+//!
+//! A signal is one reference to a heap block that begins with a [`SignalHeader`]. The header
+//! is the link by which the block hangs in a loop's signal lane, so carrying it there needs no
+//! memory and nothing can be refused for want of it. A block hangs in at most one lane at a
+//! time; whoever makes the [`Signal`] sees to that.
+//!
+//! Code without unsafe makes signals with [`SignalBlock`]: a value in an `Arc` that can be
+//! raised, and tells by itself whether it already hangs somewhere.
+
+use std::fmt;
+use std::mem;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use crate::prim::{AtomicBool, AtomicPtr, Ordering};
+
+/// How a signal reaches its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// On the executor it was sent to.
+    Home,
+    /// Somewhere else: the executor it was sent to has terminated.
+    Orphaned,
+}
+
+/// The first field of every block that can be a signal: link and receiver.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct SignalHeader {
+    /// The next block in the lane; written only by whoever owns the [`Signal`].
+    pub(crate) next: AtomicPtr<SignalHeader>,
+    /// Takes over the reference that the signal stands for.
+    deliver: unsafe fn(NonNull<SignalHeader>, Delivery),
+}
+
+impl SignalHeader {
+    pub(crate) fn new(deliver: unsafe fn(NonNull<SignalHeader>, Delivery)) -> Self {
+        Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            deliver,
+        }
+    }
+}
+
+/// News on its way to an executor; owns one reference to the block that it tells about.
+///
+/// Dropping a signal delivers it as [`Delivery::Orphaned`]: news is never lost silently.
+#[must_use = "a signal that is dropped is delivered as orphaned"]
+pub struct Signal {
+    block: NonNull<SignalHeader>,
+}
+
+impl Signal {
+    /// A signal that stands for one reference to `block`.
+    ///
+    /// # Safety
+    ///
+    /// `block` must point to a live block that begins with this header, the caller gives one
+    /// reference to it away, the block must be fit to be used from any thread, and no other
+    /// signal for it may exist until this one is delivered.
+    pub(crate) unsafe fn from_block(block: NonNull<SignalHeader>) -> Self {
+        Self { block }
+    }
+
+    /// Where the block lies, to tell it from others.
+    pub(crate) fn addr(&self) -> usize {
+        self.block.addr().get()
+    }
+
+    /// Takes the block out without delivering; the counterpart of [`Signal::from_block`].
+    pub(crate) fn into_block(self) -> NonNull<SignalHeader> {
+        let block = self.block;
+        mem::forget(self);
+        block
+    }
+
+    /// Tells the block what it was waiting to be told. Called by the executor that received
+    /// the signal, on its own thread.
+    #[inline]
+    pub fn deliver(self) {
+        self.deliver_as(Delivery::Home);
+    }
+
+    fn deliver_as(self, how: Delivery) {
+        let block = self.into_block();
+        // SAFETY: the signal owned a reference to the block, so it is alive.
+        let deliver = unsafe { block.as_ref() }.deliver;
+        // SAFETY: that reference is handed to `deliver`, and this signal is gone.
+        unsafe { deliver(block, how) };
+    }
+}
+
+impl Drop for Signal {
+    fn drop(&mut self) {
+        // SAFETY: the signal owns a reference to the block, so it is alive.
+        let deliver = unsafe { self.block.as_ref() }.deliver;
+        // SAFETY: that reference is handed to `deliver`, and this signal ends here.
+        unsafe { deliver(self.block, Delivery::Orphaned) };
+    }
+}
+
+// SAFETY: `from_block` requires a block that any thread may use.
+unsafe impl Send for Signal {}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Signal").field(&self.block).finish()
+    }
+}
+
+/// What a [`SignalBlock`] does when its signal arrives.
+pub trait Deliver: Send + Sync + Sized + 'static {
+    /// Called once for each raised signal, on the receiving executor (or wherever the signal was
+    /// dropped, if `how` says orphaned). The block can be raised again from here on.
+    fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery);
+}
+
+/// A value in an `Arc` that can be raised as a signal, at most once at a time.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use tidegate_core::{Deliver, Delivery, SignalBlock};
+///
+/// struct Count(AtomicU32);
+/// impl Deliver for Count {
+///     fn deliver(block: Arc<SignalBlock<Self>>, _how: Delivery) {
+///         block.0.fetch_add(1, Ordering::Relaxed);
+///     }
+/// }
+///
+/// let block = SignalBlock::new(Count(AtomicU32::new(0)));
+/// let signal = block.raise().expect("not raised yet");
+/// assert!(block.raise().is_none(), "raised already");
+/// signal.deliver();
+/// assert_eq!(block.0.load(Ordering::Relaxed), 1);
+/// ```
+#[derive(Debug)]
+#[repr(C)]
+pub struct SignalBlock<S> {
+    header: SignalHeader,
+    /// Set while a signal for this block exists.
+    raised: AtomicBool,
+    value: S,
+}
+
+impl<S: Deliver> SignalBlock<S> {
+    /// Makes a block of `value`.
+    pub fn new(value: S) -> Arc<Self> {
+        Arc::new(Self {
+            header: SignalHeader::new(deliver_block::<S>),
+            raised: AtomicBool::new(false),
+            value,
+        })
+    }
+
+    /// A signal for this block, or `None` while one is already on its way: that one will do.
+    pub fn raise(self: &Arc<Self>) -> Option<Signal> {
+        // ORDERING: AcqRel. Release publishes what the caller wrote before raising to the
+        // swap in `deliver_block` (whether this call made the signal or found one on its way);
+        // Acquire makes that swap's `false` visible with what its thread did before.
+        if self.raised.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let block = Arc::into_raw(Arc::clone(self))
+            .cast_mut()
+            .cast::<SignalHeader>();
+        let block = NonNull::new(block).expect("an Arc is never null");
+        // SAFETY: the header is the first field of the block (`repr(C)`), the reference comes
+        // from the clone just made, `S: Deliver` is `Send + Sync`, and `raised` was false, so
+        // no other signal for this block exists.
+        Some(unsafe { Signal::from_block(block) })
+    }
+}
+
+impl<S> std::ops::Deref for SignalBlock<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.value
+    }
+}
+
+unsafe fn deliver_block<S: Deliver>(header: NonNull<SignalHeader>, how: Delivery) {
+    // SAFETY: only `raise` makes signals with this function, from an `Arc<SignalBlock<S>>`
+    // whose reference the signal owned and now gives up.
+    let block = unsafe { Arc::from_raw(header.as_ptr().cast_const().cast::<SignalBlock<S>>()) };
+    // ORDERING: AcqRel pairs with the swap in `raise`: a raise that found `true` happened
+    // before this, so what it wrote is visible to the delivery; one that comes later finds
+    // `false` and makes a new signal.
+    block.raised.swap(false, Ordering::AcqRel);
+    S::deliver(block, how);
+}

@@ -1,0 +1,404 @@
+//! A task: one closure, type-erased, in 32 bytes.
+//!
+//! A [`Task`] is what executors run, lanes carry and a refusal gives back. A closure of up to
+//! three words lives inside the task itself; a larger one is boxed. Moving a task between
+//! threads therefore allocates nothing for the closures that programs submit by the million.
+
+use std::any::type_name;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::{self, ManuallyDrop, MaybeUninit};
+
+use crate::raw::running;
+
+/// What a task may do to the thread that runs it.
+///
+/// Ordered by how much it may ask for, so that the kind of a chain of handlers is the maximum
+/// of their kinds.
+///
+/// ```
+/// use tidegate_core::Blocking;
+///
+/// assert_eq!(Blocking::Never.max(Blocking::Adapts), Blocking::Adapts);
+/// assert_eq!(Blocking::default(), Blocking::May);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Blocking {
+    /// Never blocks.
+    Never,
+    /// Blocks only where the thread allows it; looks at the thread's tag first.
+    Adapts,
+    /// May block: what is assumed of a task that says nothing.
+    #[default]
+    May,
+}
+
+/// Words of closure that fit into a task without a box.
+pub(crate) const INLINE_WORDS: usize = 3;
+
+/// The closure's bytes. Pointer-typed words, so that pointers captured by the closure keep their
+/// provenance when the task is moved word by word through a lane.
+pub(crate) type Data = [MaybeUninit<*mut ()>; INLINE_WORDS];
+
+/// What is known of a closure's type; one static per closure type.
+#[derive(Debug)]
+#[repr(align(8))]
+pub(crate) struct Vtable {
+    /// Runs and consumes the closure in `Data`.
+    run: unsafe fn(*mut Data),
+    /// Drops the closure in `Data` without running it.
+    drop: unsafe fn(*mut Data),
+    /// The closure's name, read from its type or from its data.
+    name: unsafe fn(*const Data) -> &'static str,
+    /// The name of the closure's type, for watchers that cannot see the data.
+    pub(crate) type_name: fn() -> &'static str,
+    blocking: Blocking,
+    long: bool,
+}
+
+/// One unit of work: a closure that runs once.
+///
+/// Dropping a task drops the closure without running it.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use tidegate_core::Task;
+///
+/// let (tx, rx) = mpsc::channel();
+/// let task = Task::named("greet", move || tx.send("hello").unwrap());
+/// assert_eq!(task.name(), "greet");
+/// task.run();
+/// assert_eq!(rx.recv(), Ok("hello"));
+/// ```
+#[must_use = "a task does nothing until it is run or handed to an executor"]
+pub struct Task {
+    pub(crate) vtable: &'static Vtable,
+    pub(crate) data: Data,
+}
+
+impl Task {
+    /// Makes a task of `run`, which may block.
+    #[inline]
+    pub fn new<F>(run: F) -> Self
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        Self::erase::<F, May>(run)
+    }
+
+    /// Makes a task that never blocks the thread that runs it.
+    #[inline]
+    pub fn non_blocking<F>(run: F) -> Self
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        Self::erase::<F, Never>(run)
+    }
+
+    /// Makes a task that looks at its thread before it blocks.
+    #[inline]
+    pub fn adaptive<F>(run: F) -> Self
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        Self::erase::<F, Adapts>(run)
+    }
+
+    /// Makes a task that may block and is known to take long: a hint to strategies, which give
+    /// it a thread of its own at once instead of waiting to see.
+    ///
+    /// ```
+    /// use tidegate_core::{Blocking, Task};
+    ///
+    /// let task = Task::long(|| ());
+    /// assert!(task.is_long() && task.blocking() == Blocking::May);
+    /// ```
+    #[inline]
+    pub fn long<F>(run: F) -> Self
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        Self::erase::<F, Long>(run)
+    }
+
+    /// Makes a task of a kind that is known only when the program runs.
+    ///
+    /// ```
+    /// use tidegate_core::{Blocking, Task};
+    ///
+    /// let kind = Blocking::Never.max(Blocking::Adapts);
+    /// assert_eq!(Task::of(kind, || ()).blocking(), Blocking::Adapts);
+    /// ```
+    #[inline]
+    pub fn of<F>(kind: Blocking, run: F) -> Self
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        match kind {
+            Blocking::Never => Self::non_blocking(run),
+            Blocking::Adapts => Self::adaptive(run),
+            Blocking::May => Self::new(run),
+        }
+    }
+
+    /// Makes a task that shows up under `name` in metrics and watchdog reports.
+    ///
+    /// Without a name a task is called by the type of its closure. The name takes two of the
+    /// three inline words.
+    #[inline]
+    pub fn named<F>(name: &'static str, run: F) -> Self
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        Self::erase::<Named<F>, May>(Named { name, run })
+    }
+
+    /// Makes a task that is called by the type `L` instead of that of its closure: for code that
+    /// wraps a closure of the user's and wants the user's to show.
+    #[inline]
+    pub fn labelled<L: 'static, F>(run: F) -> Self
+    where
+        F: FnOnce() + Send + 'static,
+    {
+        Self::erase::<Labelled<L, F>, May>(Labelled {
+            run,
+            label: PhantomData,
+        })
+    }
+
+    /// Runs the task on this thread. A panic of the closure passes through.
+    #[inline]
+    pub fn run(self) {
+        let mut task = ManuallyDrop::new(self);
+        let run = task.vtable.run;
+        // SAFETY: `data` holds the closure that this vtable was made for, and `ManuallyDrop`
+        // keeps it from being dropped again after `run` has consumed it.
+        unsafe { run(&raw mut task.data) };
+    }
+
+    /// The task's name: the one given, or the type of its closure.
+    pub fn name(&self) -> &'static str {
+        // SAFETY: `data` holds the live closure that this vtable was made for.
+        unsafe { (self.vtable.name)(&raw const self.data) }
+    }
+
+    /// What the task may do to its thread.
+    pub fn blocking(&self) -> Blocking {
+        self.vtable.blocking
+    }
+
+    /// Whether the task is known to take long.
+    pub fn is_long(&self) -> bool {
+        self.vtable.long
+    }
+
+    /// A number that tasks made from the same closure share: for statistics by class.
+    pub fn class(&self) -> usize {
+        std::ptr::from_ref(self.vtable).addr()
+    }
+
+    #[inline]
+    fn erase<F: Body, B: Kind>(body: F) -> Self {
+        let mut data: Data = [MaybeUninit::uninit(); INLINE_WORDS];
+        let vtable = if fits::<F>() {
+            // SAFETY: `fits` checked that size and alignment of `data` suffice for an `F`.
+            unsafe { (&raw mut data).cast::<F>().write(body) };
+            Inline::<F, B>::VTABLE
+        } else {
+            data[0].write(Box::into_raw(Box::new(body)).cast::<()>());
+            Boxed::<F, B>::VTABLE
+        };
+        Self { vtable, data }
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        // SAFETY: a task that is dropped has not been run (`run` forgets it), so `data` still
+        // holds the closure of this vtable.
+        unsafe { (self.vtable.drop)(&raw mut self.data) };
+    }
+}
+
+// SAFETY: `Task::erase` is only reached with closures that are `Send`.
+unsafe impl Send for Task {}
+
+// SAFETY: through a shared task only its name and its kind can be read, which are not part of the
+// closure's captures; those are touched by `run` and `drop` alone, which own the task.
+unsafe impl Sync for Task {}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task")
+            .field("name", &self.name())
+            .field("blocking", &self.blocking())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether an `F` can live in the words of a task.
+const fn fits<F>() -> bool {
+    mem::size_of::<F>() <= mem::size_of::<Data>() && mem::align_of::<F>() <= mem::align_of::<Data>()
+}
+
+/// What a task holds: a closure, or a closure with a name.
+trait Body: Send + 'static {
+    fn call(self);
+    fn name(&self) -> &'static str;
+    fn type_name() -> &'static str;
+}
+
+impl<F: FnOnce() + Send + 'static> Body for F {
+    #[inline(always)]
+    fn call(self) {
+        self();
+    }
+
+    fn name(&self) -> &'static str {
+        type_name::<F>()
+    }
+
+    fn type_name() -> &'static str {
+        type_name::<F>()
+    }
+}
+
+struct Named<F> {
+    name: &'static str,
+    run: F,
+}
+
+impl<F: FnOnce() + Send + 'static> Body for Named<F> {
+    fn call(self) {
+        // The loop stores only the vtable of what it runs; a given name is told apart.
+        let _shown = running::show_name(self.name);
+        (self.run)();
+    }
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn type_name() -> &'static str {
+        type_name::<F>()
+    }
+}
+
+/// A closure that goes by the name of another type.
+struct Labelled<L, F> {
+    run: F,
+    label: PhantomData<fn() -> L>,
+}
+
+impl<L: 'static, F: FnOnce() + Send + 'static> Body for Labelled<L, F> {
+    #[inline(always)]
+    fn call(self) {
+        (self.run)();
+    }
+
+    fn name(&self) -> &'static str {
+        type_name::<L>()
+    }
+
+    fn type_name() -> &'static str {
+        type_name::<L>()
+    }
+}
+
+/// A [`Blocking`] as a type, so that it costs a task no word.
+trait Kind {
+    const BLOCKING: Blocking;
+    const LONG: bool = false;
+}
+struct Never;
+struct Adapts;
+struct May;
+/// May block, and is known to take long.
+struct Long;
+impl Kind for Long {
+    const BLOCKING: Blocking = Blocking::May;
+    const LONG: bool = true;
+}
+impl Kind for Never {
+    const BLOCKING: Blocking = Blocking::Never;
+}
+impl Kind for Adapts {
+    const BLOCKING: Blocking = Blocking::Adapts;
+}
+impl Kind for May {
+    const BLOCKING: Blocking = Blocking::May;
+}
+
+/// Vtable of a closure that lies in the task's own words.
+struct Inline<F, B>(PhantomData<(F, B)>);
+
+impl<F: Body, B: Kind> Inline<F, B> {
+    const VTABLE: &'static Vtable = &Vtable {
+        run: Self::run,
+        drop: Self::drop,
+        name: Self::name,
+        type_name: F::type_name,
+        blocking: B::BLOCKING,
+        long: B::LONG,
+    };
+
+    unsafe fn run(data: *mut Data) {
+        // SAFETY: the caller passes data that holds a live `F` and does not use it afterwards.
+        let body = unsafe { data.cast::<F>().read() };
+        body.call();
+    }
+
+    unsafe fn drop(data: *mut Data) {
+        // SAFETY: the caller passes data that holds a live `F` and does not use it afterwards.
+        unsafe { data.cast::<F>().drop_in_place() };
+    }
+
+    unsafe fn name(data: *const Data) -> &'static str {
+        // SAFETY: the caller passes data that holds a live `F`.
+        let body = unsafe { &*data.cast::<F>() };
+        body.name()
+    }
+}
+
+/// Vtable of a closure in a box; the first word is the box.
+struct Boxed<F, B>(PhantomData<(F, B)>);
+
+impl<F: Body, B: Kind> Boxed<F, B> {
+    const VTABLE: &'static Vtable = &Vtable {
+        run: Self::run,
+        drop: Self::drop,
+        name: Self::name,
+        type_name: F::type_name,
+        blocking: B::BLOCKING,
+        long: B::LONG,
+    };
+
+    unsafe fn unbox(data: *mut Data) -> Box<F> {
+        // SAFETY: the caller passes data made by `erase` for a boxed `F`: word 0 is the box.
+        let word = unsafe { data.cast::<*mut F>().read() };
+        // SAFETY: that word came from `Box::into_raw`, and the caller gives it up.
+        unsafe { Box::from_raw(word) }
+    }
+
+    unsafe fn run(data: *mut Data) {
+        // SAFETY: as this function's caller promises.
+        let body = unsafe { Self::unbox(data) };
+        body.call();
+    }
+
+    unsafe fn drop(data: *mut Data) {
+        // SAFETY: as this function's caller promises.
+        drop(unsafe { Self::unbox(data) });
+    }
+
+    unsafe fn name(data: *const Data) -> &'static str {
+        // SAFETY: the caller passes data made by `erase` for a boxed `F`: word 0 is the box.
+        let word = unsafe { data.cast::<*const F>().read() };
+        // SAFETY: the box is alive as long as the task is.
+        let body = unsafe { &*word };
+        body.name()
+    }
+}
+
+#[cfg(test)]
+mod tests;

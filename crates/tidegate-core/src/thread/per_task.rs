@@ -1,0 +1,99 @@
+//! The simplest executor: a new thread for every task.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::ThreadBuilder;
+use crate::executor::{Executor, ExecutorId, Refusal, Rejected};
+use crate::mark::{self, Stance};
+use crate::{Clock, Signal, Task};
+
+/// Runs each task on a thread of its own.
+///
+/// ```
+/// use tidegate_core::{Executor, Task, ThreadBuilder, ThreadPerTask};
+///
+/// let threads = ThreadPerTask::new(ThreadBuilder::new("job"));
+/// let (tx, rx) = std::sync::mpsc::channel();
+/// threads.execute(Task::new(move || tx.send(7).unwrap())).unwrap();
+/// assert_eq!(rx.recv(), Ok(7));
+/// ```
+#[derive(Clone, Debug)]
+pub struct ThreadPerTask {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    threads: ThreadBuilder,
+    id: ExecutorId,
+    clock: Clock,
+}
+
+impl ThreadPerTask {
+    /// An executor whose threads `threads` describes.
+    pub fn new(threads: ThreadBuilder) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                threads,
+                id: ExecutorId::next(),
+                clock: Clock::system(),
+            }),
+        }
+    }
+
+    /// Starts a thread for `job`; gives it back when no thread can be had.
+    fn start<J: Send + 'static>(&self, job: J, run: fn(J)) -> Result<(), Rejected<J>> {
+        // The job stays reachable from here until the thread has it, so that a failed start
+        // loses nothing.
+        let place = Arc::new(Mutex::new(Some(job)));
+        let executor = self.clone();
+        let take = Arc::clone(&place);
+        let started = self.shared.threads.spawn(move || {
+            let job = take.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let _mark = mark::enter(Arc::new(executor), Stance::Free);
+            if let Some(job) = job {
+                run(job);
+            }
+        });
+        match started {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                let job = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+                match job {
+                    Some(job) => Err(Rejected::new(job, Refusal::NoThread)),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl Executor for ThreadPerTask {
+    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.start(task, Task::run)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
+        self.start(signal, Signal::deliver)
+    }
+
+    fn is_current(&self) -> bool {
+        mark::is_current(self.shared.id)
+    }
+
+    fn id(&self) -> ExecutorId {
+        self.shared.id
+    }
+
+    fn name(&self) -> &str {
+        self.shared.threads.pool()
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    fn width(&self) -> usize {
+        usize::MAX
+    }
+}

@@ -1,0 +1,238 @@
+//! Models of the word-level protocols: every interleaving within a bound (`cargo xtask loom`).
+//!
+//! Bounds: at most three threads (the model's own is the loop), chunks of two slots, lanes of one
+//! to six tasks, at most `LOOM_MAX_PREEMPTIONS` preemptions per execution (two by default in
+//! `xtask`, three with `--long`). Each model says its own sizes.
+//!
+//! Loom knows the C11 memory model without a total order of `SeqCst` accesses: it treats those
+//! as `AcqRel` and honours `SeqCst` fences. `claim_fence` in `prim.rs` is such a fence here and
+//! nothing in a program. `TaskLane::push` has it after the write, where a program orders only
+//! the claim before the look at the doorbell: that the loop must look for claims and not for
+//! written slots is therefore seen by the models of draining, not by those of sleeping.
+//!
+//! What loom itself watches in every model: two threads in one cell without an order between them
+//! (a slot's data, a chunk's tag, [`Log`]), a loom `Arc` dropped too often or never (each
+//! task holds one), and threads that all sleep.
+//!
+//! # The models bite
+//!
+//! Each of these changes to the sources, made one at a time, failed at least one model with two
+//! preemptions (*Fails when* at a model names the typical ones):
+//!
+//! * Task lane: tag stored or read relaxed; tag not turned; a fresh or a used chunk hung up
+//!   relaxed, or another's fresh one taken relaxed; the place read relaxed by a producer or by
+//!   the loop; `head` published or read relaxed; `seen` stored or loaded relaxed; a used place not cleared; a directory one place short (hangs); the bound off by
+//!   one; the closed bit not looked at; `drain` not waiting for claimed slots; reservations not
+//!   counted, or counted after the look.
+//! * Doorbell: no fence in `arm`, in `TaskLane::push` or in `SignalLane::push`; `is_empty` going by
+//!   written slots; `ring` without taking down, or without looking at what it took down.
+//! * Parker: each of its swaps relaxed; a pending wakeup overwritten instead of read.
+//! * Signals: push, take or close relaxed; `take` by a plain swap; the batch not reversed; either
+//!   swap of `raised` relaxed, or the mark cleared after the delivery.
+//! * Owner cell: `put` or `take` relaxed.
+//! * Producer cell: `lend` without its fence, or relaxed; `step` only Acquire or only Release; `rest`
+//!   not looking for demand; `claim` leaving none; `lend` leaving the cell idle; `take_loan` not
+//!   comparing the number; `ask` not noting the helper; `close` leaving `HOME` set while it reads
+//!   the box, or telling the end relaxed; `give_up` relaxed.
+//! * Lookout: `came` not comparing, `send` not looking; a pool that stays brisk; of the cell under it,
+//!   `glance` or `lend` relaxed, `arrive` leaving `PENDING`, `take_loan` not comparing.
+//! * Vigil: `end` or `sleep` without its fence; `ring` taking the end down. Standby: a stand-in that
+//!   comes back and does not look whether the monitor has stopped, or looks before it puts itself
+//!   back; a monitor that sends it away after its last look, or a producer that does not look again.
+//!
+//! Not seen, for reasons given where they stand: the `SeqCst` of the claim, of `close`, `len` and
+//! `is_empty` (the fences stand in for them).
+//!
+//! A model that loom finishes in one iteration proves nothing: `LOOM_LOG=info` tells how many.
+#![cfg(tidegate_loom)]
+
+use std::sync::Arc as StdArc;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use loom::thread;
+use tidegate_core::{
+    Closing, Deliver, Delivery, Doorbell, Held, OwnerCell, Parker, Permits, ProducerCell, Rest,
+    SignalBlock, SignalLane, Task, TaskLane, TaskLaneEnd,
+};
+
+/// What ran, in order. Written without a lock, so loom reports any two writers without order.
+#[derive(Debug, Default)]
+struct Log(UnsafeCell<Vec<u32>>);
+
+// SAFETY: loom checks every access and fails the model on a race.
+unsafe impl Sync for Log {}
+// SAFETY: as above.
+unsafe impl Send for Log {}
+
+impl Log {
+    fn note(&self, what: u32) {
+        // SAFETY: loom fails the model before two threads are in here.
+        self.0.with_mut(|log| unsafe { (*log).push(what) });
+    }
+
+    fn get(&self) -> Vec<u32> {
+        // SAFETY: loom fails the model before a reader meets a writer.
+        self.0.with(|log| unsafe { (*log).clone() })
+    }
+}
+
+/// A task that notes `what`.
+fn note(log: &Arc<Log>, what: u32) -> Task {
+    let log = Arc::clone(log);
+    Task::new(move || log.note(what))
+}
+
+/// Pops and runs until `count` tasks have run, publishing after each if `publish`.
+fn run(end: &mut TaskLaneEnd, count: usize, publish: bool) {
+    let mut ran = 0;
+    while ran < count {
+        match end.pop() {
+            Some(task) => {
+                task.run();
+                ran += 1;
+                if publish {
+                    end.publish();
+                }
+            }
+            None => thread::yield_now(),
+        }
+    }
+}
+
+#[path = "models/task_lane.rs"]
+mod task_lane;
+
+#[path = "models/sleep.rs"]
+mod sleep;
+
+/// A block that tells the latest news when it is delivered.
+struct News {
+    latest: AtomicUsize,
+    heard: AtomicUsize,
+    told: AtomicUsize,
+}
+
+impl Default for News {
+    fn default() -> Self {
+        Self {
+            latest: AtomicUsize::new(0),
+            heard: AtomicUsize::new(0),
+            told: AtomicUsize::new(0),
+        }
+    }
+}
+
+impl Deliver for News {
+    fn deliver(block: StdArc<SignalBlock<Self>>, _how: Delivery) {
+        block.heard.store(block.latest.load(Relaxed), Relaxed);
+        block.told.fetch_add(1, Relaxed);
+    }
+}
+
+#[path = "models/signals.rs"]
+mod signals;
+
+#[path = "models/producer.rs"]
+mod producer;
+
+#[path = "models/lookout.rs"]
+mod lookout;
+
+#[path = "models/standby.rs"]
+mod standby;
+
+#[path = "models/timeouts.rs"]
+mod timeouts;
+
+/// Three threads, one value: whoever takes it is alone with it and sees what the last owner did.
+/// Fails when: `put` is not Release or `take` is not Acquire.
+#[test]
+fn an_owner_is_alone_and_sees_what_the_last_one_did() {
+    loom::model(|| {
+        let cell = StdArc::new(OwnerCell::new(Box::new(Log::default())));
+        let owners: Vec<_> = (0..2)
+            .map(|what| {
+                let cell = StdArc::clone(&cell);
+                thread::spawn(move || {
+                    let Some(log) = cell.take() else { return 0 };
+                    log.note(what);
+                    cell.put(log).expect("only the owner puts it back");
+                    1
+                })
+            })
+            .collect();
+        let mine = cell.take().map(|log| {
+            let seen = log.get().len();
+            cell.put(log).expect("only the owner puts it back");
+            seen
+        });
+        assert!(mine.is_none_or(|seen| seen <= 2));
+        let owned: usize = owners
+            .into_iter()
+            .map(|owner| owner.join().expect("it does not panic"))
+            .sum();
+        let log = cell.take().expect("everybody put it back");
+        assert_eq!(log.get().len(), owned);
+    });
+}
+
+/// Three threads, one permit: never two inside, and the next holder sees what the last one did.
+/// Fails when: `take` is not Acquire or `give` is not Release; or when a permit is taken by an
+/// addition that is undone.
+#[test]
+fn a_permit_has_one_holder_who_sees_what_the_last_one_did() {
+    loom::model(|| {
+        let (permits, log) = (StdArc::new(Permits::new(1)), Arc::new(Log::default()));
+        let others: Vec<_> = (0..2)
+            .map(|what| {
+                let (permits, log) = (StdArc::clone(&permits), Arc::clone(&log));
+                thread::spawn(move || {
+                    let permit = permits.try_borrow();
+                    permit.map_or(0, |_held| {
+                        log.note(what);
+                        1
+                    })
+                })
+            })
+            .collect();
+        let mine = permits.try_acquire().map_or(0, |_held| {
+            log.note(2);
+            1
+        });
+        let noted: usize = others
+            .into_iter()
+            .map(|other| other.join().expect("it does not panic"))
+            .sum();
+        assert_eq!(log.get().len(), noted + mine);
+        assert!(noted + mine > 0, "a free permit is not refused to all");
+        assert_eq!(permits.held(), 0);
+    });
+}
+
+/// Two threads, two permits, a limit that falls to one meanwhile: never more than the limit that
+/// was in force, and all come back. Fails when: a permit is given back twice or never.
+#[test]
+fn a_falling_limit_loses_no_permit() {
+    loom::model(|| {
+        let permits = StdArc::new(Permits::new(2));
+        let other = {
+            let permits = StdArc::clone(&permits);
+            thread::spawn(move || {
+                let held = permits.try_borrow();
+                permits.set_limit(1);
+                drop(held);
+            })
+        };
+        let mine = permits.try_borrow();
+        assert!(permits.held() <= 2);
+        if let Some(permit) = mine {
+            permit.forget();
+            drop(permits.adopt());
+        }
+        other.join().expect("it does not panic");
+        assert_eq!((permits.held(), permits.limit()), (0, 1));
+        assert!(permits.try_borrow().is_some());
+    });
+}

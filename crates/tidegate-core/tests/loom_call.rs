@@ -1,0 +1,275 @@
+//! Models of the words of an isolated call: every interleaving of the worker that takes a queued
+//! job, the timer, the caller that leaves, and the probes of a breaker (`cargo xtask loom`).
+//!
+//! Each of these changes was made by hand and fails a model. In the word of a call: the store of its
+//! beginning relaxed; the fence after that store, before a look, after a `leave` or before
+//! `is_left` left out; a look or `start` relaxed; an end that swaps instead of comparing; a `leave`
+//! that does not compare the number; an end that keeps it. In the word of a breaker: `change` without
+//! Release or relaxed, `get` without Acquire, `is_due` without Acquire, `judge` without Release, or putting off
+//! before it decides. The ends of a call are relaxed, and the models hold.
+#![cfg(tidegate_loom)]
+
+use std::sync::Arc as StdArc;
+
+use loom::sync::atomic::{AtomicU64, Ordering};
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use tidegate_core::{BreakerWord, CallWord, Leave, Left};
+
+#[path = "models/place.rs"]
+mod place;
+
+use place::Place;
+
+/// A worker takes a queued job while its time ends and its caller leaves: the call is ended by
+/// exactly one of them, and whoever left knows whether the work ran.
+#[test]
+fn one_of_worker_timer_and_caller_ends_a_queued_call() {
+    loom::model(|| {
+        let word = StdArc::new(CallWord::default());
+        let began = Arc::new(Place::default());
+        let seen = word.begin_queued();
+        let worker = {
+            let (word, began) = (StdArc::clone(&word), Arc::clone(&began));
+            thread::spawn(move || {
+                began.set(7);
+                let ran = word.start();
+                (ran, ran && word.finish())
+            })
+        };
+        let leaver = |why: Leave| {
+            let (word, began) = (StdArc::clone(&word), Arc::clone(&began));
+            move || {
+                let left = word.leave(seen, why);
+                if left == Some(Left::Running) {
+                    assert_eq!(began.get(), 7, "when the work began is known");
+                }
+                left
+            }
+        };
+        let timer = thread::spawn(leaver(Leave::Expired));
+        let caller = leaver(Leave::Cancelled)();
+        let timer = timer.join().expect("it does not panic");
+        let (ran, finished) = worker.join().expect("it does not panic");
+        let ends = [finished, timer.is_some(), caller.is_some()];
+        assert_eq!(ends.iter().filter(|end| **end).count(), 1, "{ends:?}");
+        let left = timer.or(caller);
+        assert_eq!(left == Some(Left::Queued), !ran, "it ran, or it was queued");
+        assert_eq!(word.is_left(), left.is_some());
+    });
+}
+
+/// The timer looked at a call that ends, and the word serves the next one: that one is not hit.
+#[test]
+fn a_timer_that_is_late_does_not_hit_the_next_call() {
+    loom::model(|| {
+        let word = StdArc::new(CallWord::default());
+        let seen = word.begin();
+        let timer = {
+            let word = StdArc::clone(&word);
+            thread::spawn(move || word.leave(seen, Leave::Expired).is_some())
+        };
+        let first = word.finish();
+        if first {
+            word.begin_queued();
+            assert!(word.start() && word.finish(), "nobody looked at this call");
+        }
+        let expired = timer.join().expect("it does not panic");
+        assert_ne!(first, expired);
+    });
+}
+
+/// The timer looks while a word goes from one call to the next: it never takes the deadline of one
+/// for that of the other, so it ends no call before its time. Here the first has time, the second
+/// has none.
+#[test]
+fn a_call_is_judged_by_its_own_deadline() {
+    const NOW: u64 = 5;
+    loom::model(|| {
+        let word = StdArc::new(CallWord::default());
+        let deadline = Arc::new(AtomicU64::new(10));
+        word.begin();
+        let timer = {
+            let (word, deadline) = (StdArc::clone(&word), Arc::clone(&deadline));
+            thread::spawn(move || {
+                let seen = word.look()?;
+                let told = deadline.load(Ordering::Relaxed);
+                let ended = told <= NOW && word.leave(seen, Leave::Expired).is_some();
+                Some((seen, told, ended))
+            })
+        };
+        let mut second = None;
+        if word.finish() {
+            deadline.store(1, Ordering::Relaxed);
+            second = Some(word.begin());
+        }
+        let looked = timer.join().expect("it does not panic");
+        let Some((seen, told, ended)) = looked else {
+            return;
+        };
+        assert!(second.is_some(), "the first had time");
+        if second == Some(seen) {
+            assert_eq!((told, ended), (1, true), "its own deadline, which was over");
+        } else {
+            assert!(!ended, "the first had time");
+        }
+    });
+}
+
+/// A call begins while the timer goes to sleep for long: the caller sees that and wakes it, or the
+/// timer's last look sees the call.
+#[test]
+fn a_call_that_begins_is_seen_by_a_timer_that_falls_asleep() {
+    const AWAKE: u64 = 0;
+    const LONG: u64 = u64::MAX;
+    loom::model(|| {
+        let word = StdArc::new(CallWord::default());
+        let next_wake = Arc::new(AtomicU64::new(AWAKE));
+        let timer = {
+            let (word, next_wake) = (StdArc::clone(&word), Arc::clone(&next_wake));
+            thread::spawn(move || {
+                next_wake.store(LONG, Ordering::Relaxed);
+                word.look().is_some()
+            })
+        };
+        word.begin_queued();
+        let wakes = next_wake.load(Ordering::Relaxed) == LONG;
+        let found = timer.join().expect("it does not panic");
+        assert!(wakes || found, "it would sleep through the deadline");
+    });
+}
+
+/// A job is put into the queue, and its place is noted after that. Whoever leaves meanwhile takes
+/// it out, or the one who put it there does: it is never left behind.
+#[test]
+fn a_queued_job_whose_caller_has_gone_is_taken_out() {
+    const NOWHERE: u64 = 0;
+    loom::model(|| {
+        let word = StdArc::new(CallWord::default());
+        let place = Arc::new(AtomicU64::new(NOWHERE));
+        let queue = Arc::new(Mutex::new(Some("job")));
+        let seen = word.begin_queued();
+        let take_out = {
+            let (place, queue) = (Arc::clone(&place), Arc::clone(&queue));
+            move || {
+                if place.load(Ordering::Relaxed) != NOWHERE {
+                    queue.lock().expect("nobody panics").take();
+                }
+            }
+        };
+        let leaver = {
+            let (word, take_out) = (StdArc::clone(&word), take_out.clone());
+            thread::spawn(move || {
+                assert_eq!(word.leave(seen, Leave::Cancelled), Some(Left::Queued));
+                take_out();
+            })
+        };
+        place.store(9, Ordering::Relaxed);
+        if word.is_left() {
+            take_out();
+        }
+        leaver.join().expect("it does not panic");
+        assert_eq!(*queue.lock().expect("nobody panics"), None);
+    });
+}
+
+const CLOSED: u8 = 0;
+const OPEN: u8 = 1;
+const HALF_OPEN: u8 = 2;
+
+/// Two calls find that the sleep is over: one becomes the probe, and what was written when the
+/// breaker opened is there for whoever sees it open.
+#[test]
+fn one_call_becomes_the_probe() {
+    loom::model(|| {
+        let word = StdArc::new(BreakerWord::default());
+        let until = Arc::new(Place::default());
+        let trips = {
+            let (word, until) = (StdArc::clone(&word), Arc::clone(&until));
+            thread::spawn(move || {
+                until.set(5);
+                word.change(word.get(), OPEN).expect("nobody else trips it");
+            })
+        };
+        let call = |word: StdArc<BreakerWord>, until: Arc<Place>| {
+            let seen = word.get();
+            seen.state() == OPEN && {
+                assert_eq!(until.get(), 5);
+                word.change(seen, HALF_OPEN).is_some()
+            }
+        };
+        let other = {
+            let (word, until) = (StdArc::clone(&word), Arc::clone(&until));
+            thread::spawn(move || call(word, until))
+        };
+        let mine = call(StdArc::clone(&word), Arc::clone(&until));
+        let other = other.join().expect("it does not panic");
+        trips.join().expect("it does not panic");
+        assert!(!(mine && other), "one probe");
+        let state = word.get().state();
+        assert_eq!(state, if mine || other { HALF_OPEN } else { OPEN });
+    });
+}
+
+/// A probe succeeds while the breaker gives it up as late and opens: one verdict holds, and a call
+/// of an earlier phase says nothing.
+#[test]
+fn the_verdict_of_a_probe_counts_in_its_own_phase_only() {
+    loom::model(|| {
+        let word = StdArc::new(BreakerWord::default());
+        let old = word.get();
+        let open = word.change(old, OPEN).expect("nobody else is here");
+        let probe = word.change(open, HALF_OPEN).expect("nobody else is here");
+        let succeeds = {
+            let word = StdArc::clone(&word);
+            thread::spawn(move || word.change(probe, CLOSED).is_some())
+        };
+        let straggler = {
+            let word = StdArc::clone(&word);
+            thread::spawn(move || word.is_in(old.number()) || word.change(old, CLOSED).is_some())
+        };
+        let given_up = word.change(probe, OPEN).is_some();
+        let succeeded = succeeds.join().expect("it does not panic");
+        assert!(!straggler.join().expect("it does not panic"));
+        assert_ne!(given_up, succeeded);
+        let state = word.get().state();
+        assert_eq!(state, if succeeded { CLOSED } else { OPEN });
+        assert_eq!(word.get().number(), 3);
+    });
+}
+
+/// Two callers come long after a window closed that nobody has judged: bad, and its sleep is over.
+/// Whoever judges first opens the breaker; one of them passes, as the probe, and none as if it were
+/// closed.
+#[test]
+fn callers_that_judge_a_window_of_long_ago_let_one_probe_through() {
+    const NOW: u64 = 5;
+    const LATER: u64 = 10;
+    loom::model(|| {
+        let word = StdArc::new(BreakerWord::default());
+        let judged = Arc::new(Mutex::new(false));
+        let caller = || {
+            let (word, judged) = (StdArc::clone(&word), Arc::clone(&judged));
+            move || {
+                if word.is_due(NOW) {
+                    let mut judged = judged.lock().expect("nobody panics");
+                    if !*judged {
+                        *judged = true;
+                        word.judge(LATER, || word.change(word.get(), OPEN));
+                    }
+                }
+                if word.get().state() == CLOSED {
+                    return true;
+                }
+                let _deciding = judged.lock().expect("nobody panics");
+                let phase = word.get();
+                phase.state() == OPEN && word.change(phase, HALF_OPEN).is_some()
+            }
+        };
+        let other = thread::spawn(caller());
+        let mine = caller()();
+        let other = other.join().expect("it does not panic");
+        assert_eq!((mine, other), (mine, !mine), "one passes");
+        assert_eq!(word.get().state(), HALF_OPEN);
+    });
+}

@@ -1,0 +1,111 @@
+//! Models of the timeout cell: every interleaving of a cancellation, an expiry and a reset
+//! (`cargo xtask loom`). Three threads at most; loom watches the value's own cell.
+//!
+//! Each of these changes fails a model: `swap` without Acquire, `swap` without Release, `word`
+//! without Acquire; no fence in `reset`, or none in `arm`.
+#![cfg(tidegate_loom)]
+
+use std::sync::Arc as StdArc;
+
+use loom::sync::Arc;
+use loom::thread;
+use tidegate_core::{Fate, Reset, StillPending, TimeoutCell};
+
+#[path = "models/place.rs"]
+mod place;
+
+use place::Place;
+
+/// Two cancellations and an expiry: one gets the value, and the cell says which.
+#[test]
+fn one_of_two_cancellations_and_an_expiry_gets_the_value() {
+    loom::model(|| {
+        let cell = StdArc::new(TimeoutCell::new(5, Arc::new(())));
+        let cancels: Vec<_> = (0..2)
+            .map(|_| {
+                let cell = StdArc::clone(&cell);
+                thread::spawn(move || usize::from(cell.decide(Fate::Cancelled).is_some()))
+            })
+            .collect();
+        let expired = cell.expire(5).is_ok();
+        let cancelled: usize = cancels
+            .into_iter()
+            .map(|cancel| cancel.join().expect("it does not panic"))
+            .sum();
+        assert_eq!(cancelled + usize::from(expired), 1);
+        let fate = if expired {
+            Fate::Expired
+        } else {
+            Fate::Cancelled
+        };
+        assert_eq!(cell.fate(), Some(fate));
+    });
+}
+
+/// A reset against an expiry: a reset that was granted is never overtaken by the old deadline, and
+/// what was written before it is there when the value comes out.
+#[test]
+fn a_granted_reset_comes_before_the_expiry() {
+    loom::model(|| {
+        let place = Arc::new(Place::default());
+        let cell = StdArc::new(TimeoutCell::new(5, ()));
+        let resets = {
+            let (cell, place) = (StdArc::clone(&cell), Arc::clone(&place));
+            thread::spawn(move || {
+                place.set(1);
+                cell.reset(9).is_granted()
+            })
+        };
+        let early = cell.expire(5);
+        if cell.deadline() == Some(9) && cell.expire(9).is_ok() {
+            assert_eq!(place.get(), 1);
+        }
+        let granted = resets.join().expect("it does not panic");
+        assert_eq!(early.is_ok(), !granted);
+    });
+}
+
+/// Who sees the cell cancelled sees what the canceller did before.
+#[test]
+fn whoever_hears_of_the_end_sees_what_came_before() {
+    loom::model(|| {
+        let place = Arc::new(Place::default());
+        let cell = StdArc::new(TimeoutCell::new(5, ()));
+        let cancels = {
+            let (cell, place) = (StdArc::clone(&cell), Arc::clone(&place));
+            thread::spawn(move || {
+                place.set(1);
+                assert_eq!(cell.decide(Fate::Cancelled), Some(()));
+            })
+        };
+        while cell.fate().is_none() {
+            thread::yield_now();
+        }
+        assert_eq!(place.get(), 1);
+        cancels.join().expect("it does not panic");
+    });
+}
+
+/// A reset to an earlier time against a timer that arms for a later one: one of them sees it, so
+/// that nobody sleeps past the deadline.
+#[test]
+fn an_earlier_deadline_never_falls_between_a_reset_and_an_arming() {
+    loom::model(|| {
+        let cell = StdArc::new(TimeoutCell::new(5, ()));
+        assert_eq!(cell.reset(50), Reset::Later);
+        let resets = {
+            let cell = StdArc::clone(&cell);
+            thread::spawn(move || cell.reset(20))
+        };
+        // The timer looks at 5, finds the value not due, and arms for what it saw.
+        let Err(StillPending::Until(seen)) = cell.expire(5) else {
+            panic!("it is not due")
+        };
+        let heard = cell.arm(seen);
+        let told = resets.join().expect("it does not panic");
+        assert!(
+            seen == 20 || heard == Some(20) || told == Reset::Sooner,
+            "armed for {seen}, heard {heard:?}, told {told:?}"
+        );
+    });
+}
