@@ -14,12 +14,20 @@
 //! * Threads: [`ThreadBuilder`], [`ThreadInfo`], the mark of the executor they run for and the
 //!   record of who waits for whom.
 //!
-//! This crate holds all unsafe code below the network. Every unsafe block is argued where it
-//! stands, every atomic operation that orders something names its partner, and the word-level
+//! Unsafe code stands in `lane`, `raw` and `sys` only. Every unsafe block is argued where it stands, every atomic operation that orders something names its partner, and the word-level
 //! protocols are model-checked (`cargo xtask loom`).
+#![deny(unsafe_code)]
 
-mod block;
 mod call;
+#[doc(hidden)]
+pub mod internal {
+    //! Items for the other crates of this workspace only. Unstable: they change without notice.
+
+    pub use crate::raw::signal::SignalHeader;
+    pub use crate::sys::futex::Futex;
+    pub use crate::sys::prefetch::for_writing;
+}
+
 mod cancel;
 mod clock;
 mod contain;
@@ -47,10 +55,6 @@ mod vigil;
 mod wait;
 mod yard;
 
-pub use self::block::{
-    ListenerToken, Outcome, Reader, SharedReader, SharedWriter, Writer, block, owed_block,
-    tell_left, wake_sleepers,
-};
 pub use crossbeam_utils::CachePadded;
 
 pub use self::call::{BreakerWord, CallWord, Leave, Left, Phase, UnderWay};

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use tidegate_core::ExecutorId;
 use tidegate_core::prim::{AtomicBool, Ordering};
-use tidegate_core::{ExecutorId, tell_left, wake_sleepers};
+use tidegate_promise::block::{tell_left, wake_sleepers};
 
 use crate::lifecycle::HandedBack;
 

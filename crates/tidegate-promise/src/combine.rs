@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tidegate_core::Outcome;
+use crate::Outcome;
 
 use crate::{Abandoned, Completion, Failure, Promise, SharedCompletion, promise_of};
 

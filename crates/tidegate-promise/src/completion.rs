@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tidegate_core::{CancelToken, Executor, ListenerToken, Outcome, Reader};
+use tidegate_core::{CancelToken, Executor};
+
+use crate::Outcome;
+use crate::block::{ListenerToken, Reader};
 
 use crate::wait::{Limit, left, wait};
 use crate::{Abandoned, Failure, Promise, SharedCompletion, WaitError, promise_of};

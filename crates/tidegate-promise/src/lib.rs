@@ -22,8 +22,10 @@
 //! A promise has a home: the executor on which its listeners run. [`promise_on`] sets it (an
 //! event loop's own `promise` method does so), [`promise`] makes one without a home, whose
 //! listeners run on the thread that completes it.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+#[doc(hidden)]
+pub mod block;
 mod combine;
 mod completion;
 mod failure;
@@ -32,8 +34,9 @@ mod promise;
 mod shared;
 mod wait;
 
-pub use tidegate_core::{Outcome, WaitRefused, blocking_allowed, non_blocking};
+pub use tidegate_core::{WaitRefused, blocking_allowed, non_blocking};
 
+pub use self::block::Outcome;
 pub use self::combine::{Combine, all, any, first_success};
 pub use self::completion::{CancelOnDrop, Completion, ListenerId};
 pub use self::failure::{Abandoned, Failure, FailureKind};

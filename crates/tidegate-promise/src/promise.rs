@@ -4,8 +4,9 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_core::{Executor, SharedWriter, Task, Writer, block, owed_block};
+use tidegate_core::{Executor, Task};
 
+use crate::block::{SharedWriter, Writer, block, owed_block};
 use crate::{Abandoned, Completion, Failure};
 
 /// Makes a promise without a home: its listeners run on the thread that completes it.

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tidegate_core::{CancelToken, Executor, ListenerToken, Outcome, SharedReader};
+use tidegate_core::{CancelToken, Executor};
+
+use crate::Outcome;
+use crate::block::{ListenerToken, SharedReader};
 
 use crate::wait::{Limit, Waitable, left, wait};
 use crate::{Failure, WaitError};

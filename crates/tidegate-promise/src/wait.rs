@@ -6,9 +6,10 @@ use std::fmt;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tidegate_core::{
-    CancelToken, Clock, LookOn, Outcome, Parker, Reader, WaitRefused, check_stance, check_wait,
-};
+use tidegate_core::{CancelToken, Clock, LookOn, Parker, WaitRefused, check_stance, check_wait};
+
+use crate::Outcome;
+use crate::block::Reader;
 
 /// Why a wait, or an `.await`, did not answer with a value.
 ///

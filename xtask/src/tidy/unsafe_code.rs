@@ -1,35 +1,69 @@
-//! Unsafe code has two homes: `tidegate-core`, and `sys` in `tidegate-net`.
+//! Unsafe code lives in modules that are named for it.
+//!
+//! Every crate root forbids it, or denies it and holds modules of these names that expect it. What
+//! decides is the path, not the crate: each concept keeps its unsafe code beside itself.
 
 use super::lexer::{Kind, Token};
 use super::tree::File;
 use super::{Finding, Tree};
 
-/// The crate whose purpose is unsafe code.
-const HOME: &str = "tidegate-core";
-/// The crate that has unsafe code in one module.
-const PARTLY: &str = "tidegate-net";
-const PARTLY_MODULE: &str = "crates/tidegate-net/src/sys";
+/// A module of one of these names, or below one, may hold unsafe code.
+const HOMES: [&str; 8] = [
+    "block",
+    "lane",
+    "pool",
+    "producer_cell",
+    "raw",
+    "sys",
+    "timeout",
+    "yard",
+];
 
-/// Every crate root forbids unsafe code, except where it lives.
+/// Crates that have no such module: isolation and all that stands on it.
+const SAFE: [&str; 5] = [
+    "tidegate",
+    "tidegate-gateway",
+    "tidegate-http",
+    "tidegate-isolate",
+    "tidegate-testkit",
+];
+
+/// Every crate root says what holds for unsafe code, and the code keeps to it.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (name, _) in tree.manifests().filter(|(name, _)| *name != HOME) {
-        let lint = if name == PARTLY { "deny" } else { "forbid" };
+    for (name, _) in tree.manifests() {
+        let source = format!("crates/{name}/src/");
+        let mut homes = tree.rust_below(&source).filter(|file| is_home(&file.path));
+        let lint = if !SAFE.contains(&name) && homes.any(|file| first_unsafe(file).is_some()) {
+            "deny"
+        } else {
+            "forbid"
+        };
         for root in roots(tree, name) {
             if !has_inner_attribute(&root.tokens, lint) {
                 let message = format!("add `#![{lint}(unsafe_code)]` at the head of the crate");
                 findings.push(Finding::new(&root.path, 0, message));
             }
         }
-    }
-    for file in tree.rust_below("crates/tidegate-net/src/") {
-        let unsafe_word = file.tokens.iter().find(|t| t.is_word("unsafe"));
-        if let Some(token) = unsafe_word.filter(|_| !file.path.starts_with(PARTLY_MODULE)) {
-            let message = format!("unsafe code belongs in {PARTLY_MODULE}");
-            findings.push(Finding::new(&file.path, token.line, message));
+        for file in tree.rust_below(&source).filter(|file| !is_home(&file.path)) {
+            if let Some(token) = first_unsafe(file) {
+                let message = format!("unsafe code belongs in a module named {}", HOMES.join(", "));
+                findings.push(Finding::new(&file.path, token.line, message));
+            }
         }
     }
     findings
+}
+
+fn first_unsafe(file: &File) -> Option<&Token> {
+    file.tokens.iter().find(|t| t.is_word("unsafe"))
+}
+
+/// Whether a file is, or is below, a module that may hold unsafe code.
+fn is_home(path: &str) -> bool {
+    let inside = path.split("/src/").nth(1).unwrap_or_default();
+    let mut parts = inside.split('/').map(|part| part.trim_end_matches(".rs"));
+    parts.any(|part| HOMES.contains(&part))
 }
 
 fn roots<'a>(tree: &'a Tree, name: &str) -> impl Iterator<Item = &'a File> {
@@ -64,38 +98,37 @@ mod tests {
 
     #[test]
     fn a_safe_crate_says_so() {
-        let path = "crates/tidegate-exec/src/lib.rs";
+        let path = "crates/tidegate-loop/src/lib.rs";
         assert_eq!(
             findings(
-                "tidegate-exec",
+                "tidegate-loop",
                 &[(path, "//! Loops.\n#![forbid(unsafe_code)]\n")]
             ),
             0
         );
-        assert_eq!(findings("tidegate-exec", &[(path, "//! Loops.\n")]), 1);
+        assert_eq!(findings("tidegate-loop", &[(path, "//! Loops.\n")]), 1);
         assert_eq!(
-            findings("tidegate-exec", &[(path, "// #![forbid(unsafe_code)]\n")]),
+            findings("tidegate-loop", &[(path, "// #![forbid(unsafe_code)]\n")]),
             1
         );
     }
 
     #[test]
-    fn the_home_of_unsafe_code_is_free() {
-        assert_eq!(
-            findings(
-                "tidegate-core",
-                &[("crates/tidegate-core/src/lib.rs", "unsafe {}")]
-            ),
-            0
-        );
-    }
-
-    #[test]
-    fn net_has_unsafe_code_only_in_sys() {
+    fn unsafe_code_stands_in_modules_named_for_it() {
         let lib = ("crates/tidegate-net/src/lib.rs", "#![deny(unsafe_code)]");
         let sys = ("crates/tidegate-net/src/sys/epoll.rs", "unsafe {}");
         let channel = ("crates/tidegate-net/src/channel.rs", "unsafe {}");
         assert_eq!(findings("tidegate-net", &[lib, sys]), 0);
-        assert_eq!(findings("tidegate-net", &[lib, channel]), 1);
+        assert_eq!(findings("tidegate-net", &[lib, sys, channel]), 1);
+    }
+
+    #[test]
+    fn isolation_and_what_stands_on_it_have_no_such_module() {
+        let lib = (
+            "crates/tidegate-isolate/src/lib.rs",
+            "#![deny(unsafe_code)]",
+        );
+        let raw = ("crates/tidegate-isolate/src/raw.rs", "unsafe {}");
+        assert_eq!(findings("tidegate-isolate", &[lib, raw]), 1);
     }
 }

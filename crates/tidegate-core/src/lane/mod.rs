@@ -5,6 +5,10 @@
 //! * [`doorbell`]: one word for both, so that a sleeping loop is woken once, not per push.
 //!
 //! The README beside this file walks through the races by name.
+#![expect(
+    unsafe_code,
+    reason = "slots of a lane are written by one thread and read by another"
+)]
 
 pub(crate) mod doorbell;
 pub(crate) mod signal;

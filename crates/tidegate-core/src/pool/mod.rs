@@ -39,6 +39,10 @@
 //!
 //! *Leaving.* A worker whose time is up gives up its place under the lock. If it finds that it
 //! has none, somebody has claimed it: a job is on its way, and it waits for that.
+#![expect(
+    unsafe_code,
+    reason = "jobs are handed from thread to thread by one word of a seat"
+)]
 
 mod desk;
 mod patience;

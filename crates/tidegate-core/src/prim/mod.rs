@@ -24,29 +24,29 @@ pub use self::real::*;
 pub use self::scheduled::*;
 
 #[cfg(not(tidegate_loom))]
-pub(crate) use self::cell::{UnsafeCell, claim_fence};
+pub use self::cell::{UnsafeCell, claim_fence};
 
 #[cfg(not(tidegate_loom))]
 mod cell {
     /// `std::cell::UnsafeCell` with the access methods of loom's.
     #[derive(Debug, Default)]
     #[repr(transparent)]
-    pub(crate) struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
+    pub struct UnsafeCell<T: ?Sized>(std::cell::UnsafeCell<T>);
 
     impl<T> UnsafeCell<T> {
-        pub(crate) const fn new(value: T) -> Self {
+        pub const fn new(value: T) -> Self {
             Self(std::cell::UnsafeCell::new(value))
         }
 
         /// Gives `read` a pointer for reading.
         #[inline(always)]
-        pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
             read(self.0.get())
         }
 
         /// Gives `write` a pointer for writing.
         #[inline(always)]
-        pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
             write(self.0.get())
         }
     }
@@ -57,5 +57,5 @@ mod cell {
     /// on x86-64 the locked instruction of the claim is the fence. Loom does not model that
     /// order for plain accesses, so its variant of this function is a real fence.
     #[inline(always)]
-    pub(crate) fn claim_fence() {}
+    pub fn claim_fence() {}
 }

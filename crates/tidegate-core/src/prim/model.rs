@@ -1,9 +1,9 @@
 //! What loom's models run on: loom's words, and std's for what no model looks at.
 
-pub(crate) use loom::cell::UnsafeCell;
+pub use loom::cell::UnsafeCell;
 pub use loom::hint::spin_loop;
 pub use loom::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence,
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
 pub use loom::sync::{Mutex as ModelMutex, MutexGuard as ModelMutexGuard};
 pub use loom::thread::yield_now;
@@ -12,7 +12,7 @@ pub use std::thread::{Builder, JoinHandle};
 pub use std::thread_local;
 
 /// See the real one: loom treats `SeqCst` accesses as `AcqRel` and models only the fence.
-pub(crate) fn claim_fence() {
+pub fn claim_fence() {
     // ORDERING: SeqCst fence between the claim and the look that follows it.
     loom::sync::atomic::fence(Ordering::SeqCst);
 }

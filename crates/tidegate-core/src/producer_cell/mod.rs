@@ -35,6 +35,10 @@
 //! queued is seen in the round it asked for. [`Held::lend`] is `SeqCst`: with the look at a
 //! [`Doorbell`](crate::Doorbell) that follows it, and the doorbell's `arm` with
 //! [`ProducerCell::glance`] on the other side, it is the store-buffer pattern of that file.
+#![expect(
+    unsafe_code,
+    reason = "the producer is handed from thread to thread by one word"
+)]
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -4,6 +4,10 @@
 //! * [`signal`]: a reference to a heap block on its way to an executor.
 //! * [`owner`]: a value that one executor owns and others may hold.
 //! * [`running`]: what a thread runs now, readable from other threads.
+#![expect(
+    unsafe_code,
+    reason = "values behind erased types, handed over by one word"
+)]
 
 pub(crate) mod owner;
 pub(crate) mod running;

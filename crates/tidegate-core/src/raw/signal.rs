@@ -27,15 +27,16 @@ pub enum Delivery {
 /// The first field of every block that can be a signal: link and receiver.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct SignalHeader {
+pub struct SignalHeader {
     /// The next block in the lane; written only by whoever owns the [`Signal`].
-    pub(crate) next: AtomicPtr<SignalHeader>,
+    pub next: AtomicPtr<SignalHeader>,
     /// Takes over the reference that the signal stands for.
     deliver: unsafe fn(NonNull<SignalHeader>, Delivery),
 }
 
 impl SignalHeader {
-    pub(crate) fn new(deliver: unsafe fn(NonNull<SignalHeader>, Delivery)) -> Self {
+    /// A header whose block is delivered by `deliver`, to which the signal's reference passes.
+    pub fn new(deliver: unsafe fn(NonNull<SignalHeader>, Delivery)) -> Self {
         Self {
             next: AtomicPtr::new(ptr::null_mut()),
             deliver,
@@ -59,17 +60,17 @@ impl Signal {
     /// `block` must point to a live block that begins with this header, the caller gives one
     /// reference to it away, the block must be fit to be used from any thread, and no other
     /// signal for it may exist until this one is delivered.
-    pub(crate) unsafe fn from_block(block: NonNull<SignalHeader>) -> Self {
+    pub unsafe fn from_block(block: NonNull<SignalHeader>) -> Self {
         Self { block }
     }
 
     /// Where the block lies, to tell it from others.
-    pub(crate) fn addr(&self) -> usize {
+    pub fn addr(&self) -> usize {
         self.block.addr().get()
     }
 
     /// Takes the block out without delivering; the counterpart of [`Signal::from_block`].
-    pub(crate) fn into_block(self) -> NonNull<SignalHeader> {
+    pub fn into_block(self) -> NonNull<SignalHeader> {
         let block = self.block;
         mem::forget(self);
         block

@@ -1,9 +1,9 @@
 //! Sleeping on a word: a futex on Linux, a condition variable elsewhere and in models.
 
 #[cfg(all(target_os = "linux", not(any(tidegate_loom, tidegate_shuttle))))]
-pub(crate) use self::linux::Futex;
+pub use self::linux::Futex;
 #[cfg(not(all(target_os = "linux", not(any(tidegate_loom, tidegate_shuttle)))))]
-pub(crate) use self::portable::Futex;
+pub use self::portable::Futex;
 
 #[cfg(all(target_os = "linux", not(any(tidegate_loom, tidegate_shuttle))))]
 mod linux {
@@ -13,16 +13,17 @@ mod linux {
     use rustix::thread::futex::{Flags, Timespec, wait, wake};
 
     /// Nothing: the kernel keys the sleepers by the word's address.
-    #[derive(Debug)]
-    pub(crate) struct Futex;
+    #[derive(Debug, Default)]
+    pub struct Futex;
 
     impl Futex {
-        pub(crate) fn new() -> Self {
+        /// A place to sleep.
+        pub fn new() -> Self {
             Self
         }
 
         /// Sleeps while `word` holds `value`, at most for `timeout`.
-        pub(crate) fn wait_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
+        pub fn wait_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
             let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
             loop {
                 // ORDERING: Acquire pairs with the Release store of whoever changed the word.
@@ -40,7 +41,7 @@ mod linux {
         }
 
         /// Wakes one sleeper of `word`.
-        pub(crate) fn wake(&self, word: &AtomicU32) {
+        pub fn wake(&self, word: &AtomicU32) {
             // A failure would mean a bad address, and the word is borrowed.
             let _ = wake(word, Flags::PRIVATE, 1);
         }
@@ -59,14 +60,15 @@ mod portable {
     use crate::prim::{Condvar, Mutex};
 
     /// A condition variable beside the word.
-    #[derive(Debug)]
-    pub(crate) struct Futex {
+    #[derive(Debug, Default)]
+    pub struct Futex {
         lock: Mutex<()>,
         changed: Condvar,
     }
 
     impl Futex {
-        pub(crate) fn new() -> Self {
+        /// A place to sleep.
+        pub fn new() -> Self {
             Self {
                 lock: Mutex::new(()),
                 changed: Condvar::new(),
@@ -74,7 +76,7 @@ mod portable {
         }
 
         /// Sleeps while `word` holds `value`, at most for `timeout`.
-        pub(crate) fn wait_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
+        pub fn wait_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
             let mut held = self.lock.lock().expect("no code panics under this lock");
             // ORDERING: Acquire pairs with the Release store of whoever changed the word.
             while word.load(Ordering::Acquire) == value {
@@ -97,12 +99,12 @@ mod portable {
         }
 
         /// Wakes one sleeper.
-        pub(crate) fn wake(&self, _word: &AtomicU32) {
+        pub fn wake(&self, _word: &AtomicU32) {
             self.ring();
         }
 
         /// Wakes one sleeper, whatever has become of its word.
-        pub(crate) fn ring(&self) {
+        pub fn ring(&self) {
             drop(self.lock.lock().expect("no code panics under this lock"));
             self.changed.notify_one();
         }

@@ -2,9 +2,12 @@
 //!
 //! Each file offers the same functions everywhere; where a system lacks the mechanism, the
 //! function says so or does nothing, and its documentation says which.
+#![expect(
+    unsafe_code,
+    reason = "calls of the system, and instructions of the processor"
+)]
 
 pub(crate) mod backtrace;
-pub(crate) mod bell;
 pub(crate) mod cycles;
 pub(crate) mod futex;
 pub(crate) mod pages;

@@ -40,7 +40,7 @@ const SMALLEST: usize = 3 * size_of::<usize>();
 
 /// Asks for the line at `at`, to be written soon. The address need not be valid.
 #[inline(always)]
-pub(crate) fn for_writing<T>(at: *const T) {
+pub fn for_writing<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(tidegate_loom), not(miri)))]
     {
         // By hand: the intrinsic becomes a prefetch for reading unless the whole program is built

@@ -4,6 +4,7 @@
 //! itself. An allocator puts arrays of some kilobytes wherever it has room, so a thousand of them
 //! need a thousand entries of the page table's cache and more. A yard gets its memory in blocks of
 //! [`LARGE`](crate::sys::pages::LARGE) bytes and asks the system to back each by one large page.
+#![expect(unsafe_code, reason = "memory that is laid out by hand")]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;

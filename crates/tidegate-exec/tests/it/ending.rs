@@ -8,8 +8,9 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
-use tidegate_core::{ManualClock, Outcome, Task, ThreadBuilder, ThreadJob};
+use tidegate_core::{ManualClock, Task, ThreadBuilder, ThreadJob};
 use tidegate_exec::{EventLoop, EventLoopGroup, NeverBegun, Quiet, ShutdownError, WorkerPool};
+use tidegate_promise::Outcome;
 use tidegate_promise::{Completion, Failure, WaitError};
 use tidegate_testkit::{Counter, Gate, Log};
 

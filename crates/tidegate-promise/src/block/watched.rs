@@ -12,14 +12,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use crossbeam_utils::CachePadded;
+use tidegate_core::prim::fence;
+use tidegate_core::{CachePadded, Executor, ExecutorId, Task};
 
 use super::listener::Listener;
 use super::state::{CANCELLED, CLAIMED, DONE, LEFT, OWED, UNCANCELLABLE};
 use super::{BlockPtr, Decided, Outcome, depth};
-use crate::executor::{Executor, ExecutorId};
-use crate::prim::fence;
-use crate::raw::task::Task;
 
 const LISTS: usize = 64;
 
@@ -131,7 +129,11 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     #[inline(always)]
     pub(super) fn is_owed(&self) -> bool {
         // Relaxed: the bit is set when the block is made.
-        self.get().state.load(crate::prim::Ordering::Relaxed) & OWED != 0
+        self.get()
+            .state
+            .load(tidegate_core::prim::Ordering::Relaxed)
+            & OWED
+            != 0
     }
 
     /// The executor that owes the outcome. None in models, whose threads share this one.
@@ -198,7 +200,7 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
             open.then_some(state | DONE | CANCELLED | LEFT)
         })?;
         // ORDERING: SeqCst fence, as in `BlockPtr::cancel`.
-        fence(crate::prim::Ordering::SeqCst);
+        fence(tidegate_core::prim::Ordering::SeqCst);
         Some(decided)
     }
 }

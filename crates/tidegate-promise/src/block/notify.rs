@@ -9,13 +9,14 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::task::Waker;
 
+use tidegate_core::internal::SignalHeader;
+use tidegate_core::prim::Ordering;
+use tidegate_core::{Delivery, Signal, Unhandled};
+
 use super::depth::{self, contain};
 use super::listener::{Listener, Node};
 use super::state::{DONE, INLINE, LEFT, LISTENER, NOTIFYING, READER, SLEEPER, WRITER, is_settled};
 use super::{Block, BlockPtr};
-use crate::executor::Unhandled;
-use crate::prim::Ordering;
-use crate::raw::signal::{Delivery, Signal, SignalHeader};
 
 /// The fewest removals between two sweeps.
 pub(super) const SWEEP_AFTER: u16 = if cfg!(tidegate_loom) { 1 } else { 64 };

@@ -7,6 +7,11 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use tidegate_core::Executor;
+use tidegate_core::internal::for_writing;
+use tidegate_core::prim::Ordering;
+
+use super::bell::Bell;
 use super::listener::{Listener, Node};
 use super::sleepers::Noted;
 use super::state::{
@@ -14,10 +19,6 @@ use super::state::{
     is_settled,
 };
 use super::{Block, BlockPtr, Outcome, count_one, depth, notify};
-use crate::executor::Executor;
-use crate::prim::Ordering;
-use crate::sys::bell::Bell;
-use crate::sys::prefetch::for_writing;
 
 /// The unique read end. Dropping it detaches: the outcome is then nobody's to take.
 pub struct Reader<T: Send + 'static, E: Send + 'static> {

@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Wake, Waker};
 
+use tidegate_core::{Clock, ExecutorId, Refusal, Rejected, Signal, Unhandled};
+
 use super::*;
-use crate::executor::{ExecutorId, Rejected, Unhandled};
-use crate::raw::signal::Signal;
-use crate::{Clock, Refusal};
 
 type Log = Arc<Mutex<Vec<u32>>>;
 

@@ -51,8 +51,8 @@ mod linux {
 mod model {
     use std::sync::Arc;
 
-    use crate::prim::AtomicU32;
-    use crate::sys::futex::Futex;
+    use tidegate_core::internal::Futex;
+    use tidegate_core::prim::AtomicU32;
 
     /// A condition variable that outlives the word, as the kernel's table does.
     #[derive(Clone)]

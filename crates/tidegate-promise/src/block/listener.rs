@@ -10,9 +10,10 @@ use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::ptr;
 use std::task::Waker;
 
+use tidegate_core::prim::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
+
 use super::Outcome;
 use super::watched::Watch;
-use crate::prim::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
 
 const WORDS: usize = 3;
 type Data = [MaybeUninit<*mut ()>; WORDS];

@@ -48,10 +48,9 @@ use loom::cell::Cell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
-use tidegate_core::{
-    Clock, Executor, ExecutorId, Outcome, Parker, Reader, Rejected, SharedReader, Signal,
-    SignalLane, Task, Writer, block,
-};
+use tidegate_core::{Clock, Executor, ExecutorId, Parker, Rejected, Signal, SignalLane, Task};
+use tidegate_promise::Outcome;
+use tidegate_promise::block::{Reader, SharedReader, Writer, block};
 
 /// A value whose leak or second drop loom reports.
 type Value = Arc<u32>;
@@ -158,14 +157,14 @@ impl Executor for Home {
     }
 }
 
-#[path = "models/block_listen.rs"]
+#[path = "models/listen.rs"]
 mod listen;
 
-#[path = "models/block_ends.rs"]
+#[path = "models/ends.rs"]
 mod ends_of_life;
 
-#[path = "models/block_remove.rs"]
+#[path = "models/remove.rs"]
 mod remove;
 
-#[path = "models/block_sleep.rs"]
+#[path = "models/sleep.rs"]
 mod sleep;

@@ -5,13 +5,13 @@ use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
+use tidegate_core::prim::{Ordering, fence};
+use tidegate_core::{Executor, Task};
+
 use super::state::{
     CANCELLED, CLAIMED, DONE, LISTENER, NOTIFYING, OWNERS, READER, UNCANCELLABLE, WRITER,
 };
 use super::{Block, BlockPtr, count_one};
-use crate::executor::Executor;
-use crate::prim::{Ordering, fence};
-use crate::raw::task::Task;
 
 /// The unique write end. Dropping it fails the block as abandoned.
 pub struct Writer<T: Send + 'static, E: Send + 'static> {

@@ -8,9 +8,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use crate::executor::{Executor, ExecutorId};
-use crate::prim::{AtomicU32, yield_now};
-use crate::sys::bell::Bell;
+use tidegate_core::prim::{AtomicU32, yield_now};
+use tidegate_core::{Executor, ExecutorId};
+
+use super::bell::Bell;
 
 /// One thread's record.
 #[derive(Default)]

@@ -8,22 +8,28 @@
 //! read-modify-write when its read end is given up with the listener, three otherwise, and no
 //! lock.
 
+#![expect(
+    unsafe_code,
+    reason = "the block is shared memory, handed from thread to thread by one state word"
+)]
+
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use tidegate_core::internal::SignalHeader;
+use tidegate_core::prim::{AtomicPtr, AtomicU16, AtomicU32, Ordering, UnsafeCell, fence};
+use tidegate_core::{Executor, Task};
+
+use self::bell::Bell;
 use self::listener::{Listener, Node};
 use self::state::{
     CANCELLED, CLAIMED, DONE, INLINE, LEFT, LISTENER, NOTIFYING, OWED, OWNERS, READER, SLEEPER,
     UNCANCELLABLE, WRITER, is_settled,
 };
-use crate::executor::Executor;
-use crate::prim::{AtomicPtr, AtomicU16, AtomicU32, Ordering, UnsafeCell, fence};
-use crate::raw::signal::SignalHeader;
-use crate::raw::task::Task;
-use crate::sys::bell::Bell;
 
+mod bell;
 mod depth;
 mod listener;
 mod notify;
@@ -42,7 +48,7 @@ pub use self::writer::{SharedWriter, Writer};
 /// How something ended: exactly one of three ways.
 ///
 /// ```
-/// use tidegate_core::Outcome;
+/// use tidegate_promise::Outcome;
 ///
 /// let outcome: Outcome<u32, String> = Outcome::Success(7);
 /// assert_eq!(outcome.as_ref().success(), Some(&7));

@@ -14,11 +14,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::contain::{self, CaughtPanic};
-use crate::executor::{Executor, Unhandled};
-use crate::raw::signal::Signal;
-use crate::raw::task::Task;
-use crate::unhandled::OnUnhandled;
+use tidegate_core::{CaughtPanic, Executor, OnUnhandled, Signal, Task, Unhandled};
 
 /// The most listeners inside listeners that one thread runs before it queues the rest.
 const MAX_DEPTH: u32 = 8;
@@ -26,7 +22,7 @@ const MAX_DEPTH: u32 = 8;
 const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 
 #[cfg(not(tidegate_loom))]
-crate::prim::thread_local! {
+tidegate_core::prim::thread_local! {
     static DEPTH: Cell<Depth> = const { Cell::new(Depth::OUTSIDE) };
     /// The innermost block whose listener runs on this thread, on its stack.
     static TELLING: Cell<*const Telling> = const { Cell::new(ptr::null()) };
@@ -156,7 +152,7 @@ pub(super) fn run_hook(home: Option<&Arc<dyn Executor>>, hook: Box<Task>) {
 /// Runs code of the user's; a panic in it is reported to `home` and goes no further.
 #[inline]
 pub(super) fn contain(home: Option<&dyn Executor>, run: impl FnOnce()) {
-    if let Err(panic) = contain::contain(run) {
+    if let Err(panic) = tidegate_core::contain(run) {
         report(home, panic);
     }
 }
@@ -178,7 +174,7 @@ pub(super) fn tell_home(home: Option<&dyn Executor>, what: &Unhandled<'_>) {
     let Some(home) = home else {
         return OnUnhandled::stderr().tell("a promise without a home", what);
     };
-    let _ = contain::contain(|| home.unhandled(what));
+    let _ = tidegate_core::contain(|| home.unhandled(what));
 }
 
 fn put_off(what: Deferred) {
