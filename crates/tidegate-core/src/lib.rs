@@ -8,9 +8,8 @@
 //! * User code that may panic: [`contain`], [`discard`], [`CaughtPanic`].
 //! * Ownership and bounds: [`OwnerCell`], [`ProducerCell`], [`Permits`].
 //! * The words of an isolated call: [`CallWord`], [`BreakerWord`].
-//! * Timeouts between threads: [`TimeoutCell`], [`TimeoutNode`], [`TimeoutLane`].
 //! * The words of a worker pool: [`Desk`], [`Seat`], [`Reserve`].
-//! * Memory that is used at random: [`Yard`], [`prefetch`].
+//! * Memory that is used at random: [`prefetch`].
 //! * Threads: [`ThreadBuilder`], [`ThreadInfo`], the mark of the executor they run for and the
 //!   record of who waits for whom.
 //!
@@ -49,11 +48,9 @@ mod sys;
 #[cfg(all(test, not(tidegate_loom)))]
 mod testing;
 mod thread;
-mod timeout;
 mod unhandled;
 mod vigil;
 mod wait;
-mod yard;
 
 pub use crossbeam_utils::CachePadded;
 
@@ -92,10 +89,6 @@ pub use self::thread::{
     BadPriority, JoinError, JoinPolicy, NotJoined, ThreadBuilder, ThreadEnd, ThreadHandle,
     ThreadInfo, ThreadJob, ThreadPerTask, ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
 };
-pub use self::timeout::{
-    Fate, Reset, StillPending, TimeoutBatch, TimeoutCell, TimeoutLane, TimeoutNode,
-};
 pub use self::unhandled::OnUnhandled;
 pub use self::vigil::{Rung, Vigil};
 pub use self::wait::{WaitGuard, WaitRefused, change_width, check_stance, check_wait};
-pub use self::yard::{Plot, Yard};

@@ -48,7 +48,6 @@
 
 use std::sync::Arc as StdArc;
 
-use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
@@ -57,26 +56,10 @@ use tidegate_core::{
     SignalBlock, SignalLane, Task, TaskLane, TaskLaneEnd,
 };
 
-/// What ran, in order. Written without a lock, so loom reports any two writers without order.
-#[derive(Debug, Default)]
-struct Log(UnsafeCell<Vec<u32>>);
+#[path = "../../tidegate-testkit/shared/loom_log.rs"]
+mod loom_log;
 
-// SAFETY: loom checks every access and fails the model on a race.
-unsafe impl Sync for Log {}
-// SAFETY: as above.
-unsafe impl Send for Log {}
-
-impl Log {
-    fn note(&self, what: u32) {
-        // SAFETY: loom fails the model before two threads are in here.
-        self.0.with_mut(|log| unsafe { (*log).push(what) });
-    }
-
-    fn get(&self) -> Vec<u32> {
-        // SAFETY: loom fails the model before a reader meets a writer.
-        self.0.with(|log| unsafe { (*log).clone() })
-    }
-}
+use loom_log::Log;
 
 /// A task that notes `what`.
 fn note(log: &Arc<Log>, what: u32) -> Task {
@@ -142,9 +125,6 @@ mod lookout;
 
 #[path = "models/standby.rs"]
 mod standby;
-
-#[path = "models/timeouts.rs"]
-mod timeouts;
 
 /// Three threads, one value: whoever takes it is alone with it and sees what the last owner did.
 /// Fails when: `put` is not Release or `take` is not Acquire.

@@ -16,7 +16,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use tidegate_core::{BreakerWord, CallWord, Leave, Left};
 
-#[path = "models/place.rs"]
+#[path = "../../tidegate-testkit/shared/place.rs"]
 mod place;
 
 use place::Place;

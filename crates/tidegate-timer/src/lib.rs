@@ -28,9 +28,11 @@
 //! assert!(timers.pop_due(250).is_none());
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod heap;
+#[doc(hidden)]
+pub mod raw;
 mod timer;
 mod wheel;
 

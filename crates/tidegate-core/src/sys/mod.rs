@@ -10,7 +10,6 @@
 pub(crate) mod backtrace;
 pub(crate) mod cycles;
 pub(crate) mod futex;
-pub(crate) mod pages;
 pub(crate) mod prefetch;
 pub(crate) mod thread;
 pub(crate) mod tick;

@@ -10,10 +10,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tidegate_core::prim::{AtomicU64, Ordering};
-use tidegate_core::{
-    Deliver, Delivery, Fate, Reset, SignalBlock, StillPending, Task, TimeoutCell, is_current,
-    prefetch_block,
-};
+use tidegate_core::{Deliver, Delivery, SignalBlock, Task, is_current, prefetch_block};
+use tidegate_timer::raw::{Fate, Reset, StillPending, TimeoutCell};
 use tidegate_timer::{Key, Wheel};
 
 use crate::errors::BuildError;

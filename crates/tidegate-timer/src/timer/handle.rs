@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::Fate;
+use crate::raw::Fate;
 
 use super::shared::{Cell, Shared};
 

@@ -11,7 +11,9 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread::ThreadId;
 
-use tidegate_core::{Fate, Parker, Task, ThreadBuilder, ThreadWatch, check_stance, contain};
+use tidegate_core::{Parker, Task, ThreadBuilder, ThreadWatch, check_stance, contain};
+
+use crate::raw::Fate;
 
 use super::errors::TimerError;
 use super::shared::{Cell, Shared};

@@ -14,9 +14,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::{
-    CachePadded, Clock, Doorbell, Executor, Fate, OnUnhandled, Parker, Refusal, Rejected, Reset,
-    ThreadBuilder, TimeoutLane, TimeoutNode, Unhandled, contain,
+    CachePadded, Clock, Doorbell, Executor, OnUnhandled, Parker, Refusal, Rejected, ThreadBuilder,
+    Unhandled, contain,
 };
+
+use crate::raw::{Fate, Reset, TimeoutLane, TimeoutNode};
 
 use super::errors::TimerError;
 use super::life::Life;

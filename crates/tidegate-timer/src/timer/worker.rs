@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{ClockMember, StillPending, Task};
+use tidegate_core::{ClockMember, Task};
+
+use crate::raw::StillPending;
 
 use super::shared::{Cell, Shared};
 use super::task::TimerTask;

@@ -82,7 +82,7 @@ const LOOKAHEAD: usize = 8;
 /// An entry with a value of 16 bytes costs 32 bytes and its share of a list, 5 to 8 bytes when the
 /// wheel is full and never more than 141. Entries lie in pages of 512, which are never moved; from
 /// the 65th on, pages lie in blocks of 2 MiB that the system is asked to back by large pages of its
-/// own ([`Yard`](tidegate_core::Yard)). In a wheel of more than 32,768 entries those that come up
+/// own ([`Yard`](crate::raw::Yard)). In a wheel of more than 32,768 entries those that come up
 /// together share pages, so there may be one page with holes per far slot in use; a page with an
 /// eighth of its cells free is filled again.
 /// While more pages are empty than in use, [`pop_due`](Self::pop_due) gives some of the last ones

@@ -15,7 +15,7 @@
 //! * A pair (cell, generation) is given out once: `floor` is not below the generation of any cell
 //!   of a page that was given back.
 
-use tidegate_core::{Plot, Yard};
+use crate::raw::{Plot, Yard};
 
 /// Idle pages that are always kept.
 pub(super) const KEPT: usize = 2;

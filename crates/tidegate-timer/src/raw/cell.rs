@@ -19,7 +19,7 @@
 use std::fmt;
 use std::mem::MaybeUninit;
 
-use crate::prim::{AtomicU64, Ordering, UnsafeCell, fence};
+use tidegate_core::prim::{AtomicU64, Ordering, UnsafeCell, fence};
 
 const CANCELLED: u64 = u64::MAX;
 const EXPIRED: u64 = u64::MAX - 1;
@@ -31,7 +31,7 @@ pub(super) const LATEST: u64 = u64::MAX - 3;
 /// How a timeout ended.
 ///
 /// ```
-/// use tidegate_core::{Fate, TimeoutCell};
+/// use crate::raw::{Fate, TimeoutCell};
 ///
 /// let timeout = TimeoutCell::new(5, "closure");
 /// assert_eq!(timeout.fate(), None);
@@ -51,7 +51,7 @@ pub enum Fate {
 /// Why a timeout does not expire now.
 ///
 /// ```
-/// use tidegate_core::{StillPending, TimeoutCell};
+/// use crate::raw::{StillPending, TimeoutCell};
 ///
 /// let timeout = TimeoutCell::new(5, ());
 /// assert_eq!(timeout.expire(4), Err(StillPending::Until(5)));
@@ -67,7 +67,7 @@ pub enum StillPending {
 /// What [`TimeoutCell::reset`] came to.
 ///
 /// ```
-/// use tidegate_core::{Reset, TimeoutCell};
+/// use crate::raw::{Reset, TimeoutCell};
 ///
 /// let timeout = TimeoutCell::new(5, ());
 /// assert_eq!(timeout.reset(4), Reset::Sooner);
@@ -93,7 +93,7 @@ impl Reset {
 /// A value that somebody takes when a deadline passes, unless somebody else takes it before.
 ///
 /// ```
-/// use tidegate_core::{Fate, Reset, StillPending, TimeoutCell};
+/// use crate::raw::{Fate, Reset, StillPending, TimeoutCell};
 ///
 /// let tea = TimeoutCell::new(100, "tea");
 /// assert_eq!(tea.reset(250), Reset::Later, "the timer looks at 100 and finds it not due");

@@ -1,6 +1,6 @@
 //! The way of timeouts to the thread that owns the wheel: a stack that is taken whole.
 //!
-//! Built like the [`SignalLane`](crate::SignalLane), but for cells of one type, which the owner
+//! Built like the [`SignalLane`](tidegate_core::SignalLane), but for cells of one type, which the owner
 //! gets in its hands. A cell hangs in it at most once however often it is pushed, so the lane
 //! allocates nothing and its length is bounded by the cells that are alive.
 
@@ -9,15 +9,15 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use crossbeam_utils::CachePadded;
+use tidegate_core::CachePadded;
+use tidegate_core::prim::{AtomicBool, AtomicPtr, AtomicU64, Ordering, claim_fence};
 
 use super::TimeoutCell;
-use crate::prim::{AtomicBool, AtomicPtr, AtomicU64, Ordering, claim_fence};
 
 /// A cell that can be sent to the owner of a wheel.
 ///
 /// ```
-/// use tidegate_core::TimeoutNode;
+/// use crate::raw::TimeoutNode;
 ///
 /// let timeout = TimeoutNode::new(5, "closure");
 /// assert_eq!(timeout.expire(5), Ok("closure"));
@@ -71,7 +71,7 @@ impl<T> fmt::Debug for TimeoutNode<T> {
 /// Cells that have news for the owner of a wheel: new, reset or cancelled.
 ///
 /// ```
-/// use tidegate_core::{TimeoutLane, TimeoutNode};
+/// use crate::raw::{TimeoutLane, TimeoutNode};
 ///
 /// let (lane, timeout) = (TimeoutLane::new(), TimeoutNode::new(5, ()));
 /// assert!(lane.push(&timeout));
@@ -98,7 +98,7 @@ impl<T> TimeoutLane<T> {
     }
 
     /// Sends word of a cell; the owner will see what was done to it before this. Answers false
-    /// when the lane is closed. The caller looks at the [`Doorbell`](crate::Doorbell) afterwards.
+    /// when the lane is closed. The caller looks at the [`Doorbell`](tidegate_core::Doorbell) afterwards.
     #[inline]
     #[must_use = "false means that nobody will look at the cell"]
     pub fn push(&self, cell: &Arc<TimeoutNode<T>>) -> bool {
@@ -210,7 +210,7 @@ impl<T> fmt::Debug for TimeoutLane<T> {
 /// it can be pushed again, and what was done to it before is visible.
 ///
 /// ```
-/// use tidegate_core::{TimeoutLane, TimeoutNode};
+/// use crate::raw::{TimeoutLane, TimeoutNode};
 ///
 /// let lane = TimeoutLane::new();
 /// for number in 0..2 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use super::{SINGLE, Yard};
-use crate::sys::pages::LARGE;
+use crate::raw::pages::LARGE;
 
 #[test]
 fn every_cell_is_dropped_once_wherever_its_plot_lies() {

@@ -9,11 +9,18 @@ use std::sync::Arc as StdArc;
 
 use loom::sync::Arc;
 use loom::thread;
-use tidegate_core::{Fate, Reset, StillPending, TimeoutCell};
+use tidegate_timer::raw::{Fate, Reset, StillPending, TimeoutCell};
 
-#[path = "models/place.rs"]
+#[path = "../../tidegate-testkit/shared/place.rs"]
 mod place;
 
+#[path = "../../tidegate-testkit/shared/loom_log.rs"]
+mod loom_log;
+
+#[path = "models/timeouts.rs"]
+mod timeouts;
+
+use loom_log::Log;
 use place::Place;
 
 /// Two cancellations and an expiry: one gets the value, and the cell says which.

@@ -3,7 +3,7 @@
 //! Memory that is used at random costs two waits: one for the page table, one for the memory
 //! itself. An allocator puts arrays of some kilobytes wherever it has room, so a thousand of them
 //! need a thousand entries of the page table's cache and more. A yard gets its memory in blocks of
-//! [`LARGE`](crate::sys::pages::LARGE) bytes and asks the system to back each by one large page.
+//! [`LARGE`](super::pages::LARGE) bytes and asks the system to back each by one large page.
 #![expect(unsafe_code, reason = "memory that is laid out by hand")]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -14,9 +14,10 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::sys::pages::{LARGE, prefer_large};
+use super::pages::{LARGE, prefer_large};
 
 #[cfg(test)]
+#[path = "yard_tests.rs"]
 mod tests;
 
 /// So many plots have a block each: who needs few should not pay for a large one.
@@ -27,7 +28,7 @@ const SINGLE: usize = 64;
 /// # Examples
 ///
 /// ```
-/// use tidegate_core::Yard;
+/// use crate::raw::Yard;
 ///
 /// let mut yard = Yard::<u64, 512>::new();
 /// let mut plot = yard.plot(|place| place as u64);
@@ -117,7 +118,7 @@ impl<T, const N: usize> Yard<T, N> {
     /// # Examples
     ///
     /// ```
-    /// let mut yard = tidegate_core::Yard::<String, 4>::new();
+    /// let mut yard = crate::raw::Yard::<String, 4>::new();
     /// let plot = yard.plot(|place| format!("number {place}"));
     /// assert_eq!(plot[2], "number 2");
     /// ```
@@ -149,7 +150,7 @@ impl<T, const N: usize> Yard<T, N> {
     /// # Examples
     ///
     /// ```
-    /// let mut yard = tidegate_core::Yard::<[u64; 8], 512>::new();
+    /// let mut yard = crate::raw::Yard::<[u64; 8], 512>::new();
     /// let plots: Vec<_> = (0..65).map(|_| yard.plot(|_| [0; 8])).collect();
     /// drop(plots);
     /// yard.trim();

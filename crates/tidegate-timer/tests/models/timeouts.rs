@@ -1,7 +1,9 @@
 //! The word of a timeout and the lane that carries it.
 
 use super::*;
-use tidegate_core::{Fate, TimeoutLane, TimeoutNode};
+
+use tidegate_core::{Doorbell, Parker};
+use tidegate_timer::raw::{Fate, TimeoutLane, TimeoutNode};
 
 /// Three threads, one timeout: a cancel, an expiry and a reset. One of the first two gets the
 /// value, and a reset that succeeded is not overtaken by the old deadline.

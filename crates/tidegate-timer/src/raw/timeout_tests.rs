@@ -6,7 +6,6 @@ use std::thread;
 
 use super::cell::LATEST;
 use super::*;
-use crate::testing::rounds;
 
 #[test]
 fn exactly_one_of_cancel_and_expire_gets_the_value() {
@@ -134,4 +133,13 @@ fn an_earlier_deadline_is_seen_by_the_reset_or_by_the_arming() {
     assert_eq!(cell.arm(20), None);
     assert_eq!(cell.reset(19), Reset::Sooner);
     assert_eq!(cell.reset(20), Reset::Later);
+}
+
+/// How often to repeat something: `many` times, or few where every step is slow
+/// (`TIDEGATE_SMALL` is set under valgrind).
+fn rounds(many: usize) -> usize {
+    match std::env::var_os("TIDEGATE_SMALL") {
+        Some(_) => (many / 50).max(4),
+        None => many,
+    }
 }
