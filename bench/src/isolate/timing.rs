@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tidegate_core::{CallWord, CancelToken, Clock, CoarseClock, FastClock};
+use tidegate_core::{CancelToken, Clock, CoarseClock, FastClock};
+use tidegate_isolate::internal::CallWord;
 use tidegate_timer::{Wheel, WheelTimer};
 
 use super::{CHEAP, TIMEOUT, each, heading};

@@ -7,7 +7,6 @@
 //! * The way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`].
 //! * User code that may panic: [`contain`], [`discard`], [`CaughtPanic`].
 //! * Ownership and bounds: [`OwnerCell`], [`ProducerCell`], [`Permits`].
-//! * The words of an isolated call: [`CallWord`], [`BreakerWord`].
 //! * The words of a worker pool: [`Desk`], [`Seat`], [`Reserve`].
 //! * Memory that is used at random: [`prefetch`].
 //! * Threads: [`ThreadBuilder`], [`ThreadInfo`], the mark of the executor they run for and the
@@ -17,7 +16,6 @@
 //! protocols are model-checked (`cargo xtask loom`).
 #![deny(unsafe_code)]
 
-mod call;
 #[doc(hidden)]
 pub mod internal {
     //! Items for the other crates of this workspace only. Unstable: they change without notice.
@@ -54,7 +52,6 @@ mod wait;
 
 pub use crossbeam_utils::CachePadded;
 
-pub use self::call::{BreakerWord, CallWord, Leave, Left, Phase, UnderWay};
 pub use self::cancel::{CancelHook, CancelToken, Interrupted};
 pub use self::clock::{
     Clock, ClockMember, CoarseClock, FastClock, ManualClock, ManualTicker, Sleeper, Ticker,

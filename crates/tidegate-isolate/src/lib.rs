@@ -53,6 +53,13 @@ mod error;
 mod event;
 mod hedge;
 mod isolation;
+#[doc(hidden)]
+pub mod internal {
+    //! Items for models and benchmarks of this workspace only. Unstable: they change without notice.
+
+    pub use crate::breaker::word::{BreakerWord, Phase};
+    pub use crate::command::call_word::{CallWord, Leave, Left, UnderWay};
+}
 mod key;
 mod metrics;
 mod plugin;

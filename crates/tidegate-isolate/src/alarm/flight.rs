@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use tidegate_core::{CallWord, CancelToken, Clock, Leave, Left, Task, UnderWay};
+use crate::command::call_word::{CallWord, Leave, Left, UnderWay};
+use tidegate_core::{CancelToken, Clock, Task};
 
 use super::Shared;
 

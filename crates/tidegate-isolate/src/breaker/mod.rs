@@ -23,6 +23,7 @@ mod config;
 mod core;
 mod health;
 mod state;
+pub(crate) mod word;
 
 pub use self::config::{BreakerConfig, BreakerMode, BreakerWindow};
 pub use self::state::BreakerState;

@@ -16,7 +16,7 @@
 //! its verdict counts only while that generation lasts, so a call that began before a trip can
 //! neither close the breaker nor keep it open.
 
-use tidegate_core::{BreakerWord, Phase};
+use crate::breaker::word::{BreakerWord, Phase};
 
 /// Where a breaker stands.
 ///

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{CancelToken, Left, Permit, Task, UnderWay, discard, discard_all};
+use crate::command::call_word::{Left, UnderWay};
+use tidegate_core::{CancelToken, Permit, Task, discard, discard_all};
 use tidegate_exec::JobKey;
 use tidegate_promise::Promise;
 

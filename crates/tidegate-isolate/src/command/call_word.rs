@@ -19,7 +19,7 @@
 //!
 //! The number of the call is part of the word: whoever looked at one call cannot end the next.
 
-use crate::prim::{AtomicU64, Ordering, fence};
+use tidegate_core::prim::{AtomicU64, Ordering, fence};
 
 const STATE: u64 = 7;
 const IDLE: u64 = 0;
@@ -54,7 +54,7 @@ pub struct UnderWay(u64);
 /// The word of one call at a time, again and again.
 ///
 /// ```
-/// use tidegate_core::{CallWord, Leave, Left};
+/// use crate::command::call_word::{CallWord, Leave, Left};
 ///
 /// let word = CallWord::default();
 /// let seen = word.begin_queued();

@@ -10,7 +10,7 @@
 //! the state has changed, never before: otherwise a second caller would pass by the judgement that
 //! the first is still making.
 
-use crate::prim::{AtomicU64, Ordering};
+use tidegate_core::prim::{AtomicU64, Ordering};
 
 const STATE: u64 = 3;
 
@@ -35,7 +35,7 @@ impl Phase {
 /// The word of a breaker. It begins in state 0.
 ///
 /// ```
-/// use tidegate_core::BreakerWord;
+/// use crate::breaker::word::BreakerWord;
 ///
 /// let word = BreakerWord::default();
 /// let closed = word.get();
@@ -91,7 +91,7 @@ impl BreakerWord {
     /// off until `next`. Only one caller at a time, under the lock of the breaker.
     ///
     /// ```
-    /// use tidegate_core::BreakerWord;
+    /// use crate::breaker::word::BreakerWord;
     ///
     /// let word = BreakerWord::default();
     /// assert!(word.is_due(0), "nothing was judged yet");

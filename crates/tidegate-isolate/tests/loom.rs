@@ -14,7 +14,7 @@ use std::sync::Arc as StdArc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use tidegate_core::{BreakerWord, CallWord, Leave, Left};
+use tidegate_isolate::internal::{BreakerWord, CallWord, Leave, Left};
 
 #[path = "../../tidegate-testkit/shared/place.rs"]
 mod place;
