@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex, mpsc};
 
 use tidegate::core::Parker;
-use tidegate::exec::strategy::{
+use tidegate::pool::strategy::{
     Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, ProduceConsume,
     ProduceExecuteConsume, Strategy,
 };
-use tidegate::exec::{TryExecutor, WorkerPool};
+use tidegate::pool::{TryExecutor, WorkerPool};
 use tidegate::prelude::*;
 
 const TASKS: u64 = 2_000;

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use tidegate_exec::{EventLoop, Quiet, RejectPolicy};
+use tidegate_loop::{EventLoop, Quiet, RejectPolicy};
 use tidegate_promise::{Completion, Promise, promise};
 
 use crate::contest::{Limit, LoopContestant, PromiseContestant, WaitContestant, observe};

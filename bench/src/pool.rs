@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use tidegate_exec::WorkerPool;
+use tidegate_pool::WorkerPool;
 use tidegate_promise::Completion;
 
 use crate::contest::{PoolContestant, observe};

@@ -8,7 +8,12 @@ use crate::step::{self, Outcome};
 use crate::{interop, loom, miri, readme, sanitize, shuttle, tidy};
 
 /// Crates whose tests also run optimised: races hide in debug builds.
-const RELEASE_TESTED: [&str; 3] = ["tidegate-core", "tidegate-promise", "tidegate-exec"];
+const RELEASE_TESTED: [&str; 4] = [
+    "tidegate-core",
+    "tidegate-promise",
+    "tidegate-pool",
+    "tidegate-loop",
+];
 
 /// A step by name; the function gets the workspace root.
 type Step = (&'static str, fn(&Path) -> step::Result);

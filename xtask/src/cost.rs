@@ -46,7 +46,7 @@ pub fn run(root: &Path) -> step::Result {
     if !step::works(Command::new("valgrind").arg("--version")) {
         return Ok(Outcome::Skipped("no valgrind".to_string()));
     }
-    let program = build(root, &["tidegate-exec", "--example", "cost"])?;
+    let program = build(root, &["tidegate-loop", "--example", "cost"])?;
     let program = program.join("examples/cost");
     println!("| what | instructions |\n|---|---|");
     for (kind, what) in KINDS {

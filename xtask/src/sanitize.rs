@@ -12,11 +12,13 @@ use crate::step::{self, Outcome};
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const FLAGS: &str = "-Zsanitizer=address --cfg tidegate_sanitize";
 
-/// The crate with the unsafe code, and those whose tests drive it.
-const CRATES: [&str; 4] = [
+/// The crates with unsafe code, and those whose tests drive it.
+const CRATES: [&str; 6] = [
     "tidegate-core",
     "tidegate-promise",
-    "tidegate-exec",
+    "tidegate-timer",
+    "tidegate-pool",
+    "tidegate-loop",
     "tidegate-net",
 ];
 

@@ -11,8 +11,9 @@ use monoio::io::{AsyncReadRent as _, AsyncWriteRentExt as _};
 use monoio::{IoUringDriver, LegacyDriver, Runtime, RuntimeBuilder};
 use rustix::event::epoll;
 use rustix::net::{RecvFlags, SendFlags};
-use tidegate_exec::{Roaming, WorkerPool};
+use tidegate_loop::Roaming;
 use tidegate_net::{Assembly, Blocking, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_pool::WorkerPool;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::load::pin;

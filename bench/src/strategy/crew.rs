@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_exec::{
+use tidegate_pool::{
     Adaptive, Counts, EatWhatYouKill, ExecuteProduceConsume, Monitor, ProduceConsume,
     ProduceExecuteConsume, Producer, Strategy, TryExecutor, WorkerPool,
 };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tidegate_core::Blocking;
-use tidegate_exec::{ProduceExecuteConsume, Strategy};
+use tidegate_pool::{ProduceExecuteConsume, Strategy};
 
 use super::calibrate::pin;
 use super::crew::{Crew, Detail, Kind, switches};

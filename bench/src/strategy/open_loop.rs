@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tidegate_core::Task;
-use tidegate_exec::Producer;
+use tidegate_pool::Producer;
 
 use super::crew::{Crew, Kind};
 use super::folklore::Dice;

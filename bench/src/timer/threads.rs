@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidegate_exec::EventLoop;
+use tidegate_loop::EventLoop;
 use tidegate_timer::WheelTimer;
 
 use super::lineup::TICK;

@@ -292,3 +292,7 @@ impl fmt::Display for Refusal {
         })
     }
 }
+
+/// The closure of a policy that decides what becomes of a task for which there is no room.
+pub type RejectWith =
+    std::sync::Arc<dyn Fn(Rejected<Task>) -> Result<(), Rejected<Task>> + Send + Sync>;

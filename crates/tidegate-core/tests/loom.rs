@@ -30,15 +30,6 @@
 //! * Signals: push, take or close relaxed; `take` by a plain swap; the batch not reversed; either
 //!   swap of `raised` relaxed, or the mark cleared after the delivery.
 //! * Owner cell: `put` or `take` relaxed.
-//! * Producer cell: `lend` without its fence, or relaxed; `step` only Acquire or only Release; `rest`
-//!   not looking for demand; `claim` leaving none; `lend` leaving the cell idle; `take_loan` not
-//!   comparing the number; `ask` not noting the helper; `close` leaving `HOME` set while it reads
-//!   the box, or telling the end relaxed; `give_up` relaxed.
-//! * Lookout: `came` not comparing, `send` not looking; a pool that stays brisk; of the cell under it,
-//!   `glance` or `lend` relaxed, `arrive` leaving `PENDING`, `take_loan` not comparing.
-//! * Vigil: `end` or `sleep` without its fence; `ring` taking the end down. Standby: a stand-in that
-//!   comes back and does not look whether the monitor has stopped, or looks before it puts itself
-//!   back; a monitor that sends it away after its last look, or a producer that does not look again.
 //!
 //! Not seen, for reasons given where they stand: the `SeqCst` of the claim, of `close`, `len` and
 //! `is_empty` (the fences stand in for them).
@@ -52,8 +43,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::thread;
 use tidegate_core::{
-    Closing, Deliver, Delivery, Doorbell, Held, OwnerCell, Parker, Permits, ProducerCell, Rest,
-    SignalBlock, SignalLane, Task, TaskLane, TaskLaneEnd,
+    Deliver, Delivery, Doorbell, OwnerCell, Parker, Permits, SignalBlock, SignalLane, Task,
+    TaskLane, TaskLaneEnd,
 };
 
 #[path = "../../tidegate-testkit/shared/loom_log.rs"]
@@ -116,15 +107,6 @@ impl Deliver for News {
 
 #[path = "models/signals.rs"]
 mod signals;
-
-#[path = "models/producer.rs"]
-mod producer;
-
-#[path = "models/lookout.rs"]
-mod lookout;
-
-#[path = "models/standby.rs"]
-mod standby;
 
 /// Three threads, one value: whoever takes it is alone with it and sees what the last owner did.
 /// Fails when: `put` is not Release or `take` is not Acquire.

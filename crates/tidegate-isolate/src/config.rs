@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use tidegate_core::as_nanos;
-use tidegate_exec::Growth;
+use tidegate_pool::Growth;
 
 use crate::breaker::BreakerConfig;
 use crate::bulkhead::{Discipline, Partitions, PermitConfig};

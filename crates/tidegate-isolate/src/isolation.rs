@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tidegate_core::{Clock, OnUnhandled, Task, Unhandled};
-use tidegate_exec::{Stopped, WorkerPool};
+use tidegate_pool::{Stopped, WorkerPool};
 
 use crate::alarm::Alarms;
 use crate::bulkhead::{PoolSnapshot, Pools};

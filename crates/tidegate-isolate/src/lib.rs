@@ -92,4 +92,4 @@ pub use self::properties::{ChangeListener, PREFIX, Properties, PropertySource};
 pub use self::retry::{Retry, RetryBudget};
 pub use self::snapshot::CommandSnapshot;
 pub use tidegate_core::{Permit, PermitRef, Permits};
-pub use tidegate_exec::Growth;
+pub use tidegate_pool::Growth;

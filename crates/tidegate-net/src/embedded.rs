@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tidegate_core::{ManualClock, SignalBlock};
-use tidegate_exec::{EventLoop, HandLoop};
+use tidegate_loop::{EventLoop, HandLoop};
 use tidegate_promise::Failure;
 
 use crate::channel::{Channel, ChannelCore, ChannelOptions, Home, Mail, Shared, Start, Transport};

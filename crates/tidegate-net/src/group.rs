@@ -6,10 +6,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tidegate_core::OnUnhandled;
-use tidegate_exec::{
-    BuildError, Counts, Crew, EventLoopGroup, EventLoopGroupBuilder, Monitor, Pinned, Placement,
-    Roaming, WorkerPool,
+use tidegate_loop::{
+    BuildError, Crew, EventLoopGroup, EventLoopGroupBuilder, Pinned, Placement, Roaming,
 };
+use tidegate_pool::{Counts, Monitor, WorkerPool};
 
 use crate::driver::{IoWatch, PollDriver};
 use crate::metrics::IoMetrics;
@@ -27,7 +27,7 @@ use crate::sys::MioPoller;
 /// ```
 /// let group = tidegate_net::pinned("io", 2)?;
 /// assert_eq!(group.len(), 2);
-/// # Ok::<(), tidegate_exec::BuildError>(())
+/// # Ok::<(), tidegate_loop::BuildError>(())
 /// ```
 pub fn pinned(name: impl Into<String>, loops: usize) -> Result<NetGroup, BuildError> {
     pinned_with(name, loops, OnUnhandled::stderr())
@@ -46,7 +46,7 @@ pub fn pinned(name: impl Into<String>, loops: usize) -> Result<NetGroup, BuildEr
 /// let hook = OnUnhandled::new(|place, what| println!("{place}: {what}"));
 /// let group = tidegate_net::pinned_with("io", 2, hook)?;
 /// assert_eq!(group.len(), 2);
-/// # Ok::<(), tidegate_exec::BuildError>(())
+/// # Ok::<(), tidegate_loop::BuildError>(())
 /// ```
 pub fn pinned_with(
     name: impl Into<String>,
@@ -58,7 +58,7 @@ pub fn pinned_with(
 
 /// Makes `loops` event loops with I/O on the threads of `workers`: a channel travels to the thread
 /// that runs its handlers, and while one of them blocks another thread goes on with the loop. The
-/// strategy is [`Adaptive`](tidegate_exec::Adaptive) with late hand-over.
+/// strategy is [`Adaptive`](tidegate_pool::Adaptive) with late hand-over.
 ///
 /// Each loop keeps one thread of the pool; the others are for handlers that block. With as many
 /// blocked as the pool has others, the monitor's own threads keep the loops going, and handlers run
@@ -70,7 +70,7 @@ pub fn pinned_with(
 /// cannot be had.
 ///
 /// ```
-/// use tidegate_exec::WorkerPool;
+/// use tidegate_pool::WorkerPool;
 ///
 /// let workers = WorkerPool::builder("workers").core(4).max(64).build()?;
 /// let group = tidegate_net::roaming("io", 2, &workers)?;
@@ -93,7 +93,7 @@ pub fn roaming(
 /// As for [`roaming`].
 ///
 /// ```
-/// use tidegate_exec::WorkerPool;
+/// use tidegate_pool::WorkerPool;
 /// use tidegate_core::OnUnhandled;
 ///
 /// let workers = WorkerPool::builder("workers").core(4).max(64).build()?;
@@ -122,13 +122,13 @@ pub fn roaming_with(
 /// own.
 ///
 /// ```
-/// use tidegate_exec::{Choose, EventLoopGroup};
+/// use tidegate_loop::{Choose, EventLoopGroup};
 /// use tidegate_net::NetGroup;
 ///
 /// let loops = EventLoopGroup::builder("io").loops(2).choose(Choose::LessBusy);
 /// let group = NetGroup::build(loops)?;
 /// assert_eq!(group.io_metrics().len(), 2);
-/// # Ok::<(), tidegate_exec::BuildError>(())
+/// # Ok::<(), tidegate_loop::BuildError>(())
 /// ```
 pub struct NetGroup<P: Placement = Pinned> {
     loops: EventLoopGroup<P>,

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use tidegate_core::{Rejected, SignalBlock, Task};
-use tidegate_exec::{EventLoop, Pinned, Placement, Roaming};
+use tidegate_loop::{EventLoop, Pinned, Placement, Roaming};
 
 use crate::awaited::Awaited;
 use crate::channel::{ChannelCore, Home, Shared, Start, Transport};

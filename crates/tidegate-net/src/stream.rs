@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Buf, Bytes, BytesMut};
 use futures_io::{AsyncRead, AsyncWrite};
 use tidegate_core::{Blocking, contain, discard};
-use tidegate_exec::EventLoop;
+use tidegate_loop::EventLoop;
 use tidegate_promise::{Completion, Failure};
 
 use crate::channel::Channel;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tidegate_core::ManualClock;
-use tidegate_exec::EventLoopGroup;
+use tidegate_loop::EventLoopGroup;
 use tidegate_net::{NetGroup, Server};
 use tidegate_testkit::Log;
 

@@ -12,8 +12,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_exec::WorkerPool;
 use tidegate_net::{Blocking, Inbound, InboundContext, Nothing, Server};
+use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
 use tidegate_testkit::{Counter, DropCount, Rng, model};
 

@@ -31,12 +31,14 @@
 #[doc(inline)]
 pub use tidegate_core as core;
 #[doc(inline)]
-pub use tidegate_exec as exec;
-pub use tidegate_exec::{sleep, timeout};
-#[doc(inline)]
 pub use tidegate_isolate as isolate;
 #[doc(inline)]
+pub use tidegate_loop as loops;
+pub use tidegate_loop::{sleep, timeout};
+#[doc(inline)]
 pub use tidegate_net as net;
+#[doc(inline)]
+pub use tidegate_pool as pool;
 #[doc(inline)]
 pub use tidegate_promise as promise;
 #[doc(inline)]
@@ -65,14 +67,16 @@ pub mod prelude {
         Blocking, CancelToken, Clock, Executor, ManualClock, OnUnhandled, Rejected, Task,
         ThreadBuilder,
     };
-    pub use tidegate_exec::{
-        Adaptive, Choose, Crew, EventLoop, EventLoopGroup, Missed, Monitor, Pinned, ProduceConsume,
-        Producer, Quiet, RejectPolicy, Roaming, Strategy, TimeoutHandle, WorkerPool,
-    };
     pub use tidegate_isolate::{BreakerConfig, Command, CommandError, Isolation, PoolConfig};
+    pub use tidegate_loop::Quiet;
+    pub use tidegate_loop::{
+        Choose, Crew, EventLoop, EventLoopGroup, Missed, Pinned, RejectPolicy, Roaming,
+        TimeoutHandle,
+    };
     pub use tidegate_net::{
         Bytes, Channel, Client, Inbound, InboundContext, Nothing, Outbound, OutboundContext, Server,
     };
+    pub use tidegate_pool::{Adaptive, Monitor, ProduceConsume, Producer, Strategy, WorkerPool};
     pub use tidegate_promise::{
         Completion, Failure, Outcome, Promise, SharedCompletion, SharedPromise, WaitError,
     };

@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn only_the_module_of_containment_catches_panics() {
         let source = "use std::panic;\nfn f() { panic::catch_unwind(g); }\n";
-        assert_eq!(findings("crates/tidegate-exec/src/core.rs", source), [2]);
+        assert_eq!(findings("crates/tidegate-loop/src/core.rs", source), [2]);
         assert_eq!(findings("crates/tidegate-core/src/cancel.rs", source), [2]);
         assert_eq!(findings(HOME, source), []);
     }
@@ -51,14 +51,14 @@ mod tests {
     fn tests_comments_and_other_programs_are_free() {
         let source =
             "// catch_unwind\n#[cfg(test)]\nmod tests {\n fn f() { catch_unwind(g); }\n}\n";
-        assert_eq!(findings("crates/tidegate-exec/src/core.rs", source), []);
+        assert_eq!(findings("crates/tidegate-loop/src/core.rs", source), []);
         let source = "fn f() { catch_unwind(g); }\n";
         assert_eq!(
-            findings("crates/tidegate-exec/src/core/tests.rs", source),
+            findings("crates/tidegate-loop/src/core/tests.rs", source),
             []
         );
         assert_eq!(
-            findings("crates/tidegate-exec/tests/it/main.rs", source),
+            findings("crates/tidegate-loop/tests/it/main.rs", source),
             []
         );
         assert_eq!(findings("crates/tidegate-testkit/src/model.rs", source), []);

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
-use tidegate_exec::Counts;
+use tidegate_pool::Counts;
 
 pub(crate) use self::caller::child as caller_child;
 use self::caller::{CONNECTIONS, Call, Caller};

@@ -6,11 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_exec::{Counts, Crew, EventLoopGroup, Monitor, Quiet, Roaming, WorkerPool};
+use tidegate_loop::{Crew, EventLoopGroup, Quiet, Roaming};
 use tidegate_net::sys::MioPoller;
 use tidegate_net::{
     Assembly, Blocking, Inbound, InboundContext, IoMetrics, NetGroup, Nothing, RoamDriver, Server,
 };
+use tidegate_pool::{Counts, Monitor, WorkerPool};
 
 use super::super::work::burn;
 

@@ -59,3 +59,10 @@ mod cell {
     #[inline(always)]
     pub fn claim_fence() {}
 }
+
+/// Locks a mutex whose content is whole even if a holder panicked.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}

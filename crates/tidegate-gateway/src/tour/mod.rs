@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 
 use tidegate::Result;
 use tidegate::core::{Ticker, blocking_allowed};
-use tidegate::exec::{ShutdownError, Watchdog};
+use tidegate::loops::{ShutdownError, Watchdog};
 use tidegate::prelude::*;
 use tidegate::promise::{all, promise};
 

@@ -5,10 +5,10 @@ use std::net::TcpStream;
 use std::sync::{Arc, mpsc};
 
 use tidegate::Result;
-use tidegate::exec::PoolLimits;
 use tidegate::isolate::{Command, Isolation};
 use tidegate::net::handlers::LineFrames;
 use tidegate::net::{Inbound, InboundContext, Nothing, Server, pinned};
+use tidegate::pool::PoolLimits;
 use tidegate::prelude::*;
 
 use super::{Lines, line};

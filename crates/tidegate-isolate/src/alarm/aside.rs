@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tidegate_core::{CancelToken, Clock, OnUnhandled, Permit, Permits, Task, ThreadBuilder};
-use tidegate_exec::{PoolLimits, WorkerPool};
+use tidegate_pool::{PoolLimits, WorkerPool};
 
 use super::{Alarms, Shared};
 use crate::Key;

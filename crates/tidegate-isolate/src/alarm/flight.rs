@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use crate::command::call_word::{CallWord, Leave, Left, UnderWay};
 use tidegate_core::{CancelToken, Clock, Task};
+
+use crate::command::call_word::{CallWord, Leave, Left, UnderWay};
 
 use super::Shared;
 

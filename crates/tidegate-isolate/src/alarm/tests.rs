@@ -2,6 +2,7 @@
 
 use super::*;
 use std::time::Duration;
+
 use tidegate_core::ManualClock;
 use tidegate_testkit::{Counter, Gate};
 

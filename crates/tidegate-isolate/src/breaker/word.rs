@@ -35,7 +35,7 @@ impl Phase {
 /// The word of a breaker. It begins in state 0.
 ///
 /// ```
-/// use crate::breaker::word::BreakerWord;
+/// use tidegate_isolate::internal::BreakerWord;
 ///
 /// let word = BreakerWord::default();
 /// let closed = word.get();
@@ -91,7 +91,7 @@ impl BreakerWord {
     /// off until `next`. Only one caller at a time, under the lock of the breaker.
     ///
     /// ```
-    /// use crate::breaker::word::BreakerWord;
+    /// use tidegate_isolate::internal::BreakerWord;
     ///
     /// let word = BreakerWord::default();
     /// assert!(word.is_due(0), "nothing was judged yet");

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Weak};
 
 use tidegate_core::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, Unhandled};
-use tidegate_exec::WorkerPool;
+use tidegate_pool::WorkerPool;
 
 /// Stands for a pool, as long as that lives.
 pub(super) struct PoolHome {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tidegate_core::{
     CoarseClock, Executor, FastClock, OnUnhandled, Permit, Permits, Rejected, Task,
 };
-use tidegate_exec::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, Stopped, WorkerPool};
+use tidegate_pool::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, Stopped, WorkerPool};
 
 use super::home::PoolHome;
 use super::partition::{Criticality, Partitions};

@@ -54,7 +54,7 @@ pub struct UnderWay(u64);
 /// The word of one call at a time, again and again.
 ///
 /// ```
-/// use crate::command::call_word::{CallWord, Leave, Left};
+/// use tidegate_isolate::internal::{CallWord, Leave, Left};
 ///
 /// let word = CallWord::default();
 /// let seen = word.begin_queued();

@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::command::call_word::{Left, UnderWay};
 use tidegate_core::{CancelToken, Permit, Task, discard, discard_all};
-use tidegate_exec::JobKey;
+use tidegate_pool::JobKey;
 use tidegate_promise::Promise;
+
+use crate::command::call_word::{Left, UnderWay};
 
 use super::call::Options;
 use super::circles::{self, RunId};

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use tidegate_core::ManualClock;
-use tidegate_exec::{EventLoop, Quiet};
 use tidegate_isolate::{
     Event, Install, Isolation, Key, Propagator, RequestContext, RequestVariable, Restore, Stage,
 };
+use tidegate_loop::EventLoop;
+use tidegate_pool::Quiet;
 use tidegate_testkit::Gate;
 
 use crate::support::{SECOND, builder, poll_once, pool_of, still};

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tidegate_core::{OnUnhandled, Task, Unhandled};
-use tidegate_exec::{Adaptive, Crew, EventLoop, ParkDriver, Quiet, Strategy};
 use tidegate_isolate::{
     AdaptiveLimit, Bulkhead, Cause, Criticality, Discipline, Event, Growth, Isolation, Partitions,
     PoolConfig, Properties, Refused, WindowConfig,
 };
+use tidegate_loop::{Crew, EventLoop, ParkDriver};
+use tidegate_pool::{Adaptive, Quiet, Strategy};
 use tidegate_testkit::{Gate, Log};
 
 use crate::support::{

@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_exec::{EventLoop, HandLoop, Pinned};
+use tidegate_loop::{EventLoop, HandLoop, Pinned};
 use tidegate_promise::{Completion, Failure, promise};
 use tidegate_testkit::Log;
 

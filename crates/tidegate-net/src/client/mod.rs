@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use mio::net::TcpStream;
-use tidegate_exec::{LoopTimers, Pinned};
+use tidegate_loop::{LoopTimers, Pinned};
 use tidegate_promise::{
     AlreadyCancelled, Completion, Failure, Outcome, Promise, promise, promise_on,
 };

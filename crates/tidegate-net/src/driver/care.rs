@@ -3,7 +3,7 @@
 use std::io;
 
 use tidegate_core::{Clock, Sleeper};
-use tidegate_exec::Health;
+use tidegate_loop::Health;
 
 use crate::metrics::Counters;
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate_core::{Clock, Running, Sleeper, Task};
-use tidegate_exec::{Driver, Health};
+use tidegate_loop::{Driver, Health};
 
 pub(crate) use self::care::Care;
 #[cfg(test)]
@@ -21,7 +21,7 @@ use crate::sys::{PIECES, Poller};
 /// What a loop with I/O waits on.
 ///
 /// ```
-/// use tidegate_exec::EventLoop;
+/// use tidegate_loop::EventLoop;
 /// use tidegate_net::PollDriver;
 /// use tidegate_net::sys::MioPoller;
 ///

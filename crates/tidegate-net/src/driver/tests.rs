@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use tidegate_exec::{EventLoop, HandLoop, Quiet};
+use tidegate_loop::{EventLoop, HandLoop, Quiet};
 use tidegate_testkit::Log;
 
 use super::*;
@@ -313,7 +313,7 @@ fn a_poller_that_ends_its_waits_for_no_reason_is_replaced_and_one_that_is_woken_
 fn a_group_gives_nothing_new_to_a_loop_whose_poller_fails_or_has_just_begun_anew() {
     let clock = tidegate_core::ManualClock::new();
     let mut scripts = Vec::new();
-    let group = tidegate_exec::EventLoopGroup::builder("io")
+    let group = tidegate_loop::EventLoopGroup::builder("io")
         .loops(2)
         .clock(&clock)
         .build_with(|_| {
@@ -334,7 +334,7 @@ fn a_group_gives_nothing_new_to_a_loop_whose_poller_fails_or_has_just_begun_anew
     loops[0].settle();
     assert!(loops[0].is_ailing() && !loops[1].is_ailing());
     assert_eq!(chosen(), [true; 4]);
-    clock.advance(tidegate_exec::CONVALESCENCE);
+    clock.advance(tidegate_loop::CONVALESCENCE);
     assert_eq!(chosen(), [false, true, false, true], "a good while later");
 }
 

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use tidegate_core::{Blocking, Executor};
-use tidegate_exec::{Pinned, Placement, Roaming};
+use tidegate_loop::{Pinned, Placement, Roaming};
 
 use super::check::{Head, Name, PipelineError, check};
 use super::handler::{Both, In, Inbound, Made, Out, Outbound, Shape, duplex_shape, inbound_shape};
@@ -51,7 +51,7 @@ impl Handler {
     ///
     /// ```
     /// use std::sync::Arc;
-    /// use tidegate_exec::WorkerPool;
+    /// use tidegate_pool::WorkerPool;
     /// use tidegate_net::Handler;
     /// use tidegate_net::handlers::LineFrames;
     ///
@@ -133,7 +133,7 @@ impl fmt::Debug for Handler {
 /// ```compile_fail
 /// use std::rc::Rc;
 /// use tidegate_net::{Assembly, Inbound, InboundContext, Nothing};
-/// use tidegate_exec::Roaming;
+/// use tidegate_loop::Roaming;
 ///
 /// struct Stays(Rc<()>);
 /// impl Inbound for Stays {

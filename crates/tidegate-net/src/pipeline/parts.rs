@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tidegate_core::{Blocking, SignalBlock};
-use tidegate_exec::EventLoop;
+use tidegate_loop::EventLoop;
 use tidegate_promise::{Completion, Failure, Promise, promise_on};
 
 use super::change::What;

@@ -20,7 +20,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use tidegate_core::{Blocking, Executor, SignalBlock, Task, contain, discard_all};
-use tidegate_exec::EventLoop;
+use tidegate_loop::EventLoop;
 use tidegate_promise::{Failure, Promise};
 
 use super::context::HandlerContext;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{Clock, SignalBlock, Sleeper, Task, as_nanos, contain};
-use tidegate_exec::{Driver, Health};
+use tidegate_loop::{Driver, Health};
 
 use super::trip::Trip;
 use super::{MakeTraveller, OnRegistered, Roam, Traveller, Update};
@@ -31,7 +31,8 @@ const SPARE_TRIPS: usize = 64;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tidegate_exec::{Crew, EventLoop, WorkerPool};
+/// use tidegate_loop::{Crew, EventLoop};
+/// use tidegate_pool::WorkerPool;
 /// use tidegate_net::RoamDriver;
 /// use tidegate_net::sys::MioPoller;
 ///

@@ -23,7 +23,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tidegate_core::{SignalBlock, Sleeper};
-use tidegate_exec::LoopTimers;
+use tidegate_loop::LoopTimers;
 
 pub use self::driver::RoamDriver;
 use self::trip::Trip;

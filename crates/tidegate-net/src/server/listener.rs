@@ -12,7 +12,7 @@ use mio::net::TcpListener;
 #[cfg(unix)]
 use mio::net::UnixListener;
 use tidegate_core::{Deliver, Delivery, SignalBlock, Unhandled};
-use tidegate_exec::LoopTimers;
+use tidegate_loop::LoopTimers;
 use tidegate_promise::{Completion, Promise, promise_of};
 
 use super::{DrainReport, Initialiser, Origin, assemble, origin};

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 use tidegate_core::{SignalBlock, contain};
-use tidegate_exec::{LoopTimers, Pinned};
+use tidegate_loop::{LoopTimers, Pinned};
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
 
 use self::listener::{Accepting, ListenerCore, Listening, Nursery, Port};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::{Parker, SignalBlock, ThreadBuilder};
-use tidegate_exec::Placement;
+use tidegate_loop::Placement;
 use tidegate_promise::{Completion, Promise, SharedPromise, promise};
 
 use crate::channel::{Channel, Shared};

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_exec::WorkerPool;
 use tidegate_net::{
     Assembly, Draining, Inbound, InboundContext, NetGroup, Nothing, Server, UserEvent,
 };
+use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, Log};
 
 use crate::{dial, group, group_by, serve};
@@ -31,7 +31,7 @@ impl Inbound for Answers {
     }
 }
 
-fn answers<P: tidegate_exec::Placement>(p: Assembly<P>) -> Assembly<P> {
+fn answers<P: tidegate_loop::Placement>(p: Assembly<P>) -> Assembly<P> {
     p.add_handler("answers", tidegate_net::Handler::inbound(Answers))
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use tidegate_exec::EventLoopGroup;
+use tidegate_loop::EventLoopGroup;
 use tidegate_net::{
     Channel, ChannelOptions, Client, Datagram, Inbound, InboundContext, NetError, NetGroup,
     Nothing, WaterMarks,

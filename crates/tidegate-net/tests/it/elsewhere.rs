@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_exec::{EventLoop, HandLoop, WorkerPool};
+use tidegate_loop::{EventLoop, HandLoop};
 use tidegate_net::handlers::{FlowControl, LineFrames};
 use tidegate_net::{
     Change, EmbeddedChannel, Handler, Inbound, InboundContext, NetError, Nothing, Outbound,
     OutboundContext, PipelineError, UserEvent,
 };
+use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_exec::{Quiet, WorkerPool};
+use tidegate_loop::Quiet;
 use tidegate_net::{
     Change, ChannelOptions, EmbeddedChannel, Handler, HandlerContext, Inbound, InboundContext,
     NetError, Nothing, Outbound, OutboundContext, Passing, Server, UserEvent, WaterMarks,
 };
+use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
 use tidegate_testkit::{Counter, Log};
 

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_exec::{EventLoop, EventLoopGroup, WorkerPool};
+use tidegate_loop::{EventLoop, EventLoopGroup};
 use tidegate_net::{
     Client, Draining, Handler, Inbound, InboundContext, NetGroup, Nothing, Outbound,
     OutboundContext, Resolver, Server, UserEvent,
 };
+use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, Promise, promise};
 use tidegate_testkit::{Gate, Log};
 

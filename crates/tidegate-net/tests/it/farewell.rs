@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_exec::EventLoop;
+use tidegate_loop::EventLoop;
 use tidegate_net::handlers::{Rate, Traffic};
 use tidegate_net::{
     Channel, ChannelOptions, DEFAULT_CLOSE_TIMEOUT, EmbeddedChannel, Handler, Inbound,

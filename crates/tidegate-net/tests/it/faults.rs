@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_exec::EventLoopGroup;
+use tidegate_loop::EventLoopGroup;
 use tidegate_net::{ChannelOptions, Client, Inbound, InboundContext, NetGroup, Nothing, Server};
 use tidegate_testkit::{Log, model};
 

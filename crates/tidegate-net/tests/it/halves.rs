@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 
 use bytes::Bytes;
-use tidegate_exec::WorkerPool;
 use tidegate_net::handlers::FlushLess;
 use tidegate_net::{
     Channel, ChannelOptions, Client, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing,
 };
+use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tidegate_exec::{EventLoop, HandLoop, PoolPolicy, WorkerPool};
+use tidegate_loop::{EventLoop, HandLoop};
 use tidegate_net::{
     Assembly, Change, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError,
     Nothing, Outbound, OutboundContext, UserEvent, WaterMarks,
 };
+use tidegate_pool::{PoolPolicy, WorkerPool};
 use tidegate_promise::Failure;
 use tidegate_testkit::{Gate, Log};
 

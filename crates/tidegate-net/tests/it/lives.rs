@@ -1,7 +1,7 @@
 //! What a handler hears of its own life: added first, removed last, and each once.
 
 use bytes::Bytes;
-use tidegate_exec::EventLoop;
+use tidegate_loop::EventLoop;
 use tidegate_net::{
     Change, EmbeddedChannel, Handler, Inbound, InboundContext, Outbound, OutboundContext, Passing,
     UserEvent,

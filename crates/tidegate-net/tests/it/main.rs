@@ -50,7 +50,7 @@ use std::net::TcpStream;
 
 use bytes::Bytes;
 use tidegate_core::ManualClock;
-use tidegate_exec::EventLoopGroup;
+use tidegate_loop::EventLoopGroup;
 use tidegate_net::{Assembly, Channel, Inbound, InboundContext, NetGroup, Nothing, Server};
 use tidegate_testkit::Log;
 

@@ -4,8 +4,9 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::time::Duration;
 
-use tidegate_exec::{Quiet, WorkerPool};
+use tidegate_loop::Quiet;
 use tidegate_net::{Address, Channel, Client, NetError, Server};
+use tidegate_pool::WorkerPool;
 use tidegate_promise::{Completion, Failure};
 
 use crate::group;

@@ -4,12 +4,13 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use bytes::Bytes;
-use tidegate_exec::{EventLoop, EventLoopGroup, Lifecycle, Placement, WorkerPool};
+use tidegate_loop::{EventLoop, EventLoopGroup, Lifecycle, Placement};
 use tidegate_net::handlers::LineFrames;
 use tidegate_net::{
     Change, Channel, EmbeddedChannel, Handler, Inbound, InboundContext, Message, NetGroup, Nothing,
     Outbound, OutboundContext, Server,
 };
+use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
 use tidegate_testkit::{Bomb, Counter, explode};
 
@@ -54,7 +55,7 @@ impl Inbound for Explodes {
     }
 }
 
-fn loops() -> tidegate_exec::EventLoopGroupBuilder {
+fn loops() -> tidegate_loop::EventLoopGroupBuilder {
     EventLoopGroup::builder("io")
         .loops(1)
         .on_unhandled(|_, _| explode())

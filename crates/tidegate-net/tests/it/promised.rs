@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_exec::EventLoop;
+use tidegate_loop::EventLoop;
 use tidegate_net::handlers::{Rate, Traffic};
 use tidegate_net::{
     Assembly, Channel, ChannelOptions, EmbeddedChannel, Handler, Inbound, InboundContext, NetError,

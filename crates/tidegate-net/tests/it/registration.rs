@@ -4,11 +4,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 use bytes::Bytes;
-use tidegate_exec::WorkerPool;
 use tidegate_net::{
     Channel, Client, Deregistered, EmbeddedChannel, Inbound, InboundContext, NetGroup, Nothing,
     Registered, Server, UserEvent,
 };
+use tidegate_pool::WorkerPool;
 use tidegate_promise::Completion;
 use tidegate_testkit::{Gate, Log};
 
@@ -259,7 +259,7 @@ fn on_a_roaming_loop_a_handler_that_is_busy_comes_first() {
     assert_eq!(notes.log.take(), ["on", "read 5"]);
 }
 
-fn roaming_server(group: &NetGroup<tidegate_exec::Roaming>, notes: &Notes) -> Server {
+fn roaming_server(group: &NetGroup<tidegate_loop::Roaming>, notes: &Notes) -> Server {
     let notes = notes.clone();
     let server = Server::new(group).pipeline(move |p| p.add("notes", notes.clone()));
     server.bind("127.0.0.1:0").wait().unwrap()

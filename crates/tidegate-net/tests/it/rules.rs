@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 
 use bytes::Bytes;
-use tidegate_exec::EventLoop;
+use tidegate_loop::EventLoop;
 use tidegate_net::{Channel, Inbound, InboundContext, Nothing};
 use tidegate_testkit::{Gate, Log};
 

@@ -123,7 +123,7 @@ fn the_end_of_the_group_closes_everything_and_tells() {
     let mut clients = [dial(&server), dial(&server)];
     log.wait_for(2);
     let channels = log.take();
-    let quiet = tidegate_exec::Quiet::none(Duration::from_secs(10));
+    let quiet = tidegate_loop::Quiet::none(Duration::from_secs(10));
     group.shutdown_gracefully(quiet).wait().unwrap();
     for channel in &channels {
         assert!(channel.closed().is_done());

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tidegate_core::{ManualClock, OnUnhandled};
-use tidegate_exec::{EventLoopGroup, Placement, WorkerPool};
+use tidegate_loop::{EventLoopGroup, Placement};
 use tidegate_net::handlers::{Idle, LineFrames};
 use tidegate_net::{Assembly, Handler, Inbound, InboundContext, NetGroup, Nothing, Server};
+use tidegate_pool::WorkerPool;
 use tidegate_testkit::{Gate, Log};
 
 use crate::{Echo, dial, serve};

@@ -230,7 +230,7 @@ fn a_handler_that_panics_hurts_its_own_connection_only() {
     }
     let unhandled = Log::new();
     let heard = unhandled.clone();
-    let loops = tidegate_exec::EventLoopGroup::builder("io")
+    let loops = tidegate_loop::EventLoopGroup::builder("io")
         .loops(1)
         .on_unhandled(move |_, what| heard.push(what.to_string()));
     let group = tidegate_net::NetGroup::build(loops).unwrap();
@@ -253,7 +253,7 @@ fn a_busy_loop_still_reads_its_sockets() {
     let group = group(1);
     let server = serve(&group, |p| p.add("echo", Echo));
     let stop = Gate::new();
-    fn spin(home: tidegate_exec::EventLoop, stop: Gate) {
+    fn spin(home: tidegate_loop::EventLoop, stop: Gate) {
         let again = home.clone();
         let _ = home.execute(move || {
             if !stop.is_open() {

@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 
 use tidegate_core::OnUnhandled;
-use tidegate_exec::{EventLoopGroup, WorkerPool};
+use tidegate_loop::EventLoopGroup;
 use tidegate_net::sys::Readiness;
 use tidegate_net::{Keep, NetGroup};
+use tidegate_pool::WorkerPool;
 use tidegate_testkit::Log;
 
 use crate::{Echo, dial, round_trip, serve};

@@ -5,8 +5,9 @@ mod sockets;
 mod stress;
 
 use tidegate_core::ManualClock;
-use tidegate_exec::{EventLoopGroup, Roaming, WorkerPool};
+use tidegate_loop::{EventLoopGroup, Roaming};
 use tidegate_net::{Assembly, NetGroup, Server};
+use tidegate_pool::WorkerPool;
 
 /// A pool of `threads`, and one roaming loop on it that hands over late.
 pub(crate) fn roaming(threads: usize) -> (WorkerPool, NetGroup<Roaming>) {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_exec::{Quiet, ShutdownError};
+use tidegate_loop::{Quiet, ShutdownError};
 use tidegate_net::handlers::LineFrames;
 use tidegate_net::{
     Blocking, Change, Channel, Client, DRAIN_GRACE, Handler, Inbound, InboundContext, Nothing,
@@ -187,7 +187,7 @@ fn what_is_written_from_outside_comes_after_what_the_handler_was_busy_with() {
 fn a_panic_ends_its_own_channel_only() {
     let log = Log::new();
     let heard = log.clone();
-    let builder = tidegate_exec::EventLoopGroup::builder("io").loops(1);
+    let builder = tidegate_loop::EventLoopGroup::builder("io").loops(1);
     let builder = builder.on_unhandled(move |_, what| heard.push(what.to_string()));
     let pool = WorkerPool::builder("workers").max(4).build().unwrap();
     let group = NetGroup::build_over(builder.roaming(), &pool, None).unwrap();

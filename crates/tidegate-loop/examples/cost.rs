@@ -1,0 +1,61 @@
+//! What one task or one promise costs, for `cargo xtask cost` to count: does a number of one kind
+//! of thing on one thread and nothing else.
+//!
+//! The loop is driven by hand, so that every instruction of handing over and running a task is
+//! this thread's, and two runs of different length differ by the tasks alone.
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+
+use tidegate_core::Task;
+use tidegate_loop::{EventLoop, HandLoop};
+use tidegate_promise::promise;
+
+/// Tasks submitted before the loop is turned.
+const BATCH: u64 = 1_000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let kind = args.next().unwrap_or_default();
+    let count: u64 = args.next().unwrap_or_default().parse()?;
+    match kind.as_str() {
+        "execute" => tasks(false, count, |home| Ok(home.execute(|| ())?)),
+        "execute-timed" => tasks(true, count, |home| Ok(home.execute(|| ())?)),
+        "execute-named" => tasks(false, count, |home| {
+            Ok(home.execute_task(Task::named("empty", || ()))?)
+        }),
+        "submit" => tasks(false, count, |home| Ok(home.submit(|| ()).map(drop)?)),
+        "promise" => promises(count),
+        other => Err(format!("there is no kind {other:?}").into()),
+    }
+}
+
+/// Runs `count` empty tasks, as `submit` hands them over.
+fn tasks(
+    timed: bool,
+    count: u64,
+    submit: impl Fn(&EventLoop) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let builder = EventLoop::builder("cost").time_tasks(timed);
+    let (home, mut hand): (EventLoop, HandLoop) = builder.build_by_hand()?;
+    for _ in 0..count / BATCH {
+        for _ in 0..BATCH {
+            submit(&home)?;
+        }
+        hand.run_until_idle();
+    }
+    assert!(home.metrics().tasks_run >= count / BATCH * BATCH);
+    Ok(())
+}
+
+/// Makes `count` promises, listens to each and completes it.
+fn promises(count: u64) -> Result<(), Box<dyn Error>> {
+    for number in 0..count {
+        let (promise, answer) = promise::<u64>();
+        answer.finally(|outcome| {
+            std::hint::black_box(outcome.is_success());
+        });
+        promise.succeed(number)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,349 @@
+//! Describing a loop before it exists.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::{Clock, OnUnhandled, TaskLane, ThreadBuilder, Unhandled};
+
+use tidegate_pool::internal::default_bound;
+
+use crate::core::{Core, Drive, TurnBudget};
+use crate::driver::{Driver, ParkDriver};
+use crate::errors::BuildError;
+use crate::event_loop::EventLoop;
+use crate::placement::{Pinned, Placement, Roaming};
+use crate::reject::RejectPolicy;
+use crate::roam::Crew;
+use crate::shared::{Parts, Settings, Shared};
+use crate::spawn::LocalFutures;
+use crate::timeout::{self, DEFAULT_TIMEOUT_TICK};
+
+/// Describes an [`EventLoop`].
+///
+/// ```
+/// use tidegate_loop::{EventLoop, RejectPolicy};
+///
+/// let home = EventLoop::builder("home").bound(1024).reject(RejectPolicy::Fail).build()?;
+/// assert_eq!(home.name(), "home");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct EventLoopBuilder {
+    pub(crate) name: String,
+    clock: Clock,
+    bound: usize,
+    reject: RejectPolicy,
+    threads: Option<ThreadBuilder>,
+    on_unhandled: OnUnhandled,
+    time_tasks: bool,
+    timeout_tick: Duration,
+    budget: TurnBudget,
+    pub(crate) idle_stop: u64,
+}
+
+impl EventLoopBuilder {
+    pub(crate) fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            clock: Clock::system(),
+            bound: default_bound(),
+            reject: RejectPolicy::default(),
+            threads: None,
+            on_unhandled: OnUnhandled::stderr(),
+            time_tasks: false,
+            timeout_tick: DEFAULT_TIMEOUT_TICK,
+            budget: TurnBudget::default(),
+            idle_stop: 0,
+        }
+    }
+
+    /// The clock by which the loop waits.
+    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
+        self.clock = clock.into();
+        self
+    }
+
+    /// The most tasks that may wait; at least 16.
+    pub fn bound(mut self, tasks: usize) -> Self {
+        self.bound = tasks;
+        self
+    }
+
+    /// What happens to a task for which there is no room.
+    pub fn reject(mut self, policy: RejectPolicy) -> Self {
+        self.reject = policy;
+        self
+    }
+
+    /// How the loop's thread is started.
+    pub fn threads(mut self, threads: ThreadBuilder) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Hears of panics of tasks, listeners and hooks, and of listeners that ran elsewhere
+    /// because the loop was over. Called with the loop's name, on a thread of the hook's own; see
+    /// [`OnUnhandled`].
+    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        self.report_to(OnUnhandled::new(hear))
+    }
+
+    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.on_unhandled = hook;
+        self
+    }
+
+    /// Times every task, at the price of two looks at the clock for each.
+    pub fn time_tasks(mut self, yes: bool) -> Self {
+        self.time_tasks = yes;
+        self
+    }
+
+    /// How fine the loop counts the time of coarse timeouts ([`EventLoop::timeout`], `sleep`):
+    /// they end up to one tick late. [`DEFAULT_TIMEOUT_TICK`] unless given.
+    pub fn timeout_tick(mut self, tick: Duration) -> Self {
+        self.timeout_tick = tick;
+        self
+    }
+
+    /// How long a turn may spend on each kind of work.
+    pub fn turn_budget(mut self, budget: TurnBudget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Makes the loop. Its thread starts with the first task.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when the description contradicts itself.
+    pub fn build(self) -> Result<EventLoop, BuildError> {
+        self.build_with(ParkDriver::new())
+    }
+
+    /// Makes a loop that waits on `driver`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopBuilder::build`].
+    pub fn build_with<D: Driver>(self, driver: D) -> Result<EventLoop, BuildError> {
+        self.assemble::<Pinned, D>(driver)
+    }
+
+    /// Makes a loop that no thread of its own drives: whoever holds the second half runs its
+    /// turns, on the thread that made it. For tests, and for programs that own their threads.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopBuilder::build`].
+    pub fn build_by_hand(self) -> Result<(EventLoop, HandLoop), BuildError> {
+        self.build_by_hand_with(ParkDriver::new())
+    }
+
+    /// [`EventLoopBuilder::build_by_hand`] for a loop with a driver of its own, whose work the
+    /// turns run too. Nobody ever waits on it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopBuilder::build`].
+    pub fn build_by_hand_with<D: Driver>(
+        self,
+        driver: D,
+    ) -> Result<(EventLoop, HandLoop), BuildError> {
+        let (shared, core) = self.parts::<Pinned, _>(driver, false)?;
+        shared.drop_thread();
+        let hand = HandLoop {
+            shared: Arc::clone(&shared),
+            core,
+            pinned: LocalFutures::default(),
+        };
+        Ok((EventLoop::from_shared(shared), hand))
+    }
+
+    /// Makes a roaming loop that a strategy drives on the threads of `crew`: tasks that may block
+    /// run while another thread goes on with the loop. Timers, listeners, futures and tasks made
+    /// with [`Task::non_blocking`](tidegate_core::Task::non_blocking) are the loop's own work: one
+    /// at a time, and a wait in them is refused.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopBuilder::build`], and [`BuildError::NoThreads`] when the pool has no thread
+    /// for the loop to keep.
+    pub fn build_over<D: Driver>(
+        self,
+        driver: D,
+        crew: &Crew,
+    ) -> Result<EventLoop<Roaming>, BuildError> {
+        let (shared, core) = self.parts::<Roaming, D>(driver, true)?;
+        drop(shared.core.put(Box::new(core)));
+        let strategy = crew.drive(&shared).map_err(BuildError::NoThreads)?;
+        shared.drive_by(strategy);
+        Ok(EventLoop::from_shared(shared))
+    }
+
+    /// The same description for one loop of a group.
+    pub(crate) fn numbered(&self, at: usize) -> Self {
+        let mut one = self.clone();
+        one.name = format!("{}-{at}", self.name);
+        one
+    }
+
+    /// The same description with its threads decided, so that clones share their numbering.
+    pub(crate) fn with_threads(mut self) -> Self {
+        let threads = self.threads.take();
+        self.threads = Some(threads.unwrap_or_else(|| ThreadBuilder::new(&*self.name)));
+        self
+    }
+
+    pub(crate) fn assemble<P: Placement, D: Driver>(
+        self,
+        driver: D,
+    ) -> Result<EventLoop<P>, BuildError> {
+        let (shared, core) = self.parts::<P, D>(driver, false)?;
+        drop(shared.core.put(Box::new(core)));
+        Ok(EventLoop::from_shared(shared))
+    }
+
+    fn parts<P: Placement, D: Driver>(
+        self,
+        driver: D,
+        driven: bool,
+    ) -> Result<(Arc<Shared>, Box<dyn Drive>), BuildError> {
+        if matches!(self.reject, RejectPolicy::Backoff { attempts: 0, .. }) {
+            return Err(BuildError::NoAttempts);
+        }
+        timeout::check_tick(self.timeout_tick)?;
+        let (lane, end) = TaskLane::new(self.bound);
+        let this = self.with_threads();
+        let shared = Shared::new(Parts {
+            settings: Settings {
+                time_tasks: this.time_tasks,
+                timeout_tick: this.timeout_tick,
+                spans: this.budget.into(),
+                spin: !this.clock.is_manual(),
+                pinned: P::PINNED,
+                driven,
+                idle_stop: this.idle_stop,
+            },
+            name: this.name,
+            clock: this.clock,
+            lane,
+            waker: driver.waker(),
+            health: driver.health(),
+            reject: this.reject,
+            on_unhandled: this.on_unhandled.clone(),
+            threads: this
+                .threads
+                .map(|threads| threads.or_report_to(&this.on_unhandled)),
+        });
+        Ok((shared, Box::new(Core::new(driver, end))))
+    }
+}
+
+impl std::fmt::Debug for EventLoopBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventLoopBuilder")
+            .field("name", &self.name)
+            .field("bound", &self.bound)
+            .field("reject", &self.reject)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The right to drive a loop by hand.
+///
+/// ```
+/// use tidegate_loop::EventLoop;
+///
+/// let (home, mut hand) = EventLoop::builder("home").build_by_hand()?;
+/// let answer = home.submit(|| 7)?;
+/// assert!(!answer.is_done());
+/// hand.run_until_idle();
+/// assert_eq!(answer.wait()?, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// It stays on the thread that made it, like the futures of `spawn_local` that it keeps. Dropping
+/// it ends the loop: termination fails with
+/// [`ShutdownError::HandDropped`](tidegate_pool::ShutdownError::HandDropped), which has what had not started.
+pub struct HandLoop {
+    shared: Arc<Shared>,
+    core: Box<dyn Drive>,
+    /// Futures that cannot leave this thread, between two turns.
+    pinned: LocalFutures,
+}
+
+impl HandLoop {
+    /// Runs one turn on the calling thread, which is the loop's meanwhile; true if anything
+    /// ran. A loop that was asked to end moves on towards its end, without sleeping.
+    pub fn turn(&mut self) -> bool {
+        if self.shared.state.get() == crate::Lifecycle::Terminated {
+            return false;
+        }
+        self.shared.ensure_thread();
+        let ran = self.core.turn_by_hand(&self.shared, &mut self.pinned);
+        if self.shared.is_wound_down() {
+            crate::winding::announce(&self.shared);
+        }
+        ran
+    }
+
+    /// Runs `work` now, on the calling thread, which is the loop's meanwhile. Unlike a task it
+    /// need not be `Send`. A panic in it passes through.
+    ///
+    /// ```
+    /// use tidegate_loop::EventLoop;
+    ///
+    /// let (home, mut hand) = EventLoop::builder("home").build_by_hand()?;
+    /// assert!(!home.is_current());
+    /// assert!(hand.run(|| home.is_current()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        self.shared.ensure_thread();
+        let mut work = Some(work);
+        let mut done = None;
+        self.core
+            .run_by_hand(&self.shared, &mut self.pinned, &mut || {
+                done = work.take().map(|work| work());
+            });
+        done.expect("work was run once")
+    }
+
+    /// Runs turns until there is nothing to run.
+    pub fn run_until_idle(&mut self) {
+        while self.turn() {}
+    }
+}
+
+impl Drop for HandLoop {
+    fn drop(&mut self) {
+        if self.shared.state.get() < crate::Lifecycle::Terminated {
+            self.core.abandon_by_hand(&self.shared, &mut self.pinned);
+            crate::winding::announce(&self.shared);
+        }
+    }
+}
+
+impl std::fmt::Debug for HandLoop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HandLoop")
+            .field("name", &self.shared.name)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! What a bound can be.
+
+    use super::*;
+
+    #[test]
+    fn a_bound_is_never_less_than_sixteen_nor_more_than_the_lane_can_hold() {
+        for (asked, got) in [(0, 16), (15, 16), (17, 17), (usize::MAX, 1 << 30)] {
+            assert_eq!(TaskLane::new(asked).0.bound(), got);
+        }
+    }
+}

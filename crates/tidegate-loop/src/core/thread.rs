@@ -1,0 +1,46 @@
+//! A loop with a thread of its own.
+
+use std::sync::Arc;
+
+use tidegate_core::{ClockMember, contain, run_exit_hooks};
+use tidegate_pool::ShutdownError;
+
+use crate::shared::Shared;
+
+/// The job of a loop's thread: takes the core, drives it, puts it back or ends the loop.
+pub(crate) fn run_thread(shared: &Arc<Shared>, mut member: ClockMember) {
+    member.enter();
+    loop {
+        let Some(core) = shared.core.take() else {
+            // Another thread drives it: the one before is still on its way out and will find
+            // the loop started again.
+            return;
+        };
+        let driven = contain(|| core.drive(shared));
+        match driven {
+            Ok(Some(core)) => {
+                drop(shared.core.put(Box::new(core)));
+            }
+            Ok(None) => {
+                run_exit_hooks();
+                crate::winding::announce(shared);
+                return;
+            }
+            Err(panic) => {
+                // Not even its end could be had in order: what it held is gone.
+                let message = panic.message().to_owned();
+                shared.lane.close();
+                drop(shared.signals.close());
+                let handed_back = shared.handed_back();
+                shared.terminate(Err(ShutdownError::Panicked {
+                    message,
+                    handed_back,
+                }));
+                return;
+            }
+        }
+        if !shared.suspend_or_drive_on() {
+            return;
+        }
+    }
+}

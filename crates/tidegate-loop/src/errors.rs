@@ -1,0 +1,134 @@
+//! What can be wrong with what a loop is asked for.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use tidegate_pool::OverBudget;
+use tidegate_timer::WheelError;
+
+/// A periodic task that cannot be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadPeriod {
+    /// A period of zero would run without end.
+    Zero,
+    /// The loop is shutting down.
+    Closed,
+}
+
+impl fmt::Display for BadPeriod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Zero => "a period of zero would run without end; give it at least 1 ns",
+            Self::Closed => "the loop is shutting down; schedule on another one",
+        })
+    }
+}
+
+tidegate_core::debug_as_display!(BadPeriod);
+
+impl Error for BadPeriod {}
+
+/// A shutdown hook that cannot be added.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HookError {
+    /// Its name is taken.
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// The loop has closed: no hook added now would run.
+    Closed,
+}
+
+impl fmt::Display for HookError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Duplicate { name } => write!(
+                f,
+                "there is a shutdown hook called `{name}` already; remove it first or choose \
+                 another name"
+            ),
+            Self::Closed => {
+                f.write_str("the loop has closed and runs no more hooks; do the work right here")
+            }
+        }
+    }
+}
+
+tidegate_core::debug_as_display!(HookError);
+
+impl Error for HookError {}
+
+/// A future that cannot leave its thread was given to a loop from another thread, or to one
+/// that takes no more work; gives the future back.
+pub struct NotOnLoop<F>(pub F);
+
+impl<F> fmt::Debug for NotOnLoop<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<F> fmt::Display for NotOnLoop<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "`spawn_local` works on the loop's own running thread only; use `spawn` elsewhere",
+        )
+    }
+}
+
+impl<F> Error for NotOnLoop<F> {}
+
+/// Why a loop or a group could not be built.
+#[non_exhaustive]
+pub enum BuildError {
+    /// More loops than a process can sensibly have.
+    TooManyLoops {
+        /// How many were asked for.
+        asked: usize,
+        /// The most there can be.
+        most: usize,
+    },
+    /// A back-off that never tries again.
+    NoAttempts,
+    /// A tick by which no wheel can count.
+    BadTick(WheelError),
+    /// The bounds of a scaling group contradict each other; says how.
+    BadScaling(&'static str),
+    /// A driver could not be made.
+    Driver(io::Error),
+    /// The pool has not enough threads for the loops.
+    NoThreads(OverBudget),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyLoops { asked, most } => write!(
+                f,
+                "{asked} loops are too many; use at most {most}, or 0 for twice the processors"
+            ),
+            Self::NoAttempts => f.write_str(
+                "a back-off needs at least one attempt; use `RejectPolicy::Fail` for none",
+            ),
+            Self::BadTick(why) => write!(f, "the loop's timeouts cannot be counted: {why}"),
+            Self::BadScaling(what) => f.write_str(what),
+            Self::Driver(_) => f.write_str("the loop's driver could not be made"),
+            Self::NoThreads(why) => write!(f, "the pool is too small for the loops: {why}"),
+        }
+    }
+}
+
+tidegate_core::debug_as_display!(BuildError);
+
+impl Error for BuildError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Driver(error) => Some(error),
+            _ => None,
+        }
+    }
+}

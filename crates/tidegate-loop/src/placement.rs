@@ -1,0 +1,57 @@
+//! Where a loop's work may run, as a type.
+
+/// Where a loop's work may run: [`Pinned`] or [`Roaming`].
+pub trait Placement: sealed::Sealed + Send + Sync + 'static {
+    /// Whether the loop's thread must never block.
+    const PINNED: bool;
+}
+
+/// On one thread: what is spawned there need not be `Send`, and nothing there may block.
+///
+/// ```
+/// use tidegate_loop::{EventLoop, EventLoopGroup, Pinned};
+///
+/// let group: EventLoopGroup<Pinned> = EventLoopGroup::builder("io").loops(1).build()?;
+/// let has_it = EventLoop::<Pinned>::spawn_local::<std::future::Ready<()>>;
+/// # let _ = (group, has_it);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Pinned;
+
+/// On whichever thread: everything must be `Send`.
+///
+/// A roaming loop has no `spawn_local`:
+///
+/// ```compile_fail
+/// use tidegate_loop::{EventLoopGroup, Roaming};
+///
+/// let group: EventLoopGroup<Roaming> = EventLoopGroup::builder("io").roaming().build().unwrap();
+/// group.next().spawn_local(async {});
+/// ```
+///
+/// and what is given to it must be `Send`:
+///
+/// ```compile_fail
+/// use tidegate_loop::{EventLoopGroup, Roaming};
+///
+/// let group: EventLoopGroup<Roaming> = EventLoopGroup::builder("io").roaming().build().unwrap();
+/// let local = std::rc::Rc::new(1);
+/// group.next().spawn(async move { drop(local) });
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Roaming;
+
+impl Placement for Pinned {
+    const PINNED: bool = true;
+}
+
+impl Placement for Roaming {
+    const PINNED: bool = false;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Pinned {}
+    impl Sealed for super::Roaming {}
+}

@@ -1,0 +1,236 @@
+//! Time as a future: `sleep` and `timeout`, on the wheel of a loop.
+//!
+//! Both are `Send` and `Sync` and may be polled by any runtime: the loop only wakes them.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tidegate_core::Task;
+use tidegate_core::prim::{Mutex, lock};
+
+use super::TimeoutHandle;
+use crate::event_loop::EventLoop;
+use crate::local;
+use crate::placement::Placement;
+use crate::shared::Shared;
+
+/// Waits for `after`, on the loop that the calling thread drives, or on the global one.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_loop::{EventLoop, sleep};
+///
+/// let home = EventLoop::builder("home").build()?;
+/// let slept = home.spawn(async { sleep(Duration::from_millis(1)).await })?;
+/// slept.wait()??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn sleep(after: Duration) -> Sleep {
+    match local::current() {
+        Some(shared) => Sleep::on(&shared, after),
+        None => EventLoop::global().sleep(after),
+    }
+}
+
+/// Waits for `future`, but for `after` at most, by the loop that the calling thread drives, or
+/// by the global one. The future is dropped with the answer, not before.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_loop::{EventLoop, TimedOut, timeout};
+///
+/// let home = EventLoop::builder("home").build()?;
+/// let late = home.spawn(async {
+///     timeout(Duration::from_millis(1), std::future::pending::<()>()).await
+/// })?;
+/// assert_eq!(late.wait()?, Err(TimedOut::Elapsed));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn timeout<F: Future>(after: Duration, future: F) -> WithTimeout<F> {
+    WithTimeout {
+        sleep: sleep(after),
+        future: Box::pin(future),
+    }
+}
+
+impl<P: Placement> EventLoop<P> {
+    /// A future that is ready `after` from now, by this loop's clock and up to a tick late.
+    ///
+    /// It may be awaited anywhere; the loop only wakes it. Dropping it takes it back.
+    pub fn sleep(&self, after: Duration) -> Sleep {
+        // A loop that cannot get a thread cannot wake anybody.
+        if self.is_shutting_down() || self.shared.start().is_err() {
+            return Sleep::refused();
+        }
+        Sleep::on(&self.shared, after)
+    }
+
+    /// [`timeout`] by this loop's clock.
+    pub fn within<F: Future>(&self, after: Duration, future: F) -> WithTimeout<F> {
+        WithTimeout {
+            sleep: self.sleep(after),
+            future: Box::pin(future),
+        }
+    }
+}
+
+/// A wait for some time to pass. See [`sleep`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Sleep {
+    state: Arc<Mutex<State>>,
+    timeout: Option<TimeoutHandle>,
+}
+
+#[derive(Debug)]
+enum State {
+    Waits(Option<Waker>),
+    Ended(Result<(), SleepError>),
+}
+
+/// Ends a sleep exactly once: by its time, or by being dropped with its timeout.
+struct Alarm(Arc<Mutex<State>>);
+
+impl Alarm {
+    fn end(&self, how: Result<(), SleepError>) {
+        let before = {
+            let mut state = lock(&self.0);
+            if matches!(*state, State::Ended(_)) {
+                return;
+            }
+            std::mem::replace(&mut *state, State::Ended(how))
+        };
+        if let State::Waits(Some(waker)) = before {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.end(Err(SleepError));
+    }
+}
+
+impl Sleep {
+    fn on(shared: &Arc<Shared>, after: Duration) -> Self {
+        let state = Arc::new(Mutex::new(State::Waits(None)));
+        let alarm = Alarm(Arc::clone(&state));
+        let task = Task::non_blocking(move || alarm.end(Ok(())));
+        Self {
+            state,
+            timeout: Some(super::add(shared, after, task)),
+        }
+    }
+
+    fn refused() -> Self {
+        Self {
+            state: Arc::new(Mutex::new(State::Ended(Err(SleepError)))),
+            timeout: None,
+        }
+    }
+
+    /// Lets it end `after` from now instead; false if it has ended.
+    pub fn reset(&self, after: Duration) -> bool {
+        self.timeout
+            .as_ref()
+            .is_some_and(|timeout| timeout.reset(after))
+    }
+
+    /// Whether it has ended.
+    pub fn is_elapsed(&self) -> bool {
+        matches!(*lock(&self.state), State::Ended(_))
+    }
+}
+
+impl Future for Sleep {
+    type Output = Result<(), SleepError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = lock(&self.state);
+        match &mut *state {
+            State::Ended(how) => Poll::Ready(*how),
+            State::Waits(Some(waker)) if waker.will_wake(cx.waker()) => Poll::Pending,
+            State::Waits(waker) => {
+                let before = waker.replace(cx.waker().clone());
+                drop(state);
+                drop(before);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(timeout) = &self.timeout {
+            timeout.cancel();
+        }
+    }
+}
+
+/// A future with a limit. See [`timeout`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct WithTimeout<F> {
+    sleep: Sleep,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for WithTimeout<F> {
+    type Output = Result<F::Output, TimedOut>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // The future first: one that is ready when its time is up was in time.
+        if let Poll::Ready(output) = self.future.as_mut().poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        Pin::new(&mut self.sleep).poll(cx).map(|slept| {
+            Err(match slept {
+                Ok(()) => TimedOut::Elapsed,
+                Err(SleepError) => TimedOut::LoopEnded,
+            })
+        })
+    }
+}
+
+/// The loop that was to wake the sleeper has ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SleepError;
+
+impl fmt::Display for SleepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the loop that counts the time has ended; sleep on a loop that lives on")
+    }
+}
+
+tidegate_core::debug_as_display!(SleepError);
+
+impl Error for SleepError {}
+
+/// Why a future with a limit was not waited for any longer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum TimedOut {
+    /// The time is up.
+    Elapsed,
+    /// Nobody counts the time any more: the loop has ended.
+    LoopEnded,
+}
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Elapsed => f.write_str("the time is up"),
+            Self::LoopEnded => SleepError.fmt(f),
+        }
+    }
+}
+
+tidegate_core::debug_as_display!(TimedOut);
+
+impl Error for TimedOut {}

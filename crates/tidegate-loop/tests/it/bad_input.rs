@@ -1,0 +1,217 @@
+//! Bad input is an error value with a sentence that says what to do: never a panic, never a hang.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::{ManualClock, Refusal, WaitRefused, blocking_allowed};
+use tidegate_loop::{BadPeriod, EventLoop, Quiet, ShutdownError};
+use tidegate_promise::{Completion, WaitError};
+use tidegate_testkit::Gate;
+
+use crate::{SECOND, end, hold, home, on};
+
+/// The refusal of a wait that was refused.
+fn refusal<T>(waited: Result<T, WaitError<tidegate_promise::Failure>>) -> WaitRefused {
+    match waited {
+        Err(WaitError::Refused(why)) => why,
+        Err(other) => panic!("failed otherwise: {other}"),
+        Ok(_) => panic!("was not refused"),
+    }
+}
+
+#[test]
+fn a_quiet_period_longer_than_the_timeout() {
+    let (home, _clock) = home();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    let quiet = Quiet {
+        period: SECOND * 3,
+        timeout: SECOND,
+    };
+    let why = home.shutdown_gracefully(quiet).wait().unwrap_err();
+    let why = why.failure().unwrap();
+    assert_eq!(why, ShutdownError::BadQuiet(quiet));
+    assert!(
+        why.to_string()
+            .contains("raise the timeout or lower the period")
+    );
+    assert!(!home.is_shutting_down());
+    end(&home);
+}
+
+#[test]
+fn a_period_of_zero() {
+    let (home, _clock) = home();
+    for bad in [
+        home.schedule_at_fixed_rate(SECOND, Duration::ZERO, || ()),
+        home.schedule_with_fixed_delay(SECOND, Duration::ZERO, || ()),
+    ] {
+        assert_eq!(bad.unwrap_err(), BadPeriod::Zero);
+    }
+}
+
+#[test]
+fn delays_and_timeouts_that_overflow() {
+    let (home, clock) = home();
+    clock.advance(SECOND);
+    let never = home.schedule(Duration::MAX, || ()).unwrap();
+    let mut answer = home.promise::<u32>().1;
+    assert!(answer.wait_timeout(Duration::ZERO).is_err());
+    let quiet = Quiet {
+        period: Duration::MAX,
+        timeout: Duration::MAX,
+    };
+    let ended = home.shutdown_gracefully(quiet);
+    home.settle();
+    assert!(!ended.is_done());
+    end(&home);
+    assert!(never.is_cancelled());
+}
+
+#[test]
+fn a_duplicate_hook() {
+    let (home, _clock) = home();
+    home.add_shutdown_hook("flush", || ()).unwrap();
+    let error = home.add_shutdown_hook("flush", || ()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "there is a shutdown hook called `flush` already; remove it first or choose another name"
+    );
+    assert!(home.remove_shutdown_hook("flush"));
+    home.add_shutdown_hook("flush", || ()).unwrap();
+    assert_eq!(end(&home).hooks, 1);
+}
+
+#[test]
+fn a_task_after_shutdown() {
+    let (home, _clock) = home();
+    end(&home);
+    let refused = home.execute(|| ()).unwrap_err();
+    assert!(refused.to_string().contains("submit to another one"));
+    assert_eq!(home.execute_lazy(|| ()).unwrap_err().why(), Refusal::Closed);
+    assert!(home.submit(|| ()).is_err());
+    assert_eq!(home.spawn(async {}).unwrap_err().why(), Refusal::Closed);
+    assert!(home.schedule(SECOND, || ()).is_err());
+    assert!(!home.try_suspend() && home.thread_info().is_none());
+    assert!(home.shutdown_gracefully(Quiet::default()).is_done());
+    home.settle();
+}
+
+#[test]
+fn a_wait_on_the_own_loop() {
+    let (home, _clock) = home();
+    let handle = home.clone();
+    let waited = home.submit(move || handle.submit(|| ()).unwrap().wait());
+    let why = refusal(waited.unwrap().wait().unwrap());
+    assert_eq!(why.names(), ["home", "home"]);
+    let sentence = why.to_string();
+    assert!(
+        sentence.contains("home, an event loop, must not block"),
+        "{sentence}"
+    );
+    assert!(sentence.contains("listen to the completion or await it instead"));
+    let handle = home.clone();
+    let allowed = home.submit(move || blocking_allowed(|| handle.submit(|| ()).unwrap().wait()));
+    let why = refusal(allowed.unwrap().wait().unwrap());
+    assert!(why.is_circle() && why.names() == ["home"]);
+}
+
+#[test]
+fn a_wait_for_another_loop_from_a_loop() {
+    let (home, clock) = home();
+    let other = on(&clock, "other");
+    // Else it might be done before it is waited for, which is never refused.
+    let gate = hold(&other);
+    let waited = home.submit(move || other.submit(|| ()).unwrap().wait_timeout(SECOND));
+    let why = refusal(waited.unwrap().wait().unwrap());
+    gate.open();
+    assert_eq!(why.names(), ["home", "other"]);
+    assert!(why.to_string().contains("to wait for a promise of other"));
+}
+
+#[test]
+fn a_decided_outcome_is_never_refused() {
+    let (home, clock) = home();
+    let other = on(&clock, "other");
+    let seven = other.submit(|| 7).unwrap();
+    other.settle();
+    let waited = home.submit(move || seven.wait());
+    assert_eq!(waited.unwrap().wait().unwrap().unwrap(), 7);
+}
+
+#[test]
+fn a_wait_that_is_allowed_and_harmless() {
+    let (home, clock) = home();
+    let other = on(&clock, "other");
+    let waited = home.submit(move || blocking_allowed(|| other.submit(|| 7).unwrap().wait()));
+    assert_eq!(waited.unwrap().wait().unwrap().unwrap(), 7);
+}
+
+/// Lets each loop wait for the next one's promise; the last one closes the circle.
+fn circle(names: &[&str]) -> WaitRefused {
+    let clock = ManualClock::new();
+    let loops: Vec<EventLoop> = names.iter().map(|name| on(&clock, name)).collect();
+    // Promises at home on each loop; nobody completes them before the circle was refused.
+    let (promises, mut answers): (Vec<_>, Vec<_>) =
+        loops.iter().map(|one| one.promise::<u32>()).unzip();
+    let last = answers.remove(0);
+    let mut waits: Vec<Completion<_>> = Vec::new();
+    for (at, answer) in answers.into_iter().enumerate() {
+        let arrived = Arc::new(Gate::new());
+        let here = Arc::clone(&arrived);
+        let waiting = loops[at].submit(move || {
+            here.open();
+            blocking_allowed(|| answer.wait())
+        });
+        waits.push(waiting.unwrap());
+        arrived.wait();
+        // It sleeps on the clock when its edge is in the record.
+        clock.await_sleepers(at + 1);
+    }
+    let closing = loops[names.len() - 1].submit(move || blocking_allowed(|| last.wait()));
+    let why = refusal(closing.unwrap().wait().unwrap());
+    for promise in promises {
+        let _ = promise.succeed(7);
+    }
+    for wait in waits {
+        assert_eq!(wait.wait().unwrap().unwrap(), 7);
+    }
+    why
+}
+
+#[test]
+fn a_circle_of_two_waiting_loops() {
+    let why = circle(&["a", "b"]);
+    assert!(why.is_circle());
+    assert_eq!(
+        why.to_string(),
+        "waiting would close a circle: b waits for a waits for b"
+    );
+}
+
+#[test]
+fn a_circle_of_three_waiting_loops() {
+    let why = circle(&["a", "b", "c"]);
+    assert_eq!(
+        why.to_string(),
+        "waiting would close a circle: c waits for a waits for b waits for c"
+    );
+}
+
+#[test]
+fn waiting_for_the_end_of_the_own_loop() {
+    let (home, _clock) = home();
+    let handle = home.clone();
+    let waited = home.submit(move || handle.termination().wait().map(drop));
+    let waited = waited.unwrap().wait().unwrap();
+    assert!(waited.is_err_and(|error| error.is_refused()));
+}
+
+#[test]
+fn a_hook_after_the_end_is_refused() {
+    let home = EventLoop::builder("x").build().unwrap();
+    let quiet = Quiet::none(Duration::from_secs(1));
+    home.shutdown_gracefully(quiet).wait().unwrap();
+    let refused = home.add_shutdown_hook("late", || ()).unwrap_err();
+    assert_eq!(refused, tidegate_loop::HookError::Closed);
+    assert!(refused.to_string().contains("runs no more hooks"));
+}

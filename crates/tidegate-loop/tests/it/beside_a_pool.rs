@@ -1,0 +1,131 @@
+//! A loop and what `tidegate-pool` offers, in one program: pools that queue first, full pools,
+//! ordered views and the immediate executor.
+
+use std::sync::Arc;
+
+use tidegate_core::{Executor, ManualClock, Refusal, Task};
+use tidegate_loop::{Crew, EventLoop, ParkDriver};
+use tidegate_pool::{BadView, Growth, ImmediateExecutor, OrderedView, PoolPolicy, WorkerPool};
+use tidegate_promise::promise_on;
+use tidegate_testkit::{Counter, Gate, Log};
+
+use crate::{hits, on};
+
+/// A pool with one thread for sure, that queues `queue` jobs before it grows to `max`.
+fn queue_first(clock: &ManualClock, max: usize, queue: usize) -> WorkerPool {
+    let builder = WorkerPool::builder("workers").clock(clock);
+    let builder = builder.core(1).max(max).queue(queue).reserved(0);
+    builder.growth(Growth::QueueFirst).build().unwrap()
+}
+
+/// A pool of one thread and one place in its queue, whose caller runs what finds no place.
+fn tight(clock: &ManualClock) -> WorkerPool {
+    let builder = WorkerPool::builder("workers").clock(clock);
+    let builder = builder.core(1).max(1).queue(1).reserved(0);
+    builder.policy(PoolPolicy::CallerRuns).build().unwrap()
+}
+
+/// Keeps one thread of the pool busy until the gate is opened.
+fn hold_thread(pool: &WorkerPool) -> Gate {
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    pool.execute(move || {
+        here.open();
+        gate.wait();
+    })
+    .unwrap();
+    arrived.wait();
+    go_on
+}
+
+#[test]
+fn a_roaming_loop_starts_over_a_busy_core_thread() {
+    let clock = ManualClock::new();
+    let pool = Arc::new(queue_first(&clock, 4, 8));
+    let gate = hold_thread(&pool);
+    let crew = Crew::of(Arc::clone(&pool) as _);
+    let home = EventLoop::builder("home").clock(&clock);
+    let home = home.build_over(ParkDriver::new(), &crew).unwrap();
+    let ran = Counter::new();
+    // One that may block would be a job of the pool, and wait for its core.
+    let task = Task::non_blocking(hits(ran.clone()));
+    Executor::execute(&home, task).unwrap();
+    ran.wait_for(1);
+    gate.open();
+}
+
+#[test]
+fn a_loop_that_only_produces_starts_over_a_busy_core_thread() {
+    let clock = ManualClock::new();
+    let pool = Arc::new(queue_first(&clock, 4, 8));
+    let gate = hold_thread(&pool);
+    let crew = Crew::of(Arc::clone(&pool) as _).only_produce();
+    let home = EventLoop::builder("home").clock(&clock);
+    let home = home.build_over(ParkDriver::new(), &crew).unwrap();
+    let ran = Counter::new();
+    Executor::execute(&home, Task::non_blocking(hits(ran.clone()))).unwrap();
+    ran.wait_for(1);
+    gate.open();
+}
+
+#[test]
+fn a_full_queue_does_not_keep_a_loop_that_only_produces_from_starting() {
+    let clock = ManualClock::new();
+    let pool = Arc::new(queue_first(&clock, 3, 1));
+    let crew = Crew::of(Arc::clone(&pool) as _).only_produce();
+    let home = EventLoop::builder("home").clock(&clock);
+    let home = home.build_over(ParkDriver::new(), &crew).unwrap();
+    let gate = Gate::new();
+    let busy = || {
+        let until = gate.clone();
+        pool.execute(move || until.wait())
+    };
+    while busy().is_ok() {}
+    let ran = Counter::new();
+    Executor::execute(&home, Task::non_blocking(hits(ran.clone()))).unwrap();
+    gate.open();
+    ran.wait_for(1);
+}
+
+#[test]
+fn caller_runs_does_not_block_a_loop() {
+    let clock = ManualClock::new();
+    let pool = tight(&clock);
+    let gate = hold_thread(&pool);
+    pool.execute(|| ()).unwrap();
+    let (home, handle): (EventLoop, _) = (on(&clock, "home"), pool.clone());
+    let answer = home.submit(move || {
+        let may = handle.execute(|| ()).unwrap_err().why();
+        let never = handle.execute_task(Task::non_blocking(|| ())).is_ok();
+        (may, never)
+    });
+    assert_eq!(answer.unwrap().wait().unwrap(), (Refusal::Full, true));
+    gate.open();
+    clock.settle();
+}
+
+#[test]
+fn an_ordered_view_over_a_loop_is_refused() {
+    let home = EventLoop::builder("home").build().unwrap();
+    let refused = OrderedView::over(home.executor()).unwrap_err();
+    assert!(matches!(&refused, BadView::Ordered { executor } if executor == "home"));
+    assert_eq!(
+        refused.to_string(),
+        "home runs its tasks in order already; use it as it is"
+    );
+}
+
+#[test]
+fn a_loops_thread_stays_a_loops_thread() {
+    let home = EventLoop::builder("home").build().unwrap();
+    let here = ImmediateExecutor::new();
+    let refused = home.submit(move || {
+        let log = Log::new();
+        let seen = log.clone();
+        let (_promise, answer) =
+            promise_on::<u32, tidegate_promise::Failure>(Arc::new(here.clone()));
+        here.execute(move || seen.push(answer.wait().is_err()));
+        log.take()
+    });
+    assert_eq!(refused.unwrap().wait().unwrap(), [true]);
+}

@@ -1,0 +1,209 @@
+//! What a loop asks of its driver, and when.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tidegate_core::{Clock, ManualClock, Parker, Running, Sleeper, Task};
+use tidegate_loop::{Driver, EventLoop, Quiet};
+use tidegate_testkit::Log;
+
+use crate::SECOND;
+
+/// Says what it was asked, and has as many tasks as `work` says after each look or wait.
+struct Told {
+    log: Log<&'static str>,
+    parker: Parker,
+    work: Arc<AtomicUsize>,
+    found: usize,
+    busy: Arc<AtomicBool>,
+}
+
+impl Driver for Told {
+    const LOOKS_ON: bool = false;
+
+    fn enter(&mut self) {
+        self.log.push("enter");
+    }
+
+    fn leave(&mut self) {
+        self.log.push("leave");
+    }
+
+    fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
+        clock.park_until(&self.parker, deadline);
+    }
+
+    fn waker(&self) -> Arc<dyn Sleeper> {
+        Arc::new(self.parker.clone())
+    }
+
+    fn next_task(&mut self) -> Option<Task> {
+        self.found = self.found.checked_sub(1)?;
+        let log = self.log.clone();
+        Some(Task::non_blocking(move || log.push("found")))
+    }
+
+    fn look(&mut self) {
+        self.log.push("look");
+        self.found += self.work.swap(0, Ordering::Relaxed);
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.busy.load(Ordering::Relaxed)
+    }
+
+    fn close(&mut self) {
+        self.log.push("close");
+    }
+}
+
+fn told(log: &Log<&'static str>) -> Told {
+    Told {
+        log: log.clone(),
+        parker: Parker::new(),
+        work: Arc::default(),
+        found: 0,
+        busy: Arc::default(),
+    }
+}
+
+#[test]
+fn a_turn_by_hand_looks_and_runs_what_the_look_found() {
+    let log = Log::new();
+    let driver = told(&log);
+    let work = Arc::clone(&driver.work);
+    let (home, mut hand) = EventLoop::builder("told")
+        .build_by_hand_with(driver)
+        .unwrap();
+    let also = log.clone();
+    home.execute(move || also.push("task")).unwrap();
+    work.store(2, Ordering::Relaxed);
+    assert!(hand.turn());
+    log.assert_order(&["enter", "task", "look", "found", "found", "leave"]);
+    assert!(!hand.turn(), "nothing was found");
+}
+
+#[test]
+fn a_loop_that_never_sleeps_lets_its_driver_look() {
+    let log = Log::new();
+    let driver = told(&log);
+    let work = Arc::clone(&driver.work);
+    let home = EventLoop::builder("told").build_with(driver).unwrap();
+    work.store(1, Ordering::Relaxed);
+    // Each task brings the next one, until the driver's own task has run.
+    fn go_on(home: EventLoop, log: Log<&'static str>) {
+        let seen = log.clone();
+        let _ = home.clone().execute(move || {
+            if !seen.take().contains(&"found") {
+                go_on(home, log);
+            }
+        });
+    }
+    go_on(home.clone(), log);
+    home.settle();
+    home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)))
+        .wait()
+        .unwrap();
+    assert_eq!(work.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn the_driver_closes_after_the_last_task_and_before_the_hooks_that_are_left() {
+    let log = Log::new();
+    let home = EventLoop::builder("told").build_with(told(&log)).unwrap();
+    let also = log.clone();
+    home.execute(move || also.push("task")).unwrap();
+    home.settle();
+    home.shutdown_gracefully(Quiet::none(SECOND))
+        .wait()
+        .unwrap();
+    let seen = log.take();
+    let seen: Vec<_> = seen.into_iter().filter(|what| *what != "look").collect();
+    assert_eq!(seen, ["enter", "task", "close", "leave"]);
+}
+
+#[test]
+fn a_loop_whose_driver_has_something_to_keep_stays_on_its_thread() {
+    let log = Log::new();
+    let driver = told(&log);
+    let busy = Arc::clone(&driver.busy);
+    busy.store(true, Ordering::Relaxed);
+    let home = EventLoop::builder("told").build_with(driver).unwrap();
+    let before = home.submit(|| std::thread::current().id()).unwrap().wait();
+    assert!(home.try_suspend());
+    let after = home.submit(|| std::thread::current().id()).unwrap().wait();
+    assert_eq!(before.unwrap(), after.unwrap());
+    assert!(!log.take().contains(&"leave"));
+    busy.store(false, Ordering::Relaxed);
+    home.shutdown_gracefully(Quiet::none(Duration::from_secs(5)))
+        .wait()
+        .unwrap();
+    assert_eq!(log.take().last(), Some(&"leave"));
+}
+
+/// Has so much to do, and does as much of it at a time as it is asked for, but never more than ten.
+struct Several {
+    asked: Log<usize>,
+    parker: Parker,
+    found: usize,
+}
+
+impl Driver for Several {
+    fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
+        clock.park_until(&self.parker, deadline);
+    }
+
+    fn waker(&self) -> Arc<dyn Sleeper> {
+        Arc::new(self.parker.clone())
+    }
+
+    fn next_tasks(&mut self, most: usize) -> Option<(Task, usize)> {
+        self.asked.push(most);
+        let several = self.found.min(most).min(10);
+        self.found -= several;
+        let work = move || {
+            let running = Running::of_thread().expect("a loop runs this");
+            (1..several).for_each(|_| running.move_on());
+        };
+        (several > 0).then(|| (Task::non_blocking(work), several))
+    }
+}
+
+fn several(found: usize) -> (Log<usize>, Several) {
+    let asked = Log::new();
+    let driver = Several {
+        asked: asked.clone(),
+        parker: Parker::new(),
+        found,
+    };
+    (asked, driver)
+}
+
+#[test]
+fn a_task_that_does_several_counts_for_all_of_them_and_for_no_more_than_a_turn_may_do() {
+    let (asked, driver) = several(300);
+    let (home, mut hand) = EventLoop::builder("several")
+        .clock(ManualClock::new())
+        .build_by_hand_with(driver)
+        .unwrap();
+    hand.turn();
+    assert_eq!(home.metrics().tasks_run, 256, "a turn's worth");
+    let stretches: Vec<_> = asked.take();
+    // The clock is looked at after 64 of them: six tens, and four.
+    assert_eq!(stretches[..8], [64, 54, 44, 34, 24, 14, 4, 64]);
+    hand.turn();
+    assert_eq!(home.metrics().tasks_run, 300);
+}
+
+#[test]
+fn a_loop_that_times_its_tasks_has_them_one_by_one() {
+    let (asked, driver) = several(3);
+    let (home, mut hand) = EventLoop::builder("several")
+        .time_tasks(true)
+        .build_by_hand_with(driver)
+        .unwrap();
+    hand.turn();
+    assert_eq!(home.metrics().tasks_run, 3);
+    assert_eq!(asked.take(), [1; 4]);
+}

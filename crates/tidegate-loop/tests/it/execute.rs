@@ -1,0 +1,480 @@
+//! Tasks: where they run, in which order, and what becomes of those that panic.
+
+use std::io;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use tidegate_core::{
+    ManualClock, Refusal, Task, ThreadBuilder, ThreadJob, ThreadState, at_thread_exit,
+};
+use tidegate_loop::{EventLoop, Lifecycle, Quiet};
+use tidegate_testkit::{Counter, DropCount, Gate, Log};
+
+use crate::{SECOND, builder, end, hits, hold, home, watched};
+
+/// Starts real threads and counts them; fails while told to.
+fn counted_threads(started: &Counter, failing: &Arc<AtomicBool>) -> ThreadBuilder {
+    let (started, failing) = (started.clone(), Arc::clone(failing));
+    ThreadBuilder::new("counted").spawner(move |job: ThreadJob| {
+        if failing.load(Ordering::SeqCst) {
+            return Err(io::Error::other("no threads today"));
+        }
+        started.hit();
+        let thread = thread::Builder::new().name(job.name().to_owned());
+        thread.spawn(move || job.run()).map(drop)
+    })
+}
+
+#[test]
+fn no_thread_until_the_first_task() {
+    let (started, failing) = (Counter::new(), Arc::default());
+    let clock = ManualClock::new();
+    let threads = counted_threads(&started, &failing);
+    let home = builder(&clock, "home").threads(threads).build().unwrap();
+    let (_promise, _answer) = home.promise::<u32>();
+    home.add_shutdown_hook("unused", || ()).unwrap();
+    assert!(home.remove_shutdown_hook("unused"));
+    assert_eq!((started.count(), home.pending_tasks()), (0, 0));
+    assert_eq!(home.lifecycle(), Lifecycle::NotStarted);
+    home.submit(|| ()).unwrap().wait().unwrap();
+    assert_eq!(started.count(), 1);
+    assert_eq!(home.lifecycle(), Lifecycle::Started);
+}
+
+#[test]
+fn one_thread_for_many_first_submitters() {
+    for _ in 0..50 {
+        let (started, failing) = (Counter::new(), Arc::default());
+        let threads = counted_threads(&started, &failing);
+        let home = EventLoop::builder("home").threads(threads).build().unwrap();
+        let (ran, all) = (Counter::new(), Barrier::new(4));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let ran = ran.clone();
+                    all.wait();
+                    home.execute(hits(ran)).unwrap();
+                });
+            }
+        });
+        ran.wait_for(4);
+        assert_eq!(started.count(), 1);
+    }
+}
+
+#[test]
+fn a_failed_start_refuses_every_first_submitter_and_strands_nobody() {
+    for _ in 0..50 {
+        let (started, failing) = (Counter::new(), Arc::new(AtomicBool::new(true)));
+        let threads = counted_threads(&started, &failing);
+        let home = EventLoop::builder("home").threads(threads).build().unwrap();
+        let (ran, all) = (Counter::new(), Barrier::new(4));
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let ran = ran.clone();
+                    all.wait();
+                    let refused = home.execute(hits(ran)).unwrap_err();
+                    assert_eq!(refused.why(), Refusal::NoThread);
+                });
+            }
+        });
+        assert_eq!((home.pending_tasks(), ran.count()), (0, 0));
+        assert_eq!(home.lifecycle(), Lifecycle::NotStarted);
+        failing.store(false, Ordering::SeqCst);
+        home.submit(|| ()).unwrap().wait().unwrap();
+        assert_eq!((started.count(), ran.count()), (1, 0));
+    }
+}
+
+#[test]
+fn a_failed_start_refuses_schedules_and_futures_too() {
+    let (started, failing) = (Counter::new(), Arc::new(AtomicBool::new(true)));
+    let threads = counted_threads(&started, &failing);
+    let home = EventLoop::builder("home").threads(threads).build().unwrap();
+    let refused = home.schedule(SECOND, || 7).unwrap_err();
+    assert_eq!(refused.why(), Refusal::NoThread);
+    assert_eq!(refused.into_inner()(), 7);
+    assert_eq!(
+        home.spawn(async { 1 }).unwrap_err().why(),
+        Refusal::NoThread
+    );
+    assert!(home.thread_info().is_none());
+    assert_eq!(started.count(), 0);
+    end(&home);
+}
+
+#[test]
+fn tasks_of_one_thread_run_in_order_and_one_at_a_time() {
+    let (home, _clock) = home();
+    let (log, inside) = (Log::new(), Arc::new(AtomicBool::new(false)));
+    for number in 0..1000 {
+        let (log, inside) = (log.clone(), Arc::clone(&inside));
+        home.execute(move || {
+            assert!(!inside.swap(true, Ordering::SeqCst));
+            log.push(number);
+            inside.store(false, Ordering::SeqCst);
+        })
+        .unwrap();
+    }
+    home.settle();
+    assert!(log.take().into_iter().eq(0..1000));
+}
+
+#[test]
+fn tasks_that_the_loop_gives_itself_run_in_order() {
+    let (home, _clock) = home();
+    let (log, handle) = (Log::new(), home.clone());
+    let inner = log.clone();
+    home.execute(move || {
+        for number in 0..500 {
+            let log = inner.clone();
+            handle.execute(move || log.push(number)).unwrap();
+        }
+        inner.push(-1);
+    })
+    .unwrap();
+    home.settle();
+    assert!(log.take().into_iter().eq(-1..500));
+}
+
+#[test]
+fn is_current_on_the_loop_only() {
+    let (home, clock) = home();
+    let other = crate::on(&clock, "other");
+    assert!(!home.is_current() && EventLoop::current().is_none());
+    let handle = home.clone();
+    let seen = home.submit(move || (handle.is_current(), EventLoop::current() == Some(handle)));
+    assert_eq!(seen.unwrap().wait().unwrap(), (true, true));
+    let handle = home.clone();
+    let seen = other.submit(move || handle.is_current());
+    assert!(!seen.unwrap().wait().unwrap());
+    assert_ne!(home, other);
+    assert_eq!(home.executor().id(), home.id());
+}
+
+#[test]
+fn a_submitted_task_answers_on_its_loop() {
+    let (home, _clock) = home();
+    let gate = hold(&home);
+    let answer = home.submit(|| 20 + 22).unwrap();
+    let (handle, log) = (home.clone(), Log::new());
+    let seen = log.clone();
+    answer.on_complete(move |outcome| seen.push((handle.is_current(), outcome.is_success())));
+    assert!(answer.home().is_some_and(|at| at.id() == home.id()));
+    gate.open();
+    assert_eq!(answer.wait().unwrap(), 42);
+    home.settle();
+    assert_eq!(log.take(), [(true, true)]);
+}
+
+#[test]
+fn a_task_cancelled_before_it_starts_never_runs() {
+    let (home, _clock) = home();
+    let (ran, gate) = (Counter::new(), hold(&home));
+    let count = ran.clone();
+    let answer = home.submit(move || count.hit()).unwrap();
+    assert!(answer.cancel() && answer.is_cancelled());
+    gate.open();
+    home.settle();
+    assert_eq!(ran.count(), 0);
+    assert!(answer.wait().unwrap_err().is_cancelled());
+}
+
+#[test]
+fn a_task_that_has_started_cannot_be_cancelled() {
+    let (home, _clock) = home();
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    let answer = home.submit(move || {
+        here.open();
+        gate.wait();
+        7
+    });
+    let answer = answer.unwrap();
+    arrived.wait();
+    assert!(!answer.is_cancellable() && !answer.cancel());
+    go_on.open();
+    assert_eq!(answer.wait().unwrap(), 7);
+}
+
+#[test]
+fn a_panic_in_a_submitted_task_is_its_failure() {
+    let clock = ManualClock::new();
+    let (home, heard) = watched(&clock);
+    let answer = home.submit(|| -> u32 { panic!("on purpose") }).unwrap();
+    let failure = answer.wait().unwrap_err().failure().unwrap();
+    assert!(failure.is_panic() && failure.to_string().contains("on purpose"));
+    assert_eq!(home.submit(|| 1).unwrap().wait().unwrap(), 1);
+    assert!(heard.is_empty(), "whoever submitted it was told");
+}
+
+#[test]
+fn a_panicking_task_is_reported_and_never_kills_the_loop() {
+    let clock = ManualClock::new();
+    let (home, heard) = watched(&clock);
+    home.submit(|| ()).unwrap().wait().unwrap();
+    let thread = home.thread_info().unwrap().id();
+    for _ in 0..3 {
+        home.execute(|| panic!("out of ink")).unwrap();
+    }
+    assert_eq!(home.submit(|| 1).unwrap().wait().unwrap(), 1);
+    for what in heard.take() {
+        let named = what.contains("a_panicking_task_is_reported");
+        assert!(named && what.ends_with("panicked: out of ink"), "{what}");
+    }
+    assert_eq!(home.thread_info().unwrap().id(), thread);
+    assert_eq!(home.metrics().panics, 3);
+    assert_eq!(end(&home).handed_back.len(), 0);
+}
+
+#[test]
+fn a_panicking_task_is_reported_by_the_name_it_was_given() {
+    let clock = ManualClock::new();
+    let (home, heard) = watched(&clock);
+    let compact = Task::named("compact", || panic!("out of ink"));
+    home.execute_task(compact).unwrap();
+    home.execute(|| panic!("out of paper")).unwrap();
+    home.settle();
+    let heard = heard.take();
+    assert!(heard[0].contains("compact") && heard[0].ends_with("out of ink"));
+    assert!(!heard[1].contains("compact"), "{}", heard[1]);
+}
+
+#[test]
+fn a_hook_that_panics_over_a_panic_is_contained() {
+    let clock = ManualClock::new();
+    let hear = |_: &str, _: &tidegate_core::Unhandled<'_>| panic!("in the hook too");
+    let home = builder(&clock, "home").on_unhandled(hear).build().unwrap();
+    home.execute(|| panic!("on purpose")).unwrap();
+    assert_eq!(home.submit(|| 1).unwrap().wait().unwrap(), 1);
+}
+
+/// Its drop uses the loop, and then panics.
+struct Troublesome(EventLoop, Log<&'static str>);
+
+impl Drop for Troublesome {
+    fn drop(&mut self) {
+        let log = self.1.clone();
+        log.push("dropped");
+        let _ = self.0.execute(move || log.push("ran"));
+        let _ = EventLoop::current();
+        panic!("on purpose, in a drop");
+    }
+}
+
+#[test]
+fn a_closure_whose_drop_uses_the_loop_and_panics_does_no_harm() {
+    let clock = ManualClock::new();
+    let (home, heard) = watched(&clock);
+    let log = Log::new();
+    let trouble = Troublesome(home.clone(), log.clone());
+    let gate = hold(&home);
+    let answer = home.submit(move || drop(trouble)).unwrap();
+    answer.cancel();
+    gate.open();
+    home.settle();
+    assert_eq!(log.take(), ["dropped", "ran"]);
+    assert_eq!(heard.len(), 1);
+    assert_eq!(home.submit(|| 1).unwrap().wait().unwrap(), 1);
+}
+
+#[test]
+fn frees_the_closure_as_soon_as_it_ran() {
+    let (home, _clock) = home();
+    let drops = Counter::new();
+    let captured = DropCount::new(&drops);
+    let answer = home.submit(move || drop_nothing(&captured));
+    let answer = answer.unwrap();
+    home.settle();
+    assert!(answer.is_done());
+    assert_eq!(drops.count(), 1, "although the answer is still there");
+}
+
+fn drop_nothing(_captured: &DropCount) {}
+
+#[test]
+fn a_lazy_task_waits_for_the_next_wakeup() {
+    let (home, _clock) = home();
+    let log = Log::new();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    home.settle();
+    let wakeups = home.metrics().wakeups;
+    let lazy = log.clone();
+    home.execute_lazy(move || lazy.push("lazy")).unwrap();
+    home.settle();
+    assert_eq!((log.len(), home.metrics().wakeups), (0, wakeups));
+    let eager = log.clone();
+    home.execute(move || eager.push("eager")).unwrap();
+    home.settle();
+    assert_eq!(log.take(), ["lazy", "eager"]);
+    assert_eq!(home.metrics().wakeups, wakeups + 1);
+}
+
+#[test]
+fn lazy_tasks_wake_the_loop_when_its_lane_is_half_full() {
+    let clock = ManualClock::new();
+    let home = builder(&clock, "home").bound(16).build().unwrap();
+    let ran = Counter::new();
+    for _ in 0..8 {
+        let ran = ran.clone();
+        home.execute_lazy(hits(ran)).unwrap();
+    }
+    ran.wait_for(8);
+}
+
+#[test]
+fn a_busy_loop_is_not_woken() {
+    let (home, _clock) = home();
+    let gate = hold(&home);
+    let before = home.metrics().wakeups;
+    for _ in 0..100 {
+        home.execute(|| ()).unwrap();
+    }
+    assert_eq!(home.metrics().wakeups, before);
+    gate.open();
+    home.settle();
+    home.execute(|| ()).unwrap();
+    assert_eq!(home.metrics().wakeups, before + 1);
+    let handle = home.clone();
+    let own = home.submit(move || handle.execute(|| ())).unwrap();
+    own.wait().unwrap().unwrap();
+    home.settle();
+    assert!(home.metrics().wakeups <= before + 2, "none from itself");
+}
+
+#[test]
+fn pending_tasks_are_those_that_have_not_started() {
+    let (home, clock) = home();
+    assert_eq!(home.pending_tasks(), 0);
+    let gate = hold(&home);
+    assert_eq!(home.pending_tasks(), 0, "the one that runs has started");
+    for _ in 0..5 {
+        home.execute(|| ()).unwrap();
+    }
+    let _later = home.schedule(SECOND, || ()).unwrap();
+    assert_eq!(home.pending_tasks(), 5);
+    gate.open();
+    clock.settle();
+    assert_eq!(home.pending_tasks(), 0);
+}
+
+#[test]
+fn pending_tasks_count_what_the_loop_gave_itself() {
+    let (home, clock) = home();
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate, handle) = (arrived.clone(), go_on.clone(), home.clone());
+    home.execute(|| ()).unwrap();
+    home.execute(move || {
+        for _ in 0..3 {
+            handle.execute(|| ()).unwrap();
+        }
+        here.open();
+        gate.wait();
+    })
+    .unwrap();
+    arrived.wait();
+    home.execute(|| ()).unwrap();
+    assert_eq!(home.pending_tasks(), 4);
+    go_on.open();
+    clock.settle();
+    assert_eq!(home.pending_tasks(), 0);
+}
+
+#[test]
+fn a_task_that_resubmits_itself_does_not_keep_others_out() {
+    fn again(home: EventLoop, stop: Arc<AtomicBool>) {
+        if !stop.load(Ordering::SeqCst) {
+            let next = home.clone();
+            home.execute(move || again(next, stop)).unwrap();
+        }
+    }
+    let (home, _clock) = home();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (handle, flag) = (home.clone(), Arc::clone(&stop));
+    home.execute(move || again(handle, flag)).unwrap();
+    for number in 0..100 {
+        assert_eq!(home.submit(move || number).unwrap().wait().unwrap(), number);
+    }
+    stop.store(true, Ordering::SeqCst);
+    home.settle();
+}
+
+#[test]
+fn thread_info_starts_the_thread_and_shows_it() {
+    let (home, _clock) = home();
+    let info = home.thread_info().unwrap();
+    assert!(info.name().starts_with("home-"), "{}", info.name());
+    let (name, gate) = (info.name().to_owned(), hold(&home));
+    let info = home.thread_info().unwrap();
+    assert!(info.is_alive() && info.name() == name);
+    assert_ne!(info.state(), ThreadState::Waiting);
+    assert_eq!(info.priority(), ThreadBuilder::NORMAL_PRIORITY);
+    assert!(!info.is_cancel_requested());
+    gate.open();
+    home.settle();
+    assert_eq!(home.thread_info().unwrap().state(), ThreadState::Waiting);
+    let seen = home.submit(|| thread::current().name().map(str::to_owned));
+    assert_eq!(seen.unwrap().wait().unwrap().as_deref(), Some(&*name));
+}
+
+#[test]
+fn thread_clean_up_is_done_before_termination_is_told() {
+    let (home, _clock) = home();
+    let log = Log::new();
+    let (clean, told) = (log.clone(), log.clone());
+    home.execute(move || at_thread_exit(move || clean.push("clean")))
+        .unwrap();
+    home.termination().on_complete(move |_| told.push("told"));
+    end(&home);
+    log.wait_for(2);
+    assert_eq!(log.take(), ["clean", "told"]);
+}
+
+#[test]
+fn the_loop_is_an_executor_that_does_not_keep_it_alive() {
+    let (home, _clock) = home();
+    let (executor, ended) = (home.executor(), home.termination());
+    let (tx, rx) = mpsc::channel();
+    executor
+        .execute(Task::new(move || tx.send(1).unwrap()))
+        .unwrap();
+    assert_eq!(rx.recv(), Ok(1));
+    drop(home);
+    ended.wait().unwrap();
+    let refused = executor.execute(Task::new(|| ())).unwrap_err();
+    assert_eq!(refused.why(), Refusal::Closed);
+}
+
+#[test]
+fn a_task_after_shutdown_is_handed_back_inside_and_outside() {
+    let (home, _clock) = home();
+    let (handle, log) = (home.clone(), Log::new());
+    let seen = log.clone();
+    // A future that is dropped at the end runs its drop on the loop, after it has closed.
+    struct Late(EventLoop, Log<(bool, Option<Refusal>)>);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            let refused = self.0.execute(|| ()).err().map(|refused| refused.why());
+            self.1.push((self.0.is_shutdown(), refused));
+        }
+    }
+    let late = Late(handle, seen);
+    let forever = home.spawn(async move {
+        let _late = late;
+        std::future::pending::<()>().await;
+    });
+    home.settle();
+    let report = home.shutdown_gracefully(Quiet::none(SECOND));
+    assert_eq!(report.wait().unwrap().dropped, 1);
+    assert!(forever.unwrap().is_cancelled());
+    assert_eq!(log.take(), [(true, Some(Refusal::Closed))]);
+    let drops = Counter::new();
+    let captured = DropCount::new(&drops);
+    let refused = home.execute(move || drop(captured)).unwrap_err();
+    assert_eq!((refused.why(), drops.count()), (Refusal::Closed, 0));
+    refused.into_inner().run();
+    assert_eq!(drops.count(), 1);
+}

@@ -1,0 +1,121 @@
+//! Integration tests of `tidegate-loop`: what a user of event loops can rely on.
+#![expect(
+    clippy::unwrap_used,
+    reason = "in a test an unwrap is an assertion, in its helpers too"
+)]
+
+mod bad_input;
+mod beside_a_pool;
+mod by_hand;
+mod driver;
+mod ending;
+mod execute;
+mod global;
+mod group;
+#[path = "../../../tidegate-testkit/shared/hand.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of strategies, which use more of it"
+)]
+mod hand;
+mod interrupt;
+mod metrics;
+mod passes;
+mod payloads;
+mod reject;
+mod roam;
+mod schedule;
+mod shutdown;
+mod spawn;
+mod stress;
+mod suspend;
+mod timeout;
+mod turn_budget;
+mod unhandled;
+mod watchdog;
+
+use std::time::Duration;
+
+use tidegate_core::{ManualClock, OnUnhandled};
+use tidegate_loop::{EventLoop, EventLoopBuilder, Quiet};
+use tidegate_testkit::{Counter, Gate, Log};
+
+/// A second of a manual clock: never waited for.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A loop on a manual clock, and the clock.
+fn home() -> (EventLoop, ManualClock) {
+    let clock = ManualClock::new();
+    (on(&clock, "home"), clock)
+}
+
+fn on(clock: &ManualClock, name: &str) -> EventLoop {
+    builder(clock, name).build().unwrap()
+}
+
+fn builder(clock: &ManualClock, name: &str) -> EventLoopBuilder {
+    EventLoop::builder(name).clock(clock)
+}
+
+/// A loop on a manual clock that writes down what nobody handles.
+fn watched(clock: &ManualClock) -> (EventLoop, Heard) {
+    let heard = Heard::new();
+    let home = builder(clock, "home").report_to(heard.hook.clone());
+    (home.build().unwrap(), heard)
+}
+
+/// What a hook for unhandled errors has heard. Each look waits for what was told before it.
+struct Heard {
+    log: Log<String>,
+    hook: OnUnhandled,
+}
+
+impl Heard {
+    fn new() -> Self {
+        let log = Log::new();
+        let heard = log.clone();
+        let hook = OnUnhandled::new(move |_, what| heard.push(what.to_string()));
+        Self { log, hook }
+    }
+
+    fn take(&self) -> Vec<String> {
+        self.hook.flush().unwrap();
+        self.log.take()
+    }
+
+    fn len(&self) -> usize {
+        self.hook.flush().unwrap();
+        self.log.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Keeps the loop in a task until the gate is opened.
+fn hold(home: &EventLoop) -> Gate {
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    home.execute(move || {
+        here.open();
+        gate.wait();
+    })
+    .unwrap();
+    arrived.wait();
+    go_on
+}
+
+/// A task that counts its run.
+fn hits(counter: Counter) -> impl FnMut() + Send + 'static {
+    move || {
+        counter.hit();
+    }
+}
+
+/// Ends the loop without patience, and says what it left.
+fn end(home: &EventLoop) -> tidegate_loop::ShutdownReport {
+    home.shutdown_gracefully(Quiet::none(SECOND))
+        .wait()
+        .unwrap()
+}

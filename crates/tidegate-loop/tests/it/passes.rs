@@ -1,0 +1,102 @@
+//! Timers run in passes: one that is due again and again does not keep the others from running.
+
+use std::time::Duration;
+
+use tidegate_core::{ManualClock, as_nanos};
+use tidegate_loop::{EventLoop, HandLoop, Quiet, TurnBudget};
+use tidegate_testkit::{Counter, DropCount, Log};
+
+use crate::{SECOND, builder, hits};
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// A loop by hand with `laggards` fixed-rate tasks that cannot keep up: a period of 10 ms, 15 ms
+/// each run, by a clock that the runs themselves move. Each run counts.
+fn laggards(laggards: usize, budget: TurnBudget) -> (EventLoop, HandLoop, ManualClock, Counter) {
+    let clock = ManualClock::new();
+    let home = builder(&clock, "home").turn_budget(budget);
+    let (home, hand) = home.build_by_hand().unwrap();
+    let runs = Counter::new();
+    for _ in 0..laggards {
+        let (clock, runs) = (clock.clone(), runs.clone());
+        let every = 10 * MILLISECOND;
+        let task = home.schedule_at_fixed_rate(every, every, move || {
+            runs.hit();
+            clock.jump(15 * MILLISECOND);
+        });
+        drop(task.unwrap());
+    }
+    (home, hand, clock, runs)
+}
+
+#[test]
+fn a_rate_that_cannot_keep_up_lets_the_other_timers_run() {
+    let (home, mut hand, clock, runs) = laggards(1, TurnBudget::default());
+    clock.jump(10 * MILLISECOND);
+    while clock.nanos() < as_nanos(4 * SECOND) {
+        assert!(hand.turn(), "it has fallen behind");
+    }
+    let (asked, before) = (clock.nanos(), runs.count());
+    let (time, log) = (clock.clone(), Log::new());
+    let told = log.clone();
+    drop(home.schedule(MILLISECOND, move || told.push(time.nanos())));
+    while log.is_empty() {
+        assert!(hand.turn(), "it has fallen behind");
+    }
+    let late = Duration::from_nanos(log.take()[0] - asked) - MILLISECOND;
+    assert!(late < 30 * MILLISECOND, "{late:?} late");
+    assert!(runs.count() - before <= 2);
+    assert!(hand.turn(), "and what was missed is still made up for");
+}
+
+#[test]
+fn a_pass_that_is_cut_by_its_budget_goes_on_where_it_was() {
+    // One look at the clock in four runs: a turn runs four of the tasks, and never all of them.
+    let budget = TurnBudget {
+        timers: Duration::from_nanos(1),
+        ..TurnBudget::default()
+    };
+    let (home, mut hand, clock, runs) = laggards(20, budget);
+    clock.jump(10 * MILLISECOND);
+    while clock.nanos() < as_nanos(4 * SECOND) {
+        assert!(hand.turn(), "they have fallen behind");
+    }
+    let ran = Counter::new();
+    drop(home.schedule(MILLISECOND, hits(ran.clone())));
+    let before = runs.count();
+    while ran.count() == 0 {
+        assert!(hand.turn(), "they have fallen behind");
+    }
+    // The rest of the pass in which it was not due yet, and its own.
+    let between = runs.count() - before;
+    assert!(between <= 40, "{between} runs before it");
+}
+
+#[test]
+fn what_lies_aside_is_cancelled_with_its_loop_and_by_its_completion() {
+    let budget = TurnBudget {
+        timers: Duration::from_nanos(1),
+        ..TurnBudget::default()
+    };
+    let (home, mut hand, clock, runs) = laggards(20, budget);
+    let drops = Counter::new();
+    let (time, value) = (clock.clone(), DropCount::new(&drops));
+    let every = 10 * MILLISECOND;
+    let task = home.schedule_at_fixed_rate(every, every, move || {
+        let _value = &value;
+        time.jump(15 * MILLISECOND);
+    });
+    clock.jump(10 * MILLISECOND);
+    while clock.nanos() < as_nanos(2 * SECOND) {
+        assert!(hand.turn(), "they have fallen behind");
+    }
+    assert_eq!(home.metrics().timers_pending, 21);
+    assert!(task.unwrap().cancel());
+    assert_eq!(drops.count(), 1);
+    let before = runs.count();
+    let end = home.shutdown_gracefully(Quiet::none(SECOND));
+    hand.run_until_idle();
+    // One that runs meanwhile is not put back; all others are cancelled.
+    let ran = runs.count() - before;
+    assert_eq!(end.wait().unwrap().cancelled + ran, 20);
+}

@@ -1,0 +1,270 @@
+//! What happens to a task for which there is no room.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tidegate_core::{ManualClock, Refusal, Rejected, Task, blocking_allowed};
+use tidegate_loop::{BuildError, EventLoop, Quiet, RejectPolicy};
+use tidegate_testkit::{Counter, Gate, Log};
+
+use crate::{SECOND, builder, hits, hold, on};
+
+fn bounded(clock: &ManualClock, reject: RejectPolicy) -> EventLoop {
+    let builder = builder(clock, "home").bound(16).reject(reject);
+    builder.build().unwrap()
+}
+
+fn backoff(attempts: u32) -> RejectPolicy {
+    RejectPolicy::Backoff {
+        attempts,
+        pause: SECOND,
+    }
+}
+
+/// Fills a held loop: the task that runs still has its place.
+fn fill(home: &EventLoop) {
+    while home.pending_tasks() < 15 {
+        home.execute(|| ()).unwrap();
+    }
+}
+
+#[test]
+fn a_full_loop_gives_the_task_back_and_it_can_run() {
+    let clock = ManualClock::new();
+    let home = bounded(&clock, RejectPolicy::default());
+    let gate = hold(&home);
+    let accepted = (0..40).filter(|_| home.execute(|| ()).is_ok()).count();
+    assert!((15..=16).contains(&accepted), "{accepted}");
+    let ran = Counter::new();
+    let count = ran.clone();
+    let refused = home.execute(hits(count)).unwrap_err();
+    assert_eq!(refused.why(), Refusal::Full);
+    assert!(refused.to_string().contains("try again later or shed load"));
+    refused.into_inner().run();
+    assert_eq!(ran.count(), 1);
+    assert!(home.metrics().refused >= 25);
+    gate.open();
+    home.settle();
+    home.execute(|| ()).unwrap();
+}
+
+#[test]
+fn a_refused_submission_hands_out_no_completion() {
+    let clock = ManualClock::new();
+    let home = bounded(&clock, RejectPolicy::Fail);
+    let gate = hold(&home);
+    while home.execute(|| ()).is_ok() {}
+    let refused = home.submit(|| 7).map(|_| ()).unwrap_err();
+    assert_eq!(refused.why(), Refusal::Full);
+    gate.open();
+}
+
+#[test]
+fn a_bound_below_sixteen_is_raised_to_it() {
+    let clock = ManualClock::new();
+    for bound in [0, 1, 15] {
+        let home = builder(&clock, "home").bound(bound).build().unwrap();
+        let gate = hold(&home);
+        let accepted = (0..40).filter(|_| home.execute(|| ()).is_ok()).count();
+        assert!((15..=16).contains(&accepted), "{bound}: {accepted}");
+        gate.open();
+        home.settle();
+    }
+}
+
+#[test]
+fn what_a_loop_gives_itself_counts_against_its_bound() {
+    let clock = ManualClock::new();
+    let home = bounded(&clock, RejectPolicy::Fail);
+    let handle = home.clone();
+    let accepted = home.submit(move || (0..40).filter(|_| handle.execute(|| ()).is_ok()).count());
+    let accepted = accepted.unwrap().wait().unwrap();
+    assert!((15..=16).contains(&accepted), "{accepted}");
+    home.settle();
+    assert_eq!(home.pending_tasks(), 0);
+    let (handle, arrived, go_on) = (home.clone(), Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    home.execute(move || {
+        while handle.execute(|| ()).is_ok() {}
+        here.open();
+        gate.wait();
+    })
+    .unwrap();
+    arrived.wait();
+    assert_eq!(home.execute(|| ()).unwrap_err().why(), Refusal::Full);
+    go_on.open();
+    home.settle();
+}
+
+#[test]
+fn backoff_pauses_and_succeeds_when_room_appears() {
+    let clock = ManualClock::new();
+    let home = bounded(&clock, backoff(5));
+    let (gate, ran) = (hold(&home), Counter::new());
+    fill(&home);
+    thread::scope(|scope| {
+        let count = ran.clone();
+        let waiting = scope.spawn(|| home.execute(hits(count)));
+        for _ in 0..3 {
+            clock.await_sleepers(1);
+            clock.jump(SECOND);
+        }
+        gate.open();
+        // Or the clock would use up the attempts before there is room.
+        while home.pending_tasks() >= 15 {
+            thread::yield_now();
+        }
+        // It pauses once more, or has found the room already.
+        while !waiting.is_finished() {
+            clock.jump(SECOND / 8);
+            thread::yield_now();
+        }
+        waiting.join().unwrap().unwrap();
+    });
+    ran.wait_for(1);
+}
+
+#[test]
+fn backoff_gives_the_task_back_after_its_attempts() {
+    let clock = ManualClock::new();
+    let home = bounded(&clock, backoff(3));
+    let gate = hold(&home);
+    fill(&home);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| home.execute(|| ()));
+        while !waiting.is_finished() {
+            clock.jump(SECOND / 8);
+            thread::yield_now();
+        }
+        assert_eq!(waiting.join().unwrap().unwrap_err().why(), Refusal::Full);
+    });
+    assert!(clock.nanos() >= 3_000_000_000, "three pauses");
+    gate.open();
+}
+
+#[test]
+fn backoff_inside_the_loop_fails_at_once() {
+    let clock = ManualClock::new();
+    let home = bounded(&clock, backoff(1000));
+    let handle = home.clone();
+    let refused = home.submit(move || {
+        let mut refused = None;
+        while refused.is_none() {
+            refused = blocking_allowed(|| handle.execute(|| ()).err());
+        }
+        refused.map(|refused| refused.why())
+    });
+    assert_eq!(refused.unwrap().wait().unwrap(), Some(Refusal::Full));
+    assert_eq!(clock.nanos(), 0);
+}
+
+#[test]
+fn backoff_does_not_block_another_loop() {
+    let clock = ManualClock::new();
+    let (home, other) = (bounded(&clock, backoff(1000)), on(&clock, "other"));
+    let gate = hold(&home);
+    fill(&home);
+    let handle = home.clone();
+    let refused = other.submit(move || handle.execute(|| ()).unwrap_err().why());
+    assert_eq!(refused.unwrap().wait().unwrap(), Refusal::Full);
+    assert_eq!(clock.nanos(), 0);
+    gate.open();
+}
+
+#[test]
+fn backoff_stops_when_the_loop_shuts_down() {
+    let clock = ManualClock::new();
+    let home = bounded(&clock, backoff(1_000_000));
+    let gate = hold(&home);
+    fill(&home);
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| home.execute(|| ()));
+        clock.await_sleepers(1);
+        let ended = home.shutdown_gracefully(Quiet::none(Duration::ZERO));
+        gate.open();
+        ended.wait().unwrap();
+        clock.jump(SECOND);
+        assert_eq!(waiting.join().unwrap().unwrap_err().why(), Refusal::Closed);
+    });
+}
+
+#[test]
+fn a_backoff_without_attempts_is_an_error() {
+    let clock = ManualClock::new();
+    let error = builder(&clock, "home").reject(backoff(0)).build();
+    let error = error.unwrap_err();
+    assert!(matches!(error, BuildError::NoAttempts));
+    assert!(error.to_string().contains("use `RejectPolicy::Fail`"));
+}
+
+#[test]
+fn a_closure_decides_on_the_submitters_thread() {
+    let clock = ManualClock::new();
+    let log = Log::new();
+    let seen = log.clone();
+    let decide = move |refused: Rejected<Task>| {
+        seen.push(thread::current().id());
+        match refused.why() {
+            Refusal::Full => {
+                refused.into_inner().run();
+                Ok(())
+            }
+            _ => Err(refused),
+        }
+    };
+    let home = bounded(&clock, RejectPolicy::With(Arc::new(decide)));
+    let gate = hold(&home);
+    while log.is_empty() {
+        home.execute(|| ()).unwrap();
+    }
+    assert_eq!(log.take(), [thread::current().id()]);
+    // What it ran counts as accepted.
+    assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+    let future = home.spawn(async { 7 }).unwrap();
+    assert!(future.is_cancelled(), "it was run where no loop is");
+    let refused = home.metrics().refused;
+    assert_eq!(refused, 0);
+    gate.open();
+}
+
+#[test]
+fn a_closed_loop_refuses_whatever_the_policy() {
+    let clock = ManualClock::new();
+    let asked = Counter::new();
+    let count = asked.clone();
+    let decide = move |refused: Rejected<Task>| {
+        count.hit();
+        Err(refused)
+    };
+    for policy in [backoff(1000), RejectPolicy::With(Arc::new(decide))] {
+        let home = bounded(&clock, policy);
+        home.shutdown_gracefully(Quiet::none(SECOND))
+            .wait()
+            .unwrap();
+        assert_eq!(home.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+    }
+    assert_eq!((asked.count(), clock.nanos()), (0, 0));
+}
+
+#[test]
+fn room_appears_after_the_task_that_runs_not_after_the_batch() {
+    let clock = ManualClock::new();
+    let home = bounded(&clock, RejectPolicy::Fail);
+    let first = hold(&home);
+    let (arrived, second) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), second.clone());
+    home.execute(move || {
+        here.open();
+        gate.wait();
+    })
+    .unwrap();
+    while home.execute(|| ()).is_ok() {}
+    first.open();
+    arrived.wait();
+    // The first task and this one were taken in one batch; the refusal above made the loop
+    // say so in between.
+    home.execute(|| ()).unwrap();
+    second.open();
+    home.settle();
+}

@@ -1,0 +1,338 @@
+//! Roaming loops that a strategy drives: what runs where, what may wait, and how they end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::{Stance, Task, Ticker, stance};
+use tidegate_loop::{BuildError, Crew, EventLoop, ParkDriver, Quiet, Roaming, ShutdownError};
+use tidegate_pool::{Monitor, Strategy, TryExecutor, WorkerPool};
+use tidegate_promise::WaitError;
+use tidegate_testkit::{Counter, Gate, Log};
+
+use crate::hand::Hand;
+
+fn pool(threads: usize) -> Arc<WorkerPool> {
+    let pool = WorkerPool::builder("workers").core(threads).max(threads);
+    Arc::new(pool.build().unwrap())
+}
+
+fn on(pool: Arc<dyn TryExecutor>, late: bool) -> EventLoop<Roaming> {
+    let mut crew = Crew::of(pool);
+    if late {
+        crew = crew.late(&Monitor::start("io").unwrap());
+    }
+    let builder = EventLoop::builder("roams");
+    builder.build_over(ParkDriver::new(), &crew).unwrap()
+}
+
+/// A loop that the test turns by hand on an executor that does nothing of its own accord.
+fn by_hand(reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<Hand>) {
+    let hand = Hand::new(reserve);
+    let crew = Crew::of(hand.clone()).by_hand();
+    let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &crew);
+    let home = home.unwrap();
+    let strategy = home.strategy().unwrap();
+    (home, strategy, hand)
+}
+
+/// Ends such a loop: its last task waits in the executor that the loop holds, and would do so for
+/// good.
+fn end(home: EventLoop<Roaming>, strategy: &Arc<dyn Strategy>, hand: &Arc<Hand>) {
+    drop(home);
+    hand.settle();
+    strategy.stop();
+    hand.drop_all();
+}
+
+#[test]
+fn tasks_timers_timeouts_and_futures_run() {
+    for late in [true, false] {
+        let home = on(pool(3), late);
+        assert_eq!(home.submit(|| 1).unwrap().wait().unwrap(), 1);
+        let later = home.schedule(Duration::from_millis(1), || 2).unwrap();
+        assert_eq!(later.wait().unwrap(), 2);
+        assert_eq!(home.spawn(async { 3 }).unwrap().wait().unwrap(), 3);
+        let gate = Gate::new();
+        let opens = gate.clone();
+        let timeout = home.timeout(Duration::from_millis(1), move || opens.open());
+        gate.wait();
+        drop(timeout);
+        let over = home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)));
+        over.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_task_that_blocks_does_not_hold_up_the_next() {
+    for late in [true, false] {
+        let home = on(pool(3), late);
+        let (arrived, go_on) = (Gate::new(), Gate::new());
+        let (here, until) = (arrived.clone(), go_on.clone());
+        let blocked = home.submit(move || {
+            here.open();
+            until.wait();
+        });
+        arrived.wait();
+        for number in 0..10 {
+            assert_eq!(home.submit(move || number).unwrap().wait().unwrap(), number);
+        }
+        go_on.open();
+        blocked.unwrap().wait().unwrap();
+        let counts = home.strategy().unwrap().counts();
+        assert!(counts.tasks() >= 11, "{counts}");
+    }
+}
+
+/// Two loops over three threads, and two tasks of the first block: the third thread waits inside the
+/// second loop, and has to be had for what the first one goes on with. Each look comes after a
+/// quiet time: what takes several of them must not end with the first.
+#[test]
+fn a_thread_that_waits_for_another_loop_runs_what_waits_for_a_thread() {
+    let quiet = Duration::from_millis(4);
+    let (ticker, steps) = Ticker::manual();
+    let monitor = Monitor::builder("io").quiet(quiet).ticker(ticker);
+    let crew = Crew::of(pool(3)).late(&monitor.start().unwrap());
+    let build = |name: &str| {
+        let builder = EventLoop::builder(name);
+        builder.build_over(ParkDriver::new(), &crew).unwrap()
+    };
+    let (busy, idle) = (build("busy"), build("idle"));
+    let look_until = |gate: &Gate| {
+        for _ in 0..100_000 {
+            if gate.is_open() {
+                break;
+            }
+            steps.tick(quiet);
+            std::thread::yield_now();
+        }
+        gate.wait();
+    };
+    let runs_on = |home: &EventLoop<Roaming>| {
+        let gate = Gate::new();
+        let opens = gate.clone();
+        home.execute(move || opens.open()).unwrap();
+        look_until(&gate);
+    };
+    runs_on(&busy);
+    runs_on(&idle);
+    let go_on = Gate::new();
+    for _ in 0..2 {
+        let (arrived, until) = (Gate::new(), go_on.clone());
+        let here = arrived.clone();
+        let block = move || {
+            here.open();
+            until.wait();
+        };
+        busy.execute(block).unwrap();
+        look_until(&arrived);
+    }
+    for _ in 0..10 {
+        runs_on(&busy);
+        runs_on(&idle);
+    }
+    let counts = idle.strategy().unwrap().counts();
+    assert!(counts.relieved > 0, "{counts}");
+    go_on.open();
+    for home in [&busy, &idle] {
+        let over = home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)));
+        over.wait().unwrap();
+    }
+}
+
+#[test]
+fn a_loop_that_only_produces_gives_every_task_away_and_keeps_its_thread() {
+    let crew = Crew::of(pool(1)).only_produce();
+    let builder = EventLoop::builder("roams");
+    let none_left = builder.build_over(ParkDriver::new(), &crew);
+    assert!(matches!(none_left, Err(BuildError::NoThreads(_))));
+
+    let crew = Crew::of(pool(2)).only_produce();
+    let builder = EventLoop::builder("roams");
+    let home = builder.build_over(ParkDriver::new(), &crew).unwrap();
+    let producing = home.submit(|| ()).unwrap();
+    producing.wait().unwrap();
+    // One of the two threads produces: if a task were run by it, the next would not be.
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, until) = (arrived.clone(), go_on.clone());
+    let blocked = home.submit(move || {
+        here.open();
+        until.wait();
+    });
+    arrived.wait();
+    let own = home.schedule(Duration::ZERO, || 7).unwrap();
+    assert_eq!(own.wait().unwrap(), 7, "the loop goes on");
+    go_on.open();
+    blocked.unwrap().wait().unwrap();
+    let counts = home.strategy().unwrap().counts();
+    assert_eq!((counts.pec, counts.tasks()), (2, 2), "{counts}");
+    let over = home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)));
+    over.wait().unwrap();
+}
+
+#[test]
+fn a_task_may_wait_for_its_own_loop_and_the_loops_own_work_may_not() {
+    let home = on(pool(3), true);
+    let handle = home.clone();
+    let waits = home.submit(move || handle.submit(|| 7).unwrap().wait().unwrap());
+    assert_eq!(waits.unwrap().wait().unwrap(), 7);
+    let (_promise, never) = home.promise::<u32>();
+    let timer = home.schedule(Duration::ZERO, move || never.wait());
+    assert!(matches!(
+        timer.unwrap().wait().unwrap(),
+        Err(WaitError::Refused(_))
+    ));
+}
+
+#[test]
+fn work_that_never_blocks_is_the_loops_own_and_other_work_the_pools() {
+    let (home, strategy, hand) = by_hand(1);
+    let log = Log::new();
+    let (own, other) = (log.clone(), log.clone());
+    let (one, two) = (home.clone(), home.clone());
+    home.execute(move || own.push((one.is_current(), stance())))
+        .unwrap();
+    let task = Task::non_blocking(move || other.push((two.is_current(), stance())));
+    home.execute_task(task).unwrap();
+    strategy.produce();
+    hand.settle();
+    log.assert_order(&[(false, Stance::Free), (true, Stance::Loop)]);
+    end(home, &strategy, &hand);
+}
+
+#[test]
+fn nothing_is_produced_while_there_is_nothing_and_a_submission_sends_for_a_thread() {
+    let (home, strategy, hand) = by_hand(0);
+    assert_eq!(hand.queued(), 0, "a loop without work has no thread");
+    let answer = home.submit(|| 7).unwrap();
+    assert_eq!(hand.queued(), 1, "somebody to drive it");
+    hand.settle();
+    assert!(strategy.is_idle());
+    assert_eq!(answer.wait().unwrap(), 7);
+    end(home, &strategy, &hand);
+}
+
+#[test]
+fn a_task_for_which_there_is_no_thread_waits_in_the_executor() {
+    let (home, strategy, hand) = by_hand(0);
+    let ran = Counter::new();
+    for _ in 0..3 {
+        let ran = ran.clone();
+        home.execute(move || assert!(ran.hit() > 0)).unwrap();
+    }
+    strategy.produce();
+    assert_eq!((ran.count(), strategy.counts().pec), (0, 3));
+    hand.settle();
+    assert_eq!(ran.count(), 3);
+    end(home, &strategy, &hand);
+}
+
+#[test]
+fn a_task_that_the_executor_refuses_runs_without_blocking() {
+    let (home, strategy, hand) = by_hand(0);
+    let log = Log::new();
+    let own = log.clone();
+    home.execute(move || own.push(stance())).unwrap();
+    hand.drop_all();
+    hand.refuse(true);
+    strategy.produce();
+    log.assert_order(&[Stance::Tagged]);
+    end(home, &strategy, &hand);
+}
+
+#[test]
+fn a_panic_is_the_loops_to_report() {
+    let log = Log::new();
+    let heard = log.clone();
+    let builder = EventLoop::builder("roams");
+    let builder = builder.on_unhandled(move |name, what| heard.push(format!("{name}: {what}")));
+    let home = builder
+        .build_over(ParkDriver::new(), &Crew::of(pool(3)))
+        .unwrap();
+    home.execute(|| panic!("on purpose")).unwrap();
+    log.wait_for(1);
+    assert!(log.take()[0].starts_with("roams: ") && home.metrics().panics == 1);
+    assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+}
+
+#[test]
+fn the_end_waits_for_a_task_that_is_out() {
+    let home = on(pool(3), true);
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, until) = (arrived.clone(), go_on.clone());
+    home.execute(move || {
+        here.open();
+        until.wait();
+    })
+    .unwrap();
+    arrived.wait();
+    let over = home.shutdown_gracefully(Quiet::none(Duration::from_secs(60)));
+    assert_eq!(
+        home.submit(|| 7)
+            .map(|answer| answer.wait().unwrap())
+            .unwrap_or(7),
+        7
+    );
+    assert!(!over.is_done());
+    go_on.open();
+    over.wait().unwrap();
+}
+
+#[test]
+fn the_end_does_not_wait_longer_than_it_was_told() {
+    let home = on(pool(3), true);
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, until) = (arrived.clone(), go_on.clone());
+    home.execute(move || {
+        here.open();
+        until.wait();
+    })
+    .unwrap();
+    arrived.wait();
+    let over = home.shutdown_gracefully(Quiet::none(Duration::ZERO)).wait();
+    assert!(
+        matches!(over, Err(WaitError::Failed(ShutdownError::Stuck { .. }))),
+        "{over:?}"
+    );
+    go_on.open();
+}
+
+#[test]
+fn an_idle_loop_can_give_its_thread_back_to_the_pool() {
+    let pool = pool(2);
+    let home = on(Arc::clone(&pool) as _, false);
+    assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+    assert!(home.try_suspend());
+    // Both threads can be had again, so both of these can run at a time.
+    let (one, other) = (Gate::new(), Gate::new());
+    let (opens, waits, both) = (one.clone(), other.clone(), other.clone());
+    pool.execute(move || {
+        opens.open();
+        waits.wait();
+    })
+    .unwrap();
+    pool.execute(move || {
+        one.wait();
+        other.open();
+    })
+    .unwrap();
+    // Not before: a task that comes in time keeps the loop on its thread.
+    both.wait();
+    assert_eq!(home.submit(|| 8).unwrap().wait().unwrap(), 8);
+}
+
+#[test]
+fn the_last_handle_ends_the_loop() {
+    let home = on(pool(2), true);
+    let over = home.termination();
+    assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+    drop(home);
+    over.wait().unwrap();
+}
+
+#[test]
+fn a_pool_that_is_over_refuses_the_start() {
+    let pool = pool(2);
+    let home = on(Arc::clone(&pool) as _, false);
+    pool.stop(Duration::ZERO).wait().unwrap();
+    assert!(home.execute(|| ()).is_err());
+}

@@ -1,0 +1,595 @@
+//! The end of a loop: quiet period, deadline, hooks, what is handed back, what is reported.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tidegate_core::{Clock, ManualClock, Refusal, Sleeper, Task, ThreadBuilder};
+use tidegate_loop::{
+    Driver, EventLoop, Lifecycle, Quiet, ShutdownError, ShutdownReport, Terminated,
+};
+use tidegate_pool::NeverBegun;
+use tidegate_promise::{Outcome, WaitError};
+use tidegate_testkit::{Counter, DropCount, Gate, Log};
+
+use crate::{SECOND, builder, end, hits, hold, home, on, watched};
+
+fn quiet(period: u32, timeout: u32) -> Quiet {
+    Quiet {
+        period: SECOND * period,
+        timeout: SECOND * timeout,
+    }
+}
+
+fn failure(ended: &Terminated) -> ShutdownError {
+    ended.wait().unwrap_err().failure().unwrap()
+}
+
+#[test]
+fn the_default_is_two_seconds_of_quiet_and_fifteen_in_all() {
+    assert_eq!(Quiet::default(), quiet(2, 15));
+}
+
+#[test]
+fn states_come_in_order_and_say_what_they_mean() {
+    let (home, clock) = home();
+    let states = |home: &EventLoop| {
+        (
+            home.is_shutting_down(),
+            home.is_shutdown(),
+            home.is_terminated(),
+        )
+    };
+    assert_eq!(home.lifecycle(), Lifecycle::NotStarted);
+    home.submit(|| ()).unwrap().wait().unwrap();
+    assert_eq!(states(&home), (false, false, false));
+    let (at_end, log) = (home.clone(), Log::new());
+    let seen = log.clone();
+    home.add_shutdown_hook("look", move || seen.push(at_end.lifecycle()))
+        .unwrap();
+    let ended = home.shutdown_gracefully(quiet(2, 15));
+    assert_eq!(states(&home), (true, false, false));
+    clock.advance(SECOND * 2);
+    ended.wait().unwrap();
+    assert_eq!(states(&home), (true, true, true));
+    assert_eq!(log.take(), [Lifecycle::ShuttingDown]);
+}
+
+#[test]
+fn a_loop_that_never_started_ends_without_a_thread() {
+    let spawner = |_| Err(io::Error::other("a thread was asked for"));
+    let threads = ThreadBuilder::new("none").spawner(spawner);
+    let home = EventLoop::builder("home").threads(threads).build().unwrap();
+    let ended = home.shutdown_gracefully(Quiet::default());
+    assert!(ended.is_done() && home.is_terminated());
+    assert_eq!(ended.wait().unwrap(), ended.wait().unwrap());
+    assert!(home.execute(|| ()).is_err());
+}
+
+#[test]
+fn a_loop_without_a_thread_runs_what_it_has_before_it_ends() {
+    let (home, _clock) = home();
+    let log = Log::new();
+    let (lazy, hook) = (log.clone(), log.clone());
+    home.execute_lazy(move || lazy.push("task")).unwrap();
+    home.add_shutdown_hook("hook", move || hook.push("hook"))
+        .unwrap();
+    let report = end(&home);
+    assert_eq!((report.ran, report.hooks), (1, 1));
+    assert_eq!(log.take(), ["task", "hook"]);
+}
+
+#[test]
+fn without_a_thread_for_what_is_left_termination_fails_and_hands_back() {
+    let threads = ThreadBuilder::new("none").spawner(|_| Err(io::Error::other("none today")));
+    let home = EventLoop::builder("home").threads(threads).build().unwrap();
+    let ran = Counter::new();
+    let count = ran.clone();
+    home.execute_lazy(hits(count)).unwrap();
+    let why = failure(&home.shutdown_gracefully(Quiet::default()));
+    let ShutdownError::NoThread { handed_back } = &why else {
+        panic!("{why}");
+    };
+    handed_back.take().remove(0).run();
+    assert_eq!((ran.count(), home.is_terminated()), (1, true));
+}
+
+#[test]
+fn what_was_accepted_still_runs() {
+    let (home, _clock) = home();
+    let (gate, ran) = (hold(&home), Counter::new());
+    for _ in 0..1000 {
+        let ran = ran.clone();
+        home.execute(hits(ran)).unwrap();
+    }
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    gate.open();
+    let report = ended.wait().unwrap();
+    assert_eq!((ran.count(), report.handed_back.len()), (1000, 0));
+}
+
+#[test]
+fn a_task_in_the_quiet_period_is_accepted_and_starts_it_anew() {
+    let (home, clock) = home();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    let ended = home.shutdown_gracefully(quiet(2, 15));
+    for _ in 0..3 {
+        clock.advance(SECOND + SECOND / 2);
+        assert!(!ended.is_done());
+        assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
+    }
+    clock.advance(SECOND * 2 - Duration::from_nanos(1));
+    assert!(!ended.is_done());
+    clock.advance(Duration::from_nanos(1));
+    assert_eq!(ended.wait().unwrap().ran, 3);
+}
+
+#[test]
+fn the_quiet_period_is_waited_for_and_not_polled() {
+    let (home, clock) = home();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    let ended = home.shutdown_gracefully(quiet(2, 15));
+    home.settle();
+    let turns = home.metrics().turns;
+    clock.advance(SECOND * 2 - Duration::from_nanos(1));
+    assert_eq!(home.metrics().turns, turns);
+    clock.advance(Duration::from_nanos(1));
+    ended.wait().unwrap();
+}
+
+#[test]
+fn a_quiet_period_of_zero_ends_as_soon_as_nothing_is_left() {
+    let (home, clock) = home();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    end(&home);
+    assert_eq!(clock.nanos(), 0);
+}
+
+/// Gives itself a new task without end, a millisecond of the clock each.
+fn keep_busy(home: &EventLoop, clock: &ManualClock, drops: &Counter) {
+    fn again(home: EventLoop, clock: ManualClock, held: Vec<DropCount>) {
+        clock.jump(Duration::from_millis(1));
+        let (next, held) = (home.clone(), held.into_iter().collect());
+        let _ = home.execute(move || again(next, clock, held));
+    }
+    let (next, clock, held) = (home.clone(), clock.clone(), vec![DropCount::new(drops)]);
+    home.execute(move || again(next, clock, held)).unwrap();
+}
+
+#[test]
+fn steady_work_cannot_outrun_the_timeout() {
+    let (home, clock) = home();
+    let drops = Counter::new();
+    keep_busy(&home, &clock, &drops);
+    let ended = home.shutdown_gracefully(quiet(2, 15));
+    let report = ended.wait().unwrap();
+    assert!(report.ran > 1000, "{report}");
+    assert!(clock.nanos() < 16_000_000_000, "{report}");
+    assert_eq!(report.handed_back.len() as u64 + drops.count(), 1);
+    // The task holds a handle of its loop: taking it ends that circle.
+    drop(report.handed_back.take());
+}
+
+#[test]
+fn steady_work_from_outside_cannot_outrun_the_timeout() {
+    let (home, clock) = home();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    let ended = home.shutdown_gracefully(quiet(2, 15));
+    let mut accepted = 0;
+    while home.execute(|| ()).is_ok() {
+        accepted += 1;
+        home.settle();
+        clock.jump(SECOND);
+        assert!(accepted < 20);
+    }
+    assert!((14..=16).contains(&accepted), "{accepted}");
+    ended.wait().unwrap();
+}
+
+#[test]
+fn at_the_deadline_what_has_not_started_is_handed_back() {
+    let (home, clock) = home();
+    let (gate, log) = (hold(&home), Log::new());
+    for number in 0..5 {
+        let log = log.clone();
+        home.execute(move || log.push(number)).unwrap();
+    }
+    let answer = home.submit(|| 7).unwrap();
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    clock.jump(SECOND);
+    gate.open();
+    let report = ended.wait().unwrap();
+    assert_eq!((report.handed_back.len(), log.len()), (6, 0));
+    assert_eq!(home.pending_tasks(), 0);
+    for task in report.handed_back.take() {
+        task.run();
+    }
+    assert_eq!(log.take(), [0, 1, 2, 3, 4]);
+    assert_eq!(answer.wait().unwrap(), 7);
+}
+
+#[test]
+fn what_the_loop_gave_itself_is_handed_back_too() {
+    let (home, clock) = home();
+    let (handle, turn, ran) = (home.clone(), clock.clone(), Counter::new());
+    let (count, arrived, go_on) = (ran.clone(), Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    home.execute(move || {
+        for _ in 0..3 {
+            let count = count.clone();
+            handle.execute(hits(count)).unwrap();
+        }
+        here.open();
+        gate.wait();
+        turn.jump(SECOND);
+    })
+    .unwrap();
+    arrived.wait();
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    go_on.open();
+    let report = ended.wait().unwrap();
+    assert_eq!((report.handed_back.len(), ran.count()), (3, 0));
+    assert_eq!(home.pending_tasks(), 0);
+}
+
+#[test]
+fn completions_of_handed_back_tasks_end_with_the_last_who_could_run_them() {
+    let (home, clock) = home();
+    let gate = hold(&home);
+    let answer = home.submit(|| 7).unwrap();
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    clock.jump(SECOND);
+    gate.open();
+    let report = ended.wait().unwrap();
+    drop((home, ended));
+    assert!(!answer.is_done(), "the report could still run it");
+    drop(report);
+    let why = answer.wait().unwrap_err().failure().unwrap();
+    assert!(why.downcast_ref::<NeverBegun>().is_some(), "{why}");
+}
+
+#[test]
+fn a_report_outlives_the_loop() {
+    let (home, clock) = home();
+    let gate = hold(&home);
+    let answer = home.submit(|| 7).unwrap();
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    drop(home);
+    clock.jump(SECOND);
+    gate.open();
+    let report: ShutdownReport = ended.wait().unwrap();
+    drop(ended);
+    report.handed_back.take().remove(0).run();
+    assert_eq!(answer.wait().unwrap(), 7);
+}
+
+#[test]
+fn a_second_stricter_call_escalates_and_a_laxer_one_does_not() {
+    let (home, clock) = home();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    let first = home.shutdown_gracefully(quiet(20, 60));
+    home.settle();
+    let second = home.shutdown_gracefully(quiet(5, 30));
+    let third = home.shutdown_gracefully(quiet(25, 90));
+    clock.advance(SECOND * 4);
+    assert!(!first.is_done());
+    clock.advance(SECOND);
+    assert!(first.is_done() && second.is_done() && third.is_done());
+    assert_eq!(first.wait().unwrap(), third.wait().unwrap());
+}
+
+#[test]
+fn escalation_reaches_a_loop_that_is_busy() {
+    let (home, clock) = home();
+    let drops = Counter::new();
+    keep_busy(&home, &clock, &drops);
+    let lax = home.shutdown_gracefully(Quiet {
+        period: SECOND,
+        timeout: Duration::MAX,
+    });
+    let report = home
+        .shutdown_gracefully(Quiet::none(SECOND))
+        .wait()
+        .unwrap();
+    assert_eq!(lax.wait().unwrap(), report);
+    drop(report.handed_back.take());
+}
+
+#[test]
+fn a_stuck_task_fails_termination_and_what_was_behind_it_comes_back() {
+    let (home, clock) = home();
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    let task = Task::named("compact", move || {
+        here.open();
+        gate.wait();
+    });
+    home.execute_task(task).unwrap();
+    arrived.wait();
+    let ran = Counter::new();
+    for _ in 0..3 {
+        let ran = ran.clone();
+        home.execute(hits(ran)).unwrap();
+    }
+    let ended = home.shutdown_gracefully(quiet(1, 10));
+    // The thread that watches the end sleeps on the clock too.
+    clock.await_sleepers(1);
+    clock.jump(SECOND * 20);
+    let why = failure(&ended);
+    let ShutdownError::Stuck {
+        name,
+        task,
+        age,
+        behind,
+        cut,
+        handed_back,
+    } = &why
+    else {
+        panic!("{why}");
+    };
+    assert_eq!((&**name, &**task, *behind), ("home", "compact", 3));
+    assert!(cut.is_empty(), "the loop has no driver that could have any");
+    assert!(*age >= SECOND * 19, "{age:?}");
+    assert!(why.to_string().contains("task `compact` has been running"));
+    assert!(handed_back.is_empty() && home.is_shutdown() && !home.is_terminated());
+    assert_eq!(home.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+    go_on.open();
+    while !home.is_terminated() {
+        thread::yield_now();
+    }
+    for task in handed_back.take() {
+        task.run();
+    }
+    assert_eq!(ran.count(), 3);
+}
+
+#[test]
+fn dropping_the_last_handle_ends_the_loop_and_never_blocks() {
+    let (home, _clock) = home();
+    let (gate, ran) = (hold(&home), Counter::new());
+    let count = ran.clone();
+    home.execute(hits(count)).unwrap();
+    let timer = home.schedule(SECOND, || ()).unwrap();
+    let future = home.spawn(std::future::pending::<()>()).unwrap();
+    let (other, ended) = (home.clone(), home.termination());
+    drop(home);
+    assert!(!other.is_shutting_down());
+    drop(other);
+    gate.open();
+    let report = ended.wait().unwrap();
+    assert_eq!((ran.count(), report.cancelled, report.dropped), (1, 1, 1));
+    assert!(timer.is_cancelled() && future.is_cancelled());
+}
+
+#[test]
+fn dropping_the_last_handle_on_the_loop_itself_is_fine() {
+    let (home, _clock) = home();
+    let ended = home.termination();
+    let go_on = Gate::new();
+    let (gate, last) = (go_on.clone(), home.clone());
+    home.execute(move || {
+        gate.wait();
+        drop(last);
+    })
+    .unwrap();
+    drop(home);
+    go_on.open();
+    ended.wait().unwrap();
+}
+
+#[test]
+fn hooks_run_in_order_after_the_last_task() {
+    let (home, _clock) = home();
+    let (log, gate) = (Log::new(), hold(&home));
+    for name in ["first", "second", "third"] {
+        let log = log.clone();
+        home.add_shutdown_hook(name, move || log.push(name))
+            .unwrap();
+    }
+    assert!(home.remove_shutdown_hook("second") && !home.remove_shutdown_hook("second"));
+    let task = log.clone();
+    home.execute(move || task.push("task")).unwrap();
+    let ended = home.shutdown_gracefully(Quiet::none(SECOND));
+    gate.open();
+    assert_eq!(ended.wait().unwrap().hooks, 2);
+    assert_eq!(log.take(), ["task", "first", "third"]);
+}
+
+#[test]
+fn hooks_may_add_hooks_and_tasks_and_panic() {
+    let clock = ManualClock::new();
+    let (home, heard) = watched(&clock);
+    let (log, handle) = (Log::new(), home.clone());
+    let outer = log.clone();
+    home.add_shutdown_hook("outer", move || {
+        outer.push("outer");
+        let (inner, task) = (outer.clone(), outer.clone());
+        handle.execute(move || task.push("task")).unwrap();
+        handle
+            .add_shutdown_hook("inner", move || inner.push("inner"))
+            .unwrap();
+        assert!(handle.remove_shutdown_hook("removed"));
+        panic!("on purpose");
+    })
+    .unwrap();
+    let handle = home.clone();
+    home.execute(move || handle.add_shutdown_hook("removed", || ()).unwrap())
+        .unwrap();
+    home.settle();
+    let report = end(&home);
+    log.assert_order(&["outer", "inner"]);
+    log.assert_order(&["outer", "task"]);
+    assert_eq!(report.hooks, 2);
+    assert_eq!(heard.take(), ["a hook panicked: on purpose"]);
+}
+
+#[test]
+fn a_hook_that_adds_itself_for_ever_ends_at_the_deadline() {
+    fn add(home: &EventLoop, clock: &ManualClock) {
+        let (handle, turn) = (home.clone(), clock.clone());
+        let hook = move || {
+            turn.jump(SECOND / 10);
+            add(&handle, &turn);
+        };
+        home.add_shutdown_hook("again", hook).unwrap();
+    }
+    let (home, clock) = home();
+    add(&home, &clock);
+    let report = end(&home);
+    assert!((10..=12).contains(&report.hooks), "{report}");
+}
+
+#[test]
+fn await_termination_waits_by_the_loops_clock() {
+    let (home, clock) = home();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    home.settle();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| home.await_termination(SECOND * 5));
+        clock.await_sleepers(2);
+        clock.advance(SECOND * 5);
+        assert!(!waiting.join().unwrap().unwrap(), "not over");
+    });
+    end(&home);
+    assert!(home.await_termination(Duration::ZERO).unwrap());
+}
+
+#[test]
+fn await_termination_on_the_own_loop_is_refused() {
+    let (home, _clock) = home();
+    let handle = home.clone();
+    let refused = home.submit(move || {
+        let plain = handle.await_termination(SECOND);
+        let allowed = tidegate_core::blocking_allowed(|| handle.await_termination(SECOND));
+        (plain, allowed)
+    });
+    let (plain, allowed) = refused.unwrap().wait().unwrap();
+    assert!(plain.is_err_and(|error| error.is_refused()));
+    assert!(allowed.is_err_and(|error| error.is_refused()));
+}
+
+#[test]
+fn termination_listeners_hear_of_it_when_the_state_says_so() {
+    let (home, clock) = home();
+    let (ended, log) = (home.termination(), Log::new());
+    let (handle, seen) = (home.clone(), log.clone());
+    ended.on_complete(move |outcome| {
+        let success = matches!(outcome, Outcome::Success(_));
+        seen.push((handle.is_terminated(), handle.is_current(), success));
+    });
+    let _ = ended.cancel();
+    home.execute(|| ()).unwrap();
+    let other = on(&clock, "other");
+    let watch = home.termination();
+    let seen_there = other.spawn(async move { watch.await.is_ok() });
+    end(&home);
+    log.wait_for(1);
+    assert_eq!(log.take(), [(true, false, true)]);
+    assert!(seen_there.unwrap().wait().unwrap());
+}
+
+#[test]
+fn nobody_can_cancel_a_termination() {
+    let (home, _clock) = home();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    let ended = home.shutdown_gracefully(quiet(2, 15));
+    assert!(!ended.cancel(), "it is not up to whoever waits");
+    assert!(!ended.is_done());
+    assert!(home.shutdown_gracefully(Quiet::none(SECOND)).wait().is_ok());
+}
+
+#[test]
+fn a_promise_of_a_dead_loop_tells_its_listeners_elsewhere() {
+    let clock = ManualClock::new();
+    let (home, heard) = watched(&clock);
+    let (promise, answer) = home.promise::<u32>();
+    let log = Log::new();
+    let seen = log.clone();
+    answer.on_complete(move |_| seen.push("told"));
+    home.submit(|| ()).unwrap().wait().unwrap();
+    end(&home);
+    promise.succeed(7).unwrap();
+    assert_eq!(log.take(), ["told"]);
+    assert_eq!((heard.len(), home.metrics().fell_back), (1, 1));
+    assert_eq!(answer.wait().unwrap(), 7);
+}
+
+/// A driver that panics instead of waiting, once it is told to.
+struct Brittle {
+    parker: tidegate_core::Parker,
+    breaks: Arc<AtomicBool>,
+}
+
+impl Driver for Brittle {
+    fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
+        assert!(!self.breaks.load(Ordering::SeqCst), "on purpose");
+        clock.park_until(&self.parker, deadline);
+    }
+
+    fn waker(&self) -> Arc<dyn Sleeper> {
+        Arc::new(self.parker.clone())
+    }
+}
+
+#[test]
+fn a_driver_that_panics_ends_the_loop_in_order() {
+    let clock = ManualClock::new();
+    let breaks = Arc::new(AtomicBool::new(false));
+    let driver = Brittle {
+        parker: tidegate_core::Parker::new(),
+        breaks: Arc::clone(&breaks),
+    };
+    let home = builder(&clock, "home").build_with(driver).unwrap();
+    let log = Log::new();
+    let hook = log.clone();
+    home.add_shutdown_hook("hook", move || hook.push("hook"))
+        .unwrap();
+    let timer = home.schedule(SECOND, || ()).unwrap();
+    let future = home.spawn(std::future::pending::<()>()).unwrap();
+    home.settle();
+    breaks.store(true, Ordering::SeqCst);
+    home.execute(|| ()).unwrap();
+    let why = failure(&home.termination());
+    assert!(matches!(&why, ShutdownError::Panicked { message, .. } if message == "on purpose"));
+    assert!(home.is_terminated());
+    assert!(timer.is_cancelled() && future.is_cancelled());
+    assert_eq!(log.take(), ["hook"]);
+    assert_eq!(home.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+}
+
+#[test]
+fn a_thousand_ends_against_first_submissions_lose_nothing() {
+    for round in 0..1000 {
+        let home = EventLoop::builder("home").build().unwrap();
+        let (ran, ended) = (Counter::new(), home.termination());
+        let accepted = thread::scope(|scope| {
+            let submits = scope.spawn(|| {
+                let ran = ran.clone();
+                home.execute(hits(ran)).is_ok()
+            });
+            if round % 2 == 0 {
+                home.try_suspend();
+            }
+            drop(home.shutdown_gracefully(Quiet::none(SECOND * 60)));
+            submits.join().unwrap()
+        });
+        let report = ended.wait().unwrap();
+        let seen = ran.count() + report.handed_back.len() as u64;
+        assert_eq!(seen, u64::from(accepted));
+        assert!(home.is_terminated());
+    }
+}
+
+#[test]
+fn waiting_for_an_end_that_failed_answers_with_the_failure() {
+    let (home, _clock) = home();
+    let why = home.shutdown_gracefully(quiet(3, 2)).wait();
+    assert_eq!(
+        why,
+        Err(WaitError::Failed(ShutdownError::BadQuiet(quiet(3, 2))))
+    );
+    assert!(!home.is_shutting_down());
+    end(&home);
+}

@@ -1,0 +1,253 @@
+//! How long a turn spends on each kind of work, by a clock that the work itself moves; and which
+//! loops a group leaves alone while their drivers fail.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate_core::{Clock, ManualClock, Parker, Sleeper, Task};
+use tidegate_loop::{
+    CONVALESCENCE, Choose, Crew, Driver, EventLoop, EventLoopBuilder, EventLoopGroup, Health,
+    TurnBudget,
+};
+use tidegate_testkit::Log;
+
+use crate::hand::Hand;
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Has `each` tasks for each look, which take a millisecond each if it is `slow`.
+struct Sockets {
+    log: Log<&'static str>,
+    clock: ManualClock,
+    parker: Parker,
+    each: usize,
+    found: usize,
+    slow: bool,
+    health: Health,
+}
+
+impl Driver for Sockets {
+    const LOOKS_ON: bool = false;
+
+    fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
+        clock.park_until(&self.parker, deadline);
+    }
+
+    fn waker(&self) -> Arc<dyn Sleeper> {
+        Arc::new(self.parker.clone())
+    }
+
+    fn health(&self) -> Health {
+        self.health.clone()
+    }
+
+    fn look(&mut self) {
+        if self.found == 0 {
+            self.found = std::mem::take(&mut self.each);
+        }
+    }
+
+    fn next_task(&mut self) -> Option<Task> {
+        self.found = self.found.checked_sub(1)?;
+        let (log, clock, slow) = (self.log.clone(), self.clock.clone(), self.slow);
+        Some(Task::non_blocking(move || {
+            log.push("io");
+            if slow {
+                clock.jump(MILLISECOND);
+            }
+        }))
+    }
+}
+
+struct Bench {
+    clock: ManualClock,
+    log: Log<&'static str>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            clock: ManualClock::new(),
+            log: Log::new(),
+        }
+    }
+
+    fn builder(&self) -> EventLoopBuilder {
+        let budget = TurnBudget {
+            timers: 8 * MILLISECOND,
+            tasks: 8 * MILLISECOND,
+            io: 8 * MILLISECOND,
+        };
+        EventLoop::builder("home")
+            .clock(&self.clock)
+            .turn_budget(budget)
+    }
+
+    fn sockets(&self, each: usize, slow: bool) -> Sockets {
+        Sockets {
+            log: self.log.clone(),
+            clock: self.clock.clone(),
+            parker: Parker::new(),
+            each,
+            found: 0,
+            slow,
+            health: Health::new(),
+        }
+    }
+
+    /// Work that takes a millisecond.
+    fn slow(&self, name: &'static str) -> impl FnOnce() + Send + use<> {
+        let (log, clock) = (self.log.clone(), self.clock.clone());
+        move || {
+            log.push(name);
+            clock.jump(MILLISECOND);
+        }
+    }
+
+    /// How many of `name` have run since the last question.
+    fn ran(&self, name: &str) -> usize {
+        self.log.take().iter().filter(|&&ran| ran == name).count()
+    }
+}
+
+#[test]
+fn slow_tasks_give_way_after_their_time_and_are_looked_at_more_often() {
+    let bench = Bench::new();
+    let (home, mut hand) = bench.builder().build_by_hand().unwrap();
+    for _ in 0..200 {
+        home.execute(bench.slow("task")).unwrap();
+    }
+    let turns: Vec<_> = (0..6)
+        .map(|_| {
+            hand.turn();
+            bench.ran("task")
+        })
+        .collect();
+    assert_eq!(turns, [64, 32, 16, 8, 8, 8]);
+}
+
+#[test]
+fn quick_tasks_are_bounded_by_number_alone() {
+    let bench = Bench::new();
+    let (home, mut hand) = bench.builder().build_by_hand().unwrap();
+    for _ in 0..20 {
+        home.execute(bench.slow("task")).unwrap();
+    }
+    hand.run_until_idle();
+    drop(bench.log.take());
+    for _ in 0..1000 {
+        let log = bench.log.clone();
+        home.execute(move || log.push("task")).unwrap();
+    }
+    hand.turn();
+    assert_eq!(bench.ran("task"), 256);
+}
+
+#[test]
+fn sockets_have_their_turn_while_slow_tasks_wait_and_tasks_while_slow_sockets_do() {
+    let bench = Bench::new();
+    let sockets = bench.sockets(1, false);
+    let (home, mut hand) = bench.builder().build_by_hand_with(sockets).unwrap();
+    for _ in 0..100 {
+        home.execute(bench.slow("task")).unwrap();
+    }
+    hand.turn();
+    let heard = bench.log.take();
+    assert_eq!((heard.len(), heard[64]), (65, "io"));
+    hand.run_until_idle();
+
+    let bench = Bench::new();
+    let sockets = bench.sockets(200, true);
+    let (home, mut hand) = bench.builder().build_by_hand_with(sockets).unwrap();
+    hand.turn();
+    assert_eq!(bench.ran("io"), 64);
+    home.execute(bench.slow("task")).unwrap();
+    hand.turn();
+    let heard = bench.log.take();
+    assert_eq!(
+        (heard[0], heard.len()),
+        ("task", 33),
+        "half as many as before"
+    );
+    hand.run_until_idle();
+    assert_eq!(bench.ran("io"), 200 - 64 - 32, "none is lost");
+}
+
+#[test]
+fn slow_timers_give_way_to_tasks() {
+    let bench = Bench::new();
+    let (home, mut hand) = bench.builder().build_by_hand().unwrap();
+    for _ in 0..100 {
+        drop(home.schedule(Duration::ZERO, bench.slow("timer")).unwrap());
+    }
+    hand.run(|| ());
+    home.execute(bench.slow("task")).unwrap();
+    while bench.log.len() < 64 {
+        hand.turn();
+    }
+    let heard = bench.log.take();
+    let at = heard.iter().position(|&ran| ran == "task");
+    assert!(at.is_some_and(|at| at <= 64), "{at:?}");
+    hand.run_until_idle();
+}
+
+#[test]
+fn a_roaming_loop_keeps_its_turns_short_too() {
+    let bench = Bench::new();
+    let hand = Hand::new(0);
+    let crew = Crew::of(hand.clone()).by_hand();
+    let sockets = bench.sockets(1, false);
+    // By hand it looks in each turn.
+    let home = bench.builder().build_over(sockets, &crew).unwrap();
+    let strategy = home.strategy().unwrap();
+    for _ in 0..100 {
+        let task = Task::non_blocking(bench.slow("task"));
+        home.execute_task(task).unwrap();
+    }
+    strategy.produce();
+    let heard = bench.log.take();
+    assert_eq!((heard.len(), heard[64]), (101, "io"));
+    drop(home);
+    hand.settle();
+    strategy.stop();
+    hand.drop_all();
+}
+
+#[test]
+fn a_group_leaves_loops_alone_whose_drivers_fail() {
+    for choose in [Choose::RoundRobin, Choose::LessBusy] {
+        let bench = Bench::new();
+        let healths = Arc::<Mutex<Vec<Health>>>::default();
+        let group = EventLoopGroup::builder("io")
+            .loops(3)
+            .choose(choose)
+            .clock(&bench.clock)
+            .build_with(|_| {
+                let sockets = bench.sockets(0, false);
+                healths.lock().unwrap().push(sockets.health.clone());
+                Ok(sockets)
+            })
+            .unwrap();
+        let healths = healths.lock().unwrap().clone();
+        let chosen = || -> Vec<bool> {
+            let names: Vec<_> = (0..60).map(|_| group.next().name().to_owned()).collect();
+            group
+                .iter()
+                .map(|one| names.iter().any(|name| name == one.name()))
+                .collect()
+        };
+        assert_eq!(chosen(), [true, true, true]);
+        healths[1].ail();
+        assert_eq!(chosen(), [true, false, true]);
+        assert!(group.iter().nth(1).unwrap().is_ailing());
+        healths[1].recover(&Clock::from(&bench.clock));
+        assert_eq!(chosen(), [true, false, true], "it has just recovered");
+        bench.clock.advance(CONVALESCENCE);
+        assert_eq!(chosen(), [true, true, true]);
+        for health in &healths {
+            health.ail();
+        }
+        let any = group.next().submit(|| 7).unwrap();
+        assert_eq!(any.wait().unwrap(), 7, "an ailing loop is better than none");
+    }
+}

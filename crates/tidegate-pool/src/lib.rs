@@ -1,0 +1,61 @@
+//! Threads for jobs that may block, and strategies that decide which thread runs a task.
+//!
+//! * A [`WorkerPool`] runs jobs on threads of its own; [`OrderedView`]s of it run theirs in order,
+//!   a [`Lease`] reserves its threads for a purpose.
+//! * A [`Strategy`] asks a [`Producer`] for tasks and decides, for each, which thread runs it and
+//!   which one produces next. [`Adaptive`] hands production over while a task runs, when a
+//!   [`Monitor`] sees that the task takes long.
+//! * What executors of every kind say of their end: [`HandedBack`], [`ShutdownError`],
+//!   [`NeverBegun`].
+//!
+//! Nothing here knows an event loop.
+//!
+//! ```
+//! use tidegate_pool::WorkerPool;
+//!
+//! let pool = WorkerPool::builder("jobs").build()?;
+//! assert_eq!(pool.submit(|| 20 + 22)?.wait()?, 42);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![deny(unsafe_code)]
+
+mod answer;
+mod bound;
+mod handed_back;
+mod headroom;
+mod immediate;
+mod left;
+mod ordered;
+mod pool;
+mod shutdown;
+pub mod strategy;
+
+pub use self::answer::NeverBegun;
+pub use self::bound::{BOUND_VARIABLE, DEFAULT_BOUND};
+pub use self::handed_back::HandedBack;
+pub use self::headroom::{Headroom, Room, TryExecutor};
+pub use self::immediate::ImmediateExecutor;
+pub use self::ordered::{BadView, DEFAULT_TASKS_PER_TURN, OrderedView, OrderedViewBuilder};
+pub use self::pool::{
+    DEFAULT_CORE_THREADS, DEFAULT_KEEP_ALIVE, DEFAULT_LOW_THREADS, DEFAULT_MAX_THREADS, Displaced,
+    Growth, Job, JobHandle, JobKey, JobList, JobQueue, JobTimes, Lease, Lessee, MAX_THREADS,
+    OverBudget, PoolError, PoolLimits, PoolMetrics, PoolPolicy, Popped, StopReport, Stopped,
+    StuckJob, WorkerPool, WorkerPoolBuilder,
+};
+pub use self::shutdown::{Quiet, ShutdownError};
+pub use self::strategy::{
+    Adaptive, AdaptiveBuilder, Counts, EatWhatYouKill, ExecuteProduceConsume, Monitor,
+    MonitorBuilder, Options, ProduceConsume, ProduceExecuteConsume, Producer, Strategy,
+};
+
+#[doc(hidden)]
+pub mod internal {
+    //! Items for the other crates of this workspace only. Unstable: they change without notice.
+
+    pub use crate::answer::{Answer, drop_untaken};
+    pub use crate::bound::default_bound;
+    pub use crate::left::Left;
+    pub use crate::pool::raw::*;
+    pub use crate::strategy::Interrupt;
+    pub use crate::strategy::raw::*;
+}

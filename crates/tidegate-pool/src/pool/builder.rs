@@ -1,0 +1,226 @@
+//! Describing a pool before it exists.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::{Clock, FastClock, OnUnhandled, ThreadBuilder, Unhandled};
+
+use crate::pool::raw::Growth;
+
+use super::WorkerPool;
+use super::budget::Lessee;
+use super::limits::{DEFAULT_CORE_THREADS, PoolError, PoolLimits};
+use super::policy::PoolPolicy;
+use super::queue::{JobList, JobQueue};
+use super::shared::{OnLow, Parts, Shared};
+
+/// Describes a [`WorkerPool`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_pool::{PoolPolicy, WorkerPool};
+///
+/// let pool = WorkerPool::builder("workers")
+///     .core(4)
+///     .max(64)
+///     .queue(1024)
+///     .keep_alive(Duration::from_secs(10))
+///     .policy(PoolPolicy::Fail)
+///     .build()?;
+/// assert_eq!(pool.name(), "workers");
+/// let error = WorkerPool::builder("none").max(0).build().unwrap_err();
+/// assert_eq!(error.to_string(), "a pool needs at least one thread; raise `max`");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a builder does nothing until `build`"]
+pub struct WorkerPoolBuilder {
+    name: String,
+    clock: Clock,
+    limits: PoolLimits,
+    core: Option<usize>,
+    reserved: Option<usize>,
+    queue: Box<dyn JobQueue>,
+    policy: PoolPolicy,
+    threads: Option<ThreadBuilder>,
+    budget: Vec<Lessee>,
+    on_unhandled: OnUnhandled,
+    on_low: Option<OnLow>,
+    times: bool,
+}
+
+impl WorkerPoolBuilder {
+    pub(super) fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            clock: Clock::system(),
+            limits: PoolLimits::default(),
+            core: None,
+            reserved: None,
+            queue: Box::new(JobList::default()),
+            policy: PoolPolicy::default(),
+            threads: None,
+            times: false,
+            budget: Vec::new(),
+            on_unhandled: OnUnhandled::stderr(),
+            on_low: None,
+        }
+    }
+
+    /// Threads that stay though they are idle; [`DEFAULT_CORE_THREADS`], or the maximum if that
+    /// is less, when not said. They start when they are needed.
+    pub fn core(mut self, threads: usize) -> Self {
+        self.core = Some(threads);
+        self
+    }
+
+    /// The most threads.
+    pub fn max(mut self, threads: usize) -> Self {
+        self.limits.max = threads;
+        self
+    }
+
+    /// The most user jobs that wait; 0 means that a job needs a thread at once.
+    pub fn queue(mut self, jobs: usize) -> Self {
+        self.limits.queue = jobs;
+        self
+    }
+
+    /// Another order than first in, first out.
+    pub fn queue_of(mut self, queue: impl JobQueue) -> Self {
+        self.queue = Box::new(queue);
+        self
+    }
+
+    /// Threads in reserve; [`PoolLimits::usual_reserve`] when not said.
+    pub fn reserved(mut self, threads: usize) -> Self {
+        self.reserved = Some(threads);
+        self
+    }
+
+    /// How long a thread above the core size may be idle; zero means for ever.
+    pub fn keep_alive(mut self, idle: Duration) -> Self {
+        self.limits.keep_alive = idle;
+        self
+    }
+
+    /// What comes first when all threads are busy.
+    pub fn growth(mut self, growth: Growth) -> Self {
+        self.limits.growth = growth;
+        self
+    }
+
+    /// Free threads at which the pool counts as low on threads.
+    pub fn low_threads(mut self, threads: usize) -> Self {
+        self.limits.low = threads;
+        self
+    }
+
+    /// All limits at once.
+    pub fn limits(mut self, limits: PoolLimits) -> Self {
+        self.core = Some(limits.core);
+        self.reserved = Some(limits.reserved);
+        self.limits = limits;
+        self
+    }
+
+    /// What happens to a user job for which there is neither a thread nor room.
+    pub fn policy(mut self, policy: PoolPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Promises threads to a component for as long as the pool lives; see
+    /// [`WorkerPool::lease`].
+    pub fn budget(mut self, name: impl Into<String>, threads: usize) -> Self {
+        self.budget.push(Lessee {
+            name: name.into(),
+            threads,
+        });
+        self
+    }
+
+    /// How the pool's threads are started.
+    pub fn threads(mut self, threads: ThreadBuilder) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// The clock by which idle threads and deadlines are measured.
+    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
+        self.clock = clock.into();
+        self
+    }
+
+    /// Hears of panics of jobs and listeners. Called with the pool's name, on a thread of the hook's
+    /// own; see [`OnUnhandled`].
+    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
+        self.report_to(OnUnhandled::new(hear))
+    }
+
+    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.on_unhandled = hook;
+        self
+    }
+
+    /// Hears `true` when the pool becomes low on threads and `false` when it is not any more.
+    /// Called on the thread of the submitter or the worker that changed it; must not block.
+    pub fn on_low_threads(mut self, hear: impl Fn(bool) + Send + Sync + 'static) -> Self {
+        self.on_low = Some(Arc::new(hear));
+        self
+    }
+
+    /// Measures how long jobs wait and run, for [`PoolMetrics`](crate::PoolMetrics): three readings
+    /// of a [`FastClock`] for each job. Without this none is read.
+    pub fn measure_times(mut self) -> Self {
+        self.times = true;
+        self
+    }
+
+    /// Makes the pool. Threads start with the first jobs.
+    ///
+    /// # Errors
+    ///
+    /// [`PoolError`] when the description contradicts itself.
+    pub fn build(self) -> Result<WorkerPool, PoolError> {
+        let mut limits = self.limits;
+        limits.core = self.core.unwrap_or(DEFAULT_CORE_THREADS.min(limits.max));
+        limits.reserved = self
+            .reserved
+            .unwrap_or_else(|| PoolLimits::usual_reserve(limits.max));
+        limits.check()?;
+        if let PoolPolicy::Backoff { attempts: 0, .. } = self.policy {
+            return Err(PoolError::NoAttempts);
+        }
+        let threads = self
+            .threads
+            .unwrap_or_else(|| ThreadBuilder::new(&*self.name));
+        let shared = Shared::new(Parts {
+            times: self.times.then(|| FastClock::new(&self.clock)),
+            threads: threads.or_report_to(&self.on_unhandled),
+            name: self.name,
+            clock: self.clock,
+            limits,
+            queue: self.queue,
+            policy: self.policy,
+            on_unhandled: self.on_unhandled,
+            on_low: self.on_low,
+        });
+        let pool = WorkerPool::from_shared(shared);
+        for lessee in self.budget {
+            pool.lease_for_life(lessee)?;
+        }
+        Ok(pool)
+    }
+}
+
+impl fmt::Debug for WorkerPoolBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerPoolBuilder")
+            .field("name", &self.name)
+            .field("limits", &self.limits)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,297 @@
+//! Where user jobs wait: a small trait, and the list that is its default.
+
+use std::fmt;
+
+use super::job::Job;
+
+/// Names a job in the queue that it was put into; the queue decides what the number means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct JobKey(pub u64);
+
+/// What a queue gives a worker.
+#[derive(Debug)]
+pub enum Popped {
+    /// A job to run.
+    Run(Job),
+    /// A job that the queue gives up, because it has waited too long for instance. It is
+    /// dropped, and its completion fails as [`Displaced`](crate::Displaced).
+    Shed(Job),
+}
+
+/// The order in which waiting jobs are run.
+///
+/// How many may wait is the pool's business: it asks for [`JobQueue::len`] when a job comes and
+/// compares it with its live bound, so a bound that is lowered below what waits only keeps new
+/// jobs out. Every method is called with the pool's lock held: be quick, and do not call the
+/// pool.
+///
+/// ```
+/// use tidegate_pool::{Job, JobKey, JobList, JobQueue, Popped, WorkerPool};
+///
+/// /// Newest first.
+/// #[derive(Default)]
+/// struct Stack(JobList);
+///
+/// impl JobQueue for Stack {
+///     fn push(&mut self, job: Job) -> JobKey { self.0.push_back(job) }
+///     fn pop(&mut self) -> Option<Popped> { self.0.pop_back().map(Popped::Run) }
+///     fn remove(&mut self, key: JobKey) -> Option<Job> { self.0.remove(key) }
+///     fn displace(&mut self, _by: &Job) -> Option<Job> { self.0.pop_front() }
+///     fn len(&self) -> usize { self.0.len() }
+/// }
+///
+/// let pool = WorkerPool::builder("workers").queue_of(Stack::default()).build()?;
+/// assert_eq!(pool.submit(|| 7)?.wait()?, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait JobQueue: Send + 'static {
+    /// Puts a job in. The key stays good until the job is out, and means no other job for as
+    /// long as anybody may remember it.
+    fn push(&mut self, job: Job) -> JobKey;
+    /// Takes the job that is next.
+    fn pop(&mut self) -> Option<Popped>;
+    /// Takes out a job by its key; `None` if it is not there any more.
+    fn remove(&mut self, key: JobKey) -> Option<Job>;
+    /// Takes out the job that has to make room for `by`; `None` if `by` is the one to refuse.
+    fn displace(&mut self, by: &Job) -> Option<Job>;
+    /// How many jobs wait.
+    fn len(&self) -> usize;
+    /// Whether none waits.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// No neighbour.
+const NONE: u32 = u32::MAX;
+
+/// Jobs in the order in which they came; any of them can be taken out in constant time.
+///
+/// As a [`JobQueue`] it runs the oldest first and displaces the oldest.
+///
+/// ```
+/// use tidegate_pool::{Job, JobList};
+/// use tidegate_core::Task;
+///
+/// let mut list = JobList::default();
+/// let keys: Vec<_> = ["a", "b", "c"]
+///     .map(|name| list.push_back(Job::new(Task::named(name, || ()))))
+///     .to_vec();
+/// assert_eq!(list.remove(keys[1]).unwrap().name(), "b");
+/// assert!(list.remove(keys[1]).is_none());
+/// assert_eq!(list.pop_back().unwrap().name(), "c");
+/// assert_eq!(list.pop_front().unwrap().name(), "a");
+/// ```
+pub struct JobList {
+    nodes: Vec<Node>,
+    /// First of the free nodes, linked by `next`.
+    free: u32,
+    oldest: u32,
+    newest: u32,
+    len: usize,
+}
+
+struct Node {
+    job: Option<Job>,
+    previous: u32,
+    next: u32,
+    /// How often the node was filled: an old key does not find a new job.
+    turn: u32,
+}
+
+impl JobList {
+    /// Puts a job behind the newest.
+    pub fn push_back(&mut self, job: Job) -> JobKey {
+        let at = self.take_node();
+        let previous = self.newest;
+        let node = &mut self.nodes[at as usize];
+        node.job = Some(job);
+        node.previous = previous;
+        node.next = NONE;
+        node.turn = node.turn.wrapping_add(1);
+        let key = JobKey(u64::from(node.turn) << 32 | u64::from(at));
+        match previous {
+            NONE => self.oldest = at,
+            _ => self.nodes[previous as usize].next = at,
+        }
+        self.newest = at;
+        self.len += 1;
+        key
+    }
+
+    /// Takes the oldest job.
+    pub fn pop_front(&mut self) -> Option<Job> {
+        self.unlink(self.oldest)
+    }
+
+    /// Takes the newest job.
+    pub fn pop_back(&mut self) -> Option<Job> {
+        self.unlink(self.newest)
+    }
+
+    /// Takes out the job with this key.
+    pub fn remove(&mut self, key: JobKey) -> Option<Job> {
+        let (turn, at) = ((key.0 >> 32) as u32, key.0 as u32);
+        let node = self.nodes.get(at as usize)?;
+        if node.turn != turn || node.job.is_none() {
+            return None;
+        }
+        self.unlink(at)
+    }
+
+    /// How many jobs are in the list.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn take_node(&mut self) -> u32 {
+        if self.free == NONE {
+            let at = u32::try_from(self.nodes.len()).expect("a pool's bound is below 2^32");
+            self.nodes.push(Node {
+                job: None,
+                previous: NONE,
+                next: NONE,
+                turn: 0,
+            });
+            return at;
+        }
+        let at = self.free;
+        self.free = self.nodes[at as usize].next;
+        at
+    }
+
+    fn unlink(&mut self, at: u32) -> Option<Job> {
+        let node = self.nodes.get_mut(at as usize)?;
+        let job = node.job.take()?;
+        let (previous, next) = (node.previous, node.next);
+        node.next = self.free;
+        self.free = at;
+        match previous {
+            NONE => self.oldest = next,
+            _ => self.nodes[previous as usize].next = next,
+        }
+        match next {
+            NONE => self.newest = previous,
+            _ => self.nodes[next as usize].previous = previous,
+        }
+        self.len -= 1;
+        Some(job)
+    }
+}
+
+impl Default for JobList {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            free: NONE,
+            oldest: NONE,
+            newest: NONE,
+            len: 0,
+        }
+    }
+}
+
+impl JobQueue for JobList {
+    fn push(&mut self, job: Job) -> JobKey {
+        self.push_back(job)
+    }
+
+    fn pop(&mut self) -> Option<Popped> {
+        self.pop_front().map(Popped::Run)
+    }
+
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        self.remove(key)
+    }
+
+    fn displace(&mut self, _by: &Job) -> Option<Job> {
+        self.pop_front()
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl fmt::Debug for JobList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobList").field("len", &self.len).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The list keeps its order and its keys, whatever is taken out of it.
+
+    use std::collections::VecDeque;
+
+    use tidegate_core::Task;
+
+    use super::*;
+
+    const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+    #[test]
+    fn agrees_with_a_plain_deque() {
+        let mut random = 7_u64;
+        let mut dice = |below: usize| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) as usize % below
+        };
+        let (mut list, mut plain) = (JobList::default(), VecDeque::new());
+        let mut gone = Vec::new();
+        for _ in 0..20_000 {
+            match dice(5) {
+                0 | 1 => {
+                    let name = NAMES[dice(NAMES.len())];
+                    let key = list.push_back(Job::new(Task::named(name, || ())));
+                    plain.push_back((key, name));
+                }
+                2 => {
+                    let expected = plain.pop_front();
+                    assert_eq!(
+                        list.pop_front().map(|job| job.name()),
+                        expected.map(|(_, name)| name)
+                    );
+                    gone.extend(expected);
+                }
+                3 => {
+                    let expected = plain.pop_back();
+                    assert_eq!(
+                        list.pop_back().map(|job| job.name()),
+                        expected.map(|(_, name)| name)
+                    );
+                    gone.extend(expected);
+                }
+                _ if !plain.is_empty() => {
+                    let (key, name) = plain.remove(dice(plain.len())).expect("it is there");
+                    assert_eq!(list.remove(key).map(|job| job.name()), Some(name));
+                    gone.push((key, name));
+                }
+                _ => {}
+            }
+            assert_eq!(list.len(), plain.len());
+        }
+        assert!(gone.iter().all(|(key, _)| list.remove(*key).is_none()));
+    }
+
+    #[test]
+    fn a_removed_job_leaves_no_trace() {
+        let mut list = JobList::default();
+        let _first = list.push_back(Job::new(Task::new(|| ())));
+        let mut last = list.push_back(Job::new(Task::new(|| ())));
+        for _ in 0..1000 {
+            let next = list.push_back(Job::new(Task::new(|| ())));
+            assert!(list.remove(last).is_some());
+            last = next;
+        }
+        assert!(list.nodes.len() <= 3, "{}", list.nodes.len());
+    }
+}

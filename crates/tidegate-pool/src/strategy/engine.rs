@@ -1,0 +1,349 @@
+//! What every strategy has in common: the cell with the producer, the round, the five ways to
+//! deal with a task, and what happens when something breaks.
+//!
+//! # Invariants
+//!
+//! * Whoever has the [`Held`] produces; nobody else can.
+//! * A task leaves this file run, given to the executor, or closed: exactly one of them.
+//! * User code (producer, task, hooks, drops) runs inside `contained`, so a panic in it ends a
+//!   task or a round and never the strategy.
+//! * Each way to run a task is a function of its own that is never inlined, so that a profile
+//!   shows the mode by name.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_core::{
+    CaughtPanic, Executor, Refusal, Rejected, Stance, Task, Unhandled, contain, discard,
+    non_blocking, stance,
+};
+
+use crate::strategy::raw::{Closing, Held, ProducerCell, Rest};
+
+use super::counts::{Counters, raise};
+use super::producer::Producer;
+
+/// Panics of a producer in a row, with no task between them, that count as "nothing now".
+const PANICS_IN_A_ROW: u32 = 2;
+
+thread_local! {
+    /// The strategies whose rounds this thread is in, innermost last.
+    static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Hears of a task that the executor refused, and closes it.
+pub(crate) type OnRefused = Box<dyn Fn(Rejected<Task>) + Send + Sync>;
+
+/// What any strategy can be told when it is made.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_pool::{ImmediateExecutor, Options, ProduceExecuteConsume, Strategy};
+/// use tidegate_core::Task;
+///
+/// let options = Options::new().on_refused(|refused| {
+///     let why = refused.why();
+///     eprintln!("{}: {why}", refused.into_inner().name());
+/// });
+/// let here = Arc::new(ImmediateExecutor::new());
+/// let strategy = ProduceExecuteConsume::with(|| None, here, options);
+/// strategy.produce();
+/// ```
+#[derive(Default)]
+pub struct Options {
+    pub(crate) on_refused: Option<OnRefused>,
+}
+
+impl Options {
+    /// Nothing out of the ordinary: a refused task is dropped, which closes what it holds.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Hears of each task that the executor refused, and owns it. Runs on the thread that
+    /// produced the task, which produces nothing meanwhile. A panic in it goes no further.
+    pub fn on_refused(mut self, hear: impl Fn(Rejected<Task>) + Send + Sync + 'static) -> Self {
+        self.on_refused = Some(Box::new(hear));
+        self
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("on_refused", &self.on_refused.is_some())
+            .finish()
+    }
+}
+
+/// Decides who consumes a task.
+pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
+    /// Consumes `task`, or has it consumed. Answers with the right to produce if this thread
+    /// still or again has it. `tagged` is what the thread was when it became the producer.
+    fn consume<'a>(
+        engine: &'a Arc<Engine<P, Self>>,
+        held: Held<'a, P>,
+        task: Task,
+        tagged: bool,
+    ) -> Option<Held<'a, P>>;
+
+    /// Has some other thread produce.
+    fn dispatch(engine: &Arc<Engine<P, Self>>) -> Result<(), Rejected<()>> {
+        let job = Task::labelled::<Dispatched, _>({
+            let engine = Arc::clone(engine);
+            move || engine.produce()
+        });
+        let dispatched = engine.executor.execute_internal(job);
+        dispatched.map_err(|no| no.map(discard))
+    }
+
+    /// A thread begins (true) or ends (false) to drive production.
+    fn driving(&self, begins: bool) {
+        let _ = begins;
+    }
+}
+
+/// How a dispatched round shows up in metrics.
+struct Dispatched;
+
+/// One strategy over one producer.
+pub(crate) struct Engine<P, R> {
+    pub(crate) cell: ProducerCell<P>,
+    pub(crate) rule: R,
+    pub(crate) executor: Arc<dyn Executor>,
+    pub(crate) counters: Counters,
+    options: Options,
+}
+
+impl<P: Producer, R: Rule<P>> Engine<P, R> {
+    pub(crate) fn new(
+        producer: P,
+        rule: R,
+        executor: Arc<dyn Executor>,
+        options: Options,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            cell: ProducerCell::new(Box::new(producer)),
+            rule,
+            executor,
+            counters: Counters::default(),
+            options,
+        })
+    }
+
+    pub(crate) fn produce(self: &Arc<Self>) {
+        if is_inside(self.key()) {
+            // From inside a task: the stack does not grow. The thread that drives it looks again
+            // afterwards; where nobody produces, the task may wait for what it asks for.
+            if self.cell.want() {
+                // Refused, it is still wanted: that thread finds it so.
+                let _ = R::dispatch(self);
+            }
+        } else if let Some(held) = self.cell.claim() {
+            self.drive(held);
+        }
+    }
+
+    pub(crate) fn dispatch(self: &Arc<Self>) -> Result<(), Rejected<()>> {
+        if self.cell.is_closed() {
+            return Err(Rejected::new((), Refusal::Closed));
+        }
+        R::dispatch(self)
+    }
+
+    /// Whether this call was the one that stopped it.
+    pub(crate) fn stop(&self) -> bool {
+        match self.cell.close() {
+            Closing::Already => false,
+            Closing::Out => true,
+            Closing::Home(producer) => {
+                discard(producer);
+                true
+            }
+        }
+    }
+
+    pub(crate) fn restart(&self, producer: P) -> Result<(), P> {
+        self.cell.reopen(Box::new(producer)).map_err(|back| *back)
+    }
+
+    /// Produces and consumes until there is nothing, or until another thread has the right.
+    pub(crate) fn drive<'a>(self: &'a Arc<Self>, mut held: Held<'a, P>) {
+        let _inside = Inside::enter(self);
+        let tagged = stance() != Stance::Free;
+        let mut panics = 0;
+        loop {
+            if held.is_closed() {
+                return discard(held.give_up());
+            }
+            let rest = match contain(|| held.produce()) {
+                Ok(Some(task)) => {
+                    panics = 0;
+                    match R::consume(self, held, task, tagged) {
+                        Some(still) => held = still,
+                        None => return,
+                    }
+                    continue;
+                }
+                Ok(None) => held.rest(),
+                Err(panic) => {
+                    panics += 1;
+                    self.producer_panicked(&panic);
+                    drop(panic);
+                    if panics < PANICS_IN_A_ROW {
+                        continue;
+                    }
+                    held.rest()
+                }
+            };
+            panics = 0;
+            match rest {
+                Rest::Again(again) => held = again,
+                Rest::Idle => return,
+                Rest::GivenUp(producer) => return discard(producer),
+            }
+        }
+    }
+
+    /// Runs a task here; its panic ends it and nothing else.
+    #[inline(always)]
+    pub(crate) fn run(&self, task: Task) {
+        let name = task.name();
+        if let Err(panic) = contain(|| task.run()) {
+            raise(&self.counters.task_panics);
+            contained(|| {
+                self.executor.unhandled(&Unhandled::TaskPanic {
+                    task: name,
+                    message: panic.message(),
+                });
+            });
+        }
+    }
+
+    #[cold]
+    fn producer_panicked(&self, panic: &CaughtPanic) {
+        raise(&self.counters.producer_panics);
+        let message = panic.message();
+        contained(|| {
+            self.executor
+                .unhandled(&Unhandled::ProducerPanic { message })
+        });
+    }
+
+    /// Closes a task that the executor gave back.
+    #[cold]
+    pub(crate) fn refused(&self, refused: Rejected<Task>) {
+        raise(&self.counters.refused);
+        match &self.options.on_refused {
+            Some(hear) => contained(|| hear(refused)),
+            None => discard(refused),
+        }
+    }
+
+    pub(crate) fn key(self: &Arc<Self>) -> usize {
+        Arc::as_ptr(self).addr()
+    }
+}
+
+/// The ways to deal with a task. Each is one frame in a profile.
+impl<P: Producer, R: Rule<P>> Engine<P, R> {
+    /// PC: runs it and goes on.
+    #[inline(never)]
+    pub(crate) fn produce_consume<'a>(&self, held: Held<'a, P>, task: Task) -> Held<'a, P> {
+        self.counters.pc.add(1);
+        self.run(task);
+        held
+    }
+
+    /// PIC: runs it under the non-blocking tag and goes on.
+    #[inline(never)]
+    pub(crate) fn produce_invoke_consume<'a>(&self, held: Held<'a, P>, task: Task) -> Held<'a, P> {
+        self.counters.pic.add(1);
+        non_blocking(|| self.run(task));
+        held
+    }
+
+    /// PEC: gives it to the executor and goes on.
+    #[inline(never)]
+    pub(crate) fn produce_execute_consume<'a>(&self, held: Held<'a, P>, task: Task) -> Held<'a, P> {
+        self.counters.pec.add(1);
+        if let Err(refused) = self.executor.execute(task) {
+            self.refused(refused);
+        }
+        held
+    }
+
+    /// EPC: runs it, the right to produce lying in the cell, and races the helper for it.
+    #[inline(never)]
+    pub(crate) fn execute_produce_consume(&self, task: Task) -> Option<Held<'_, P>> {
+        raise(&self.counters.epc);
+        self.run(task);
+        self.cell.resume()
+    }
+}
+
+/// A helper on its way: exactly one of arrived, or gone without having run.
+pub(crate) struct Helper<P: Producer, R: Rule<P>> {
+    engine: Arc<Engine<P, R>>,
+    arrived: bool,
+}
+
+impl<P: Producer, R: Rule<P>> Helper<P, R> {
+    /// The job of a helper. The cell must already say that one is pending.
+    pub(crate) fn task(engine: &Arc<Engine<P, R>>) -> Task {
+        raise(&engine.counters.helpers);
+        let helper = Self {
+            engine: Arc::clone(engine),
+            arrived: false,
+        };
+        Task::labelled::<HelperJob, _>(move || helper.arrive())
+    }
+
+    fn arrive(mut self) {
+        self.arrived = true;
+        match self.engine.cell.arrive() {
+            Some(held) => self.engine.drive(held),
+            None => raise(&self.engine.counters.idle_helpers),
+        }
+    }
+}
+
+impl<P: Producer, R: Rule<P>> Drop for Helper<P, R> {
+    fn drop(&mut self) {
+        // Refused, or dropped with the queue it waited in: nobody waits for it any more.
+        if !self.arrived {
+            self.engine.cell.no_helper();
+        }
+    }
+}
+
+/// How a helper shows up in metrics.
+struct HelperJob;
+
+/// This thread is in a round of a strategy.
+struct Inside<'a, P: Producer, R: Rule<P>>(&'a Arc<Engine<P, R>>);
+
+impl<'a, P: Producer, R: Rule<P>> Inside<'a, P, R> {
+    fn enter(engine: &'a Arc<Engine<P, R>>) -> Self {
+        INSIDE.with_borrow_mut(|inside| inside.push(engine.key()));
+        engine.rule.driving(true);
+        Self(engine)
+    }
+}
+
+impl<P: Producer, R: Rule<P>> Drop for Inside<'_, P, R> {
+    fn drop(&mut self) {
+        self.0.rule.driving(false);
+        INSIDE.with_borrow_mut(Vec::pop);
+    }
+}
+
+fn is_inside(key: usize) -> bool {
+    INSIDE.with_borrow(|inside| inside.contains(&key))
+}
+
+/// Runs user code; its panic goes no further.
+pub(crate) fn contained(run: impl FnOnce()) {
+    let _ = contain(run);
+}

@@ -1,0 +1,94 @@
+//! Execute, produce, consume: the original "eat what you kill".
+//!
+//! The thread that produced a task runs it, while its data is hot. Before it does, it asks the
+//! executor for one helper to go on producing; at most one is on its way at any time. After the
+//! task the two race: whoever comes first produces.
+//!
+//! With a helper refused the task runs all the same, and production waits for its end, or for
+//! whoever calls `produce` meanwhile. A thread that is tagged as non-blocking never eats a task
+//! that may block: that one goes to the executor.
+
+use std::sync::Arc;
+
+use tidegate_core::{Blocking, Executor, Task, discard};
+
+use crate::strategy::raw::Held;
+
+use super::counts::raise;
+use super::engine::{Engine, Helper, Options, Rule};
+use super::handle;
+use super::producer::Producer;
+
+/// Runs each task on the thread that produced it, while a helper goes on producing.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_pool::{ExecuteProduceConsume, Strategy};
+/// use tidegate_core::{Task, ThreadBuilder, ThreadPerTask};
+///
+/// let (say, said) = std::sync::mpsc::channel();
+/// let mut only = Some(Task::new(move || say.send(std::thread::current().id()).unwrap()));
+/// let threads = Arc::new(ThreadPerTask::new(ThreadBuilder::new("helper")));
+/// let strategy = ExecuteProduceConsume::new(move || only.take(), threads);
+/// strategy.produce();
+/// assert_eq!(said.recv()?, std::thread::current().id());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ExecuteProduceConsume<P> {
+    engine: Arc<Engine<P, Epc>>,
+}
+
+impl<P: Producer> ExecuteProduceConsume<P> {
+    /// A strategy over `producer` whose helpers come from `executor`.
+    pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
+        Self::with(producer, executor, Options::new())
+    }
+
+    /// The same with options.
+    pub fn with(producer: P, executor: Arc<dyn Executor>, options: Options) -> Self {
+        Self {
+            engine: Engine::new(producer, Epc, executor, options),
+        }
+    }
+}
+
+handle!(ExecuteProduceConsume, "ExecuteProduceConsume");
+
+struct Epc;
+
+impl<P: Producer> Rule<P> for Epc {
+    fn consume<'a>(
+        engine: &'a Arc<Engine<P, Self>>,
+        held: Held<'a, P>,
+        task: Task,
+        tagged: bool,
+    ) -> Option<Held<'a, P>> {
+        match (task.blocking(), tagged) {
+            (Blocking::Never, _) | (Blocking::Adapts, true) => {
+                Some(engine.produce_consume(held, task))
+            }
+            (Blocking::May, true) => Some(engine.produce_execute_consume(held, task)),
+            (Blocking::Adapts | Blocking::May, false) => eat(engine, held, task),
+        }
+    }
+}
+
+/// Has a helper queued and runs the task.
+pub(super) fn eat<'a, P: Producer, R: Rule<P>>(
+    engine: &'a Arc<Engine<P, R>>,
+    held: Held<'a, P>,
+    task: Task,
+) -> Option<Held<'a, P>> {
+    let loan = held.lend(true);
+    if let Some(producer) = loan.given_up {
+        discard(producer);
+    }
+    if loan.bring_helper
+        && let Err(refused) = engine.executor.execute(Helper::task(engine))
+    {
+        raise(&engine.counters.helpers_refused);
+        // Its drop takes back that one is on its way.
+        drop(refused);
+    }
+    engine.execute_produce_consume(task)
+}

@@ -1,0 +1,66 @@
+//! Produce, consume: one thread does both.
+//!
+//! The producing thread runs each task before it produces the next, strictly in order, whatever
+//! the task's kind. A task that blocks blocks production: that is the contract, and on a thread
+//! of its own this is an event loop as Netty has it.
+
+use std::sync::Arc;
+
+use tidegate_core::{Executor, Task};
+
+use crate::strategy::raw::Held;
+
+use super::engine::{Engine, Options, Rule};
+use super::handle;
+use super::producer::Producer;
+
+/// Runs each task on the thread that produced it, before the next is produced.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_pool::{ImmediateExecutor, ProduceConsume, Strategy};
+/// use tidegate_core::Task;
+///
+/// let (say, said) = std::sync::mpsc::channel();
+/// let mut words = ["kill", "eat"].into_iter();
+/// let producer = move || {
+///     let (word, say) = (words.next()?, say.clone());
+///     Some(Task::new(move || say.send(word).unwrap()))
+/// };
+/// let strategy = ProduceConsume::new(producer, Arc::new(ImmediateExecutor::new()));
+/// strategy.produce();
+/// assert_eq!(said.try_iter().collect::<Vec<_>>(), ["kill", "eat"]);
+/// ```
+pub struct ProduceConsume<P> {
+    engine: Arc<Engine<P, Pc>>,
+}
+
+impl<P: Producer> ProduceConsume<P> {
+    /// A strategy over `producer`; `executor` is where [`dispatch`](crate::Strategy::dispatch)
+    /// goes.
+    pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
+        Self::with(producer, executor, Options::new())
+    }
+
+    /// The same with options.
+    pub fn with(producer: P, executor: Arc<dyn Executor>, options: Options) -> Self {
+        Self {
+            engine: Engine::new(producer, Pc, executor, options),
+        }
+    }
+}
+
+handle!(ProduceConsume, "ProduceConsume");
+
+struct Pc;
+
+impl<P: Producer> Rule<P> for Pc {
+    fn consume<'a>(
+        engine: &'a Arc<Engine<P, Self>>,
+        held: Held<'a, P>,
+        task: Task,
+        _tagged: bool,
+    ) -> Option<Held<'a, P>> {
+        Some(engine.produce_consume(held, task))
+    }
+}

@@ -1,0 +1,71 @@
+//! Produce, execute, consume: one thread produces, others consume.
+//!
+//! A task that never blocks is run by the producing thread; every other goes to the executor,
+//! and production goes on without waiting. There is no order between tasks beyond the
+//! executor's own.
+
+use std::sync::Arc;
+
+use tidegate_core::{Blocking, Executor, Task};
+
+use crate::strategy::raw::Held;
+
+use super::engine::{Engine, Options, Rule};
+use super::handle;
+use super::producer::Producer;
+
+/// Gives each task that may block to an executor.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_pool::{ProduceExecuteConsume, Strategy};
+/// use tidegate_core::{Task, ThreadBuilder, ThreadPerTask};
+///
+/// let (say, said) = std::sync::mpsc::channel();
+/// let mut left = 2;
+/// let producer = move || {
+///     left -= 1;
+///     let say = say.clone();
+///     (left >= 0).then(|| Task::new(move || say.send(std::thread::current().id()).unwrap()))
+/// };
+/// let threads = Arc::new(ThreadPerTask::new(ThreadBuilder::new("job")));
+/// let strategy = ProduceExecuteConsume::new(producer, threads);
+/// strategy.produce();
+/// assert_ne!(said.recv()?, std::thread::current().id());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ProduceExecuteConsume<P> {
+    engine: Arc<Engine<P, Pec>>,
+}
+
+impl<P: Producer> ProduceExecuteConsume<P> {
+    /// A strategy over `producer` whose tasks go to `executor`.
+    pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
+        Self::with(producer, executor, Options::new())
+    }
+
+    /// The same with options.
+    pub fn with(producer: P, executor: Arc<dyn Executor>, options: Options) -> Self {
+        Self {
+            engine: Engine::new(producer, Pec, executor, options),
+        }
+    }
+}
+
+handle!(ProduceExecuteConsume, "ProduceExecuteConsume");
+
+struct Pec;
+
+impl<P: Producer> Rule<P> for Pec {
+    fn consume<'a>(
+        engine: &'a Arc<Engine<P, Self>>,
+        held: Held<'a, P>,
+        task: Task,
+        _tagged: bool,
+    ) -> Option<Held<'a, P>> {
+        Some(match task.blocking() {
+            Blocking::Never => engine.produce_consume(held, task),
+            Blocking::Adapts | Blocking::May => engine.produce_execute_consume(held, task),
+        })
+    }
+}

@@ -1,0 +1,173 @@
+//! The vigil: one word that says whether a monitor is awake, asleep, or has stopped.
+//!
+//! A producer lends (see [`ProducerCell`](crate::strategy::raw::ProducerCell)) and then looks at the word; the
+//! monitor changes the word and then looks at the cells. The side that comes second sees the other,
+//! so a loan is neither slept over nor left behind by a monitor that stops: either the monitor
+//! finds the loan, or the producer finds the monitor asleep and wakes it, or finds it stopped and
+//! takes its loan back. [`Vigil::end`] is final: no ring, and no sleep that races it, undoes it.
+//!
+//! # Ordering
+//!
+//! The store-buffer pattern, as in [`Doorbell`](tidegate_core::Doorbell): `Held::lend`, the look of
+//! [`Vigil::ring`], the changes of [`Vigil::sleep`] and [`Vigil::end`] and the look of
+//! `ProducerCell::glance` are all `SeqCst`.
+
+use std::fmt;
+
+use tidegate_core::CachePadded;
+use tidegate_core::prim::{AtomicU32, Ordering, claim_fence};
+
+/// The monitor looks at its cells.
+const AWAKE: u32 = 0;
+/// The monitor sleeps, or is about to.
+const ASLEEP: u32 = 1;
+/// The monitor has stopped.
+const OVER: u32 = 2;
+
+/// Says whether a monitor is awake, asleep, or has stopped.
+///
+/// ```
+/// use crate::strategy::raw::{Rung, Vigil};
+///
+/// let vigil = Vigil::new();
+/// assert_eq!(vigil.ring(), Rung::Awake);
+/// assert!(vigil.sleep());
+/// assert_eq!(vigil.ring(), Rung::Woken, "the caller wakes the monitor's thread");
+/// assert!(vigil.end());
+/// assert_eq!((vigil.ring(), vigil.sleep()), (Rung::Over, false));
+/// ```
+pub struct Vigil {
+    word: CachePadded<AtomicU32>,
+}
+
+/// What [`Vigil::ring`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rung {
+    /// The monitor is awake and will look at the loan.
+    Awake,
+    /// It was asleep: the caller has to wake its thread.
+    Woken,
+    /// It has stopped: the caller takes its loan back.
+    Over,
+}
+
+impl Vigil {
+    /// The vigil of a monitor that is awake.
+    pub fn new() -> Self {
+        Self {
+            word: CachePadded::new(AtomicU32::new(AWAKE)),
+        }
+    }
+
+    /// Says that a producer was lent. Must follow the loan.
+    #[inline]
+    #[must_use = "a sleeping monitor has to be woken, and one that stopped looks at nothing"]
+    pub fn ring(&self) -> Rung {
+        // ORDERING: SeqCst, the producer's look; pairs with the changes in `sleep` and `end`.
+        match self.word.load(Ordering::SeqCst) {
+            AWAKE => Rung::Awake,
+            _ => self.rouse(),
+        }
+    }
+
+    #[cold]
+    fn rouse(&self) -> Rung {
+        // ORDERING: AcqRel: one of many ringing producers wakes the monitor; Acquire pairs with
+        // `sleep` and `end`, so that what they were preceded by is visible.
+        match self
+            .word
+            .compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => Rung::Woken,
+            Err(OVER) => Rung::Over,
+            Err(_) => Rung::Awake,
+        }
+    }
+
+    /// Announces that the monitor will sleep; false if it was stopped. The monitor must now look at
+    /// its cells once more, and then either sleep or [wake](Vigil::wake).
+    pub fn sleep(&self) -> bool {
+        // ORDERING: SeqCst, the monitor's announcement; pairs with the load in `ring`. Relaxed on
+        // failure: nothing follows from it.
+        let slept = self
+            .word
+            .compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::Relaxed);
+        claim_fence();
+        slept.is_ok()
+    }
+
+    /// Says that the monitor is awake again, unless it was stopped.
+    pub fn wake(&self) {
+        // ORDERING: AcqRel: Acquire pairs with the exchange in `rouse`. Lost, it is awake or over.
+        let _ = self
+            .word
+            .compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Ends the vigil; true if this call did. The caller must now look at the cells once more: what
+    /// is lent then was lent by a producer that does not know.
+    pub fn end(&self) -> bool {
+        // ORDERING: SeqCst, the last announcement; pairs with the load in `ring`.
+        let before = self.word.swap(OVER, Ordering::SeqCst);
+        claim_fence();
+        before != OVER
+    }
+
+    /// Returns `true` if the monitor is asleep or about to be.
+    pub fn is_asleep(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == ASLEEP
+    }
+
+    /// Returns `true` if the monitor was stopped; then a `glance` at a cell that follows sees each
+    /// loan whose producer did not find it stopped.
+    pub fn is_surely_over(&self) -> bool {
+        // ORDERING: SeqCst: after `end` in the total order, and so is the look that follows; a
+        // producer whose `ring` came before `end` has lent before that look.
+        let over = self.word.load(Ordering::SeqCst) == OVER;
+        claim_fence();
+        over
+    }
+
+    /// Returns `true` if the monitor was stopped. A look: only a [ring](Vigil::ring) after a loan
+    /// decides.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == OVER
+    }
+}
+
+impl Default for Vigil {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Vigil {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Vigil")
+            .field("asleep", &self.is_asleep())
+            .field("over", &self.is_over())
+            .finish()
+    }
+}
+
+#[cfg(all(test, not(tidegate_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_ring_wakes_and_the_end_is_final() {
+        let vigil = Vigil::new();
+        assert!(vigil.sleep() && vigil.is_asleep());
+        assert_eq!((vigil.ring(), vigil.ring()), (Rung::Woken, Rung::Awake));
+        assert!(vigil.sleep());
+        vigil.wake();
+        assert_eq!(vigil.ring(), Rung::Awake);
+        assert!(vigil.sleep() && vigil.end() && !vigil.end());
+        vigil.wake();
+        assert!(!vigil.sleep() && vigil.is_over() && !vigil.is_asleep());
+        for _ in 0..2 {
+            assert_eq!(vigil.ring(), Rung::Over, "no ring takes it down");
+        }
+    }
+}

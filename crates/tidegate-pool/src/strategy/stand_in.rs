@@ -1,0 +1,224 @@
+//! The stand-in: a thread of the monitor's own that produces while no thread of the pool can.
+//!
+//! Each loan has one in reserve (see [`OnCall`](super::on_call::OnCall)). Where a lent task blocks and
+//! the pool has no thread for its producer, the stand-in takes it. It is tagged as non-blocking
+//! meanwhile: what may block it gives to the pool, and so it is never held itself. As soon as the
+//! pool can do without it, it gives the producer back and waits for the next loan.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidegate_core::{discard, non_blocking};
+
+use crate::strategy::raw::{Held, Rung};
+
+use super::adaptive::Choice;
+use super::counts::raise;
+use super::engine::{Engine, Helper};
+use super::monitor::Watch;
+use super::on_call::StandIn;
+use super::producer::Producer;
+
+tidegate_core::prim::thread_local! {
+    /// The strategy that this thread stands in for; 0 if it does not.
+    static STANDS_IN_FOR: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether this thread stands in for a strategy.
+pub(super) fn stands_in() -> bool {
+    STANDS_IN_FOR.with(Cell::get) != 0
+}
+
+/// Sends `one` for loan number `loan`.
+#[cold]
+pub(super) fn send<P: Producer>(engine: &Arc<Engine<P, Choice>>, loan: u64, one: StandIn) {
+    // Before it can come.
+    engine.rule.lookout.promise(loan);
+    raise(&engine.counters.helpers);
+    let class = engine.rule.class.load(Ordering::Relaxed);
+    let own = Arc::clone(engine);
+    one.send(move |one| come(&own, loan, class, one));
+}
+
+fn come<P: Producer>(engine: &Arc<Engine<P, Choice>>, loan: u64, class: usize, one: StandIn) {
+    let held = engine.cell.take_loan(loan);
+    engine.rule.lookout.came(loan);
+    let one = match held {
+        Some(held) => {
+            raise(&engine.counters.late_epc);
+            raise(&engine.counters.stand_ins);
+            engine.rule.learned.was_long(class);
+            stand_in(engine, held, one)
+        }
+        None => {
+            raise(&engine.counters.idle_helpers);
+            Some(one)
+        }
+    };
+    if let Some(one) = one {
+        put_back(engine, one);
+    }
+}
+
+/// Produces as a stand-in. Returns the stand-in, unless it was reserved again meanwhile.
+fn stand_in<P: Producer>(
+    engine: &Arc<Engine<P, Choice>>,
+    held: Held<'_, P>,
+    one: StandIn,
+) -> Option<StandIn> {
+    let rule = &engine.rule;
+    let Err(one) = rule.duty.put(one) else {
+        let watch = rule.own_watch();
+        watch.on_call.on_duty(true);
+        let before = STANDS_IN_FOR.with(|key| key.replace(engine.key()));
+        non_blocking(|| engine.drive(held));
+        STANDS_IN_FOR.with(|key| key.set(before));
+        watch.on_call.on_duty(false);
+        return rule.duty.take();
+    };
+    // Not reached: a stand-in gives up its duty before it lends the producer.
+    drop(held);
+    Some(one)
+}
+
+/// Reserves a stand-in whose errand is over for the next loan.
+fn put_back<P: Producer>(engine: &Arc<Engine<P, Choice>>, mut one: StandIn) {
+    let rule = &engine.rule;
+    let watch = rule.own_watch();
+    loop {
+        if let Err(one) = rule.standby.put(one) {
+            return watch.on_call.release(one);
+        }
+        // The last look of a monitor that stops may have come while this thread was away: then
+        // it found nobody, and what is lent now is this thread's to take.
+        if !watch.is_surely_over() {
+            return;
+        }
+        let Some(own) = rule.standby.take() else {
+            return;
+        };
+        let lent = engine.cell.glance().lent;
+        let Some(held) = lent.then(|| engine.cell.resume()).flatten() else {
+            return watch.on_call.release(own);
+        };
+        raise(&engine.counters.late_epc);
+        raise(&engine.counters.stand_ins);
+        match stand_in(engine, held, own) {
+            Some(own) => one = own,
+            None => return,
+        }
+    }
+}
+
+/// After a task on a thread that is tagged. A stand-in whose pool can do without it gives the
+/// producer back; it leaves if somebody comes for it.
+pub(super) fn give_back<'a, P: Producer>(
+    engine: &'a Arc<Engine<P, Choice>>,
+    held: Held<'a, P>,
+) -> Option<Held<'a, P>> {
+    if STANDS_IN_FOR.with(Cell::get) != engine.key() {
+        return Some(held);
+    }
+    let rule = &engine.rule;
+    let watch = rule.watch();
+    // It has to see when the pool moves again.
+    if watch.is_some_and(|watch| watch.lent() == Rung::Woken) {
+        raise(&engine.counters.monitor_wakes);
+    }
+    let is_brisk = watch.is_some() && rule.lookout.is_brisk();
+    let room = rule.pool.room();
+    let spare = rule.own_watch().spare_needed(true);
+    if !is_brisk && room.idle + room.may_start < spare {
+        return Some(held);
+    }
+    // From here on it is the one in reserve for its own loan.
+    let Some(own) = rule.duty.take() else {
+        return Some(held);
+    };
+    reserve_again(engine, own);
+    let back = if room.idle >= spare {
+        give_to_thread(engine, held)
+    } else {
+        Some(held)
+    };
+    let back = match (back, watch) {
+        // Whether somebody comes for what lies in a queue, the monitor sees.
+        (Some(held), Some(_)) => give_to_queue(engine, held),
+        (back, _) => back,
+    };
+    if back.is_some()
+        && let Some(own) = rule.standby.take()
+        && let Err(own) = rule.duty.put(own)
+    {
+        rule.own_watch().on_call.release(own);
+    }
+    back
+}
+
+/// Reserves the calling stand-in, and no other: the others wait, and this one is about to.
+fn reserve_again<P: Producer>(engine: &Engine<P, Choice>, mut own: StandIn) {
+    let rule = &engine.rule;
+    while let Err(back) = rule.standby.put(own) {
+        if let Some(other) = rule.standby.take() {
+            rule.own_watch().on_call.release(other);
+        }
+        own = back;
+    }
+}
+
+/// Gives the producer to an idle thread; returns it if there is none.
+fn give_to_thread<'a, P: Producer>(
+    engine: &'a Arc<Engine<P, Choice>>,
+    held: Held<'a, P>,
+) -> Option<Held<'a, P>> {
+    let loan = held.lend(true);
+    if let Some(producer) = loan.given_up {
+        discard(producer);
+    }
+    if !loan.bring_helper {
+        return None;
+    }
+    // A refused one's drop takes back that one is on its way.
+    match engine.rule.pool.try_execute(Helper::task(engine)) {
+        Ok(()) => None,
+        Err(refused) => {
+            drop(refused);
+            engine.cell.arrive()
+        }
+    }
+}
+
+/// Sends a helper to the head of the pool's queue; returns the producer if it is refused.
+fn give_to_queue<'a, P: Producer>(
+    engine: &'a Arc<Engine<P, Choice>>,
+    held: Held<'a, P>,
+) -> Option<Held<'a, P>> {
+    let loan = held.lend_to_queue();
+    if let Some(producer) = loan.given_up {
+        discard(producer);
+    }
+    if !loan.bring_helper {
+        return None;
+    }
+    match engine.rule.pool.execute_internal(Helper::task(engine)) {
+        Ok(()) => None,
+        Err(refused) => {
+            raise(&engine.counters.helpers_refused);
+            drop(refused);
+            engine.cell.arrive()
+        }
+    }
+}
+
+/// A stand-in for a strategy that has none: one that waits, or a new one.
+#[cold]
+pub(super) fn reserve<P: Producer>(engine: &Engine<P, Choice>, watch: &Watch) -> bool {
+    let Some(one) = watch.on_call.hire() else {
+        return false;
+    };
+    if let Err(one) = engine.rule.standby.put(one) {
+        watch.on_call.release(one);
+    }
+    true
+}

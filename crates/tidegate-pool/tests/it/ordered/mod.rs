@@ -1,0 +1,438 @@
+//! The ordered view: one at a time, in order, on any thread, and nothing is stranded.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use tidegate_core::{Deliver, Delivery, Executor, Refusal, SignalBlock, Task, ThreadBuilder};
+use tidegate_pool::{BadView, DEFAULT_TASKS_PER_TURN, ImmediateExecutor, OrderedView};
+use tidegate_testkit::{Counter, Gate, Log, model};
+
+use self::pool::Pool;
+
+mod pool;
+mod refusals;
+
+struct Tell(Log<u32>, u32);
+
+impl Deliver for Tell {
+    fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery) {
+        let orphaned = if how == Delivery::Orphaned { 1000 } else { 0 };
+        block.0.push(block.1 + orphaned);
+    }
+}
+
+/// Holds the view until the answer is opened.
+fn hold(view: &OrderedView) -> Gate {
+    let (arrived, go_on) = (Gate::new(), Gate::new());
+    let (here, gate) = (arrived.clone(), go_on.clone());
+    view.execute(move || {
+        here.open();
+        gate.wait();
+    })
+    .expect("the view has room");
+    arrived.wait();
+    go_on
+}
+
+#[test]
+fn runs_one_at_a_time_and_in_order_on_any_thread() {
+    let pool = Pool::new(3);
+    let executor = pool.executor();
+    let view = OrderedView::builder(executor)
+        .max_tasks_per_turn(2)
+        .build()
+        .unwrap();
+    let (log, busy) = (Log::new(), Arc::new(AtomicBool::new(false)));
+    for number in 0..2_000 {
+        let (log, busy) = (log.clone(), Arc::clone(&busy));
+        view.execute(move || {
+            assert!(!busy.swap(true, Ordering::SeqCst), "two at once");
+            log.push((number, thread::current().id()));
+            busy.store(false, Ordering::SeqCst);
+        })
+        .unwrap();
+    }
+    log.wait_for(2_000);
+    let ran = log.take();
+    assert!(ran.iter().map(|(number, _)| *number).eq(0..2_000));
+    let threads: HashSet<_> = ran.into_iter().map(|(_, thread)| thread).collect();
+    assert!(!threads.contains(&thread::current().id()));
+    assert_eq!(view.panics(), 0);
+}
+
+#[test]
+fn two_views_do_not_wait_for_each_other() {
+    let pool = Pool::new(2);
+    let (one, two) = (pool.view(), pool.view());
+    let go_on = hold(&one);
+    let ran = Gate::new();
+    let open = ran.clone();
+    two.execute(move || open.open()).unwrap();
+    ran.wait();
+    go_on.open();
+}
+
+#[test]
+fn refuses_an_executor_that_is_ordered() {
+    let pool = Pool::new(2);
+    let view = pool.view();
+    assert!(
+        OrderedView::over(Arc::new(view)).is_err(),
+        "a view is ordered"
+    );
+}
+
+#[test]
+fn refuses_a_turn_of_no_tasks() {
+    let pool = Pool::new(2);
+    let empty = OrderedView::builder(pool.executor()).max_tasks_per_turn(0);
+    assert_eq!(empty.build().unwrap_err(), BadView::EmptyTurn);
+    assert!(BadView::EmptyTurn.to_string().contains("at least 1"));
+}
+
+#[test]
+fn lets_others_run_after_its_share() {
+    let pool = Pool::new(2);
+    let blocker = hold(&pool.view()); // one thread is left
+    let view = OrderedView::builder(pool.executor())
+        .max_tasks_per_turn(2)
+        .build()
+        .unwrap();
+    let log = Log::new();
+    let go_on = hold(&view);
+    for number in 1..=3 {
+        let log = log.clone();
+        view.execute(move || log.push(number)).unwrap();
+    }
+    let other = log.clone();
+    pool.core
+        .execute(Task::new(move || other.push(100)))
+        .unwrap();
+    go_on.open();
+    log.wait_for(4);
+    assert_eq!(
+        log.take(),
+        [1, 100, 2, 3],
+        "two tasks to a turn, the held one included"
+    );
+    blocker.open();
+}
+
+#[test]
+fn runs_a_thousand_tasks_to_a_turn_by_default() {
+    let pool = Pool::new(2);
+    let view = pool.view();
+    let go_on = hold(&view);
+    let before = pool.accepted();
+    let ran = Counter::new();
+    for _ in 0..DEFAULT_TASKS_PER_TURN {
+        let ran = ran.clone();
+        view.execute(move || {
+            ran.hit();
+        })
+        .unwrap();
+    }
+    go_on.open();
+    ran.wait_for(DEFAULT_TASKS_PER_TURN as u64);
+    assert_eq!(
+        pool.accepted() - before,
+        1,
+        "the held task was the first of 1024"
+    );
+}
+
+#[test]
+fn goes_on_when_its_next_turn_is_refused() {
+    let pool = Pool::new(2);
+    let view = OrderedView::builder(pool.executor())
+        .max_tasks_per_turn(1)
+        .build()
+        .unwrap();
+    let go_on = hold(&view);
+    let log = Log::new();
+    for number in 0..10 {
+        let log = log.clone();
+        view.execute(move || log.push((number, thread::current().id())))
+            .unwrap();
+    }
+    pool.set(|queue| queue.bound = Some(0));
+    go_on.open();
+    log.wait_for(10);
+    let ran = log.take();
+    assert!(ran.iter().map(|(number, _)| *number).eq(0..10));
+    assert!(ran.iter().all(|(_, thread)| *thread == ran[0].1));
+}
+
+#[test]
+fn a_full_pool_gives_the_task_back_and_strands_nothing() {
+    let pool = Pool::new(2);
+    let view = pool.view();
+    pool.set(|queue| queue.bound = Some(0));
+    let refused = view.execute(|| panic!("never runs")).unwrap_err();
+    assert_eq!(refused.why(), Refusal::Full);
+    drop(refused);
+    assert_eq!(view.pending_tasks(), 0);
+    pool.set(|queue| queue.bound = None);
+    let ran = Gate::new();
+    let open = ran.clone();
+    view.execute(move || open.open()).unwrap();
+    ran.wait();
+}
+
+#[test]
+fn a_task_that_comes_as_the_view_goes_idle_is_never_stranded() {
+    let pool = Pool::new(3);
+    let view = pool.view();
+    model(0..4, |rng| {
+        let (ran, producers) = (Counter::new(), 1 + rng.below(3));
+        let threads: Vec<_> = (0..producers)
+            .map(|_| {
+                let (view, ran) = (view.clone(), ran.clone());
+                ThreadBuilder::new("producer").spawn(move || {
+                    for number in 1..=500 {
+                        let hit = ran.clone();
+                        view.execute(move || {
+                            hit.hit();
+                        })
+                        .unwrap();
+                        // Waits until the view has nothing to do: the next task meets it
+                        // just as it goes idle.
+                        ran.wait_for(number);
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            assert!(thread.unwrap().join().unwrap());
+        }
+        ran.wait_for(500 * producers);
+    });
+}
+
+#[test]
+fn is_current_only_on_the_thread_that_drains_it() {
+    let pool = Pool::new(2);
+    let (view, other) = (pool.view(), pool.view());
+    let go_on = hold(&other);
+    let log = Log::new();
+    let (mine, others, seen) = (view.clone(), other.clone(), log.clone());
+    view.execute(move || seen.push((mine.is_current(), others.is_current())))
+        .unwrap();
+    log.wait_for(1);
+    assert_eq!(log.take(), [(true, false)]);
+    assert!(!view.is_current());
+    let (mine, seen) = (view.clone(), log.clone());
+    pool.core
+        .execute(Task::new(move || seen.push((mine.is_current(), false))))
+        .unwrap();
+    log.wait_for(1);
+    assert_eq!(
+        log.take(),
+        [(false, false)],
+        "a thread of the pool, but not draining"
+    );
+    go_on.open();
+}
+
+#[test]
+fn a_full_view_gives_the_task_back() {
+    let pool = Pool::new(2);
+    let view = OrderedView::builder(pool.executor())
+        .bound(16)
+        .build()
+        .unwrap();
+    let go_on = hold(&view);
+    let ran = Counter::new();
+    let mut accepted = 0;
+    let refused = loop {
+        let hit = ran.clone();
+        match view.execute(move || {
+            hit.hit();
+        }) {
+            Ok(()) => accepted += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!(refused.why(), Refusal::Full);
+    assert!(
+        (15..=16).contains(&accepted),
+        "early by the running task at most"
+    );
+    refused.into_inner().run();
+    go_on.open();
+    ran.wait_for(accepted + 1);
+}
+
+#[test]
+fn a_panic_is_told_and_hurts_nobody() {
+    let pool = Pool::new(2);
+    let view = pool.view();
+    view.execute(|| panic!("on purpose")).unwrap();
+    let ran = Gate::new();
+    let open = ran.clone();
+    Executor::execute(&view, Task::named("next", move || open.open())).unwrap();
+    ran.wait();
+    assert_eq!(view.panics(), 1);
+    let told = pool.core.unhandled.take();
+    assert!(told.len() == 1 && told[0].ends_with("panicked: on purpose"));
+}
+
+#[test]
+fn signals_take_their_turn_too() {
+    let pool = Pool::new(2);
+    let view = pool.view();
+    let log = Log::new();
+    let tell = SignalBlock::new(Tell(log.clone(), 1));
+    view.signal(tell.raise().unwrap()).unwrap();
+    log.wait_for(1);
+    let go_on = hold(&view);
+    view.signal(tell.raise().unwrap()).unwrap();
+    assert_eq!(log.take(), [1], "not while a task runs");
+    go_on.open();
+    log.wait_for(1);
+}
+
+#[test]
+fn signals_find_their_way_through_a_full_pool() {
+    let pool = Pool::new(2);
+    let view = pool.view();
+    pool.set(|queue| queue.bound = Some(0));
+    let log = Log::new();
+    let (promise, answer) = view.promise::<u32>();
+    let (mine, seen) = (view.clone(), log.clone());
+    answer.on_complete(move |_| seen.push(mine.is_current()));
+    promise.succeed(1).unwrap();
+    log.wait_for(1);
+    assert_eq!(log.take(), [true]);
+}
+
+#[test]
+fn a_promise_of_the_view_tells_its_listeners_there() {
+    let pool = Pool::new(2);
+    let view = pool.view();
+    let (promise, answer) = view.promise::<u32>();
+    let log = Log::new();
+    let (mine, seen) = (view.clone(), log.clone());
+    answer.on_complete(move |_| seen.push(mine.is_current()));
+    promise.succeed(1).unwrap();
+    log.wait_for(1);
+    assert_eq!(log.take(), [true]);
+}
+
+#[test]
+fn a_wait_for_its_own_promise_is_refused_as_a_circle() {
+    let pool = Pool::new(2);
+    let view = pool.view();
+    let (_promise, answer) = view.promise::<u32>();
+    let log = Log::new();
+    let seen = log.clone();
+    view.execute(move || seen.push(answer.wait().unwrap_err().to_string()))
+        .unwrap();
+    log.wait_for(1);
+    let refused = log.take().remove(0);
+    assert!(refused.contains("circle"), "{refused}");
+}
+
+#[test]
+fn what_was_accepted_runs_when_the_last_handle_is_gone() {
+    let pool = Pool::new(2);
+    let view = pool.view();
+    let go_on = hold(&view);
+    let ran = Gate::new();
+    let open = ran.clone();
+    view.execute(move || open.open()).unwrap();
+    drop(view);
+    go_on.open();
+    ran.wait();
+}
+
+#[test]
+fn a_closed_pool_refuses_and_gives_the_task_back() {
+    let mut pool = Pool::new(2);
+    let view = pool.view();
+    pool.end();
+    let refused = view.execute(|| ()).unwrap_err();
+    assert_eq!(refused.why(), Refusal::Closed);
+    let log = Log::new();
+    let tell = SignalBlock::new(Tell(log.clone(), 1));
+    let _ = view.signal(tell.raise().unwrap());
+    assert_eq!(log.take(), [1001], "told as an orphan, not lost");
+    assert!(view.execute(|| ()).is_err() && view.handed_back().is_empty());
+}
+
+#[test]
+fn a_pool_that_drops_the_turn_closes_the_view() {
+    let pool = Pool::new(2);
+    let view = pool.view();
+    pool.set(|queue| queue.held = true);
+    let ran = Counter::new();
+    for _ in 0..3 {
+        let hit = ran.clone();
+        view.execute(move || {
+            hit.hit();
+        })
+        .unwrap();
+    }
+    let mut dropped = VecDeque::new();
+    pool.set(|queue| dropped = std::mem::take(&mut queue.work));
+    drop(dropped);
+    let back = view.handed_back().take();
+    assert_eq!((back.len(), ran.count()), (3, 0));
+    back.into_iter().for_each(Task::run);
+    assert_eq!(ran.count(), 3);
+    assert_eq!(view.execute(|| ()).unwrap_err().why(), Refusal::Closed);
+}
+
+#[test]
+fn works_over_an_executor_that_runs_at_once() {
+    let view = OrderedView::over(Arc::new(ImmediateExecutor::new())).unwrap();
+    let log = Log::new();
+    let (inner, seen) = (view.clone(), log.clone());
+    view.execute(move || {
+        let after = seen.clone();
+        inner.execute(move || after.push(2)).unwrap();
+        seen.push(1);
+    })
+    .unwrap();
+    assert_eq!(log.take(), [1, 2]);
+}
+
+#[test]
+fn has_the_name_and_clock_of_what_lies_below() {
+    let pool = Pool::new(2);
+    let view = pool.view();
+    assert_eq!((view.name(), view.width()), ("pool", 1));
+    assert!(!view.clock().is_manual());
+    assert_ne!(view.id(), pool.core.id());
+    let builder = OrderedView::builder(pool.executor()).name("orders");
+    assert!(format!("{builder:?}").contains("orders"));
+    assert!(format!("{:?}", builder.build().unwrap()).contains("orders"));
+}
+
+#[test]
+fn every_thread_of_an_unordered_pool_is_its_own() {
+    let pool = Pool::new(2);
+    let log = Log::new();
+    let (core, seen) = (Arc::clone(&pool.core), log.clone());
+    let arrived = Gate::new();
+    let (here, go_on) = (arrived.clone(), Gate::new());
+    let gate = go_on.clone();
+    pool.core
+        .execute(Task::new(move || {
+            seen.push(core.is_current());
+            here.open();
+            gate.wait();
+        }))
+        .unwrap();
+    arrived.wait();
+    let (core, seen) = (Arc::clone(&pool.core), log.clone());
+    pool.core
+        .execute(Task::new(move || seen.push(core.is_current())))
+        .unwrap();
+    log.wait_for(2);
+    assert_eq!(log.take(), [true, true]);
+    assert!(!pool.core.is_current());
+    go_on.open();
+}

@@ -1,0 +1,344 @@
+//! Handles that take jobs back, other queues, tokens.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tidegate_core::{CancelToken, ManualClock, Refusal, Task, contain};
+use tidegate_pool::{Displaced, Job, JobKey, JobList, JobQueue, Popped, WorkerPool};
+use tidegate_promise::WaitError;
+use tidegate_testkit::{Counter, DropCount, Log};
+
+use super::{fixed, hold, release};
+use crate::hits;
+
+#[test]
+fn a_handle_takes_a_waiting_job_back_and_frees_its_place() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 1).build().unwrap();
+    let gate = hold(&pool);
+    let ran = Counter::new();
+    let queued = pool
+        .enqueue(Task::named("late", hits(ran.clone())))
+        .unwrap();
+    assert!(queued.was_queued());
+    assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Full);
+    let task = queued.remove().unwrap();
+    assert_eq!(task.name(), "late");
+    pool.execute(|| ()).unwrap();
+    assert!(queued.remove().is_none());
+    release(&clock, vec![gate]);
+    assert_eq!(ran.count(), 0);
+    task.run();
+    assert_eq!(ran.count(), 1);
+    assert_eq!(pool.metrics().removed, 1);
+}
+
+#[test]
+fn a_handle_does_not_reach_a_job_that_has_started() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 1).build().unwrap();
+    let (task, arrived, go_on) = super::held("held");
+    let started = pool.enqueue(task).unwrap();
+    arrived.wait();
+    let ran = Counter::new();
+    let waiting = pool.enqueue(Task::new(hits(ran.clone()))).unwrap();
+    assert!(started.remove().is_none(), "not even the other job");
+    go_on.open();
+    ran.wait_for(1);
+    assert!(waiting.remove().is_none());
+    drop(pool);
+    assert!(waiting.remove().is_none());
+}
+
+#[test]
+fn a_token_takes_a_waiting_job_out_at_once() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 4).build().unwrap();
+    let gate = hold(&pool);
+    let (token, drops) = (CancelToken::new(), Counter::new());
+    let load = DropCount::new(&drops);
+    let (job, answer) = pool.job(move || drop(load));
+    let handle = pool.enqueue(job).unwrap();
+    let _hook = handle.remove_on(&token);
+    assert_eq!(pool.metrics().queued, 1);
+    token.cancel();
+    assert_eq!((pool.metrics().queued, drops.count()), (0, 1));
+    assert!(matches!(answer.wait(), Err(WaitError::Cancelled)));
+    release(&clock, vec![gate]);
+}
+
+#[test]
+fn a_job_whose_token_was_tripped_does_not_start() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 4).build().unwrap();
+    let gate = hold(&pool);
+    let (token, ran) = (CancelToken::new(), Counter::new());
+    let job = Job::new(Task::new(hits(ran.clone()))).token(&token);
+    pool.enqueue(job).unwrap();
+    token.cancel();
+    release(&clock, vec![gate]);
+    assert_eq!((ran.count(), pool.metrics().cancelled), (0, 1));
+}
+
+#[test]
+fn a_cancelled_completion_keeps_its_job_from_running() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 4).build().unwrap();
+    let gate = hold(&pool);
+    let ran = Counter::new();
+    let answer = pool.submit(hits(ran.clone())).unwrap();
+    assert!(answer.cancel());
+    release(&clock, vec![gate]);
+    assert_eq!(ran.count(), 0);
+}
+
+#[test]
+fn the_default_queue_is_first_in_first_out() {
+    let clock = ManualClock::new();
+    let order = run_numbered(&clock, fixed(&clock, 1, 16).build().unwrap());
+    assert_eq!(order, [0, 1, 2, 3, 4]);
+}
+
+/// Newest first.
+#[derive(Default)]
+struct Stack(JobList);
+
+impl JobQueue for Stack {
+    fn push(&mut self, job: Job) -> JobKey {
+        self.0.push_back(job)
+    }
+
+    fn pop(&mut self) -> Option<Popped> {
+        self.0.pop_back().map(Popped::Run)
+    }
+
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        self.0.remove(key)
+    }
+
+    fn displace(&mut self, _by: &Job) -> Option<Job> {
+        self.0.pop_front()
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[test]
+fn another_queue_brings_another_order() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 16).queue_of(Stack::default());
+    let order = run_numbered(&clock, pool.build().unwrap());
+    assert_eq!(order, [4, 3, 2, 1, 0]);
+}
+
+/// Gives the pool's only thread five jobs while it is held, and says in which order they ran.
+fn run_numbered(clock: &ManualClock, pool: WorkerPool) -> Vec<u32> {
+    let (gate, log) = (hold(&pool), Log::new());
+    for number in 0..5 {
+        let log = log.clone();
+        pool.execute(move || log.push(number)).unwrap();
+    }
+    release(clock, vec![gate]);
+    log.take()
+}
+
+/// Gives up every job but the last: what a queue with a limit on waiting may do.
+#[derive(Default)]
+struct Shedding(JobList);
+
+impl JobQueue for Shedding {
+    fn push(&mut self, job: Job) -> JobKey {
+        self.0.push_back(job)
+    }
+
+    fn pop(&mut self) -> Option<Popped> {
+        let job = self.0.pop_front()?;
+        Some(match self.0.is_empty() {
+            true => Popped::Run(job),
+            false => Popped::Shed(job),
+        })
+    }
+
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        self.0.remove(key)
+    }
+
+    fn displace(&mut self, _by: &Job) -> Option<Job> {
+        None
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[test]
+fn a_job_that_the_queue_gives_up_fails_as_displaced() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 16).queue_of(Shedding::default());
+    let pool = pool.build().unwrap();
+    let gate = hold(&pool);
+    let answers: Vec<_> = (0..3).map(|n| pool.submit(move || n).unwrap()).collect();
+    release(&clock, vec![gate]);
+    for (number, answer) in answers.into_iter().enumerate() {
+        match answer.wait() {
+            Ok(value) => assert_eq!((number, value), (2, 2)),
+            Err(WaitError::Failed(cause)) => {
+                assert!(number < 2 && cause.downcast_ref::<Displaced>().is_some());
+            }
+            Err(other) => panic!("unexpected: {other}"),
+        }
+    }
+    assert_eq!(pool.metrics().shed, 2);
+}
+
+/// Breaks so many times.
+#[derive(Default)]
+struct Brittle {
+    jobs: JobList,
+    breaks: u32,
+}
+
+impl Brittle {
+    fn times(breaks: u32) -> Self {
+        Self {
+            breaks,
+            ..Self::default()
+        }
+    }
+}
+
+impl JobQueue for Brittle {
+    fn push(&mut self, job: Job) -> JobKey {
+        self.jobs.push_back(job)
+    }
+
+    fn pop(&mut self) -> Option<Popped> {
+        if !self.jobs.is_empty() && self.breaks > 0 {
+            self.breaks -= 1;
+            panic!("on purpose");
+        }
+        self.jobs.pop_front().map(Popped::Run)
+    }
+
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        self.jobs.remove(key)
+    }
+
+    fn displace(&mut self, _by: &Job) -> Option<Job> {
+        None
+    }
+
+    fn len(&self) -> usize {
+        self.jobs.len()
+    }
+}
+
+#[test]
+fn a_queue_that_panics_once_costs_nothing() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 16).queue_of(Brittle::times(1));
+    let pool = pool.build().unwrap();
+    let gate = hold(&pool);
+    let first = pool.submit(|| 1).unwrap();
+    release(&clock, vec![gate]);
+    assert_eq!((pool.metrics().threads, pool.metrics().panics), (1, 1));
+    assert_eq!(first.wait().unwrap(), 1);
+}
+
+#[test]
+fn a_queue_that_goes_on_panicking_costs_a_thread_and_not_the_pool() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 16).queue_of(Brittle::times(2));
+    let pool = pool.build().unwrap();
+    let gate = hold(&pool);
+    let first = pool.submit(|| 1).unwrap();
+    release(&clock, vec![gate]);
+    assert_eq!((pool.metrics().threads, pool.metrics().panics), (0, 2));
+    assert_eq!(pool.metrics().queued, 1);
+    assert_eq!(pool.submit(|| 2).unwrap().wait().unwrap(), 2);
+    assert_eq!(first.wait().unwrap(), 1);
+    let report = pool.stop(crate::SECOND).wait().unwrap();
+    assert!(report.handed_back.is_empty() && report.stuck.is_empty());
+}
+
+#[test]
+fn what_a_broken_queue_kept_is_handed_back() {
+    let clock = ManualClock::new();
+    let pool = fixed(&clock, 1, 16).queue_of(Brittle::times(2));
+    let pool = pool.build().unwrap();
+    let gate = hold(&pool);
+    let answer = pool.submit(|| 1).unwrap();
+    release(&clock, vec![gate]);
+    let report = pool.stop(crate::SECOND).wait().unwrap();
+    report.handed_back.take().into_iter().for_each(Task::run);
+    assert_eq!(answer.wait().unwrap(), 1);
+}
+
+/// A list that cannot be counted and takes nothing while it is broken.
+#[derive(Default)]
+struct Uncountable {
+    jobs: JobList,
+    broken: Arc<AtomicBool>,
+}
+
+impl Uncountable {
+    fn check(&self) {
+        assert!(!self.broken.load(Ordering::Relaxed), "on purpose");
+    }
+}
+
+impl JobQueue for Uncountable {
+    fn push(&mut self, job: Job) -> JobKey {
+        self.check();
+        self.jobs.push_back(job)
+    }
+
+    fn pop(&mut self) -> Option<Popped> {
+        self.jobs.pop_front().map(Popped::Run)
+    }
+
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        self.jobs.remove(key)
+    }
+
+    fn displace(&mut self, _by: &Job) -> Option<Job> {
+        None
+    }
+
+    fn len(&self) -> usize {
+        self.check();
+        self.jobs.len()
+    }
+}
+
+#[test]
+fn a_queue_that_cannot_be_counted_costs_neither_the_process_nor_a_job() {
+    let clock = ManualClock::new();
+    let queue = Uncountable::default();
+    let broken = Arc::clone(&queue.broken);
+    let pool = fixed(&clock, 1, 16).queue_of(queue).on_low_threads(|_| ());
+    let pool = pool.build().unwrap();
+    let gate = hold(&pool);
+    let waiting = [1, 2].map(|answer| pool.submit(move || answer).unwrap());
+    broken.store(true, Ordering::Relaxed);
+    assert!(contain(|| pool.execute(|| ())).is_err());
+    release(&clock, vec![gate]);
+    for (answer, expected) in waiting.into_iter().zip(1..) {
+        assert_eq!(answer.wait().unwrap(), expected);
+    }
+    broken.store(false, Ordering::Relaxed);
+    assert_eq!(pool.submit(|| 7).unwrap().wait().unwrap(), 7);
+    let report = pool.stop(crate::SECOND).wait().unwrap();
+    assert!(report.handed_back.is_empty() && report.stuck.is_empty());
+}
+
+#[test]
+fn names_and_classes_travel_with_a_job() {
+    let job = Job::new(Task::named("report", || ())).class(3);
+    assert_eq!((job.name(), job.criticality()), ("report", 3));
+    assert!(!job.is_cancelled());
+    assert_eq!(job.into_task().name(), "report");
+}

@@ -1,0 +1,227 @@
+//! No job waits while a thread could run it: what was queued for a thread on its way is rescued
+//! when that thread, or the one it would have sent, is claimed, leaves or cannot be started.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use tidegate_core::{ManualClock, Task, ThreadBuilder, ThreadJob};
+use tidegate_pool::{Growth, Job, JobKey, JobList, JobQueue, Popped, WorkerPool};
+use tidegate_testkit::{Counter, Gate};
+
+use super::{builder, fixed, held, hold, hold_many, release};
+use crate::{SECOND, hits};
+
+const ROUNDS: usize = 100;
+
+#[test]
+fn a_job_queued_behind_a_wakeup_runs_though_the_idle_thread_is_claimed() {
+    for _ in 0..ROUNDS {
+        let clock = ManualClock::new();
+        let pool = builder(&clock).core(2).max(4).reserved(1).build().unwrap();
+        release(&clock, hold_many(&pool, 2));
+        let (first, _, end_first) = held("first");
+        let (claiming, _, end_claiming) = held("claiming");
+        let ran = Counter::new();
+        pool.execute_task(first).unwrap();
+        pool.execute(hits(ran.clone())).unwrap();
+        let _ = pool.try_execute(claiming);
+        ran.wait_for(1);
+        release(&clock, vec![end_first, end_claiming]);
+    }
+}
+
+#[test]
+fn a_job_queued_behind_a_wakeup_runs_though_the_idle_thread_leaves() {
+    for _ in 0..ROUNDS {
+        let clock = ManualClock::new();
+        let pool = builder(&clock).core(1).max(4).reserved(0);
+        let pool = pool.keep_alive(SECOND).build().unwrap();
+        release(&clock, hold_many(&pool, 2));
+        let (first, _, end_first) = held("first");
+        let ran = Counter::new();
+        thread::scope(|scope| {
+            scope.spawn(|| clock.jump(SECOND));
+            pool.execute_task(first).unwrap();
+            pool.execute(hits(ran.clone())).unwrap();
+        });
+        ran.wait_for(1);
+        release(&clock, vec![end_first]);
+    }
+}
+
+#[test]
+fn what_was_accepted_before_a_stop_gets_its_threads_after_it() {
+    for _ in 0..ROUNDS {
+        let clock = ManualClock::new();
+        let pool = builder(&clock).core(2).max(4).reserved(0).build().unwrap();
+        release(&clock, hold_many(&pool, 2));
+        let (first, _, end_first) = held("first");
+        let ran = Counter::new();
+        pool.execute_task(first).unwrap();
+        pool.execute(hits(ran.clone())).unwrap();
+        let stopped = pool.stop(SECOND);
+        ran.wait_for(1);
+        end_first.open();
+        assert!(stopped.wait().unwrap().handed_back.is_empty());
+    }
+}
+
+/// Starts threads unless `broken` says otherwise, after `before` has run.
+fn spawner(broken: &Arc<AtomicBool>, before: impl Fn() + Send + Sync + 'static) -> ThreadBuilder {
+    let broken = Arc::clone(broken);
+    ThreadBuilder::new("workers").spawner(move |job: ThreadJob| {
+        before();
+        if broken.swap(false, Ordering::Relaxed) {
+            return Err(io::Error::other("no more threads"));
+        }
+        let thread = thread::Builder::new().name(job.name().to_owned());
+        thread.spawn(move || job.run()).map(drop)
+    })
+}
+
+#[test]
+fn a_job_that_relied_on_a_thread_that_cannot_be_started_gets_another() {
+    let clock = ManualClock::new();
+    let broken = Arc::new(AtomicBool::new(true));
+    let (pool_of, ran) = (
+        Arc::new(std::sync::OnceLock::<WorkerPool>::new()),
+        Counter::new(),
+    );
+    let (inside, count) = (Arc::clone(&pool_of), ran.clone());
+    let is_broken = Arc::clone(&broken);
+    // While the first thread is being started, the second job counts on it.
+    let threads = spawner(&broken, move || {
+        if is_broken.load(Ordering::Relaxed) {
+            let pool = inside.get().unwrap();
+            pool.execute(hits(count.clone())).unwrap();
+            assert_eq!(pool.metrics().queued, 1);
+        }
+    });
+    let pool = fixed(&clock, 1, 8).threads(threads).build().unwrap();
+    assert!(pool_of.set(pool.clone()).is_ok());
+    pool.execute(hits(ran.clone())).unwrap();
+    ran.wait_for(2);
+    clock.settle();
+    let metrics = pool.metrics();
+    assert_eq!(
+        (metrics.failed_starts, metrics.threads, metrics.queued),
+        (1, 1, 0)
+    );
+}
+
+#[test]
+fn queue_first_without_a_core_starts_a_thread_for_what_it_queues() {
+    let clock = ManualClock::new();
+    let pool = builder(&clock).core(0).max(2).queue(4).reserved(0);
+    let pool = pool.growth(Growth::QueueFirst).keep_alive(SECOND);
+    let pool = pool.build().unwrap();
+    let ran = Counter::new();
+    for round in 1..=3 {
+        pool.execute(hits(ran.clone())).unwrap();
+        ran.wait_for(round);
+        clock.settle();
+        clock.advance(SECOND);
+        assert_eq!(pool.metrics().threads, 0, "the keep-alive is over");
+    }
+}
+
+/// A list that panics once when a job is taken out, if it was told to.
+#[derive(Default)]
+struct Brittle {
+    jobs: JobList,
+    breaks: Arc<AtomicBool>,
+}
+
+impl JobQueue for Brittle {
+    fn push(&mut self, job: Job) -> JobKey {
+        self.jobs.push_back(job)
+    }
+
+    fn pop(&mut self) -> Option<Popped> {
+        assert!(!self.breaks.swap(false, Ordering::Relaxed), "on purpose");
+        self.jobs.pop_front().map(Popped::Run)
+    }
+
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        self.jobs.remove(key)
+    }
+
+    fn displace(&mut self, _by: &Job) -> Option<Job> {
+        self.jobs.pop_front()
+    }
+
+    fn len(&self) -> usize {
+        self.jobs.len()
+    }
+}
+
+#[test]
+fn a_queue_that_panics_costs_no_job() {
+    for _ in 0..ROUNDS {
+        let clock = ManualClock::new();
+        let queue = Brittle::default();
+        let breaks = Arc::clone(&queue.breaks);
+        let pool = fixed(&clock, 2, 8).queue_of(queue).build().unwrap();
+        release(&clock, hold_many(&pool, 2));
+        breaks.store(true, Ordering::Relaxed);
+        let ran = Counter::new();
+        for _ in 0..3 {
+            pool.execute(hits(ran.clone())).unwrap();
+        }
+        ran.wait_for(3);
+        clock.settle();
+        let stopped = pool.stop(SECOND);
+        assert_eq!(stopped.wait().unwrap().handed_back.len(), 0);
+    }
+}
+
+#[test]
+fn a_queue_that_panics_at_the_end_keeps_nobody_waiting() {
+    let clock = ManualClock::new();
+    let queue = Brittle::default();
+    let breaks = Arc::clone(&queue.breaks);
+    let pool = fixed(&clock, 1, 8).queue_of(queue).build().unwrap();
+    let gate = hold(&pool);
+    let ran = Counter::new();
+    for _ in 0..3 {
+        pool.execute(hits(ran.clone())).unwrap();
+    }
+    breaks.store(true, Ordering::Relaxed);
+    let report = pool.stop(std::time::Duration::ZERO).wait().unwrap();
+    assert_eq!(report.stuck.len(), 1);
+    gate.open();
+    super::until(|| pool.metrics().threads == 0);
+    // What the queue kept back was run by the last thread, or handed back with the rest.
+    let back = report.handed_back.take().len() as u64;
+    assert_eq!(back + ran.count(), 3);
+}
+
+#[test]
+fn a_hook_that_blocks_keeps_no_job_waiting() {
+    let clock = ManualClock::new();
+    let (inside, go_on) = (Gate::new(), Gate::new());
+    let (here, until) = (inside.clone(), go_on.clone());
+    let pool = fixed(&clock, 2, 8)
+        .low_threads(0)
+        .on_low_threads(move |low| {
+            if low {
+                here.open();
+                until.wait();
+            }
+        });
+    let pool = pool.build().unwrap();
+    pool.prestart();
+    clock.settle();
+    let first = hold(&pool);
+    let ran = Gate::new();
+    let run = ran.clone();
+    thread::scope(|scope| {
+        scope.spawn(|| pool.execute_task(Task::new(move || run.open())).unwrap());
+        inside.wait();
+        ran.wait();
+        go_on.open();
+    });
+    release(&clock, vec![first]);
+}

@@ -1,0 +1,366 @@
+//! The choice that `Adaptive` makes for each task, handing over eagerly.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tidegate_core::{Blocking, Stance, non_blocking, stance};
+use tidegate_pool::{Adaptive, Headroom, Strategy, WorkerPool};
+use tidegate_testkit::{Counter, Gate, Log};
+
+use super::{Hand, Kind, Place, Source, Stage, elsewhere};
+
+/// (pc, pic, pec, epc)
+fn modes(strategy: &dyn Strategy) -> (u64, u64, u64, u64) {
+    let counts = strategy.counts();
+    (counts.pc, counts.pic, counts.pec, counts.epc)
+}
+
+#[test]
+fn the_table_of_choices() {
+    let cases = [
+        (Blocking::Never, Place::Reserve, (1, 0, 0, 0)),
+        (Blocking::Never, Place::NoReserve, (1, 0, 0, 0)),
+        (Blocking::Never, Place::Tagged, (1, 0, 0, 0)),
+        (Blocking::Adapts, Place::Reserve, (0, 0, 0, 1)),
+        (Blocking::Adapts, Place::NoReserve, (0, 1, 0, 0)),
+        (Blocking::Adapts, Place::Tagged, (1, 0, 0, 0)),
+        (Blocking::May, Place::Reserve, (0, 0, 0, 1)),
+        (Blocking::May, Place::NoReserve, (0, 0, 1, 0)),
+        (Blocking::May, Place::Tagged, (0, 0, 1, 0)),
+    ];
+    for (kind, place, expected) in cases {
+        let stage = Stage::new(Kind::Eager, place);
+        stage.source.add(kind, || ());
+        stage.produce_and_settle();
+        let chosen = modes(&*stage.made.strategy);
+        assert_eq!(chosen, expected, "{kind:?} at {place:?}");
+        assert_eq!(stage.source.ran.count(), 1);
+    }
+}
+
+/// Four ways to run a task here, each under a name of its own in a profile, and each counted
+/// before the task runs. The fifth, giving it away, runs it under the name of its executor.
+#[test]
+fn each_way_to_run_a_task_is_counted_first_and_is_a_frame_of_its_own() {
+    let late = Kind::Late;
+    let cases = [
+        (
+            Kind::Eager,
+            Blocking::Never,
+            Place::Reserve,
+            "produce_consume",
+        ),
+        (
+            Kind::Eager,
+            Blocking::Adapts,
+            Place::NoReserve,
+            "produce_invoke_consume",
+        ),
+        (
+            Kind::Eager,
+            Blocking::May,
+            Place::Reserve,
+            "execute_produce_consume",
+        ),
+        (
+            late,
+            Blocking::May,
+            Place::Reserve,
+            "late_execute_produce_consume",
+        ),
+    ];
+    for (kind, what, place, name) in cases {
+        let stage = Stage::new(kind, place);
+        let (strategy, seen) = (stage.strategy(), Log::new());
+        let told = seen.clone();
+        stage.source.add(what, move || {
+            let frames = std::backtrace::Backtrace::force_capture().to_string();
+            told.push((frames, strategy.counts().tasks()));
+        });
+        stage.produce_and_settle();
+        let (frames, counted) = seen.take().remove(0);
+        assert_eq!(counted, 1, "{stage}");
+        for (.., other) in cases {
+            assert_eq!(
+                has_frame(&frames, other),
+                other == name,
+                "{other} in {frames}"
+            );
+        }
+    }
+}
+
+/// Whether a function is on a printed stack, by its whole name. Compilers print it with and without
+/// its path and what it is generic over.
+fn has_frame(stack: &str, function: &str) -> bool {
+    let is_part =
+        |byte: Option<&u8>| byte.is_some_and(|&byte| byte == b'_' || byte.is_ascii_alphanumeric());
+    stack.match_indices(function).any(|(at, _)| {
+        let (before, after) = (
+            &stack.as_bytes()[..at],
+            &stack.as_bytes()[at + function.len()..],
+        );
+        !is_part(before.last()) && !is_part(after.first())
+    })
+}
+
+#[test]
+fn without_a_thread_an_adapting_task_runs_tagged() {
+    let stage = Stage::new(Kind::Eager, Place::NoReserve);
+    let seen = Log::new();
+    let told = seen.clone();
+    stage
+        .source
+        .add(Blocking::Adapts, move || told.push(stance()));
+    stage.produce();
+    assert_eq!(
+        (seen.take(), stance()),
+        (vec![Stance::Tagged], Stance::Free)
+    );
+}
+
+#[test]
+fn a_thread_is_tried_for_only_when_none_is_on_its_way() {
+    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    (0..4).for_each(|_| stage.source.add(Blocking::May, || ()));
+    stage.produce();
+    assert_eq!((stage.hand.tried(), stage.hand.given()), (1, 1));
+    assert_eq!(modes(&*stage.made.strategy), (0, 0, 0, 4));
+}
+
+#[test]
+fn the_tag_is_read_when_a_thread_becomes_the_producer() {
+    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    let (hand, source, strategy) = (stage.hand.clone(), stage.source.clone(), stage.strategy());
+    // A tagged task that calls `produce` does not become a producer, and the round that it asks
+    // for is untagged, as the thread was when its rounds began.
+    stage.source.add(Blocking::Never, move || {
+        non_blocking(|| {
+            source.add(Blocking::May, || ());
+            strategy.produce();
+        });
+        assert_eq!(hand.tried(), 0);
+    });
+    stage.produce();
+    assert_eq!(modes(&*stage.made.strategy), (1, 0, 0, 1));
+    assert!(stage.hand.unhandled.is_empty());
+}
+
+#[test]
+fn a_helper_that_arrives_meanwhile_goes_on_producing() {
+    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    let (here, log) = (thread::current().id(), Log::new());
+    let hand = Arc::clone(&stage.hand);
+    stage
+        .source
+        .add(Blocking::May, move || assert!(hand.run_given()));
+    let told = log.clone();
+    stage.source.add(Blocking::Never, move || {
+        told.push(thread::current().id() == here);
+    });
+    stage.produce();
+    assert_eq!(log.take(), [false]);
+    assert!(stage.made.strategy.is_idle());
+    assert!(stage.hand.unhandled.is_empty());
+}
+
+#[test]
+fn a_thread_that_beats_the_helper_goes_on_itself() {
+    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    let (here, log) = (thread::current().id(), Log::new());
+    stage.source.add(Blocking::May, || ());
+    let told = log.clone();
+    stage.source.add(Blocking::Never, move || {
+        told.push(thread::current().id() == here);
+    });
+    stage.produce();
+    assert_eq!(log.take(), [true]);
+    stage.hand.settle();
+    assert_eq!(stage.made.strategy.counts().idle_helpers, 1);
+}
+
+#[test]
+fn an_idle_strategy_dispatches_one_helper_and_a_producing_one_none() {
+    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    let strategy = stage.strategy();
+    strategy.dispatch().unwrap();
+    strategy.dispatch().unwrap();
+    assert_eq!(stage.hand.queued(), 1);
+    let (source, hand) = (stage.source.clone(), stage.hand.clone());
+    stage.source.add(Blocking::Never, move || {
+        source.add(Blocking::Never, || ());
+        strategy.dispatch().unwrap();
+        assert_eq!(hand.queued(), 0, "the producer itself will look again");
+    });
+    stage.hand.settle();
+    assert_eq!(stage.source.ran.count(), 2);
+    assert!(stage.hand.unhandled.is_empty());
+}
+
+/// The last thread that could produce is a pool's only one.
+#[test]
+fn in_a_pool_of_one_the_thread_that_produces_is_not_held_by_a_task() {
+    let stage = Stage::new(Kind::Eager, Place::NoReserve);
+    only_tagged_tasks_run_on_the_last_thread(&stage);
+    let stage = Stage::new(Kind::Late, Place::NoReserve);
+    only_tagged_tasks_run_on_the_last_thread(&stage);
+}
+
+/// Three threads, and all of them held by tasks.
+#[test]
+fn with_every_thread_held_the_thread_that_produces_is_not_held_too() {
+    for kind in [Kind::Eager, Kind::Late] {
+        let stage = Stage::new(kind, Place::Reserve);
+        stage.hand.set_reserve(0);
+        only_tagged_tasks_run_on_the_last_thread(&stage);
+    }
+}
+
+fn only_tagged_tasks_run_on_the_last_thread(stage: &Stage) {
+    let (gate, log) = (Gate::new(), Log::new());
+    let opens = gate.clone();
+    let told = log.clone();
+    // It waits for what the third task does: with nobody to take over it would never end.
+    let steps = stage.made.steps.clone();
+    stage.source.add(Blocking::May, move || {
+        for steps in std::iter::repeat_n(steps.iter(), 2).flatten() {
+            steps.tick(Duration::from_micros(60));
+        }
+        gate.wait();
+        told.push(("may", stance()));
+    });
+    let told = log.clone();
+    stage
+        .source
+        .add(Blocking::Adapts, move || told.push(("adapts", stance())));
+    stage.source.add(Blocking::Never, move || opens.open());
+    stage.produce_and_settle();
+    let expected = [("adapts", Stance::Tagged), ("may", Stance::Free)];
+    assert_eq!(log.take(), expected, "{stage}");
+    assert!(stage.hand.unhandled.is_empty(), "{stage}");
+}
+
+#[test]
+fn a_helper_that_waits_in_a_queue_is_no_thread_to_be_had() {
+    // Not even where the executor counts a thread: another strategy may count the same one.
+    for may_start in [0, 1] {
+        let stage = Stage::new(Kind::Eager, Place::NoReserve);
+        stage.hand.set_may_start(may_start);
+        stage.made.strategy.dispatch().unwrap();
+        stage.source.add(Blocking::May, || ());
+        stage.produce();
+        assert_eq!(stage.source.ran.count(), 0, "given away: {stage}");
+        assert_eq!(stage.made.strategy.counts().pec, 1);
+        stage.hand.settle();
+        assert_eq!(stage.source.ran.count(), 1);
+        assert!(stage.made.strategy.is_idle());
+    }
+    let stage = Stage::new(Kind::Eager, Place::Reserve);
+    stage.made.strategy.dispatch().unwrap();
+    (0..2).for_each(|_| stage.source.add(Blocking::May, || ()));
+    stage.produce();
+    assert_eq!(modes(&*stage.made.strategy), (0, 0, 0, 2), "{stage}");
+    assert_eq!(stage.hand.tried(), 1, "a thread has the second helper");
+}
+
+#[test]
+fn an_inner_strategy_in_an_adapting_task_never_holds_the_outer_producer() {
+    let outer = Stage::new(Kind::Eager, Place::NoReserve);
+    let (hand, inner_source, log) = (Hand::new(3), Source::new(), Log::new());
+    let inner = Adaptive::new(inner_source.producer(), hand.clone());
+    for kind in [Blocking::May, Blocking::Adapts, Blocking::Never] {
+        let log = log.clone();
+        inner_source.add(kind, move || log.push((kind, stance())));
+    }
+    let driven = inner.clone();
+    outer.source.add(Blocking::Adapts, move || driven.produce());
+    outer.produce();
+    // Tagged by the outer one, the inner one has threads in plenty and uses none of them here.
+    assert_eq!(modes(&inner), (2, 0, 1, 0));
+    hand.settle();
+    let expected = [
+        (Blocking::Adapts, Stance::Tagged),
+        (Blocking::Never, Stance::Tagged),
+        (Blocking::May, Stance::Free),
+    ];
+    assert_eq!(log.take(), expected);
+}
+
+#[test]
+fn a_thread_that_was_refused_takes_production_back_or_leaves_it() {
+    // Somebody else calls `produce` while this thread has lent the producer and finds no
+    // helper: either way the task is run once and production goes on.
+    let stage = Stage::new(Kind::Eager, Place::NoReserve);
+    let (source, strategy) = (stage.source.clone(), stage.strategy());
+    stage.source.add(Blocking::Adapts, move || {
+        source.add(Blocking::May, || ());
+        elsewhere(|| strategy.produce());
+    });
+    stage.produce_and_settle();
+    assert_eq!(stage.source.ran.count(), 2);
+    assert_eq!(modes(&*stage.made.strategy), (0, 1, 1, 0));
+}
+
+#[test]
+fn a_pool_says_cheaply_what_its_room_says() {
+    let pool = WorkerPool::builder("workers")
+        .core(2)
+        .max(2)
+        .reserved(1)
+        .build()
+        .unwrap();
+    let agree = |expected: bool| {
+        assert_eq!(pool.room().has_thread(), expected);
+        assert_eq!(pool.has_thread(), expected);
+    };
+    agree(true); // may start
+    let (gate, arrived) = (Gate::new(), Counter::new());
+    let hold = || {
+        let (gate, arrived) = (gate.clone(), arrived.clone());
+        pool.execute(move || {
+            arrived.hit();
+            gate.wait();
+        })
+        .unwrap();
+    };
+    (0..2).for_each(|_| hold());
+    arrived.wait_for(2);
+    agree(false); // all held
+    hold();
+    agree(false); // and one waits
+    gate.open();
+    while pool.metrics().busy + pool.metrics().queued > 0 {
+        thread::yield_now();
+    }
+    agree(true); // idle, or in reserve
+    pool.stop(std::time::Duration::from_secs(5)).wait().unwrap();
+    agree(false); // gone
+}
+
+#[test]
+fn a_pool_that_is_full_of_jobs_still_takes_a_helper() {
+    let pool = WorkerPool::builder("workers")
+        .core(1)
+        .max(1)
+        .queue(1)
+        .build()
+        .unwrap();
+    let gate = Gate::new();
+    let arrived = Counter::new();
+    let (held, here) = (gate.clone(), arrived.clone());
+    pool.execute(move || {
+        here.hit();
+        held.wait();
+    })
+    .unwrap();
+    arrived.wait_for(1);
+    pool.execute(|| ()).unwrap();
+    assert!(pool.execute(|| ()).is_err(), "full");
+    let source = Source::new();
+    source.add(Blocking::Never, || ());
+    let strategy = Adaptive::new(source.producer(), Arc::new(pool.clone()));
+    strategy.dispatch().unwrap();
+    gate.open();
+    source.ran.wait_for(1);
+}

@@ -1,0 +1,196 @@
+//! Late hand-over when no thread of the pool is idle: held by long tasks, or busy with short
+//! ones. The scenarios of the README beside the code, each by its name.
+
+use std::sync::Arc;
+
+use tidegate_core::Blocking;
+use tidegate_pool::{Adaptive, Headroom, Monitor, Strategy, WorkerPool};
+use tidegate_testkit::Gate;
+
+use super::late::{Late, QUIET, TICK, late, late_by};
+
+/// Lets the monitor look so often, with `jobs` ended by the pool's threads before each look.
+fn looks(late: &Late, looks: u32, jobs: u64) {
+    for _ in 0..looks {
+        late.hand.ended(jobs);
+        late.steps.tick(TICK);
+    }
+}
+
+/// Runs one task that may block; whether it was lent rather than given away.
+fn is_lent(late: &Late) -> bool {
+    let before = late.strategy.counts();
+    late.add(|| ());
+    late.strategy.produce();
+    let after = late.strategy.counts();
+    assert_eq!(after.tasks(), before.tasks() + 1);
+    after.lent > before.lent
+}
+
+#[test]
+fn a_task_is_lent_whether_or_not_the_pool_has_a_thread() {
+    for threads in [0, 1] {
+        let late = late(threads);
+        assert!(is_lent(&late) && is_lent(&late));
+        looks(&late, 5, 50);
+        assert!(is_lent(&late));
+        let counts = late.strategy.counts();
+        assert_eq!((counts.lent, counts.pec), (3, 0));
+        assert_eq!(late.hand.tried(), 0, "nobody was asked for");
+        assert_eq!(late.monitor.stand_ins(), 1, "one is in reserve");
+    }
+}
+
+#[test]
+fn a_stuck_task_goes_to_the_next_thread_of_a_busy_pool() {
+    let late = late(0);
+    looks(&late, 2, 50);
+    let (steps, hand, source) = (late.steps.clone(), late.hand.clone(), late.source.clone());
+    late.add(move || {
+        for _ in 0..4 {
+            hand.ended(50);
+            steps.tick(TICK);
+        }
+        assert_eq!((hand.given(), hand.queued()), (0, 1), "one is enough");
+        assert!(hand.run_queued());
+        assert_eq!(source.ran.count(), 2, "the other one ran meanwhile");
+    });
+    late.add(|| ());
+    late.strategy.produce();
+    assert!(
+        late.hand.unhandled.is_empty(),
+        "{:?}",
+        late.hand.unhandled.take()
+    );
+    let counts = late.strategy.counts();
+    assert_eq!(
+        (counts.no_spare, counts.late_epc, counts.helpers),
+        (1, 1, 1)
+    );
+    assert!(late.strategy.is_idle());
+}
+
+#[test]
+fn a_helper_dropped_with_its_queue_is_not_waited_for() {
+    let late = late(0);
+    looks(&late, 2, 50);
+    let (steps, hand) = (late.steps.clone(), late.hand.clone());
+    late.add(move || {
+        for _ in 0..3 {
+            hand.ended(50);
+            steps.tick(TICK);
+            hand.drop_all();
+        }
+        hand.ended(50);
+        steps.tick(TICK);
+        assert!(hand.run_queued(), "it was asked for again");
+    });
+    late.add(|| ());
+    late.strategy.produce();
+    assert!(
+        late.hand.unhandled.is_empty(),
+        "{:?}",
+        late.hand.unhandled.take()
+    );
+    assert_eq!(
+        (late.strategy.counts().late_epc, late.source.ran.count()),
+        (1, 2)
+    );
+}
+
+#[test]
+fn tasks_given_away_for_want_of_a_stand_in_keep_the_monitor_awake() {
+    let late = late_by(0, Monitor::builder("test").stand_ins(0));
+    late.steps.tick(QUIET);
+    assert!(late.monitor.is_asleep());
+    assert!(!is_lent(&late));
+    assert!(!late.monitor.is_asleep(), "it has to see when that ends");
+    assert_eq!(late.strategy.counts().monitor_wakes, 1);
+    for _ in 0..10 {
+        late.steps.tick(QUIET / 2);
+        assert!(!is_lent(&late));
+    }
+    assert_eq!(
+        (late.monitor.sleeps(), late.strategy.counts().monitor_wakes),
+        (1, 1)
+    );
+    late.steps.tick(QUIET);
+    late.steps.tick(QUIET);
+    assert!(late.monitor.is_asleep());
+}
+
+/// The moves of a real pool: each job that was ended before another one began.
+#[test]
+fn a_pool_tells_how_often_its_threads_came_for_more() {
+    let pool = WorkerPool::builder("workers")
+        .core(1)
+        .max(1)
+        .build()
+        .unwrap();
+    for _ in 0..=10 {
+        pool.submit(|| ()).unwrap().wait().unwrap();
+    }
+    assert!(pool.moves() >= 10, "{}", pool.moves());
+    assert!(!pool.room().has_thread() || pool.room().idle == 1);
+}
+
+/// A task that adapts is lent like the others, and is run here under the tag when nobody could
+/// take over.
+#[test]
+fn a_task_that_adapts_is_lent_with_a_stand_in_and_tagged_without() {
+    for stand_ins in [0, 1] {
+        let late = late_by(0, Monitor::builder("test").stand_ins(stand_ins));
+        late.source.add(Blocking::Adapts, || ());
+        late.strategy.produce();
+        let counts = late.strategy.counts();
+        let lent = stand_ins as u64;
+        assert_eq!((counts.pic, counts.lent), (1 - lent, lent), "{counts}");
+    }
+}
+
+#[test]
+fn a_producer_that_waits_inside_leases_the_thread_it_keeps() {
+    let pool = WorkerPool::builder("workers").max(3).build().unwrap();
+    let (inside, gate) = (Gate::new(), Gate::new());
+    let (arrived, opened) = (inside.clone(), gate.clone());
+    let producer = move || {
+        arrived.open();
+        opened.wait();
+        None
+    };
+    let waiting = Adaptive::builder(producer, Arc::new(pool.clone()));
+    let waiting = waiting.lease("reactor").unwrap().build();
+    let threads = |pool: &WorkerPool| {
+        let room = pool.room();
+        assert_eq!(room.has_thread(), pool.has_thread());
+        room.idle + room.may_start
+    };
+    assert_eq!(
+        threads(&pool),
+        2,
+        "one of three is kept, though none has started"
+    );
+    waiting.dispatch().unwrap();
+    inside.wait();
+    assert_eq!(threads(&pool), 2, "and now it is used");
+    let metrics = pool.metrics();
+    assert_eq!(
+        (metrics.leased, metrics.utilized, metrics.threads),
+        (1, 0, 1)
+    );
+
+    let second = Adaptive::builder(|| None, Arc::new(pool.clone()));
+    let second = second.lease("another").unwrap().build();
+    assert_eq!(threads(&pool), 1);
+    let third = Adaptive::builder(|| None, Arc::new(pool.clone())).lease("a third");
+    let error = third.map(drop).unwrap_err();
+    assert_eq!(error.lessees().len(), 2, "{error}");
+    drop(second);
+    assert_eq!(threads(&pool), 2);
+
+    gate.open();
+    pool.stop(std::time::Duration::from_secs(60))
+        .wait()
+        .unwrap();
+    assert!(waiting.is_idle());
+}

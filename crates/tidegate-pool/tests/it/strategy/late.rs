@@ -1,0 +1,427 @@
+//! Late hand-over: the scenarios of the README beside the code, each by its name.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tidegate_core::{Blocking, ManualTicker, Task, Ticker};
+use tidegate_pool::{Adaptive, Monitor, MonitorBuilder, Producer, Strategy, WorkerPool};
+use tidegate_testkit::{Gate, Log};
+
+use super::{AnyProducer, Hand, Source};
+
+pub(super) const TICK: Duration = Duration::from_micros(60);
+pub(super) const QUIET: Duration = Duration::from_millis(100);
+
+/// A late strategy, its hand-driven pool, and the hand on its monitor's ticker.
+pub(super) struct Late {
+    pub(super) hand: Arc<Hand>,
+    pub(super) source: Source,
+    pub(super) strategy: Adaptive<AnyProducer>,
+    pub(super) monitor: Monitor,
+    pub(super) steps: ManualTicker,
+}
+
+pub(super) fn late(reserve: usize) -> Late {
+    late_by(reserve, Monitor::builder("test"))
+}
+
+/// The same with a monitor of the test's own.
+pub(super) fn late_by(reserve: usize, monitor: MonitorBuilder) -> Late {
+    let (ticker, steps) = Ticker::manual();
+    let monitor = monitor.quiet(QUIET).ticker(ticker).start().unwrap();
+    let (hand, source) = (Hand::new(reserve), Source::new());
+    let strategy = Adaptive::builder(source.producer(), hand.clone())
+        .late(&monitor)
+        .build();
+    Late {
+        hand,
+        source,
+        strategy,
+        monitor,
+        steps,
+    }
+}
+
+impl Late {
+    /// Adds a task that may block and does `act` while it runs.
+    pub(super) fn add(&self, act: impl FnOnce() + Send + 'static) {
+        self.source.add(Blocking::May, act);
+    }
+}
+
+#[test]
+fn a_short_task_wakes_nobody() {
+    let late = late(3);
+    (0..50).for_each(|_| late.add(|| ()));
+    late.strategy.produce();
+    let counts = late.strategy.counts();
+    assert_eq!((counts.lent, counts.tasks()), (50, 50));
+    assert_eq!((late.hand.tried(), late.hand.queued()), (0, 0));
+    assert_eq!((counts.helpers, counts.late_epc), (0, 0));
+    assert!(late.strategy.is_idle());
+}
+
+#[test]
+fn a_stuck_task_loses_the_producer_at_the_second_look() {
+    let late = late(2);
+    let (here, log) = (thread::current().id(), Log::new());
+    let (steps, hand, source) = (late.steps.clone(), late.hand.clone(), late.source.clone());
+    late.add(move || {
+        steps.tick(TICK);
+        assert_eq!(hand.given(), 0, "one look proves nothing");
+        steps.tick(TICK);
+        assert_eq!(hand.given(), 1);
+        steps.tick(TICK);
+        assert_eq!(hand.given(), 1, "one helper is enough");
+        assert!(hand.run_given());
+        assert_eq!(source.ran.count(), 3, "the others ran meanwhile");
+    });
+    for _ in 0..2 {
+        let log = log.clone();
+        late.add(move || log.push(thread::current().id() == here));
+    }
+    late.strategy.produce();
+    assert_eq!(log.take(), [false, false]);
+    assert!(
+        late.hand.unhandled.is_empty(),
+        "{:?}",
+        late.hand.unhandled.take()
+    );
+    let counts = late.strategy.counts();
+    assert_eq!((counts.lent, counts.late_epc), (3, 1));
+    assert!(late.strategy.is_idle());
+}
+
+#[test]
+fn a_producer_that_moves_between_two_looks_is_left_alone() {
+    let late = late(3);
+    for _ in 0..20 {
+        let steps = late.steps.clone();
+        late.add(move || steps.tick(TICK));
+    }
+    late.strategy.produce();
+    assert_eq!((late.hand.tried(), late.strategy.counts().late_epc), (0, 0));
+    assert_eq!(late.strategy.counts().lent, 20);
+}
+
+#[test]
+fn with_no_thread_of_the_pool_a_stand_in_takes_the_producer() {
+    let late = late(1);
+    let (steps, hand, went_on) = (late.steps.clone(), late.hand.clone(), Gate::new());
+    let until = went_on.clone();
+    late.add(move || {
+        hand.set_reserve(0); // gone since the producer was lent
+        steps.tick(TICK);
+        assert!(!until.is_open(), "one look proves nothing");
+        steps.tick(TICK);
+        until.wait();
+    });
+    late.source.add(Blocking::Never, move || went_on.open());
+    late.strategy.produce();
+    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
+    let counts = late.strategy.counts();
+    assert_eq!((counts.no_spare, counts.late_epc), (1, 1), "{counts}");
+    assert_eq!(counts.stand_ins, 1, "{counts}");
+    assert_eq!(late.source.ran.count(), 2);
+}
+
+#[test]
+fn a_helper_that_finds_the_producer_gone_leaves() {
+    let late = late(1);
+    let steps = late.steps.clone();
+    late.add(move || {
+        steps.tick(TICK);
+        steps.tick(TICK);
+    });
+    late.add(|| ());
+    late.strategy.produce();
+    assert_eq!(
+        late.hand.given(),
+        1,
+        "it was sent, and the task ended first"
+    );
+    late.hand.settle();
+    let counts = late.strategy.counts();
+    assert_eq!((counts.idle_helpers, counts.late_epc), (1, 0));
+    assert_eq!(late.source.ran.count(), 2);
+}
+
+#[test]
+fn the_first_such_task_after_a_quiet_time_wakes_the_monitor() {
+    let late = late(1);
+    late.steps.tick(QUIET / 2);
+    assert!(!late.monitor.is_asleep());
+    late.steps.tick(QUIET / 2);
+    assert!(late.monitor.is_asleep());
+    late.steps.tick(TICK);
+    late.steps.tick(TICK);
+    let looks = late.monitor.looks();
+
+    let (monitor, steps, hand) = (late.monitor.clone(), late.steps.clone(), late.hand.clone());
+    late.add(move || {
+        assert!(!monitor.is_asleep(), "no such task runs with it asleep");
+        steps.tick(TICK);
+        steps.tick(TICK);
+        assert_eq!(monitor.looks(), looks + 2);
+        assert!(hand.run_given());
+    });
+    (0..5).for_each(|_| late.add(|| ()));
+    late.strategy.produce();
+    assert!(late.hand.unhandled.is_empty());
+    let counts = late.strategy.counts();
+    assert_eq!((counts.monitor_wakes, counts.late_epc), (1, 1));
+    assert_eq!(late.monitor.sleeps(), 1);
+}
+
+#[test]
+fn the_monitor_stays_awake_while_such_tasks_run() {
+    let late = late(1);
+    for _ in 0..10 {
+        late.add(|| ());
+        late.strategy.produce();
+        late.steps.tick(QUIET / 2);
+    }
+    assert_eq!(
+        (late.monitor.sleeps(), late.strategy.counts().monitor_wakes),
+        (0, 0)
+    );
+    late.steps.tick(QUIET / 2);
+    late.steps.tick(QUIET / 2);
+    assert!(late.monitor.is_asleep());
+}
+
+#[test]
+fn tasks_that_never_block_do_not_keep_the_monitor_awake() {
+    let late = late(1);
+    late.steps.tick(QUIET);
+    assert!(late.monitor.is_asleep());
+    late.source.add(Blocking::Never, || ());
+    late.strategy.produce();
+    assert!(late.monitor.is_asleep());
+    assert_eq!(late.strategy.counts().monitor_wakes, 0);
+}
+
+#[test]
+fn a_task_known_to_be_long_gets_a_thread_at_once() {
+    let late = late(2);
+    let (hand, log) = (late.hand.clone(), Log::new());
+    late.source
+        .push(Task::long(move || assert!(hand.run_given())));
+    let told = log.clone();
+    late.add(move || told.push("meanwhile"));
+    late.strategy.produce();
+    let counts = late.strategy.counts();
+    assert_eq!((counts.epc, counts.lent, log.len()), (1, 1, 1));
+    assert!(late.hand.unhandled.is_empty());
+}
+
+/// The tasks of one class: each is taken over while it runs, or is short.
+fn visit(late: &Late, slow: bool) {
+    let (steps, hand) = (late.steps.clone(), late.hand.clone());
+    late.source.push(Task::new(move || {
+        if slow {
+            steps.tick(TICK);
+            steps.tick(TICK);
+            hand.run_given();
+        }
+    }));
+    late.strategy.produce();
+    late.hand.settle();
+}
+
+#[test]
+fn a_class_that_was_taken_over_twice_gets_a_thread_at_once_until_it_is_short_again() {
+    let late = late(1);
+    visit(&late, true);
+    visit(&late, true);
+    let counts = late.strategy.counts();
+    assert_eq!((counts.lent, counts.late_epc, counts.epc), (2, 2, 0));
+    visit(&late, true);
+    assert_eq!(late.strategy.counts().epc, 1, "known by now");
+    visit(&late, false);
+    visit(&late, false);
+    visit(&late, false);
+    let counts = late.strategy.counts();
+    assert!(counts.lent > 2, "short again: {counts}");
+}
+
+struct Backlog(Source, usize);
+
+impl Producer for Backlog {
+    fn produce(&mut self) -> Option<Task> {
+        self.0.next()
+    }
+
+    fn backlog(&self) -> usize {
+        self.1
+    }
+}
+
+#[test]
+fn work_that_waits_while_a_processor_is_idle_brings_a_thread() {
+    for waiting in [0, 1] {
+        let (ticker, _steps) = Ticker::manual();
+        let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
+        let (hand, source) = (Hand::new(1), Source::new());
+        let producer = Backlog(source.clone(), waiting);
+        let strategy = Adaptive::builder(producer, hand.clone())
+            .late(&monitor)
+            .build();
+        source.add(Blocking::May, || ());
+        strategy.produce();
+        let counts = strategy.counts();
+        let brought = waiting as u64 * u64::from(tidegate_core::usable_cpus() > 1);
+        assert_eq!((counts.epc, counts.lent), (brought, 1 - brought));
+        assert_eq!(hand.given() as u64, brought);
+        hand.drop_all();
+    }
+}
+
+#[test]
+fn all_of_it_can_be_switched_off_and_on() {
+    let late = late(1);
+    late.strategy.set_late(false);
+    assert!(!late.strategy.is_late());
+    late.add(|| ());
+    late.strategy.produce();
+    late.hand.settle();
+    let counts = late.strategy.counts();
+    assert_eq!((counts.epc, counts.lent), (1, 0));
+    late.strategy.set_late(true);
+    late.add(|| ());
+    late.strategy.produce();
+    assert_eq!(late.strategy.counts().lent, 1);
+}
+
+#[test]
+fn with_its_monitor_stopped_it_hands_over_eagerly() {
+    let late = late(1);
+    late.monitor.stop();
+    late.add(|| ());
+    late.strategy.produce();
+    let counts = late.strategy.counts();
+    assert_eq!((counts.epc, counts.lent), (1, 0));
+    late.hand.drop_all();
+}
+
+#[test]
+fn a_monitor_that_is_stopped_gives_away_what_lies_in_a_cell() {
+    let late = late(1);
+    let (monitor, hand) = (late.monitor.clone(), late.hand.clone());
+    late.add(move || {
+        monitor.stop();
+        assert!(hand.run_given());
+    });
+    late.add(|| ());
+    late.strategy.produce();
+    assert_eq!(late.strategy.counts().late_epc, 1);
+    assert!(late.hand.unhandled.is_empty());
+}
+
+#[test]
+fn a_monitor_watches_any_number_of_strategies_and_forgets_them() {
+    let late = late(2);
+    let (source, hand) = (Source::new(), Hand::new(1));
+    let second = Adaptive::builder(source.producer(), hand.clone())
+        .late(&late.monitor)
+        .build();
+    let (steps, own) = (late.steps.clone(), hand.clone());
+    source.add(Blocking::May, move || {
+        steps.tick(TICK);
+        steps.tick(TICK);
+        assert!(own.run_given());
+    });
+    second.produce();
+    assert_eq!(second.counts().late_epc, 1);
+    assert_eq!(
+        late.hand.tried(),
+        0,
+        "the other strategy's pool is not asked"
+    );
+    assert!(second.stop());
+    drop(second);
+    late.steps.tick(TICK);
+    assert_eq!(
+        Arc::strong_count(&hand),
+        1,
+        "nothing keeps the second one's pool"
+    );
+}
+
+#[test]
+fn a_dispatch_that_nobody_came_for_is_found_by_the_monitor() {
+    let late = late(1);
+    // Even if the last loan was given away once: that helper has come and gone.
+    let (steps, hand) = (late.steps.clone(), late.hand.clone());
+    late.add(move || {
+        steps.tick(TICK);
+        steps.tick(TICK);
+        assert!(hand.run_given());
+    });
+    late.strategy.produce();
+    assert_eq!(late.strategy.counts().late_epc, 1);
+    late.hand.refuse(true);
+    late.source.add(Blocking::Never, || ());
+    assert!(late.strategy.dispatch().is_err());
+    late.hand.refuse(false);
+    late.steps.tick(TICK);
+    late.steps.tick(TICK);
+    late.hand.settle();
+    assert_eq!(late.source.ran.count(), 2);
+}
+
+#[test]
+fn a_task_taken_over_twice_is_still_run_by_one() {
+    // Two threads in lent tasks at once; the producer goes from the first to the second, and
+    // from the second to a third.
+    let late = late(3);
+    let (gate, steps, hand) = (Gate::new(), late.steps.clone(), late.hand.clone());
+    let opened = gate.clone();
+    late.add(move || {
+        steps.tick(TICK);
+        steps.tick(TICK);
+        assert!(hand.run_given());
+        opened.wait();
+    });
+    let (steps, hand) = (late.steps.clone(), late.hand.clone());
+    late.add(move || {
+        steps.tick(TICK);
+        steps.tick(TICK);
+        assert!(hand.run_given());
+    });
+    late.add(move || gate.open());
+    late.strategy.produce();
+    assert_eq!(late.source.ran.count(), 3);
+    assert_eq!(late.strategy.counts().late_epc, 2);
+    assert!(late.hand.unhandled.is_empty());
+}
+
+/// With real threads and a real monitor: a task waits for what a later one does, so it ends
+/// only if production goes on without the thread that it holds.
+#[test]
+fn a_task_that_waits_for_a_later_one_ends() {
+    let pool = WorkerPool::builder("workers")
+        .core(4)
+        .max(4)
+        .reserved(4)
+        .build()
+        .unwrap();
+    let monitor = Monitor::start("test").unwrap();
+    for round in 0..20 {
+        let source = Source::new();
+        let builder = Adaptive::builder(source.producer(), Arc::new(pool.clone()));
+        let strategy = match round % 2 {
+            0 => builder.late(&monitor).build(),
+            _ => builder.build(),
+        };
+        let gate = Gate::new();
+        let opened = gate.clone();
+        source.add(Blocking::May, move || opened.wait());
+        (0..10).for_each(|_| source.add(Blocking::May, || ()));
+        source.add(Blocking::May, move || gate.open());
+        strategy.dispatch().unwrap();
+        source.gone.wait_for(12);
+        assert_eq!(source.ran.count(), 12, "{}", strategy.counts());
+    }
+}

@@ -1,0 +1,323 @@
+//! Strategies: one suite over all of them, then the rules of each.
+
+mod adaptive;
+mod busy_pool;
+mod conformance;
+#[path = "../../../../tidegate-testkit/shared/hand.rs"]
+mod hand;
+mod late;
+mod reserved;
+mod rules;
+mod stand_in;
+mod stress;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use tidegate_core::{ManualTicker, Task, Ticker};
+use tidegate_pool::{
+    Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, Options, ProduceConsume,
+    ProduceExecuteConsume, Strategy, TryExecutor, WorkerPool,
+};
+use tidegate_testkit::{Counter, DropCount};
+
+pub(crate) use self::hand::{Hand, elsewhere};
+
+/// A producer that any strategy can have.
+pub(crate) type AnyProducer = Box<dyn FnMut() -> Option<Task> + Send>;
+
+/// The strategies, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Pc,
+    Pec,
+    Epc,
+    Ewyk,
+    Eager,
+    Late,
+}
+
+pub(crate) const KINDS: [Kind; 6] = [
+    Kind::Pc,
+    Kind::Pec,
+    Kind::Epc,
+    Kind::Ewyk,
+    Kind::Eager,
+    Kind::Late,
+];
+
+/// A strategy of any kind, with what the trait cannot have.
+pub(crate) struct Made {
+    pub(crate) strategy: Arc<dyn Strategy>,
+    restart: Box<dyn Fn(AnyProducer) -> bool + Send + Sync>,
+    /// Keeps the monitor of a late one steppable.
+    pub(crate) steps: Option<ManualTicker>,
+}
+
+impl Made {
+    pub(crate) fn restart(&self, producer: AnyProducer) -> bool {
+        (self.restart)(producer)
+    }
+}
+
+/// Makes a strategy of any kind.
+pub(crate) fn make(
+    kind: Kind,
+    producer: AnyProducer,
+    pool: Arc<dyn TryExecutor>,
+    options: Options,
+) -> Made {
+    macro_rules! made {
+        ($strategy:expr, $steps:expr) => {{
+            let strategy = $strategy;
+            let again = strategy.clone();
+            Made {
+                strategy: Arc::new(strategy),
+                restart: Box::new(move |producer: AnyProducer| again.restart(producer).is_ok()),
+                steps: $steps,
+            }
+        }};
+    }
+    match kind {
+        Kind::Pc => made!(ProduceConsume::with(producer, pool, options), None),
+        Kind::Pec => made!(ProduceExecuteConsume::with(producer, pool, options), None),
+        Kind::Epc => made!(ExecuteProduceConsume::with(producer, pool, options), None),
+        Kind::Ewyk => made!(EatWhatYouKill::with(producer, pool, options), None),
+        Kind::Eager => {
+            let builder = Adaptive::builder(producer, pool).options(options);
+            made!(builder.build(), None)
+        }
+        Kind::Late => {
+            let (ticker, steps) = Ticker::manual();
+            let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
+            let builder = Adaptive::builder(producer, pool).options(options);
+            made!(builder.late(&monitor).build(), Some(steps))
+        }
+    }
+}
+
+/// Where a suite runs its strategies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A hand-driven executor that never has a thread at once.
+    NoReserve,
+    /// One that has three.
+    Reserve,
+    /// The same, but the calling thread is tagged as non-blocking.
+    Tagged,
+    /// A worker pool of three threads.
+    Pool,
+}
+
+/// The places in which the test itself is the executor.
+pub(crate) const BY_HAND: [Place; 3] = [Place::NoReserve, Place::Reserve, Place::Tagged];
+pub(crate) const PLACES: [Place; 4] =
+    [Place::NoReserve, Place::Reserve, Place::Tagged, Place::Pool];
+
+/// One cell of the matrix: a strategy in a place, with a source of tasks.
+pub(crate) struct Stage {
+    /// First, so that it goes while the strategy still lives.
+    _undo: Undo,
+    pub(crate) kind: Kind,
+    pub(crate) place: Place,
+    /// The executor, except in a pool; then it only keeps the log.
+    pub(crate) hand: Arc<Hand>,
+    pool: Option<WorkerPool>,
+    pub(crate) source: Source,
+    pub(crate) made: Made,
+    /// Tasks that `on_refused` got.
+    pub(crate) refused: Counter,
+}
+
+impl Stage {
+    pub(crate) fn new(kind: Kind, place: Place) -> Self {
+        let source = Source::new();
+        Self::over(kind, place, &source, source.producer())
+    }
+
+    /// The same with a producer of the test's own.
+    pub(crate) fn over(kind: Kind, place: Place, source: &Source, producer: AnyProducer) -> Self {
+        let hand = match place {
+            Place::NoReserve => Hand::new(0),
+            Place::Reserve | Place::Tagged | Place::Pool => Hand::new(3),
+        };
+        let pool = (place == Place::Pool).then(|| pool_of_three(&hand));
+        let executor: Arc<dyn TryExecutor> = match &pool {
+            Some(pool) => Arc::new(pool.clone()),
+            None => hand.clone(),
+        };
+        let refused = Counter::new();
+        let hear = refused.clone();
+        let options = Options::new().on_refused(move |task| {
+            drop(task);
+            hear.hit();
+        });
+        let made = make(kind, producer, executor, options);
+        Self {
+            _undo: Undo(Arc::downgrade(&made.strategy), Arc::clone(&hand)),
+            kind,
+            place,
+            made,
+            hand,
+            pool,
+            source: source.clone(),
+            refused,
+        }
+    }
+
+    /// Lets the executor run dry.
+    pub(crate) fn settle(&self) {
+        self.hand.settle();
+        let is_busy = |pool: &WorkerPool| {
+            let now = pool.metrics();
+            now.busy + now.queued > 0
+        };
+        while self.pool.as_ref().is_some_and(is_busy) {
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn strategy(&self) -> Arc<dyn Strategy> {
+        Arc::clone(&self.made.strategy)
+    }
+
+    /// Calls `produce`, on a thread as the place says.
+    pub(crate) fn produce(&self) {
+        match self.place {
+            Place::Tagged => tidegate_core::non_blocking(|| self.made.strategy.produce()),
+            _ => self.made.strategy.produce(),
+        }
+    }
+
+    /// Calls `produce` and then lets the executor run dry.
+    pub(crate) fn produce_and_settle(&self) {
+        self.produce();
+        self.settle();
+        // A stand-in is none of the executor's threads: it may still be on its way out.
+        let mut looks = 0;
+        while self.kind == Kind::Late && !self.made.strategy.is_idle() && looks < 10_000_000 {
+            looks += 1;
+            std::thread::yield_now();
+            self.settle();
+        }
+        assert!(self.made.strategy.is_idle(), "{self}");
+        assert_eq!(self.source.overlaps.count(), 0, "{self}");
+    }
+}
+
+/// A helper that still waits holds the strategy, which holds the executor in which it waits; a
+/// producer may hold its strategy too. Both circles end with the stage.
+struct Undo(Weak<dyn Strategy>, Arc<Hand>);
+
+impl Drop for Undo {
+    fn drop(&mut self) {
+        if let Some(strategy) = self.0.upgrade() {
+            strategy.stop();
+        }
+        self.1.drop_all();
+    }
+}
+
+impl std::fmt::Display for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let counts = self.made.strategy.counts();
+        write!(f, "{:?} at {:?}: {counts}", self.kind, self.place)
+    }
+}
+
+/// A pool that tells what nobody handles where a hand-driven executor would.
+fn pool_of_three(hand: &Arc<Hand>) -> WorkerPool {
+    let log = hand.unhandled.clone();
+    let pool = WorkerPool::builder("workers")
+        .core(3)
+        .max(3)
+        .reserved(3)
+        .on_unhandled(move |_, what| log.push(what.to_string()))
+        .build()
+        .unwrap();
+    pool.prestart();
+    pool
+}
+
+/// Runs `test` for every strategy in every place.
+#[track_caller]
+pub(crate) fn everywhere(test: impl Fn(Stage)) {
+    for kind in KINDS {
+        for place in PLACES {
+            test(Stage::new(kind, place));
+        }
+    }
+}
+
+/// Runs `test` for every strategy in every place that the test drives by hand.
+#[track_caller]
+pub(crate) fn by_hand(test: impl Fn(Stage)) {
+    for kind in KINDS {
+        for place in BY_HAND {
+            test(Stage::new(kind, place));
+        }
+    }
+}
+
+/// A queue that a producer hands out; it sees who produces, and when.
+#[derive(Clone)]
+pub(crate) struct Source {
+    queue: Arc<Mutex<VecDeque<Task>>>,
+    inside: Arc<AtomicUsize>,
+    /// Two threads in `produce` at once.
+    pub(crate) overlaps: Counter,
+    /// Calls of `produce`.
+    pub(crate) asked: Arc<AtomicUsize>,
+    /// Tasks that have run.
+    pub(crate) ran: Counter,
+    /// Tasks that are gone, run or not.
+    pub(crate) gone: Counter,
+}
+
+impl Source {
+    pub(crate) fn new() -> Self {
+        Self {
+            queue: Arc::default(),
+            inside: Arc::default(),
+            overlaps: Counter::new(),
+            asked: Arc::default(),
+            ran: Counter::new(),
+            gone: Counter::new(),
+        }
+    }
+
+    pub(crate) fn push(&self, task: Task) {
+        self.queue.lock().unwrap().push_back(task);
+    }
+
+    /// Adds a task of that kind that counts its run and its end.
+    pub(crate) fn add(&self, kind: tidegate_core::Blocking, run: impl FnOnce() + Send + 'static) {
+        let (ran, end) = (self.ran.clone(), DropCount::new(&self.gone));
+        self.push(Task::of(kind, move || {
+            let _end = end;
+            ran.hit();
+            run();
+        }));
+    }
+
+    pub(crate) fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn next(&self) -> Option<Task> {
+        if self.inside.fetch_add(1, Ordering::Relaxed) != 0 {
+            // Noted, not asserted: the strategy would contain the panic.
+            self.overlaps.hit();
+        }
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let task = self.queue.lock().unwrap().pop_front();
+        self.inside.fetch_sub(1, Ordering::Relaxed);
+        task
+    }
+
+    pub(crate) fn producer(&self) -> AnyProducer {
+        let source = self.clone();
+        Box::new(move || source.next())
+    }
+}

@@ -1,0 +1,413 @@
+//! Late hand-over with a stand-in in reserve for each loan, and what happens when none can be had, by
+//! hand and on real pools.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use tidegate_core::{Blocking, Task, ThreadBuilder, ThreadJob, Ticker};
+use tidegate_pool::{Adaptive, Monitor, Producer, Strategy, WorkerPool};
+use tidegate_testkit::{DropCount, Gate, Log};
+
+use super::late::{Late, QUIET, TICK, late, late_by};
+use super::{Hand, Source, elsewhere};
+
+/// A task that blocks until a later one, that never blocks, has run; `act` comes first.
+fn block_until_it_goes_on(late: &Late, act: impl FnOnce() + Send + 'static) {
+    let went_on = Gate::new();
+    let until = went_on.clone();
+    late.add(move || {
+        act();
+        until.wait();
+    });
+    late.source.add(Blocking::Never, move || went_on.open());
+}
+
+/// Threads that the system refuses while `broken` says so, and how often it was asked.
+fn refused(broken: &Arc<AtomicBool>, asked: &Arc<AtomicUsize>) -> ThreadBuilder {
+    let (broken, asked) = (Arc::clone(broken), Arc::clone(asked));
+    ThreadBuilder::new("stand-in").spawner(move |job: ThreadJob| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        if broken.load(Ordering::Relaxed) {
+            return Err(io::Error::other("no more threads"));
+        }
+        let name = job.name().to_owned();
+        let thread = thread::Builder::new().name(name);
+        thread.spawn(move || job.run()).map(drop)
+    })
+}
+
+#[test]
+fn strategies_that_counted_on_the_same_thread_all_go_on() {
+    let one = late(1);
+    let (hand, source) = (one.hand.clone(), Source::new());
+    let other = Adaptive::builder(source.producer(), hand.clone());
+    let other = other.late(&one.monitor).build();
+    // Both tasks run, and see one idle thread, before the monitor looks.
+    let (both, go_on) = (Gate::new(), Gate::new());
+    let (opens, until, went_on) = (both.clone(), go_on.clone(), Log::new());
+    source.add(Blocking::May, move || {
+        opens.open();
+        until.wait();
+    });
+    let (told, opens) = (went_on.clone(), go_on.clone());
+    source.add(Blocking::Never, move || {
+        told.push("other");
+        opens.open();
+    });
+    let (steps, own) = (one.steps.clone(), hand.clone());
+    block_until_it_goes_on(&one, move || {
+        both.wait();
+        steps.tick(TICK);
+        steps.tick(TICK);
+        while own.run_given() {}
+    });
+    let told = went_on.clone();
+    one.source.add(Blocking::Never, move || told.push("one"));
+    let driver = {
+        let other = other.clone();
+        ThreadBuilder::new("driver").spawn(move || other.produce())
+    };
+    one.strategy.produce();
+    assert!(driver.unwrap().join().unwrap());
+    went_on.wait_for(2);
+    assert!(hand.unhandled.is_empty(), "{:?}", hand.unhandled);
+    let (one, other) = (one.strategy.counts(), other.counts());
+    assert_eq!(one.late_epc + other.late_epc, 2, "{one}; {other}");
+    assert_eq!(one.stand_ins + other.stand_ins, 1, "{one}; {other}");
+}
+
+#[test]
+fn a_stand_in_is_reserved_once_and_kept_while_it_is_not_needed() {
+    let late = late(1);
+    let second = Adaptive::builder(late.source.producer(), late.hand.clone());
+    let second = second.late(&late.monitor).build();
+    assert_eq!(late.monitor.stand_ins(), 0, "none before the first loan");
+    for _ in 0..5 {
+        late.add(|| ());
+        late.strategy.produce();
+        late.add(|| ());
+        second.produce();
+    }
+    assert_eq!(late.monitor.stand_ins(), 2, "one each");
+    // Asleep, the monitor keeps them for whichever strategy comes.
+    late.steps.tick(TICK);
+    late.steps.tick(QUIET);
+    assert!(late.monitor.is_asleep());
+    late.add(|| ());
+    late.strategy.produce();
+    assert_eq!(late.strategy.counts().monitor_wakes, 1);
+    assert_eq!(late.monitor.stand_ins(), 2);
+    late.monitor.stop();
+    while late.monitor.stand_ins() > 0 {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn without_a_stand_in_a_task_that_may_block_does_not_run_here() {
+    let (broken, asked) = (Arc::new(AtomicBool::new(true)), Arc::default());
+    let monitor = Monitor::builder("test").threads(refused(&broken, &asked));
+    let late = late_by(0, monitor);
+    // It would wait for ever: nobody could take over.
+    block_until_it_goes_on(&late, || ());
+    late.add(|| ());
+    late.strategy.produce();
+    assert_eq!(late.source.ran.count(), 1, "the one that never blocks");
+    let counts = late.strategy.counts();
+    assert_eq!((counts.pec, counts.unwatched), (2, 2), "{counts}");
+    assert_eq!(counts.lent, 0, "{counts}");
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "once between two looks");
+    assert_eq!(late.monitor.failed_stand_ins(), 2);
+    // With an idle thread it goes there at once, as without a monitor.
+    late.hand.settle();
+    late.hand.set_reserve(1);
+    late.add(|| ());
+    late.strategy.produce();
+    assert_eq!(late.strategy.counts().epc, 1);
+    late.hand.settle();
+    // And late again, when the system has threads again and the monitor has looked.
+    broken.store(false, Ordering::Relaxed);
+    late.steps.tick(TICK);
+    late.add(|| ());
+    late.strategy.produce();
+    assert_eq!(late.strategy.counts().lent, 1);
+    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
+}
+
+/// Stops its monitor between the look whether one watches and the loan.
+struct StopsIt {
+    source: Source,
+    monitor: Monitor,
+}
+
+impl Producer for StopsIt {
+    fn produce(&mut self) -> Option<Task> {
+        self.source.next()
+    }
+
+    fn backlog(&self) -> usize {
+        self.monitor.stop();
+        0
+    }
+}
+
+#[test]
+fn a_monitor_that_stops_before_a_loan_is_not_counted_on() {
+    for threads in [0, 1] {
+        let (ticker, _steps) = Ticker::manual();
+        let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
+        let (hand, source) = (Hand::new(threads), Source::new());
+        let producer = StopsIt {
+            source: source.clone(),
+            monitor: monitor.clone(),
+        };
+        let strategy = Adaptive::builder(producer, hand.clone());
+        let strategy = strategy.late(&monitor).build();
+        let went_on = Gate::new();
+        let (until, own) = (went_on.clone(), hand.clone());
+        source.add(Blocking::May, move || {
+            own.run_given();
+            until.wait();
+        });
+        source.add(Blocking::Never, move || went_on.open());
+        strategy.produce();
+        hand.settle();
+        assert_eq!(source.ran.count(), 2);
+        assert!(hand.unhandled.is_empty(), "{:?}", hand.unhandled);
+        let counts = strategy.counts();
+        if monitor.is_running() {
+            // With a single processor it does not ask for the backlog.
+            assert_eq!(tidegate_core::usable_cpus(), 1);
+        } else {
+            let expected = (0, threads as u64, 1 - threads as u64);
+            assert_eq!((counts.lent, counts.epc, counts.pec), expected);
+        }
+    }
+}
+
+#[test]
+fn a_monitor_that_stops_in_a_task_leaves_it_a_stand_in() {
+    let late = late(1);
+    let (monitor, hand) = (late.monitor.clone(), late.hand.clone());
+    block_until_it_goes_on(&late, move || {
+        hand.set_reserve(0);
+        monitor.stop();
+    });
+    late.strategy.produce();
+    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
+    assert_eq!(late.source.ran.count(), 2);
+    assert_eq!(late.strategy.counts().stand_ins, 1);
+    while late.monitor.stand_ins() > 0 {
+        thread::yield_now();
+    }
+}
+
+/// A pool whose reserve is empty for good, or that the system refuses threads from: the first
+/// task that blocks does not stop production.
+#[test]
+fn a_pool_that_gives_no_thread_at_once_does_not_stop_production() {
+    for system_refuses in [false, true] {
+        let (broken, asked) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let pool = WorkerPool::builder("workers").core(1).max(4).reserved(0);
+        let pool = pool.threads(refused(&broken, &asked)).build().unwrap();
+        pool.prestart();
+        broken.store(system_refuses, Ordering::Relaxed);
+        let (ticker, steps) = Ticker::manual();
+        let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
+        let source = Source::new();
+        let strategy = Adaptive::builder(source.producer(), Arc::new(pool.clone()));
+        let strategy = strategy.late(&monitor).build();
+        let (blocked, went_on) = (Gate::new(), Gate::new());
+        let (here, until) = (blocked.clone(), went_on.clone());
+        source.add(Blocking::May, move || {
+            here.open();
+            until.wait();
+        });
+        source.add(Blocking::Never, move || went_on.open());
+        strategy.dispatch().unwrap();
+        blocked.wait();
+        steps.tick(TICK);
+        steps.tick(TICK);
+        source.gone.wait_for(2);
+        assert_eq!(source.ran.count(), 2);
+        let counts = strategy.counts();
+        assert_eq!((counts.lent, counts.stand_ins), (1, 1), "{counts}");
+    }
+}
+
+#[test]
+fn a_program_with_few_tasks_is_not_polled_for() {
+    let (ticker, steps) = Ticker::manual();
+    let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
+    let (hand, source) = (Hand::new(1), Source::new());
+    let strategy = Adaptive::builder(source.producer(), hand.clone());
+    let strategy = strategy.late(&monitor).build();
+    let tick = TICK * 2;
+    for _ in 0..10 {
+        source.add(Blocking::May, || ());
+        strategy.produce();
+        // A tenth of a second.
+        (0..800).for_each(|_| steps.tick(tick));
+    }
+    assert_eq!(strategy.counts().lent, 10);
+    assert!(monitor.looks() < 500, "{}", monitor.looks());
+}
+
+#[test]
+fn a_producer_that_nobody_can_take_is_not_polled_for() {
+    let late = late_by(0, Monitor::builder("test").stand_ins(0));
+    late.hand.refuse(true);
+    late.source.add(Blocking::Never, || ());
+    assert!(late.strategy.dispatch().is_err());
+    // Three seconds.
+    let tick = TICK * 2;
+    (0..25_000).for_each(|_| late.steps.tick(tick));
+    let looks = late.monitor.looks();
+    assert!(looks < 1_000, "{looks}");
+    // It is looked at all the same, and found once there is a thread.
+    late.hand.refuse(false);
+    late.hand.set_reserve(1);
+    (0..2_000).for_each(|_| late.steps.tick(tick));
+    late.hand.settle();
+    assert_eq!(late.source.ran.count(), 1);
+}
+
+/// A producer that is the user's, and blocks when it is dropped.
+struct BlocksInDrop {
+    dropping: Gate,
+    go_on: Gate,
+    _gone: DropCount,
+}
+
+impl Drop for BlocksInDrop {
+    fn drop(&mut self) {
+        self.dropping.open();
+        self.go_on.wait();
+    }
+}
+
+#[test]
+fn a_strategy_that_ends_during_a_look_does_not_hold_the_monitor() {
+    let late = late(1);
+    let (dropping, go_on) = (Gate::new(), Gate::new());
+    let gone = tidegate_testkit::Counter::new();
+    let own = BlocksInDrop {
+        dropping: dropping.clone(),
+        go_on: go_on.clone(),
+        _gone: DropCount::new(&gone),
+    };
+    let producer = move || {
+        let _own = &own;
+        None
+    };
+    // The monitor asks this strategy's pool at each look, with the strategy in its hands: the
+    // handle goes meanwhile, and the monitor is the last to know of it.
+    let (asked, handle) = (Gate::new(), Arc::new(std::sync::Mutex::new(None)));
+    let drops = Arc::clone(&handle);
+    let pool = Arc::new(DropsIt {
+        hand: Hand::new(1),
+        drop_it: Box::new(move || {
+            drop(drops.lock().unwrap().take());
+            asked.open();
+        }),
+    });
+    let strategy = Adaptive::builder(producer, pool.clone());
+    *handle.lock().unwrap() = Some(strategy.late(&late.monitor).build());
+    late.steps.tick(TICK);
+    dropping.wait();
+    // The monitor looks on.
+    let looks = late.monitor.looks();
+    late.steps.tick(TICK);
+    assert_eq!(late.monitor.looks(), looks + 1);
+    go_on.open();
+    gone.wait_for(1);
+}
+
+/// A pool that does something when it is asked how its threads move.
+struct DropsIt {
+    hand: Arc<Hand>,
+    drop_it: Box<dyn Fn() + Send + Sync>,
+}
+
+impl tidegate_core::Executor for DropsIt {
+    fn execute(&self, task: Task) -> Result<(), tidegate_core::Rejected<Task>> {
+        self.hand.execute(task)
+    }
+
+    fn signal(
+        &self,
+        signal: tidegate_core::Signal,
+    ) -> Result<(), tidegate_core::Rejected<tidegate_core::Signal>> {
+        self.hand.signal(signal)
+    }
+
+    fn is_current(&self) -> bool {
+        self.hand.is_current()
+    }
+
+    fn id(&self) -> tidegate_core::ExecutorId {
+        self.hand.id()
+    }
+
+    fn name(&self) -> &str {
+        "drops"
+    }
+
+    fn clock(&self) -> &tidegate_core::Clock {
+        self.hand.clock()
+    }
+
+    fn unhandled(&self, what: &tidegate_core::Unhandled<'_>) {
+        self.hand.unhandled(what);
+    }
+}
+
+impl tidegate_pool::Headroom for DropsIt {
+    fn room(&self) -> tidegate_pool::Room {
+        self.hand.room()
+    }
+
+    fn moves(&self) -> u64 {
+        (self.drop_it)();
+        self.hand.moves()
+    }
+}
+
+impl tidegate_pool::TryExecutor for DropsIt {
+    fn try_execute(&self, task: Task) -> Result<(), tidegate_core::Rejected<Task>> {
+        self.hand.try_execute(task)
+    }
+}
+
+/// A task whose helper has found nothing and left asks for a round, and waits for it.
+#[test]
+fn demand_from_inside_a_task_reaches_somebody_when_nobody_produces() {
+    use super::{KINDS, Kind, Place, Stage};
+    for kind in KINDS {
+        let stage = Stage::new(kind, Place::Reserve);
+        let (hand, source, strategy) = (stage.hand.clone(), stage.source.clone(), stage.strategy());
+        let steps = stage.made.steps.clone();
+        let log = Log::new();
+        let told = log.clone();
+        stage.source.add(Blocking::May, move || {
+            // The helper comes, finds nothing, and leaves.
+            for steps in std::iter::repeat_n(steps.iter(), 2).flatten() {
+                steps.tick(TICK);
+            }
+            hand.settle();
+            let ran = source.ran.count();
+            source.add(Blocking::Never, || ());
+            strategy.produce();
+            elsewhere(|| hand.settle());
+            told.push(source.ran.count() - ran);
+        });
+        stage.produce_and_settle();
+        // One that runs its tasks on the producing thread looks again after the task.
+        let expected = u64::from(kind != Kind::Pc);
+        assert_eq!(log.take(), [expected], "{stage}");
+        assert_eq!(stage.source.ran.count(), 2, "{stage}");
+        assert!(stage.hand.unhandled.is_empty(), "{stage}");
+    }
+}

@@ -1,0 +1,216 @@
+//! What each strategy promises beyond what all of them do.
+
+use std::sync::Arc;
+use std::thread;
+
+use tidegate_core::{Blocking, Task};
+use tidegate_pool::{EatWhatYouKill, Strategy};
+use tidegate_testkit::Log;
+
+use super::{Hand, Kind, Place, Source, Stage};
+
+#[test]
+fn produce_consume_runs_all_kinds_in_order_on_the_caller() {
+    let stage = Stage::new(Kind::Pc, Place::Reserve);
+    let log = Log::new();
+    for n in 0..9 {
+        let (log, here) = (log.clone(), thread::current().id());
+        let kinds = [Blocking::May, Blocking::Never, Blocking::Adapts];
+        stage.source.add(kinds[n % 3], move || {
+            assert_eq!(thread::current().id(), here);
+            log.push(n);
+        });
+    }
+    stage.produce();
+    assert_eq!(log.take(), (0..9).collect::<Vec<_>>());
+    assert_eq!(stage.made.strategy.counts().pc, 9);
+}
+
+#[test]
+fn produce_consume_produces_nothing_while_a_task_runs() {
+    let stage = Stage::new(Kind::Pc, Place::Reserve);
+    let (source, strategy) = (stage.source.clone(), stage.strategy());
+    stage.source.add(Blocking::May, move || {
+        let asked = source.asked();
+        source.add(Blocking::Never, || ());
+        super::elsewhere(|| strategy.produce());
+        assert_eq!(source.asked(), asked);
+    });
+    stage.produce();
+    assert_eq!(stage.source.ran.count(), 2);
+    assert!(stage.hand.unhandled.is_empty());
+}
+
+#[test]
+fn two_dispatches_of_produce_consume_are_two_jobs() {
+    let stage = Stage::new(Kind::Pc, Place::Reserve);
+    stage.made.strategy.dispatch().unwrap();
+    stage.made.strategy.dispatch().unwrap();
+    assert_eq!(stage.hand.queued(), 2);
+}
+
+#[test]
+fn produce_execute_consume_gives_away_what_may_block_and_goes_on() {
+    let stage = Stage::new(Kind::Pec, Place::Reserve);
+    for kind in [Blocking::May, Blocking::Adapts, Blocking::Never] {
+        stage.source.add(kind, || ());
+    }
+    stage.produce();
+    assert_eq!((stage.source.ran.count(), stage.hand.queued()), (1, 2));
+    let counts = stage.made.strategy.counts();
+    assert_eq!((counts.pc, counts.pec), (1, 2));
+}
+
+#[test]
+fn the_thread_that_produced_a_task_runs_it_and_the_helper_produces() {
+    let stage = Stage::new(Kind::Epc, Place::Reserve);
+    let (here, log) = (thread::current().id(), Log::new());
+    let (hand, told) = (Arc::clone(&stage.hand), log.clone());
+    stage.source.add(Blocking::May, move || {
+        told.push(("first", thread::current().id() == here));
+        // The helper arrives while this task runs.
+        assert!(hand.run_queued());
+        told.push(("first ends", true));
+    });
+    let told = log.clone();
+    stage.source.add(Blocking::Never, move || {
+        told.push(("second", thread::current().id() == here));
+    });
+    stage.produce();
+    let expected = [("first", true), ("second", false), ("first ends", true)];
+    assert_eq!(log.take(), expected);
+    assert!(stage.made.strategy.is_idle());
+}
+
+#[test]
+fn one_helper_is_on_its_way_at_a_time() {
+    let stage = Stage::new(Kind::Epc, Place::Reserve);
+    (0..5).for_each(|_| stage.source.add(Blocking::May, || ()));
+    stage.produce();
+    assert_eq!((stage.source.ran.count(), stage.hand.queued()), (5, 1));
+    assert_eq!(stage.made.strategy.counts().helpers, 1);
+}
+
+#[test]
+fn a_helper_that_comes_too_late_does_nothing() {
+    let stage = Stage::new(Kind::Epc, Place::Reserve);
+    stage.source.add(Blocking::May, || ());
+    stage.produce();
+    let asked = stage.source.asked();
+    stage.hand.settle();
+    assert_eq!(stage.source.asked(), asked);
+    assert_eq!(stage.made.strategy.counts().idle_helpers, 1);
+    // And the next task asks for another one.
+    stage.source.add(Blocking::May, || ());
+    stage.produce();
+    assert_eq!(stage.hand.queued(), 1);
+}
+
+#[test]
+fn after_its_task_a_thread_leaves_production_to_whoever_has_it() {
+    let stage = Stage::new(Kind::Epc, Place::Reserve);
+    let (here, log) = (thread::current().id(), Log::new());
+    let hand = Arc::clone(&stage.hand);
+    stage
+        .source
+        .add(Blocking::May, move || assert!(hand.run_queued()));
+    for _ in 0..3 {
+        let log = log.clone();
+        stage.source.add(Blocking::Never, move || {
+            log.push(thread::current().id() == here);
+        });
+    }
+    stage.produce();
+    assert_eq!(log.take(), [false, false, false]);
+}
+
+#[test]
+fn a_refused_helper_is_asked_for_again_with_the_next_task() {
+    let stage = Stage::new(Kind::Epc, Place::Reserve);
+    let hand = Arc::clone(&stage.hand);
+    stage.hand.refuse(true);
+    stage.source.add(Blocking::May, move || hand.refuse(false));
+    stage.source.add(Blocking::May, || ());
+    stage.produce();
+    assert_eq!(stage.source.ran.count(), 2);
+    let counts = stage.made.strategy.counts();
+    assert_eq!((counts.helpers_refused, counts.epc), (1, 2));
+    assert_eq!(stage.hand.queued(), 1, "the second helper");
+}
+
+#[test]
+fn without_a_helper_whoever_calls_takes_production_over() {
+    let stage = Stage::new(Kind::Epc, Place::Reserve);
+    stage.hand.refuse(true);
+    let (source, strategy) = (stage.source.clone(), stage.strategy());
+    stage.source.add(Blocking::May, move || {
+        super::elsewhere(|| strategy.produce());
+        assert_eq!(source.ran.count(), 2, "the other one ran meanwhile");
+    });
+    stage.source.add(Blocking::Never, || ());
+    stage.produce();
+    assert!(stage.hand.unhandled.is_empty());
+    assert_eq!(stage.source.ran.count(), 2);
+}
+
+#[test]
+fn low_on_threads_the_old_rule_hands_over_and_leaves_that_mode_again() {
+    let (hand, source) = (Hand::new(3), Source::new());
+    let strategy = EatWhatYouKill::new(source.producer(), hand.clone());
+    let step = |expected: (u64, u64)| {
+        source.add(Blocking::May, || ());
+        strategy.produce();
+        hand.settle();
+        let counts = strategy.counts();
+        assert_eq!((counts.epc, counts.pec), expected);
+    };
+    step((1, 0));
+    hand.set_reserve(1);
+    assert!(strategy.is_low());
+    step((1, 1));
+    hand.set_may_start(5);
+    assert!(!strategy.is_low());
+    step((2, 1));
+    strategy.low_threads(6);
+    step((2, 2));
+    assert_eq!(source.ran.count(), 4);
+}
+
+#[test]
+fn low_on_threads_a_refused_task_is_closed_not_queued() {
+    let stage = Stage::new(Kind::Ewyk, Place::NoReserve);
+    stage.hand.refuse(true);
+    stage.source.add(Blocking::May, || ());
+    stage.produce();
+    assert_eq!(
+        (stage.source.ran.count(), stage.source.gone.count()),
+        (0, 1)
+    );
+    assert_eq!(stage.refused.count(), 1);
+}
+
+#[test]
+fn a_task_that_says_nothing_may_block() {
+    let stage = Stage::new(Kind::Pec, Place::Reserve);
+    stage.source.push(Task::new(|| ()));
+    stage.source.push(Task::named("named", || ()));
+    stage.produce();
+    assert_eq!(stage.made.strategy.counts().pec, 2);
+}
+
+#[test]
+fn strategies_tell_their_names() {
+    let names: Vec<_> = super::KINDS
+        .into_iter()
+        .map(|kind| Stage::new(kind, Place::Reserve).made.strategy.name())
+        .collect();
+    let expected = [
+        "ProduceConsume",
+        "ProduceExecuteConsume",
+        "ExecuteProduceConsume",
+        "EatWhatYouKill",
+        "Adaptive",
+        "Adaptive",
+    ];
+    assert_eq!(names, expected);
+}

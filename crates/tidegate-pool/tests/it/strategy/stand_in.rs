@@ -1,0 +1,263 @@
+//! Late hand-over where the guess that a busy pool moves on turns out wrong, by hand and on a
+//! real pool. Nothing sleeps: who blocks waits for a gate.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tidegate_core::{Blocking, ManualTicker, Stance, ThreadBuilder, ThreadHandle, Ticker, stance};
+use tidegate_pool::{Adaptive, Headroom, Monitor, Strategy, WorkerPool};
+use tidegate_testkit::{Counter, Gate, Log};
+
+use super::late::{Late, TICK, late};
+use super::{AnyProducer, Source};
+
+/// Two looks at a pool whose threads end many jobs.
+fn make_brisk(late: &Late) {
+    for _ in 0..2 {
+        late.hand.ended(50);
+        late.steps.tick(TICK);
+    }
+}
+
+#[test]
+fn a_stuck_task_in_a_pool_that_is_held_meanwhile_gets_a_stand_in() {
+    let late = late(0);
+    make_brisk(&late);
+    let (steps, hand, went_on) = (late.steps.clone(), late.hand.clone(), Gate::new());
+    let until = went_on.clone();
+    late.add(move || {
+        for jobs in [50, 50] {
+            hand.ended(jobs);
+            steps.tick(TICK);
+        }
+        assert_eq!(hand.queued(), 1, "a thread of the pool is asked first");
+        assert!(!until.is_open());
+        steps.tick(TICK);
+        until.wait();
+        steps.tick(TICK);
+    });
+    let log = Log::new();
+    late.add(|| ());
+    let (on, opens) = (log.clone(), went_on.clone());
+    late.source.add(Blocking::Adapts, move || on.push(stance()));
+    late.source.add(Blocking::Never, move || opens.open());
+    late.strategy.produce();
+    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
+    log.assert_order(&[Stance::Tagged]);
+    assert_eq!(late.hand.queued(), 2, "what may block is given away");
+    let counts = late.strategy.counts();
+    assert_eq!((counts.stand_ins, counts.late_epc), (1, 1));
+    assert_eq!((counts.pc, counts.pec, counts.lent), (2, 1, 1));
+    late.hand.settle();
+    assert_eq!(late.source.ran.count(), 4);
+}
+
+#[test]
+fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
+    let late = late(0);
+    make_brisk(&late);
+    let (steps, hand, went_on) = (late.steps.clone(), late.hand.clone(), Gate::new());
+    let until = went_on.clone();
+    late.add(move || {
+        steps.tick(TICK);
+        steps.tick(TICK);
+        until.wait();
+        drop(hand);
+    });
+    let (steps, hand) = (late.steps.clone(), late.hand.clone());
+    late.source.add(Blocking::Never, move || {
+        for _ in 0..2 {
+            hand.ended(50);
+            steps.tick(TICK);
+        }
+    });
+    let log = Log::new();
+    let (on, opens) = (log.clone(), went_on.clone());
+    late.add(move || {
+        on.push(stance());
+        opens.open();
+    });
+    let driver = {
+        let strategy = late.strategy.clone();
+        ThreadBuilder::new("driver").spawn(move || strategy.produce())
+    };
+    // The stand-in has left: the helper that it sent for waits here.
+    while late.hand.queued() == 0 {
+        thread::yield_now();
+    }
+    late.hand.settle();
+    assert!(driver.unwrap().join().unwrap());
+    log.assert_order(&[Stance::Free]);
+    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
+    let counts = late.strategy.counts();
+    assert_eq!((counts.stand_ins, counts.pc, counts.pec), (1, 1, 0));
+    assert_eq!(late.source.ran.count(), 3);
+    assert!(late.strategy.is_idle());
+}
+
+#[test]
+fn a_loan_with_nobody_idle_gets_a_stand_in_when_its_monitor_stops() {
+    let late = late(0);
+    make_brisk(&late);
+    let (monitor, went_on) = (late.monitor.clone(), Gate::new());
+    let until = went_on.clone();
+    late.add(move || {
+        monitor.stop();
+        until.wait();
+    });
+    late.source.add(Blocking::Never, move || went_on.open());
+    late.strategy.produce();
+    assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
+    assert_eq!(late.strategy.counts().stand_ins, 1);
+    assert_eq!(late.source.ran.count(), 2);
+}
+
+/// A pool of one thread that is never idle, and a late strategy over it.
+struct Busy {
+    pool: WorkerPool,
+    churn: Churn,
+    source: Source,
+    strategy: Adaptive<AnyProducer>,
+    steps: ManualTicker,
+    _monitor: Monitor,
+}
+
+/// Short jobs that follow each other without a gap, until they are told to stop or to block.
+#[derive(Clone)]
+struct Churn {
+    ran: Counter,
+    over: Gate,
+    block: Gate,
+    blocked: Gate,
+    release: Gate,
+}
+
+impl Churn {
+    fn run(self, pool: &WorkerPool) {
+        self.ran.hit();
+        if self.block.is_open() && !self.release.is_open() {
+            self.blocked.open();
+            self.release.wait();
+        }
+        if !self.over.is_open() {
+            let again = pool.clone();
+            // Before this one ends: the thread finds the next one waiting.
+            pool.execute(move || self.run(&again)).unwrap();
+        }
+    }
+}
+
+impl Busy {
+    fn new() -> Self {
+        let pool = WorkerPool::builder("workers").core(1).max(1).build();
+        let pool = pool.unwrap();
+        let (ticker, steps) = Ticker::manual();
+        let monitor = Monitor::builder("test").ticker(ticker).start().unwrap();
+        let source = Source::new();
+        let strategy = Adaptive::builder(source.producer(), Arc::new(pool.clone()));
+        let strategy = strategy.late(&monitor).build();
+        let churn = Churn {
+            ran: Counter::new(),
+            over: Gate::new(),
+            block: Gate::new(),
+            blocked: Gate::new(),
+            release: Gate::new(),
+        };
+        let (first, own) = (churn.clone(), pool.clone());
+        pool.execute(move || first.run(&own)).unwrap();
+        churn.ran.wait_for(1);
+        let busy = Self {
+            pool,
+            churn,
+            source,
+            strategy,
+            steps,
+            _monitor: monitor,
+        };
+        // The first look only says where the count begins.
+        for _ in 0..3 {
+            busy.look_after_some_jobs();
+        }
+        busy
+    }
+
+    /// Lets the pool end some jobs and the monitor look once.
+    fn look_after_some_jobs(&self) {
+        let enough = self.pool.moves() + 8;
+        while self.pool.moves() < enough {
+            thread::yield_now();
+        }
+        self.steps.tick(TICK);
+    }
+
+    /// Has a thread of its own produce, which runs a task that blocks until the gate opens.
+    fn block_a_task(&self) -> (Gate, ThreadHandle) {
+        let (arrived, go_on) = (Gate::new(), Gate::new());
+        let (here, until) = (arrived.clone(), go_on.clone());
+        self.source.add(Blocking::May, move || {
+            here.open();
+            until.wait();
+        });
+        let strategy = self.strategy.clone();
+        let driver = ThreadBuilder::new("driver").spawn(move || strategy.produce());
+        arrived.wait();
+        let counts = self.strategy.counts();
+        assert_eq!((counts.lent, counts.pec), (1, 0), "{counts}");
+        (go_on, driver.unwrap())
+    }
+
+    fn end(self) {
+        self.churn.over.open();
+        let stopped = self.pool.stop(Duration::from_secs(60));
+        stopped.wait().unwrap();
+        // A stand-in is not the pool's: it may still be on its way out.
+        while !self.strategy.is_idle() {
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn the_thread_of_a_busy_pool_takes_a_stuck_producer_over() {
+    let busy = Busy::new();
+    let (go_on, driver) = busy.block_a_task();
+    let went_on = Gate::new();
+    let opens = went_on.clone();
+    busy.source.add(Blocking::May, move || opens.open());
+    // One look to see the loan, one to see that it is stuck.
+    busy.look_after_some_jobs();
+    busy.look_after_some_jobs();
+    went_on.wait();
+    let counts = busy.strategy.counts();
+    assert_eq!((counts.late_epc, counts.stand_ins), (1, 0), "{counts}");
+    assert_eq!(counts.no_spare, 1, "nobody was idle: {counts}");
+    go_on.open();
+    assert!(driver.join().unwrap());
+    busy.end();
+}
+
+#[test]
+fn two_tasks_that_block_in_the_same_tick_do_not_stop_production() {
+    let busy = Busy::new();
+    let (go_on, driver) = busy.block_a_task();
+    busy.churn.block.open();
+    busy.churn.blocked.wait();
+    let (given, went_on) = (Gate::new(), Gate::new());
+    let (later, now) = (given.clone(), went_on.clone());
+    busy.source.add(Blocking::May, move || later.open());
+    busy.source.add(Blocking::Never, move || now.open());
+    // What it saw of the pool last was brisk, so it asks the pool once more.
+    for _ in 0..4 {
+        busy.steps.tick(TICK);
+    }
+    went_on.wait();
+    assert!(!given.is_open(), "nobody is left who may block");
+    let counts = busy.strategy.counts();
+    assert_eq!((counts.stand_ins, counts.pec), (1, 1), "{counts}");
+    busy.churn.release.open();
+    given.wait();
+    go_on.open();
+    assert!(driver.join().unwrap());
+    busy.end();
+}

@@ -1,0 +1,215 @@
+//! Everything at once, with a stop at a random moment: one producer at a time, nothing lost,
+//! nothing run twice.
+//!
+//! CI runs a few seeds; with `TIDEGATE_LONG=1` there are 200.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tidegate_core::{Blocking, Task};
+use tidegate_pool::Options;
+use tidegate_testkit::{Rng, model};
+
+use super::{Hand, KINDS, Kind, Made, Source, make};
+
+const CALLERS: usize = 3;
+const WORKERS: usize = 2;
+
+/// Seeds, and operations of each caller.
+fn size() -> (u64, usize) {
+    match std::env::var("TIDEGATE_LONG") {
+        Ok(long) if long == "1" => (200, 4_000),
+        _ => (8, 2_000),
+    }
+}
+
+/// What the threads of one run share.
+struct Arena {
+    hand: Arc<Hand>,
+    source: Source,
+    made: Made,
+    added: AtomicU64,
+    refused: AtomicU64,
+    callers_left: AtomicUsize,
+    over: AtomicBool,
+}
+
+#[test]
+fn random_calls_from_many_threads_lose_nothing() {
+    let (seeds, operations) = size();
+    for kind in KINDS {
+        model(0..seeds, |rng| run(kind, rng, operations));
+    }
+}
+
+fn run(kind: Kind, rng: &mut Rng, operations: usize) {
+    let (hand, source) = (Hand::new(rng.index(4)), Source::new());
+    let arena = Arc::new_cyclic(|arena: &std::sync::Weak<Arena>| {
+        let arena = arena.clone();
+        let options = Options::new().on_refused(move |task| {
+            drop(task);
+            if let Some(arena) = arena.upgrade() {
+                arena.refused.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Arena {
+            made: make(kind, source.producer(), hand.clone(), options),
+            hand,
+            source,
+            added: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            callers_left: AtomicUsize::new(CALLERS),
+            over: AtomicBool::new(false),
+        }
+    });
+    thread::scope(|scope| {
+        for _ in 0..CALLERS {
+            let (arena, rng) = (&arena, rng.fork());
+            scope.spawn(move || {
+                arena.call(rng, operations);
+                arena.callers_left.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+        for _ in 0..WORKERS {
+            scope.spawn(|| arena.work());
+        }
+        if arena.made.steps.is_some() {
+            scope.spawn(|| arena.tick());
+        }
+        while arena.callers_left.load(Ordering::Relaxed) > 0 {
+            thread::yield_now();
+        }
+        arena.over.store(true, Ordering::Relaxed);
+    });
+    arena.hand.refuse(false);
+    // Whatever was left by a refused dispatch.
+    arena.made.strategy.produce();
+    // A stand-in is none of the executor's threads: it may still be on its way out.
+    let mut looks = 0;
+    while arena.hand.work() || (!arena.made.strategy.is_idle() && looks < 10_000_000) {
+        looks += 1;
+        thread::yield_now();
+    }
+    assert!(
+        arena.made.strategy.is_idle(),
+        "{}",
+        arena.made.strategy.counts()
+    );
+    assert_eq!(
+        arena.source.overlaps.count(),
+        0,
+        "two threads produced at once"
+    );
+    assert_eq!(arena.made.strategy.counts().producer_panics, 0);
+    let (ran, gone) = (arena.source.ran.count(), arena.source.gone.count());
+    let (added, refused) = (
+        arena.added.load(Ordering::Relaxed),
+        arena.refused.load(Ordering::Relaxed),
+    );
+    assert_eq!(
+        (ran + refused, gone),
+        (added, added),
+        "{}",
+        arena.made.strategy.counts()
+    );
+    assert_eq!(arena.made.strategy.counts().tasks(), added);
+}
+
+impl Arena {
+    fn call(self: &Arc<Self>, mut rng: Rng, operations: usize) {
+        let strategy = &self.made.strategy;
+        for _ in 0..operations {
+            match rng.below(100) {
+                0..60 => self.add(&mut rng),
+                60..80 => strategy.produce(),
+                80..92 => {
+                    let _ = strategy.dispatch();
+                }
+                92..94 => tidegate_core::non_blocking(|| strategy.produce()),
+                94..96 => self.hand.refuse(rng.below(4) == 0),
+                96..98 => self.hand.set_reserve(rng.index(4)),
+                _ => self.hand.set_may_start(rng.index(2)),
+            }
+        }
+        strategy.produce();
+    }
+
+    fn add(self: &Arc<Self>, rng: &mut Rng) {
+        self.added.fetch_add(1, Ordering::Relaxed);
+        let kinds = [Blocking::Never, Blocking::Adapts, Blocking::May];
+        let kind = kinds[rng.index(3)];
+        // Weak, or the queue and what is in it would keep each other.
+        let arena = Arc::downgrade(self);
+        match rng.below(100) {
+            0..5 => self.source.add(kind, silent_panic),
+            5..15 => self.source.add(kind, move || {
+                arena.upgrade().unwrap().made.strategy.produce();
+            }),
+            15..20 => self.source.add(kind, move || {
+                let _ = arena.upgrade().unwrap().made.strategy.dispatch();
+            }),
+            20..30 => self.source.add(kind, thread::yield_now),
+            _ => self.source.add(kind, || ()),
+        }
+    }
+
+    /// A thread of the pool, as long as the callers are there.
+    fn work(self: &Arc<Self>) {
+        while !self.over.load(Ordering::Relaxed) {
+            if !self.hand.work() {
+                thread::yield_now();
+            }
+        }
+    }
+
+    fn tick(&self) {
+        let steps = self.made.steps.as_ref().unwrap();
+        while !self.over.load(Ordering::Relaxed) {
+            steps.tick(Duration::from_millis(30));
+            thread::yield_now();
+        }
+    }
+}
+
+/// A panic that the hook does not print: there are thousands of them.
+fn silent_panic() {
+    std::panic::resume_unwind(Box::new("on purpose"));
+}
+
+#[test]
+fn a_stop_at_any_moment_ends_the_producer_once_and_a_restart_works() {
+    let (seeds, _) = size();
+    for kind in KINDS {
+        model(0..seeds * 4, |rng| stop_and_restart(kind, rng));
+    }
+}
+
+fn stop_and_restart(kind: Kind, rng: &mut Rng) {
+    let (hand, source) = (Hand::new(rng.index(3)), Source::new());
+    let made = make(kind, source.producer(), hand.clone(), Options::new());
+    for n in 0..200 {
+        source.add([Blocking::Never, Blocking::May][n % 2], || ());
+    }
+    let spins = rng.below(2_000);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| made.strategy.produce());
+        }
+        scope.spawn(|| {
+            (0..spins).for_each(|_| std::hint::spin_loop());
+            made.strategy.stop();
+        });
+    });
+    while hand.work() {}
+    assert!(made.strategy.is_stopped());
+    assert!(made.restart(source.producer()));
+    made.strategy.produce();
+    while hand.work() {}
+    assert_eq!((source.ran.count(), source.gone.count()), (200, 200));
+    assert_eq!(source.overlaps.count(), 0, "two threads produced at once");
+    source.push(Task::non_blocking(|| ()));
+    made.strategy.produce();
+    assert!(made.strategy.is_idle());
+}

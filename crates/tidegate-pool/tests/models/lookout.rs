@@ -1,0 +1,163 @@
+//! Loans for which no thread of the pool comes: the monitor answers for each of them.
+
+use tidegate_pool::internal::Lookout;
+
+use super::*;
+
+/// A producer, what the monitor knows of its pool, and a task that needs production to go on.
+struct Busy {
+    cell: ProducerCell<Log>,
+    lookout: Lookout,
+    /// Said by whoever produces; Relaxed, the parker orders it.
+    went_on: AtomicUsize,
+}
+
+impl Busy {
+    /// A line whose pool was seen to be brisk.
+    fn new() -> StdArc<Self> {
+        let lookout = Lookout::new();
+        lookout.saw(50, 0);
+        lookout.saw(100, 0);
+        StdArc::new(Self {
+            cell: ProducerCell::new(Box::new(Log::default())),
+            lookout,
+            went_on: AtomicUsize::new(0),
+        })
+    }
+
+    fn lend(&self, held: Held<'_, Log>) -> u64 {
+        held.lend(false).number
+    }
+
+    /// Produces once and rests.
+    fn go_on(&self, held: Held<'_, Log>) {
+        held.note(7);
+        self.went_on.fetch_add(1, Relaxed);
+        assert!(matches!(held.rest(), Rest::Idle), "nobody else asked");
+    }
+}
+
+/// Two threads: a task that was lent in a brisk pool blocks until production goes on, and every
+/// thread of the pool is held too. The monitor has two looks at the loan. If it did not find it
+/// held, nobody would ever go on: loom reports the deadlock.
+/// Seen to fail when: a promise holds for every loan, `glance` or `lend` is relaxed, or a look that
+/// finds the pool held does not end that it is brisk.
+#[test]
+fn a_loan_that_nobody_of_the_pool_can_take_over_is_found_held() {
+    loom::model(|| {
+        let busy = Busy::new();
+        let parker = Parker::new();
+        let monitor = {
+            let (busy, parker) = (StdArc::clone(&busy), parker.clone());
+            thread::spawn(move || {
+                let mut seen = busy.cell.glance();
+                while !seen.lent {
+                    thread::yield_now();
+                    seen = busy.cell.glance();
+                }
+                // The second look. The helper that is sent waits in the queue of a held pool.
+                assert!(busy.lookout.send(seen.loans));
+                busy.lookout.saw(100, 0);
+                if busy.lookout.is_held(seen.loans)
+                    && let Some(held) = busy.cell.take_loan(seen.loans)
+                {
+                    busy.go_on(held);
+                    parker.unpark();
+                }
+            })
+        };
+        let held = busy.cell.claim().expect("idle");
+        busy.lend(held);
+        while busy.went_on.load(Relaxed) == 0 {
+            parker.park(None);
+        }
+        assert!(busy.cell.resume().is_none(), "somebody else has rested it");
+        monitor.join().expect("it does not panic");
+        let held = busy.cell.claim().expect("idle again");
+        assert_eq!(held.get(), [7]);
+        drop(held.rest());
+    });
+}
+
+/// Three threads: the helper from the queue and the stand-in come for one loan while its task
+/// ends. One of the three goes on, and a stand-in that gives the producer back to a helper
+/// leaves nothing behind.
+/// Seen to fail when: `lend` leaves the cell idle or is relaxed, or `arrive` leaves `PENDING`.
+#[test]
+fn a_stand_in_a_helper_and_the_task_that_ends_never_share_a_producer() {
+    loom::model(|| {
+        let busy = Busy::new();
+        let held = busy.cell.claim().expect("idle");
+        let loan = busy.lend(held);
+        assert!(busy.lookout.send(loan));
+        let helper = {
+            let busy = StdArc::clone(&busy);
+            thread::spawn(move || {
+                busy.lookout.came(loan);
+                if let Some(held) = busy.cell.take_loan(loan) {
+                    busy.go_on(held);
+                }
+            })
+        };
+        let stand_in = {
+            let busy = StdArc::clone(&busy);
+            thread::spawn(move || {
+                let Some(held) = busy.cell.take_loan(loan) else {
+                    return;
+                };
+                held.note(1);
+                assert!(held.lend_to_queue().bring_helper);
+                // What it queued arrives.
+                if let Some(held) = busy.cell.arrive() {
+                    busy.go_on(held);
+                }
+            })
+        };
+        if let Some(held) = busy.cell.resume() {
+            busy.go_on(held);
+        }
+        helper.join().expect("it does not panic");
+        stand_in.join().expect("it does not panic");
+        assert_eq!(busy.went_on.load(Relaxed), 1);
+        assert!(busy.cell.is_idle() && !busy.cell.is_helper_pending());
+    });
+}
+
+/// Two threads: the helper for the first loan arrives late, while the monitor sends one for the
+/// second. The first one's end does not hide that the second is on its way.
+/// Seen to fail when: `came` takes back whatever was sent, `send` does not look what was sent, or
+/// `take_loan` does not compare the number.
+#[test]
+fn the_end_of_one_helper_does_not_hide_the_next() {
+    loom::model(|| {
+        let busy = Busy::new();
+        let held = busy.cell.claim().expect("idle");
+        let first = busy.lend(held);
+        assert!(busy.lookout.send(first));
+        busy.lookout.promise(first);
+        let helper = {
+            let busy = StdArc::clone(&busy);
+            thread::spawn(move || {
+                busy.lookout.came(first);
+                busy.cell.take_loan(first).map(|held| busy.go_on(held))
+            })
+        };
+        let sent = busy.cell.resume().map(|held| {
+            let second = busy.lend(held);
+            assert!(busy.lookout.send(second));
+            busy.lookout.promise(second);
+            second
+        });
+        let taken = helper.join().expect("it does not panic");
+        match sent {
+            None => assert!(taken.is_some(), "somebody has the first loan"),
+            Some(second) => {
+                assert!(taken.is_none(), "the first loan was over");
+                assert!(!busy.lookout.send(second), "one is on its way");
+                assert!(busy.lookout.is_promised(second));
+                let held = busy.cell.take_loan(second).expect("it lies there");
+                busy.go_on(held);
+            }
+        }
+    });
+}

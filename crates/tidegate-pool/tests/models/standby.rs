@@ -1,0 +1,221 @@
+//! Stand-ins in reserve: whatever the monitor does meanwhile, a task that blocks is taken over.
+
+use tidegate_pool::internal::{Rung, Standby, Vigil};
+
+use super::*;
+
+/// A producer, its monitor's word, its stand-in, and a task that needs production to go on.
+struct Watched {
+    cell: ProducerCell<Log>,
+    vigil: Vigil,
+    standby: Standby<u32>,
+    parker: Parker,
+    /// Said by whoever produces; Relaxed, the parker orders it.
+    went_on: AtomicUsize,
+}
+
+impl Watched {
+    fn new(stand_in: Option<u32>) -> StdArc<Self> {
+        let standby = Standby::new();
+        if let Some(one) = stand_in {
+            standby.put(one).expect("it is empty");
+        }
+        StdArc::new(Self {
+            cell: ProducerCell::new(Box::new(Log::default())),
+            vigil: Vigil::new(),
+            standby,
+            parker: Parker::new(),
+            went_on: AtomicUsize::new(0),
+        })
+    }
+
+    /// Produces once, and rests.
+    fn go_on(&self, held: Held<'_, Log>) {
+        held.note(7);
+        drop(held.rest());
+        self.went_on.fetch_add(1, Relaxed);
+        self.parker.unpark();
+    }
+
+    /// Lends, and runs a task that blocks until production went on.
+    fn lend_and_block(&self, held: Held<'_, Log>, hire: u32) {
+        drop(held.lend(false));
+        match self.vigil.ring() {
+            Rung::Awake => {}
+            Rung::Woken => {
+                if !self.standby.is_surely_ready() {
+                    self.standby.put(hire).expect("there was none");
+                }
+            }
+            Rung::Over => {
+                if let Some(held) = self.cell.resume() {
+                    // Not lent: it does not block here.
+                    return self.go_on(held);
+                }
+            }
+        }
+        while self.went_on.load(Relaxed) == 0 {
+            self.parker.park(None);
+        }
+    }
+
+    /// The last look of whoever stops the monitor.
+    fn stop(&self) {
+        assert!(self.vigil.end());
+        let seen = self.cell.glance();
+        if seen.lent
+            && self.standby.take().is_some()
+            && let Some(held) = self.cell.take_loan(seen.loans)
+        {
+            self.go_on(held);
+        }
+    }
+}
+
+/// Two threads: the monitor stops while a producer lends. Its last look finds the loan, or the
+/// producer finds that it has stopped; else the task blocks for ever, and loom reports the deadlock.
+/// Seen to fail when: `end` has no fence, `lend` has none, or the last look comes before `end`.
+#[test]
+fn a_monitor_that_stops_finds_a_loan_or_is_found_stopped() {
+    loom::model(|| {
+        let line = Watched::new(Some(1));
+        let stopper = {
+            let line = StdArc::clone(&line);
+            thread::spawn(move || line.stop())
+        };
+        let held = line.cell.claim().expect("idle");
+        line.lend_and_block(held, 2);
+        stopper.join().expect("it does not panic");
+        assert_eq!(line.went_on.load(Relaxed), 1);
+    });
+}
+
+/// Three threads: the stand-in is on its way to a loan that ends, the producer lends once more and
+/// blocks, and the monitor stops: its last look may find nobody in reserve. The stand-in comes back
+/// and takes what nobody looks at any more.
+/// Seen to fail when: it does not look whether the monitor has stopped, looks before it puts
+/// itself back, or looks by relaxed loads.
+#[test]
+fn a_stand_in_that_is_away_at_the_last_look_comes_by_itself() {
+    loom::model(|| {
+        let line = Watched::new(None);
+        let first = line.cell.claim().expect("idle").lend(false).number;
+        let stand_in = {
+            let line = StdArc::clone(&line);
+            thread::spawn(move || {
+                if let Some(held) = line.cell.take_loan(first) {
+                    return line.go_on(held);
+                }
+                line.standby.put(1).expect("it is alone");
+                if line.vigil.is_surely_over()
+                    && line.standby.take().is_some()
+                    && line.cell.glance().lent
+                    && let Some(held) = line.cell.resume()
+                {
+                    line.go_on(held);
+                }
+            })
+        };
+        let stopper = {
+            let line = StdArc::clone(&line);
+            thread::spawn(move || line.stop())
+        };
+        if let Some(held) = line.cell.resume() {
+            line.lend_and_block(held, 2);
+        }
+        stand_in.join().expect("it does not panic");
+        stopper.join().expect("it does not panic");
+        assert_eq!(line.went_on.load(Relaxed), 1);
+    });
+}
+
+/// Two threads: the monitor falls asleep and sends the stand-in away while a producer lends. It
+/// finds the loan and keeps the stand-in, or the producer wakes it and reserves another.
+/// Seen to fail when: `sleep` has no fence, the stand-in goes after the last look, or the producer
+/// does not look for it again.
+#[test]
+fn a_stand_in_that_is_sent_away_is_kept_or_missed() {
+    loom::model(|| {
+        let line = Watched::new(Some(1));
+        let monitor = {
+            let line = StdArc::clone(&line);
+            thread::spawn(move || {
+                assert!(line.vigil.sleep());
+                let one = line.standby.take();
+                let mut seen = line.cell.glance();
+                if seen.lent {
+                    if let Some(one) = one {
+                        // Refused, the producer has reserved another.
+                        let _ = line.standby.put(one);
+                    }
+                    line.vigil.wake();
+                } else {
+                    while !seen.lent {
+                        thread::yield_now();
+                        seen = line.cell.glance();
+                    }
+                }
+                // Woken before the producer has reserved one, it looks again.
+                while line.standby.take().is_none() {
+                    thread::yield_now();
+                }
+                let held = line.cell.take_loan(seen.loans).expect("it lies there");
+                line.go_on(held);
+            })
+        };
+        let held = line.cell.claim().expect("idle");
+        line.lend_and_block(held, 2);
+        monitor.join().expect("it does not panic");
+        assert_eq!(line.went_on.load(Relaxed), 1);
+    });
+}
+
+/// Two threads: a task has lent its producer, a helper takes it, finds nothing and rests, and the
+/// task asks for a round from inside and waits for it: it brings a helper if nobody produces.
+/// Seen to fail when: `want` does not say that the cell is idle.
+#[test]
+fn demand_from_inside_a_task_reaches_somebody() {
+    loom::model(|| {
+        let line = Watched::new(None);
+        let work = StdArc::new(AtomicUsize::new(0));
+        let loan = line.cell.claim().expect("idle").lend(false).number;
+        let drive = |line: &Watched, work: &AtomicUsize, mut held: Held<'_, Log>| {
+            loop {
+                if work.swap(0, Relaxed) > 0 {
+                    line.went_on.fetch_add(1, Relaxed);
+                    line.parker.unpark();
+                }
+                match held.rest() {
+                    Rest::Again(again) => held = again,
+                    Rest::Idle | Rest::GivenUp(_) => return,
+                }
+            }
+        };
+        let helper = {
+            let (line, work) = (StdArc::clone(&line), StdArc::clone(&work));
+            thread::spawn(move || {
+                if let Some(held) = line.cell.take_loan(loan) {
+                    drive(&line, &work, held);
+                }
+            })
+        };
+        // Inside the task.
+        work.fetch_add(1, Relaxed);
+        let helped = line.cell.want().then(|| {
+            let (line, work) = (StdArc::clone(&line), StdArc::clone(&work));
+            thread::spawn(move || {
+                if let Some(held) = line.cell.resume() {
+                    drive(&line, &work, held);
+                }
+            })
+        });
+        while line.went_on.load(Relaxed) == 0 {
+            line.parker.park(None);
+        }
+        helper.join().expect("it does not panic");
+        if let Some(helped) = helped {
+            helped.join().expect("it does not panic");
+        }
+        assert!(line.cell.is_idle());
+    });
+}

@@ -1,0 +1,200 @@
+//! An executor that runs nothing until the test says so.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use tidegate_core::{
+    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Stance, Task, Unhandled, enter,
+};
+use tidegate_pool::{Headroom, Room, TryExecutor};
+use tidegate_testkit::Log;
+
+/// Keeps what it is given: jobs in a queue, and jobs for threads that wait in reserve.
+pub(crate) struct Hand {
+    queue: Mutex<VecDeque<Task>>,
+    given: Mutex<VecDeque<Task>>,
+    /// Threads that wait.
+    reserve: AtomicUsize,
+    /// Threads that may start.
+    may_start: AtomicUsize,
+    refuses: AtomicBool,
+    /// Jobs that its threads have ended, as far as it tells.
+    moves: AtomicU64,
+    /// Calls of `try_execute`.
+    tried: AtomicUsize,
+    clock: Clock,
+    id: ExecutorId,
+    /// What nobody handled.
+    pub(crate) unhandled: Log<String>,
+}
+
+impl Hand {
+    pub(crate) fn new(reserve: usize) -> Arc<Self> {
+        Arc::new(Self {
+            queue: Mutex::default(),
+            given: Mutex::default(),
+            reserve: AtomicUsize::new(reserve),
+            may_start: AtomicUsize::new(0),
+            refuses: AtomicBool::new(false),
+            moves: AtomicU64::new(0),
+            tried: AtomicUsize::new(0),
+            clock: Clock::system(),
+            id: ExecutorId::next(),
+            unhandled: Log::new(),
+        })
+    }
+
+    pub(crate) fn set_reserve(&self, threads: usize) {
+        self.reserve.store(threads, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_may_start(&self, threads: usize) {
+        self.may_start.store(threads, Ordering::Relaxed);
+    }
+
+    /// Tells that its threads have ended so many jobs more.
+    pub(crate) fn ended(&self, jobs: u64) {
+        self.moves.fetch_add(jobs, Ordering::Relaxed);
+    }
+
+    /// Refuses everything from now on, or no longer.
+    pub(crate) fn refuse(&self, yes: bool) {
+        self.refuses.store(yes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.lock().unwrap().len()
+    }
+
+    /// Jobs that reserved threads have and did not begin.
+    pub(crate) fn given(&self) -> usize {
+        self.given.lock().unwrap().len()
+    }
+
+    pub(crate) fn tried(&self) -> usize {
+        self.tried.load(Ordering::Relaxed)
+    }
+
+    /// Runs the next job of the reserved threads, on another thread; whether there was one.
+    pub(crate) fn run_given(self: &Arc<Self>) -> bool {
+        let task = self.given.lock().unwrap().pop_front();
+        let Some(task) = task else { return false };
+        self.run(task);
+        self.reserve.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Runs the next job of the queue, on another thread; whether there was one.
+    pub(crate) fn run_queued(self: &Arc<Self>) -> bool {
+        let task = self.queue.lock().unwrap().pop_front();
+        task.map(|task| self.run(task)).is_some()
+    }
+
+    /// Runs everything until nothing is left.
+    pub(crate) fn settle(self: &Arc<Self>) {
+        while self.run_given() || self.run_queued() {}
+    }
+
+    /// Drops everything that waits, as a pool does that ends.
+    pub(crate) fn drop_all(&self) {
+        drop(std::mem::take(&mut *self.queue.lock().unwrap()));
+        drop(std::mem::take(&mut *self.given.lock().unwrap()));
+    }
+
+    /// Runs the next job, as one of the executor's threads does; whether there was one.
+    pub(crate) fn work(self: &Arc<Self>) -> bool {
+        let given = self.given.lock().unwrap().pop_front();
+        if let Some(task) = given {
+            self.run_here(task);
+            self.reserve.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        let queued = self.queue.lock().unwrap().pop_front();
+        queued.map(|task| self.run_here(task)).is_some()
+    }
+
+    fn run(self: &Arc<Self>, task: Task) {
+        elsewhere(|| self.run_here(task));
+    }
+
+    fn run_here(self: &Arc<Self>, task: Task) {
+        let _mark = enter(self.clone(), Stance::Free);
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.run()));
+        if ran.is_err() {
+            self.unhandled.push("on the executor".to_owned());
+        }
+    }
+}
+
+/// Runs `work` on a thread of its own and waits for it.
+pub(crate) fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+impl Executor for Hand {
+    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(Rejected::new(task, Refusal::Full));
+        }
+        self.queue.lock().unwrap().push_back(task);
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
+        Err(Rejected::new(signal, Refusal::Unsupported))
+    }
+
+    fn is_current(&self) -> bool {
+        tidegate_core::is_current(self.id)
+    }
+
+    fn id(&self) -> ExecutorId {
+        self.id
+    }
+
+    fn name(&self) -> &str {
+        "hand"
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn unhandled(&self, what: &Unhandled<'_>) {
+        self.unhandled.push(what.to_string());
+    }
+}
+
+impl Headroom for Hand {
+    fn room(&self) -> Room {
+        Room {
+            idle: self.reserve.load(Ordering::Relaxed),
+            may_start: self.may_start.load(Ordering::Relaxed),
+            places: usize::from(!self.refuses.load(Ordering::Relaxed)),
+        }
+    }
+
+    fn moves(&self) -> u64 {
+        self.moves.load(Ordering::Relaxed)
+    }
+
+    fn waiting(&self) -> usize {
+        self.queued()
+    }
+}
+
+impl TryExecutor for Hand {
+    fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.tried.fetch_add(1, Ordering::Relaxed);
+        let less = |threads: usize| threads.checked_sub(1);
+        let refuses = self.refuses.load(Ordering::Relaxed);
+        let relaxed = Ordering::Relaxed;
+        if refuses || self.reserve.fetch_update(relaxed, relaxed, less).is_err() {
+            return Err(Rejected::new(task, Refusal::Busy));
+        }
+        self.given.lock().unwrap().push_back(task);
+        Ok(())
+    }
+}
