@@ -237,20 +237,21 @@ impl<M: Message, N: Message> Message for (M, N) {
 /// A type, to be compared and shown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kind {
-    pub(crate) id: TypeId,
+    /// A function, since `TypeId::of` can be called in a constant only from Rust 1.91 on.
+    id: fn() -> TypeId,
     name: fn() -> &'static str,
 }
 
 impl Kind {
     pub(crate) const fn of<T: 'static>() -> Self {
         Self {
-            id: TypeId::of::<T>(),
+            id: TypeId::of::<T>,
             name: type_name::<T>,
         }
     }
 
     pub(crate) fn is<T: 'static>(self) -> bool {
-        self.id == TypeId::of::<T>()
+        (self.id)() == TypeId::of::<T>()
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -260,7 +261,7 @@ impl Kind {
 
 impl PartialEq for Kind {
     fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
+        (self.id)() == (other.id)()
     }
 }
 
