@@ -3,9 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::Outcome;
-
-use crate::{Abandoned, Completion, Failure, Promise, SharedCompletion, promise_of};
+use crate::{Abandoned, Completion, Failure, Outcome, Promise, SharedCompletion, promise_of};
 
 /// Completes when every one of `parts` has: with all values, or with the first failure that
 /// was seen (a cancelled part counts as a failure). Waits for all of them; does not fail fast.

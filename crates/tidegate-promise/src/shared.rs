@@ -9,11 +9,9 @@ use std::time::{Duration, Instant};
 
 use tidegate_core::{CancelToken, Executor};
 
-use crate::Outcome;
 use crate::block::{ListenerToken, SharedReader};
-
 use crate::wait::{Limit, Waitable, left, wait};
-use crate::{Failure, WaitError};
+use crate::{Failure, Outcome, WaitError};
 
 /// A read end that can be cloned: everybody sees the outcome, nobody takes it. Waiting and
 /// `.await` answer with a clone.

@@ -12,8 +12,8 @@ use std::task::Waker;
 
 use tidegate_core::prim::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
 
-use super::Outcome;
-use super::watched::Watch;
+use super::watch_list::Watch;
+use crate::outcome::Outcome;
 
 const WORDS: usize = 3;
 type Data = [MaybeUninit<*mut ()>; WORDS];

@@ -13,13 +13,24 @@ use tidegate_core::internal::SignalHeader;
 use tidegate_core::prim::Ordering;
 use tidegate_core::{Delivery, Signal, Unhandled};
 
+use super::decide::Decided;
 use super::depth::{self, contain};
 use super::listener::{Listener, Node};
 use super::state::{DONE, INLINE, LEFT, LISTENER, NOTIFYING, READER, SLEEPER, WRITER, is_settled};
-use super::{Block, BlockPtr};
+use super::storage::{Block, BlockPtr, SWEEP_AFTER};
 
-/// The fewest removals between two sweeps.
-pub(super) const SWEEP_AFTER: u16 = if cfg!(tidegate_loom) { 1 } else { 64 };
+impl Decided {
+    /// Tells the listeners, or wakes the reader that sleeps on the block. The block may be gone
+    /// unless this thread got the right to notify.
+    #[inline(always)]
+    pub(super) fn tell<T: Send + 'static, E: Send + 'static>(&self, ptr: BlockPtr<T, E>) {
+        if self.notify {
+            start(ptr, self.inline);
+        } else if self.state & SLEEPER != 0 && is_settled(self.state) {
+            self.bell.ring(ptr.word());
+        }
+    }
+}
 
 /// Begins a notification: the caller has just set `NOTIFYING`, and saw `INLINE` if `inline`.
 #[inline]

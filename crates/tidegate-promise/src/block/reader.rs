@@ -1,4 +1,4 @@
-//! The read ends of a block: the unique one, which may take the outcome, and the shared ones.
+//! The unique read end of a block, which may take the outcome.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,13 +12,16 @@ use tidegate_core::internal::for_writing;
 use tidegate_core::prim::Ordering;
 
 use super::bell::Bell;
+use super::depth;
+use super::listen::{ListenerToken, Place, announce, push_node, take_back};
 use super::listener::{Listener, Node};
+use super::shared_reader::SharedReader;
 use super::sleepers::Noted;
 use super::state::{
-    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, NOTIFYING, OWED, READER, SLEEPER, UNCANCELLABLE,
-    is_settled,
+    CANCELLED, CLAIMED, DONE, INLINE, LISTENER, OWED, READER, SLEEPER, UNCANCELLABLE, is_settled,
 };
-use super::{Block, BlockPtr, Outcome, count_one, depth, notify};
+use super::storage::BlockPtr;
+use crate::outcome::Outcome;
 
 /// The unique read end. Dropping it detaches: the outcome is then nobody's to take.
 pub struct Reader<T: Send + 'static, E: Send + 'static> {
@@ -309,7 +312,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         this.forget_waker();
         let block = this.block;
         std::mem::forget(this);
-        Ok(SharedReader { block })
+        Ok(SharedReader::new(block))
     }
 
     #[cfg(all(test, not(tidegate_loom)))]
@@ -394,199 +397,6 @@ impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Reader<T, E> {
     }
 }
 
-/// A read end that can be cloned. The outcome stays in the block.
-pub struct SharedReader<T: Send + Sync + 'static, E: Send + Sync + 'static> {
-    block: BlockPtr<T, E>,
-}
-
-// SAFETY: shared readers only hand out `&T` and `&E`, which `Sync` allows, and the last one may
-// drop the outcome, which `Send` allows.
-unsafe impl<T: Send + Sync, E: Send + Sync> Send for SharedReader<T, E> {}
-// SAFETY: as above; adding listeners is a compare-and-swap on the inbox.
-unsafe impl<T: Send + Sync, E: Send + Sync> Sync for SharedReader<T, E> {}
-
-impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
-    /// Calls `listen` with the outcome, at the block's home.
-    pub fn listen<F>(&self, listen: F) -> ListenerToken<T, E>
-    where
-        F: FnOnce(Outcome<&T, &E>) + Send + 'static,
-    {
-        let (listener, late) = self.block.watched(listen);
-        let node = push_node(self.block, listener);
-        if late {
-            drop(self.left());
-        }
-        ListenerToken {
-            place: Place::Node(node),
-        }
-    }
-
-    #[cfg(all(test, not(tidegate_loom)))]
-    pub(super) fn block(&self) -> BlockPtr<T, E> {
-        self.block
-    }
-
-    /// Wakes `waker` when the outcome is decided and earlier listeners were told.
-    pub fn listen_waker(&self, waker: Waker) -> ListenerToken<T, E> {
-        // Watched before the caller looks whether the task was left.
-        let watch = self.block.watch_waker(&waker);
-        let node = push_node(self.block, Listener::waker(waker, watch));
-        ListenerToken {
-            place: Place::Node(node),
-        }
-    }
-
-    /// Takes a listener back before it was told; true if it will not be told.
-    pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
-        match &token.place {
-            Place::Node(node) => take_back(self.block, node),
-            Place::Inline { .. } => false,
-        }
-    }
-
-    /// The outcome, if it is decided.
-    pub fn peek(&self) -> Option<Outcome<&T, &E>> {
-        self.block.get().outcome()
-    }
-
-    /// What a cancelled outcome means: that, or that the task [was left](Reader::left).
-    pub fn cancelled_outcome(&self) -> Outcome<T, E> {
-        let block = self.block.get();
-        block.cancelled_outcome(block.load())
-    }
-
-    /// See [`Reader::left`].
-    pub fn left(&self) -> Option<E> {
-        self.block.give_up_on_left()
-    }
-
-    /// See [`Reader::cancel`].
-    pub fn cancel(&self) -> bool {
-        self.block.cancel()
-    }
-
-    /// Whether the outcome is decided.
-    pub fn is_done(&self) -> bool {
-        self.block.get().has(DONE)
-    }
-
-    /// Whether it can still be cancelled.
-    pub fn is_cancellable(&self) -> bool {
-        !self.block.get().has(DONE | CLAIMED | UNCANCELLABLE)
-    }
-
-    /// Where the listeners run.
-    pub fn home(&self) -> Option<&Arc<dyn Executor>> {
-        self.block.get().home.as_ref()
-    }
-}
-
-impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Clone for SharedReader<T, E> {
-    fn clone(&self) -> Self {
-        count_one(&self.block.get().readers);
-        Self { block: self.block }
-    }
-}
-
-impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Drop for SharedReader<T, E> {
-    fn drop(&mut self) {
-        // ORDERING: AcqRel, as in `Arc`: the last reader sees what the others did.
-        if self.block.get().readers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.block.give_up(READER);
-        }
-    }
-}
-
-impl<T: Send + Sync + 'static, E: Send + Sync + 'static> fmt::Debug for SharedReader<T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedReader")
-            .field("done", &self.is_done())
-            .finish_non_exhaustive()
-    }
-}
-
-/// Names one listener, to take it back.
-pub struct ListenerToken<T: 'static, E: 'static> {
-    place: Place<T, E>,
-}
-
-enum Place<T: 'static, E: 'static> {
-    /// In the inline slot of the block at this address.
-    Inline { block: usize },
-    /// In a node of its own.
-    Node(Arc<Node<T, E>>),
-}
-
-impl<T, E> fmt::Debug for ListenerToken<T, E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListenerToken").finish_non_exhaustive()
-    }
-}
-
-/// Adds a listener as a node of its own.
-fn push_node<T: Send + 'static, E: Send + 'static>(
-    ptr: BlockPtr<T, E>,
-    listener: Listener<T, E>,
-) -> Arc<Node<T, E>> {
-    let node = Arc::new(Node::new(listener));
-    let raw = Arc::into_raw(Arc::clone(&node)).cast_mut();
-    let inbox = &ptr.get().inbox;
-    let mut newest = inbox.load(Ordering::Relaxed);
-    loop {
-        node.next.store(newest, Ordering::Relaxed);
-        // ORDERING: Release publishes the node; pairs with the Acquire swap in `take_inbox`.
-        match inbox.compare_exchange_weak(newest, raw, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => break,
-            Err(now) => newest = now,
-        }
-    }
-    announce(ptr, LISTENER, 0);
-    node
-}
-
-/// Takes a node's listener back; true if it had not been told. Sweeps now and then, so that
-/// what is left of removed nodes stays below what is live.
-fn take_back<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, node: &Node<T, E>) -> bool {
-    let removed = node.take().is_some();
-    if removed && ptr.get().sweep_in.fetch_sub(1, Ordering::Relaxed) == 1 {
-        notify::sweep(ptr);
-    }
-    removed
-}
-
-/// Says that a listener was added, and starts a notification if the outcome is decided and
-/// nobody is at it. Clears `give_up` in the same step.
-#[inline]
-fn announce<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, added: u32, give_up: u32) {
-    let block = ptr.get();
-    let mut state = block.state.load(Ordering::Relaxed);
-    loop {
-        let start = state & DONE != 0 && state & NOTIFYING == 0;
-        let next = if start {
-            (state | NOTIFYING) & !(LISTENER | INLINE | give_up)
-        } else {
-            (state | added) & !give_up
-        };
-        // ORDERING: AcqRel. Release publishes the listener to whoever then notifies; Acquire
-        // pairs with the Release by which the outcome was decided, for a late listener.
-        match block
-            .state
-            .compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed)
-        {
-            Ok(_) if start => return notify::start(ptr, (state | added) & INLINE != 0),
-            Ok(_) => return,
-            Err(now) => state = now,
-        }
-    }
-}
-
 fn identity(waker: &Waker) -> (*const (), *const ()) {
     (waker.data(), std::ptr::from_ref(waker.vtable()).cast())
-}
-
-impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
-    fn load(&self) -> u32 {
-        // ORDERING: Acquire, as in `Block::has`.
-        self.state.load(Ordering::Acquire)
-    }
 }

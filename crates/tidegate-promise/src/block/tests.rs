@@ -4,9 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Wake, Waker};
 
-use tidegate_core::{Clock, ExecutorId, Refusal, Rejected, Signal, Unhandled};
+use tidegate_core::prim::Ordering;
+use tidegate_core::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, Unhandled};
 
-use super::*;
+use super::listener::Listener;
+use super::state::{DONE, INLINE, LISTENER, NOTIFYING, READER, WRITER};
+use super::storage::{Block, BlockPtr, SWEEP_AFTER};
+use super::{Reader, Writer, block};
+use crate::Outcome;
 
 type Log = Arc<Mutex<Vec<u32>>>;
 
@@ -221,7 +226,7 @@ fn removed_nodes_are_swept_and_the_others_keep_their_order() {
         } else {
             assert!(reader.remove(&token));
         }
-        assert!(nodes(block) <= 2 * expected.len() + usize::from(notify::SWEEP_AFTER));
+        assert!(nodes(block) <= 2 * expected.len() + usize::from(SWEEP_AFTER));
     }
     assert_eq!(state(block), WRITER | READER | LISTENER | INLINE);
     writer.complete(Ok(1)).unwrap();

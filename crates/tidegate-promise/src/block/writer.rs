@@ -8,10 +8,8 @@ use std::sync::Arc;
 use tidegate_core::prim::{Ordering, fence};
 use tidegate_core::{Executor, Task};
 
-use super::state::{
-    CANCELLED, CLAIMED, DONE, LISTENER, NOTIFYING, OWNERS, READER, UNCANCELLABLE, WRITER,
-};
-use super::{Block, BlockPtr, count_one};
+use super::state::{CANCELLED, CLAIMED, DONE, LISTENER, NOTIFYING, OWNERS, READER, WRITER};
+use super::storage::{BlockPtr, count_one};
 
 /// The unique write end. Dropping it fails the block as abandoned.
 pub struct Writer<T: Send + 'static, E: Send + 'static> {
@@ -131,49 +129,6 @@ impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Writer<T, E> {
         f.debug_struct("Writer")
             .field("cancelled", &self.is_cancelled())
             .finish_non_exhaustive()
-    }
-}
-
-impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
-    fn set_uncancellable(&self) -> bool {
-        let mut state = self.state.load(Ordering::Relaxed);
-        while state & (DONE | UNCANCELLABLE) == 0 {
-            // Relaxed: says nothing about data, only that no cancellation can follow.
-            match self.state.compare_exchange_weak(
-                state,
-                state | UNCANCELLABLE,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return true,
-                Err(now) => state = now,
-            }
-        }
-        state & CANCELLED == 0
-    }
-
-    fn on_cancel(&self, hook: Task) {
-        let hook = Box::into_raw(Box::new(hook));
-        // ORDERING: AcqRel: Release publishes the hook to `take_hook`, Acquire takes over an
-        // earlier one.
-        let before = self.hook.swap(hook, Ordering::AcqRel);
-        if !before.is_null() {
-            // SAFETY: non-null hooks come from `Box::into_raw`; the swap gave this one away.
-            let before = unsafe { Box::from_raw(before) };
-            super::depth::contain(self.home.as_deref(), || drop(before));
-        }
-        // ORDERING: SeqCst fence between storing the hook and looking at the state; pairs with
-        // those in `BlockPtr::cancel` and `SharedWriter::try_complete`: whoever decides finds
-        // the hook, or this thread finds `DONE`, or both, and then `take_hook` gives it to one
-        // of them.
-        fence(Ordering::SeqCst);
-        let state = self.state.load(Ordering::Relaxed);
-        if state & DONE != 0
-            && let Some(hook) = self.take_hook()
-            && state & CANCELLED != 0
-        {
-            super::depth::run_hook(self.home.as_ref(), hook);
-        }
     }
 }
 

@@ -1,0 +1,33 @@
+//! Creating a block and its two ends.
+
+use std::sync::Arc;
+
+use tidegate_core::Executor;
+
+use super::notify;
+use super::reader::Reader;
+use super::state::OWED;
+use super::storage::BlockPtr;
+use super::writer::Writer;
+
+/// Creates a block and returns its two ends. `home` is where listeners run, `abandoned` makes the
+/// failure for a block whose write end is dropped undecided.
+#[inline]
+pub fn block<T: Send + 'static, E: Send + 'static>(
+    home: Option<Arc<dyn Executor>>,
+    abandoned: fn() -> E,
+) -> (Writer<T, E>, Reader<T, E>) {
+    let block = BlockPtr::allocate(notify::deliver::<T, E>, home, abandoned, 0);
+    (Writer::new(block), Reader::new(block))
+}
+
+/// [`block`] for the outcome of a task that `home` has accepted. Where `home` ends without having
+/// begun it ([`Executor::has_left_tasks`]), readers see `left` instead of waiting for ever.
+#[inline]
+pub fn owed_block<T: Send + 'static, E: Send + 'static>(
+    home: Arc<dyn Executor>,
+    left: fn() -> E,
+) -> (Writer<T, E>, Reader<T, E>) {
+    let block = BlockPtr::allocate(notify::deliver::<T, E>, Some(home), left, OWED);
+    (Writer::new(block), Reader::new(block))
+}

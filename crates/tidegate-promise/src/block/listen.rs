@@ -1,0 +1,93 @@
+//! Adding listeners to a block and taking them back.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_core::prim::Ordering;
+
+use super::listener::{Listener, Node};
+use super::notify;
+use super::state::{DONE, INLINE, LISTENER, NOTIFYING};
+use super::storage::BlockPtr;
+
+/// Names one listener, to take it back.
+pub struct ListenerToken<T: 'static, E: 'static> {
+    pub(super) place: Place<T, E>,
+}
+
+pub(super) enum Place<T: 'static, E: 'static> {
+    /// In the inline slot of the block at this address.
+    Inline { block: usize },
+    /// In a node of its own.
+    Node(Arc<Node<T, E>>),
+}
+
+impl<T, E> fmt::Debug for ListenerToken<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListenerToken").finish_non_exhaustive()
+    }
+}
+
+/// Adds a listener as a node of its own.
+pub(super) fn push_node<T: Send + 'static, E: Send + 'static>(
+    ptr: BlockPtr<T, E>,
+    listener: Listener<T, E>,
+) -> Arc<Node<T, E>> {
+    let node = Arc::new(Node::new(listener));
+    let raw = Arc::into_raw(Arc::clone(&node)).cast_mut();
+    let inbox = &ptr.get().inbox;
+    let mut newest = inbox.load(Ordering::Relaxed);
+    loop {
+        node.next.store(newest, Ordering::Relaxed);
+        // ORDERING: Release publishes the node; pairs with the Acquire swap in `take_inbox`.
+        match inbox.compare_exchange_weak(newest, raw, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(now) => newest = now,
+        }
+    }
+    announce(ptr, LISTENER, 0);
+    node
+}
+
+/// Takes a node's listener back; true if it had not been told. Sweeps now and then, so that
+/// what is left of removed nodes stays below what is live.
+pub(super) fn take_back<T: Send + 'static, E: Send + 'static>(
+    ptr: BlockPtr<T, E>,
+    node: &Node<T, E>,
+) -> bool {
+    let removed = node.take().is_some();
+    if removed && ptr.get().sweep_in.fetch_sub(1, Ordering::Relaxed) == 1 {
+        notify::sweep(ptr);
+    }
+    removed
+}
+
+/// Says that a listener was added, and starts a notification if the outcome is decided and
+/// nobody is at it. Clears `give_up` in the same step.
+#[inline]
+pub(super) fn announce<T: Send + 'static, E: Send + 'static>(
+    ptr: BlockPtr<T, E>,
+    added: u32,
+    give_up: u32,
+) {
+    let block = ptr.get();
+    let mut state = block.state.load(Ordering::Relaxed);
+    loop {
+        let start = state & DONE != 0 && state & NOTIFYING == 0;
+        let next = if start {
+            (state | NOTIFYING) & !(LISTENER | INLINE | give_up)
+        } else {
+            (state | added) & !give_up
+        };
+        // ORDERING: AcqRel. Release publishes the listener to whoever then notifies; Acquire
+        // pairs with the Release by which the outcome was decided, for a late listener.
+        match block
+            .state
+            .compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Relaxed)
+        {
+            Ok(_) if start => return notify::start(ptr, (state | added) & INLINE != 0),
+            Ok(_) => return,
+            Err(now) => state = now,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The read end that can be cloned; the outcome stays in the block.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+
+use tidegate_core::Executor;
+use tidegate_core::prim::Ordering;
+
+use super::listen::{ListenerToken, Place, push_node, take_back};
+use super::listener::Listener;
+use super::state::{CLAIMED, DONE, READER, UNCANCELLABLE};
+use super::storage::{BlockPtr, count_one};
+use crate::outcome::Outcome;
+
+/// A read end that can be cloned. The outcome stays in the block.
+pub struct SharedReader<T: Send + Sync + 'static, E: Send + Sync + 'static> {
+    block: BlockPtr<T, E>,
+}
+
+// SAFETY: shared readers only hand out `&T` and `&E`, which `Sync` allows, and the last one may
+// drop the outcome, which `Send` allows.
+unsafe impl<T: Send + Sync, E: Send + Sync> Send for SharedReader<T, E> {}
+// SAFETY: as above; adding listeners is a compare-and-swap on the inbox.
+unsafe impl<T: Send + Sync, E: Send + Sync> Sync for SharedReader<T, E> {}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
+    /// Takes over the read end of `block`.
+    pub(super) fn new(block: BlockPtr<T, E>) -> Self {
+        Self { block }
+    }
+
+    /// Calls `listen` with the outcome, at the block's home.
+    pub fn listen<F>(&self, listen: F) -> ListenerToken<T, E>
+    where
+        F: FnOnce(Outcome<&T, &E>) + Send + 'static,
+    {
+        let (listener, late) = self.block.watched(listen);
+        let node = push_node(self.block, listener);
+        if late {
+            drop(self.left());
+        }
+        ListenerToken {
+            place: Place::Node(node),
+        }
+    }
+
+    #[cfg(all(test, not(tidegate_loom)))]
+    pub(super) fn block(&self) -> BlockPtr<T, E> {
+        self.block
+    }
+
+    /// Wakes `waker` when the outcome is decided and earlier listeners were told.
+    pub fn listen_waker(&self, waker: Waker) -> ListenerToken<T, E> {
+        // Watched before the caller looks whether the task was left.
+        let watch = self.block.watch_waker(&waker);
+        let node = push_node(self.block, Listener::waker(waker, watch));
+        ListenerToken {
+            place: Place::Node(node),
+        }
+    }
+
+    /// Takes a listener back before it was told; true if it will not be told.
+    pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
+        match &token.place {
+            Place::Node(node) => take_back(self.block, node),
+            Place::Inline { .. } => false,
+        }
+    }
+
+    /// The outcome, if it is decided.
+    pub fn peek(&self) -> Option<Outcome<&T, &E>> {
+        self.block.get().outcome()
+    }
+
+    /// What a cancelled outcome means: that, or that the task [was left](super::Reader::left).
+    pub fn cancelled_outcome(&self) -> Outcome<T, E> {
+        let block = self.block.get();
+        block.cancelled_outcome(block.load())
+    }
+
+    /// See [`Reader::left`](super::Reader::left).
+    pub fn left(&self) -> Option<E> {
+        self.block.give_up_on_left()
+    }
+
+    /// See [`Reader::cancel`](super::Reader::cancel).
+    pub fn cancel(&self) -> bool {
+        self.block.cancel()
+    }
+
+    /// Whether the outcome is decided.
+    pub fn is_done(&self) -> bool {
+        self.block.get().has(DONE)
+    }
+
+    /// Whether it can still be cancelled.
+    pub fn is_cancellable(&self) -> bool {
+        !self.block.get().has(DONE | CLAIMED | UNCANCELLABLE)
+    }
+
+    /// Where the listeners run.
+    pub fn home(&self) -> Option<&Arc<dyn Executor>> {
+        self.block.get().home.as_ref()
+    }
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Clone for SharedReader<T, E> {
+    fn clone(&self) -> Self {
+        count_one(&self.block.get().readers);
+        Self { block: self.block }
+    }
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> Drop for SharedReader<T, E> {
+    fn drop(&mut self) {
+        // ORDERING: AcqRel, as in `Arc`: the last reader sees what the others did.
+        if self.block.get().readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.block.give_up(READER);
+        }
+    }
+}
+
+impl<T: Send + Sync + 'static, E: Send + Sync + 'static> fmt::Debug for SharedReader<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReader")
+            .field("done", &self.is_done())
+            .finish_non_exhaustive()
+    }
+}
