@@ -55,7 +55,13 @@ pub mod internal {
     pub use crate::answer::{Answer, drop_untaken};
     pub use crate::bound::default_bound;
     pub use crate::left::Left;
-    pub use crate::pool::raw::*;
+    pub use crate::pool::raw::{
+        Desk, DeskLimits, MAX_RESERVED, Next, Placed, Reserve, Seat, Sent, Slept, Tally, Turn,
+        Wake, Work,
+    };
     pub use crate::strategy::Interrupt;
-    pub use crate::strategy::raw::*;
+    pub use crate::strategy::raw::{
+        Asked, Closing, Coming, Glance, Held, Loan, Lookout, ProducerCell, Rest, Rung, Standby,
+        Vigil,
+    };
 }

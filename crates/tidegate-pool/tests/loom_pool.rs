@@ -31,9 +31,8 @@ use loom::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use tidegate_core::Clock;
-use tidegate_pool::internal::{
-    Desk, DeskLimits, Growth, Next, Placed, Reserve, Seat, Sent, Slept, Work,
-};
+use tidegate_pool::Growth;
+use tidegate_pool::internal::{Desk, DeskLimits, Next, Placed, Reserve, Seat, Sent, Slept, Work};
 
 /// A job whose cell loom watches, and whose loss it reports.
 type Job = Arc<Cell<u32>>;

@@ -8,7 +8,6 @@ use tidegate_core::prim::{AtomicU64, ModelMutex as Mutex, Ordering};
 use super::patience::Patience;
 use super::reserve::Reserve;
 use super::seat::Seat;
-use super::turn::Turn;
 
 /// What waits at a [`Desk`]: the jobs themselves belong to whoever made it.
 pub trait Work<J> {
@@ -80,7 +79,7 @@ pub struct Desk<J, W> {
     /// How often a worker has come for its next job, and in the lowest bit whether a submitter
     /// has put off a wakeup.
     pub(super) moves: AtomicU64,
-    state: Mutex<State<J, W>>,
+    pub(super) state: Mutex<State<J, W>>,
     pub(super) reserve: Reserve<J>,
 }
 
@@ -135,7 +134,8 @@ pub enum Sent<J> {
     /// An idle worker, with the first of them.
     Idle(Wake<J>),
     /// Nobody yet: a thread has to be started, which is counted already. It comes to the desk with
-    /// [`Turn::started`]; if none can be had, [`Turn::not_started`] takes the count back.
+    /// [`Turn::started`](super::Turn::started); if none can be had,
+    /// [`Turn::not_started`](super::Turn::not_started) takes the count back.
     Start,
 }
 
@@ -205,31 +205,6 @@ impl<J, W: Work<J>> Desk<J, W> {
         }
     }
 
-    /// Steps up to the desk: nobody else does until the turn is dropped.
-    #[inline]
-    pub fn turn(&self) -> Turn<'_, J, W> {
-        Turn {
-            desk: self,
-            // What a panicking holder left is whole: no code of the user's runs under the lock
-            // but the queue's.
-            state: self
-                .state
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner()),
-        }
-    }
-
-    /// The same if nobody stands there now.
-    pub fn try_turn(&self) -> Option<Turn<'_, J, W>> {
-        use std::sync::TryLockError;
-        let state = match self.state.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return None,
-        };
-        Some(Turn { desk: self, state })
-    }
-
     /// The workers in reserve.
     pub fn reserve(&self) -> &Reserve<J> {
         &self.reserve
@@ -239,7 +214,7 @@ impl<J, W: Work<J>> Desk<J, W> {
     ///
     /// # Errors
     ///
-    /// The job, when nobody is in reserve, or the workers were [dismissed](Turn::dismiss).
+    /// The job, when nobody is in reserve, or the workers were [dismissed](super::Turn::dismiss).
     pub fn claim(&self, job: J) -> Result<Wake<J>, J> {
         let Some(seat) = self.reserve.claim() else {
             return Err(job);

@@ -20,7 +20,7 @@ pub const MAX_RESERVED: usize = if cfg!(tidegate_loom) { 2 } else { 64 };
 ///
 /// ```
 /// use std::sync::Arc;
-/// use crate::pool::raw::{Reserve, Seat};
+/// use tidegate_pool::internal::{Reserve, Seat};
 ///
 /// let reserve = Reserve::new(1);
 /// let seat = Arc::new(Seat::<u32>::new());

@@ -29,7 +29,7 @@ const LOOKS: u32 = 64;
 /// One worker's place to wait for a job.
 ///
 /// ```
-/// use crate::pool::raw::Seat;
+/// use tidegate_pool::internal::Seat;
 ///
 /// let seat = Seat::new();
 /// assert_eq!(seat.give(7), Ok(false)); // nobody slept in it

@@ -15,6 +15,33 @@ pub struct Turn<'a, J, W: Work<J>> {
     pub(super) state: MutexGuard<'a, State<J, W>>,
 }
 
+impl<J, W: Work<J>> Desk<J, W> {
+    /// Steps up to the desk: nobody else does until the turn is dropped.
+    #[inline]
+    pub fn turn(&self) -> Turn<'_, J, W> {
+        Turn {
+            desk: self,
+            // What a panicking holder left is whole: no code of the user's runs under the lock
+            // but the queue's.
+            state: self
+                .state
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner()),
+        }
+    }
+
+    /// The same if nobody stands there now.
+    pub fn try_turn(&self) -> Option<Turn<'_, J, W>> {
+        use std::sync::TryLockError;
+        let state = match self.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        Some(Turn { desk: self, state })
+    }
+}
+
 impl<J, W: Work<J>> Turn<'_, J, W> {
     /// Finds a place for `job`. `has_room` says whether the queue would take it, `urgent` whether
     /// it may have any thread up to the maximum before it waits.

@@ -33,7 +33,7 @@ const NO_LOAN: u64 = u64::MAX;
 /// What a monitor notes of one strategy's pool and loans; see the module.
 ///
 /// ```
-/// use crate::strategy::raw::{Lookout, ProducerCell};
+/// use tidegate_pool::internal::{Lookout, ProducerCell};
 ///
 /// let (lookout, cell) = (Lookout::new(), ProducerCell::new(Box::new(7)));
 /// lookout.saw(50, 0); // the monitor, at two looks: the pool's threads have ended many jobs

@@ -4,6 +4,8 @@
 mod lookout;
 mod producer_cell;
 mod standby;
+#[cfg(all(test, not(tidegate_loom)))]
+mod tests;
 mod vigil;
 
 pub use self::lookout::Lookout;

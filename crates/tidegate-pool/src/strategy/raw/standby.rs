@@ -22,7 +22,7 @@ use tidegate_core::prim::{
 /// Keeps the thread that one strategy has in reserve; see the module.
 ///
 /// ```
-/// use crate::strategy::raw::Standby;
+/// use tidegate_pool::internal::Standby;
 ///
 /// let standby = Standby::new();
 /// assert!(!standby.is_ready());

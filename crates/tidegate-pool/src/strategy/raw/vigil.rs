@@ -27,7 +27,7 @@ const OVER: u32 = 2;
 /// Says whether a monitor is awake, asleep, or has stopped.
 ///
 /// ```
-/// use crate::strategy::raw::{Rung, Vigil};
+/// use tidegate_pool::internal::{Rung, Vigil};
 ///
 /// let vigil = Vigil::new();
 /// assert_eq!(vigil.ring(), Rung::Awake);

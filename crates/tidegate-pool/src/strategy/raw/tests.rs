@@ -1,5 +1,6 @@
-//! Each step of the table, on one thread.
+//! Each step of the producer cell's table, on one thread.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::*;

@@ -62,7 +62,7 @@ const LOAN: u64 = 32;
 /// Holds the one producer of a strategy; see the module's table.
 ///
 /// ```
-/// use crate::strategy::raw::{ProducerCell, Rest};
+/// use tidegate_pool::internal::{ProducerCell, Rest};
 ///
 /// let cell = ProducerCell::new(Box::new(7));
 /// let held = cell.claim().expect("nobody else produces");
@@ -502,6 +502,3 @@ impl<T> fmt::Debug for Held<'_, T> {
         f.debug_struct("Held").finish_non_exhaustive()
     }
 }
-
-#[cfg(all(test, not(tidegate_loom)))]
-mod tests;
