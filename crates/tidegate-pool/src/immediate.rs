@@ -29,7 +29,7 @@ tidegate_core::prim::thread_local! {
 /// listeners that may run wherever their promise completes. A task that is submitted from inside
 /// another one runs after it, in order. Clones are the same executor.
 ///
-/// It cannot schedule and has no end: those are an [`EventLoop`](crate::EventLoop)'s.
+/// It cannot schedule and has no end: those are an event loop's.
 ///
 /// ```
 /// use tidegate_pool::ImmediateExecutor;

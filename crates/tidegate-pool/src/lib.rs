@@ -19,20 +19,16 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod answer;
-mod bound;
-mod handed_back;
+mod executor;
 mod headroom;
 mod immediate;
-mod left;
 mod ordered;
 mod pool;
-mod shutdown;
 pub mod strategy;
 
-pub use self::answer::NeverBegun;
-pub use self::bound::{BOUND_VARIABLE, DEFAULT_BOUND};
-pub use self::handed_back::HandedBack;
+pub use self::executor::{
+    BOUND_VARIABLE, DEFAULT_BOUND, HandedBack, NeverBegun, Quiet, ShutdownError,
+};
 pub use self::headroom::{Headroom, Room, TryExecutor};
 pub use self::immediate::ImmediateExecutor;
 pub use self::ordered::{BadView, DEFAULT_TASKS_PER_TURN, OrderedView, OrderedViewBuilder};
@@ -42,7 +38,6 @@ pub use self::pool::{
     OverBudget, PoolError, PoolLimits, PoolMetrics, PoolPolicy, Popped, StopReport, Stopped,
     StuckJob, WorkerPool, WorkerPoolBuilder,
 };
-pub use self::shutdown::{Quiet, ShutdownError};
 pub use self::strategy::{
     Adaptive, AdaptiveBuilder, Counts, EatWhatYouKill, ExecuteProduceConsume, Monitor,
     MonitorBuilder, Options, ProduceConsume, ProduceExecuteConsume, Producer, Strategy,
@@ -52,9 +47,7 @@ pub use self::strategy::{
 pub mod internal {
     //! Items for the other crates of this workspace only. Unstable: they change without notice.
 
-    pub use crate::answer::{Answer, drop_untaken};
-    pub use crate::bound::default_bound;
-    pub use crate::left::Left;
+    pub use crate::executor::{Answer, Left, default_bound, drop_untaken};
     pub use crate::pool::raw::{
         Desk, DeskLimits, MAX_RESERVED, Next, Placed, Reserve, Seat, Sent, Slept, Tally, Turn,
         Wake, Work,

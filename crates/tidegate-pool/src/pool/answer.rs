@@ -6,17 +6,17 @@ use tidegate_promise::{Completion, Failure};
 
 use super::policy::{Displaced, is_displacing};
 use super::shared::Shared;
-use crate::answer;
+use crate::executor;
 
 /// The answer of a loop's closure, which also fails when its job is displaced by another.
 pub(super) struct Answer<T: Send + 'static> {
-    inner: Option<answer::Answer<T>>,
+    inner: Option<executor::Answer<T>>,
 }
 
 impl<T: Send + 'static> Answer<T> {
     #[inline]
     pub(super) fn of(shared: &Arc<Shared>) -> (Self, Completion<T>) {
-        let (inner, completion) = answer::Answer::of(shared);
+        let (inner, completion) = executor::Answer::of(shared);
         (Self { inner: Some(inner) }, completion)
     }
 

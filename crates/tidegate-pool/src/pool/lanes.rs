@@ -13,7 +13,7 @@ use super::limits::PoolLimits;
 use super::queue::{JobKey, JobList, JobQueue, Popped};
 use super::stop::StopReport;
 use super::times::{JobTimes, Took};
-use crate::shutdown::ShutdownError;
+use crate::executor::ShutdownError;
 
 /// Internal jobs in a row after which a user job gets its turn.
 const INTERNAL_RUN: u8 = 16;

@@ -9,7 +9,7 @@ use tidegate_core::{WaitRefused, usable_cpus};
 use crate::pool::raw::{DeskLimits, Growth, MAX_RESERVED};
 
 use super::budget::OverBudget;
-use crate::bound::DEFAULT_BOUND;
+use crate::executor::DEFAULT_BOUND;
 
 /// The most threads that a pool may have.
 pub const MAX_THREADS: usize = 32_767;

@@ -33,9 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tidegate_core::{
-    CancelToken, Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled, is_current,
-};
+use tidegate_core::{CancelToken, Executor, Rejected, Task, is_current};
 use tidegate_promise::{Completion, Promise, promise_on};
 
 pub use self::budget::{Lease, Lessee, OverBudget};
@@ -55,6 +53,7 @@ pub use crate::pool::raw::Growth;
 use self::answer::Answer;
 use self::shared::Shared;
 use self::start::{Purpose, enroll};
+use crate::executor::delegate_executor;
 use crate::headroom::{Headroom, Room, TryExecutor};
 
 /// A handle to a pool of threads for jobs that may block.
@@ -371,47 +370,7 @@ impl Drop for WorkerPool {
     }
 }
 
-impl Executor for WorkerPool {
-    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
-        self.execute_task(task)
-    }
-
-    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
-        self.shared.submit_internal(task)
-    }
-
-    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
-        self.shared.signal(signal)
-    }
-
-    fn is_current(&self) -> bool {
-        is_current(self.shared.id)
-    }
-
-    fn id(&self) -> ExecutorId {
-        self.shared.id
-    }
-
-    fn name(&self) -> &str {
-        &self.shared.name
-    }
-
-    fn clock(&self) -> &Clock {
-        &self.shared.clock
-    }
-
-    fn width(&self) -> usize {
-        self.shared.width()
-    }
-
-    fn has_left_tasks(&self) -> bool {
-        self.shared.has_left_tasks()
-    }
-
-    fn unhandled(&self, what: &Unhandled<'_>) {
-        self.shared.unhandled(what);
-    }
-}
+delegate_executor!(WorkerPool);
 
 impl Headroom for WorkerPool {
     fn room(&self) -> Room {

@@ -20,9 +20,9 @@ use super::queue::{JobKey, JobQueue};
 use super::start::{Purpose, enroll};
 use super::stop::Ending;
 use super::worker;
-use crate::handed_back::HandedBack;
+use crate::executor::HandedBack;
+use crate::executor::Left;
 use crate::headroom::{Headroom, Room};
-use crate::left::Left;
 
 /// Hears that the pool is low on threads, or is not any more.
 pub(super) type OnLow = Arc<dyn Fn(bool) + Send + Sync>;

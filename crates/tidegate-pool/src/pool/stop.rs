@@ -14,8 +14,8 @@ use crate::pool::raw::Wake;
 use super::job::Job;
 use super::lanes::StopPlan;
 use super::shared::{PoolTurn, Shared};
-use crate::handed_back::HandedBack;
-use crate::shutdown::ShutdownError;
+use crate::executor::HandedBack;
+use crate::executor::ShutdownError;
 
 /// Panics of a queue in a row after which the end leaves it alone.
 const QUEUE_PANICS: usize = 2;

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use tidegate_core::Task;
 use tidegate_core::prim::{AtomicBool, Mutex, MutexGuard, Ordering};
 
-use crate::answer::drop_untaken;
+use super::answer::drop_untaken;
 
 /// Tasks that a closing loop gives back, to be run elsewhere or dropped. Clones share them.
 ///

@@ -1,4 +1,4 @@
-//! An ordered view over an unordered executor: one task at a time, in order, on any thread.
+//! The shared side of an ordered view: its lane, and the turns that run what is in it.
 //!
 //! Tasks lie in a lane of the view's own. A *turn* is one task of the executor below, which
 //! takes the lane's end out of its cell and runs what is there; the view's state says whether
@@ -25,8 +25,6 @@
 //!   something accepted: it goes by the executor's signals, which are refused only at its end,
 //!   and then it is handed back.
 
-use std::error::Error;
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 use tidegate_core::prim::{AtomicU8, AtomicU64, Ordering, fence};
@@ -35,13 +33,8 @@ use tidegate_core::{
     SignalBlock, SignalLane, Task, TaskLane, TaskLaneEnd, Unhandled, contain, discard_all, enter,
     is_current, stance,
 };
-use tidegate_promise::{Completion, Promise, promise_on};
 
-use crate::bound::default_bound;
-use crate::handed_back::HandedBack;
-
-/// The most tasks that a view runs before it lets others have the thread.
-pub const DEFAULT_TASKS_PER_TURN: usize = 1024;
+use crate::executor::HandedBack;
 
 /// No turn is under way.
 const NONE: u8 = 0;
@@ -50,54 +43,8 @@ const SUBMITTED: u8 = 1;
 /// A turn runs.
 const RUNNING: u8 = 2;
 
-/// Runs tasks one at a time, in order, on whichever thread of an unordered executor is free.
-///
-/// For work that must not overlap and does not care about its thread: a connection's handlers on
-/// a pool, say. Each view has its own order and its own bound. Clones are the same view; what
-/// was accepted runs even when the last one is dropped.
-///
-/// ```
-/// use std::sync::{Arc, mpsc};
-/// use tidegate_pool::OrderedView;
-/// use tidegate_core::{ThreadBuilder, ThreadPerTask};
-///
-/// let threads = ThreadPerTask::new(ThreadBuilder::new("job"));
-/// let view = OrderedView::over(Arc::new(threads))?;
-/// let (tx, rx) = mpsc::channel();
-/// for number in 0..3 {
-///     let tx = tx.clone();
-///     view.execute(move || tx.send(number).unwrap())?;
-/// }
-/// drop(tx);
-/// assert_eq!(rx.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone)]
-pub struct OrderedView {
-    shared: Arc<Shared>,
-}
-
-/// Describes an [`OrderedView`].
-///
-/// ```
-/// use std::sync::Arc;
-/// use tidegate_pool::OrderedView;
-/// use tidegate_core::{ThreadBuilder, ThreadPerTask};
-///
-/// let threads = Arc::new(ThreadPerTask::new(ThreadBuilder::new("job")));
-/// let view = OrderedView::builder(threads).name("orders").max_tasks_per_turn(64).build()?;
-/// assert_eq!(view.name(), "orders");
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone)]
-pub struct OrderedViewBuilder {
-    over: Arc<dyn Executor>,
-    name: Option<String>,
-    bound: usize,
-    tasks_per_turn: usize,
-}
-
-struct Shared {
+/// What the handles of a view and its turns share.
+pub(super) struct Shared {
     me: Weak<Self>,
     id: ExecutorId,
     name: String,
@@ -110,207 +57,6 @@ struct Shared {
     state: AtomicU8,
     panics: AtomicU64,
     handed_back: HandedBack,
-}
-
-impl OrderedView {
-    /// A view over `executor`, with [`DEFAULT_TASKS_PER_TURN`] and the
-    /// [default bound](crate::DEFAULT_BOUND) of a loop.
-    ///
-    /// # Errors
-    ///
-    /// [`BadView::Ordered`] if the executor runs one task at a time anyway.
-    pub fn over(executor: Arc<dyn Executor>) -> Result<Self, BadView> {
-        Self::builder(executor).build()
-    }
-
-    /// Describes a view over `executor`.
-    pub fn builder(executor: Arc<dyn Executor>) -> OrderedViewBuilder {
-        OrderedViewBuilder {
-            over: executor,
-            name: None,
-            bound: default_bound(),
-            tasks_per_turn: DEFAULT_TASKS_PER_TURN,
-        }
-    }
-
-    /// Runs `run` after everything that this thread gave the view before.
-    ///
-    /// # Errors
-    ///
-    /// The closure's task, when the view is full or the executor below refuses.
-    ///
-    /// # Threads
-    ///
-    /// From any thread; `run` runs on a thread of the executor below, never at the same time as
-    /// another task of this view. A panic in it is told to that executor and hurts nobody.
-    pub fn execute<F>(&self, run: F) -> Result<(), Rejected<Task>>
-    where
-        F: FnOnce() + Send + 'static,
-    {
-        self.shared.submit(Task::new(run))
-    }
-
-    /// A promise whose listeners run in this view's order.
-    pub fn promise<T: Send + 'static>(&self) -> (Promise<T>, Completion<T>) {
-        promise_on(Arc::<Shared>::clone(&self.shared))
-    }
-
-    /// Whether the calling thread is the one that runs this view's tasks right now.
-    pub fn is_current(&self) -> bool {
-        is_current(self.shared.id)
-    }
-
-    /// The view's name.
-    pub fn name(&self) -> &str {
-        &self.shared.name
-    }
-
-    /// Tasks accepted and not started.
-    pub fn pending_tasks(&self) -> usize {
-        self.shared.lane.len()
-    }
-
-    /// Tasks and signals that panicked so far.
-    pub fn panics(&self) -> u64 {
-        self.shared.panics.load(Ordering::Relaxed)
-    }
-
-    /// Tasks that were accepted and will not run, because the executor below ended or dropped
-    /// the view's turn. Once there is one the view is closed.
-    pub fn handed_back(&self) -> HandedBack {
-        self.shared.handed_back.clone()
-    }
-}
-
-impl OrderedViewBuilder {
-    /// The view's name in errors and reports; that of the executor below if nothing is said.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
-
-    /// The most tasks that may wait; at least 16.
-    pub fn bound(mut self, tasks: usize) -> Self {
-        self.bound = tasks;
-        self
-    }
-
-    /// The most tasks that run before others may have the thread; at least 1.
-    pub fn max_tasks_per_turn(mut self, tasks: usize) -> Self {
-        self.tasks_per_turn = tasks;
-        self
-    }
-
-    /// Makes the view.
-    ///
-    /// # Errors
-    ///
-    /// [`BadView`] when the executor is ordered already, or a turn would run nothing.
-    pub fn build(self) -> Result<OrderedView, BadView> {
-        if self.tasks_per_turn == 0 {
-            return Err(BadView::EmptyTurn);
-        }
-        if self.over.width() == 1 {
-            return Err(BadView::Ordered {
-                executor: self.over.name().to_owned(),
-            });
-        }
-        let (lane, end) = TaskLane::new(self.bound);
-        let name = self.name.unwrap_or_else(|| self.over.name().to_owned());
-        let shared = Arc::new_cyclic(|me| Shared {
-            me: Weak::clone(me),
-            id: ExecutorId::next(),
-            name,
-            over: self.over,
-            tasks_per_turn: self.tasks_per_turn,
-            lane,
-            signals: SignalLane::new(),
-            end: OwnerCell::new(Box::new(end)),
-            state: AtomicU8::new(NONE),
-            panics: AtomicU64::new(0),
-            handed_back: HandedBack::default(),
-        });
-        Ok(OrderedView { shared })
-    }
-}
-
-/// Why there can be no such view.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BadView {
-    /// The executor runs one task at a time already.
-    Ordered {
-        /// Its name.
-        executor: String,
-    },
-    /// A turn of no tasks would never run anything.
-    EmptyTurn,
-}
-
-impl fmt::Display for BadView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ordered { executor } => write!(
-                f,
-                "{executor} runs its tasks in order already; use it as it is"
-            ),
-            Self::EmptyTurn => f.write_str("a turn of 0 tasks runs nothing; allow at least 1"),
-        }
-    }
-}
-
-tidegate_core::debug_as_display!(BadView);
-
-impl Error for BadView {}
-
-impl Executor for OrderedView {
-    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
-        self.shared.submit(task)
-    }
-
-    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
-        self.shared.signal(signal)
-    }
-
-    fn is_current(&self) -> bool {
-        is_current(self.shared.id)
-    }
-
-    fn id(&self) -> ExecutorId {
-        self.shared.id
-    }
-
-    fn name(&self) -> &str {
-        &self.shared.name
-    }
-
-    fn clock(&self) -> &Clock {
-        self.shared.over.clock()
-    }
-
-    fn unhandled(&self, what: &Unhandled<'_>) {
-        self.shared.over.unhandled(what);
-    }
-}
-
-impl fmt::Debug for OrderedView {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OrderedView")
-            .field("name", &self.name())
-            .field("pending_tasks", &self.pending_tasks())
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for OrderedViewBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OrderedViewBuilder")
-            .field("over", &self.over.name())
-            .field("name", &self.name)
-            .field("bound", &self.bound)
-            .field("tasks_per_turn", &self.tasks_per_turn)
-            .finish()
-    }
 }
 
 /// What promises know of a view: holding it keeps no handle alive.
@@ -351,7 +97,44 @@ impl Executor for Shared {
 }
 
 impl Shared {
-    fn submit(&self, task: Task) -> Result<(), Rejected<Task>> {
+    pub(super) fn new(
+        over: Arc<dyn Executor>,
+        name: String,
+        bound: usize,
+        tasks_per_turn: usize,
+    ) -> Arc<Self> {
+        let (lane, end) = TaskLane::new(bound);
+        Arc::new_cyclic(|me| Self {
+            me: Weak::clone(me),
+            id: ExecutorId::next(),
+            name,
+            over,
+            tasks_per_turn,
+            lane,
+            signals: SignalLane::new(),
+            end: OwnerCell::new(Box::new(end)),
+            state: AtomicU8::new(NONE),
+            panics: AtomicU64::new(0),
+            handed_back: HandedBack::default(),
+        })
+    }
+
+    /// Returns how many tasks were accepted and have not started.
+    pub(super) fn pending_tasks(&self) -> usize {
+        self.lane.len()
+    }
+
+    /// Returns how many tasks and signals have panicked.
+    pub(super) fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
+    }
+
+    /// Returns the tasks that were accepted and will not run.
+    pub(super) fn handed_back(&self) -> HandedBack {
+        self.handed_back.clone()
+    }
+
+    pub(super) fn submit(&self, task: Task) -> Result<(), Rejected<Task>> {
         if self.lane.is_closed() {
             return Err(Rejected::new(task, Refusal::Closed));
         }
@@ -404,7 +187,7 @@ impl Shared {
         let turn = Turn {
             view: Some(self.arc()),
         };
-        let task = Task::labelled::<OrderedView, _>(move || turn.run());
+        let task = Task::labelled::<Turn, _>(move || turn.run());
         match self.over.execute(task) {
             Ok(()) => Ok(()),
             Err(refused) => {

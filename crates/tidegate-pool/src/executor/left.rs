@@ -6,7 +6,7 @@ use tidegate_core::ExecutorId;
 use tidegate_core::prim::{AtomicBool, Ordering};
 use tidegate_promise::block::{tell_left, wake_sleepers};
 
-use crate::handed_back::HandedBack;
+use super::handed_back::HandedBack;
 
 /// Whether an executor has left tasks.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate_promise::Abandoned;
 
-use crate::handed_back::HandedBack;
+use super::handed_back::HandedBack;
 
 /// How patiently a loop ends: it waits until nothing was submitted for `period`, but at most
 /// `timeout` in all.
@@ -85,7 +85,7 @@ pub enum ShutdownError {
         /// Tasks that had not started.
         handed_back: HandedBack,
     },
-    /// Its [`HandLoop`](crate::HandLoop) was dropped: nobody drives it any more.
+    /// Its `HandLoop` was dropped: nobody drives it any more.
     HandDropped {
         /// Tasks that had not started.
         handed_back: HandedBack,

@@ -1,0 +1,53 @@
+//! Implements `Executor` for a handle by its shared side, which is an executor itself.
+
+/// Passes every method of `Executor` on to the `shared` field of a handle.
+macro_rules! delegate_executor {
+    ($handle:ty) => {
+        const _: () = {
+            use tidegate_core::{Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled};
+
+            impl Executor for $handle {
+                fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+                    Executor::execute(&*self.shared, task)
+                }
+
+                fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+                    Executor::execute_internal(&*self.shared, task)
+                }
+
+                fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
+                    self.shared.signal(signal)
+                }
+
+                fn is_current(&self) -> bool {
+                    self.shared.is_current()
+                }
+
+                fn id(&self) -> ExecutorId {
+                    self.shared.id()
+                }
+
+                fn name(&self) -> &str {
+                    self.shared.name()
+                }
+
+                fn clock(&self) -> &Clock {
+                    self.shared.clock()
+                }
+
+                fn width(&self) -> usize {
+                    self.shared.width()
+                }
+
+                fn has_left_tasks(&self) -> bool {
+                    self.shared.has_left_tasks()
+                }
+
+                fn unhandled(&self, what: &Unhandled<'_>) {
+                    self.shared.unhandled(what);
+                }
+            }
+        };
+    };
+}
+pub(crate) use delegate_executor;

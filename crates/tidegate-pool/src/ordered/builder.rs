@@ -1,0 +1,136 @@
+//! Describing an ordered view before it exists, and why there can be no such view.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_core::Executor;
+
+use crate::executor::default_bound;
+
+use super::turn::Shared;
+use super::view::OrderedView;
+
+/// The most tasks that a view runs before it lets others have the thread.
+pub const DEFAULT_TASKS_PER_TURN: usize = 1024;
+
+/// Describes an [`OrderedView`].
+///
+/// ```
+/// use std::sync::Arc;
+/// use tidegate_pool::OrderedView;
+/// use tidegate_core::{ThreadBuilder, ThreadPerTask};
+///
+/// let threads = Arc::new(ThreadPerTask::new(ThreadBuilder::new("job")));
+/// let view = OrderedView::builder(threads).name("orders").max_tasks_per_turn(64).build()?;
+/// assert_eq!(view.name(), "orders");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct OrderedViewBuilder {
+    over: Arc<dyn Executor>,
+    name: Option<String>,
+    bound: usize,
+    tasks_per_turn: usize,
+}
+
+impl OrderedView {
+    /// A view over `executor`, with [`DEFAULT_TASKS_PER_TURN`] and the
+    /// [default bound](crate::DEFAULT_BOUND) of a loop.
+    ///
+    /// # Errors
+    ///
+    /// [`BadView::Ordered`] if the executor runs one task at a time anyway.
+    pub fn over(executor: Arc<dyn Executor>) -> Result<Self, BadView> {
+        Self::builder(executor).build()
+    }
+
+    /// Describes a view over `executor`.
+    pub fn builder(executor: Arc<dyn Executor>) -> OrderedViewBuilder {
+        OrderedViewBuilder {
+            over: executor,
+            name: None,
+            bound: default_bound(),
+            tasks_per_turn: DEFAULT_TASKS_PER_TURN,
+        }
+    }
+}
+
+impl OrderedViewBuilder {
+    /// The view's name in errors and reports; that of the executor below if nothing is said.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The most tasks that may wait; at least 16.
+    pub fn bound(mut self, tasks: usize) -> Self {
+        self.bound = tasks;
+        self
+    }
+
+    /// The most tasks that run before others may have the thread; at least 1.
+    pub fn max_tasks_per_turn(mut self, tasks: usize) -> Self {
+        self.tasks_per_turn = tasks;
+        self
+    }
+
+    /// Makes the view.
+    ///
+    /// # Errors
+    ///
+    /// [`BadView`] when the executor is ordered already, or a turn would run nothing.
+    pub fn build(self) -> Result<OrderedView, BadView> {
+        if self.tasks_per_turn == 0 {
+            return Err(BadView::EmptyTurn);
+        }
+        if self.over.width() == 1 {
+            return Err(BadView::Ordered {
+                executor: self.over.name().to_owned(),
+            });
+        }
+        let name = self.name.unwrap_or_else(|| self.over.name().to_owned());
+        let shared = Shared::new(self.over, name, self.bound, self.tasks_per_turn);
+        Ok(OrderedView::from_shared(shared))
+    }
+}
+
+impl fmt::Debug for OrderedViewBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OrderedViewBuilder")
+            .field("over", &self.over.name())
+            .field("name", &self.name)
+            .field("bound", &self.bound)
+            .field("tasks_per_turn", &self.tasks_per_turn)
+            .finish()
+    }
+}
+
+/// Why there can be no such view.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadView {
+    /// The executor runs one task at a time already.
+    Ordered {
+        /// Its name.
+        executor: String,
+    },
+    /// A turn of no tasks would never run anything.
+    EmptyTurn,
+}
+
+impl fmt::Display for BadView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ordered { executor } => write!(
+                f,
+                "{executor} runs its tasks in order already; use it as it is"
+            ),
+            Self::EmptyTurn => f.write_str("a turn of 0 tasks runs nothing; allow at least 1"),
+        }
+    }
+}
+
+tidegate_core::debug_as_display!(BadView);
+
+impl Error for BadView {}
