@@ -20,7 +20,6 @@
 #![deny(unsafe_code)]
 
 mod executor;
-mod headroom;
 mod immediate;
 mod ordered;
 mod pool;
@@ -29,14 +28,13 @@ pub mod strategy;
 pub use self::executor::{
     BOUND_VARIABLE, DEFAULT_BOUND, HandedBack, NeverBegun, Quiet, ShutdownError,
 };
-pub use self::headroom::{Headroom, Room, TryExecutor};
 pub use self::immediate::ImmediateExecutor;
 pub use self::ordered::{BadView, DEFAULT_TASKS_PER_TURN, OrderedView, OrderedViewBuilder};
 pub use self::pool::{
     DEFAULT_CORE_THREADS, DEFAULT_KEEP_ALIVE, DEFAULT_LOW_THREADS, DEFAULT_MAX_THREADS, Displaced,
-    Growth, Job, JobHandle, JobKey, JobList, JobQueue, JobTimes, Lease, Lessee, MAX_THREADS,
-    OverBudget, PoolError, PoolLimits, PoolMetrics, PoolPolicy, Popped, StopReport, Stopped,
-    StuckJob, WorkerPool, WorkerPoolBuilder,
+    Growth, Headroom, Job, JobHandle, JobKey, JobList, JobQueue, JobTimes, Lease, Lessee,
+    MAX_THREADS, OverBudget, PoolError, PoolLimits, PoolMetrics, PoolPolicy, Popped, Room,
+    StopReport, Stopped, StuckJob, TryExecutor, WorkerPool, WorkerPoolBuilder,
 };
 pub use self::strategy::{
     Adaptive, AdaptiveBuilder, Counts, EatWhatYouKill, ExecuteProduceConsume, Monitor,

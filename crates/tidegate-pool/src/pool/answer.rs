@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
+use tidegate_core::Executor;
 use tidegate_promise::{Completion, Failure};
 
-use super::policy::{Displaced, is_displacing};
-use super::shared::Shared;
 use crate::executor;
 
-/// The answer of a loop's closure, which also fails when its job is displaced by another.
+use super::policy::{Displaced, is_displacing};
+
+/// The answer of any executor's closure, which also fails when its job is displaced by another.
 pub(super) struct Answer<T: Send + 'static> {
     inner: Option<executor::Answer<T>>,
 }
 
 impl<T: Send + 'static> Answer<T> {
     #[inline]
-    pub(super) fn of(shared: &Arc<Shared>) -> (Self, Completion<T>) {
-        let (inner, completion) = executor::Answer::of(shared);
+    pub(super) fn of<H: Executor>(pool: &Arc<H>) -> (Self, Completion<T>) {
+        let (inner, completion) = executor::Answer::of(pool);
         (Self { inner: Some(inner) }, completion)
     }
 

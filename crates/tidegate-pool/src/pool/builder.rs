@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use tidegate_core::{Clock, FastClock, OnUnhandled, ThreadBuilder, Unhandled};
 
-use crate::pool::raw::Growth;
-
-use super::WorkerPool;
 use super::budget::Lessee;
+use super::core::{OnLow, Parts, Shared, run_worker};
+use super::handle::WorkerPool;
 use super::limits::{DEFAULT_CORE_THREADS, PoolError, PoolLimits};
 use super::policy::PoolPolicy;
 use super::queue::{JobList, JobQueue};
-use super::shared::{OnLow, Parts, Shared};
+use super::raw::Growth;
 
 /// Describes a [`WorkerPool`].
 ///
@@ -49,8 +48,15 @@ pub struct WorkerPoolBuilder {
     times: bool,
 }
 
+impl WorkerPool {
+    /// Describes a pool called `name`.
+    pub fn builder(name: impl Into<String>) -> WorkerPoolBuilder {
+        WorkerPoolBuilder::new(name)
+    }
+}
+
 impl WorkerPoolBuilder {
-    pub(super) fn new(name: impl Into<String>) -> Self {
+    fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
             clock: Clock::system(),
@@ -199,6 +205,7 @@ impl WorkerPoolBuilder {
         let shared = Shared::new(Parts {
             times: self.times.then(|| FastClock::new(&self.clock)),
             threads: threads.or_report_to(&self.on_unhandled),
+            body: run_worker,
             name: self.name,
             clock: self.clock,
             limits,

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tidegate_core::{WaitRefused, usable_cpus};
 
-use crate::pool::raw::{DeskLimits, Growth, MAX_RESERVED};
+use crate::executor::DEFAULT_BOUND;
 
 use super::budget::OverBudget;
-use crate::executor::DEFAULT_BOUND;
+use super::raw::{DeskLimits, Growth, MAX_RESERVED};
 
 /// The most threads that a pool may have.
 pub const MAX_THREADS: usize = 32_767;
@@ -61,7 +61,7 @@ impl PoolLimits {
         usual.clamp(1, max.clamp(1, MAX_RESERVED))
     }
 
-    pub(super) fn desk(&self, leased: usize) -> DeskLimits {
+    pub(crate) fn desk(&self, leased: usize) -> DeskLimits {
         DeskLimits {
             core: self.core,
             max: self.max,
@@ -72,7 +72,7 @@ impl PoolLimits {
 
     /// Returns how many threads jobs can count on while `leased` ones are kept by others. A pool
     /// that queues first has more only while its queue is full.
-    pub(super) fn width(&self, leased: usize) -> usize {
+    pub(crate) fn width(&self, leased: usize) -> usize {
         let threads = match self.queue {
             0 => self.max,
             _ => self.desk(leased).first(),
@@ -80,7 +80,7 @@ impl PoolLimits {
         threads.saturating_sub(leased).max(1)
     }
 
-    pub(super) fn check(&self) -> Result<(), PoolError> {
+    pub(crate) fn check(&self) -> Result<(), PoolError> {
         let Self { core, max, .. } = *self;
         if max == 0 {
             return Err(PoolError::NoThreads);

@@ -1,10 +1,8 @@
-//! What a pool shows of itself.
+//! What a pool shows of itself: figures of one moment, and how long its jobs take.
 
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::limits::PoolLimits;
-use super::shared::Shared;
-use super::times::JobTimes;
 
 /// A look at a pool; every figure of it belongs to one moment.
 ///
@@ -89,55 +87,41 @@ pub struct PoolMetrics {
     pub running: Vec<&'static str>,
 }
 
-impl Shared {
-    pub(super) fn metrics(&self) -> PoolMetrics {
-        let turn = self.desk.turn();
-        let (limits, counts) = (turn.limits, turn.counts);
-        let (threads, ready) = (turn.threads(), turn.ready());
-        let leased = turn.budget.leased();
-        let working = threads.saturating_sub(ready);
-        let utilized = working.saturating_sub(leased);
-        let available = limits.max - leased;
-        let running = turn.roster.iter().filter_map(|one| one.running.now());
-        let running = running.map(|task| task.name).collect();
-        let low = self.is_low(&turn);
-        let (user, internal) = (turn.user_len(), turn.internal_len());
-        drop(turn);
-        let tell = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-        let tells = &self.tells;
-        PoolMetrics {
-            limits,
-            threads,
-            ready,
-            reserved: self.desk.reserve().available(),
-            leased,
-            utilized,
-            busy: working.max(leased),
-            available,
-            utilization: utilized as f64 / available as f64,
-            low,
-            queued: user + internal,
-            queued_internal: internal,
-            accepted: counts.accepted,
-            done: counts.done,
-            refused: tell(&tells.refused),
-            removed: counts.removed,
-            displaced: counts.displaced,
-            shed: counts.shed,
-            cancelled: tell(&tells.cancelled),
-            caller_ran: tell(&tells.caller_ran),
-            panics: tell(&tells.panics),
-            reserve_hits: tell(&tells.reserve_hits),
-            reserve_misses: tell(&tells.reserve_misses),
-            started_threads: counts.started_threads,
-            ended_threads: counts.ended_threads,
-            failed_starts: counts.failed_starts,
-            most_threads: counts.most_threads,
-            most_queued: counts.most_queued,
-            wakeups: counts.wakeups,
-            waits: self.times.as_ref().map(|_| counts.waits),
-            runs: self.times.as_ref().map(|_| counts.runs),
-            running,
-        }
+/// What a number of jobs took.
+///
+/// ```
+/// use tidegate_pool::WorkerPool;
+///
+/// let pool = WorkerPool::builder("workers").max(2).measure_times().build()?;
+/// for _ in 0..2 {
+///     pool.submit(|| ())?.wait()?;
+/// }
+/// // A job counts when its thread comes for the next one: the last one may be missing.
+/// let runs = pool.metrics().runs.expect("it measures");
+/// assert!(runs.count <= 2 && runs.mean() <= runs.longest);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobTimes {
+    /// How many jobs.
+    pub count: u64,
+    /// What they took together.
+    pub total: Duration,
+    /// What the longest took.
+    pub longest: Duration,
+}
+
+impl JobTimes {
+    /// What one took on average; zero if there was none.
+    pub fn mean(&self) -> Duration {
+        let nanos = self.total.as_nanos() / u128::from(self.count.max(1));
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    pub(crate) fn add(&mut self, nanos: u64) {
+        let took = Duration::from_nanos(nanos);
+        self.count += 1;
+        self.total = self.total.saturating_add(took);
+        self.longest = self.longest.max(took);
     }
 }

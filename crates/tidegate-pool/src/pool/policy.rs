@@ -87,7 +87,7 @@ thread_local! {
 }
 
 /// Runs `drop` with the thread's drops counting as displacements.
-pub(super) fn displacing(drop: impl FnOnce()) {
+pub(crate) fn displacing(drop: impl FnOnce()) {
     struct Restore(bool);
     impl Drop for Restore {
         fn drop(&mut self) {
@@ -98,6 +98,6 @@ pub(super) fn displacing(drop: impl FnOnce()) {
     drop();
 }
 
-pub(super) fn is_displacing() -> bool {
+pub(crate) fn is_displacing() -> bool {
     DISPLACING.try_with(Cell::get).unwrap_or(false)
 }

@@ -32,7 +32,7 @@ use super::on_call::StandIn;
 use super::producer::Producer;
 use super::rescue::relieved;
 use super::stand_in::{give_back, reserve, stands_in};
-use crate::headroom::TryExecutor;
+use crate::pool::TryExecutor;
 use crate::pool::{Lease, OverBudget};
 
 /// Chooses for each task between running it here, running it here without blocking, giving it

@@ -16,7 +16,7 @@ use super::engine::{Engine, Options, Rule};
 use super::execute_produce_consume::eat;
 use super::handle;
 use super::producer::Producer;
-use crate::headroom::TryExecutor;
+use crate::pool::TryExecutor;
 
 /// Threads to be had, at or below which a pool counts as low.
 pub const DEFAULT_LOW_THREADS: usize = 1;

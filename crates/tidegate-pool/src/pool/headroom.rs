@@ -1,9 +1,4 @@
-//! What a strategy asks of the place its tasks go to: how much room is left, and whether a
-//! thread can be had now.
-
-use tidegate_core::{Executor, Rejected, Task};
-
-use crate::pool::{Lease, OverBudget};
+//! How much more work an executor can take: what a strategy asks before it gives a thread away.
 
 /// How much more work an executor can take at this moment.
 ///
@@ -58,27 +53,5 @@ pub trait Headroom {
     /// Tasks that wait for a thread at this moment. An executor that cannot say leaves it at zero.
     fn waiting(&self) -> usize {
         0
-    }
-}
-
-/// An executor that keeps threads in reserve.
-pub trait TryExecutor: Executor + Headroom {
-    /// Gives `task` to a thread that already waits for one. Never queues and never waits.
-    ///
-    /// # Errors
-    ///
-    /// The task itself, when no thread waits at this moment. A miss may start one for the
-    /// next time.
-    fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>>;
-
-    /// Promises some of its threads to `who`, for as long as the lease lives. `None` from an
-    /// executor that keeps no account of its threads.
-    ///
-    /// # Errors
-    ///
-    /// [`OverBudget`] when no thread would be left for tasks; it names who holds what.
-    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {
-        let _ = (who, threads);
-        Ok(None)
     }
 }

@@ -4,22 +4,10 @@ use std::sync::Arc;
 
 use tidegate_core::{Refusal, Rejected};
 
-use super::job::Job;
-use super::lanes::{Lane, Post};
-use super::queue::JobKey;
-use super::shared::{PoolTurn, Shared};
-use super::worker;
+use crate::pool::queue::{Job, JobKey};
 
-/// What a thread is started for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// The job that lies in its seat.
-    OwnJob,
-    /// Jobs that wait in the queue.
-    Waiting,
-    /// Nothing yet.
-    Spare,
-}
+use super::lanes::{Lane, Post, Purpose};
+use super::shared::{PoolTurn, Shared};
 
 /// A place for a thread that was counted in this turn.
 pub(super) fn enroll(turn: &mut PoolTurn<'_>) -> Arc<Post> {
@@ -72,10 +60,10 @@ impl Shared {
     /// Starts a thread, or takes its count back.
     fn spawn(&self, post: &Arc<Post>, purpose: Purpose) -> bool {
         let member = self.clock.join();
-        let (shared, mine) = (self.arc(), Arc::clone(post));
+        let (shared, mine, body) = (self.arc(), Arc::clone(post), self.body);
         let started = self
             .threads
-            .spawn(move || worker::run(&shared, &mine, member, purpose));
+            .spawn(move || body(&shared, &mine, member, purpose));
         let mut turn = self.desk.turn();
         if started.is_ok() {
             turn.counts.started_threads += 1;
@@ -126,6 +114,21 @@ impl Shared {
             drop(turn);
             if !self.start_thread(&post, Purpose::Waiting) {
                 return;
+            }
+        }
+    }
+
+    /// Starts threads until there are as many as stay. Returns how many there are.
+    pub(crate) fn prestart(&self) -> usize {
+        loop {
+            let mut turn = self.desk.turn();
+            if turn.threads() >= turn.limits.core || !turn.count_thread() {
+                return turn.threads();
+            }
+            let post = enroll(&mut turn);
+            drop(turn);
+            if !self.start_thread(&post, Purpose::Spare) {
+                return self.desk.tally().threads;
             }
         }
     }

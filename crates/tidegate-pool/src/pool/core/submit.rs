@@ -1,21 +1,38 @@
-//! What the policies do with a job that found no place.
+//! How a job is accepted, and what the policies do with one that found no place.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::{
-    Blocking, CancelHook, Parker, Refusal, Rejected, Stance, contain, is_current, stance,
+    Blocking, CancelHook, Parker, Refusal, Rejected, Stance, Task, contain, is_current, stance,
 };
 
-use super::job::Job;
+use crate::pool::policy::PoolPolicy;
+use crate::pool::queue::{Job, JobKey};
+
 use super::lanes::Lane;
-use super::policy::PoolPolicy;
-use super::queue::JobKey;
 use super::shared::Shared;
 
 impl Shared {
+    /// Accepts a user job, as far as the policy goes, or gives it back.
+    #[inline]
+    pub(crate) fn submit(&self, job: Job) -> Result<Option<JobKey>, Rejected<Job>> {
+        match self.offer(job, Lane::User) {
+            Err(refused) => self.refuse(refused),
+            accepted => accepted,
+        }
+    }
+
+    /// Accepts a job of the runtime's own, whatever the bound.
+    pub(crate) fn submit_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        match self.offer(Job::new(task), Lane::Internal) {
+            Ok(_) => Ok(()),
+            Err(refused) => Err(refused.map(Job::into_task)),
+        }
+    }
+
     #[cold]
-    pub(super) fn refuse(&self, refused: Rejected<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
+    fn refuse(&self, refused: Rejected<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
         let outcome = match (&self.policy, refused.why()) {
             (PoolPolicy::Backoff { attempts, pause }, Refusal::Full)
                 if !is_current(self.id) && stance() == Stance::Free =>

@@ -4,15 +4,14 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{ClockMember, Executor, FastClock, LookOn, Stance, contain, enter};
+use tidegate_core::{ClockMember, Executor, FastClock, LookOn, Stance, contain, enter, is_current};
 
+use crate::pool::queue::Job;
 use crate::pool::raw::{Next, Slept};
 
-use super::job::Job;
-use super::lanes::Post;
+use super::counts::Took;
+use super::lanes::{Post, Purpose};
 use super::shared::{PoolTurn, Shared};
-use super::start::Purpose;
-use super::times::Took;
 
 /// Panics of a queue in a row after which a thread gives up.
 const QUEUE_PANICS: u32 = 2;
@@ -22,15 +21,18 @@ tidegate_core::prim::thread_local! {
     static COMING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says that the job which the calling thread runs for `shared` is about to end. Once per job.
-pub(super) fn is_coming(shared: &Shared) {
-    if !COMING.with(|coming| coming.replace(true)) {
-        shared.desk.turn().coming += 1;
+impl Shared {
+    /// A job of this pool says that it is about to end. Where there is a queue its thread finds
+    /// what came meanwhile there. Once per job.
+    pub(crate) fn about_to_end(&self) {
+        if !self.has_queue() && is_current(self.id) && !COMING.with(|coming| coming.replace(true)) {
+            self.desk.turn().coming += 1;
+        }
     }
 }
 
 /// Runs jobs until the desk says that the thread may leave.
-pub(super) fn run(
+pub(crate) fn run(
     shared: &Arc<Shared>,
     post: &Arc<Post>,
     mut member: ClockMember,

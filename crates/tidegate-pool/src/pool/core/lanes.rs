@@ -5,15 +5,14 @@ use std::sync::{Arc, OnceLock};
 use tidegate_core::{Running, contain};
 use tidegate_promise::Promise;
 
-use crate::pool::raw::{Seat, Work};
-
-use super::budget::Budget;
-use super::job::Job;
-use super::limits::PoolLimits;
-use super::queue::{JobKey, JobList, JobQueue, Popped};
-use super::stop::StopReport;
-use super::times::{JobTimes, Took};
 use crate::executor::ShutdownError;
+use crate::pool::budget::Budget;
+use crate::pool::limits::PoolLimits;
+use crate::pool::queue::{Job, JobKey, JobList, JobQueue, Popped};
+use crate::pool::raw::{Seat, Work};
+use crate::pool::stop_report::StopReport;
+
+use super::counts::Counts;
 
 /// Internal jobs in a row after which a user job gets its turn.
 const INTERNAL_RUN: u8 = 16;
@@ -65,12 +64,23 @@ pub(super) struct Lanes {
 
 /// One thread of a pool, started or about to.
 #[derive(Default)]
-pub(super) struct Post {
+pub(crate) struct Post {
     pub(super) seat: Arc<Seat<Job>>,
     /// Shows a job from the moment that it can no longer be handed back until it is counted.
     pub(super) running: Arc<Running>,
     /// The thread's name, once it runs.
     pub(super) thread: OnceLock<String>,
+}
+
+/// What a thread is started for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The job that lies in its seat.
+    OwnJob,
+    /// Jobs that wait in the queue.
+    Waiting,
+    /// Nothing yet.
+    Spare,
 }
 
 /// What was asked of a pool at its end.
@@ -81,36 +91,6 @@ pub(super) struct StopPlan {
     pub(super) tell_at: u64,
     /// Jobs that were done when the end began.
     pub(super) done: u64,
-}
-
-/// Counters that are only touched with the lock held; those that each job touches come first.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub(super) struct Counts {
-    pub(super) accepted: u64,
-    pub(super) done: u64,
-    pub(super) wakeups: u64,
-    pub(super) most_queued: usize,
-    pub(super) removed: u64,
-    pub(super) displaced: u64,
-    pub(super) shed: u64,
-    pub(super) started_threads: u64,
-    pub(super) ended_threads: u64,
-    pub(super) most_threads: usize,
-    pub(super) failed_starts: u64,
-    pub(super) waits: JobTimes,
-    pub(super) runs: JobTimes,
-}
-
-impl Counts {
-    /// Counts jobs that a worker has run since it was last at the desk: none or one.
-    pub(super) fn add_done(&mut self, jobs: u64, took: Option<Took>) {
-        self.done += jobs;
-        if let Some(took) = took {
-            self.waits.add(took.waited);
-            self.runs.add(took.ran);
-        }
-    }
 }
 
 impl Lanes {

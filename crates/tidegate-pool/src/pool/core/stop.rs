@@ -1,74 +1,27 @@
 //! How a pool ends: no new jobs, the rest until a deadline, and a report of what was left.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use tidegate_core::prim::lock;
 use tidegate_core::{CancelToken, Parker, ThreadBuilder, contain};
-use tidegate_promise::SharedCompletion;
 
+use crate::executor::ShutdownError;
+use crate::pool::queue::Job;
 use crate::pool::raw::Wake;
+use crate::pool::stop_report::{StopReport, Stopped, StuckJob};
 
-use super::job::Job;
 use super::lanes::StopPlan;
 use super::shared::{PoolTurn, Shared};
-use crate::executor::HandedBack;
-use crate::executor::ShutdownError;
 
 /// Panics of a queue in a row after which the end leaves it alone.
 const QUEUE_PANICS: usize = 2;
 
-/// What is left to see of a pool that ends.
-pub(super) struct Ending {
-    pub(super) stopped: Stopped,
-    /// The tasks of the report.
-    pub(super) handed_back: HandedBack,
-}
-
-/// The end of a pool, for whoever wants to know.
-pub type Stopped = SharedCompletion<StopReport, ShutdownError>;
-
-/// What a pool did on its way out. Clones share it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StopReport {
-    /// Jobs that ran to their end after the pool was asked to stop.
-    pub ran: u64,
-    /// Jobs that were accepted and had not started at the deadline.
-    pub handed_back: HandedBack,
-    /// Jobs that had not returned at the deadline. Their threads end when they do.
-    pub stuck: Vec<StuckJob>,
-}
-
-/// A job that did not return in time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StuckJob {
-    /// Its thread.
-    pub thread: String,
-    /// The job's name.
-    pub task: &'static str,
-}
-
-impl fmt::Display for StopReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} jobs run, {} handed back",
-            self.ran,
-            self.handed_back.len()
-        )?;
-        for stuck in &self.stuck {
-            write!(f, ", `{}` still runs on {}", stuck.task, stuck.thread)?;
-        }
-        Ok(())
-    }
-}
-
 impl Shared {
     /// Takes no more jobs; what was accepted runs until the deadline. A second call can only
     /// make it earlier.
-    pub(super) fn stop(&self, timeout: Duration) -> Stopped {
+    pub(crate) fn stop(&self, timeout: Duration) -> Stopped {
         let stopped = self.stopped();
         let deadline = self.clock.deadline(timeout);
         let tell_at = self.clock.deadline(timeout / 2);
@@ -106,7 +59,7 @@ impl Shared {
     }
 
     /// Takes no more jobs; what was accepted runs, however long that takes.
-    pub(super) fn close(&self) {
+    fn close(&self) {
         let mut turn = self.desk.turn();
         if turn.is_closed() {
             return;
@@ -204,8 +157,28 @@ impl Shared {
         self.let_go();
     }
 
+    /// Returns the token that tells running jobs to stop.
+    pub(crate) fn stop_token(&self) -> CancelToken {
+        self.stopping.clone()
+    }
+
+    /// Counts another handle.
+    pub(crate) fn add_handle(&self) {
+        self.handles.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a handle less. The pool of the last one takes no more jobs, runs what it has accepted
+    /// and ends.
+    pub(crate) fn drop_handle(&self) {
+        // ORDERING: AcqRel: the last handle's drop comes after every other's.
+        if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.close();
+            self.let_go();
+        }
+    }
+
     /// The end of the pool, for whoever wants to know.
-    pub(super) fn stopped(&self) -> Stopped {
+    pub(crate) fn stopped(&self) -> Stopped {
         let ending = lock(&self.ending);
         let stopped = ending.as_ref().map(|ending| ending.stopped.clone());
         stopped.unwrap_or_else(|| {
@@ -216,7 +189,7 @@ impl Shared {
     }
 
     /// Forgets what is left to see of a pool that is over and has no handle.
-    pub(super) fn let_go(&self) {
+    fn let_go(&self) {
         // ORDERING: SeqCst fence: of the end and the last handle's drop, each of which has just
         // written one of the two words and now reads both, at least one sees the other.
         fence(Ordering::SeqCst);

@@ -1,0 +1,53 @@
+//! What a pool counts, under its lock and beside it.
+
+use std::sync::atomic::AtomicU64;
+
+use crate::pool::metrics::JobTimes;
+
+/// Counters that are only touched with the lock held; those that each job touches come first.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub(super) struct Counts {
+    pub(super) accepted: u64,
+    pub(super) done: u64,
+    pub(super) wakeups: u64,
+    pub(super) most_queued: usize,
+    pub(super) removed: u64,
+    pub(super) displaced: u64,
+    pub(super) shed: u64,
+    pub(super) started_threads: u64,
+    pub(super) ended_threads: u64,
+    pub(super) most_threads: usize,
+    pub(super) failed_starts: u64,
+    pub(super) waits: JobTimes,
+    pub(super) runs: JobTimes,
+}
+
+/// The times of one job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Took {
+    pub(super) waited: u64,
+    pub(super) ran: u64,
+}
+
+impl Counts {
+    /// Counts jobs that a worker has run since it was last at the desk: none or one.
+    pub(super) fn add_done(&mut self, jobs: u64, took: Option<Took>) {
+        self.done += jobs;
+        if let Some(took) = took {
+            self.waits.add(took.waited);
+            self.runs.add(took.ran);
+        }
+    }
+}
+
+/// Counters beside the lock.
+#[derive(Debug, Default)]
+pub(super) struct Tells {
+    pub(super) refused: AtomicU64,
+    pub(super) panics: AtomicU64,
+    pub(super) caller_ran: AtomicU64,
+    pub(super) cancelled: AtomicU64,
+    pub(super) reserve_hits: AtomicU64,
+    pub(super) reserve_misses: AtomicU64,
+}

@@ -1,0 +1,83 @@
+//! A pool as an executor.
+
+use std::sync::atomic::Ordering;
+
+use tidegate_core::{
+    Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, Unhandled, is_current,
+};
+
+use crate::pool::queue::Job;
+use crate::pool::raw::Placed;
+
+use super::lanes::Lane;
+use super::shared::Shared;
+
+/// A pool as an executor: what promises and other crates know of it. Holding one does not keep
+/// the pool running.
+impl Executor for Shared {
+    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        match self.submit(Job::new(task)) {
+            Ok(_) => Ok(()),
+            Err(refused) => Err(refused.map(Job::into_task)),
+        }
+    }
+
+    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.submit_internal(task)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
+        // A task could not give the signal back: look first, then keep that from changing.
+        let mut turn = self.desk.turn();
+        if turn.is_closed() && turn.threads() == 0 {
+            return Err(Rejected::new(signal, Refusal::Closed));
+        }
+        let task = Task::non_blocking(move || signal.deliver());
+        turn.counts.accepted += 1;
+        let mut job = Job::new(task);
+        self.stamp(&mut job);
+        match turn.place(job, true, Lane::Internal.is_urgent()) {
+            Placed::Handed(wake) => {
+                turn.counts.wakeups += u64::from(wake.is_asleep());
+                self.end_turn(turn, || drop(wake));
+            }
+            Placed::Queue(job) | Placed::Full(job) => {
+                turn.push(Lane::Internal, job);
+                self.end_turn(turn, || ());
+            }
+            Placed::Start(job) => {
+                // A refused one is dropped, which tells it as orphaned: news is never lost.
+                drop(self.start(turn, job, Lane::Internal));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_current(&self) -> bool {
+        is_current(self.id)
+    }
+
+    fn id(&self) -> ExecutorId {
+        self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn width(&self) -> usize {
+        self.width.load(Ordering::Relaxed)
+    }
+
+    fn has_left_tasks(&self) -> bool {
+        self.left.is_left()
+    }
+
+    fn unhandled(&self, what: &Unhandled<'_>) {
+        self.report_unhandled(what);
+    }
+}

@@ -1,0 +1,72 @@
+//! When a pool is low on threads, and who is told so.
+//!
+//! The hook is called without the lock, one call at a time and in the order of the changes.
+
+use std::sync::Arc;
+
+use tidegate_core::{ThreadBuilder, Unhandled, contain};
+
+use super::shared::{OnLow, PoolTurn, Shared};
+
+impl Shared {
+    pub(super) fn is_low(&self, turn: &PoolTurn<'_>) -> bool {
+        let limits = turn.limits;
+        let queued = turn.user_len() + turn.internal_len();
+        let free = (limits.max + turn.ready()).saturating_sub(turn.threads() + queued);
+        free <= limits.low
+    }
+
+    /// What the hook has to be told, by this thread, if that has changed. While another thread
+    /// tells it something, that one goes on.
+    pub(super) fn news_of_low(&self, turn: &mut PoolTurn<'_>) -> Option<bool> {
+        let low = self.is_low(turn);
+        if low == turn.low || turn.telling {
+            return None;
+        }
+        turn.telling = true;
+        turn.low = low;
+        Some(low)
+    }
+
+    /// Tells the hook `low`, and then whatever has changed meanwhile: one call at a time, in the
+    /// order of the changes. The calling thread has other things to do: what changes again while
+    /// it tells the second one is told by a thread of its own.
+    #[cold]
+    pub(super) fn tell_low(&self, hear: &OnLow, low: bool) {
+        let Some(next) = self.tell_low_once(hear, low) else {
+            return;
+        };
+        let Some(next) = self.tell_low_once(hear, next) else {
+            return;
+        };
+        let (shared, told_there) = (self.arc(), Arc::clone(hear));
+        let teller = ThreadBuilder::new("tidegate-low")
+            .spawn(move || shared.tell_low_to_the_end(&told_there, next));
+        if teller.is_err() {
+            self.tell_low_to_the_end(hear, next);
+        }
+    }
+
+    fn tell_low_to_the_end(&self, hear: &OnLow, low: bool) {
+        let mut news = Some(low);
+        while let Some(low) = news {
+            news = self.tell_low_once(hear, low);
+        }
+    }
+
+    /// Calls the hook and returns what it has to be told next.
+    fn tell_low_once(&self, hear: &OnLow, low: bool) -> Option<bool> {
+        if let Err(panic) = contain(|| hear(low)) {
+            let message = panic.message();
+            self.report_unhandled(&Unhandled::HookPanic { message });
+        }
+        let mut turn = self.desk.turn();
+        turn.telling = false;
+        self.news_of_low(&mut turn)
+    }
+
+    /// Returns `true` if few or no threads are left for new jobs.
+    pub(crate) fn is_low_on_threads(&self) -> bool {
+        self.is_low(&self.desk.turn())
+    }
+}

@@ -1,0 +1,60 @@
+//! Reads the figures of a pool.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::pool::metrics::PoolMetrics;
+
+use super::shared::Shared;
+
+impl Shared {
+    pub(crate) fn metrics(&self) -> PoolMetrics {
+        let turn = self.desk.turn();
+        let (limits, counts) = (turn.limits, turn.counts);
+        let (threads, ready) = (turn.threads(), turn.ready());
+        let leased = turn.budget.leased();
+        let working = threads.saturating_sub(ready);
+        let utilized = working.saturating_sub(leased);
+        let available = limits.max - leased;
+        let running = turn.roster.iter().filter_map(|one| one.running.now());
+        let running = running.map(|task| task.name).collect();
+        let low = self.is_low(&turn);
+        let (user, internal) = (turn.user_len(), turn.internal_len());
+        drop(turn);
+        let tell = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let tells = &self.tells;
+        PoolMetrics {
+            limits,
+            threads,
+            ready,
+            reserved: self.desk.reserve().available(),
+            leased,
+            utilized,
+            busy: working.max(leased),
+            available,
+            utilization: utilized as f64 / available as f64,
+            low,
+            queued: user + internal,
+            queued_internal: internal,
+            accepted: counts.accepted,
+            done: counts.done,
+            refused: tell(&tells.refused),
+            removed: counts.removed,
+            displaced: counts.displaced,
+            shed: counts.shed,
+            cancelled: tell(&tells.cancelled),
+            caller_ran: tell(&tells.caller_ran),
+            panics: tell(&tells.panics),
+            reserve_hits: tell(&tells.reserve_hits),
+            reserve_misses: tell(&tells.reserve_misses),
+            started_threads: counts.started_threads,
+            ended_threads: counts.ended_threads,
+            failed_starts: counts.failed_starts,
+            most_threads: counts.most_threads,
+            most_queued: counts.most_queued,
+            wakeups: counts.wakeups,
+            waits: self.times.as_ref().map(|_| counts.waits),
+            runs: self.times.as_ref().map(|_| counts.runs),
+            running,
+        }
+    }
+}

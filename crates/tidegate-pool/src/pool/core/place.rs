@@ -1,0 +1,118 @@
+//! How a job finds a thread or a place in the queue.
+
+use tidegate_core::{Refusal, Rejected};
+
+use crate::pool::policy::PoolPolicy;
+use crate::pool::queue::{Job, JobKey};
+use crate::pool::raw::{Placed, Sent};
+
+use super::lanes::{Lane, Purpose};
+use super::shared::{PoolTurn, Shared};
+use super::start::enroll;
+
+impl Shared {
+    /// Finds a thread or a place for a job; says under which key it waits.
+    #[inline]
+    pub(super) fn offer(&self, mut job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
+        self.stamp(&mut job);
+        let mut turn = self.desk.turn();
+        // As long as a thread is there, what the runtime itself has accepted can still run.
+        if turn.is_closed() && (lane == Lane::User || turn.threads() == 0) {
+            return Err(Rejected::new(job, Refusal::Closed));
+        }
+        let has_room = turn.has_room(lane);
+        if has_room && let Some(looks) = turn.may_put_off() {
+            let key = turn.push(lane, job);
+            turn.counts.accepted += 1;
+            turn.put_off();
+            self.end_turn(turn, || self.look_for_taker(looks));
+            return Ok(key);
+        }
+        match turn.place(job, has_room, lane.is_urgent()) {
+            Placed::Handed(wake) => {
+                turn.counts.accepted += 1;
+                turn.counts.wakeups += u64::from(wake.is_asleep());
+                self.end_turn(turn, || drop(wake));
+                Ok(None)
+            }
+            Placed::Queue(job) => {
+                let key = turn.push(lane, job);
+                turn.counts.accepted += 1;
+                self.end_turn(turn, || ());
+                Ok(key)
+            }
+            Placed::Start(job) => {
+                turn.counts.accepted += 1;
+                self.start(turn, job, lane)
+            }
+            Placed::Full(job) => self.offer_by_force(turn, job),
+        }
+    }
+
+    /// Notes when the job came, if that is measured.
+    #[inline]
+    pub(super) fn stamp(&self, job: &mut Job) {
+        if let Some(clock) = &self.times {
+            job.since = clock.nanos();
+        }
+    }
+
+    /// Waits a moment for a busy worker to come for a job whose wakeup was put off, and makes up
+    /// for it if none does.
+    #[inline]
+    fn look_for_taker(&self, looks: u32) {
+        for _ in 0..looks {
+            std::hint::spin_loop();
+            if !self.desk.is_put_off() {
+                return;
+            }
+        }
+        let mut turn = self.desk.turn();
+        let sent = turn.make_up();
+        self.follow(turn, sent);
+    }
+
+    /// Gives up the turn and does what was decided for the jobs that wait.
+    pub(super) fn follow(&self, mut turn: PoolTurn<'_>, sent: Option<Sent<Job>>) {
+        match sent {
+            Some(Sent::Idle(wake)) => {
+                turn.counts.wakeups += 1;
+                self.end_turn(turn, || drop(wake));
+            }
+            Some(Sent::Start) => {
+                let post = enroll(&mut turn);
+                self.end_turn(turn, || self.start_thread(&post, Purpose::Waiting));
+            }
+            None => self.end_turn(turn, || ()),
+        }
+    }
+
+    /// The last resort of a pool that drops the oldest.
+    fn offer_by_force(
+        &self,
+        mut turn: PoolTurn<'_>,
+        job: Job,
+    ) -> Result<Option<JobKey>, Rejected<Job>> {
+        let displaced = match self.policy {
+            PoolPolicy::DropOldest => turn.displace(&job),
+            _ => None,
+        };
+        if displaced.is_none() {
+            drop(turn);
+            return Err(Rejected::new(job, Refusal::Full));
+        }
+        let key = turn.push(Lane::User, job);
+        turn.counts.accepted += 1;
+        self.end_turn(turn, || ());
+        self.displace(displaced);
+        Ok(key)
+    }
+
+    /// Takes a waiting job back.
+    pub(crate) fn remove(&self, key: JobKey) -> Option<Job> {
+        let mut turn = self.desk.turn();
+        let job = turn.remove(key);
+        self.end_turn(turn, || ());
+        job
+    }
+}

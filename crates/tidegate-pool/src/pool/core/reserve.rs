@@ -1,0 +1,70 @@
+//! How a task gets a thread that already waits, or is given back: nothing queues and nothing waits.
+
+use std::sync::atomic::Ordering;
+
+use tidegate_core::{Refusal, Rejected, Task};
+
+use crate::pool::queue::Job;
+
+use super::lanes::Purpose;
+use super::shared::Shared;
+use super::start::enroll;
+
+/// Tries to step up to the desk before `try_execute` gives up.
+const TRIES: u32 = 32;
+
+impl Shared {
+    /// Gives a task to a thread that already waits, or gives it back. Waits for nothing.
+    pub(crate) fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        let mut job = Job::new(task);
+        self.stamp(&mut job);
+        if self.desk.reserve().capacity() > 0 {
+            match self.desk.claim(job) {
+                Ok(wake) => {
+                    drop(wake);
+                    self.tells.reserve_hits.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(missed) => job = missed,
+            }
+            match self.try_idle(job) {
+                Ok(()) => {
+                    self.tells.reserve_hits.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Err(missed) => job = missed,
+            }
+        }
+        self.tells.reserve_misses.fetch_add(1, Ordering::Relaxed);
+        Err(Rejected::new(job.into_task(), Refusal::Busy))
+    }
+
+    /// An idle thread outside the reserve, if the desk is free at once; else starts a thread for
+    /// the next time.
+    fn try_idle(&self, job: Job) -> Result<(), Job> {
+        let mut tries = (0..TRIES).map(|_| {
+            std::hint::spin_loop();
+            self.desk.try_turn()
+        });
+        let Some(mut turn) = tries.find_map(|turn| turn) else {
+            return Err(job);
+        };
+        if turn.is_closed() {
+            return Err(job);
+        }
+        match turn.hand_idle(job) {
+            Ok(wake) => {
+                self.end_turn(turn, || drop(wake));
+                Ok(())
+            }
+            Err(job) => {
+                let spare = turn.count_thread().then(|| enroll(&mut turn));
+                drop(turn);
+                if let Some(post) = spare {
+                    self.start_thread(&post, Purpose::Spare);
+                }
+                Err(job)
+            }
+        }
+    }
+}

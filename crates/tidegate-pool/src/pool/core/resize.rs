@@ -1,0 +1,35 @@
+//! Changes the limits of a pool while it runs.
+
+use crate::pool::limits::{PoolError, PoolLimits};
+
+use super::shared::Shared;
+
+impl Shared {
+    /// Changes every limit in one step and returns the previous ones.
+    pub(crate) fn resize(&self, limits: PoolLimits) -> Result<PoolLimits, PoolError> {
+        limits.check()?;
+        let mut turn = self.desk.turn();
+        if turn.is_closed() {
+            return Err(PoolError::Stopped);
+        }
+        turn.budget
+            .check(limits.max)
+            .map_err(PoolError::OverBudget)?;
+        let leased = turn.budget.leased();
+        self.set_width(&limits, leased)
+            .map_err(PoolError::WaitsRely)?;
+        let before = std::mem::replace(&mut turn.limits, limits);
+        let wakes = turn.set_limits(limits.desk(leased), limits.reserved);
+        self.show(&limits);
+        self.end_turn(turn, || {
+            drop(wakes);
+            self.start_for_all_waiting();
+        });
+        Ok(before)
+    }
+
+    /// Returns the limits in force.
+    pub(crate) fn limits(&self) -> PoolLimits {
+        self.desk.turn().limits
+    }
+}

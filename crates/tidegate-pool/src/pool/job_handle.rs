@@ -1,0 +1,69 @@
+//! The handle that takes an accepted job back out of the queue.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use tidegate_core::{CancelHook, CancelToken, Task};
+
+use super::core::Shared;
+use super::queue::JobKey;
+
+/// Takes an accepted job back out of a pool's queue, as long as it lies there.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use tidegate_pool::{Job, WorkerPool};
+/// use tidegate_core::Task;
+///
+/// let pool = WorkerPool::builder("workers").core(1).max(1).build()?;
+/// let (go_on, gone_on) = mpsc::channel::<()>();
+/// pool.execute(move || drop(gone_on.recv()))?; // keeps the only thread busy
+/// let queued = pool.enqueue(Job::new(Task::named("late", || ())))?;
+/// let task = queued.remove().expect("it has not started");
+/// assert_eq!(task.name(), "late");
+/// assert!(queued.remove().is_none());
+/// drop(go_on);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct JobHandle {
+    pool: Weak<Shared>,
+    /// `None`: it never lay in the queue.
+    key: Option<JobKey>,
+}
+
+impl JobHandle {
+    pub(super) fn new(pool: &Arc<Shared>, key: Option<JobKey>) -> Self {
+        Self {
+            pool: Arc::downgrade(pool),
+            key,
+        }
+    }
+
+    /// Takes the job out of the queue, in constant time with the default queue, and frees its
+    /// place. `None` if it has started, or was taken out or displaced before.
+    pub fn remove(&self) -> Option<Task> {
+        let pool = self.pool.upgrade()?;
+        Some(pool.remove(self.key?)?.into_task())
+    }
+
+    /// Takes the job out and drops it when `token` is tripped, on the thread that trips it. Hold
+    /// the answer for as long as this is wanted.
+    pub fn remove_on(&self, token: &CancelToken) -> CancelHook {
+        let handle = self.clone();
+        token.on_cancel(move || drop(handle.remove()))
+    }
+
+    /// Whether the job had to wait for a thread when it was accepted.
+    pub fn was_queued(&self) -> bool {
+        self.key.is_some()
+    }
+}
+
+impl fmt::Debug for JobHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobHandle")
+            .field("was_queued", &self.was_queued())
+            .finish_non_exhaustive()
+    }
+}

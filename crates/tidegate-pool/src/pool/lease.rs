@@ -1,0 +1,86 @@
+//! Threads of a pool that a component counts on, for as long as it holds the lease.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use super::budget::{Lessee, OverBudget};
+use super::core::Shared;
+
+/// Threads of a pool that a component counts on; dropping it gives them back.
+///
+/// ```
+/// use tidegate_pool::WorkerPool;
+///
+/// let pool = WorkerPool::builder("workers").core(1).max(4).build()?;
+/// let lease = pool.lease("acceptors", 2)?;
+/// let error = pool.lease("selectors", 2).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "insufficient threads: selectors asks for 2, acceptors has 2, and at least one of 4 has to \
+///      stay for jobs; raise `max` or lease less",
+/// );
+/// drop(lease);
+/// assert!(pool.lease("selectors", 3).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping a lease gives its threads back"]
+pub struct Lease {
+    pool: Weak<Shared>,
+    id: u64,
+    threads: usize,
+    /// How many of them the lessee uses now.
+    used: AtomicUsize,
+}
+
+impl Lease {
+    /// Promises threads of `pool` to a component.
+    pub(super) fn new(pool: &Arc<Shared>, lessee: Lessee) -> Result<Self, OverBudget> {
+        let threads = lessee.threads;
+        Ok(Self {
+            pool: Arc::downgrade(pool),
+            id: pool.add_lease(lessee)?,
+            threads,
+            used: AtomicUsize::new(threads),
+        })
+    }
+
+    /// The threads of this lease.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Says how the lessee's use of its threads changes, one at a time; it counts as using all of
+    /// them until it says otherwise. Those that it does not use are kept out of the pool's
+    /// [room](crate::Headroom::room), though they are idle or not even started: they will be
+    /// wanted.
+    pub(crate) fn uses(&self, one_more: bool) {
+        // It may use more than it leased: those are no business of the lease's.
+        let changes = match one_more {
+            true => self.used.fetch_add(1, Ordering::Relaxed) < self.threads,
+            false => self.used.fetch_sub(1, Ordering::Relaxed) <= self.threads,
+        };
+        if changes && let Some(pool) = self.pool.upgrade() {
+            pool.keep_for_lessee(!one_more);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        while self.used.load(Ordering::Relaxed) < self.threads {
+            self.uses(true);
+        }
+        if let Some(pool) = self.pool.upgrade() {
+            pool.end_lease(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lease")
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
