@@ -1,14 +1,17 @@
 //! Conformance tables: every rule of a specification names its tests, or says why not.
 //!
-//! A row of a table in `docs/conformance/*.md` is `| spec:RULE | answer |`, where the answer is
+//! A row of a table in `docs/conformance/*.md` is `| spec:RULE | sentence | answer |`. The sentence
+//! states the rule in 3 to 20 words, ends with a period, and belongs to one rule only. The answer is
 //!
 //! * one or more tests, each in backticks, separated by commas:
 //!   `crate_name::any::path::test_name`, or `doc:Type::method` for an example in the docs;
-//! * or a sentence that begins with `differs:`, `later:` or `n/a:`.
+//! * or a sentence that begins with `differs:`, `later:` or `n/a:`. Functions that it names in
+//!   backticks exist.
 //!
-//! Cells between the two are for people. `README.md` in that folder is not a table.
+//! `README.md` in that folder is not a table.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 
 use super::tree::File;
 use super::{Finding, Tree, markdown, syntax};
@@ -16,12 +19,15 @@ use super::{Finding, Tree, markdown, syntax};
 const FOLDER: &str = "docs/conformance/";
 const SPECS: [&str; 3] = ["loops", "strategies", "isolation"];
 const REASONS: [&str; 3] = ["differs:", "later:", "n/a:"];
+/// How many words a sentence has.
+const WORDS: RangeInclusive<usize> = 3..=20;
 
-/// Checks every row, and that no rule has two.
+/// Checks every row, that no rule has two, and that no two rules share a sentence.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let code = Code::of(tree);
     let mut findings = Vec::new();
-    let mut seen: HashMap<String, String> = HashMap::new();
+    let mut rules: HashMap<String, String> = HashMap::new();
+    let mut sentences: HashMap<String, String> = HashMap::new();
     let tables = tree.files().filter(|file| is_table(file));
     for (file, line, row) in tables.flat_map(rows) {
         let rule = row[0].trim_matches('`');
@@ -32,15 +38,42 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             ));
             continue;
         }
-        if let Some(first) = seen.insert(rule.to_string(), format!("{}:{line}", file.path)) {
+        if let Some(first) = rules.insert(rule.to_string(), format!("{}:{line}", file.path)) {
             find(format!("{rule} has a row already, at {first}"));
         }
-        let answer = row[1..].last().map_or("", String::as_str);
+        let [_, sentence, answer] = row.as_slice() else {
+            let cells = row.len();
+            find(format!(
+                "{rule}: {cells} cells instead of rule, sentence, answer"
+            ));
+            continue;
+        };
+        if let Err(why) = check_sentence(sentence) {
+            find(format!("{rule}: {why}"));
+        } else if let Some(first) = sentences.insert(sentence.to_lowercase(), rule.to_string()) {
+            find(format!(
+                "{rule} has the sentence of {first}: say what tells them apart"
+            ));
+        }
         if let Err(why) = code.check(answer) {
             find(format!("{rule}: {why}"));
         }
     }
     findings
+}
+
+fn check_sentence(sentence: &str) -> Result<(), String> {
+    let words = sentence.split_whitespace().count();
+    if !WORDS.contains(&words) {
+        let (least, most) = (WORDS.start(), WORDS.end());
+        return Err(format!(
+            "a sentence of {words} words: state the rule in {least} to {most}"
+        ));
+    }
+    if !sentence.ends_with('.') {
+        return Err("the sentence does not end with a period".to_string());
+    }
+    Ok(())
 }
 
 fn is_table(file: &File) -> bool {
@@ -96,21 +129,35 @@ impl Code {
             .into_iter()
             .find(|reason| answer.starts_with(reason))
         {
-            let empty = answer[reason.len()..].trim().is_empty();
-            return if empty {
-                Err(format!("`{reason}` needs a sentence"))
-            } else {
-                Ok(())
+            return match answer[reason.len()..].trim() {
+                "" => Err(format!("`{reason}` needs a sentence")),
+                why => self.check_functions(why),
             };
         }
         for part in answer.split(',').map(str::trim) {
             let name = part.strip_prefix('`').and_then(|p| p.strip_suffix('`'));
             match name {
-                Some(name) => self.check_name(name)?,
-                None => {
+                Some(name) if !name.contains(['`', ' ']) => self.check_name(name)?,
+                _ => {
                     let reasons = REASONS.join("`, `");
                     return Err(format!("neither tests in backticks nor one of `{reasons}`"));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the functions named in a reason exist: whatever is in backticks, in lower case
+    /// and has an underscore.
+    fn check_functions(&self, reason: &str) -> Result<(), String> {
+        let is_function = |name: &&str| {
+            let mut chars = name.chars();
+            name.contains('_') && chars.all(|c| matches!(c, 'a'..='z' | '0'..='9' | '_' | ':'))
+        };
+        for name in markdown::code_spans(reason).filter(is_function) {
+            let last = name.rsplit(':').next().unwrap_or(name);
+            if !self.definitions.contains(last) {
+                return Err(format!("nothing named `{last}` is defined"));
             }
         }
         Ok(())
@@ -146,8 +193,10 @@ mod tests {
         fn helper() {}
         #[test] fn waits() {} #[test] fn cancels() {}";
 
+    /// What is found in rows of all three cells.
     fn findings(rows: &str) -> Vec<String> {
-        let table = format!("# Loops\n\n| rule | test or reason |\n|---|---|\n{rows}\n");
+        let table =
+            format!("# Loops\n\n| rule | what it says | test or reason |\n|---|---|---|\n{rows}\n");
         let tree = Tree::of(&[
             ("crates/tidegate-promise/src/lib.rs", CODE),
             ("docs/conformance/README.md", "| example | of a row |\n"),
@@ -156,28 +205,32 @@ mod tests {
         check(&tree).into_iter().map(|f| f.message).collect()
     }
 
+    /// What is found in a sound row with this answer.
+    fn answered(answer: &str) -> Vec<String> {
+        findings(&format!("| loops:FU1 | A wait ends. | {answer} |"))
+    }
+
     #[test]
     fn a_row_names_tests_doc_tests_or_a_reason() {
-        let rows = "| loops:FU1 | `tidegate_promise::waits`, `tidegate_promise::it::cancels` |
-            | loops:FU2 | note | `doc:Completion::wait`, `doc:tidegate_promise` |
-            | loops:FU3 | differs: waiting on any pinned loop is refused. |
-            | strategies:PC1 | later: strategies come with the worker pool. |
-            | isolation:K3 | n/a: Rust has no interrupt flag. |";
+        let rows = "| loops:FU1 | A wait ends. | `tidegate_promise::waits`, `tidegate_promise::it::cancels` |
+            | loops:FU2 | The `wait` returns. | `doc:Completion::wait`, `doc:tidegate_promise` |
+            | loops:FU3 | A wait is refused. | differs: on any pinned loop (`it::waits`, `Loop`). |
+            | strategies:PC1 | A producer is alone. | later: strategies come with the worker pool. |
+            | isolation:K3 | A key has a name. | n/a: Rust has no interrupt flag. |";
         assert_eq!(findings(rows), Vec::<String>::new());
     }
 
     #[test]
     fn a_test_that_does_not_exist_is_found() {
-        assert_eq!(
-            findings("| loops:FU1 | `tidegate_promise::gone` |").len(),
-            1
-        );
-        assert_eq!(
-            findings("| loops:FU1 | `tidegate_promise::helper` |").len(),
-            1
-        );
-        assert_eq!(findings("| loops:FU1 | `other::waits` |").len(), 1);
-        assert_eq!(findings("| loops:FU1 | `doc:Completion::gone` |").len(), 1);
+        for answer in [
+            "`tidegate_promise::gone`",
+            "`tidegate_promise::helper`",
+            "`other::waits`",
+            "`doc:Completion::gone`",
+            "differs: otherwise, as `it::test_of_old` shows.",
+        ] {
+            assert_eq!(answered(answer).len(), 1, "{answer}");
+        }
     }
 
     #[test]
@@ -186,24 +239,53 @@ mod tests {
             "",
             "differs:",
             "`tidegate_promise::waits` and more",
+            "`tidegate_promise::waits`; or else `tidegate_promise::cancels`",
             "tidegate_promise::waits",
         ] {
-            assert_eq!(
-                findings(&format!("| loops:FU1 | {answer} |")).len(),
-                1,
-                "{answer}"
-            );
+            assert_eq!(answered(answer).len(), 1, "{answer}");
         }
     }
 
     #[test]
+    fn a_row_has_a_rule_a_sentence_and_an_answer() {
+        for row in [
+            "| loops:FU1 |",
+            "| loops:FU1 | n/a: no sentence here. |",
+            "| loops:FU1 | A wait ends. | n/a: x | and a note |",
+        ] {
+            assert_eq!(findings(row).len(), 1, "{row}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_has_three_to_twenty_words_and_a_period() {
+        let long = format!("{}end.", "word ".repeat(20));
+        for sentence in ["", "Waits.", "It waits.", "A wait ends", &long] {
+            let row = format!("| loops:FU1 | {sentence} | n/a: x |");
+            assert_eq!(findings(&row).len(), 1, "{sentence}");
+        }
+        let fits = format!("| loops:FU1 | {}end. | n/a: x |", "word ".repeat(19));
+        assert_eq!(findings(&fits), Vec::<String>::new());
+    }
+
+    #[test]
+    fn two_rules_do_not_share_a_sentence() {
+        let rows = "| loops:FU1 | A wait ends. | n/a: x |
+            | strategies:PC1 | A Wait ends. | n/a: x |
+            | loops:FU2 | A wait ends late. | n/a: x |";
+        let found = findings(rows);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("strategies:PC1 has the sentence of loops:FU1"));
+    }
+
+    #[test]
     fn a_rule_has_one_row_and_a_known_spec() {
-        assert_eq!(
-            findings("| loops:FU1 | n/a: x |\n| loops:FU1 | n/a: x |").len(),
-            1
-        );
+        let twice = "| loops:FU1 | A wait ends. | n/a: x |
+            | loops:FU1 | A wait ends late. | n/a: x |";
+        assert_eq!(findings(twice).len(), 1);
         for rule in ["FU1", "loops:FU", "loops:12", "loops:FU1a", "netty:FU1"] {
-            assert_eq!(findings(&format!("| {rule} | n/a: x |")).len(), 1, "{rule}");
+            let row = format!("| {rule} | A wait ends. | n/a: x |");
+            assert_eq!(findings(&row).len(), 1, "{rule}");
         }
     }
 }
