@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, as_nanos, origin};
 use crate::contain::{contain, discard, discard_all};
-use crate::executor::Unhandled;
 use crate::parker::Parker;
-use crate::unhandled::OnUnhandled;
+use crate::unhandled::{OnUnhandled, Unhandled};
 
 /// Tells work that it should stop. Clones are handles to the same token.
 ///

@@ -11,8 +11,6 @@ use std::fmt;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::executor::panic_message;
-
 /// How many payloads in a row may panic while they are dropped, each with the next one, before
 /// the last is leaked.
 const ROUNDS: usize = 4;
@@ -38,6 +36,22 @@ type Payload = Box<dyn Any + Send>;
 #[inline(always)]
 pub fn contain<R>(run: impl FnOnce() -> R) -> Result<R, CaughtPanic> {
     catch_unwind(AssertUnwindSafe(run)).map_err(CaughtPanic::from)
+}
+
+/// The message of a caught panic, for reports.
+///
+/// ```
+/// let caught = std::panic::catch_unwind(|| panic!("out of ink")).unwrap_err();
+/// assert_eq!(tidegate_core::panic_message(&*caught), "out of ink");
+/// ```
+pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    if let Some(message) = payload.downcast_ref::<&'static str>() {
+        message
+    } else if let Some(message) = payload.downcast_ref::<String>() {
+        message
+    } else {
+        "a panic without a message"
+    }
 }
 
 /// Drops a user value. A panic of its `Drop` goes no further.

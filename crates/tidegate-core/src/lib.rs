@@ -1,24 +1,40 @@
-//! The ground floor of Tidegate: everything that threads use to meet.
+//! The words that every crate of Tidegate shares: time, tasks, executors, threads, and the ways
+//! between threads.
 //!
-//! * Time: [`Clock`], [`ManualClock`], [`Ticker`]; sleeping: [`Parker`].
-//! * Work: [`Task`] (a closure in four words), [`Executor`] (where it runs), [`Rejected`] (what
-//!   comes back when it does not), [`CancelToken`], [`OnUnhandled`] (who hears of errors that
-//!   nobody handles).
-//! * The way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`].
-//! * User code that may panic: [`contain`], [`discard`], [`CaughtPanic`].
-//! * Ownership and bounds: [`OwnerCell`], [`Permits`].
-//! * Memory that is used at random: [`prefetch`].
-//! * Threads: [`ThreadBuilder`], [`ThreadInfo`], the mark of the executor they run for and the
-//!   record of who waits for whom.
+//! | folder or file | what it holds |
+//! |---|---|
+//! | `clock` | [`Clock`], [`ManualClock`], [`FastClock`], [`CoarseClock`], [`Ticker`] |
+//! | `raw` | [`Task`] (a closure in four words), [`Signal`], [`OwnerCell`], [`Running`] |
+//! | `executor` | [`Executor`], [`ExecutorId`], [`Rejected`]; [`current`], the executor whose work the calling thread runs, and [`stance`], whether it may block |
+//! | `lane` | the way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`] |
+//! | `cancel` | [`CancelToken`] |
+//! | `parker`, `look_on` | [`Parker`], where a thread sleeps; [`LookOn`], how long it spins before |
+//! | `permits` | [`Permits`], counted bounds |
+//! | `thread` | [`ThreadBuilder`], [`ThreadHandle`], [`ThreadInfo`], [`ThreadPerTask`] |
+//! | `wait` | [`check_wait`], which refuses a wait that could not end |
+//! | `contain` | [`contain()`], [`discard`], [`CaughtPanic`]: user code that may panic |
+//! | `unhandled` | [`Unhandled`] and [`OnUnhandled`]: errors that nobody handles |
+//! | `sys` | what the operating system and the processor are asked for, among it [`prefetch`] |
+//! | `prim`, `counter`, `sentence` | primitives for models; a counter with one writer; [`debug_as_display!`] |
 //!
 //! Unsafe code stands in `lane`, `raw` and `sys` only. Every unsafe block is argued where it
 //! stands, every atomic operation that orders something names its partner, and the word-level
 //! protocols are model-checked (`cargo xtask loom`).
+//!
+//! # Hidden items
+//!
+//! These are public for the other crates of this workspace only. They are unstable: they change
+//! without notice, and no version number says so.
+//!
+//! * [`internal`]: parts of the raw types that other crates build on.
+//! * [`prim`]: atomics, locks and threads that are std's in a program, and loom's or shuttle's in a
+//!   model.
+//! * The macros `debug_as_display!` and, under shuttle, `scheduled_thread_local!`.
 #![deny(unsafe_code)]
 
 #[doc(hidden)]
 pub mod internal {
-    //! Items for the other crates of this workspace only. Unstable: they change without notice.
+    //! Unstable; see "Hidden items" in the documentation of the crate.
 
     pub use crate::counter::Counter;
     pub use crate::raw::signal::SignalHeader;
@@ -33,7 +49,6 @@ mod counter;
 mod executor;
 mod lane;
 mod look_on;
-mod mark;
 mod parker;
 mod permits;
 #[doc(hidden)]
@@ -54,18 +69,15 @@ pub use self::clock::{
     Clock, ClockMember, CoarseClock, FastClock, ManualClock, ManualTicker, Sleeper, Ticker,
     TickerStop, as_nanos,
 };
-pub use self::contain::{CaughtPanic, contain, discard, discard_all};
+pub use self::contain::{CaughtPanic, contain, discard, discard_all, panic_message};
 pub use self::executor::{
-    Executor, ExecutorId, Refusal, RejectWith, Rejected, Unhandled, panic_message,
+    Executor, ExecutorId, MarkGuard, Refusal, RejectWith, Rejected, Stance, begin_turn,
+    blocking_allowed, current, enter, is_current, non_blocking, stance, turn,
 };
 pub use self::lane::doorbell::Doorbell;
 pub use self::lane::signal::{SignalBatch, SignalLane};
 pub use self::lane::task::{TaskLane, TaskLaneEnd};
 pub use self::look_on::LookOn;
-pub use self::mark::{
-    MarkGuard, Stance, begin_turn, blocking_allowed, current, enter, is_current, non_blocking,
-    stance, turn,
-};
 pub use self::parker::Parker;
 pub use self::permits::{Permit, PermitRef, Permits};
 pub use self::raw::owner::OwnerCell;
@@ -78,5 +90,5 @@ pub use self::thread::{
     BadPriority, JoinError, JoinPolicy, NotJoined, ThreadBuilder, ThreadEnd, ThreadHandle,
     ThreadInfo, ThreadJob, ThreadPerTask, ThreadState, ThreadWatch, at_thread_exit, run_exit_hooks,
 };
-pub use self::unhandled::OnUnhandled;
+pub use self::unhandled::{OnUnhandled, Unhandled};
 pub use self::wait::{WaitGuard, WaitRefused, change_width, check_stance, check_wait};

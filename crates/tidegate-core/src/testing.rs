@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, mark};
+use crate::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task};
 
 /// How often to repeat something: `many` times, or few where every step is slow
 /// (`TIDEGATE_SMALL` is set under valgrind).
@@ -59,7 +59,7 @@ impl Executor for Nameplate {
     }
 
     fn is_current(&self) -> bool {
-        mark::is_current(self.id)
+        crate::is_current(self.id)
     }
 
     fn id(&self) -> ExecutorId {

@@ -16,7 +16,8 @@
 
 use std::time::Duration;
 
-use super::{Clock, FastClock};
+use super::fast::FastClock;
+use super::handle::Clock;
 use crate::sys::tick;
 
 /// The cheapest reading of a [`Clock`], late by at most two ticks of the system.

@@ -22,7 +22,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::time::Duration;
 
-use super::Clock;
+use super::handle::Clock;
 use crate::sys::cycles;
 
 /// The longest time that one calibration is used, in nanoseconds.

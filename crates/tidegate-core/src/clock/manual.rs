@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Sleeper, as_nanos};
-use crate::cancel::{CancelToken, Interrupted};
+use super::moment::{as_nanos, origin, system_now};
+use super::sleeper::Sleeper;
 use crate::prim::{self, Condvar, Mutex, MutexGuard};
 
 prim::thread_local! {
@@ -74,10 +74,10 @@ impl ManualClock {
     /// A clock that stands at its origin.
     pub fn new() -> Self {
         // Asked for first: the process's own origin never lies after a manual clock's.
-        super::origin();
+        origin();
         Self {
             shared: Arc::new(Shared {
-                origin: super::system_now(),
+                origin: system_now(),
                 state: Mutex::default(),
                 changed: Condvar::new(),
             }),
@@ -144,28 +144,26 @@ impl ManualClock {
         drop(self.settled(self.lock()));
     }
 
-    /// [`ManualClock::settle`] until `token` is tripped.
-    ///
-    /// # Errors
-    ///
-    /// [`Interrupted`] when the token was tripped first.
-    pub fn settle_with(&self, token: &CancelToken) -> Result<(), Interrupted> {
-        let clock = self.clone();
-        let _hook = token.on_cancel(move || {
-            // Under the lock: whoever has looked at the token and not yet fallen asleep hears it.
-            let _state = clock.lock();
-            clock.shared.changed.notify_all();
-        });
+    /// [`ManualClock::settle`] until `stop` returns `true`; returns whether the clock settled.
+    /// `stop` is asked at first and after each [`ManualClock::nudge`], with the lock held.
+    pub(super) fn settle_unless(&self, stop: impl Fn() -> bool) -> bool {
         let mut state = self.lock();
         loop {
-            if token.is_cancelled() {
-                return Err(Interrupted);
+            if stop() {
+                return false;
             }
             if state.is_quiet() {
-                return Ok(());
+                return true;
             }
             state = self.wait(state);
         }
+    }
+
+    /// Makes whoever waits for this clock look again.
+    pub(super) fn nudge(&self) {
+        // Under the lock: a thread that has looked and not yet fallen asleep hears it.
+        let _state = self.lock();
+        self.shared.changed.notify_all();
     }
 
     /// The earliest deadline that somebody sleeps towards.

@@ -3,7 +3,11 @@
 use std::sync::mpsc;
 use std::thread;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::*;
+use crate::Parker;
 
 const SECOND: Duration = Duration::from_secs(1);
 

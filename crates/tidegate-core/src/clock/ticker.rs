@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::{Clock, as_nanos};
+use super::handle::Clock;
+use super::moment::as_nanos;
 use crate::Parker;
 use crate::prim::mpsc::{Sender, channel};
 use crate::prim::{Condvar, Mutex, MutexGuard};

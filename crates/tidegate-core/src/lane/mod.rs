@@ -1,8 +1,11 @@
 //! The two lanes into a loop, and the word that says whether the loop sleeps.
 //!
-//! * [`task`]: what users submit. Bounded; full or closed means the task comes back.
-//! * [`signal`]: what was accepted earlier and only has to be told. Never full.
-//! * [`doorbell`]: one word for both, so that a sleeping loop is woken once, not per push.
+//! * [`task`]: [`TaskLane`](crate::TaskLane), what users submit. Bounded; a full or closed lane
+//!   gives the task back. `task::chunk` is a run of its slots.
+//! * [`signal`]: [`SignalLane`](crate::SignalLane), what was accepted earlier and only has to be
+//!   told. Never full.
+//! * [`doorbell`]: [`Doorbell`](crate::Doorbell), one word for both, so that a sleeping loop is
+//!   woken once, not per push. It knows neither lane.
 //!
 //! The README beside this file walks through the races by name.
 #![expect(

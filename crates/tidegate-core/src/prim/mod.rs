@@ -2,7 +2,7 @@
 //! shuttle's under `--cfg tidegate_shuttle`.
 //!
 //! Only this folder knows that there are three sets. A protocol written against it is the same
-//! text in a program and in a model. Public for the crates above and no part of the API.
+//! text in a program and in a model. Unstable; see "Hidden items" in the documentation of the crate.
 //!
 //! Under shuttle every thread is a coroutine of one real thread. So whatever a thread may sleep in,
 //! hold across a call, or keep to itself has to come from here: locks, channels, threads and

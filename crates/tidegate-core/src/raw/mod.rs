@@ -1,9 +1,10 @@
 //! The types whose inside is unsafe code and that every crate shares.
 //!
-//! * [`task`]: a closure in four words.
 //! * [`signal`]: a reference to a heap block on its way to an executor.
 //! * [`owner`]: a value that one executor owns and others may hold.
 //! * [`running`]: what a thread runs now, readable from other threads.
+//! * [`task`]: a closure in four words; `task::vtable` describes the closure. A task with a name
+//!   shows it in `running`, which knows only the vtable.
 #![expect(
     unsafe_code,
     reason = "values behind erased types, handed over by one word"

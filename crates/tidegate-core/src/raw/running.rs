@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::prim;
-use crate::raw::task::{Task, Vtable};
+use crate::raw::task::Vtable;
 
 prim::thread_local! {
     /// The record of the loop that this thread drives.
@@ -63,13 +63,13 @@ pub struct RunningTask {
 }
 
 impl Running {
-    /// Notes that the loop starts `task`. Called by the loop's thread only.
+    /// Notes that the loop starts a task whose closure is described by `vtable`.
     #[inline(always)]
-    pub fn begin(&self, task: &Task) {
+    pub(super) fn begin_closure(&self, vtable: &'static Vtable) {
         let next = self.started.load(Ordering::Relaxed) + 1;
         self.started.store(next, Ordering::Relaxed);
         self.what
-            .store(ptr::from_ref(task.vtable).cast_mut(), Ordering::Relaxed);
+            .store(ptr::from_ref(vtable).cast_mut(), Ordering::Relaxed);
     }
 
     /// Notes that the task that runs comes to the next of several things that it does: it counts as
@@ -101,7 +101,7 @@ impl Running {
     /// over when the caller reads the answer.
     pub fn now(&self) -> Option<RunningTask> {
         let what = self.what.load(Ordering::Relaxed);
-        // SAFETY: `begin` stores only pointers made from `&'static Vtable`, `idle` only null.
+        // SAFETY: `begin_closure` stores only pointers made from `&'static Vtable`, `idle` only null.
         let vtable = unsafe { what.as_ref() }?;
         Some(RunningTask {
             sequence: self.started(),
@@ -223,6 +223,7 @@ mod tests {
     //! The name of the running task is whole or absent, never torn.
 
     use super::*;
+    use crate::raw::task::Task;
 
     #[test]
     fn shows_a_given_name_only_while_the_task_runs() {

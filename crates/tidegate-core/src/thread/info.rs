@@ -4,8 +4,20 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
-use super::{JoinPolicy, ThreadBuilder};
 use crate::{ExecutorId, contain, sys};
+
+/// The priority that a thread has when nothing is said.
+pub(super) const NORMAL_PRIORITY: u8 = 5;
+
+/// Whether somebody waits for a thread's end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JoinPolicy {
+    /// Its owner can join it.
+    #[default]
+    Joined,
+    /// It runs on its own (a daemon, elsewhere): its handle cannot be joined.
+    Detached,
+}
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +76,7 @@ impl ThreadInfo {
         if self.life.granted.load(Ordering::Relaxed) {
             self.life.priority
         } else {
-            ThreadBuilder::NORMAL_PRIORITY
+            NORMAL_PRIORITY
         }
     }
 

@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::ThreadBuilder;
-use crate::executor::{Executor, ExecutorId, Refusal, Rejected};
-use crate::mark::{self, Stance};
+use super::builder::ThreadBuilder;
+use crate::executor::{Executor, ExecutorId, Refusal, Rejected, Stance, enter, is_current};
 use crate::{Clock, Signal, Task};
 
 /// Runs each task on a thread of its own.
@@ -50,7 +49,7 @@ impl ThreadPerTask {
         let take = Arc::clone(&place);
         let started = self.shared.threads.spawn(move || {
             let job = take.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let _mark = mark::enter(Arc::new(executor), Stance::Free);
+            let _mark = enter(Arc::new(executor), Stance::Free);
             if let Some(job) = job {
                 run(job);
             }
@@ -78,7 +77,7 @@ impl Executor for ThreadPerTask {
     }
 
     fn is_current(&self) -> bool {
-        mark::is_current(self.shared.id)
+        is_current(self.shared.id)
     }
 
     fn id(&self) -> ExecutorId {

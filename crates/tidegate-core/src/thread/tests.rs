@@ -1,9 +1,10 @@
 //! Threads are named by rule, set up before their job and cleaned up after it.
 
 use std::io;
-use std::sync::atomic::AtomicUsize;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
+use super::builder::pool_name;
 use super::*;
 use crate::{CancelToken, Executor, Refusal, Task};
 

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::record::lock;
 use super::*;
-use crate::mark::{blocking_allowed, enter, non_blocking};
+use crate::executor::{Executor, Stance, blocking_allowed, enter, non_blocking};
 use crate::testing::Nameplate;
 
 /// A wait of one of `from`'s threads for `to`. All waits of a test are made on its own thread:

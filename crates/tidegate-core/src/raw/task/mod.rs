@@ -9,52 +9,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{self, ManuallyDrop, MaybeUninit};
 
-use crate::raw::running;
+use crate::raw::running::{self, Running};
 
-/// What a task may do to the thread that runs it.
-///
-/// Ordered by how much it may ask for, so that the kind of a chain of handlers is the maximum
-/// of their kinds.
-///
-/// ```
-/// use tidegate_core::Blocking;
-///
-/// assert_eq!(Blocking::Never.max(Blocking::Adapts), Blocking::Adapts);
-/// assert_eq!(Blocking::default(), Blocking::May);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Blocking {
-    /// Never blocks.
-    Never,
-    /// Blocks only where the thread allows it; looks at the thread's tag first.
-    Adapts,
-    /// May block: what is assumed of a task that says nothing.
-    #[default]
-    May,
-}
+mod vtable;
 
-/// Words of closure that fit into a task without a box.
-pub(crate) const INLINE_WORDS: usize = 3;
-
-/// The closure's bytes. Pointer-typed words, so that pointers captured by the closure keep their
-/// provenance when the task is moved word by word through a lane.
-pub(crate) type Data = [MaybeUninit<*mut ()>; INLINE_WORDS];
-
-/// What is known of a closure's type; one static per closure type.
-#[derive(Debug)]
-#[repr(align(8))]
-pub(crate) struct Vtable {
-    /// Runs and consumes the closure in `Data`.
-    run: unsafe fn(*mut Data),
-    /// Drops the closure in `Data` without running it.
-    drop: unsafe fn(*mut Data),
-    /// The closure's name, read from its type or from its data.
-    name: unsafe fn(*const Data) -> &'static str,
-    /// The name of the closure's type, for watchers that cannot see the data.
-    pub(crate) type_name: fn() -> &'static str,
-    blocking: Blocking,
-    long: bool,
-}
+pub use self::vtable::Blocking;
+pub(crate) use self::vtable::{Data, INLINE_WORDS, Vtable};
 
 /// One unit of work: a closure that runs once.
 ///
@@ -226,6 +186,14 @@ unsafe impl Send for Task {}
 // SAFETY: through a shared task only its name and its kind can be read, which are not part of the
 // closure's captures; those are touched by `run` and `drop` alone, which own the task.
 unsafe impl Sync for Task {}
+
+impl Running {
+    /// Notes that the loop starts `task`. Called by the loop's thread only.
+    #[inline(always)]
+    pub fn begin(&self, task: &Task) {
+        self.begin_closure(task.vtable);
+    }
+}
 
 impl fmt::Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

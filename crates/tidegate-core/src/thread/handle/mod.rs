@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::info::{Life, ThreadInfo};
+use super::start::current;
 use crate::wait::check_end;
 use crate::{CancelToken, CaughtPanic, Parker, Stance, WaitGuard, WaitRefused, prim, stance};
 
@@ -120,7 +121,7 @@ impl ThreadWatch {
 
     /// Returns `true` if this is the calling thread.
     pub fn is_current(&self) -> bool {
-        super::current().is_some_and(|life| Arc::ptr_eq(&life, &self.life))
+        current().is_some_and(|life| Arc::ptr_eq(&life, &self.life))
     }
 
     /// Returns a future that is ready when the thread's job and its hooks are over.

@@ -1,0 +1,186 @@
+//! The clock that everything takes: the system's, or one that a test turns.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::manual::{ClockMember, ManualClock};
+use super::moment::{as_nanos, origin, system_now};
+use super::sleeper::Sleeper;
+use crate::Parker;
+
+/// A clock: what time it is, and how to sleep until a moment of it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_core::{Clock, ManualClock};
+///
+/// let manual = ManualClock::new();
+/// let clock = Clock::from(&manual);
+/// let before = clock.now();
+/// manual.advance(Duration::from_secs(3600));
+/// assert_eq!(clock.now() - before, Duration::from_secs(3600));
+/// ```
+#[derive(Clone, Default)]
+pub struct Clock {
+    source: Source,
+}
+
+#[derive(Clone, Default)]
+enum Source {
+    #[default]
+    System,
+    Manual(ManualClock),
+}
+
+impl Clock {
+    /// The system's monotonic clock.
+    pub const fn system() -> Self {
+        Self {
+            source: Source::System,
+        }
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Instant {
+        match &self.source {
+            Source::System => system_now(),
+            Source::Manual(clock) => clock.now(),
+        }
+    }
+
+    /// The present moment in nanoseconds since this clock's origin.
+    pub fn nanos(&self) -> u64 {
+        match &self.source {
+            Source::System => as_nanos(system_now().saturating_duration_since(origin())),
+            Source::Manual(clock) => clock.nanos(),
+        }
+    }
+
+    /// The moment `after` from now, in nanoseconds; `u64::MAX` where that overflows.
+    pub fn deadline(&self, after: Duration) -> u64 {
+        self.nanos().saturating_add(as_nanos(after))
+    }
+
+    /// A moment of `Instant` in nanoseconds since this clock's origin.
+    pub fn nanos_at(&self, at: Instant) -> u64 {
+        let origin = match &self.source {
+            Source::System => origin(),
+            Source::Manual(clock) => clock.origin(),
+        };
+        as_nanos(at.saturating_duration_since(origin))
+    }
+
+    /// The moment at `nanos` of this clock as an `Instant`; none for "never".
+    pub fn instant_at(&self, nanos: u64) -> Option<Instant> {
+        let origin = match &self.source {
+            Source::System => origin(),
+            Source::Manual(clock) => clock.origin(),
+        };
+        let is_moment = nanos != u64::MAX;
+        is_moment.then(|| origin.checked_add(Duration::from_nanos(nanos)))?
+    }
+
+    /// Whether this clock is turned by hand.
+    pub fn is_manual(&self) -> bool {
+        matches!(self.source, Source::Manual(_))
+    }
+
+    /// The clock that is turned by hand, if this is one.
+    pub fn as_manual(&self) -> Option<&ManualClock> {
+        match &self.source {
+            Source::System => None,
+            Source::Manual(clock) => Some(clock),
+        }
+    }
+
+    /// Sleeps in `parker` until it is unparked or until nanosecond `deadline`; returns whether
+    /// it was unparked. May return early and without cause, like every wait.
+    pub fn park_until(&self, parker: &Parker, deadline: Option<u64>) -> bool {
+        match &self.source {
+            Source::System => match self.left_until(deadline) {
+                Some(Duration::ZERO) => parker.park(Some(Duration::ZERO)),
+                left => parker.park(left),
+            },
+            Source::Manual(clock) => {
+                let sleeper: Arc<dyn Sleeper> = Arc::new(parker.clone());
+                let mut woken = false;
+                if !clock.sleep(&sleeper, deadline, || woken = parker.park(None)) {
+                    // As on the system's clock: a wakeup that is pending is not kept for later.
+                    return parker.take_wakeup();
+                }
+                // The clock wakes a sleeper at its deadline by the same means.
+                woken && deadline.is_none_or(|deadline| clock.nanos() < deadline)
+            }
+        }
+    }
+
+    /// Lets `wait` sleep until `deadline` on this clock. `wait` gets the longest time that it
+    /// may really sleep, and must return when `sleeper` is woken. For waits that are not a
+    /// parker's, such as a poller's.
+    pub fn sleep_until(
+        &self,
+        sleeper: &Arc<dyn Sleeper>,
+        deadline: Option<u64>,
+        wait: impl FnOnce(Option<Duration>),
+    ) {
+        match &self.source {
+            Source::System => wait(self.left_until(deadline)),
+            Source::Manual(clock) => {
+                clock.sleep(sleeper, deadline, || wait(None));
+            }
+        }
+    }
+
+    /// Announces a thread that this clock's [`ManualClock::settle`] has to wait for. Made before
+    /// the thread starts, and entered on it.
+    pub fn join(&self) -> ClockMember {
+        match &self.source {
+            Source::System => ClockMember::none(),
+            Source::Manual(clock) => clock.join(),
+        }
+    }
+
+    /// Waits until every member of a manual clock is asleep; returns at once on the system's.
+    pub fn settle(&self) {
+        if let Source::Manual(clock) = &self.source {
+            clock.settle();
+        }
+    }
+
+    fn left_until(&self, deadline: Option<u64>) -> Option<Duration> {
+        match deadline {
+            None | Some(u64::MAX) => None,
+            Some(deadline) => Some(Duration::from_nanos(deadline.saturating_sub(self.nanos()))),
+        }
+    }
+}
+
+impl From<&Clock> for Clock {
+    fn from(clock: &Clock) -> Self {
+        clock.clone()
+    }
+}
+
+impl From<&ManualClock> for Clock {
+    fn from(clock: &ManualClock) -> Self {
+        clock.clone().into()
+    }
+}
+
+impl From<ManualClock> for Clock {
+    fn from(clock: ManualClock) -> Self {
+        Self {
+            source: Source::Manual(clock),
+        }
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Source::System => f.write_str("Clock::system()"),
+            Source::Manual(clock) => clock.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Where tasks run.
+//!
+//! * `id`: [`ExecutorId`].
+//! * `rejected`: [`Rejected`], which gives a refused value back, and [`Refusal`], the reason.
+//! * `traits`: [`Executor`], the one small trait through which every lower crate knows a loop or a
+//!   pool.
+//! * `current`: which executor's work the calling thread runs, and whether it may block
+//!   ([`enter`], [`current()`], [`stance`], [`non_blocking`]).
+//!
+//! Each knows only those before it.
+
+mod current;
+mod id;
+mod rejected;
+#[cfg(all(test, not(tidegate_loom)))]
+mod tests;
+mod traits;
+
+pub use self::current::{
+    MarkGuard, Stance, begin_turn, blocking_allowed, current, enter, is_current, non_blocking,
+    stance, turn,
+};
+pub use self::id::ExecutorId;
+pub use self::rejected::{Refusal, RejectWith, Rejected};
+pub use self::traits::Executor;

@@ -1,0 +1,96 @@
+//! A refused submission: the value comes back, with the reason.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::Task;
+
+/// A refusal that gives the refused value back.
+///
+/// ```
+/// use tidegate_core::{Rejected, Refusal};
+///
+/// let refused = Rejected::new(7, Refusal::Full);
+/// assert_eq!(refused.to_string(), "rejected: the queue is full; try again later or shed load");
+/// assert_eq!(refused.into_inner(), 7);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[must_use = "the refused value is inside"]
+pub struct Rejected<T> {
+    value: T,
+    why: Refusal,
+}
+
+/// Why something was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The queue holds as many tasks as it may.
+    Full,
+    /// The executor no longer accepts work.
+    Closed,
+    /// No thread could be started to run it.
+    NoThread,
+    /// No thread waits for work at this moment, and the caller asked not to queue.
+    Busy,
+    /// The executor does not offer this operation.
+    Unsupported,
+    /// The caller's token was tripped while it waited for room.
+    Interrupted,
+}
+
+impl<T> Rejected<T> {
+    /// A refusal of `value`.
+    pub fn new(value: T, why: Refusal) -> Self {
+        Self { value, why }
+    }
+
+    /// Why it was refused.
+    pub fn why(&self) -> Refusal {
+        self.why
+    }
+
+    /// The refused value.
+    pub fn into_inner(self) -> T {
+        self.value
+    }
+
+    /// The same refusal of another value, made from the refused one.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Rejected<U> {
+        Rejected {
+            value: f(self.value),
+            why: self.why,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Rejected<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<T> fmt::Display for Rejected<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rejected: {}", self.why)
+    }
+}
+
+impl<T> Error for Rejected<T> {}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "the queue is full; try again later or shed load",
+            Self::Closed => "the executor is shut down; submit to another one",
+            Self::NoThread => "no thread could be started; try again when the system has room",
+            Self::Busy => "no thread is free at this moment; queue it or run it yourself",
+            Self::Unsupported => "this executor does not offer the operation",
+            Self::Interrupted => "the wait for room was interrupted by its cancel token",
+        })
+    }
+}
+
+/// The closure of a policy that decides what becomes of a task for which there is no room.
+pub type RejectWith =
+    std::sync::Arc<dyn Fn(Rejected<Task>) -> Result<(), Rejected<Task>> + Send + Sync>;

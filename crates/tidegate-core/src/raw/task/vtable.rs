@@ -1,0 +1,48 @@
+//! What is known of a task's closure: its kind, its bytes, and its functions.
+
+use std::mem::MaybeUninit;
+
+/// What a task may do to the thread that runs it.
+///
+/// Ordered by how much it may ask for, so that the kind of a chain of handlers is the maximum
+/// of their kinds.
+///
+/// ```
+/// use tidegate_core::Blocking;
+///
+/// assert_eq!(Blocking::Never.max(Blocking::Adapts), Blocking::Adapts);
+/// assert_eq!(Blocking::default(), Blocking::May);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Blocking {
+    /// Never blocks.
+    Never,
+    /// Blocks only where the thread allows it; looks at the thread's tag first.
+    Adapts,
+    /// May block: what is assumed of a task that says nothing.
+    #[default]
+    May,
+}
+
+/// Words of closure that fit into a task without a box.
+pub(crate) const INLINE_WORDS: usize = 3;
+
+/// The closure's bytes. Pointer-typed words, so that pointers captured by the closure keep their
+/// provenance when the task is moved word by word through a lane.
+pub(crate) type Data = [MaybeUninit<*mut ()>; INLINE_WORDS];
+
+/// What is known of a closure's type; one static per closure type.
+#[derive(Debug)]
+#[repr(align(8))]
+pub(crate) struct Vtable {
+    /// Runs and consumes the closure in `Data`.
+    pub(super) run: unsafe fn(*mut Data),
+    /// Drops the closure in `Data` without running it.
+    pub(super) drop: unsafe fn(*mut Data),
+    /// The closure's name, read from its type or from its data.
+    pub(super) name: unsafe fn(*const Data) -> &'static str,
+    /// The name of the closure's type, for watchers that cannot see the data.
+    pub(crate) type_name: fn() -> &'static str,
+    pub(super) blocking: Blocking,
+    pub(super) long: bool,
+}

@@ -1,0 +1,334 @@
+//! Describing and starting the threads of one pool.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use super::handle::{ThreadHandle, ThreadWatch};
+use super::info::{JoinPolicy, Life, NORMAL_PRIORITY};
+use super::start::{
+    Current, End, ThreadNames, hook_panic, run_contained, run_exit_hooks_to, spawn_named,
+};
+use crate::{OnUnhandled, Unhandled, contain, discard, discard_all, prim, sys};
+
+/// A callback of a thread's life.
+type Hook = Arc<dyn Fn() + Send + Sync>;
+/// A user's way of starting threads.
+type Spawner = Arc<dyn Fn(ThreadJob) -> io::Result<()> + Send + Sync>;
+
+/// Describes and starts the threads of one pool.
+///
+/// The first thread of the first builder called `io` is named `io-1-1`, the next one `io-1-2`;
+/// the first of the next builder in the process is `…-2-1`.
+///
+/// ```
+/// use tidegate_core::ThreadBuilder;
+///
+/// let builder = ThreadBuilder::new("io").stack_size(256 * 1024);
+/// let thread = builder.spawn(|| ())?;
+/// assert!(thread.info().name().starts_with("io-"));
+/// assert!(thread.join().is_ok());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct ThreadBuilder {
+    names: ThreadNames,
+    priority: u8,
+    cpus: Vec<usize>,
+    stack_size: Option<usize>,
+    policy: JoinPolicy,
+    on_start: Vec<Hook>,
+    on_stop: Vec<Hook>,
+    spawner: Option<Spawner>,
+    on_unhandled: Option<OnUnhandled>,
+}
+
+impl ThreadBuilder {
+    /// The priority that a thread has when nothing is said.
+    pub const NORMAL_PRIORITY: u8 = NORMAL_PRIORITY;
+    /// The highest priority that can be asked for.
+    pub const MAX_PRIORITY: u8 = 10;
+
+    /// Threads of a pool called `name`. A NUL, which the system takes in no name, is replaced.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            names: ThreadNames::new(name),
+            priority: Self::NORMAL_PRIORITY,
+            cpus: Vec::new(),
+            stack_size: None,
+            policy: JoinPolicy::Joined,
+            on_start: Vec::new(),
+            on_stop: Vec::new(),
+            spawner: None,
+            on_unhandled: None,
+        }
+    }
+
+    /// Threads of a pool named after the type `T`: its simple name, with a lower-case first
+    /// letter unless it begins like an abbreviation.
+    ///
+    /// ```
+    /// # use tidegate_core::ThreadBuilder;
+    /// struct EventLoops;
+    /// assert_eq!(ThreadBuilder::for_type::<EventLoops>().pool(), "eventLoops");
+    /// ```
+    pub fn for_type<T: ?Sized>() -> Self {
+        Self::new(pool_name(std::any::type_name::<T>()))
+    }
+
+    /// Asks for a priority from 1 (lowest) to 10.
+    ///
+    /// # Errors
+    ///
+    /// [`BadPriority`] for any other number.
+    pub fn priority(mut self, priority: u8) -> Result<Self, BadPriority> {
+        if !(1..=Self::MAX_PRIORITY).contains(&priority) {
+            return Err(BadPriority { asked: priority });
+        }
+        self.priority = priority;
+        Ok(self)
+    }
+
+    /// Asks for the CPUs that the threads may run on.
+    pub fn cpus(mut self, cpus: impl Into<Vec<usize>>) -> Self {
+        self.cpus = cpus.into();
+        self
+    }
+
+    /// Sets the size of the threads' stacks in bytes.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Says whether the threads can be joined.
+    pub fn join_policy(mut self, policy: JoinPolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Runs `hook` on each thread before its job.
+    pub fn on_start(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_start.push(Arc::new(hook));
+        self
+    }
+
+    /// Runs `hook` on each thread after its job, also when the job panicked.
+    pub fn on_stop(mut self, hook: impl Fn() + Send + Sync + 'static) -> Self {
+        self.on_stop.push(Arc::new(hook));
+        self
+    }
+
+    /// Starts threads through `spawner`, which must run the job's [`ThreadJob::run`] on a
+    /// thread of its own and not on the calling one.
+    pub fn spawner(
+        mut self,
+        spawner: impl Fn(ThreadJob) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        self.spawner = Some(Arc::new(spawner));
+        self
+    }
+
+    /// Who hears of panics of the threads' jobs and hooks, with the thread's name;
+    /// [`OnUnhandled::stderr`] unless given.
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.on_unhandled = Some(hook);
+        self
+    }
+
+    /// [`ThreadBuilder::report_to`], unless a hook was given already.
+    pub fn or_report_to(mut self, hook: &OnUnhandled) -> Self {
+        self.on_unhandled.get_or_insert_with(|| hook.clone());
+        self
+    }
+
+    /// The pool's name.
+    pub fn pool(&self) -> &str {
+        self.names.pool()
+    }
+
+    /// Starts a thread that runs `job`.
+    ///
+    /// # Errors
+    ///
+    /// What the system or the user's spawner says when no thread can be started, or that the
+    /// spawner panicked; `job` is then dropped without having run.
+    pub fn spawn(&self, job: impl FnOnce() + Send + 'static) -> io::Result<ThreadHandle> {
+        self.spawn_watched(move |_| job())
+    }
+
+    /// [`ThreadBuilder::spawn`] of a job that is given what others know of its thread.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ThreadBuilder::spawn`].
+    pub fn spawn_watched(
+        &self,
+        job: impl FnOnce(&ThreadWatch) + Send + 'static,
+    ) -> io::Result<ThreadHandle> {
+        let life = Arc::new(Life::new(self.names.next(), self.priority, self.policy));
+        let watch = ThreadWatch::new(&life);
+        let job = ThreadJob {
+            builder: self.clone(),
+            end: End::new(&life),
+            job: Box::new(move || job(&watch)),
+        };
+        let joined = match &self.spawner {
+            Some(spawner) => {
+                start_by(spawner, job, &life)?;
+                None
+            }
+            None => Some(start(job)?),
+        };
+        let joined = joined.filter(|_| self.policy == JoinPolicy::Joined);
+        Ok(ThreadHandle::new(life, joined))
+    }
+
+    /// Drops what hooks of the user's captured, if this is the last to have them.
+    fn discard(self) {
+        discard_all(self.on_start);
+        discard_all(self.on_stop);
+        discard(self.spawner);
+        discard(self.on_unhandled);
+    }
+}
+
+impl fmt::Debug for ThreadBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadBuilder")
+            .field("pool", &self.pool())
+            .field("priority", &self.priority)
+            .field("cpus", &self.cpus)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a started thread has to run. A user-supplied spawner gets one and calls
+/// [`ThreadJob::run`] on a new thread.
+#[must_use = "a job that is dropped never runs"]
+pub struct ThreadJob {
+    builder: ThreadBuilder,
+    end: End,
+    job: Box<dyn FnOnce() + Send>,
+}
+
+impl ThreadJob {
+    /// The name that the thread should have.
+    pub fn name(&self) -> &str {
+        self.end.life().name()
+    }
+
+    /// The stack size that was asked for.
+    pub fn stack_size(&self) -> Option<usize> {
+        self.builder.stack_size
+    }
+
+    /// Runs the job on the calling thread: sets the thread up, runs the start hooks, the job,
+    /// the stop hooks and what was left with [`at_thread_exit`](crate::at_thread_exit). A panic of the job or of a
+    /// hook is contained and reported.
+    pub fn run(self) {
+        let Self { builder, end, job } = self;
+        let life = end.life();
+        let granted = builder.priority != ThreadBuilder::NORMAL_PRIORITY
+            && sys::thread::set_priority(builder.priority);
+        if !builder.cpus.is_empty() {
+            sys::thread::set_affinity(&builder.cpus);
+        }
+        if !life.begin(granted) {
+            // The spawner said that it had no thread: nobody counts on the job any more.
+            discard(job);
+            return builder.discard();
+        }
+        let current = Current::enter(life);
+        let tell = |what: &Unhandled<'_>| {
+            let hook = builder.on_unhandled.clone().unwrap_or_default();
+            hook.tell(life.name(), what);
+        };
+        for hook in &builder.on_start {
+            if let Err(panic) = contain(|| hook()) {
+                tell(&hook_panic(panic.message()));
+            }
+        }
+        run_contained(job, tell);
+        for hook in &builder.on_stop {
+            if let Err(panic) = contain(|| hook()) {
+                tell(&hook_panic(panic.message()));
+            }
+        }
+        run_exit_hooks();
+        builder.discard();
+        drop(current);
+        drop(end);
+    }
+}
+
+impl fmt::Debug for ThreadJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThreadJob")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Starts a thread the user's way. A spawner that fails or panics although it has started the
+/// thread is overruled by that thread; otherwise the job cannot begin any more.
+fn start_by(spawner: &Spawner, job: ThreadJob, life: &Life) -> io::Result<()> {
+    let failed = match contain(|| spawner(job)) {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(cause)) => cause,
+        Err(panic) => io::Error::other(format!(
+            "{}: the spawner panicked: {}",
+            life.name(),
+            panic.message()
+        )),
+    };
+    if life.revoke() { Err(failed) } else { Ok(()) }
+}
+
+fn start(job: ThreadJob) -> io::Result<prim::JoinHandle<()>> {
+    let (name, stack_size) = (job.name().to_owned(), job.stack_size());
+    spawn_named(name, stack_size, move || job.run())
+}
+
+/// A priority outside 1 to 10.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct BadPriority {
+    asked: u8,
+}
+
+impl fmt::Display for BadPriority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} is not a thread priority; use 1 (lowest) to 10",
+            self.asked
+        )
+    }
+}
+
+crate::debug_as_display!(BadPriority);
+
+impl Error for BadPriority {}
+
+/// Runs what was left with [`at_thread_exit`](crate::at_thread_exit) on this thread, newest first, until nothing is
+/// left. A panicking one does not keep the others from running.
+pub fn run_exit_hooks() {
+    run_exit_hooks_to(|who, what| OnUnhandled::stderr().tell(who, what));
+}
+
+/// The pool name that a type's name gives.
+pub(super) fn pool_name(type_name: &str) -> String {
+    let path = type_name.split('<').next().unwrap_or_default();
+    let simple = path.rsplit("::").next().unwrap_or_default();
+    let mut letters = simple.chars();
+    match (letters.next(), letters.next()) {
+        (None, _) => "unknown".to_owned(),
+        (Some(only), None) => only.to_lowercase().collect(),
+        (Some(first), Some(second)) if first.is_uppercase() && second.is_lowercase() => {
+            first.to_lowercase().chain(simple.chars().skip(1)).collect()
+        }
+        _ => simple.to_owned(),
+    }
+}

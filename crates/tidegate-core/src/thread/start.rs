@@ -1,0 +1,173 @@
+//! The start and the end of a thread: its name, which thread is the calling one, what runs last.
+//!
+//! Below [`ThreadBuilder`](crate::ThreadBuilder), which adds hooks and settings of the user, and
+//! below the hook for unhandled errors, whose own thread starts here ([`spawn_bare`]). So panics
+//! are told to a closure.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::info::{JoinPolicy, Life, NORMAL_PRIORITY};
+use crate::contain::contain;
+use crate::prim;
+use crate::unhandled::Unhandled;
+
+/// Names the threads of one pool: `io-1-1`, `io-1-2` for the first pool called `io`.
+#[derive(Clone, Debug)]
+pub(crate) struct ThreadNames {
+    pool: String,
+    pool_number: u64,
+    threads: Arc<AtomicU64>,
+}
+
+impl ThreadNames {
+    /// Takes the next number of a pool. A NUL, which the system takes in no name, is replaced.
+    pub(crate) fn new(pool: impl Into<String>) -> Self {
+        static POOLS: AtomicU64 = AtomicU64::new(1);
+        let mut pool = pool.into();
+        if pool.contains('\0') {
+            pool = pool.replace('\0', "\u{fffd}");
+        }
+        Self {
+            pool,
+            pool_number: POOLS.fetch_add(1, Ordering::Relaxed),
+            threads: Arc::new(AtomicU64::new(1)),
+        }
+    }
+
+    /// The pool's name.
+    pub(super) fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    /// Names the next thread.
+    pub(super) fn next(&self) -> String {
+        let number = self.threads.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{}-{}", self.pool, self.pool_number, number)
+    }
+}
+
+/// Starts a thread that is known by its name and can be waited for, without hooks or settings.
+/// `tell` hears of panics of `job` and of its exit hooks, with the name of what they belong to.
+pub(crate) fn spawn_bare(
+    names: &ThreadNames,
+    job: impl FnOnce() + Send + 'static,
+    tell: fn(&str, &Unhandled<'_>),
+) -> io::Result<()> {
+    let life = Arc::new(Life::new(names.next(), NORMAL_PRIORITY, JoinPolicy::Joined));
+    let end = End::new(&life);
+    let run = move || {
+        let begun = end.life().begin(false);
+        debug_assert!(begun, "nobody revokes it");
+        let current = Current::enter(end.life());
+        run_contained(job, |what| tell(end.life().name(), what));
+        run_exit_hooks_to(tell);
+        drop(current);
+        drop(end);
+    };
+    spawn_named(life.name().to_owned(), None, run).map(drop)
+}
+
+/// Starts a thread of the system.
+pub(super) fn spawn_named(
+    name: String,
+    stack_size: Option<usize>,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<prim::JoinHandle<()>> {
+    let mut thread = prim::Builder::new().name(name);
+    if let Some(bytes) = stack_size {
+        thread = thread.stack_size(bytes);
+    }
+    thread.spawn(run)
+}
+
+/// Runs the job of a thread; `tell` hears of its panic.
+pub(super) fn run_contained(job: impl FnOnce(), tell: impl FnOnce(&Unhandled<'_>)) {
+    if let Err(panic) = contain(job) {
+        tell(&Unhandled::TaskPanic {
+            task: "the thread's job",
+            message: panic.message(),
+        });
+    }
+}
+
+/// Reports a panic of a hook.
+pub(super) fn hook_panic(message: &str) -> Unhandled<'_> {
+    Unhandled::HookPanic { message }
+}
+
+/// Ends the life of a thread whose job is over, or was dropped without having run.
+pub(super) struct End(Arc<Life>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+impl End {
+    pub(super) fn new(life: &Arc<Life>) -> Self {
+        Self(Arc::clone(life))
+    }
+
+    pub(super) fn life(&self) -> &Arc<Life> {
+        &self.0
+    }
+}
+
+/// The calling thread is the one of a [`Life`]; dropped when it no longer is.
+pub(super) struct Current(Option<Arc<Life>>);
+
+impl Current {
+    pub(super) fn enter(life: &Arc<Life>) -> Self {
+        Self(CURRENT.with(|current| current.replace(Some(Arc::clone(life)))))
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        let outer = self.0.take();
+        let _ = CURRENT.try_with(|current| current.replace(outer));
+    }
+}
+
+/// The calling thread, if a [`ThreadBuilder`] started it.
+pub(crate) fn current() -> Option<Arc<Life>> {
+    CURRENT
+        .try_with(|current| current.borrow().clone())
+        .ok()
+        .flatten()
+}
+
+prim::thread_local! {
+    static CURRENT: RefCell<Option<Arc<Life>>> = const { RefCell::new(None) };
+    static AT_EXIT: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `clean_up` when the calling thread's job ends, also by a panic, before anybody is told
+/// that the thread has ended. Only for threads of a [`ThreadBuilder`](crate::ThreadBuilder); on others `clean_up` is
+/// never called.
+///
+/// ```
+/// use tidegate_core::{ThreadBuilder, at_thread_exit};
+///
+/// let (tx, rx) = std::sync::mpsc::channel();
+/// ThreadBuilder::new("job").spawn(move || at_thread_exit(move || tx.send("clean").unwrap()))?;
+/// assert_eq!(rx.recv(), Ok("clean"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn at_thread_exit(clean_up: impl FnOnce() + 'static) {
+    AT_EXIT.with_borrow_mut(|hooks| hooks.push(Box::new(clean_up)));
+}
+
+/// Runs what was left with [`at_thread_exit`] on this thread, newest first, until nothing is
+/// left; `tell` hears of panics.
+pub(super) fn run_exit_hooks_to(tell: impl Fn(&str, &Unhandled<'_>)) {
+    while let Some(clean_up) = AT_EXIT.with_borrow_mut(Vec::pop) {
+        if let Err(panic) = contain(clean_up) {
+            tell("the end of a thread", &hook_panic(panic.message()));
+        }
+    }
+}

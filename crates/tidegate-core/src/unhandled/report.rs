@@ -1,0 +1,73 @@
+//! What is reported: an error that nobody else handles.
+
+use std::fmt;
+
+/// Something that went wrong with nobody waiting to be told.
+///
+/// ```
+/// use tidegate_core::Unhandled;
+///
+/// let what = Unhandled::TaskPanic { task: "compact", message: "out of ink" };
+/// assert_eq!(what.to_string(), "task `compact` panicked: out of ink");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unhandled<'a> {
+    /// A task given to `execute` panicked.
+    TaskPanic {
+        /// The task's name.
+        task: &'a str,
+        /// The panic's message.
+        message: &'a str,
+    },
+    /// A listener of a promise panicked.
+    ListenerPanic {
+        /// The panic's message.
+        message: &'a str,
+    },
+    /// A shutdown hook or a start or stop hook of a thread panicked.
+    HookPanic {
+        /// The panic's message.
+        message: &'a str,
+    },
+    /// A producer of a strategy panicked.
+    ProducerPanic {
+        /// The panic's message.
+        message: &'a str,
+    },
+    /// Something went wrong with a channel, and none of its handlers took it.
+    ChannelError {
+        /// What went wrong.
+        message: &'a str,
+    },
+    /// A setting that was accepted has no effect, or not the one that its name suggests.
+    Setting {
+        /// Which setting, why, and what to do.
+        message: &'a str,
+    },
+    /// Listeners ran on the completing thread because their executor has terminated.
+    ListenerFellBack,
+    /// Reports that a hook was not told, because there were too many; see [`OnUnhandled`](crate::OnUnhandled).
+    LeftOut {
+        /// How many.
+        count: u64,
+    },
+}
+
+impl fmt::Display for Unhandled<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TaskPanic { task, message } => write!(f, "task `{task}` panicked: {message}"),
+            Self::ListenerPanic { message } => write!(f, "a listener panicked: {message}"),
+            Self::HookPanic { message } => write!(f, "a hook panicked: {message}"),
+            Self::ProducerPanic { message } => write!(f, "a producer panicked: {message}"),
+            Self::ChannelError { message } => write!(f, "an error on a channel: {message}"),
+            Self::Setting { message } => write!(f, "a setting has no effect: {message}"),
+            Self::ListenerFellBack => {
+                write!(f, "listeners ran elsewhere: their executor has terminated")
+            }
+            Self::LeftOut { count: 1 } => write!(f, "1 more error was left out"),
+            Self::LeftOut { count } => write!(f, "{count} more errors were left out"),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The refusal of a wait.
+
+use std::error::Error;
+use std::fmt;
+
+/// Why a blocking wait was refused, naming who would have waited for whom.
+///
+/// ```
+/// use tidegate_core::{check_wait, non_blocking};
+///
+/// let refused = non_blocking(|| check_wait(None)).unwrap_err();
+/// assert!(refused.to_string().contains("must not block"));
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct WaitRefused {
+    pub(super) why: Why,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The thread must not block at all.
+    Stance {
+        waiting: String,
+        home: Option<String>,
+        /// It would wait for the end of a thread, not for a promise.
+        end: bool,
+        tagged: bool,
+    },
+    /// Names of the executors around the circle, the first one being the waiting one.
+    Circle { names: Vec<String> },
+    /// A listener would wait until it has been told.
+    OwnListener { name: String },
+}
+
+impl WaitRefused {
+    /// The refusal of a wait, inside a listener, for what that listener is being told.
+    pub fn own_listener() -> Self {
+        Self {
+            why: Why::OwnListener {
+                name: thread_name(),
+            },
+        }
+    }
+
+    /// The refusal of a wait that would close a circle through these, of which the first waits.
+    pub fn circle(names: Vec<String>) -> Self {
+        Self {
+            why: Why::Circle { names },
+        }
+    }
+
+    /// Whether the wait would have closed a circle of waiting executors.
+    pub fn is_circle(&self) -> bool {
+        matches!(self.why, Why::Circle { .. })
+    }
+
+    /// Names of the executors involved: who waits, and for whom.
+    pub fn names(&self) -> Vec<&str> {
+        match &self.why {
+            Why::Stance { waiting, home, .. } => std::iter::once(waiting.as_str())
+                .chain(home.as_deref())
+                .collect(),
+            Why::Circle { names } => names.iter().map(String::as_str).collect(),
+            Why::OwnListener { name } => vec![name],
+        }
+    }
+}
+
+impl fmt::Display for WaitRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why {
+            Why::Stance {
+                waiting,
+                home,
+                end,
+                tagged,
+            } => {
+                let what = if *tagged {
+                    "a thread tagged non-blocking"
+                } else {
+                    "an event loop"
+                };
+                write!(f, "{waiting}, {what}, must not block")?;
+                match home {
+                    Some(home) if *end => {
+                        return write!(
+                            f,
+                            " to wait for the end of thread {home}; await the end instead"
+                        );
+                    }
+                    Some(home) => write!(f, " to wait for a promise of {home}")?,
+                    None => {}
+                }
+                write!(f, "; listen to the completion or await it instead")
+            }
+            Why::Circle { names } => {
+                write!(f, "waiting would close a circle: ")?;
+                for name in names {
+                    write!(f, "{name} waits for ")?;
+                }
+                write!(f, "{}", names.first().map_or("itself", String::as_str))
+            }
+            Why::OwnListener { name } => write!(
+                f,
+                "{name} is in a listener of this very promise, which is not over before it \
+                 returns; use the outcome that the listener was given"
+            ),
+        }
+    }
+}
+
+crate::debug_as_display!(WaitRefused);
+
+impl Error for WaitRefused {}
+
+pub(super) fn thread_name() -> String {
+    let thread = std::thread::current();
+    thread
+        .name()
+        .unwrap_or("a thread without a name")
+        .to_owned()
+}
