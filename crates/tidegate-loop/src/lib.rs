@@ -18,57 +18,42 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod as_executor;
-mod builder;
-mod chooser;
 mod core;
-mod driver;
 mod errors;
-mod event_loop;
 mod global;
 mod group;
-mod health;
-mod lifecycle;
-mod local;
-mod metrics;
-mod patience;
-mod placement;
-mod reject;
+mod handle;
 mod roam;
-mod run_task;
-mod scale;
 mod schedule;
-mod shared;
+mod shutdown;
 mod spawn;
-mod start;
-mod timeout;
+mod state;
+mod submit;
+mod thread;
 mod watchdog;
-mod winding;
 
 pub use tidegate_pool::{BOUND_VARIABLE, DEFAULT_BOUND, HandedBack, Quiet, ShutdownError};
 
-pub use self::builder::{EventLoopBuilder, HandLoop};
-pub use self::chooser::Choose;
-pub use self::core::{DEFAULT_TURN_BUDGET, TurnBudget};
-pub use self::driver::{Driver, ParkDriver};
+pub use self::core::budget::{DEFAULT_TURN_BUDGET, TurnBudget};
+pub use self::core::driver::{Driver, ParkDriver};
 pub use self::errors::{BadPeriod, BuildError, HookError, NotOnLoop};
-pub use self::event_loop::EventLoop;
-pub use self::global::{
+pub use self::global::default_loop::{
     DEFAULT_GLOBAL_QUIET_SECONDS, GLOBAL_QUIET_VARIABLE, GlobalGuard, InactivityError,
 };
-pub use self::group::{EventLoopGroup, EventLoopGroupBuilder, MAX_LOOPS};
-pub use self::health::{CONVALESCENCE, Health};
-pub use self::lifecycle::{Lifecycle, ShutdownReport};
-pub use self::metrics::LoopMetrics;
-pub use self::placement::{Pinned, Placement, Roaming};
-pub use self::reject::RejectPolicy;
-pub use self::roam::{Crew, LoopTimers};
-pub use self::scale::Scaling;
-pub use self::schedule::Missed;
-pub use self::shared::Terminated;
-pub use self::timeout::{
-    DEFAULT_TIMEOUT_TICK, Sleep, SleepError, TimedOut, TimeoutHandle, WithTimeout, sleep, timeout,
-};
-pub use self::watchdog::{
-    DEFAULT_STALL_THRESHOLD, Recovered, Stall, Watchdog, WatchdogBuilder, WatchdogError,
-};
+pub use self::group::chooser::Choose;
+pub use self::group::event_loop_group::{EventLoopGroup, EventLoopGroupBuilder, MAX_LOOPS};
+pub use self::group::scaling::Scaling;
+pub use self::handle::builder::{EventLoopBuilder, HandLoop};
+pub use self::handle::event_loop::EventLoop;
+pub use self::handle::placement::{Pinned, Placement, Roaming};
+pub use self::roam::crew::{Crew, LoopTimers};
+pub use self::schedule::scheduled_task::Missed;
+pub use self::schedule::sleep::{Sleep, SleepError, TimedOut, WithTimeout, sleep, timeout};
+pub use self::schedule::timeout::{DEFAULT_TIMEOUT_TICK, TimeoutHandle};
+pub use self::state::health::{CONVALESCENCE, Health};
+pub use self::state::lifecycle::{Lifecycle, ShutdownReport};
+pub use self::state::metrics::LoopMetrics;
+pub use self::state::shared::Terminated;
+pub use self::submit::reject::RejectPolicy;
+pub use self::watchdog::report::{Recovered, Stall, WatchdogError};
+pub use self::watchdog::watching::{DEFAULT_STALL_THRESHOLD, Watchdog, WatchdogBuilder};

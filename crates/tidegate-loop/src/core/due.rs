@@ -1,12 +1,12 @@
 //! Timers and timeouts that are due, as one kind of a turn's work.
 
-use super::{BUDGET, Core};
-use crate::driver::Driver;
-use crate::local;
-use crate::run_task::{note_lateness, run_task};
-use crate::schedule;
-use crate::shared::Shared;
-use crate::timeout;
+use super::turn::{BUDGET, Core};
+use crate::core::driver::Driver;
+use crate::core::run_task::{note_lateness, run_task};
+use crate::schedule::scheduled_task as schedule;
+use crate::schedule::timeout;
+use crate::state::shared::Shared;
+use crate::thread::local;
 
 impl<D: Driver> Core<D> {
     /// Runs timers and timeouts that are due; what comes next begins when they are done.

@@ -19,13 +19,13 @@ use tidegate_core::prim::{Mutex, lock};
 use tidegate_core::{Blocking, Sleeper, Task, contain};
 use tidegate_pool::ShutdownError;
 
-use super::{BUDGET, Core, Turn};
-use crate::driver::Driver;
-use crate::lifecycle::Lifecycle;
-use crate::local::{self, Entered};
-use crate::run_task::{report_panic, run_task};
-use crate::shared::Shared;
-use crate::spawn::LocalFutures;
+use super::turn::{BUDGET, Core, Turn};
+use crate::core::driver::Driver;
+use crate::core::run_task::{report_panic, run_task};
+use crate::spawn::future::LocalFutures;
+use crate::state::lifecycle::Lifecycle;
+use crate::state::shared::Shared;
+use crate::thread::local::{self, Entered};
 
 /// What a look for a task came to.
 pub(crate) enum Produced {

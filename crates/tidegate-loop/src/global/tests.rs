@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use tidegate_core::{ManualClock, ThreadState};
-use tidegate_pool::Quiet;
+use tidegate_core::{Clock, ManualClock, ThreadBuilder, ThreadState};
+use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, Log};
 
-use super::*;
-use crate::Lifecycle;
+use super::default_loop::*;
+use crate::{EventLoop, Lifecycle};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_nanos(1);

@@ -11,10 +11,10 @@ use tidegate_core::{
     Executor, MarkGuard, Refusal, Rejected, RunningGuard, Stance, Task, enter as mark,
 };
 
-use crate::schedule::Timers;
-use crate::shared::Shared;
-use crate::spawn::{Futures, LocalFutures};
-use crate::timeout::Timeouts;
+use crate::schedule::scheduled_task::Timers;
+use crate::schedule::timeout::Timeouts;
+use crate::spawn::future::{Futures, LocalFutures};
+use crate::state::shared::Shared;
 
 /// The most places in the task lane that a loop reserves ahead for its own submissions.
 const RESERVE: u32 = 64;

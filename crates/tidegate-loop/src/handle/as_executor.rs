@@ -2,8 +2,8 @@
 
 use tidegate_core::{Clock, Executor, ExecutorId, Rejected, Signal, Task, Unhandled, is_current};
 
-use crate::event_loop::EventLoop;
-use crate::placement::Placement;
+use crate::handle::event_loop::EventLoop;
+use crate::handle::placement::Placement;
 
 impl<P: Placement> Executor for EventLoop<P> {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {

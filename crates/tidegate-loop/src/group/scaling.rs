@@ -13,8 +13,8 @@ use tidegate_core::prim::{Mutex, lock};
 use tidegate_core::{ThreadBuilder, Ticker, TickerStop, as_nanos};
 
 use crate::errors::BuildError;
-use crate::lifecycle::Lifecycle;
-use crate::shared::Shared;
+use crate::state::lifecycle::Lifecycle;
+use crate::state::shared::Shared;
 
 /// When a group adds loops and when it gives them up.
 ///

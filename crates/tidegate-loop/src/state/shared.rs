@@ -13,14 +13,16 @@ use tidegate_pool::internal::Left;
 use tidegate_pool::{HandedBack, ShutdownError};
 use tidegate_promise::{Promise, SharedCompletion};
 
-use crate::core::{Drive, Out, Spans};
-use crate::global::Presence;
-use crate::health::Health;
-use crate::lifecycle::{Lifecycle, Plan, ShutdownReport, State};
-use crate::local;
-use crate::metrics::{Counters, LoopMetrics};
-use crate::reject::RejectPolicy;
-use crate::start::ThreadSlot;
+use crate::core::budget::Spans;
+use crate::core::hand_out::Out;
+use crate::core::turn::Drive;
+use crate::global::default_loop::Presence;
+use crate::state::health::Health;
+use crate::state::lifecycle::{Lifecycle, Plan, ShutdownReport, State};
+use crate::state::metrics::{Counters, LoopMetrics};
+use crate::submit::reject::RejectPolicy;
+use crate::thread::local;
+use crate::thread::slot::ThreadSlot;
 
 /// Signals pushed without waking a loop that wake it after all.
 const SILENT: u32 = 1024;
@@ -433,7 +435,7 @@ impl Shared {
         let ending = lock(&self.ending);
         let terminated = ending.as_ref().map(|ending| ending.terminated.clone());
         drop(ending);
-        terminated.unwrap_or_else(|| crate::winding::failed(ShutdownError::Lost))
+        terminated.unwrap_or_else(|| crate::shutdown::steps::failed(ShutdownError::Lost))
     }
 
     /// Where tasks go that were accepted and will not be started.

@@ -17,8 +17,8 @@ use tidegate_core::{
 };
 use tidegate_pool::Strategy;
 
-use crate::global::Presence;
-use crate::shared::Shared;
+use crate::global::default_loop::Presence;
+use crate::state::shared::Shared;
 
 tidegate_core::prim::thread_local! {
     /// The loop for which this thread runs a spawner; 0 for none.
@@ -136,7 +136,7 @@ impl Shared {
         let thread = builder.spawn_watched(move |watch| {
             present.arrive();
             shared.arrive(Some(watch));
-            crate::core::run_thread(&shared, member);
+            crate::thread::run::run_thread(&shared, member);
         });
         let thread = thread.map_err(|_| Refusal::NoThread)?;
         self.thread_slot()

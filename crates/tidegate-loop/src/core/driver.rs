@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Clock, Parker, Sleeper, Task};
 
-use crate::health::Health;
+use crate::state::health::Health;
 
 /// What a loop waits on when it has nothing to do.
 ///

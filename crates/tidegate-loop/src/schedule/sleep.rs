@@ -13,11 +13,11 @@ use std::time::Duration;
 use tidegate_core::Task;
 use tidegate_core::prim::{Mutex, lock};
 
-use super::TimeoutHandle;
-use crate::event_loop::EventLoop;
-use crate::local;
-use crate::placement::Placement;
-use crate::shared::Shared;
+use super::timeout::TimeoutHandle;
+use crate::handle::event_loop::EventLoop;
+use crate::handle::placement::Placement;
+use crate::state::shared::Shared;
+use crate::thread::local;
 
 /// Waits for `after`, on the loop that the calling thread drives, or on the global one.
 ///
@@ -124,7 +124,7 @@ impl Sleep {
         let task = Task::non_blocking(move || alarm.end(Ok(())));
         Self {
             state,
-            timeout: Some(super::add(shared, after, task)),
+            timeout: Some(super::timeout::add(shared, after, task)),
         }
     }
 

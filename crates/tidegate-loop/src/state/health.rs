@@ -6,8 +6,8 @@ use std::time::Duration;
 use tidegate_core::prim::{AtomicU64, Ordering};
 use tidegate_core::{Clock, as_nanos};
 
-use crate::event_loop::EventLoop;
-use crate::placement::Placement;
+use crate::handle::event_loop::EventLoop;
+use crate::handle::placement::Placement;
 
 /// How long a loop whose driver has recovered gets no new work while others can take it.
 pub const CONVALESCENCE: Duration = Duration::from_secs(1);

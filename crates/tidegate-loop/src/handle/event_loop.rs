@@ -16,16 +16,16 @@ use tidegate_pool::internal::Answer;
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::{Completion, Promise, WaitError, promise_on};
 
-use crate::builder::EventLoopBuilder;
 use crate::errors::{BadPeriod, HookError, NotOnLoop};
-use crate::lifecycle::Lifecycle;
-use crate::local;
-use crate::metrics::LoopMetrics;
-use crate::placement::{Pinned, Placement};
-use crate::schedule::{self, Every, Missed};
-use crate::shared::{Hook, Shared, Terminated};
-use crate::spawn;
-use crate::timeout::{self, TimeoutHandle};
+use crate::handle::builder::EventLoopBuilder;
+use crate::handle::placement::{Pinned, Placement};
+use crate::schedule::scheduled_task::{self as schedule, Every, Missed};
+use crate::schedule::timeout::{self, TimeoutHandle};
+use crate::spawn::future as spawn;
+use crate::state::lifecycle::Lifecycle;
+use crate::state::metrics::LoopMetrics;
+use crate::state::shared::{Hook, Shared, Terminated};
+use crate::thread::local;
 
 /// A handle to an event loop: one thread that runs tasks one at a time, in order.
 ///

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tidegate_core::{ClockMember, contain, run_exit_hooks};
 use tidegate_pool::ShutdownError;
 
-use crate::shared::Shared;
+use crate::state::shared::Shared;
 
 /// The job of a loop's thread: takes the core, drives it, puts it back or ends the loop.
 pub(crate) fn run_thread(shared: &Arc<Shared>, mut member: ClockMember) {
@@ -23,7 +23,7 @@ pub(crate) fn run_thread(shared: &Arc<Shared>, mut member: ClockMember) {
             }
             Ok(None) => {
                 run_exit_hooks();
-                crate::winding::announce(shared);
+                crate::shutdown::steps::announce(shared);
                 return;
             }
             Err(panic) => {

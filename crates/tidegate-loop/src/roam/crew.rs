@@ -18,13 +18,14 @@ use tidegate_pool::{
 };
 use tidegate_promise::Completion;
 
-use crate::core::{Drive, Produced};
-use crate::event_loop::EventLoop;
-use crate::lifecycle::Lifecycle;
-use crate::placement::{Placement, Roaming};
-use crate::schedule;
-use crate::shared::Shared;
-use crate::winding::announce;
+use crate::core::hand_out::Produced;
+use crate::core::turn::Drive;
+use crate::handle::event_loop::EventLoop;
+use crate::handle::placement::{Placement, Roaming};
+use crate::schedule::scheduled_task as schedule;
+use crate::shutdown::steps::announce;
+use crate::state::lifecycle::Lifecycle;
+use crate::state::shared::Shared;
 
 /// The threads that drive roaming loops: a pool, and a monitor if the loops hand over late.
 ///

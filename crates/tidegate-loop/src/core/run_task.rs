@@ -3,7 +3,7 @@
 use tidegate_core::prim::lock;
 use tidegate_core::{CaughtPanic, Executor, Task, Unhandled, contain};
 
-use crate::shared::Shared;
+use crate::state::shared::Shared;
 
 /// Runs one task; the one place where its panic is caught.
 #[inline(always)]

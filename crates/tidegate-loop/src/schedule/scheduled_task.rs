@@ -13,9 +13,9 @@ use tidegate_pool::internal::Answer;
 use tidegate_promise::Completion;
 use tidegate_timer::{Due, Heap, Key};
 
-use crate::lifecycle::Lifecycle;
-use crate::local;
-use crate::shared::{Shared, drop_contained};
+use crate::state::lifecycle::Lifecycle;
+use crate::state::shared::{Shared, drop_contained};
+use crate::thread::local;
 
 /// What a fixed-rate task does about the runs that it missed while its loop was busy.
 ///

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tidegate_core::{as_nanos, begin_turn};
 
-use super::{Core, LOOK};
-use crate::driver::Driver;
-use crate::local;
-use crate::run_task::note_longest;
-use crate::shared::Shared;
+use super::turn::{Core, LOOK};
+use crate::core::driver::Driver;
+use crate::core::run_task::note_longest;
+use crate::state::shared::Shared;
+use crate::thread::local;
 
 /// How long a turn spends on each kind of work when nothing is said.
 pub const DEFAULT_TURN_BUDGET: Duration = Duration::from_millis(10);

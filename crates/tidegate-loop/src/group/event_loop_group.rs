@@ -15,18 +15,18 @@ use tidegate_core::{
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::{Completion, WaitError};
 
-use crate::builder::EventLoopBuilder;
-use crate::chooser::{Choose, Chooser};
-use crate::core::TurnBudget;
-use crate::driver::{Driver, ParkDriver};
+use crate::core::budget::TurnBudget;
+use crate::core::driver::{Driver, ParkDriver};
 use crate::errors::BuildError;
-use crate::event_loop::EventLoop;
-use crate::lifecycle::{Lifecycle, ShutdownReport};
-use crate::placement::{Pinned, Placement, Roaming};
-use crate::reject::RejectPolicy;
-use crate::roam::Crew;
-use crate::scale::{Scaler, Scaling};
-use crate::shared::Terminated;
+use crate::group::chooser::{Choose, Chooser};
+use crate::group::scaling::{Scaler, Scaling};
+use crate::handle::builder::EventLoopBuilder;
+use crate::handle::event_loop::EventLoop;
+use crate::handle::placement::{Pinned, Placement, Roaming};
+use crate::roam::crew::Crew;
+use crate::state::lifecycle::{Lifecycle, ShutdownReport};
+use crate::state::shared::Terminated;
+use crate::submit::reject::RejectPolicy;
 
 /// The most loops that a group can have.
 pub const MAX_LOOPS: usize = 4096;
@@ -181,7 +181,7 @@ impl<P: Placement> EventLoopGroup<P> {
             .map(|one| one.shutdown_gracefully(quiet))
             .collect();
         if quiet.period > quiet.timeout {
-            return crate::winding::failed(ShutdownError::BadQuiet(quiet));
+            return crate::shutdown::steps::failed(ShutdownError::BadQuiet(quiet));
         }
         drop(ends);
         self.termination()

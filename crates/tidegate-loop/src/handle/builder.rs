@@ -7,16 +7,17 @@ use tidegate_core::{Clock, OnUnhandled, TaskLane, ThreadBuilder, Unhandled};
 
 use tidegate_pool::internal::default_bound;
 
-use crate::core::{Core, Drive, TurnBudget};
-use crate::driver::{Driver, ParkDriver};
+use crate::core::budget::TurnBudget;
+use crate::core::driver::{Driver, ParkDriver};
+use crate::core::turn::{Core, Drive};
 use crate::errors::BuildError;
-use crate::event_loop::EventLoop;
-use crate::placement::{Pinned, Placement, Roaming};
-use crate::reject::RejectPolicy;
-use crate::roam::Crew;
-use crate::shared::{Parts, Settings, Shared};
-use crate::spawn::LocalFutures;
-use crate::timeout::{self, DEFAULT_TIMEOUT_TICK};
+use crate::handle::event_loop::EventLoop;
+use crate::handle::placement::{Pinned, Placement, Roaming};
+use crate::roam::crew::Crew;
+use crate::schedule::timeout::{self, DEFAULT_TIMEOUT_TICK};
+use crate::spawn::future::LocalFutures;
+use crate::state::shared::{Parts, Settings, Shared};
+use crate::submit::reject::RejectPolicy;
 
 /// Describes an [`EventLoop`].
 ///
@@ -284,7 +285,7 @@ impl HandLoop {
         self.shared.ensure_thread();
         let ran = self.core.turn_by_hand(&self.shared, &mut self.pinned);
         if self.shared.is_wound_down() {
-            crate::winding::announce(&self.shared);
+            crate::shutdown::steps::announce(&self.shared);
         }
         ran
     }
@@ -321,7 +322,7 @@ impl Drop for HandLoop {
     fn drop(&mut self) {
         if self.shared.state.get() < crate::Lifecycle::Terminated {
             self.core.abandon_by_hand(&self.shared, &mut self.pinned);
-            crate::winding::announce(&self.shared);
+            crate::shutdown::steps::announce(&self.shared);
         }
     }
 }

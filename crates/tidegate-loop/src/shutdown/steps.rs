@@ -17,14 +17,14 @@ use tidegate_core::{
 use tidegate_pool::{HandedBack, Quiet, ShutdownError};
 use tidegate_promise::WaitError;
 
-use crate::core::{Core, Turn};
-use crate::driver::Driver;
-use crate::lifecycle::{Lifecycle, Plan, ShutdownReport};
-use crate::local;
-use crate::metrics::{IN_DROPS, IN_SIGNALS};
-use crate::schedule;
-use crate::shared::{Shared, Terminated, drop_contained};
-use crate::timeout;
+use crate::core::driver::Driver;
+use crate::core::turn::{Core, Turn};
+use crate::schedule::scheduled_task as schedule;
+use crate::schedule::timeout;
+use crate::state::lifecycle::{Lifecycle, Plan, ShutdownReport};
+use crate::state::metrics::{IN_DROPS, IN_SIGNALS};
+use crate::state::shared::{Shared, Terminated, drop_contained};
+use crate::thread::local;
 
 /// What the end of a loop without a thread came to.
 enum WithoutThread {

@@ -8,7 +8,7 @@ use tidegate_core::{
     CancelToken, Parker, Refusal, RejectWith, Rejected, Stance, Task, is_current, stance,
 };
 
-use crate::shared::Shared;
+use crate::state::shared::Shared;
 
 /// A pause longer than this also ends when the loop does; a shorter one is over soon anyway, and
 /// listening for the end costs more than it.

@@ -17,8 +17,8 @@ use tidegate_core::{
 use tidegate_pool::internal::Answer;
 use tidegate_promise::Completion;
 
-use crate::local::{self, Local};
-use crate::shared::{Shared, drop_contained};
+use crate::state::shared::{Shared, drop_contained};
+use crate::thread::local::{self, Local};
 
 type SendFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;

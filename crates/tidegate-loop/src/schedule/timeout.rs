@@ -15,12 +15,8 @@ use tidegate_timer::raw::{Fate, Reset, StillPending, TimeoutCell};
 use tidegate_timer::{Key, Wheel};
 
 use crate::errors::BuildError;
-use crate::local;
-use crate::shared::{Shared, drop_contained};
-
-mod sleep;
-
-pub use self::sleep::{Sleep, SleepError, TimedOut, WithTimeout, sleep, timeout};
+use crate::state::shared::{Shared, drop_contained};
+use crate::thread::local;
 
 /// How fine the wheel of a loop is unless its builder says otherwise.
 pub const DEFAULT_TIMEOUT_TICK: Duration = Duration::from_millis(1);

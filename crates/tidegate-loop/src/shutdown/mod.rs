@@ -1,0 +1,3 @@
+//! How a loop ends.
+
+pub(crate) mod steps;

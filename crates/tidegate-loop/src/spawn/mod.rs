@@ -1,0 +1,3 @@
+//! Futures on a loop.
+
+pub(crate) mod future;

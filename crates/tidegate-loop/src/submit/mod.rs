@@ -1,0 +1,3 @@
+//! How a task is submitted, and what happens if it is refused.
+
+pub(crate) mod reject;
