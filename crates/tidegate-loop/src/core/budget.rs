@@ -5,16 +5,14 @@
 
 use std::time::Duration;
 
-use tidegate_core::{as_nanos, begin_turn};
-
-use super::turn::{Core, LOOK};
-use crate::core::driver::Driver;
-use crate::core::run_task::note_longest;
-use crate::state::shared::Shared;
-use crate::thread::local;
+use tidegate_core::as_nanos;
 
 /// How long a turn spends on each kind of work when nothing is said.
 pub const DEFAULT_TURN_BUDGET: Duration = Duration::from_millis(10);
+/// Tasks of one kind in one turn.
+pub(super) const BUDGET: usize = 256;
+/// Tasks between two looks at the clock.
+pub(super) const LOOK: u32 = 64;
 /// Tasks between two looks at the clock at least.
 const LEAST: u32 = 4;
 
@@ -123,7 +121,7 @@ impl Pace {
     }
 
     /// Looks: true if the time is over. A stretch that takes much of it makes the next ones shorter.
-    fn look(&mut self, now: u64) -> bool {
+    pub(super) fn look(&mut self, now: u64) -> bool {
         let took = now.saturating_sub(self.looked);
         self.looked = now;
         if took > self.budget / 4 {
@@ -133,34 +131,5 @@ impl Pace {
         }
         self.left = self.stride;
         now.saturating_sub(self.began) >= self.budget
-    }
-}
-
-impl<D: Driver> Core<D> {
-    /// Another kind of work begins; `ran` says whether the one before took any time.
-    #[inline]
-    pub(super) fn begin_kind(&mut self, shared: &Shared, now: u64, ran: bool, budget: u64) {
-        let now = if ran { shared.clock.nanos() } else { now };
-        self.pace.begin(now, budget);
-    }
-
-    /// Looks at the clock in the middle of a turn; true if the time for this kind of work is over, a
-    /// timer is due, or somebody wants to tell the loop something.
-    pub(super) fn look(&mut self, shared: &Shared) -> bool {
-        let due = local::with(|local| local.kept.next_deadline()).flatten();
-        let now = shared.clock.nanos();
-        note_longest(shared, now);
-        begin_turn(now);
-        shared.counters.heartbeat.set(now);
-        let over = self.pace.look(now);
-        over || due.is_some_and(|due| due <= now) || !shared.signals.is_empty()
-    }
-
-    /// The same for timers, which do not give way to timers.
-    pub(super) fn look_at_time(&mut self, shared: &Shared) -> bool {
-        let now = shared.clock.nanos();
-        note_longest(shared, now);
-        shared.counters.heartbeat.set(now);
-        self.pace.look(now)
     }
 }

@@ -1,10 +1,10 @@
 //! Timers and timeouts that are due, as one kind of a turn's work.
 
-use super::turn::{BUDGET, Core};
-use crate::core::driver::Driver;
-use crate::core::run_task::{note_lateness, run_task};
-use crate::schedule::scheduled_task as schedule;
-use crate::schedule::timeout;
+use super::budget::BUDGET;
+use super::driver::Driver;
+use super::loop_core::Core;
+use super::run_task::run_task;
+use crate::schedule::{scheduled_task, timeout};
 use crate::state::shared::Shared;
 use crate::thread::local;
 
@@ -27,8 +27,8 @@ impl<D: Driver> Core<D> {
             };
             runs += 1;
             let late = now.saturating_sub(due.deadline);
-            note_lateness(shared, late);
-            schedule::fire(shared, due, &mut |task| run_task(shared, task));
+            shared.meter.note_lateness(late);
+            scheduled_task::fire(shared, due, &mut |task| run_task(shared, task));
             if self.pace.step() && self.look_at_time(shared) {
                 break;
             }
@@ -43,7 +43,7 @@ impl<D: Driver> Core<D> {
             let Some(due) = due else { break };
             looks += 1;
             if let Some((task, late)) = timeout::expire(shared, &due, now) {
-                note_lateness(shared, late);
+                shared.meter.note_lateness(late);
                 run_task(shared, task);
             }
             if self.pace.step() && self.look_at_time(shared) {

@@ -13,45 +13,19 @@
 //!   loop does not end before, unless its time is over.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{Blocking, Sleeper, Task, contain};
+use tidegate_core::{Blocking, Task, contain};
 use tidegate_pool::ShutdownError;
 
-use super::turn::{BUDGET, Core, Turn};
-use crate::core::driver::Driver;
-use crate::core::run_task::{report_panic, run_task};
-use crate::spawn::future::LocalFutures;
+use super::budget::BUDGET;
+use super::driver::Driver;
+use super::loop_core::{Batch, Core, Turn};
+use super::run_task::{report_panic, run_task};
+use crate::spawn::slots::LocalFutures;
 use crate::state::lifecycle::Lifecycle;
-use crate::state::shared::Shared;
-use crate::thread::local::{self, Entered};
-
-/// What a look for a task came to.
-pub(crate) enum Produced {
-    /// Here is one.
-    Task(Task),
-    /// Nothing now, and it must not wait: it is driven by hand.
-    Nothing,
-    /// The loop gives its thread back.
-    Leave,
-    /// The loop is over.
-    Over,
-}
-
-/// How far a turn has come.
-#[derive(Default)]
-pub(super) struct Batch {
-    open: bool,
-    now: u64,
-    ran: bool,
-    own: usize,
-    lane: usize,
-    driver: usize,
-    looked_out: bool,
-    /// The time for submitted tasks is over.
-    spent: bool,
-}
+use crate::state::shared::{Produced, Shared};
+use crate::thread::enter::Entered;
+use crate::thread::local;
 
 impl<D: Driver> Core<D> {
     /// Looks for a task, with this thread being the loop's meanwhile.
@@ -70,15 +44,15 @@ impl<D: Driver> Core<D> {
         self.driver.leave();
         self.kept = Some(entered.leave().kept);
         if !matches!(made, Produced::Task(_)) {
-            shared.running.idle();
+            shared.meter.running.idle();
         }
         if let Produced::Leave | Produced::Over = made {
             let busy = shared.clock.nanos().saturating_sub(self.awake_since);
-            shared.counters.awake_since.set(0);
-            shared.counters.busy.add(busy);
+            shared.meter.counters.awake_since.set(0);
+            shared.meter.counters.busy.add(busy);
         }
         if matches!(made, Produced::Over) {
-            self.winding.finish(shared);
+            self.finish(shared);
         }
         made
     }
@@ -89,7 +63,7 @@ impl<D: Driver> Core<D> {
                 self.open_batch(shared);
             }
             if let Some(task) = self.hand_out(shared) {
-                shared.running.begin(&task);
+                shared.meter.running.begin(&task);
                 self.batch.ran = true;
                 return Produced::Task(task);
             }
@@ -105,7 +79,7 @@ impl<D: Driver> Core<D> {
                     return end;
                 }
             } else if self.after_turn(shared, turn) {
-                return if self.winding.is_over() {
+                return if self.progress.is_over() {
                     Produced::Over
                 } else {
                     Produced::Leave
@@ -117,17 +91,17 @@ impl<D: Driver> Core<D> {
     fn after_turn_by_hand(&mut self, shared: &Arc<Shared>, turn: Turn) -> Option<Produced> {
         let state = shared.state.get();
         self.seen = state;
-        let hooks = self.winding.hooks();
+        let hooks = self.progress.hooks();
         if state >= Lifecycle::ShuttingDown && self.wind_down(shared, turn) {
             return Some(Produced::Over);
         }
         local::give_back_spare();
         self.end.publish();
-        (turn == Turn::Idle && self.winding.hooks() == hooks).then_some(Produced::Nothing)
+        (turn == Turn::Idle && self.progress.hooks() == hooks).then_some(Produced::Nothing)
     }
 
     fn open_batch(&mut self, shared: &Shared) {
-        shared.running.idle();
+        shared.meter.running.idle();
         let now = self.begin(shared);
         let mut ran = self.run_signals(shared);
         ran |= self.run_due(shared, now);
@@ -143,7 +117,7 @@ impl<D: Driver> Core<D> {
     fn hand_out(&mut self, shared: &Arc<Shared>) -> Option<Task> {
         while let Some(task) = self.submitted(shared) {
             if task.blocking() != Blocking::Never {
-                return Some(shared.out.count(shared, task));
+                return Some(counted(shared, task));
             }
             self.batch.ran = true;
             run_task(shared, task);
@@ -164,7 +138,7 @@ impl<D: Driver> Core<D> {
             // Time is over: this one is the last.
             self.batch.driver = BUDGET;
         }
-        shared.out.driver.store(true, Ordering::Relaxed);
+        shared.out.set_of_driver(true);
         Some(task)
     }
 
@@ -194,71 +168,24 @@ impl<D: Driver> Core<D> {
         self.end.publish();
         Some(task)
     }
-
-    /// Whether work of this loop is still with other threads. If so, the last of it to end wakes
-    /// the loop.
-    pub(crate) fn is_out(&mut self, shared: &Shared) -> bool {
-        let settled = self.driver.wind_up();
-        shared.out.is_any() || !settled
-    }
-
-    /// Who is with other threads, as the driver calls them.
-    pub(crate) fn absent(&self) -> Vec<String> {
-        self.driver.absent()
-    }
 }
 
-/// Tasks of a loop that were handed out and are not over.
-#[derive(Default)]
-pub(crate) struct Out {
-    count: Mutex<Count>,
-    /// The last task handed out was the driver's. Written and read by whoever produces.
-    pub(crate) driver: AtomicBool,
-}
-
-#[derive(Default)]
-struct Count {
-    out: usize,
-    /// The name of the one handed out last.
-    last: &'static str,
-    /// The loop waits for the last one.
-    awaited: bool,
-}
-
-impl Out {
-    /// Counts a task that may outlive the turn.
-    fn count(&self, shared: &Arc<Shared>, task: Task) -> Task {
-        self.driver.store(false, Ordering::Relaxed);
-        let (kind, name, long) = (task.blocking(), task.name(), task.is_long());
-        let mut count = lock(&self.count);
-        count.out += 1;
-        count.last = name;
-        drop(count);
-        let one = OneOut(Arc::clone(shared));
-        let run = move || {
-            // Whoever runs it, a panic is the loop's to report.
-            if let Err(panic) = contain(|| task.run()) {
-                report_panic(&one.0, name, panic);
-            }
-        };
-        match kind {
-            Blocking::May if long => Task::long(run),
-            Blocking::May => Task::named(name, run),
-            Blocking::Adapts | Blocking::Never => Task::of(kind, run),
+/// Counts a task that may outlive the turn, from now until it has run or was dropped.
+fn counted(shared: &Arc<Shared>, task: Task) -> Task {
+    shared.out.set_of_driver(false);
+    let (kind, name, long) = (task.blocking(), task.name(), task.is_long());
+    shared.out.begin(name);
+    let one = OneOut(Arc::clone(shared));
+    let run = move || {
+        // Whoever runs it, a panic is the loop's to report.
+        if let Err(panic) = contain(|| task.run()) {
+            report_panic(&one.0, name, panic);
         }
-    }
-
-    /// Whether any is out; the last one then wakes the loop.
-    fn is_any(&self) -> bool {
-        let mut count = lock(&self.count);
-        count.awaited = count.out > 0;
-        count.awaited
-    }
-
-    /// The name of one that is out.
-    pub(crate) fn any(&self) -> Option<&'static str> {
-        let count = lock(&self.count);
-        (count.out > 0).then_some(count.last)
+    };
+    match kind {
+        Blocking::May if long => Task::long(run),
+        Blocking::May => Task::named(name, run),
+        Blocking::Adapts | Blocking::Never => Task::of(kind, run),
     }
 }
 
@@ -267,13 +194,8 @@ struct OneOut(Arc<Shared>);
 
 impl Drop for OneOut {
     fn drop(&mut self) {
-        let mut count = lock(&self.0.out.count);
-        count.out -= 1;
-        let wake = count.out == 0 && std::mem::take(&mut count.awaited);
-        drop(count);
-        if wake {
-            let waker: &dyn Sleeper = &*self.0.waker;
-            waker.wake();
+        if self.0.out.end() {
+            self.0.mailbox.waker.wake();
         }
     }
 }

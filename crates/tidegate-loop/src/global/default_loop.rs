@@ -4,20 +4,13 @@
 //! comes later starts another. It cannot be shut down, since nobody owns it: it holds nothing
 //! while it is idle, so there is nothing to shut down either.
 
-use std::error::Error;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{
-    CancelToken, Clock, JoinPolicy, Parker, ThreadBuilder, WaitRefused, check_wait,
-};
+use tidegate_core::{Clock, JoinPolicy, ThreadBuilder};
 use tidegate_pool::ShutdownError;
 
 use crate::handle::event_loop::EventLoop;
-use crate::handle::placement::Placement;
 
 /// Seconds without work after which the global loop gives its thread back, when nothing else is
 /// said.
@@ -75,63 +68,6 @@ impl EventLoop {
     }
 }
 
-impl<P: Placement> EventLoop<P> {
-    /// Waits until the loop has no thread, at most for `timeout` of its clock; answers whether
-    /// it has none. A loop loses its thread when it ends, and one that gives it back when idle
-    /// ([`EventLoop::global`], [`EventLoop::try_suspend`]) loses it then.
-    ///
-    /// # Errors
-    ///
-    /// [`InactivityError::NeverStarted`] if it never had one, and
-    /// [`InactivityError::Refused`] on a thread that must not block, such as its own.
-    pub fn await_inactivity(&self, timeout: Duration) -> Result<bool, InactivityError> {
-        self.await_no_thread(timeout, None)
-    }
-
-    /// [`EventLoop::await_inactivity`] until `token` is tripped.
-    ///
-    /// # Errors
-    ///
-    /// As there, and [`InactivityError::Interrupted`].
-    pub fn await_inactivity_with(
-        &self,
-        timeout: Duration,
-        token: &CancelToken,
-    ) -> Result<bool, InactivityError> {
-        self.await_no_thread(timeout, Some(token))
-    }
-
-    fn await_no_thread(
-        &self,
-        timeout: Duration,
-        token: Option<&CancelToken>,
-    ) -> Result<bool, InactivityError> {
-        if token.is_some_and(CancelToken::is_cancelled) {
-            return Err(InactivityError::Interrupted);
-        }
-        let presence = &self.shared.presence;
-        if presence.is_gone()? {
-            return Ok(true);
-        }
-        let _recorded = check_wait(None).map_err(InactivityError::Refused)?;
-        let clock = &self.shared.clock;
-        let deadline = clock.deadline(timeout);
-        let parker = Arc::new(Parker::new());
-        presence.wake_when_gone(&parker);
-        let _hook = token.map(|token| token.unpark_on_cancel(&parker));
-        while !presence.is_gone()? {
-            if token.is_some_and(CancelToken::is_cancelled) {
-                return Err(InactivityError::Interrupted);
-            }
-            if clock.nanos() >= deadline {
-                return Ok(false);
-            }
-            clock.park_until(&parker, Some(deadline));
-        }
-        Ok(true)
-    }
-}
-
 /// Keeps a stand-in for [`EventLoop::global`]; dropping it puts the one before back.
 ///
 /// Guards may be dropped in any order: the newest that is left counts.
@@ -166,112 +102,6 @@ impl Drop for GlobalGuard {
     }
 }
 
-/// Why [`EventLoop::await_inactivity`] does not wait.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum InactivityError {
-    /// The loop never had a thread.
-    NeverStarted,
-    /// The calling thread must not block.
-    Refused(WaitRefused),
-    /// The caller's token was tripped before the loop's thread was gone.
-    Interrupted,
-}
-
-impl fmt::Display for InactivityError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NeverStarted => {
-                "the loop never had a thread to wait for; give it a task before waiting"
-            }
-            Self::Refused(_) => "this thread must not wait for a loop's thread to end",
-            Self::Interrupted => "the wait was interrupted by its cancel token",
-        })
-    }
-}
-
-tidegate_core::debug_as_display!(InactivityError);
-
-impl Error for InactivityError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::NeverStarted | Self::Interrupted => None,
-            Self::Refused(refused) => Some(refused),
-        }
-    }
-}
-
-/// Whether a loop has a thread, and who waits until it has none.
-#[derive(Debug, Default)]
-pub(crate) struct Presence {
-    threads: Mutex<Threads>,
-}
-
-#[derive(Debug, Default)]
-struct Threads {
-    /// Threads that were asked for and have not ended. More than one while the old one is on
-    /// its way out.
-    alive: usize,
-    /// Whether any thread ever ran.
-    began: bool,
-    /// Whoever waits; dead once it does so no longer.
-    waiting: Vec<Weak<Parker>>,
-}
-
-impl Presence {
-    /// Counts a thread that is about to be started, until the answer is dropped.
-    pub(crate) fn join(this: &Arc<Self>) -> Present {
-        lock(&this.threads).alive += 1;
-        Present {
-            presence: Arc::clone(this),
-        }
-    }
-
-    fn is_gone(&self) -> Result<bool, InactivityError> {
-        let threads = lock(&self.threads);
-        match (threads.alive, threads.began) {
-            (0, false) => Err(InactivityError::NeverStarted),
-            (alive, _) => Ok(alive == 0),
-        }
-    }
-
-    /// Unparks `parker` when the last thread ends; the caller looks again after this.
-    fn wake_when_gone(&self, parker: &Arc<Parker>) {
-        let mut threads = lock(&self.threads);
-        threads.waiting.retain(|one| one.strong_count() > 0);
-        threads.waiting.push(Arc::downgrade(parker));
-    }
-}
-
-/// A thread of a loop, from before it starts until it ends.
-#[derive(Debug)]
-pub(crate) struct Present {
-    presence: Arc<Presence>,
-}
-
-impl Present {
-    /// Says that the thread runs.
-    pub(crate) fn arrive(&self) {
-        lock(&self.presence.threads).began = true;
-    }
-}
-
-impl Drop for Present {
-    fn drop(&mut self) {
-        let mut threads = lock(&self.presence.threads);
-        threads.alive -= 1;
-        let waiting = if threads.alive == 0 {
-            std::mem::take(&mut threads.waiting)
-        } else {
-            Vec::new()
-        };
-        drop(threads);
-        for parker in waiting.iter().filter_map(Weak::upgrade) {
-            parker.unpark();
-        }
-    }
-}
-
 /// A loop that gives its thread back after `quiet` seconds without work and cannot be shut down.
 pub(super) fn endless(clock: Clock, quiet: u64) -> EventLoop {
     let threads = ThreadBuilder::new("tidegate-global").join_policy(JoinPolicy::Detached);
@@ -280,9 +110,11 @@ pub(super) fn endless(clock: Clock, quiet: u64) -> EventLoop {
     let home = builder
         .build()
         .expect("the description of the global loop contradicts nothing");
-    home.shared.endless.store(true, Ordering::Relaxed);
+    home.shared.plan.set_endless();
     // Its end has failed already, for whoever asks.
-    home.shared.report(Err(ShutdownError::Unsupported));
+    home.shared
+        .termination
+        .report(Err(ShutdownError::Unsupported));
     home
 }
 

@@ -8,7 +8,7 @@ use tidegate_promise::WaitError;
 use tidegate_testkit::{Counter, Gate, Log};
 
 use super::default_loop::*;
-use crate::{EventLoop, Lifecycle};
+use crate::{EventLoop, InactivityError, Lifecycle};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_nanos(1);

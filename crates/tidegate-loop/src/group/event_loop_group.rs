@@ -2,34 +2,22 @@
 
 use std::fmt;
 use std::future::Future;
-use std::io;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{
-    CancelToken, Clock, OnUnhandled, Rejected, Task, ThreadBuilder, Unhandled, usable_cpus,
-};
+use tidegate_core::{CancelToken, Rejected, Task};
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::{Completion, WaitError};
 
-use crate::core::budget::TurnBudget;
-use crate::core::driver::{Driver, ParkDriver};
-use crate::errors::BuildError;
-use crate::group::chooser::{Choose, Chooser};
-use crate::group::scaling::{Scaler, Scaling};
-use crate::handle::builder::EventLoopBuilder;
+use super::chooser::Chooser;
+use super::scaler::Scaler;
+use super::termination::gather;
 use crate::handle::event_loop::EventLoop;
-use crate::handle::placement::{Pinned, Placement, Roaming};
-use crate::roam::crew::Crew;
-use crate::state::lifecycle::{Lifecycle, ShutdownReport};
-use crate::state::shared::Terminated;
-use crate::submit::reject::RejectPolicy;
-
-/// The most loops that a group can have.
-pub const MAX_LOOPS: usize = 4096;
+use crate::handle::placement::{Pinned, Placement};
+use crate::shutdown::termination::{Terminated, failed};
+use crate::state::lifecycle::Lifecycle;
 
 /// Several event loops. Clones are handles to the same group.
 ///
@@ -60,20 +48,24 @@ struct Inner<P: Placement> {
     terminated: Mutex<Option<Terminated>>,
 }
 
-impl EventLoopGroup {
-    /// Describes a group whose loops are called `name-0`, `name-1` and so on.
-    pub fn builder(name: impl Into<String>) -> EventLoopGroupBuilder {
-        EventLoopGroupBuilder {
-            proto: EventLoop::builder(name),
-            loops: 0,
-            choose: Choose::default(),
-            scaling: None,
-            placement: PhantomData,
+impl<P: Placement> EventLoopGroup<P> {
+    pub(super) fn new(
+        loops: Arc<[EventLoop<P>]>,
+        active: Arc<ArcSwap<Vec<usize>>>,
+        chooser: Chooser,
+        scaler: Option<Scaler>,
+    ) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                loops,
+                active,
+                chooser,
+                scaler,
+                terminated: Mutex::default(),
+            }),
         }
     }
-}
 
-impl<P: Placement> EventLoopGroup<P> {
     /// The loop for the next piece of work. Never blocks.
     pub fn next(&self) -> &EventLoop<P> {
         let active = self.inner.active.load();
@@ -181,7 +173,7 @@ impl<P: Placement> EventLoopGroup<P> {
             .map(|one| one.shutdown_gracefully(quiet))
             .collect();
         if quiet.period > quiet.timeout {
-            return crate::shutdown::steps::failed(ShutdownError::BadQuiet(quiet));
+            return failed(ShutdownError::BadQuiet(quiet));
         }
         drop(ends);
         self.termination()
@@ -249,63 +241,6 @@ impl<P: Placement> EventLoopGroup<P> {
     }
 }
 
-/// The reports added up, or the first failure, with what all of the loops handed back.
-fn whole_end(
-    reports: &[ShutdownReport],
-    failures: Vec<ShutdownError>,
-) -> Result<ShutdownReport, ShutdownError> {
-    let mut whole = ShutdownReport::default();
-    let Some(why) = failures.first() else {
-        reports.iter().for_each(|report| whole.add(report));
-        return Ok(whole);
-    };
-    // Where the failure has no place for them, the loops' own reports keep theirs.
-    if let Some(all) = why.handed_back() {
-        let others = failures[1..].iter().filter_map(ShutdownError::handed_back);
-        let others = others.chain(reports.iter().map(|report| &report.handed_back));
-        others.for_each(|one| all.gather(one));
-    }
-    failures.into_iter().next().map_or(Ok(whole), Err)
-}
-
-/// One end of many: the reports added up, or the first failure.
-fn gather(ends: Vec<Terminated>) -> Terminated {
-    struct Sum {
-        missing: usize,
-        reports: Vec<ShutdownReport>,
-        failures: Vec<ShutdownError>,
-    }
-    let (promise, whole) = tidegate_promise::promise_of();
-    let promise = promise.share();
-    let sum = Arc::new(Mutex::new(Sum {
-        missing: ends.len(),
-        reports: Vec::new(),
-        failures: Vec::new(),
-    }));
-    for end in ends {
-        let (promise, sum) = (promise.clone(), Arc::clone(&sum));
-        end.on_complete(move |outcome| {
-            let mut sum = lock(&sum);
-            match outcome {
-                tidegate_promise::Outcome::Success(report) => sum.reports.push(report.clone()),
-                tidegate_promise::Outcome::Failure(why) => sum.failures.push(why.clone()),
-                tidegate_promise::Outcome::Cancelled => {}
-            }
-            sum.missing -= 1;
-            if sum.missing > 0 {
-                return;
-            }
-            let reports = std::mem::take(&mut sum.reports);
-            let failures = std::mem::take(&mut sum.failures);
-            drop(sum);
-            let _ = promise.try_complete(whole_end(&reports, failures));
-        });
-    }
-    whole
-        .share()
-        .unwrap_or_else(|_| unreachable!("a new completion was not taken"))
-}
-
 impl<P: Placement> EventLoop<P> {
     /// How much waits for this loop; `None` if it is no place for new work.
     fn load(&self) -> Option<u64> {
@@ -314,8 +249,8 @@ impl<P: Placement> EventLoop<P> {
         if ends || shared.is_stalled() || shared.health.is_ailing(&shared.clock) {
             return None;
         }
-        let waiting = self.shared.lane.len() as u64;
-        let awake = u64::from(!self.shared.bell.is_armed());
+        let waiting = self.shared.mailbox.lane.len() as u64;
+        let awake = u64::from(!self.shared.mailbox.bell.is_armed());
         Some(waiting * 2 + awake)
     }
 }
@@ -341,197 +276,4 @@ impl<P: Placement> fmt::Debug for EventLoopGroup<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
     }
-}
-
-/// Describes an [`EventLoopGroup`].
-///
-/// ```
-/// use tidegate_loop::{Choose, EventLoopGroup};
-///
-/// let group = EventLoopGroup::builder("io").loops(3).choose(Choose::LessBusy).build()?;
-/// assert_eq!(group.len(), 3);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct EventLoopGroupBuilder<P: Placement = Pinned> {
-    proto: EventLoopBuilder,
-    loops: usize,
-    choose: Choose,
-    scaling: Option<Scaling>,
-    placement: PhantomData<P>,
-}
-
-impl EventLoopGroupBuilder {
-    /// Makes the loops roaming: what they are given must be `Send`, and tasks may block.
-    pub fn roaming(self) -> EventLoopGroupBuilder<Roaming> {
-        EventLoopGroupBuilder {
-            proto: self.proto,
-            loops: self.loops,
-            choose: self.choose,
-            scaling: self.scaling,
-            placement: PhantomData,
-        }
-    }
-}
-
-impl EventLoopGroupBuilder<Roaming> {
-    /// Makes loops that strategies drive on the threads of `crew`, each with a driver of its own;
-    /// see [`EventLoopBuilder::build_over`].
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoopGroupBuilder::build_with`].
-    pub fn build_over<D: Driver>(
-        self,
-        crew: &Crew,
-        driver: impl FnMut(usize) -> io::Result<D>,
-    ) -> Result<EventLoopGroup<Roaming>, BuildError> {
-        self.build_each(driver, |one, driver| one.build_over(driver, crew))
-    }
-}
-
-impl<P: Placement> EventLoopGroupBuilder<P> {
-    /// How many loops; 0 means twice the processors.
-    pub fn loops(mut self, loops: usize) -> Self {
-        self.loops = loops;
-        self
-    }
-
-    /// How the next loop is chosen.
-    pub fn choose(mut self, how: Choose) -> Self {
-        self.choose = how;
-        self
-    }
-
-    /// Lets the number of active loops follow the load.
-    pub fn scaling(mut self, scaling: Scaling) -> Self {
-        self.scaling = Some(scaling);
-        self
-    }
-
-    /// See [`EventLoopBuilder::clock`].
-    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
-        self.proto = self.proto.clock(clock);
-        self
-    }
-
-    /// See [`EventLoopBuilder::bound`]; for each loop.
-    pub fn bound(mut self, tasks: usize) -> Self {
-        self.proto = self.proto.bound(tasks);
-        self
-    }
-
-    /// See [`EventLoopBuilder::reject`].
-    pub fn reject(mut self, policy: RejectPolicy) -> Self {
-        self.proto = self.proto.reject(policy);
-        self
-    }
-
-    /// See [`EventLoopBuilder::threads`]; the loops' threads are numbered in the order of
-    /// their start.
-    pub fn threads(mut self, threads: ThreadBuilder) -> Self {
-        self.proto = self.proto.threads(threads);
-        self
-    }
-
-    /// See [`EventLoopBuilder::on_unhandled`]; one hook for the whole group.
-    pub fn on_unhandled(
-        mut self,
-        hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static,
-    ) -> Self {
-        self.proto = self.proto.on_unhandled(hear);
-        self
-    }
-
-    /// See [`EventLoopBuilder::report_to`].
-    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
-        self.proto = self.proto.report_to(hook);
-        self
-    }
-
-    /// See [`EventLoopBuilder::time_tasks`].
-    pub fn time_tasks(mut self, yes: bool) -> Self {
-        self.proto = self.proto.time_tasks(yes);
-        self
-    }
-
-    /// See [`EventLoopBuilder::turn_budget`].
-    pub fn turn_budget(mut self, budget: TurnBudget) -> Self {
-        self.proto = self.proto.turn_budget(budget);
-        self
-    }
-
-    /// Makes the group.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError`] when the description contradicts itself.
-    pub fn build(self) -> Result<EventLoopGroup<P>, BuildError> {
-        self.build_with(|_| Ok(ParkDriver::new()))
-    }
-
-    /// Makes the group, each loop with a driver of its own: `driver` gets the loop's number. If
-    /// one cannot be made, the loops made before are shut down and the group is not.
-    ///
-    /// # Errors
-    ///
-    /// As for [`EventLoopGroupBuilder::build`], and [`BuildError::Driver`].
-    pub fn build_with<D: Driver>(
-        self,
-        driver: impl FnMut(usize) -> io::Result<D>,
-    ) -> Result<EventLoopGroup<P>, BuildError> {
-        self.build_each(driver, EventLoopBuilder::assemble::<P, D>)
-    }
-
-    fn build_each<D: Driver>(
-        self,
-        mut driver: impl FnMut(usize) -> io::Result<D>,
-        build: impl Fn(EventLoopBuilder, D) -> Result<EventLoop<P>, BuildError>,
-    ) -> Result<EventLoopGroup<P>, BuildError> {
-        let Self {
-            proto,
-            loops,
-            choose,
-            mut scaling,
-            ..
-        } = self;
-        let count = if loops == 0 { default_loops() } else { loops };
-        if count > MAX_LOOPS {
-            return Err(BuildError::TooManyLoops {
-                asked: count,
-                most: MAX_LOOPS,
-            });
-        }
-        if let Some(scaling) = &mut scaling {
-            scaling.check(count)?;
-        }
-        let proto = proto.with_threads();
-        // Dropping the loops made so far, on an early return, shuts them down.
-        let mut made = Vec::with_capacity(count);
-        for at in 0..count {
-            let driver = driver(at).map_err(BuildError::Driver)?;
-            made.push(build(proto.numbered(at), driver)?);
-        }
-        let loops: Arc<[EventLoop<P>]> = made.into();
-        let active = Arc::new(ArcSwap::from_pointee((0..count).collect()));
-        let watched = loops
-            .iter()
-            .map(|one| Arc::downgrade(&one.shared))
-            .collect();
-        let scaler = scaling.map(|scaling| Scaler::start(scaling, watched, Arc::clone(&active)));
-        Ok(EventLoopGroup {
-            inner: Arc::new(Inner {
-                loops,
-                active,
-                chooser: Chooser::new(choose),
-                scaler: scaler.transpose().map_err(BuildError::Driver)?,
-                terminated: Mutex::default(),
-            }),
-        })
-    }
-}
-
-/// Twice the processors.
-fn default_loops() -> usize {
-    (2 * usable_cpus()).clamp(1, MAX_LOOPS)
 }

@@ -4,17 +4,11 @@
 //! the figures to [`Decide`], which is pure data and says which loops to add and which to give
 //! up. A loop that is given up gets no new work and gives its thread back when it is idle.
 
-use std::io;
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{ThreadBuilder, Ticker, TickerStop, as_nanos};
+use tidegate_core::Ticker;
 
 use crate::errors::BuildError;
-use crate::state::lifecycle::Lifecycle;
-use crate::state::shared::Shared;
 
 /// When a group adds loops and when it gives them up.
 ///
@@ -28,14 +22,14 @@ use crate::state::shared::Shared;
 #[derive(Debug)]
 pub struct Scaling {
     min: usize,
-    max: usize,
-    window: Duration,
+    pub(super) max: usize,
+    pub(super) window: Duration,
     low: f64,
     high: f64,
     step_down: usize,
     step_up: usize,
     patience: u32,
-    ticker: Option<Ticker>,
+    pub(super) ticker: Option<Ticker>,
 }
 
 impl Scaling {
@@ -130,7 +124,7 @@ pub(crate) struct Decide {
     step_down: usize,
     step_up: usize,
     patience: u32,
-    active: Vec<bool>,
+    pub(super) active: Vec<bool>,
     /// Windows in a row below the low threshold, and above the high one.
     streaks: Vec<(u32, u32)>,
 }
@@ -192,7 +186,7 @@ impl Decide {
         self.active.iter().filter(|&&active| active).count()
     }
 
-    fn snapshot(&self) -> Vec<usize> {
+    pub(super) fn snapshot(&self) -> Vec<usize> {
         let active = self.active.iter().enumerate();
         active
             .filter(|(_, active)| **active)
@@ -201,110 +195,9 @@ impl Decide {
     }
 
     /// A loop that got work although it was given up is active again.
-    fn revive(&mut self, at: usize) {
+    pub(super) fn revive(&mut self, at: usize) {
         self.active[at] = true;
         self.streaks[at] = (0, 0);
-    }
-}
-
-/// The monitor of a scaling group.
-pub(crate) struct Scaler {
-    stop: TickerStop,
-    utilisation: Arc<Mutex<Vec<f64>>>,
-}
-
-impl Scaler {
-    pub(crate) fn start(
-        mut scaling: Scaling,
-        loops: Vec<Weak<Shared>>,
-        active: Arc<ArcSwap<Vec<usize>>>,
-    ) -> io::Result<Self> {
-        let ticker = scaling.ticker.take();
-        let mut ticker = ticker.unwrap_or_else(|| Ticker::every(scaling.window));
-        let stop = ticker.stop_handle();
-        let utilisation = Arc::new(Mutex::new(vec![0.0; scaling.max]));
-        let shown = Arc::clone(&utilisation);
-        let mut monitor = Monitor {
-            decide: Decide::new(&scaling),
-            busy: vec![0; scaling.max],
-            loops,
-            active,
-            shown,
-        };
-        ThreadBuilder::new("tidegate-scale").spawn(move || {
-            while let Some(passed) = ticker.wait() {
-                if !monitor.look(passed) {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self { stop, utilisation })
-    }
-
-    pub(crate) fn stop(&self) {
-        self.stop.stop();
-    }
-
-    pub(crate) fn utilisation(&self) -> Vec<f64> {
-        lock(&self.utilisation).clone()
-    }
-}
-
-impl Drop for Scaler {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-struct Monitor {
-    decide: Decide,
-    /// Busy nanoseconds of each loop at the last look.
-    busy: Vec<u64>,
-    loops: Vec<Weak<Shared>>,
-    active: Arc<ArcSwap<Vec<usize>>>,
-    shown: Arc<Mutex<Vec<f64>>>,
-}
-
-impl Monitor {
-    /// One window; false when the group is gone or ending.
-    fn look(&mut self, passed: Duration) -> bool {
-        let loops: Option<Vec<_>> = self.loops.iter().map(Weak::upgrade).collect();
-        let Some(loops) = loops else { return false };
-        if loops
-            .iter()
-            .any(|one| one.state.get() >= Lifecycle::ShuttingDown)
-        {
-            return false;
-        }
-        let samples: Vec<_> = loops
-            .iter()
-            .zip(&mut self.busy)
-            .map(|(one, before)| sample(one, before, passed))
-            .collect();
-        *lock(&self.shown) = samples.iter().map(|sample| sample.busy).collect();
-        for (at, one) in loops.iter().enumerate() {
-            if !self.decide.active[at] && one.state.get() == Lifecycle::Started {
-                self.decide.revive(at);
-            }
-        }
-        let change = self.decide.window(&samples);
-        self.active.store(Arc::new(self.decide.snapshot()));
-        for at in change.give_up {
-            loops[at].try_suspend();
-        }
-        true
-    }
-}
-
-fn sample(one: &Shared, before: &mut u64, passed: Duration) -> Sample {
-    let busy = one.busy_nanos();
-    let spent = busy.saturating_sub(std::mem::replace(before, busy));
-    let window = as_nanos(passed).max(1);
-    Sample {
-        busy: (spent as f64 / window as f64).min(1.0),
-        idle: one.lane.is_empty()
-            && one.counters.timers.get() == 0
-            && one.counters.futures.get() == 0,
     }
 }
 

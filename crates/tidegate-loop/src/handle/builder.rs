@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{Clock, OnUnhandled, TaskLane, ThreadBuilder, Unhandled};
-
 use tidegate_pool::internal::default_bound;
 
+use super::by_hand::HandLoop;
+use super::event_loop::EventLoop;
+use super::placement::{Pinned, Placement, Roaming};
 use crate::core::budget::TurnBudget;
 use crate::core::driver::{Driver, ParkDriver};
-use crate::core::turn::{Core, Drive};
+use crate::core::loop_core::Core;
 use crate::errors::BuildError;
-use crate::handle::event_loop::EventLoop;
-use crate::handle::placement::{Pinned, Placement, Roaming};
 use crate::roam::crew::Crew;
-use crate::schedule::timeout::{self, DEFAULT_TIMEOUT_TICK};
-use crate::spawn::future::LocalFutures;
-use crate::state::shared::{Parts, Settings, Shared};
+use crate::schedule::timeouts::{self, DEFAULT_TIMEOUT_TICK};
+use crate::state::settings::Settings;
+use crate::state::shared::{Drive, Parts, Shared};
 use crate::submit::reject::RejectPolicy;
 
 /// Describes an [`EventLoop`].
@@ -42,8 +42,15 @@ pub struct EventLoopBuilder {
     pub(crate) idle_stop: u64,
 }
 
+impl EventLoop {
+    /// Describes a loop called `name`.
+    pub fn builder(name: impl Into<String>) -> EventLoopBuilder {
+        EventLoopBuilder::new(name)
+    }
+}
+
 impl EventLoopBuilder {
-    pub(crate) fn new(name: impl Into<String>) -> Self {
+    fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
             clock: Clock::system(),
@@ -153,12 +160,8 @@ impl EventLoopBuilder {
         driver: D,
     ) -> Result<(EventLoop, HandLoop), BuildError> {
         let (shared, core) = self.parts::<Pinned, _>(driver, false)?;
-        shared.drop_thread();
-        let hand = HandLoop {
-            shared: Arc::clone(&shared),
-            core,
-            pinned: LocalFutures::default(),
-        };
+        shared.thread.drive_by_hand();
+        let hand = HandLoop::new(Arc::clone(&shared), core);
         Ok((EventLoop::from_shared(shared), hand))
     }
 
@@ -179,7 +182,7 @@ impl EventLoopBuilder {
         let (shared, core) = self.parts::<Roaming, D>(driver, true)?;
         drop(shared.core.put(Box::new(core)));
         let strategy = crew.drive(&shared).map_err(BuildError::NoThreads)?;
-        shared.drive_by(strategy);
+        shared.thread.drive_by(strategy);
         Ok(EventLoop::from_shared(shared))
     }
 
@@ -214,7 +217,7 @@ impl EventLoopBuilder {
         if matches!(self.reject, RejectPolicy::Backoff { attempts: 0, .. }) {
             return Err(BuildError::NoAttempts);
         }
-        timeout::check_tick(self.timeout_tick)?;
+        timeouts::check_tick(self.timeout_tick)?;
         let (lane, end) = TaskLane::new(self.bound);
         let this = self.with_threads();
         let shared = Shared::new(Parts {
@@ -248,89 +251,6 @@ impl std::fmt::Debug for EventLoopBuilder {
             .field("name", &self.name)
             .field("bound", &self.bound)
             .field("reject", &self.reject)
-            .finish_non_exhaustive()
-    }
-}
-
-/// The right to drive a loop by hand.
-///
-/// ```
-/// use tidegate_loop::EventLoop;
-///
-/// let (home, mut hand) = EventLoop::builder("home").build_by_hand()?;
-/// let answer = home.submit(|| 7)?;
-/// assert!(!answer.is_done());
-/// hand.run_until_idle();
-/// assert_eq!(answer.wait()?, 7);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-///
-/// It stays on the thread that made it, like the futures of `spawn_local` that it keeps. Dropping
-/// it ends the loop: termination fails with
-/// [`ShutdownError::HandDropped`](tidegate_pool::ShutdownError::HandDropped), which has what had not started.
-pub struct HandLoop {
-    shared: Arc<Shared>,
-    core: Box<dyn Drive>,
-    /// Futures that cannot leave this thread, between two turns.
-    pinned: LocalFutures,
-}
-
-impl HandLoop {
-    /// Runs one turn on the calling thread, which is the loop's meanwhile; true if anything
-    /// ran. A loop that was asked to end moves on towards its end, without sleeping.
-    pub fn turn(&mut self) -> bool {
-        if self.shared.state.get() == crate::Lifecycle::Terminated {
-            return false;
-        }
-        self.shared.ensure_thread();
-        let ran = self.core.turn_by_hand(&self.shared, &mut self.pinned);
-        if self.shared.is_wound_down() {
-            crate::shutdown::steps::announce(&self.shared);
-        }
-        ran
-    }
-
-    /// Runs `work` now, on the calling thread, which is the loop's meanwhile. Unlike a task it
-    /// need not be `Send`. A panic in it passes through.
-    ///
-    /// ```
-    /// use tidegate_loop::EventLoop;
-    ///
-    /// let (home, mut hand) = EventLoop::builder("home").build_by_hand()?;
-    /// assert!(!home.is_current());
-    /// assert!(hand.run(|| home.is_current()));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn run<R>(&mut self, work: impl FnOnce() -> R) -> R {
-        self.shared.ensure_thread();
-        let mut work = Some(work);
-        let mut done = None;
-        self.core
-            .run_by_hand(&self.shared, &mut self.pinned, &mut || {
-                done = work.take().map(|work| work());
-            });
-        done.expect("work was run once")
-    }
-
-    /// Runs turns until there is nothing to run.
-    pub fn run_until_idle(&mut self) {
-        while self.turn() {}
-    }
-}
-
-impl Drop for HandLoop {
-    fn drop(&mut self) {
-        if self.shared.state.get() < crate::Lifecycle::Terminated {
-            self.core.abandon_by_hand(&self.shared, &mut self.pinned);
-            crate::shutdown::steps::announce(&self.shared);
-        }
-    }
-}
-
-impl std::fmt::Debug for HandLoop {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HandLoop")
-            .field("name", &self.shared.name)
             .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tidegate_core::prim::lock;
 use tidegate_core::{
     CancelToken, Clock, Executor, ExecutorId, Interrupted, Refusal, Rejected, Task, ThreadInfo,
     is_current,
@@ -16,15 +15,16 @@ use tidegate_pool::internal::Answer;
 use tidegate_pool::{Quiet, ShutdownError};
 use tidegate_promise::{Completion, Promise, WaitError, promise_on};
 
+use super::placement::{Pinned, Placement};
 use crate::errors::{BadPeriod, HookError, NotOnLoop};
-use crate::handle::builder::EventLoopBuilder;
-use crate::handle::placement::{Pinned, Placement};
-use crate::schedule::scheduled_task::{self as schedule, Every, Missed};
+use crate::schedule::period::{Every, Missed};
+use crate::schedule::scheduled_task;
 use crate::schedule::timeout::{self, TimeoutHandle};
-use crate::spawn::future as spawn;
+use crate::shutdown::termination::Terminated;
+use crate::spawn::future;
 use crate::state::lifecycle::Lifecycle;
 use crate::state::metrics::LoopMetrics;
-use crate::state::shared::{Hook, Shared, Terminated};
+use crate::state::shared::Shared;
 use crate::thread::local;
 
 /// A handle to an event loop: one thread that runs tasks one at a time, in order.
@@ -49,11 +49,6 @@ pub struct EventLoop<P: Placement = Pinned> {
 }
 
 impl EventLoop {
-    /// Describes a loop called `name`.
-    pub fn builder(name: impl Into<String>) -> EventLoopBuilder {
-        EventLoopBuilder::new(name)
-    }
-
     /// The loop that the calling thread drives.
     pub fn current() -> Option<Self> {
         let shared = local::current()?;
@@ -89,7 +84,7 @@ impl EventLoop {
         if !here || self.is_shutdown() {
             return Err(NotOnLoop(future));
         }
-        Ok(spawn::spawn_local(&self.shared, future))
+        Ok(future::spawn_local(&self.shared, future))
     }
 }
 
@@ -214,7 +209,7 @@ impl<P: Placement> EventLoop<P> {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        spawn::spawn(&self.shared, future)
+        future::spawn(&self.shared, future)
     }
 
     /// Runs `run` once, `after` from now. A delay too long to be counted never ends.
@@ -231,8 +226,8 @@ impl<P: Placement> EventLoop<P> {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let run = self.check_schedule(run)?;
-        Ok(schedule::once(&self.shared, after, run))
+        let run = scheduled_task::check(&self.shared, run)?;
+        Ok(scheduled_task::once(&self.shared, after, run))
     }
 
     /// Runs `run` once, `after` from now and up to a tick late: for the many timeouts that almost
@@ -251,7 +246,7 @@ impl<P: Placement> EventLoop<P> {
     where
         F: FnOnce() + Send + 'static,
     {
-        let run = self.check_schedule(run)?;
+        let run = scheduled_task::check(&self.shared, run)?;
         Ok(timeout::add(&self.shared, after, Task::new(run)))
     }
 
@@ -322,20 +317,8 @@ impl<P: Placement> EventLoop<P> {
         if period.is_zero() {
             return Err(BadPeriod::Zero);
         }
-        let run = self.check_schedule(run).map_err(|_| BadPeriod::Closed)?;
-        Ok(schedule::repeat(&self.shared, first, every, run))
-    }
-
-    fn check_schedule<F>(&self, run: F) -> Result<F, Rejected<F>> {
-        if self.is_shutting_down() {
-            return Err(Rejected::new(run, Refusal::Closed));
-        }
-        if self.shared.state.needs_thread()
-            && let Err(why) = self.shared.start()
-        {
-            return Err(Rejected::new(run, why));
-        }
-        Ok(run)
+        let run = scheduled_task::check(&self.shared, run).map_err(|_| BadPeriod::Closed)?;
+        Ok(scheduled_task::repeat(&self.shared, first, every, run))
     }
 
     /// A promise whose listeners run on this loop.
@@ -385,12 +368,25 @@ impl<P: Placement> EventLoop<P> {
     /// had, or the loop is driven by hand.
     pub fn thread_info(&self) -> Option<ThreadInfo> {
         self.shared.ensure_thread();
-        Some(self.shared.thread()?.info())
+        Some(self.shared.thread.watch()?.info())
+    }
+
+    /// Whether the loop's driver fails, or has had to begin anew a moment ago. Its group gives new
+    /// work to others, if there are any.
+    pub fn is_ailing(&self) -> bool {
+        self.shared.health.is_ailing(&self.shared.clock)
+    }
+
+    /// Whether a [`Watchdog`](crate::Watchdog) sees the loop stuck right now. False if none watches it.
+    pub fn is_stalled(&self) -> bool {
+        self.shared.is_stalled()
     }
 
     /// What the loop shows of itself.
     pub fn metrics(&self) -> LoopMetrics {
-        self.shared.metrics()
+        self.shared
+            .meter
+            .metrics(&self.shared.clock, self.shared.mailbox.lane.len())
     }
 
     /// Waits until everything that is due on the loop's manual clock has run; on the system
@@ -432,29 +428,13 @@ impl<P: Placement> EventLoop<P> {
     where
         F: FnOnce() + Send + 'static,
     {
-        let name = name.into();
-        let mut hooks = lock(&self.shared.hooks);
-        if hooks.iter().any(|hook| hook.name == name) {
-            return Err(HookError::Duplicate { name });
-        }
-        // Under the lock that the closing loop takes to run its last hooks, after it has closed.
-        if self.is_shutdown() {
-            return Err(HookError::Closed);
-        }
-        hooks.push(Hook {
-            name,
-            run: Box::new(hook),
-        });
-        Ok(())
+        let hooks = &self.shared.hooks;
+        hooks.add(name.into(), Box::new(hook), || self.is_shutdown())
     }
 
     /// Takes a hook back; false if there is none of that name.
     pub fn remove_shutdown_hook(&self, name: &str) -> bool {
-        let mut hooks = lock(&self.shared.hooks);
-        let at = hooks.iter().position(|hook| hook.name == name);
-        let hook = at.map(|at| hooks.remove(at));
-        drop(hooks);
-        hook.is_some()
+        self.shared.hooks.remove(name)
     }
 
     /// Asks the loop to end: scheduled tasks are cancelled, tasks still run and are still
@@ -486,7 +466,7 @@ impl<P: Placement> EventLoop<P> {
     /// its `thread_local!` values come later, so what must be gone by then belongs into
     /// [`at_thread_exit`](tidegate_core::at_thread_exit).
     pub fn termination(&self) -> Terminated {
-        self.shared.termination()
+        self.shared.termination.completion()
     }
 
     /// Waits until the loop is over, at most for `timeout` of its clock; answers whether it is.

@@ -4,152 +4,32 @@
 //! there in the loop's heap, and travels once more if it is cancelled from elsewhere, so that
 //! its place in the heap is freed. Cancelling drops the closure at once, on the caller.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::prim::{Mutex, lock};
-use tidegate_core::{Deliver, Delivery, SignalBlock, Task, as_nanos, contain, is_current};
+use tidegate_core::{Deliver, Delivery, Refusal, Rejected, SignalBlock, Task, contain, is_current};
 use tidegate_pool::internal::Answer;
 use tidegate_promise::Completion;
-use tidegate_timer::{Due, Heap, Key};
+use tidegate_timer::Due;
 
+use super::period::Every;
+use super::timers::{Body, Repeat, Timer, TimerState};
 use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::{Shared, drop_contained};
 use crate::thread::local;
 
-/// What a fixed-rate task does about the runs that it missed while its loop was busy.
-///
-/// ```
-/// use tidegate_loop::Missed;
-///
-/// assert_eq!(Missed::default(), Missed::Burst);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Missed {
-    /// Makes up for them, back to back. Other timers that are due run in between.
-    #[default]
-    Burst,
-    /// Leaves them out and keeps to the original times.
-    Skip,
-    /// Starts counting anew from the late run.
-    Delay,
-}
-
-/// Waiting scheduled tasks of one loop, earliest first.
-///
-/// They run in passes. A pass runs what was due when it began, each timer once, and may take
-/// several turns. A fixed-rate task that cannot keep up is due again as soon as it has run, and
-/// earlier than everything else: without passes it would run alone.
-#[derive(Default)]
-pub(crate) struct Timers {
-    heap: Heap<Arc<SignalBlock<Timer>>>,
-    /// When the present pass began: it runs the timers that were due by then.
-    pass: Option<u64>,
-    /// Timers that came back during the pass and are due within it: they run in the next one.
-    aside: Vec<(Arc<SignalBlock<Timer>>, Option<u64>)>,
-}
-
-/// One scheduled task.
-pub(crate) struct Timer {
-    home: Weak<Shared>,
-    state: Mutex<TimerState>,
-}
-
-struct TimerState {
-    /// What to run; gone once it ran for the last time or was cancelled.
-    body: Option<Body>,
-    deadline: u64,
-    /// Its place in the heap, while it waits there.
-    key: Option<Key>,
-}
-
-pub(crate) enum Body {
-    Once(Task),
-    Repeat(Repeat),
-}
-
-pub(crate) struct Repeat {
-    run: Box<dyn FnMut() + Send>,
-    answer: Answer<()>,
-    every: Every,
-    name: &'static str,
-}
-
-/// When a periodic task runs again.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Every {
-    Rate { period: u64, missed: Missed },
-    Delay { pause: u64 },
-}
-
-impl Timers {
-    pub(crate) fn len(&self) -> usize {
-        self.heap.len() + self.aside.len()
+/// Returns `run` if the loop takes timers, and sees to it that it has a thread.
+pub(crate) fn check<F>(shared: &Shared, run: F) -> Result<F, Rejected<F>> {
+    if shared.state.get() >= Lifecycle::ShuttingDown {
+        return Err(Rejected::new(run, Refusal::Closed));
     }
-
-    pub(crate) fn next_deadline(&self) -> Option<u64> {
-        // What lies aside was due when the pass began.
-        let aside = self.pass.filter(|_| !self.aside.is_empty());
-        self.heap.next_deadline().into_iter().chain(aside).min()
+    if shared.state.needs_thread()
+        && let Err(why) = shared.start()
+    {
+        return Err(Rejected::new(run, why));
     }
-
-    /// Removes and returns the next timer of the pass. Once the pass is over, and if it began
-    /// before `now`, the next one begins.
-    pub(crate) fn pop_due(&mut self, now: u64) -> Option<Due<Arc<SignalBlock<Timer>>>> {
-        loop {
-            let pass = *self.pass.get_or_insert(now);
-            let due = self.heap.pop_due(pass);
-            if due.is_some() {
-                return due;
-            }
-            self.end_pass();
-            if pass >= now {
-                return None;
-            }
-        }
-    }
-
-    fn end_pass(&mut self) {
-        self.pass = None;
-        if !self.aside.is_empty() {
-            for (timer, sequence) in std::mem::take(&mut self.aside) {
-                self.place(&timer, &mut lock(&timer.state), sequence);
-            }
-        }
-    }
-
-    /// Takes everything out, earliest first.
-    pub(crate) fn drain(&mut self) -> Vec<Arc<SignalBlock<Timer>>> {
-        self.end_pass();
-        self.heap.drain().map(|due| due.value).collect()
-    }
-
-    fn insert(&mut self, timer: &Arc<SignalBlock<Timer>>) {
-        self.place(timer, &mut lock(&timer.state), None);
-    }
-
-    /// Puts a timer into the heap, or aside if the present pass would find it there. `sequence` is
-    /// its place among equals if it ran before.
-    fn place(
-        &mut self,
-        timer: &Arc<SignalBlock<Timer>>,
-        state: &mut TimerState,
-        sequence: Option<u64>,
-    ) {
-        // One that was cancelled on its way has no body any more and needs no place.
-        if state.key.is_some() || state.body.is_none() {
-            return;
-        }
-        let timer = Arc::clone(timer);
-        if self.pass.is_some_and(|pass| state.deadline <= pass) {
-            self.aside.push((timer, sequence));
-            return;
-        }
-        state.key = Some(match sequence {
-            Some(sequence) => self.heap.reinsert(state.deadline, sequence, timer),
-            None => self.heap.insert(state.deadline, timer),
-        });
-    }
+    Ok(run)
 }
 
 /// Schedules `run` once, `after` from now.
@@ -167,7 +47,7 @@ where
     completion
 }
 
-/// Schedules `run` again and again; answers the completion that never succeeds.
+/// Schedules `run` again and again; returns the completion, which never succeeds.
 pub(crate) fn repeat<F>(
     shared: &Arc<Shared>,
     first: Duration,
@@ -210,13 +90,8 @@ fn submit(shared: &Arc<Shared>, timer: &Arc<SignalBlock<Timer>>) {
     let deadline = lock(&timer.state).deadline;
     let Some(signal) = timer.raise() else { return };
     // Refused means that the loop has terminated: dropping the signal cancels the timer.
-    if shared.signals.push(signal).is_ok() {
-        shared.ensure_thread();
-        if shared.bell.ring_before(deadline) {
-            shared.wake();
-        } else {
-            shared.note_silent();
-        }
+    if shared.mailbox.signals.push(signal).is_ok() {
+        shared.ring_before(deadline);
     }
 }
 
@@ -247,7 +122,7 @@ fn cancel(timer: &Arc<SignalBlock<Timer>>) {
         unlink(timer);
     } else if let Some(signal) = timer.raise() {
         // Without waking the loop: the entry is small and goes at its next turn.
-        if shared.signals.push(signal).is_ok() {
+        if shared.mailbox.signals.push(signal).is_ok() {
             shared.note_silent();
         }
     }
@@ -255,7 +130,7 @@ fn cancel(timer: &Arc<SignalBlock<Timer>>) {
 
 fn unlink(timer: &Arc<SignalBlock<Timer>>) {
     if let Some(key) = lock(&timer.state).key.take() {
-        local::with(|local| local.kept.timers.heap.remove(key));
+        local::with(|local| local.kept.timers.remove(key));
     }
 }
 
@@ -347,38 +222,4 @@ fn again(shared: &Shared, timer: &Arc<SignalBlock<Timer>>, deadline: u64, sequen
     let next = repeat.every.next(deadline, shared.clock.nanos());
     state.deadline = next;
     local::with(|local| local.kept.timers.place(timer, &mut state, Some(sequence)));
-}
-
-impl Every {
-    /// The next time, after a run that was due at `deadline` and ended at `now`.
-    fn next(self, deadline: u64, now: u64) -> u64 {
-        match self {
-            Self::Delay { pause } => now.saturating_add(pause),
-            Self::Rate { period, missed } => {
-                let next = deadline.saturating_add(period);
-                match missed {
-                    Missed::Burst => next,
-                    _ if next > now => next,
-                    Missed::Skip => {
-                        let missed = (now - deadline) / period;
-                        deadline.saturating_add(period.saturating_mul(missed + 1))
-                    }
-                    Missed::Delay => now.saturating_add(period),
-                }
-            }
-        }
-    }
-
-    pub(crate) fn rate(period: Duration, missed: Missed) -> Self {
-        Self::Rate {
-            period: as_nanos(period),
-            missed,
-        }
-    }
-
-    pub(crate) fn delay(pause: Duration) -> Self {
-        Self::Delay {
-            pause: as_nanos(pause),
-        }
-    }
 }

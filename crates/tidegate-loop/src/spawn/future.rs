@@ -17,108 +17,9 @@ use tidegate_core::{
 use tidegate_pool::internal::Answer;
 use tidegate_promise::Completion;
 
+use super::slots::{LocalFuture, Place, SendFuture, Slots};
 use crate::state::shared::{Shared, drop_contained};
 use crate::thread::local::{self, Local};
-
-type SendFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
-type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
-
-/// Futures that may move to another thread with their loop.
-pub(crate) type Futures = Slots<SendFuture>;
-/// Futures that stay on their thread.
-pub(crate) type LocalFutures = Slots<LocalFuture>;
-
-/// Live futures by number.
-pub(crate) struct Slots<F> {
-    slots: Vec<Slot<F>>,
-    free: Vec<usize>,
-    live: usize,
-}
-
-struct Slot<F> {
-    /// Counts the futures that lived here, so that a late wake of an old one finds another.
-    generation: u64,
-    future: Option<F>,
-    waker: Option<Waker>,
-}
-
-/// Where a future lives.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    at: usize,
-    generation: u64,
-}
-
-impl<F> Default for Slots<F> {
-    fn default() -> Self {
-        Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-            live: 0,
-        }
-    }
-}
-
-impl<F> Slots<F> {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.live == 0
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.live
-    }
-
-    /// Takes all live futures out, to be dropped outside the borrow.
-    pub(crate) fn drain(&mut self) -> Vec<F> {
-        self.live = 0;
-        self.free.clear();
-        let slots = self.slots.drain(..);
-        slots.filter_map(|slot| slot.future).collect()
-    }
-
-    fn insert(&mut self, future: F) -> Place {
-        self.live += 1;
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
-                generation: 0,
-                future: None,
-                waker: None,
-            });
-            self.slots.len() - 1
-        });
-        let slot = &mut self.slots[at];
-        slot.future = Some(future);
-        Place {
-            at,
-            generation: slot.generation,
-        }
-    }
-
-    /// Takes the future out to poll or drop it; `None` if it is gone or being polled.
-    fn take(&mut self, place: Place) -> Option<(F, Option<Waker>)> {
-        let slot = self.slots.get_mut(place.at)?;
-        if slot.generation != place.generation {
-            return None;
-        }
-        let future = slot.future.take()?;
-        Some((future, slot.waker.clone()))
-    }
-
-    fn put_back(&mut self, place: Place, future: F) {
-        if let Some(slot) = self.slots.get_mut(place.at) {
-            slot.future = Some(future);
-        }
-    }
-
-    fn free(&mut self, place: Place) {
-        if let Some(slot) = self.slots.get_mut(place.at) {
-            slot.generation += 1;
-            slot.waker = None;
-            self.free.push(place.at);
-            self.live -= 1;
-        }
-    }
-}
 
 /// A future's name, by which it is woken and dropped.
 pub(crate) struct Spawned {
@@ -250,9 +151,9 @@ fn settle_in(
     let waker: Waker = Arc::new(Name(Arc::clone(block))).into();
     local::with(|local| {
         if pinned {
-            local.pinned.slots[place.at].waker = Some(waker);
+            local.pinned.set_waker(place, waker);
         } else {
-            local.kept.futures.slots[place.at].waker = Some(waker);
+            local.kept.futures.set_waker(place, waker);
         }
     });
     poll(block);

@@ -6,9 +6,6 @@ use std::time::Duration;
 use tidegate_core::prim::{AtomicU64, Ordering};
 use tidegate_core::{Clock, as_nanos};
 
-use crate::handle::event_loop::EventLoop;
-use crate::handle::placement::Placement;
-
 /// How long a loop whose driver has recovered gets no new work while others can take it.
 pub const CONVALESCENCE: Duration = Duration::from_secs(1);
 
@@ -60,13 +57,5 @@ impl Health {
         let at = self.well_at.load(Ordering::Relaxed);
         // No look at the clock for a driver that has always been well.
         at != 0 && clock.nanos() < at
-    }
-}
-
-impl<P: Placement> EventLoop<P> {
-    /// Whether the loop's driver fails, or has had to begin anew a moment ago. Its group gives new
-    /// work to others, if there are any.
-    pub fn is_ailing(&self) -> bool {
-        self.shared.health.is_ailing(&self.shared.clock)
     }
 }

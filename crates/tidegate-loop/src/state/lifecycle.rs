@@ -1,9 +1,18 @@
-//! The life of a loop: its states, how it is asked to end, and what it leaves behind.
-
-use std::fmt;
+//! The states of a loop's life.
+//!
+//! | from | to | when | changed by |
+//! |---|---|---|---|
+//! | `NotStarted`, `Suspended` | `Started` | work has come, and a thread | `transitions.rs` |
+//! | `Started` | `Suspending` | it is asked to give its thread back | `thread/suspend.rs` |
+//! | `NotStarted` | `Suspended` | the same, without a thread | `thread/suspend.rs` |
+//! | `Started`, `Suspending` | `Suspended` | its thread leaves, with nothing to do | `thread/suspend.rs` |
+//! | `Suspending`, `Started` | `ShuttingDown` | it is asked to end | `transitions.rs` |
+//! | `ShuttingDown` | `Shutdown` | quiet, or its time is over: the lanes close | `shutdown/steps.rs` |
+//! | `NotStarted`, `Suspended` | `Shutdown` | it is asked to end and has nothing to run | `transitions.rs` |
+//! | any | `Shutdown` | it is stuck after its deadline | `shutdown/deadline.rs` |
+//! | any | `Terminated` | it is over | `Shared::terminate` |
 
 use tidegate_core::prim::{AtomicU8, Ordering};
-use tidegate_pool::HandedBack;
 
 /// Where a loop is in its life. Later states are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,66 +91,4 @@ fn from_word(word: u8) -> Lifecycle {
         Lifecycle::Terminated,
     ];
     ALL[usize::from(word)]
-}
-
-/// What a loop did on its way out. Clones share it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ShutdownReport {
-    /// Tasks that ran after the loop was asked to end.
-    pub ran: u64,
-    /// Scheduled tasks that were cancelled.
-    pub cancelled: u64,
-    /// Futures that were dropped before they were ready.
-    pub dropped: u64,
-    /// Shutdown hooks that ran.
-    pub hooks: u64,
-    /// Tasks that were accepted and had not started at the deadline.
-    pub handed_back: HandedBack,
-}
-
-impl ShutdownReport {
-    /// Adds another loop's report to this one.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.ran += other.ran;
-        self.cancelled += other.cancelled;
-        self.dropped += other.dropped;
-        self.hooks += other.hooks;
-        self.handed_back.gather(&other.handed_back);
-    }
-}
-
-impl fmt::Display for ShutdownReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} tasks and {} hooks run, {} timers cancelled, {} futures dropped, {} tasks handed back",
-            self.ran,
-            self.hooks,
-            self.cancelled,
-            self.dropped,
-            self.handed_back.len()
-        )
-    }
-}
-
-/// What a loop was asked to do on its way out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Plan {
-    /// Nanoseconds without a submission after which the loop closes.
-    pub(crate) quiet: u64,
-    /// The moment at which it closes at the latest.
-    pub(crate) deadline: u64,
-    /// Tasks that had been started when it was asked.
-    pub(crate) started: u64,
-}
-
-impl Plan {
-    /// The stricter of two plans.
-    pub(crate) fn stricter(self, other: Self) -> Self {
-        Self {
-            quiet: self.quiet.min(other.quiet),
-            deadline: self.deadline.min(other.deadline),
-            started: self.started.min(other.started),
-        }
-    }
 }

@@ -1,10 +1,12 @@
 //! What a loop shows of itself: plain counters, written by one thread, read by any.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate_core::RunningTask;
 use tidegate_core::internal::Counter;
+use tidegate_core::prim::{Mutex, lock};
+use tidegate_core::{CachePadded, Clock, Running, RunningTask, Unhandled};
 
 /// The loop tells listeners or polls futures.
 pub(crate) const IN_SIGNALS: u64 = 1;
@@ -43,6 +45,125 @@ pub(crate) struct Counters {
     pub(crate) listener_panics: AtomicU64,
     pub(crate) wakeups: AtomicU64,
     pub(crate) refused: AtomicU64,
+}
+
+/// What one loop has done so far, and what it is doing.
+#[derive(Default)]
+pub(crate) struct Meter {
+    /// On lines of their own: the loop writes them every turn, producers read what lies around.
+    pub(crate) counters: CachePadded<Counters>,
+    pub(crate) running: Arc<Running>,
+    longest_task: Mutex<Option<&'static str>>,
+}
+
+impl Meter {
+    /// Notes that a timer ran, `late` nanoseconds after its time.
+    pub(crate) fn note_lateness(&self, late: u64) {
+        let counters = &self.counters;
+        counters.timers_run.add(1);
+        counters.lateness_sum.add(late);
+        counters.lateness_max.raise_to(late);
+    }
+
+    /// Notes how long the tasks since the last look at the clock took, if that is the longest.
+    pub(crate) fn note_longest(&self, now: u64) {
+        let run = now.saturating_sub(self.counters.heartbeat.get());
+        if run > self.counters.longest.get() {
+            let name = self.running.now().map_or("", |task| task.name);
+            self.note_run(name, run);
+        }
+    }
+
+    /// Notes how long the task called `name` took, if that is the longest.
+    pub(crate) fn note_run(&self, name: &'static str, nanos: u64) {
+        if nanos > self.counters.longest.get() {
+            self.counters.longest.set(nanos);
+            *lock(&self.longest_task) = Some(name);
+        }
+    }
+
+    /// Counts what is about to be reported as unhandled. Panics of tasks are counted where they are
+    /// caught.
+    pub(crate) fn count_unhandled(&self, what: &Unhandled<'_>) {
+        match what {
+            Unhandled::ListenerPanic { .. } => {
+                self.counters
+                    .listener_panics
+                    .fetch_add(1, Ordering::Relaxed);
+            }
+            Unhandled::ListenerFellBack => {
+                self.counters.fell_back.fetch_add(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Nanoseconds that the loop was awake, this moment included.
+    pub(crate) fn busy_nanos(&self, clock: &Clock) -> u64 {
+        let awake_since = self.counters.awake_since.get();
+        let now = if awake_since == 0 {
+            0
+        } else {
+            clock.nanos().saturating_sub(awake_since)
+        };
+        self.counters.busy.get() + now
+    }
+
+    /// Tasks accepted and not started, of `in_lane` that the lane counts. The lane counts what the
+    /// loop has reserved or taken and not told yet; of a loop that stands still in a task this is
+    /// exact.
+    pub(crate) fn pending(&self, in_lane: usize) -> usize {
+        let started = self.running.started() + 1;
+        let taken = match self.counters.told_at.get() {
+            0 => 0,
+            told_at => started.saturating_sub(told_at),
+        };
+        let not_waiting = taken.saturating_add(self.counters.spare.get());
+        let not_waiting = usize::try_from(not_waiting).unwrap_or(usize::MAX);
+        in_lane.saturating_sub(not_waiting)
+    }
+
+    /// The figures of this moment; `in_lane` as for [`Meter::pending`].
+    pub(crate) fn metrics(&self, clock: &Clock, in_lane: usize) -> LoopMetrics {
+        let counters = &self.counters;
+        let now = clock.nanos();
+        let since = counters.since.get();
+        let alive = if since == 0 {
+            0
+        } else {
+            now.saturating_sub(since)
+        };
+        let busy = self.busy_nanos(clock);
+        let timers_run = counters.timers_run.get();
+        let lateness = counters.lateness_sum.get().checked_div(timers_run);
+        LoopMetrics {
+            tasks_run: self.running.started(),
+            tasks_pending: self.pending(in_lane),
+            high_water: counters.high_water.get(),
+            refused: counters.refused.load(Ordering::Relaxed),
+            panics: counters.panics.get(),
+            listener_panics: counters.listener_panics.load(Ordering::Relaxed),
+            fell_back: counters.fell_back.load(Ordering::Relaxed),
+            timers_pending: counters.timers.get(),
+            timers_run,
+            lateness_max: Duration::from_nanos(counters.lateness_max.get()),
+            lateness_mean: Duration::from_nanos(lateness.unwrap_or(0)),
+            futures: counters.futures.get(),
+            busy_ratio: if alive == 0 {
+                0.0
+            } else {
+                (busy as f64 / alive as f64).min(1.0)
+            },
+            busy: Duration::from_nanos(busy),
+            turns: counters.turns.get(),
+            sleeps: counters.sleeps.get(),
+            wakeups: counters.wakeups.load(Ordering::Relaxed),
+            heartbeat_age: Duration::from_nanos(now.saturating_sub(counters.heartbeat.get())),
+            longest: Duration::from_nanos(counters.longest.get()),
+            longest_task: *lock(&self.longest_task),
+            running: self.running.now(),
+        }
+    }
 }
 
 /// A look at a loop. Taken without stopping it, so the figures belong to nearly the same moment.

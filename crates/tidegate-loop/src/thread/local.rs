@@ -7,13 +7,11 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use tidegate_core::{
-    Executor, MarkGuard, Refusal, Rejected, RunningGuard, Stance, Task, enter as mark,
-};
+use tidegate_core::{Refusal, Rejected, Task};
 
-use crate::schedule::scheduled_task::Timers;
-use crate::schedule::timeout::Timeouts;
-use crate::spawn::future::{Futures, LocalFutures};
+use crate::schedule::timeouts::Timeouts;
+use crate::schedule::timers::Timers;
+use crate::spawn::slots::{Futures, LocalFutures};
 use crate::state::shared::Shared;
 
 /// The most places in the task lane that a loop reserves ahead for its own submissions.
@@ -70,50 +68,12 @@ impl Local {
     /// Notes how many reserved places are spare, where other threads can read it too.
     fn set_spare(&mut self, spare: u32) {
         self.kept.spare = spare;
-        self.shared.counters.spare.set(u64::from(spare));
+        self.shared.meter.counters.spare.set(u64::from(spare));
     }
 }
 
-/// The thread's marks while it drives a loop.
-pub(crate) struct Entered {
-    _mark: MarkGuard,
-    _running: RunningGuard,
-    outer: Option<Local>,
-}
-
-impl Entered {
-    pub(crate) fn new(
-        shared: &Arc<Shared>,
-        kept: &mut Option<Box<Kept>>,
-        pinned: LocalFutures,
-    ) -> Self {
-        let stance = if shared.settings.pinned || shared.settings.driven {
-            Stance::Loop
-        } else {
-            Stance::Free
-        };
-        let home: Arc<dyn Executor> = Arc::<Shared>::clone(shared);
-        let local = Local {
-            shared: Arc::clone(shared),
-            kept: kept.take().unwrap_or_default(),
-            pinned,
-        };
-        Self {
-            _mark: mark(home, stance),
-            _running: shared.running.enter(),
-            outer: enter(Some(local)),
-        }
-    }
-
-    /// Leaves the loop; what it owns comes back.
-    pub(crate) fn leave(mut self) -> Local {
-        let local = enter(self.outer.take());
-        local.expect("only whoever entered leaves")
-    }
-}
-
-/// Makes `local` what this thread drives; answers what it drove before.
-pub(crate) fn enter(local: Option<Local>) -> Option<Local> {
+/// Makes `local` what this thread drives; returns what it drove before.
+pub(super) fn replace(local: Option<Local>) -> Option<Local> {
     LOCAL.replace(local)
 }
 
@@ -143,7 +103,7 @@ pub(crate) fn push(task: Task) -> Result<(), Rejected<Task>> {
         };
         let mut spare = local.kept.spare;
         if spare == 0 {
-            let lane = &local.shared.lane;
+            let lane = &local.shared.mailbox.lane;
             let ahead = u32::try_from(lane.bound() / 16).unwrap_or(RESERVE);
             spare = lane.reserve(ahead.clamp(1, RESERVE));
             if spare == 0 {
@@ -176,7 +136,7 @@ pub(crate) fn give_back_spare() {
     with(|local| {
         let spare = local.kept.spare;
         local.set_spare(0);
-        local.shared.lane.release(spare);
+        local.shared.mailbox.lane.release(spare);
     });
 }
 

@@ -1,4 +1,4 @@
-//! A loop with a thread of its own.
+//! What a loop's own thread does, from its start to its end.
 
 use std::sync::Arc;
 
@@ -23,15 +23,15 @@ pub(crate) fn run_thread(shared: &Arc<Shared>, mut member: ClockMember) {
             }
             Ok(None) => {
                 run_exit_hooks();
-                crate::shutdown::steps::announce(shared);
+                shared.announce_end();
                 return;
             }
             Err(panic) => {
                 // Not even its end could be had in order: what it held is gone.
                 let message = panic.message().to_owned();
-                shared.lane.close();
-                drop(shared.signals.close());
-                let handed_back = shared.handed_back();
+                shared.mailbox.lane.close();
+                drop(shared.mailbox.signals.close());
+                let handed_back = shared.termination.handed_back();
                 shared.terminate(Err(ShutdownError::Panicked {
                     message,
                     handed_back,

@@ -11,14 +11,12 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use tidegate_core::prim::{MutexGuard, lock};
-use tidegate_core::{
-    Executor, Parker, Refusal, Stance, ThreadBuilder, ThreadWatch, Unhandled, contain, stance,
-};
+use tidegate_core::prim::{Mutex, MutexGuard, lock};
+use tidegate_core::{ExecutorId, Parker, Stance, ThreadBuilder, ThreadWatch, stance};
 use tidegate_pool::Strategy;
 
-use crate::global::default_loop::Presence;
-use crate::state::shared::Shared;
+use super::presence::Presence;
+use crate::state::lifecycle::State;
 
 tidegate_core::prim::thread_local! {
     /// The loop for which this thread runs a spawner; 0 for none.
@@ -26,15 +24,22 @@ tidegate_core::prim::thread_local! {
 }
 
 /// What is known of a loop's thread, and how to get one.
-#[derive(Default)]
 pub(crate) struct ThreadSlot {
+    slot: Mutex<Slot>,
+    /// Whether the loop has a thread, for waits until it has none.
+    pub(crate) presence: Arc<Presence>,
+}
+
+/// What the lock of a [`ThreadSlot`] guards. Whoever holds it knows that no start begins or ends.
+#[derive(Default)]
+pub(crate) struct Slot {
     /// `None`: driven by a strategy, or by hand.
     builder: Option<ThreadBuilder>,
     watch: Option<ThreadWatch>,
     /// What drives the loop instead of a thread of its own.
     strategy: Option<Arc<dyn Strategy>>,
-    /// Somebody starts a thread at this moment.
-    pub(crate) starting: Option<Starting>,
+    /// A start that is not over.
+    starting: Option<Starting>,
     /// Starts so far.
     starts: u64,
 }
@@ -45,32 +50,51 @@ pub(crate) struct Starting {
     number: u64,
     waiting: Vec<Parker>,
     /// The loop was asked to end meanwhile: whoever ends the start goes on with that.
-    pub(crate) end_asked: bool,
+    end_asked: bool,
+}
+
+/// How a loop gets a thread.
+pub(crate) enum Launch {
+    /// A strategy drives it.
+    Strategy(Arc<dyn Strategy>),
+    /// It has threads of its own.
+    Thread(ThreadBuilder),
+    /// It is driven by hand.
+    ByHand,
 }
 
 impl ThreadSlot {
-    pub(crate) fn of(builder: Option<ThreadBuilder>) -> Self {
+    pub(crate) fn new(builder: Option<ThreadBuilder>) -> Self {
         Self {
-            builder,
-            ..Self::default()
+            slot: Mutex::new(Slot {
+                builder,
+                ..Slot::default()
+            }),
+            presence: Arc::default(),
         }
     }
-}
 
-impl Shared {
-    /// Starts a thread for the loop if it has none, or waits for whoever does.
-    #[cold]
-    pub(crate) fn start(&self) -> Result<(), Refusal> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Slot> {
+        lock(&self.slot)
+    }
+
+    /// Returns the slot, locked, if the caller has to start a thread for the loop `id`. Waits for a
+    /// start that is not over, where the calling thread may wait.
+    pub(crate) fn claim_start(
+        &self,
+        state: &State,
+        id: ExecutorId,
+    ) -> Option<MutexGuard<'_, Slot>> {
         loop {
-            let mut slot = self.thread_slot();
-            if !self.state.needs_thread() {
-                return Ok(());
+            let mut slot = self.lock();
+            if !state.needs_thread() {
+                return None;
             }
             let Some(starting) = &mut slot.starting else {
-                return self.start_with(slot);
+                return Some(slot);
             };
-            if stance() != Stance::Free || self.is_spawner() {
-                return Ok(());
+            if stance() != Stance::Free || is_spawner(id) {
+                return None;
             }
             let parker = Parker::new();
             starting.waiting.push(parker.clone());
@@ -79,118 +103,102 @@ impl Shared {
         }
     }
 
-    /// Starts a thread if there is none and nobody does, where a failure has nobody to be told:
-    /// what waits in the lanes runs with the next start.
-    pub(crate) fn ensure_thread(&self) {
-        if !self.state.needs_thread() {
-            return;
-        }
-        let slot = self.thread_slot();
-        if self.state.needs_thread() && slot.starting.is_none() {
-            let _ = self.start_with(slot);
-        }
+    /// The thread that drives the loop, if there is one.
+    pub(crate) fn watch(&self) -> Option<ThreadWatch> {
+        self.lock().watch.clone()
     }
 
-    /// Whether the calling thread runs the spawner of this very loop.
-    fn is_spawner(&self) -> bool {
-        STARTS.try_with(Cell::get) == Ok(self.id.get())
+    pub(crate) fn strategy(&self) -> Option<Arc<dyn Strategy>> {
+        self.lock().strategy.clone()
     }
 
-    fn start_with(&self, mut slot: MutexGuard<'_, ThreadSlot>) -> Result<(), Refusal> {
-        slot.starts += 1;
-        let number = slot.starts;
-        slot.starting = Some(Starting {
-            number,
-            ..Starting::default()
-        });
-        slot.watch = None;
-        let (strategy, builder) = (slot.strategy.clone(), slot.builder.clone());
-        drop(slot);
-        let outer = STARTS.replace(self.id.get());
-        let started = contain(|| match (strategy, builder) {
-            (Some(strategy), _) => strategy.dispatch().map_err(|refused| refused.why()),
-            (None, Some(builder)) => self.spawn_thread(&builder),
-            // Whoever drives it by hand comes by.
-            (None, None) => Ok(()),
-        });
-        STARTS.set(outer);
-        let started = started.unwrap_or_else(|panic| {
-            let message = panic.message();
-            self.unhandled(&Unhandled::HookPanic { message });
-            Err(Refusal::NoThread)
-        });
-        let slot = self.thread_slot();
-        let mine = slot.starting.as_ref().map(|one| one.number) == Some(number);
-        if !mine {
-            // The thread has arrived, whatever its spawner says.
-            return Ok(());
-        }
-        self.end_start(slot, started.is_ok());
-        started
-    }
-
-    fn spawn_thread(&self, builder: &ThreadBuilder) -> Result<(), Refusal> {
-        let member = self.clock.join();
-        let shared = self.arc();
-        let present = Presence::join(&self.presence);
-        let thread = builder.spawn_watched(move |watch| {
-            present.arrive();
-            shared.arrive(Some(watch));
-            crate::thread::run::run_thread(&shared, member);
-        });
-        let thread = thread.map_err(|_| Refusal::NoThread)?;
-        self.thread_slot()
-            .watch
-            .get_or_insert_with(|| thread.watch());
-        Ok(())
-    }
-
-    /// Called by a thread that is about to drive the loop: it has one from now on.
-    pub(crate) fn arrive(&self, watch: Option<&ThreadWatch>) {
-        let mut slot = self.thread_slot();
-        if let Some(watch) = watch {
-            slot.watch = Some(watch.clone());
-        }
-        if slot.starting.is_some() {
-            self.end_start(slot, true);
-        }
-    }
-
-    /// Ends a start: the loop counts as started if it has its thread, and whoever waits hears.
-    fn end_start(&self, mut slot: MutexGuard<'_, ThreadSlot>, started: bool) {
-        let over = slot.starting.take().unwrap_or_default();
-        if started {
-            self.state.begin();
-        }
-        drop(slot);
-        for parker in over.waiting {
-            parker.unpark();
-        }
-        if over.end_asked {
-            self.go_on_ending();
-        }
-    }
-
-    pub(crate) fn thread(&self) -> Option<ThreadWatch> {
-        self.thread_slot().watch.clone()
-    }
-
-    /// Has `strategy` drive the loop.
+    /// Makes `strategy` drive the loop.
     pub(crate) fn drive_by(&self, strategy: Arc<dyn Strategy>) {
-        let mut slot = self.thread_slot();
+        let mut slot = self.lock();
         slot.builder = None;
         slot.strategy = Some(strategy);
     }
 
-    pub(crate) fn strategy(&self) -> Option<Arc<dyn Strategy>> {
-        self.thread_slot().strategy.clone()
+    /// Makes the loop one that is driven by hand.
+    pub(crate) fn drive_by_hand(&self) {
+        self.lock().builder = None;
+    }
+}
+
+impl Slot {
+    /// Returns `true` while a start is not over.
+    pub(crate) fn is_starting(&self) -> bool {
+        self.starting.is_some()
     }
 
-    pub(crate) fn drop_thread(&self) {
-        self.thread_slot().builder = None;
+    /// Notes that a start begins; returns its number, and how to get the thread.
+    pub(crate) fn begin_start(&mut self) -> (u64, Launch) {
+        self.starts += 1;
+        self.starting = Some(Starting {
+            number: self.starts,
+            ..Starting::default()
+        });
+        self.watch = None;
+        let how = match (&self.strategy, &self.builder) {
+            (Some(strategy), _) => Launch::Strategy(Arc::clone(strategy)),
+            (None, Some(builder)) => Launch::Thread(builder.clone()),
+            (None, None) => Launch::ByHand,
+        };
+        (self.starts, how)
     }
 
-    pub(crate) fn thread_slot(&self) -> MutexGuard<'_, ThreadSlot> {
-        lock(&self.thread)
+    /// Returns `true` if the start with this number is not over: no thread has arrived.
+    pub(crate) fn is_start(&self, number: u64) -> bool {
+        self.starting.as_ref().map(|one| one.number) == Some(number)
     }
+
+    /// Ends the start; [`Starting::tell`] is called without the lock.
+    pub(crate) fn end_start(&mut self) -> Starting {
+        self.starting.take().unwrap_or_default()
+    }
+
+    /// Asks the thread that ends a start to go on with the end of the loop; `false` if there is none.
+    pub(crate) fn ask_end_of_starter(&mut self) -> bool {
+        match &mut self.starting {
+            Some(starting) => {
+                starting.end_asked = true;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Notes the thread that drives the loop.
+    pub(crate) fn set_watch(&mut self, watch: &ThreadWatch) {
+        self.watch = Some(watch.clone());
+    }
+
+    /// The same for the thread that started it, which may come second.
+    pub(crate) fn set_watch_if_none(&mut self, watch: impl FnOnce() -> ThreadWatch) {
+        self.watch.get_or_insert_with(watch);
+    }
+}
+
+impl Starting {
+    /// Wakes the submitters that wait for this start; `true` if the loop was asked to end meanwhile.
+    pub(crate) fn tell(self) -> bool {
+        for parker in self.waiting {
+            parker.unpark();
+        }
+        self.end_asked
+    }
+}
+
+/// Runs `spawn`, the spawner of the loop `id`, so that it does not wait for itself when it uses the
+/// loop.
+pub(crate) fn as_spawner<R>(id: ExecutorId, spawn: impl FnOnce() -> R) -> R {
+    let outer = STARTS.replace(id.get());
+    let spawned = spawn();
+    STARTS.set(outer);
+    spawned
+}
+
+/// Returns `true` if the calling thread runs the spawner of the loop `id`.
+fn is_spawner(id: ExecutorId) -> bool {
+    STARTS.try_with(Cell::get) == Ok(id.get())
 }

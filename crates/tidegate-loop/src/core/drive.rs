@@ -1,0 +1,119 @@
+//! Who drives a loop: a thread of its own, a caller by hand, or a strategy.
+
+use std::sync::Arc;
+
+use tidegate_core::{Task, contain};
+use tidegate_pool::ShutdownError;
+
+use super::driver::Driver;
+use super::loop_core::{Core, Turn};
+use crate::spawn::slots::LocalFutures;
+use crate::state::lifecycle::Lifecycle;
+use crate::state::shared::{Drive, Produced, Shared};
+use crate::thread::enter::Entered;
+use crate::thread::local;
+
+impl<D: Driver> Drive for Core<D> {
+    fn drive(mut self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>> {
+        let entered = Entered::new(shared, &mut self.kept, LocalFutures::default());
+        self.driver.enter();
+        self.begin_driving(shared);
+        let driven = contain(|| while !self.step(shared) {});
+        if let Err(panic) = driven {
+            let message = panic.message().to_owned();
+            self.abandon(shared, |handed_back| ShutdownError::Panicked {
+                message,
+                handed_back,
+            });
+        }
+        let busy = shared.clock.nanos().saturating_sub(self.awake_since);
+        shared.meter.counters.awake_since.set(0);
+        shared.meter.counters.busy.add(busy);
+        self.driver.leave();
+        self.kept = Some(entered.leave().kept);
+        if self.progress.is_over() {
+            self.finish(shared);
+            return None;
+        }
+        Some(self)
+    }
+
+    fn dissolve(mut self: Box<Self>) -> Vec<Task> {
+        self.end.drain()
+    }
+
+    fn turn_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool {
+        let hooks = self.progress.hooks();
+        let turn = self.by_hand(shared, pinned, |core| {
+            let turn = core.turn(shared);
+            if shared.state.get() >= Lifecycle::ShuttingDown {
+                core.wind_down(shared, turn);
+            }
+            local::give_back_spare();
+            core.end.publish();
+            turn
+        });
+        let moved = self.progress.hooks() > hooks || self.progress.is_over();
+        if self.progress.is_over() {
+            self.finish(shared);
+        }
+        turn == Turn::Busy || moved
+    }
+
+    fn run_by_hand(
+        &mut self,
+        shared: &Arc<Shared>,
+        pinned: &mut LocalFutures,
+        work: &mut dyn FnMut(),
+    ) {
+        self.by_hand(shared, pinned, |_| work());
+    }
+
+    fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) {
+        self.by_hand(shared, pinned, |core| {
+            core.abandon(shared, |handed_back| ShutdownError::HandDropped {
+                handed_back,
+            });
+        });
+        self.finish(shared);
+    }
+
+    fn begin_producing(&mut self, shared: &Arc<Shared>, by_hand: bool) {
+        self.by_hand = by_hand;
+        self.begin_driving(shared);
+    }
+
+    fn produce(&mut self, shared: &Arc<Shared>) -> Produced {
+        self.produce_entered(shared)
+    }
+
+    fn backlog(&self) -> usize {
+        self.driver.backlog()
+    }
+}
+
+impl<D: Driver> Core<D> {
+    /// One turn, then whatever the loop's life asks for; true when the thread is done.
+    fn step(&mut self, shared: &Arc<Shared>) -> bool {
+        let turn = self.turn(shared);
+        self.after_turn(shared, turn)
+    }
+
+    /// Does `work` with this thread being the loop's.
+    fn by_hand<R>(
+        &mut self,
+        shared: &Arc<Shared>,
+        pinned: &mut LocalFutures,
+        work: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        self.by_hand = true;
+        let entered = Entered::new(shared, &mut self.kept, std::mem::take(pinned));
+        self.driver.enter();
+        let worked = contain(|| work(self));
+        self.driver.leave();
+        let left = entered.leave();
+        self.kept = Some(left.kept);
+        *pinned = left.pinned;
+        worked.unwrap_or_else(|panic| panic.resume())
+    }
+}

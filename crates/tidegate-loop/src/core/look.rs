@@ -1,0 +1,37 @@
+//! Looks at the clock in the middle of a turn.
+
+use tidegate_core::begin_turn;
+
+use super::driver::Driver;
+use super::loop_core::Core;
+use crate::state::shared::Shared;
+use crate::thread::local;
+
+impl<D: Driver> Core<D> {
+    /// Another kind of work begins; `ran` says whether the one before took any time.
+    #[inline]
+    pub(super) fn begin_kind(&mut self, shared: &Shared, now: u64, ran: bool, budget: u64) {
+        let now = if ran { shared.clock.nanos() } else { now };
+        self.pace.begin(now, budget);
+    }
+
+    /// Looks at the clock in the middle of a turn; true if the time for this kind of work is over, a
+    /// timer is due, or somebody wants to tell the loop something.
+    pub(super) fn look(&mut self, shared: &Shared) -> bool {
+        let due = local::with(|local| local.kept.next_deadline()).flatten();
+        let now = shared.clock.nanos();
+        shared.meter.note_longest(now);
+        begin_turn(now);
+        shared.meter.counters.heartbeat.set(now);
+        let over = self.pace.look(now);
+        over || due.is_some_and(|due| due <= now) || !shared.mailbox.signals.is_empty()
+    }
+
+    /// The same for timers, which do not give way to timers.
+    pub(super) fn look_at_time(&mut self, shared: &Shared) -> bool {
+        let now = shared.clock.nanos();
+        shared.meter.note_longest(now);
+        shared.meter.counters.heartbeat.set(now);
+        self.pace.look(now)
+    }
+}

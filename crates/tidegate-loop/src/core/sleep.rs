@@ -1,0 +1,72 @@
+//! How an idle loop sleeps: it looks on for a while, arms its doorbell, and waits on its driver.
+
+use tidegate_core::prim::spin_loop;
+
+use super::driver::Driver;
+use super::loop_core::Core;
+use crate::state::shared::Shared;
+use crate::thread::local;
+
+/// Nanoseconds before a timer in which the loop does not look on, so as not to be late.
+const SOON: u64 = 100_000;
+
+impl<D: Driver> Core<D> {
+    /// Looks on for a while, then sleeps until `deadline` or until woken.
+    pub(super) fn sleep(&mut self, shared: &Shared, deadline: Option<u64>) {
+        local::give_back_spare();
+        self.end.publish();
+        if !std::mem::take(&mut self.looked) && self.look_on(shared) {
+            return;
+        }
+        shared.mailbox.bell.arm(deadline.unwrap_or(u64::MAX));
+        if self.has_work(shared) || shared.state.get() != self.seen {
+            shared.mailbox.bell.disarm();
+            // Claimed and not written yet, maybe: a moment for the one who writes.
+            spin_loop();
+            return;
+        }
+        let counters = &shared.meter.counters;
+        counters.sleeps.add(1);
+        let now = shared.clock.nanos();
+        counters.awake_since.set(0);
+        counters.busy.add(now.saturating_sub(self.awake_since));
+        if let Some(thread) = &self.thread {
+            thread.set_waiting(true);
+        }
+        self.driver.wait(&shared.clock, deadline);
+        self.unlooked = 0;
+        shared.mailbox.bell.disarm();
+        self.measure = true;
+        if let Some(thread) = &self.thread {
+            thread.set_waiting(false);
+        }
+        self.awake_since = shared.clock.nanos();
+        self.woke = Some(self.awake_since);
+        shared
+            .meter
+            .counters
+            .awake_since
+            .set(self.awake_since.max(1));
+    }
+
+    /// Looks on for a while, unless a timer is due soon; true if something came.
+    pub(super) fn look_on(&mut self, shared: &Shared) -> bool {
+        if !D::LOOKS_ON || !shared.settings.spin {
+            return false;
+        }
+        let due = local::with(|local| local.kept.next_deadline()).flatten();
+        if due.is_some_and(|due| due < self.last_work.saturating_add(SOON)) {
+            return false;
+        }
+        let end = &mut self.end;
+        let mut ready = || end.is_ready() || !shared.mailbox.signals.is_empty();
+        self.patience.look_on(&mut ready)
+    }
+
+    /// Sleeps until `deadline` or until woken, unless the loop is driven by hand.
+    pub(crate) fn sleep_until(&mut self, shared: &Shared, deadline: u64) {
+        if !self.by_hand {
+            self.sleep(shared, Some(deadline));
+        }
+    }
+}

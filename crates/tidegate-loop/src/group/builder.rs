@@ -1,0 +1,224 @@
+//! Describing a group before it exists.
+
+use std::io;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tidegate_core::{Clock, OnUnhandled, ThreadBuilder, Unhandled, usable_cpus};
+
+use super::chooser::{Choose, Chooser};
+use super::event_loop_group::EventLoopGroup;
+use super::scaler::Scaler;
+use super::scaling::Scaling;
+use crate::core::budget::TurnBudget;
+use crate::core::driver::{Driver, ParkDriver};
+use crate::errors::BuildError;
+use crate::handle::builder::EventLoopBuilder;
+use crate::handle::event_loop::EventLoop;
+use crate::handle::placement::{Pinned, Placement, Roaming};
+use crate::roam::crew::Crew;
+use crate::submit::reject::RejectPolicy;
+
+/// The most loops that a group can have.
+pub const MAX_LOOPS: usize = 4096;
+
+/// Describes an [`EventLoopGroup`].
+///
+/// ```
+/// use tidegate_loop::{Choose, EventLoopGroup};
+///
+/// let group = EventLoopGroup::builder("io").loops(3).choose(Choose::LessBusy).build()?;
+/// assert_eq!(group.len(), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct EventLoopGroupBuilder<P: Placement = Pinned> {
+    proto: EventLoopBuilder,
+    loops: usize,
+    choose: Choose,
+    scaling: Option<Scaling>,
+    placement: PhantomData<P>,
+}
+
+impl EventLoopGroup {
+    /// Describes a group whose loops are called `name-0`, `name-1` and so on.
+    pub fn builder(name: impl Into<String>) -> EventLoopGroupBuilder {
+        EventLoopGroupBuilder {
+            proto: EventLoop::builder(name),
+            loops: 0,
+            choose: Choose::default(),
+            scaling: None,
+            placement: PhantomData,
+        }
+    }
+}
+
+impl EventLoopGroupBuilder {
+    /// Makes the loops roaming: what they are given must be `Send`, and tasks may block.
+    pub fn roaming(self) -> EventLoopGroupBuilder<Roaming> {
+        EventLoopGroupBuilder {
+            proto: self.proto,
+            loops: self.loops,
+            choose: self.choose,
+            scaling: self.scaling,
+            placement: PhantomData,
+        }
+    }
+}
+
+impl EventLoopGroupBuilder<Roaming> {
+    /// Makes loops that strategies drive on the threads of `crew`, each with a driver of its own;
+    /// see [`EventLoopBuilder::build_over`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopGroupBuilder::build_with`].
+    pub fn build_over<D: Driver>(
+        self,
+        crew: &Crew,
+        driver: impl FnMut(usize) -> io::Result<D>,
+    ) -> Result<EventLoopGroup<Roaming>, BuildError> {
+        self.build_each(driver, |one, driver| one.build_over(driver, crew))
+    }
+}
+
+impl<P: Placement> EventLoopGroupBuilder<P> {
+    /// How many loops; 0 means twice the processors.
+    pub fn loops(mut self, loops: usize) -> Self {
+        self.loops = loops;
+        self
+    }
+
+    /// How the next loop is chosen.
+    pub fn choose(mut self, how: Choose) -> Self {
+        self.choose = how;
+        self
+    }
+
+    /// Lets the number of active loops follow the load.
+    pub fn scaling(mut self, scaling: Scaling) -> Self {
+        self.scaling = Some(scaling);
+        self
+    }
+
+    /// See [`EventLoopBuilder::clock`].
+    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
+        self.proto = self.proto.clock(clock);
+        self
+    }
+
+    /// See [`EventLoopBuilder::bound`]; for each loop.
+    pub fn bound(mut self, tasks: usize) -> Self {
+        self.proto = self.proto.bound(tasks);
+        self
+    }
+
+    /// See [`EventLoopBuilder::reject`].
+    pub fn reject(mut self, policy: RejectPolicy) -> Self {
+        self.proto = self.proto.reject(policy);
+        self
+    }
+
+    /// See [`EventLoopBuilder::threads`]; the loops' threads are numbered in the order of
+    /// their start.
+    pub fn threads(mut self, threads: ThreadBuilder) -> Self {
+        self.proto = self.proto.threads(threads);
+        self
+    }
+
+    /// See [`EventLoopBuilder::on_unhandled`]; one hook for the whole group.
+    pub fn on_unhandled(
+        mut self,
+        hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.proto = self.proto.on_unhandled(hear);
+        self
+    }
+
+    /// See [`EventLoopBuilder::report_to`].
+    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
+        self.proto = self.proto.report_to(hook);
+        self
+    }
+
+    /// See [`EventLoopBuilder::time_tasks`].
+    pub fn time_tasks(mut self, yes: bool) -> Self {
+        self.proto = self.proto.time_tasks(yes);
+        self
+    }
+
+    /// See [`EventLoopBuilder::turn_budget`].
+    pub fn turn_budget(mut self, budget: TurnBudget) -> Self {
+        self.proto = self.proto.turn_budget(budget);
+        self
+    }
+
+    /// Makes the group.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] when the description contradicts itself.
+    pub fn build(self) -> Result<EventLoopGroup<P>, BuildError> {
+        self.build_with(|_| Ok(ParkDriver::new()))
+    }
+
+    /// Makes the group, each loop with a driver of its own: `driver` gets the loop's number. If
+    /// one cannot be made, the loops made before are shut down and the group is not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`EventLoopGroupBuilder::build`], and [`BuildError::Driver`].
+    pub fn build_with<D: Driver>(
+        self,
+        driver: impl FnMut(usize) -> io::Result<D>,
+    ) -> Result<EventLoopGroup<P>, BuildError> {
+        self.build_each(driver, EventLoopBuilder::assemble::<P, D>)
+    }
+
+    fn build_each<D: Driver>(
+        self,
+        mut driver: impl FnMut(usize) -> io::Result<D>,
+        build: impl Fn(EventLoopBuilder, D) -> Result<EventLoop<P>, BuildError>,
+    ) -> Result<EventLoopGroup<P>, BuildError> {
+        let Self {
+            proto,
+            loops,
+            choose,
+            mut scaling,
+            ..
+        } = self;
+        let count = if loops == 0 { default_loops() } else { loops };
+        if count > MAX_LOOPS {
+            return Err(BuildError::TooManyLoops {
+                asked: count,
+                most: MAX_LOOPS,
+            });
+        }
+        if let Some(scaling) = &mut scaling {
+            scaling.check(count)?;
+        }
+        let proto = proto.with_threads();
+        // Dropping the loops made so far, on an early return, shuts them down.
+        let mut made = Vec::with_capacity(count);
+        for at in 0..count {
+            let driver = driver(at).map_err(BuildError::Driver)?;
+            made.push(build(proto.numbered(at), driver)?);
+        }
+        let loops: Arc<[EventLoop<P>]> = made.into();
+        let active = Arc::new(ArcSwap::from_pointee((0..count).collect()));
+        let watched = loops
+            .iter()
+            .map(|one| Arc::downgrade(&one.shared))
+            .collect();
+        let scaler = scaling.map(|scaling| Scaler::start(scaling, watched, Arc::clone(&active)));
+        let scaler = scaler.transpose().map_err(BuildError::Driver)?;
+        let chooser = Chooser::new(choose);
+        Ok(EventLoopGroup::new(loops, active, chooser, scaler))
+    }
+}
+
+/// Twice the processors.
+fn default_loops() -> usize {
+    (2 * usable_cpus()).clamp(1, MAX_LOOPS)
+}

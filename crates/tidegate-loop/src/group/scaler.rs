@@ -1,0 +1,114 @@
+//! The monitor of a scaling group: a thread that looks once a window and does what was decided.
+
+use std::io;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tidegate_core::prim::{Mutex, lock};
+use tidegate_core::{ThreadBuilder, Ticker, TickerStop, as_nanos};
+
+use super::scaling::{Decide, Sample, Scaling};
+use crate::state::lifecycle::Lifecycle;
+use crate::state::shared::Shared;
+
+/// The monitor of a scaling group.
+pub(crate) struct Scaler {
+    stop: TickerStop,
+    utilisation: Arc<Mutex<Vec<f64>>>,
+}
+
+impl Scaler {
+    pub(crate) fn start(
+        mut scaling: Scaling,
+        loops: Vec<Weak<Shared>>,
+        active: Arc<ArcSwap<Vec<usize>>>,
+    ) -> io::Result<Self> {
+        let ticker = scaling.ticker.take();
+        let mut ticker = ticker.unwrap_or_else(|| Ticker::every(scaling.window));
+        let stop = ticker.stop_handle();
+        let utilisation = Arc::new(Mutex::new(vec![0.0; scaling.max]));
+        let shown = Arc::clone(&utilisation);
+        let mut monitor = Monitor {
+            decide: Decide::new(&scaling),
+            busy: vec![0; scaling.max],
+            loops,
+            active,
+            shown,
+        };
+        ThreadBuilder::new("tidegate-scale").spawn(move || {
+            while let Some(passed) = ticker.wait() {
+                if !monitor.look(passed) {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { stop, utilisation })
+    }
+
+    pub(crate) fn stop(&self) {
+        self.stop.stop();
+    }
+
+    pub(crate) fn utilisation(&self) -> Vec<f64> {
+        lock(&self.utilisation).clone()
+    }
+}
+
+impl Drop for Scaler {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Monitor {
+    decide: Decide,
+    /// Busy nanoseconds of each loop at the last look.
+    busy: Vec<u64>,
+    loops: Vec<Weak<Shared>>,
+    active: Arc<ArcSwap<Vec<usize>>>,
+    shown: Arc<Mutex<Vec<f64>>>,
+}
+
+impl Monitor {
+    /// One window; false when the group is gone or ending.
+    fn look(&mut self, passed: Duration) -> bool {
+        let loops: Option<Vec<_>> = self.loops.iter().map(Weak::upgrade).collect();
+        let Some(loops) = loops else { return false };
+        if loops
+            .iter()
+            .any(|one| one.state.get() >= Lifecycle::ShuttingDown)
+        {
+            return false;
+        }
+        let samples: Vec<_> = loops
+            .iter()
+            .zip(&mut self.busy)
+            .map(|(one, before)| sample(one, before, passed))
+            .collect();
+        *lock(&self.shown) = samples.iter().map(|sample| sample.busy).collect();
+        for (at, one) in loops.iter().enumerate() {
+            if !self.decide.active[at] && one.state.get() == Lifecycle::Started {
+                self.decide.revive(at);
+            }
+        }
+        let change = self.decide.window(&samples);
+        self.active.store(Arc::new(self.decide.snapshot()));
+        for at in change.give_up {
+            loops[at].try_suspend();
+        }
+        true
+    }
+}
+
+fn sample(one: &Shared, before: &mut u64, passed: Duration) -> Sample {
+    let busy = one.meter.busy_nanos(&one.clock);
+    let spent = busy.saturating_sub(std::mem::replace(before, busy));
+    let window = as_nanos(passed).max(1);
+    Sample {
+        busy: (spent as f64 / window as f64).min(1.0),
+        idle: one.mailbox.lane.is_empty()
+            && one.meter.counters.timers.get() == 0
+            && one.meter.counters.futures.get() == 0,
+    }
+}

@@ -1,0 +1,66 @@
+//! The end of a group: one end of many.
+
+use std::sync::Arc;
+
+use tidegate_core::prim::{Mutex, lock};
+use tidegate_pool::ShutdownError;
+
+use crate::shutdown::report::ShutdownReport;
+use crate::shutdown::termination::Terminated;
+
+/// The reports added up, or the first failure, with what all of the loops handed back.
+fn whole_end(
+    reports: &[ShutdownReport],
+    failures: Vec<ShutdownError>,
+) -> Result<ShutdownReport, ShutdownError> {
+    let mut whole = ShutdownReport::default();
+    let Some(why) = failures.first() else {
+        reports.iter().for_each(|report| whole.add(report));
+        return Ok(whole);
+    };
+    // Where the failure has no place for them, the loops' own reports keep theirs.
+    if let Some(all) = why.handed_back() {
+        let others = failures[1..].iter().filter_map(ShutdownError::handed_back);
+        let others = others.chain(reports.iter().map(|report| &report.handed_back));
+        others.for_each(|one| all.gather(one));
+    }
+    failures.into_iter().next().map_or(Ok(whole), Err)
+}
+
+/// One end of many: the reports added up, or the first failure.
+pub(super) fn gather(ends: Vec<Terminated>) -> Terminated {
+    struct Sum {
+        missing: usize,
+        reports: Vec<ShutdownReport>,
+        failures: Vec<ShutdownError>,
+    }
+    let (promise, whole) = tidegate_promise::promise_of();
+    let promise = promise.share();
+    let sum = Arc::new(Mutex::new(Sum {
+        missing: ends.len(),
+        reports: Vec::new(),
+        failures: Vec::new(),
+    }));
+    for end in ends {
+        let (promise, sum) = (promise.clone(), Arc::clone(&sum));
+        end.on_complete(move |outcome| {
+            let mut sum = lock(&sum);
+            match outcome {
+                tidegate_promise::Outcome::Success(report) => sum.reports.push(report.clone()),
+                tidegate_promise::Outcome::Failure(why) => sum.failures.push(why.clone()),
+                tidegate_promise::Outcome::Cancelled => {}
+            }
+            sum.missing -= 1;
+            if sum.missing > 0 {
+                return;
+            }
+            let reports = std::mem::take(&mut sum.reports);
+            let failures = std::mem::take(&mut sum.failures);
+            drop(sum);
+            let _ = promise.try_complete(whole_end(&reports, failures));
+        });
+    }
+    whole
+        .share()
+        .unwrap_or_else(|_| unreachable!("a new completion was not taken"))
+}

@@ -1,0 +1,99 @@
+//! A loop that its owner drives, turn by turn.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::spawn::slots::LocalFutures;
+use crate::state::lifecycle::Lifecycle;
+use crate::state::shared::{Drive, Shared};
+
+/// The right to drive a loop by hand.
+///
+/// ```
+/// use tidegate_loop::EventLoop;
+///
+/// let (home, mut hand) = EventLoop::builder("home").build_by_hand()?;
+/// let answer = home.submit(|| 7)?;
+/// assert!(!answer.is_done());
+/// hand.run_until_idle();
+/// assert_eq!(answer.wait()?, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// It stays on the thread that made it, like the futures of `spawn_local` that it keeps. Dropping
+/// it ends the loop: termination fails with
+/// [`ShutdownError::HandDropped`](tidegate_pool::ShutdownError::HandDropped), which has what had not started.
+pub struct HandLoop {
+    shared: Arc<Shared>,
+    core: Box<dyn Drive>,
+    /// Futures that cannot leave this thread, between two turns.
+    pinned: LocalFutures,
+}
+
+impl HandLoop {
+    pub(super) fn new(shared: Arc<Shared>, core: Box<dyn Drive>) -> Self {
+        Self {
+            shared,
+            core,
+            pinned: LocalFutures::default(),
+        }
+    }
+
+    /// Runs one turn on the calling thread, which is the loop's meanwhile; true if anything
+    /// ran. A loop that was asked to end moves on towards its end, without sleeping.
+    pub fn turn(&mut self) -> bool {
+        if self.shared.state.get() == Lifecycle::Terminated {
+            return false;
+        }
+        self.shared.ensure_thread();
+        let ran = self.core.turn_by_hand(&self.shared, &mut self.pinned);
+        if self.shared.termination.has_outcome() {
+            self.shared.announce_end();
+        }
+        ran
+    }
+
+    /// Runs `work` now, on the calling thread, which is the loop's meanwhile. Unlike a task it
+    /// need not be `Send`. A panic in it passes through.
+    ///
+    /// ```
+    /// use tidegate_loop::EventLoop;
+    ///
+    /// let (home, mut hand) = EventLoop::builder("home").build_by_hand()?;
+    /// assert!(!home.is_current());
+    /// assert!(hand.run(|| home.is_current()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        self.shared.ensure_thread();
+        let mut work = Some(work);
+        let mut done = None;
+        self.core
+            .run_by_hand(&self.shared, &mut self.pinned, &mut || {
+                done = work.take().map(|work| work());
+            });
+        done.expect("work was run once")
+    }
+
+    /// Runs turns until there is nothing to run.
+    pub fn run_until_idle(&mut self) {
+        while self.turn() {}
+    }
+}
+
+impl Drop for HandLoop {
+    fn drop(&mut self) {
+        if self.shared.state.get() < Lifecycle::Terminated {
+            self.core.abandon_by_hand(&self.shared, &mut self.pinned);
+            self.shared.announce_end();
+        }
+    }
+}
+
+impl fmt::Debug for HandLoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandLoop")
+            .field("name", &self.shared.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,38 @@
+//! An executor that is another one as far as tasks are concerned.
+
+/// The methods of an [`Executor`](tidegate_core::Executor) that do what the one in `self.$to` does.
+macro_rules! forward_executor {
+    ($to:ident) => {
+        fn execute(
+            &self,
+            task: tidegate_core::Task,
+        ) -> Result<(), tidegate_core::Rejected<tidegate_core::Task>> {
+            tidegate_core::Executor::execute(&*self.$to, task)
+        }
+
+        fn signal(
+            &self,
+            signal: tidegate_core::Signal,
+        ) -> Result<(), tidegate_core::Rejected<tidegate_core::Signal>> {
+            tidegate_core::Executor::signal(&*self.$to, signal)
+        }
+
+        fn is_current(&self) -> bool {
+            tidegate_core::Executor::is_current(&*self.$to)
+        }
+
+        fn id(&self) -> tidegate_core::ExecutorId {
+            tidegate_core::Executor::id(&*self.$to)
+        }
+
+        fn name(&self) -> &str {
+            tidegate_core::Executor::name(&*self.$to)
+        }
+
+        fn clock(&self) -> &tidegate_core::Clock {
+            tidegate_core::Executor::clock(&*self.$to)
+        }
+    };
+}
+
+pub(crate) use forward_executor;

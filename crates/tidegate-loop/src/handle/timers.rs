@@ -1,0 +1,64 @@
+//! A handle to the timers of a loop that does not keep the loop running.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::Rejected;
+use tidegate_promise::Completion;
+
+use super::event_loop::EventLoop;
+use super::placement::Placement;
+use crate::schedule::scheduled_task;
+use crate::state::shared::Shared;
+
+impl<P: Placement> EventLoop<P> {
+    /// The loop's timers, for whoever must not keep the loop running.
+    pub fn timers(&self) -> LoopTimers {
+        LoopTimers {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+/// The timers of a loop. Unlike a handle it does not keep the loop running.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_loop::EventLoop;
+///
+/// let home = EventLoop::builder("home").build()?;
+/// let timers = home.timers();
+/// assert_eq!(timers.schedule(Duration::from_millis(1), || 7)?.wait()?, 7);
+/// drop(home);
+/// assert!(timers.schedule(Duration::ZERO, || 7).is_err(), "it is on its way out");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct LoopTimers {
+    shared: Arc<Shared>,
+}
+
+impl LoopTimers {
+    /// Runs `run` once on the loop, `after` from now; see [`EventLoop::schedule`].
+    ///
+    /// # Errors
+    ///
+    /// The closure, when the loop is shutting down.
+    pub fn schedule<T, F>(&self, after: Duration, run: F) -> Result<Completion<T>, Rejected<F>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let run = scheduled_task::check(&self.shared, run)?;
+        Ok(scheduled_task::once(&self.shared, after, run))
+    }
+}
+
+impl fmt::Debug for LoopTimers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LoopTimers")
+            .field(&self.shared.name)
+            .finish()
+    }
+}

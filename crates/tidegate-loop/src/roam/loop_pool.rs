@@ -1,0 +1,83 @@
+//! The pool of a roaming loop, as its strategy sees it.
+
+use std::sync::{Arc, Weak};
+
+use tidegate_core::{Executor, Rejected, Task, Unhandled};
+use tidegate_pool::{Headroom, Lease, OverBudget, Room, TryExecutor};
+
+use crate::handle::forward::forward_executor;
+use crate::state::shared::Shared;
+
+/// The pool, as a loop's strategy sees it: what nobody handles is the loop's to hear.
+pub(super) struct LoopPool {
+    pool: Arc<dyn TryExecutor>,
+    shared: Weak<Shared>,
+    /// For the thread that the loop keeps, unless its strategy has it.
+    _lease: Option<Lease>,
+}
+
+impl LoopPool {
+    pub(super) fn new(
+        pool: &Arc<dyn TryExecutor>,
+        shared: &Arc<Shared>,
+        lease: Option<Lease>,
+    ) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            shared: Arc::downgrade(shared),
+            _lease: lease,
+        }
+    }
+}
+
+impl Executor for LoopPool {
+    forward_executor!(pool);
+
+    fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.pool.execute_internal(task)
+    }
+
+    fn width(&self) -> usize {
+        self.pool.width()
+    }
+
+    fn unhandled(&self, what: &Unhandled<'_>) {
+        match self.shared.upgrade() {
+            Some(shared) => {
+                if let Unhandled::TaskPanic { .. } = what {
+                    shared.meter.counters.panics.add(1);
+                }
+                shared.unhandled(what);
+            }
+            None => self.pool.unhandled(what),
+        }
+    }
+}
+
+impl Headroom for LoopPool {
+    fn room(&self) -> Room {
+        self.pool.room()
+    }
+
+    fn has_thread(&self) -> bool {
+        self.pool.has_thread()
+    }
+
+    fn moves(&self) -> u64 {
+        self.pool.moves()
+    }
+
+    fn waiting(&self) -> usize {
+        self.pool.waiting()
+    }
+}
+
+impl TryExecutor for LoopPool {
+    fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.pool.try_execute(task)
+    }
+
+    fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {
+        self.pool.lease_threads(who, threads)
+    }
+}

@@ -1,0 +1,89 @@
+//! Shutdown hooks: what a program wants to have run on a loop after its last task.
+
+use tidegate_core::prim::{Mutex, lock};
+use tidegate_core::{Clock, Unhandled, contain, discard_all};
+
+use crate::errors::HookError;
+
+/// The shutdown hooks of one loop, in the order in which they run.
+#[derive(Default)]
+pub(crate) struct ShutdownHooks {
+    hooks: Mutex<Vec<Hook>>,
+    /// The name of the hook that runs.
+    running: Mutex<Option<String>>,
+}
+
+struct Hook {
+    name: String,
+    run: Box<dyn FnOnce() + Send>,
+}
+
+impl ShutdownHooks {
+    /// Adds a hook, unless there is one of that name or `is_closed`.
+    pub(crate) fn add(
+        &self,
+        name: String,
+        run: Box<dyn FnOnce() + Send>,
+        is_closed: impl FnOnce() -> bool,
+    ) -> Result<(), HookError> {
+        let mut hooks = lock(&self.hooks);
+        if hooks.iter().any(|hook| hook.name == name) {
+            return Err(HookError::Duplicate { name });
+        }
+        // Under the lock that the closing loop takes to run its last hooks, after it has closed.
+        if is_closed() {
+            return Err(HookError::Closed);
+        }
+        hooks.push(Hook { name, run });
+        Ok(())
+    }
+
+    /// Removes the hook called `name`; `false` if there is none.
+    pub(crate) fn remove(&self, name: &str) -> bool {
+        let mut hooks = lock(&self.hooks);
+        let at = hooks.iter().position(|hook| hook.name == name);
+        let hook = at.map(|at| hooks.remove(at));
+        drop(hooks);
+        hook.is_some()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.hooks).is_empty()
+    }
+
+    /// Runs the hooks, oldest first, until none is left; hooks may add hooks, which run too
+    /// unless the deadline has passed. Returns how many ran. `report` gets their panics.
+    pub(crate) fn run(&self, clock: &Clock, deadline: u64, report: impl Fn(&Unhandled<'_>)) -> u64 {
+        let mut ran = 0;
+        let mut due = lock(&self.hooks).len();
+        while due > 0 || clock.nanos() < deadline {
+            let hook = {
+                let mut hooks = lock(&self.hooks);
+                if hooks.is_empty() {
+                    break;
+                }
+                hooks.remove(0)
+            };
+            due = due.saturating_sub(1);
+            ran += 1;
+            *lock(&self.running) = Some(hook.name);
+            if let Err(panic) = contain(hook.run) {
+                let message = panic.message();
+                report(&Unhandled::HookPanic { message });
+            }
+            *lock(&self.running) = None;
+        }
+        ran
+    }
+
+    /// Drops hooks for which there was no time: what they captured, maybe their loop, goes.
+    pub(crate) fn discard(&self) {
+        let late = std::mem::take(&mut *lock(&self.hooks));
+        discard_all(late);
+    }
+
+    /// The name of the hook that runs.
+    pub(crate) fn running(&self) -> Option<String> {
+        lock(&self.running).clone()
+    }
+}

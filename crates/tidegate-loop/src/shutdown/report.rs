@@ -1,0 +1,45 @@
+//! What a loop did on its way out.
+
+use std::fmt;
+
+use tidegate_pool::HandedBack;
+
+/// What a loop did on its way out. Clones share it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShutdownReport {
+    /// Tasks that ran after the loop was asked to end.
+    pub ran: u64,
+    /// Scheduled tasks that were cancelled.
+    pub cancelled: u64,
+    /// Futures that were dropped before they were ready.
+    pub dropped: u64,
+    /// Shutdown hooks that ran.
+    pub hooks: u64,
+    /// Tasks that were accepted and had not started at the deadline.
+    pub handed_back: HandedBack,
+}
+
+impl ShutdownReport {
+    /// Adds another loop's report to this one.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.ran += other.ran;
+        self.cancelled += other.cancelled;
+        self.dropped += other.dropped;
+        self.hooks += other.hooks;
+        self.handed_back.gather(&other.handed_back);
+    }
+}
+
+impl fmt::Display for ShutdownReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} tasks and {} hooks run, {} timers cancelled, {} futures dropped, {} tasks handed back",
+            self.ran,
+            self.hooks,
+            self.cancelled,
+            self.dropped,
+            self.handed_back.len()
+        )
+    }
+}

@@ -1,0 +1,59 @@
+//! Asking a loop to end, and waiting for it.
+
+use std::time::Duration;
+
+use tidegate_core::{CancelToken, Parker, as_nanos, check_wait};
+use tidegate_pool::{Quiet, ShutdownError};
+use tidegate_promise::WaitError;
+
+use super::plan::Plan;
+use super::termination::{Terminated, failed};
+use crate::state::shared::Shared;
+
+impl Shared {
+    /// Asks the loop to end as `quiet` says; a second call can only make it stricter.
+    pub(crate) fn shut_down(&self, quiet: Quiet) -> Terminated {
+        if self.plan.is_endless() {
+            return self.termination.completion();
+        }
+        if quiet.period > quiet.timeout {
+            return failed(ShutdownError::BadQuiet(quiet));
+        }
+        let asked = Plan {
+            quiet: as_nanos(quiet.period),
+            deadline: self.clock.deadline(quiet.timeout),
+            started: self.meter.running.started(),
+        };
+        self.plan.ask(asked);
+        self.begin_end();
+        self.termination.completion()
+    }
+
+    /// Waits for the end, by the loop's own clock, until `token` is tripped.
+    pub(crate) fn await_termination(
+        &self,
+        timeout: Duration,
+        token: Option<&CancelToken>,
+    ) -> Result<bool, WaitError<ShutdownError>> {
+        if token.is_some_and(CancelToken::is_cancelled) {
+            return Err(WaitError::Interrupted);
+        }
+        let done = self.termination.completion();
+        if done.is_done() {
+            return Ok(!self.plan.is_endless());
+        }
+        let _recorded = check_wait(Some(self)).map_err(WaitError::Refused)?;
+        let parker = Parker::new();
+        let woken = parker.clone();
+        let _listening = done.listen(move |_| woken.unpark());
+        let _hook = token.map(|token| token.unpark_on_cancel(&parker));
+        let deadline = self.clock.deadline(timeout);
+        while !done.is_done() && self.clock.nanos() < deadline {
+            if token.is_some_and(CancelToken::is_cancelled) {
+                return Err(WaitError::Interrupted);
+            }
+            self.clock.park_until(&parker, Some(deadline));
+        }
+        Ok(done.is_done())
+    }
+}

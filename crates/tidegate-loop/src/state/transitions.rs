@@ -1,0 +1,186 @@
+//! How a loop starts, and how its end begins.
+//!
+//! Both stand together because each may lead to the other: a loop that is asked to end and has
+//! something to run gets a thread for it, and a start that is over goes on with an end that was asked
+//! for meanwhile. What a start is in detail is said in `thread/slot.rs`; what a loop does on its way
+//! out, in `shutdown/steps.rs`.
+
+use tidegate_core::prim::MutexGuard;
+use tidegate_core::{Refusal, ThreadBuilder, ThreadWatch, Unhandled, contain};
+use tidegate_pool::ShutdownError;
+
+use super::lifecycle::Lifecycle;
+use super::shared::Shared;
+use crate::shutdown::deadline;
+use crate::shutdown::report::ShutdownReport;
+use crate::thread::presence::Presence;
+use crate::thread::run::run_thread;
+use crate::thread::slot::{Launch, Slot, as_spawner};
+
+/// What the end of a loop without a thread came to.
+enum WithoutThread {
+    /// It is over.
+    Over,
+    /// It has a thread now, which ends it.
+    HasOne,
+    /// A start is under way; whoever started goes on with the end.
+    Starting,
+}
+
+impl Shared {
+    /// Starts a thread for the loop if it has none, or waits for whoever does.
+    #[cold]
+    pub(crate) fn start(&self) -> Result<(), Refusal> {
+        match self.thread.claim_start(&self.state, self.id) {
+            Some(slot) => self.start_with(slot),
+            None => Ok(()),
+        }
+    }
+
+    /// Starts a thread if there is none and nobody does, where a failure has nobody to be told:
+    /// what waits in the lanes runs with the next start.
+    pub(crate) fn ensure_thread(&self) {
+        if !self.state.needs_thread() {
+            return;
+        }
+        let slot = self.thread.lock();
+        if self.state.needs_thread() && !slot.is_starting() {
+            let _ = self.start_with(slot);
+        }
+    }
+
+    fn start_with(&self, mut slot: MutexGuard<'_, Slot>) -> Result<(), Refusal> {
+        let (number, how) = slot.begin_start();
+        drop(slot);
+        let started = as_spawner(self.id, || contain(|| self.launch(how)));
+        let started = started.unwrap_or_else(|panic| {
+            let message = panic.message();
+            self.unhandled(&Unhandled::HookPanic { message });
+            Err(Refusal::NoThread)
+        });
+        let slot = self.thread.lock();
+        if !slot.is_start(number) {
+            // The thread has arrived, whatever its spawner says.
+            return Ok(());
+        }
+        self.end_start(slot, started.is_ok());
+        started
+    }
+
+    fn launch(&self, how: Launch) -> Result<(), Refusal> {
+        match how {
+            Launch::Strategy(strategy) => strategy.dispatch().map_err(|refused| refused.why()),
+            Launch::Thread(builder) => self.spawn_thread(&builder),
+            // Whoever drives it by hand comes by.
+            Launch::ByHand => Ok(()),
+        }
+    }
+
+    fn spawn_thread(&self, builder: &ThreadBuilder) -> Result<(), Refusal> {
+        let member = self.clock.join();
+        let shared = self.arc();
+        let present = Presence::join(&self.thread.presence);
+        let thread = builder.spawn_watched(move |watch| {
+            present.arrive();
+            shared.arrive(Some(watch));
+            run_thread(&shared, member);
+        });
+        let thread = thread.map_err(|_| Refusal::NoThread)?;
+        self.thread.lock().set_watch_if_none(|| thread.watch());
+        Ok(())
+    }
+
+    /// Called by a thread that is about to drive the loop: it has one from now on.
+    pub(crate) fn arrive(&self, watch: Option<&ThreadWatch>) {
+        let mut slot = self.thread.lock();
+        if let Some(watch) = watch {
+            slot.set_watch(watch);
+        }
+        if slot.is_starting() {
+            self.end_start(slot, true);
+        }
+    }
+
+    /// Ends a start: the loop counts as started if it has its thread, and whoever waits hears.
+    fn end_start(&self, mut slot: MutexGuard<'_, Slot>, started: bool) {
+        let over = slot.end_start();
+        if started {
+            self.state.begin();
+        }
+        drop(slot);
+        if over.tell() {
+            self.begin_end();
+        }
+    }
+
+    /// Begins the end of the loop as its plan says: on the spot, by its thread, or by whoever starts
+    /// it now.
+    pub(crate) fn begin_end(&self) {
+        loop {
+            let before = self.state.get();
+            if before >= Lifecycle::ShuttingDown {
+                self.plan.wake_watcher();
+                break;
+            }
+            if self.state.needs_thread() {
+                match self.end_without_thread() {
+                    WithoutThread::Over | WithoutThread::Starting => return,
+                    WithoutThread::HasOne => {}
+                }
+            } else if self.state.advance(before, Lifecycle::ShuttingDown) {
+                deadline::watch(self);
+                break;
+            }
+        }
+        // Whether it sleeps or not: it has to look at its state.
+        let _ = self.mailbox.bell.ring();
+        self.wake_driver();
+    }
+
+    /// Ends a loop that has no thread and nothing to run, on the spot. One that has something to
+    /// run gets a thread.
+    fn end_without_thread(&self) -> WithoutThread {
+        let mut slot = self.thread.lock();
+        if !self.state.needs_thread() {
+            return WithoutThread::HasOne;
+        }
+        if slot.ask_end_of_starter() {
+            return WithoutThread::Starting;
+        }
+        let is_idle = || self.hooks.is_empty() && self.mailbox.is_empty();
+        if is_idle() {
+            // Closed first, then looked at again: what slipped in was accepted and gets a thread.
+            self.mailbox.lane.close();
+        }
+        let idle = is_idle();
+        if !idle {
+            drop(slot);
+            if self.start().is_ok() {
+                return WithoutThread::HasOne;
+            }
+            slot = self.thread.lock();
+            if !self.state.needs_thread() || slot.is_starting() {
+                return WithoutThread::HasOne;
+            }
+        }
+        // While the lock is held nobody can start a thread.
+        self.mailbox.lane.close();
+        self.state.raise(Lifecycle::Shutdown);
+        drop(slot);
+        drop(self.mailbox.signals.close());
+        let handed_back = self.termination.handed_back();
+        // A submitter may have slipped in; its task is handed back, not lost.
+        if let Some(core) = self.core.take() {
+            handed_back.add(core.dissolve());
+        }
+        self.terminate(if idle {
+            Ok(ShutdownReport {
+                handed_back,
+                ..ShutdownReport::default()
+            })
+        } else {
+            Err(ShutdownError::NoThread { handed_back })
+        });
+        WithoutThread::Over
+    }
+}

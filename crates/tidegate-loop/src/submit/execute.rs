@@ -1,0 +1,191 @@
+//! How a task comes to a loop: into its own queue on its own thread, into the lane from elsewhere.
+//!
+//! Where there is no room, the loop's [`RejectPolicy`] decides.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_core::{
+    CancelToken, Clock, Executor, ExecutorId, Parker, Refusal, Rejected, Signal, Stance, Task,
+    Unhandled, is_current, stance,
+};
+
+use super::reject::RejectPolicy;
+use crate::state::shared::Shared;
+use crate::thread::local;
+
+/// A pause longer than this also ends when the loop does; a shorter one is over soon anyway, and
+/// listening for the end costs more than it.
+const LONG_PAUSE: Duration = Duration::from_millis(10);
+
+impl Shared {
+    /// Accepts a task from wherever it comes, or returns the refusal.
+    #[inline]
+    pub(crate) fn submit(&self, task: Task) -> Result<(), Rejected<Task>> {
+        if is_current(self.id) {
+            return local::push(task).or_else(|refused| self.refuse(refused));
+        }
+        if self.state.needs_thread()
+            && let Err(refusal) = self.start()
+        {
+            return Err(Rejected::new(task, refusal));
+        }
+        match self.mailbox.lane.push(task) {
+            Ok(_) => {
+                self.ring();
+                Ok(())
+            }
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
+    /// The same; a pause of the reject policy ends when `token` is tripped. A function of its own,
+    /// so that the other one stays as lean as it is.
+    pub(crate) fn submit_with(
+        &self,
+        task: Task,
+        token: &CancelToken,
+    ) -> Result<(), Rejected<Task>> {
+        if is_current(self.id) {
+            // On its own thread a loop never pauses.
+            return self.submit(task);
+        }
+        if self.state.needs_thread()
+            && let Err(refusal) = self.start()
+        {
+            return Err(Rejected::new(task, refusal));
+        }
+        match self.mailbox.lane.push(task) {
+            Ok(_) => {
+                self.ring();
+                Ok(())
+            }
+            Err(refused) => self.refuse_with(refused, Some(token)),
+        }
+    }
+
+    /// Like [`Shared::submit`], without waking a sleeping loop unless the lane is half full.
+    pub(crate) fn submit_lazy(&self, task: Task) -> Result<(), Rejected<Task>> {
+        if is_current(self.id) {
+            return local::push(task).or_else(|refused| self.refuse(refused));
+        }
+        match self.mailbox.lane.push(task) {
+            Ok(waiting) => {
+                if waiting * 2 >= self.mailbox.lane.bound() {
+                    self.ensure_thread();
+                    self.ring();
+                }
+                Ok(())
+            }
+            Err(refused) => self.refuse(refused),
+        }
+    }
+
+    /// Deals with a task that the lane did not take, as the policy says.
+    #[cold]
+    pub(crate) fn refuse(&self, refused: Rejected<Task>) -> Result<(), Rejected<Task>> {
+        self.refuse_with(refused, None)
+    }
+
+    /// The same; a pause ends when `token` is tripped.
+    #[cold]
+    pub(crate) fn refuse_with(
+        &self,
+        refused: Rejected<Task>,
+        token: Option<&CancelToken>,
+    ) -> Result<(), Rejected<Task>> {
+        let outcome = match (&self.reject, refused.why()) {
+            (RejectPolicy::Backoff { attempts, pause }, Refusal::Full)
+                if !is_current(self.id) && stance() == Stance::Free =>
+            {
+                self.back_off(refused, (*attempts).max(1), *pause, token)
+            }
+            (RejectPolicy::With(ask), Refusal::Full) => ask(refused),
+            _ => Err(refused),
+        };
+        if outcome.is_err() {
+            self.meter.counters.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    fn back_off(
+        &self,
+        mut refused: Rejected<Task>,
+        attempts: u32,
+        pause: Duration,
+        token: Option<&CancelToken>,
+    ) -> Result<(), Rejected<Task>> {
+        let parker = Parker::new();
+        let wake = || {
+            let parker = parker.clone();
+            move || parker.unpark()
+        };
+        let _hook = token.map(|token| token.on_cancel(wake()));
+        let _listening = (pause > LONG_PAUSE).then(|| {
+            let wake = wake();
+            self.termination.completion().listen(move |_| wake())
+        });
+        let is_cut_short = || token.is_some_and(CancelToken::is_cancelled);
+        for _ in 0..attempts {
+            self.ring();
+            let until = self.clock.deadline(pause);
+            while self.clock.nanos() < until && !is_cut_short() && !self.mailbox.lane.is_closed() {
+                self.clock.park_until(&parker, Some(until));
+            }
+            if is_cut_short() {
+                return Err(Rejected::new(refused.into_inner(), Refusal::Interrupted));
+            }
+            match self.mailbox.lane.push(refused.into_inner()) {
+                Ok(_) => {
+                    self.ring();
+                    return Ok(());
+                }
+                Err(again) => refused = again,
+            }
+            if refused.why() == Refusal::Closed {
+                break;
+            }
+        }
+        Err(refused)
+    }
+}
+
+/// A loop as an executor: what promises and other crates know of it. Holding one does not keep
+/// the loop running.
+impl Executor for Shared {
+    fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
+        self.submit(task)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
+        self.mailbox.signals.push(signal)?;
+        self.ensure_thread();
+        self.ring();
+        Ok(())
+    }
+
+    fn is_current(&self) -> bool {
+        is_current(self.id)
+    }
+
+    fn id(&self) -> ExecutorId {
+        self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn has_left_tasks(&self) -> bool {
+        self.termination.has_left_tasks()
+    }
+
+    fn unhandled(&self, what: &Unhandled<'_>) {
+        Self::unhandled(self, what);
+    }
+}

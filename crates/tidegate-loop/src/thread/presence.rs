@@ -1,0 +1,114 @@
+//! Whether a loop has a thread, for waits until it has none.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use tidegate_core::prim::{Mutex, lock};
+use tidegate_core::{Parker, WaitRefused};
+
+/// Why [`EventLoop::await_inactivity`](crate::EventLoop::await_inactivity) does not wait.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InactivityError {
+    /// The loop never had a thread.
+    NeverStarted,
+    /// The calling thread must not block.
+    Refused(WaitRefused),
+    /// The caller's token was tripped before the loop's thread was gone.
+    Interrupted,
+}
+
+impl fmt::Display for InactivityError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NeverStarted => {
+                "the loop never had a thread to wait for; give it a task before waiting"
+            }
+            Self::Refused(_) => "this thread must not wait for a loop's thread to end",
+            Self::Interrupted => "the wait was interrupted by its cancel token",
+        })
+    }
+}
+
+tidegate_core::debug_as_display!(InactivityError);
+
+impl Error for InactivityError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::NeverStarted | Self::Interrupted => None,
+            Self::Refused(refused) => Some(refused),
+        }
+    }
+}
+
+/// Whether a loop has a thread, and who waits until it has none.
+#[derive(Debug, Default)]
+pub(crate) struct Presence {
+    threads: Mutex<Threads>,
+}
+
+#[derive(Debug, Default)]
+struct Threads {
+    /// Threads that were asked for and have not ended. More than one while the old one is on
+    /// its way out.
+    alive: usize,
+    /// Whether any thread ever ran.
+    began: bool,
+    /// Whoever waits; dead once it does so no longer.
+    waiting: Vec<Weak<Parker>>,
+}
+
+impl Presence {
+    /// Counts a thread that is about to be started, until the answer is dropped.
+    pub(crate) fn join(this: &Arc<Self>) -> Present {
+        lock(&this.threads).alive += 1;
+        Present {
+            presence: Arc::clone(this),
+        }
+    }
+
+    pub(crate) fn is_gone(&self) -> Result<bool, InactivityError> {
+        let threads = lock(&self.threads);
+        match (threads.alive, threads.began) {
+            (0, false) => Err(InactivityError::NeverStarted),
+            (alive, _) => Ok(alive == 0),
+        }
+    }
+
+    /// Unparks `parker` when the last thread ends; the caller looks again after this.
+    pub(crate) fn wake_when_gone(&self, parker: &Arc<Parker>) {
+        let mut threads = lock(&self.threads);
+        threads.waiting.retain(|one| one.strong_count() > 0);
+        threads.waiting.push(Arc::downgrade(parker));
+    }
+}
+
+/// A thread of a loop, from before it starts until it ends.
+#[derive(Debug)]
+pub(crate) struct Present {
+    presence: Arc<Presence>,
+}
+
+impl Present {
+    /// Says that the thread runs.
+    pub(crate) fn arrive(&self) {
+        lock(&self.presence.threads).began = true;
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        let mut threads = lock(&self.presence.threads);
+        threads.alive -= 1;
+        let waiting = if threads.alive == 0 {
+            std::mem::take(&mut threads.waiting)
+        } else {
+            Vec::new()
+        };
+        drop(threads);
+        for parker in waiting.iter().filter_map(Weak::upgrade) {
+            parker.unpark();
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! How a loop gives its thread back when it is idle.
+
+use tidegate_core::prim::{Ordering, fence};
+
+use crate::state::lifecycle::Lifecycle;
+use crate::state::shared::Shared;
+
+impl Shared {
+    /// Called by a leaving thread that has put the core back: makes the loop suspended, or, if
+    /// work came or the loop was asked for something else, returns true: drive on.
+    ///
+    /// The bell is armed first, so that a submitter either finds it armed, and starts a thread,
+    /// or has pushed before this looks at the lanes. Nobody starts a thread before this has
+    /// decided: that needs the same lock. The bell stays armed; whoever drives disarms it.
+    pub(crate) fn suspend_or_drive_on(&self) -> bool {
+        let _slot = self.thread.lock();
+        self.mailbox.bell.arm(u64::MAX);
+        let before = self.state.get();
+        let leaves = matches!(before, Lifecycle::Started | Lifecycle::Suspending)
+            && self.state.advance(before, Lifecycle::Suspended);
+        // ORDERING: SeqCst fence between the new state and the look at the lanes; pairs with
+        // the fence in `wake`: a submitter whose push this misses sees the loop suspended.
+        fence(Ordering::SeqCst);
+        if leaves && self.mailbox.is_empty() {
+            return false;
+        }
+        !leaves || self.state.advance(Lifecycle::Suspended, Lifecycle::Started)
+    }
+
+    /// Asks the loop to give its thread back when it is idle.
+    pub(crate) fn try_suspend(&self) -> bool {
+        loop {
+            match self.state.get() {
+                Lifecycle::Suspending | Lifecycle::Suspended => return true,
+                Lifecycle::NotStarted => {
+                    if self
+                        .state
+                        .advance(Lifecycle::NotStarted, Lifecycle::Suspended)
+                    {
+                        return true;
+                    }
+                }
+                Lifecycle::Started => {
+                    if self
+                        .state
+                        .advance(Lifecycle::Started, Lifecycle::Suspending)
+                    {
+                        let _ = self.mailbox.bell.ring();
+                        self.mailbox.waker.wake();
+                        return true;
+                    }
+                }
+                _ => return false,
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The watchdog as a program sees it: how one is described, started and stopped.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_core::{JoinPolicy, ThreadBuilder, Ticker, TickerStop};
+
+use super::report::{Recovered, Stall, WatchdogError};
+use super::watching::{Callbacks, OnRecover, OnStall, Watched, Watching};
+use crate::handle::event_loop::EventLoop;
+use crate::handle::placement::Placement;
+
+/// How long a loop may be in one task before it counts as stuck, when nothing else is said.
+pub const DEFAULT_STALL_THRESHOLD: Duration = Duration::from_secs(1);
+/// Looks in one threshold when no ticker is given.
+const LOOKS: u32 = 4;
+/// The shortest interval of a ticker that was not given.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Reports loops that are stuck in a task for longer than a threshold.
+///
+/// It has one thread, however many loops it watches. Dropping it stops it and never blocks;
+/// [`Watchdog::stop`] also waits until its last callback has returned.
+///
+/// ```
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+/// use tidegate_loop::{EventLoop, Watchdog};
+/// use tidegate_core::{Task, Ticker};
+///
+/// let home = EventLoop::builder("home").build()?;
+/// let (ticker, steps) = Ticker::manual(); // a program leaves this out: real time
+/// let (tell, told) = mpsc::channel();
+/// let watchdog = Watchdog::builder()
+///     .threshold(Duration::from_secs(2))
+///     .ticker(ticker)
+///     .on_stall(move |stall| tell.send(stall.to_string()).unwrap())
+///     .watch(&home)
+///     .start()?;
+///
+/// let (begun, has_begun) = mpsc::channel();
+/// let (go_on, gone_on) = mpsc::channel::<()>();
+/// home.execute_task(Task::named("compact", move || {
+///     begun.send(()).unwrap();
+///     let _ = gone_on.recv();
+/// }))?;
+/// has_begun.recv()?;
+/// steps.tick(Duration::from_secs(1)); // seen
+/// steps.tick(Duration::from_secs(2)); // still there
+/// assert_eq!(told.try_recv()?, "loop home has been in task `compact` (number 1) for 2s");
+/// assert!(home.is_stalled() && watchdog.stalls() == 1);
+/// drop(go_on);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Watchdog {
+    shared: Arc<Watching>,
+    ticker: TickerStop,
+}
+
+/// Describes a [`Watchdog`].
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_loop::{EventLoop, Watchdog};
+///
+/// let home = EventLoop::builder("home").build()?;
+/// let watchdog = Watchdog::builder()
+///     .threshold(Duration::from_millis(200))
+///     .on_stall(|stall| eprintln!("{stall}"))
+///     .on_recover(|recovered| eprintln!("{recovered}"))
+///     .watch(&home)
+///     .start()?;
+/// watchdog.stop();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct WatchdogBuilder {
+    threshold: Duration,
+    ticker: Option<Ticker>,
+    backtrace: bool,
+    on_stall: Option<OnStall>,
+    on_recover: Option<OnRecover>,
+    loops: Vec<Watched>,
+}
+
+impl Watchdog {
+    /// Describes a watchdog.
+    pub fn builder() -> WatchdogBuilder {
+        WatchdogBuilder {
+            threshold: DEFAULT_STALL_THRESHOLD,
+            ticker: None,
+            backtrace: false,
+            on_stall: None,
+            on_recover: None,
+            loops: Vec::new(),
+        }
+    }
+
+    /// Watches another loop too, from the next tick on. A loop that has ended, or lost its last
+    /// handle, is forgotten by itself.
+    pub fn watch<P: Placement>(&self, event_loop: &EventLoop<P>) {
+        self.shared.add(Watched::new(&event_loop.shared));
+    }
+
+    /// Stalls seen so far: a loop that is stuck once counts once, however often it is reported.
+    pub fn stalls(&self) -> u64 {
+        self.shared.stalls()
+    }
+
+    /// Names of the loops that are stuck right now.
+    pub fn stalled(&self) -> Vec<String> {
+        self.shared.stalled()
+    }
+
+    /// Stops watching, and returns when no callback runs any more. From inside a callback it
+    /// does not wait.
+    pub fn stop(self) {
+        self.ask_to_stop();
+        self.shared.await_look();
+    }
+
+    fn ask_to_stop(&self) {
+        self.shared.set_stopped();
+        self.ticker.stop();
+        self.shared.forget_if_stopped();
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.ask_to_stop();
+    }
+}
+
+impl fmt::Debug for Watchdog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watchdog")
+            .field("threshold", &self.shared.threshold)
+            .field("stalls", &self.stalls())
+            .finish_non_exhaustive()
+    }
+}
+
+impl WatchdogBuilder {
+    /// How long a loop may be in one task; [`DEFAULT_STALL_THRESHOLD`] if nothing is said.
+    pub fn threshold(mut self, threshold: Duration) -> Self {
+        self.threshold = threshold;
+        self
+    }
+
+    /// What the watchdog waits on between two looks; a quarter of the threshold of real time if
+    /// nothing is said. A stall is noticed at the first tick after it has lasted long enough.
+    pub fn ticker(mut self, ticker: Ticker) -> Self {
+        self.ticker = Some(ticker);
+        self
+    }
+
+    /// Says where the stuck thread is, frame by frame, where the system lets us look.
+    pub fn with_backtrace(mut self, yes: bool) -> Self {
+        self.backtrace = yes;
+        self
+    }
+
+    /// Hears of a loop that is stuck: when the threshold has passed, then each time the age has
+    /// doubled. Runs on the watchdog's thread, which looks at no loop meanwhile. A panic in it
+    /// goes no further.
+    pub fn on_stall(mut self, hear: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
+        self.on_stall = Some(Box::new(hear));
+        self
+    }
+
+    /// Hears once of a loop that was reported and is stuck no longer. Runs like
+    /// [`WatchdogBuilder::on_stall`].
+    pub fn on_recover(mut self, hear: impl Fn(&Recovered) + Send + Sync + 'static) -> Self {
+        self.on_recover = Some(Box::new(hear));
+        self
+    }
+
+    /// Watches a loop, without keeping it alive.
+    pub fn watch<P: Placement>(mut self, event_loop: &EventLoop<P>) -> Self {
+        self.loops.push(Watched::new(&event_loop.shared));
+        self
+    }
+
+    /// Starts the watchdog's thread.
+    ///
+    /// # Errors
+    ///
+    /// [`WatchdogError`] for a threshold of zero, or when no thread can be had.
+    pub fn start(self) -> Result<Watchdog, WatchdogError> {
+        if self.threshold.is_zero() {
+            return Err(WatchdogError::ZeroThreshold);
+        }
+        let every = (self.threshold / LOOKS).max(SHORTEST);
+        let mut ticker = self.ticker.unwrap_or_else(|| Ticker::every(every));
+        let stop = ticker.stop_handle();
+        let callbacks = Callbacks {
+            on_stall: self.on_stall,
+            on_recover: self.on_recover,
+        };
+        let shared = Watching::new(self.threshold, self.backtrace, callbacks, self.loops);
+        let shared = Arc::new(shared);
+        let watching = Arc::clone(&shared);
+        ThreadBuilder::new("tidegate-watchdog")
+            .join_policy(JoinPolicy::Detached)
+            .spawn(move || watching.run(&mut ticker))
+            .map_err(WatchdogError::NoThread)?;
+        Ok(Watchdog {
+            shared,
+            ticker: stop,
+        })
+    }
+}
+
+impl fmt::Debug for WatchdogBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchdogBuilder")
+            .field("threshold", &self.threshold)
+            .field("backtrace", &self.backtrace)
+            .field("loops", &self.loops.len())
+            .finish_non_exhaustive()
+    }
+}
