@@ -2,18 +2,12 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
-use crate::step::{self, Outcome};
-use crate::{interop, loom, miri, readme, sanitize, shuttle, tidy};
-
-/// Crates whose tests also run optimised: races hide in debug builds.
-const RELEASE_TESTED: [&str; 4] = [
-    "tidegate-core",
-    "tidegate-promise",
-    "tidegate-pool",
-    "tidegate-loop",
-];
+use crate::step;
+use crate::summary::{self, AfterFailure};
+use crate::{
+    deny, features, fuzz, interop, loom, miri, msrv, readme, root, sanitize, shuttle, tidy,
+};
 
 /// A step by name; the function gets the workspace root.
 type Step = (&'static str, fn(&Path) -> step::Result);
@@ -21,10 +15,14 @@ type Step = (&'static str, fn(&Path) -> step::Result);
 const STEPS: &[Step] = &[
     ("fmt", fmt),
     ("clippy", clippy),
+    ("features", features::run),
+    ("msrv", msrv::run),
     ("test", test),
     ("test, release", test_release),
     ("doc", doc),
     ("tidy", tidy::run),
+    ("deny", deny::run),
+    ("fuzz, build", fuzz::build),
     ("interop", interop::run),
     ("loom", |root| loom::run(root, false, &[])),
     ("shuttle", |root| shuttle::run(root, false, &[])),
@@ -38,29 +36,7 @@ const STEPS: &[Step] = &[
 ///
 /// When a step fails; the sentence names it, and later steps do not run.
 pub fn run(root: &Path) -> step::Result {
-    let begin = now();
-    let mut summary = Vec::new();
-    for (name, step) in STEPS {
-        println!("\n==> {name}");
-        let started = now();
-        let outcome = step(root);
-        let took = seconds(now() - started);
-        let verdict = match outcome {
-            Ok(Outcome::Passed) => "ok".to_string(),
-            Ok(Outcome::Skipped(why)) => format!("skipped: {why}"),
-            Err(why) => {
-                println!("<== {name}: FAILED after {took}");
-                return Err(format!("ci stopped at `{name}`: {why}"));
-            }
-        };
-        println!("<== {name}: {verdict}, {took}");
-        summary.push((name, verdict, took));
-    }
-    println!("\nci passed in {}", seconds(now() - begin));
-    for (name, verdict, took) in summary {
-        println!("  {name:<14} {took:>8}  {verdict}");
-    }
-    Ok(Outcome::Passed)
+    summary::run("ci", root, STEPS.iter().copied(), AfterFailure::Stop)
 }
 
 fn fmt(root: &Path) -> step::Result {
@@ -85,11 +61,12 @@ fn test(root: &Path) -> step::Result {
     step::run(cargo(root).args(&words[1..]))
 }
 
+/// The tests of every library, optimised: races hide in debug builds.
 fn test_release(root: &Path) -> step::Result {
     let mut command = cargo(root);
     command.args(["test", "--release", "--lib", "--tests"]);
-    for name in RELEASE_TESTED {
-        command.args(["-p", name]);
+    for name in root::libraries(root)? {
+        command.args(["-p", &name]);
     }
     step::run(&mut command)
 }
@@ -110,16 +87,4 @@ fn cargo(root: &Path) -> Command {
     let mut command = Command::new("cargo");
     command.current_dir(root);
     command
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a step took is real time, not the time of a program under test"
-)]
-fn now() -> Instant {
-    Instant::now()
-}
-
-fn seconds(took: Duration) -> String {
-    format!("{:.1} s", took.as_secs_f64())
 }

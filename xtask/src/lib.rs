@@ -6,12 +6,18 @@
 
 pub mod ci;
 pub mod cost;
+pub mod deny;
+pub mod features;
+pub mod fuzz;
 pub mod interop;
 pub mod loom;
 pub mod miri;
+pub mod msrv;
+pub mod nightly;
 pub mod readme;
 pub mod root;
 pub mod sanitize;
 pub mod shuttle;
 pub mod step;
+pub mod summary;
 pub mod tidy;

@@ -4,17 +4,28 @@
 use std::process::ExitCode;
 
 use xtask::step::{self, Outcome};
-use xtask::{ci, cost, interop, loom, miri, root, sanitize, shuttle, tidy};
+use xtask::{
+    ci, cost, deny, features, fuzz, interop, loom, miri, msrv, nightly, root, sanitize, shuttle,
+    tidy,
+};
 
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
   ci                             everything CI runs, in order, until the first failure
+  nightly [--minutes N] [part…]  what takes too long for every push, or parts of it: seeds,
+                                 loom, shuttle, address, thread, miri, fuzz (N minutes for each
+                                 target, 5 by default), cost, bench
   tidy [--bless]                 the rules of the house; --bless accepts present sizes
   loom [--long] [-- <args>]      model checks: every interleaving within a bound
   shuttle [--long] [-- <args>]   whole loops under schedules, each known by its seed
   sanitize [--long] [-- <args>]  tests under AddressSanitizer and LeakSanitizer (nightly)
+  sanitize --thread [-- <args>]  tests under ThreadSanitizer, where nightly has its target
   miri [-- <args>]               tests under Miri, where the toolchain has it
+  deny                           bans, licences and sources of the dependencies (cargo-deny)
+  features                       each library without default features, and with each alone
+  msrv                           a check by the oldest compiler, where it is installed
+  fuzz                           builds the fuzz targets
   interop                        our servers and programs that nobody here wrote
   cost                           instructions per task and promise, by callgrind
   cost echo                      instructions per message of echo servers, by callgrind
@@ -46,6 +57,7 @@ fn run(args: &[String]) -> step::Result {
     let root = root::find()?;
     match own.as_slice() {
         ["ci"] => ci::run(&root),
+        ["nightly", args @ ..] => nightly::run(&root, args),
         ["tidy"] => tidy::run(&root),
         ["tidy", "--bless"] => tidy::bless(&root),
         ["loom"] => loom::run(&root, false, rest),
@@ -54,7 +66,12 @@ fn run(args: &[String]) -> step::Result {
         ["shuttle", "--long"] => shuttle::run(&root, true, rest),
         ["sanitize"] => sanitize::run(&root, false, rest),
         ["sanitize", "--long"] => sanitize::run(&root, true, rest),
+        ["sanitize", "--thread"] => sanitize::thread(&root, rest),
         ["miri"] => miri::run(&root, rest),
+        ["deny"] => deny::run(&root),
+        ["features"] => features::run(&root),
+        ["msrv"] => msrv::run(&root),
+        ["fuzz"] => fuzz::build(&root),
         ["interop"] => interop::run(&root),
         ["cost"] => cost::run(&root),
         ["cost", "echo"] => cost::echo(&root),

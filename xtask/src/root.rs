@@ -1,4 +1,4 @@
-//! Where the workspace is, and where its builds go.
+//! Where the workspace is, which libraries it has, and where its builds go.
 
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,23 @@ pub fn find() -> Result<PathBuf, String> {
         .find(|dir| dir.join("xtask/Cargo.toml").is_file())
         .map(Path::to_path_buf)
         .ok_or_else(|| format!("{} is not inside the workspace", here.display()))
+}
+
+/// Names the library crates, in alphabetical order: the folders of `crates` with a `src/lib.rs`.
+///
+/// # Errors
+///
+/// When the folder cannot be read.
+pub fn libraries(root: &Path) -> Result<Vec<String>, String> {
+    let entries =
+        std::fs::read_dir(root.join("crates")).map_err(|e| format!("cannot list crates: {e}"))?;
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.ok())
+        .filter(|entry| entry.path().join("src/lib.rs").is_file())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    Ok(names)
 }
 
 /// Returns a build folder of its own for builds with other compiler flags.

@@ -1,35 +1,35 @@
-//! The little TOML that the checks read from manifests, and one rule about them:
+//! The little TOML that the tasks read from manifests, and one rule about them:
 //! a dependency arrives with a sentence that says why.
 
 use super::{Finding, Tree};
 
 /// A line `key = value` of a manifest.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry<'a> {
+pub(crate) struct Entry<'a> {
     /// The header above it without brackets, for example `dev-dependencies`.
-    pub(super) section: &'a str,
+    pub(crate) section: &'a str,
     /// Up to the first dot or equals sign, without quotes.
-    pub(super) key: &'a str,
-    pub(super) value: &'a str,
+    pub(crate) key: &'a str,
+    pub(crate) value: &'a str,
     /// Counted from one.
-    pub(super) line: usize,
+    pub(crate) line: usize,
     /// Whether the line above is a comment.
-    pub(super) commented: bool,
+    pub(crate) commented: bool,
 }
 
 impl Entry<'_> {
     /// Says whether this is a dependency that the built crate needs, on any platform.
-    pub(super) fn is_dependency(&self) -> bool {
+    pub(crate) fn is_dependency(&self) -> bool {
         self.section == "dependencies" || self.section.ends_with(".dependencies")
     }
 
     /// Says whether this is a dependency of any kind, tests and build scripts included.
-    pub(super) fn is_any_dependency(&self) -> bool {
+    pub(crate) fn is_any_dependency(&self) -> bool {
         self.section.ends_with("dependencies")
     }
 
     /// The package a dependency names; differs from the key when it is renamed.
-    pub(super) fn package(&self) -> &str {
+    pub(crate) fn package(&self) -> &str {
         let renamed = self
             .value
             .split_once("package")
@@ -41,7 +41,7 @@ impl Entry<'_> {
 /// Lists the entries of a manifest in order.
 ///
 /// A section for a single dependency (`[dependencies.rustix]`) counts as an entry of its parent.
-pub(super) fn entries(text: &str) -> Vec<Entry<'_>> {
+pub(crate) fn entries(text: &str) -> Vec<Entry<'_>> {
     let mut section = "";
     let mut above = "";
     let mut found = Vec::new();

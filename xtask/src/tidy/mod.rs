@@ -15,7 +15,7 @@ mod conformance;
 mod containment;
 mod levels;
 mod lexer;
-mod manifest;
+pub(crate) mod manifest;
 mod markdown;
 mod ordering;
 mod paths;

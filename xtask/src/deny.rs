@@ -1,0 +1,100 @@
+//! `cargo xtask deny`: what may enter the dependency graph, by `cargo deny` and `deny.toml`.
+//!
+//! Uses the installed cargo-deny where there is one that reads our `deny.toml`. Otherwise it
+//! installs one below the build folder, from the crates registry, with settings that favour a quick
+//! build over a quick program. Advisories are not checked: their database is not in the registry.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::root;
+use crate::step;
+
+/// What is installed where no cargo-deny is.
+const VERSION: &str = "0.20.2";
+/// Older ones do not read our `deny.toml`.
+const OLDEST: [u32; 2] = [0, 20];
+
+/// A program that runs for a second and takes minutes to build as it is released.
+const QUICK_BUILD: [(&str, &str); 4] = [
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
+];
+
+/// Checks bans, licences and sources of all dependencies that a user would build.
+///
+/// # Errors
+///
+/// When the graph breaks a rule of `deny.toml`, or cargo-deny cannot be installed.
+pub fn run(root: &Path) -> step::Result {
+    let tools = root::target_dir(root, "tools");
+    let own = tools.join("bin/cargo-deny");
+    let mut command = if is_new_enough(Command::new("cargo").args(["deny", "--version"])) {
+        let mut command = Command::new("cargo");
+        command.arg("deny");
+        command
+    } else {
+        if !is_new_enough(Command::new(&own).arg("--version")) {
+            install(root, &tools)?;
+        }
+        Command::new(&own)
+    };
+    let command = command.current_dir(root).arg("--locked");
+    step::run(command.args(["check", "bans", "licenses", "sources"]))
+}
+
+fn install(root: &Path, tools: &Path) -> step::Result {
+    println!("no cargo-deny of version {VERSION} or later here: installing it for this workspace");
+    let build = tools.join("build");
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root)
+        .args(["install", "cargo-deny", "--locked", "--quiet"])
+        .args(["--version", VERSION])
+        .arg("--root")
+        .arg(tools)
+        .arg("--target-dir")
+        .arg(&build)
+        .envs(QUICK_BUILD);
+    let installed = step::run(&mut command);
+    // Half a gigabyte that nothing needs again; a failure to remove it changes nothing.
+    let _ = std::fs::remove_dir_all(&build);
+    installed
+}
+
+/// Says whether `command`, which prints its version, exists and is not too old.
+fn is_new_enough(command: &mut Command) -> bool {
+    let said = command.output().ok().filter(|said| said.status.success());
+    let text = said.and_then(|said| String::from_utf8(said.stdout).ok());
+    text.and_then(|text| version(&text))
+        .is_some_and(|version| version >= OLDEST)
+}
+
+/// The first two numbers in `cargo-deny 0.20.2`.
+fn version(text: &str) -> Option<[u32; 2]> {
+    let mut numbers = text.split_whitespace().nth(1)?.split('.');
+    let mut next = || numbers.next()?.parse().ok();
+    Some([next()?, next()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert_eq!(version("cargo-deny 0.20.2\n"), Some([0, 20]));
+        assert!(version("cargo-deny 0.9.1") < Some(OLDEST));
+        assert!(version("cargo-deny 1.0.0") > Some(OLDEST));
+        assert_eq!(version("cargo-deny"), None);
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_not_new_enough() {
+        assert!(!is_new_enough(&mut Command::new(
+            "no-such-program-anywhere"
+        )));
+    }
+}

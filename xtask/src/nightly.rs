@@ -1,0 +1,121 @@
+//! `cargo xtask nightly`: what takes too long for every push.
+//!
+//! The parts run in order, each alone where it is named. A failure does not keep the later ones
+//! from running: the table at the end has a line for each.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::summary::{self, AfterFailure};
+use crate::{cost, fuzz, loom, miri, root, sanitize, shuttle, step};
+
+/// How long each fuzz target runs where `--minutes` does not say.
+const FUZZ_MINUTES: u64 = 5;
+
+/// A part by name; the function gets the workspace root and the minutes of each fuzz target.
+type Part = (&'static str, fn(&Path, u64) -> step::Result);
+
+const PARTS: &[Part] = &[
+    ("seeds", |root, _| seeds(root)),
+    ("loom", |root, _| loom::run(root, true, &[])),
+    ("shuttle", |root, _| shuttle::run(root, true, &[])),
+    ("address", |root, _| sanitize::run(root, true, &[])),
+    ("thread", |root, _| sanitize::thread(root, &[])),
+    ("miri", |root, _| miri::run(root, &[])),
+    ("fuzz", fuzz::run),
+    ("cost", |root, _| {
+        cost::run(root).and_then(|_| cost::echo(root))
+    }),
+    ("bench", |root, _| bench(root)),
+];
+
+/// Runs the parts that `args` names, or all: `[--minutes N] [part...]`.
+///
+/// # Errors
+///
+/// When an argument is none of those, or a part fails.
+pub fn run(root: &Path, args: &[&str]) -> step::Result {
+    let (parts, minutes) = parse(args)?;
+    let steps = parts.into_iter().map(|(name, part)| {
+        let step = move |root: &Path| part(root, minutes);
+        (name, step)
+    });
+    summary::run("nightly", root, steps, AfterFailure::Continue)
+}
+
+fn parse(args: &[&str]) -> Result<(Vec<Part>, u64), String> {
+    let mut minutes = FUZZ_MINUTES;
+    let mut named = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        if *arg == "--minutes" {
+            let number = args.next().and_then(|number| number.parse().ok());
+            minutes = number.ok_or("--minutes takes a number")?;
+        } else if PARTS.iter().any(|(name, _)| name == arg) {
+            named.push(*arg);
+        } else {
+            let names: Vec<&str> = PARTS.iter().map(|(name, _)| *name).collect();
+            return Err(format!("no part `{arg}`; there are: {}", names.join(", ")));
+        }
+    }
+    let parts = PARTS
+        .iter()
+        .filter(|(name, _)| named.is_empty() || named.contains(name));
+    Ok((parts.copied().collect(), minutes))
+}
+
+/// The tests of the libraries with many more seeds, optimised.
+fn seeds(root: &Path) -> step::Result {
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root)
+        .args(["test", "--release", "--lib", "--tests", "--no-fail-fast"])
+        .env("TIDEGATE_LONG", "1");
+    for name in root::libraries(root)? {
+        command.args(["--package", &name]);
+    }
+    step::run(&mut command)
+}
+
+/// Every table of the benchmarks, with all rounds.
+fn bench(root: &Path) -> step::Result {
+    let mut command = Command::new("cargo");
+    command
+        .current_dir(root)
+        .args(["run", "--release", "--package", "tidegate-bench"])
+        .args(["--", "all"]);
+    step::run(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(args: &[&str]) -> (Vec<&'static str>, u64) {
+        let (parts, minutes) = parse(args).unwrap();
+        (parts.iter().map(|(name, _)| *name).collect(), minutes)
+    }
+
+    #[test]
+    fn without_a_name_every_part_runs() {
+        let (parts, minutes) = names(&[]);
+        assert_eq!(parts.len(), PARTS.len());
+        assert_eq!(minutes, FUZZ_MINUTES);
+    }
+
+    #[test]
+    fn named_parts_run_in_the_order_of_the_list() {
+        assert_eq!(
+            names(&["fuzz", "--minutes", "1", "loom"]),
+            (vec!["loom", "fuzz"], 1)
+        );
+    }
+
+    #[test]
+    fn other_arguments_are_errors() {
+        let why = parse(&["lom"]).unwrap_err();
+        assert!(why.contains("lom") && why.contains("loom"), "{why}");
+        assert!(parse(&["--minutes"]).is_err());
+        assert!(parse(&["--minutes", "ten"]).is_err());
+    }
+}
