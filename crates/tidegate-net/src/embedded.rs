@@ -11,10 +11,10 @@ use tidegate_loop::{EventLoop, HandLoop};
 use tidegate_promise::Failure;
 
 use crate::channel::{Channel, ChannelCore, ChannelOptions, Home, Mail, Shared, Start, Transport};
-use crate::driver::PollDriver;
 use crate::message::{Message, Msg};
 use crate::pipeline::{Assembly, Head, Parts, Pipeline, PipelineError, Record};
 use crate::reactor;
+use crate::reactor::PollDriver;
 use crate::sys::{FakePoller, Readiness, Ready, Token};
 
 /// Turns of the loop that [`EmbeddedChannel::run`] runs.

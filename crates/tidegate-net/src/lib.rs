@@ -30,60 +30,50 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod arrivals;
 mod awaited;
 mod channel;
 mod client;
-mod driver;
 mod embedded;
 mod errors;
+mod events;
 mod group;
 pub mod handlers;
 mod message;
 mod metrics;
 mod pipeline;
 mod reactor;
-mod read_size;
-mod residence;
-mod roaming;
+mod resolve;
 mod server;
-mod slab;
-mod stream;
 pub mod sys;
-mod watch;
-mod write_queue;
 
 pub use bytes::Bytes;
 pub use tidegate_core::Blocking;
 
+pub use self::channel::read_size::{
+    BadReadSize, DEFAULT_INITIAL, DEFAULT_MAXIMUM, DEFAULT_MINIMUM, ReadSize, SIZE_TABLE,
+};
+pub use self::channel::write_queue::{
+    BadWaterMarks, DEFAULT_CAP, DEFAULT_HIGH, DEFAULT_LOW, Drained, ENTRY_OVERHEAD, Overfull, Sink,
+    WRITE_SPIN, WaterMarks, WriteQueue,
+};
 pub use self::channel::{
     Channel, ChannelOptions, Closed, DEFAULT_CLOSE_TIMEOUT, DEFAULT_CONNECT_TIMEOUT,
     DEFAULT_READS_PER_TURN, Datagram,
 };
-pub use self::client::{
-    Address, Client, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver, local_pair,
-};
-pub use self::driver::{IoWatch, PollDriver};
+pub use self::client::{Client, local_pair};
 pub use self::embedded::EmbeddedChannel;
 pub use self::errors::{NetError, WriteRefused};
-pub use self::group::{NetGroup, pinned, pinned_with, roaming, roaming_with};
+pub use self::group::{Keep, NetGroup, pinned, pinned_with, roaming, roaming_with};
+pub use self::handlers::stream::{ByteStream, TakeOver};
 pub use self::message::{Message, Nothing, Passing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{
     Assembly, Change, Deregistered, Handler, HandlerContext, Inbound, InboundContext,
     InputShutdown, Outbound, OutboundContext, PipelineError, Registered, UserEvent,
 };
-pub use self::read_size::{
-    BadReadSize, DEFAULT_INITIAL, DEFAULT_MAXIMUM, DEFAULT_MINIMUM, ReadSize, SIZE_TABLE,
-};
-pub use self::roaming::RoamDriver;
+pub use self::reactor::{IoWatch, PollDriver, RoamDriver};
+pub use self::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver};
 pub use self::server::{
     DEFAULT_ACCEPT_PAUSE, DEFAULT_BACKLOG, DRAIN_GRACE, DrainReport, Draining, Server,
     ServerBuilder,
-};
-pub use self::stream::{ByteStream, TakeOver};
-pub use self::watch::Keep;
-pub use self::write_queue::{
-    BadWaterMarks, DEFAULT_CAP, DEFAULT_HIGH, DEFAULT_LOW, Drained, ENTRY_OVERHEAD, Overfull, Sink,
-    WRITE_SPIN, WaterMarks, WriteQueue,
 };

@@ -15,11 +15,11 @@ use super::off::Off;
 use super::shared::Shared;
 use super::start::{Connecting, Start};
 use super::{Channel, Transport};
+use crate::channel::read_size::ReadSize;
 use crate::errors::NetError;
 use crate::message::Msg;
 use crate::pipeline::{Erased, Held, InEvent, InputEnd, InputShutdown, Pipeline, UserEvent};
 use crate::reactor::{Desk, EventSource, Next};
-use crate::read_size::ReadSize;
 use crate::sys::{Readiness, Source, Token};
 
 /// Rounds of events and flushes within one readiness before others have their turn.

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use mio::net::UdpSocket;
 use tidegate_promise::{Failure, Promise};
 
+use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::errors::NetError;
 use crate::message::Message;
 use crate::metrics::Counters;
-use crate::write_queue::ENTRY_OVERHEAD;
 
 /// Datagrams that wait to be sent; more are refused.
 const MOST_WAITING: usize = 1024;

@@ -4,9 +4,9 @@ use std::io::{self, IoSlice};
 
 use super::Transport;
 use super::core::{ChannelCore, State};
+use crate::channel::write_queue::{Drained, Sink};
 use crate::pipeline::{Held, InEvent};
 use crate::reactor::Desk;
-use crate::write_queue::{Drained, Sink};
 
 impl<E: ?Sized + Held> ChannelCore<E> {
     fn flush_datagrams(&mut self, desk: &mut Desk) {

@@ -14,14 +14,14 @@ use tidegate_core::{Deliver, Delivery, Executor, SignalBlock, Unhandled, discard
 use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_of};
 
 use super::ChannelOptions;
+use crate::channel::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
 use crate::message::Msg;
 use crate::pipeline::{Back, Change, InEvent, Own, PipelineError};
 use crate::reactor;
-use crate::roaming::{Roam, Update};
+use crate::reactor::{Roam, Update};
 use crate::server::Origin;
 use crate::sys::{Readiness, Ready, Token};
-use crate::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 
 /// Something that a channel is asked from outside.
 pub(crate) enum Mail {

@@ -7,18 +7,20 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use tidegate_core::SignalBlock;
 use tidegate_loop::{EventLoop, HandLoop, Pinned};
 use tidegate_promise::{Completion, Failure, promise};
 use tidegate_testkit::Log;
 
 use super::*;
 use crate::awaited::Awaited;
-use crate::driver::PollDriver;
+use crate::channel::read_size::ReadSize;
+use crate::message::Msg;
 use crate::pipeline::{
     Action, Assembly, Erased, Head, Inbound, InboundContext, OutOp, Parts, Pipeline,
 };
+use crate::reactor::PollDriver;
 use crate::reactor::{Desk, EventSource, Next, register};
-use crate::read_size::ReadSize;
 use crate::sys::{FakePoller, Readiness, Token};
 use crate::{Blocking, Nothing, Registered, UserEvent};
 
@@ -593,7 +595,7 @@ fn an_accepted_connection_that_its_loop_cannot_watch_goes_to_the_hook() {
     let socket = mio::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     script.refuse(std::io::ErrorKind::StorageFull);
     hand.run(move || {
-        <Pinned as crate::residence::Residence>::settle(crate::residence::Settler {
+        <Pinned as crate::group::Residence>::settle(crate::group::Settler {
             transport: Transport::Udp(socket),
             parts: Parts::new(shared),
             checked: Vec::new(),

@@ -16,9 +16,9 @@ use tidegate_core::SignalBlock;
 use super::ChannelOptions;
 use super::local::LocalEnd;
 use super::shared::Shared;
+use crate::channel::write_queue::Sink;
 use crate::embedded::Wire;
 use crate::sys::{Chunk, Numbered, Source, send, send_slices};
-use crate::write_queue::Sink;
 
 /// The least that a socket is offered, unless the offer is fixed.
 pub(super) const SLACK: usize = 512;

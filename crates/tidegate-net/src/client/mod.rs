@@ -1,7 +1,5 @@
 //! Clients: connecting to somewhere else, or to oneself.
 
-mod resolve;
-
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -17,15 +15,15 @@ use tidegate_promise::{
     AlreadyCancelled, Completion, Failure, Outcome, Promise, promise, promise_on,
 };
 
-pub use self::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver};
 use crate::awaited::Awaited;
 use crate::channel::{
     Channel, ChannelOptions, Connecting, Mail, Shared, Start, Transport, local_ends,
 };
 use crate::errors::NetError;
 use crate::group::NetGroup;
+use crate::group::{Residence, Residing, Settler};
 use crate::pipeline::{Assembly, Head, Parts};
-use crate::residence::{Residence, Residing, Settler};
+use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 use crate::server::{Initialiser, assemble};
 
 /// Describes connections to be made; each `connect` makes one. They end with the loops of its group,

@@ -6,6 +6,7 @@ mod idle;
 mod log;
 mod proxy;
 mod shape;
+pub(crate) mod stream;
 mod strings;
 #[cfg(feature = "tls")]
 mod tls;

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use tidegate_core::Blocking;
 use tidegate_promise::Promise;
 
+use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::errors::NetError;
 use crate::message::{Nothing, Passing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
-use crate::write_queue::ENTRY_OVERHEAD;
 
 /// Holds flushes back while a read is going on, and lets one out at its end, or after a number.
 ///

@@ -4,10 +4,10 @@ use tidegate_promise::{Failure, Promise};
 
 use super::handler::{InEvent, OutOp};
 use super::parts::{Action, Parts, bits};
+use crate::channel::write_queue::{ENTRY_OVERHEAD, Overfull};
 use crate::channel::{Datagram, Mail, Shared};
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::write_queue::{ENTRY_OVERHEAD, Overfull};
 
 impl Parts {
     #[inline]

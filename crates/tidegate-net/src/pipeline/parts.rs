@@ -11,10 +11,10 @@ use super::change::What;
 use super::check::{Head, Name};
 use super::handler::{InEvent, OutOp, Own, Shape, mask};
 use super::lodged::Lodged;
+use crate::channel::write_queue::{ENTRY_OVERHEAD, WriteQueue};
 use crate::channel::{Channel, ChannelOptions, Outbox, Shared};
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::write_queue::{ENTRY_OVERHEAD, WriteQueue};
 
 /// Something on its way through the chain. `at` is the first handler that an inbound event may
 /// reach, and the one behind the first that an outbound one may reach.

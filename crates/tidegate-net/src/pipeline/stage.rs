@@ -27,10 +27,10 @@ use super::context::HandlerContext;
 use super::handler::{Erased, InEvent, OutOp, Own, Shape, mask};
 use super::parts::{Life, Meta, bits};
 use super::{Action, Name, Parts, Pipeline};
+use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::channel::{Mail, Shared, refuse};
 use crate::errors::NetError;
 use crate::message::{Kind, Msg, Passing};
-use crate::write_queue::ENTRY_OVERHEAD;
 
 /// Letters that one task handles before others of the executor have their turn.
 const BATCH: usize = 64;

@@ -15,13 +15,13 @@ use tidegate_core::{Deliver, Delivery, SignalBlock, Unhandled};
 use tidegate_loop::LoopTimers;
 use tidegate_promise::{Completion, Promise, promise_of};
 
-use super::{DrainReport, Initialiser, Origin, assemble, origin};
+use super::{DrainReport, Initialiser, Origin, assemble, drain};
 use crate::channel::{Channel, ChannelOptions, Closed, Home, Shared, Start, Transport};
 use crate::group::NetGroup;
+use crate::group::{Residence, Settler};
 use crate::pipeline::{Head, Parts};
+use crate::reactor::Update;
 use crate::reactor::{self, Desk, EventSource, Next};
-use crate::residence::{Residence, Settler};
-use crate::roaming::Update;
 use crate::sys::{Readiness, Ready, Source, SpareDescriptor, Token, is_out_of_descriptors};
 
 /// Accepts in one turn before others have theirs.
@@ -139,7 +139,7 @@ impl<P: Residence> Children for Nursery<P> {
     }
 
     fn drain(&self, origin: &Arc<Origin>, deadline: Duration) -> Completion<DrainReport> {
-        origin::drain(origin, &self.group, deadline)
+        drain::drain(origin, &self.group, deadline)
     }
 }
 

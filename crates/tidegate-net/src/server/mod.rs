@@ -1,7 +1,7 @@
 //! Servers: somewhere to connect to.
 
+mod drain;
 mod listener;
-mod origin;
 
 use std::fmt;
 use std::io;
@@ -16,16 +16,16 @@ use tidegate_core::{SignalBlock, contain};
 use tidegate_loop::{LoopTimers, Pinned};
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
 
+pub(crate) use self::drain::Origin;
+pub use self::drain::{DRAIN_GRACE, DrainReport, Draining};
 use self::listener::{Accepting, ListenerCore, Listening, Nursery, Port};
-pub(crate) use self::origin::Origin;
-pub use self::origin::{DRAIN_GRACE, DrainReport, Draining};
 use crate::awaited::Awaited;
 use crate::channel::{ChannelOptions, Closed, Home};
-use crate::client::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 use crate::errors::tried;
 use crate::group::NetGroup;
+use crate::group::{Residence, Residing};
 use crate::pipeline::{Assembly, Handler, Head, Name};
-use crate::residence::{Residence, Residing};
+use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 
 /// Connections that the operating system holds until they are accepted, when nothing is said.
 pub const DEFAULT_BACKLOG: i32 = 1024;

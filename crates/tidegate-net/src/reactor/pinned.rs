@@ -19,11 +19,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tidegate_core::{Blocking, Running, SignalBlock, contain};
 
-use crate::arrivals::{Arrivals, receive_ahead};
 use crate::channel::Shared;
+use crate::events::{Arrivals, receive_ahead};
+use crate::events::{Slab, Taken};
 use crate::metrics::Counters;
 use crate::pipeline::Action;
-use crate::slab::{Slab, Taken};
 use crate::sys::{Chunk, PIECES, Poller, Readiness, Ready, Source, Token};
 
 /// Sources whose memory stays near without being asked for.

@@ -20,9 +20,9 @@ use tidegate_loop::EventLoop;
 use tidegate_promise::{Completion, Failure};
 
 use crate::channel::Channel;
+use crate::channel::write_queue::ENTRY_OVERHEAD;
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext, InputShutdown, UserEvent};
-use crate::write_queue::ENTRY_OVERHEAD;
 
 /// Bytes that a stream holds before its channel stops reading.
 const MOST_HELD: usize = 64 * 1024;

@@ -10,7 +10,7 @@ use crate::awaited::Awaited;
 use crate::channel::{ChannelCore, Home, Shared, Start, Transport};
 use crate::pipeline::{Erased, Handler, Name, Parts, Pipeline};
 use crate::reactor::{self, EventSource};
-use crate::roaming::{OnRegistered, Roam, Update};
+use crate::reactor::{OnRegistered, Roam, Update};
 use crate::sys::Token;
 
 /// A channel that is about to come to its loop.

@@ -13,11 +13,6 @@
 //!   So what a handler wrote on one thread is seen by its next event on another.
 //! * A trip ends once: it goes home, or, when the loop is over, closes its channel where it is.
 
-mod driver;
-#[cfg(test)]
-mod tests;
-mod trip;
-
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -25,8 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tidegate_core::{SignalBlock, Sleeper};
 use tidegate_loop::LoopTimers;
 
-pub use self::driver::RoamDriver;
-use self::trip::Trip;
+use super::trip::Trip;
 use crate::channel::Shared;
 use crate::metrics::Counters;
 use crate::reactor::{EventSource, Next};
@@ -70,10 +64,10 @@ pub(crate) struct Roam {
 }
 
 #[derive(Default)]
-struct Updates {
+pub(super) struct Updates {
     queue: Vec<Update>,
     /// The loop waits in its poller, or is about to.
-    asleep: bool,
+    pub(super) asleep: bool,
     /// The loop is over.
     closed: bool,
     /// Times that it was woken.
@@ -81,7 +75,7 @@ struct Updates {
 }
 
 impl Roam {
-    fn new(waker: Arc<dyn Sleeper>) -> Arc<Self> {
+    pub(super) fn new(waker: Arc<dyn Sleeper>) -> Arc<Self> {
         Arc::new(Self {
             updates: Mutex::default(),
             waker,
@@ -117,38 +111,38 @@ impl Roam {
     }
 
     /// Takes the updates out, oldest first, into `into`, which is empty.
-    fn take(&self, into: &mut Vec<Update>) {
+    pub(super) fn take(&self, into: &mut Vec<Update>) {
         std::mem::swap(&mut self.lock().queue, into);
     }
 
     /// Announces sleep; false if there is something to do.
-    fn fall_asleep(&self) -> bool {
+    pub(super) fn fall_asleep(&self) -> bool {
         let mut updates = self.lock();
         updates.asleep = updates.queue.is_empty();
         updates.asleep
     }
 
-    fn wake_up(&self) {
+    pub(super) fn wake_up(&self) {
         self.lock().asleep = false;
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.lock().queue.is_empty()
     }
 
     /// Takes no more updates; answers those that are left.
-    fn close(&self) -> Vec<Update> {
+    pub(super) fn close(&self) -> Vec<Update> {
         let mut updates = self.lock();
         updates.closed = true;
         std::mem::take(&mut updates.queue)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Updates> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Updates> {
         self.updates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counters for one more trip.
-    fn more_counters(&self) -> Arc<Counters> {
+    pub(super) fn more_counters(&self) -> Arc<Counters> {
         let more = Arc::<Counters>::default();
         self.lock_counters().push(Arc::clone(&more));
         more

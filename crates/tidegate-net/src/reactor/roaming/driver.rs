@@ -13,13 +13,13 @@ use tidegate_core::{Clock, SignalBlock, Sleeper, Task, as_nanos, contain};
 use tidegate_loop::{Driver, Health};
 
 use super::trip::Trip;
-use super::{MakeTraveller, OnRegistered, Roam, Traveller, Update};
-use crate::arrivals::{Arrivals, receive_ahead};
+use super::updates::{MakeTraveller, OnRegistered, Roam, Traveller, Update};
 use crate::channel::{Shared, refuse};
-use crate::driver::{Care, IoWatch};
+use crate::events::{Arrivals, receive_ahead};
+use crate::events::{Slab, Taken};
 use crate::metrics::Counters;
+use crate::reactor::{Care, IoWatch};
 use crate::reactor::{Next, again, watch};
-use crate::slab::{Slab, Taken};
 use crate::sys::{Poller, Readiness, Ready, Token};
 
 /// How long a loop whose pool took no more waits before it asks again.

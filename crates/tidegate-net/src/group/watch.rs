@@ -6,8 +6,8 @@ use tidegate_promise::{Completion, promise};
 
 use crate::awaited::Awaited;
 use crate::group::NetGroup;
+use crate::group::Residence;
 use crate::reactor::{Desk, EventSource, Next};
-use crate::residence::Residence;
 use crate::sys::{Readiness, Source};
 
 /// What becomes of something that a loop watches after it was told of it.

@@ -12,7 +12,7 @@ use tidegate_promise::{Completion, Promise, SharedPromise, promise};
 use crate::channel::{Channel, Shared};
 use crate::group::NetGroup;
 use crate::reactor;
-use crate::roaming::{Roam, Update};
+use crate::reactor::{Roam, Update};
 
 /// The event that tells handlers that their server is on its way out: finish what is under way
 /// and close.

@@ -11,10 +11,10 @@ use tidegate_loop::{
 };
 use tidegate_pool::{Counts, Monitor, WorkerPool};
 
-use crate::driver::{IoWatch, PollDriver};
+use crate::group::Residing;
 use crate::metrics::IoMetrics;
-use crate::residence::Residing;
-use crate::roaming::{Roam, RoamDriver};
+use crate::reactor::{IoWatch, PollDriver};
+use crate::reactor::{Roam, RoamDriver};
 use crate::sys::MioPoller;
 
 /// Makes `loops` event loops with I/O, each on a thread of its own that a channel never leaves;

@@ -1,7 +1,5 @@
 //! A poller as the driver of an event loop.
 
-mod care;
-
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,12 +8,10 @@ use std::time::Duration;
 use tidegate_core::{Clock, Running, Sleeper, Task};
 use tidegate_loop::{Driver, Health};
 
-pub(crate) use self::care::Care;
-#[cfg(test)]
-pub(crate) use self::care::{FAILURES, RENEW_AFTER, SPINS};
+use super::roaming::Roam;
+use super::{Care, Reactor};
 use crate::metrics::{Counters, IoMetrics};
-use crate::reactor::{self, Reactor};
-use crate::roaming::Roam;
+use crate::reactor;
 use crate::sys::{PIECES, Poller};
 
 /// What a loop with I/O waits on.
@@ -208,6 +204,3 @@ impl IoWatch {
         sum
     }
 }
-
-#[cfg(test)]
-mod tests;

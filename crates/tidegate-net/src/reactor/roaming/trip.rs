@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Blocking, Task, contain};
 
-use super::{Roam, Traveller, Update};
+use super::updates::{Roam, Traveller, Update};
 use crate::reactor::{Desk, Next};
 use crate::sys::{Readiness, Token};
 

@@ -1,5 +1,6 @@
 //! The invariants of travelling sources, on a driver that nobody drives but the test.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +8,11 @@ use tidegate_core::{Blocking, Clock, Task};
 use tidegate_loop::Driver;
 use tidegate_testkit::{Counter, DropCount, Log};
 
+use super::updates::Traveller;
 use super::*;
-use crate::driver::{RENEW_AFTER, SPINS};
-use crate::reactor::Desk;
-use crate::sys::{FakePoller, FakeScript, Ready, Source};
+use crate::reactor::{Desk, EventSource, Next};
+use crate::reactor::{RENEW_AFTER, SPINS};
+use crate::sys::{FakePoller, FakeScript, Readiness, Ready, Source, Token};
 
 /// Tells the log what it hears, and answers what it was told to.
 struct Ear {

@@ -3,12 +3,13 @@
 use std::io;
 use std::time::Duration;
 
-use tidegate_loop::{EventLoop, HandLoop, Quiet};
+use tidegate_core::Clock;
+use tidegate_loop::{Driver, EventLoop, HandLoop, Quiet};
 use tidegate_testkit::Log;
 
 use super::*;
-use crate::reactor::{Desk, EventSource, Next};
-use crate::sys::{FakePoller, FakeScript, Readiness, Ready, Source, Token};
+use crate::reactor::{self, Desk, EventSource, Next};
+use crate::sys::{FakePoller, FakeScript, PIECES, Readiness, Ready, Source, Token};
 
 /// Tells the log what it hears, and answers what it was told to.
 struct Ear {

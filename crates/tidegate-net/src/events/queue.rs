@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
+use crate::events::Slab;
 use crate::metrics::Counters;
 use crate::reactor::{Desk, EventSource};
-use crate::slab::Slab;
 use crate::sys::{PIECES, Poller, Readiness, Ready, Token, prefetch};
 
 /// Events of which the flat array has room from the start.

@@ -1,0 +1,433 @@
+//! A connection, as its users hold it.
+
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use bytes::Bytes;
+use tidegate_core::SignalBlock;
+use tidegate_promise::{Completion, Failure, Outcome, promise_on};
+
+use super::shared::{Attribute, Closed, Mail, Shared, refuse};
+use crate::channel::write_queue::{ENTRY_OVERHEAD, WaterMarks};
+use crate::errors::{NetError, WriteRefused};
+use crate::message::{Message, Msg};
+use crate::pipeline::{Change, InEvent, Own, UserEvent};
+
+/// A handle of a connection. Clones are handles of the same one, equal and of one hash; dropping
+/// them all leaves it open, until its peer or its loop ends.
+///
+/// # Threads
+///
+/// From any thread. What is asked reaches the channel's handlers on its loop, in order; a
+/// write's bytes count at once.
+///
+/// ```
+/// use bytes::Bytes;
+/// use tidegate_net::EmbeddedChannel;
+///
+/// let mut embedded = EmbeddedChannel::new(|p| p)?;
+/// let channel = embedded.channel();
+/// channel.write(Bytes::from("hello"));
+/// let sent = channel.write_with(Bytes::from(" world"));
+/// channel.flush();
+/// embedded.run();
+/// assert_eq!(embedded.sent(), "hello world");
+/// sent.wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Channel {
+    shared: Arc<SignalBlock<Shared>>,
+}
+
+impl Channel {
+    pub(crate) fn of(shared: Arc<SignalBlock<Shared>>) -> Self {
+        Self { shared }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<SignalBlock<Shared>> {
+        &self.shared
+    }
+
+    /// Writes bytes, and does not ask what becomes of them. Nothing is sent before a flush. What
+    /// would wait above the cap is not taken: the handlers hear of a [`NetError::Overfull`].
+    pub fn write(&self, bytes: impl Into<Bytes>) {
+        self.write_message(bytes.into());
+    }
+
+    /// Writes a message that the last outbound handler takes; one that it does not take is an error
+    /// event.
+    pub fn write_message<M: Message>(&self, message: M) {
+        self.post_write(Mail::Write(Msg::to_write(message), None));
+    }
+
+    /// Writes bytes; completes when the operating system has them. Fails with [`NetError::Overfull`]
+    /// at once if more would wait than the cap allows.
+    pub fn write_with(&self, bytes: impl Into<Bytes>) -> Completion<()> {
+        self.write_message_with(bytes.into())
+    }
+
+    /// Writes a message that the last outbound handler takes; completes when the operating system
+    /// has what the handlers made of it, and fails if they do not take it.
+    pub fn write_message_with<M: Message>(&self, message: M) -> Completion<()> {
+        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        self.post_write(Mail::Write(Msg::to_write(message), Some(promise)));
+        done
+    }
+
+    /// Writes bytes if the channel is writable.
+    ///
+    /// # Errors
+    ///
+    /// The bytes, when more waits to be sent than the high water mark, or the channel is closed;
+    /// [`Channel::writable`] says which, in time.
+    pub fn try_write<B: Into<Bytes>>(&self, bytes: B) -> Result<(), WriteRefused<B>> {
+        if !self.is_writable() {
+            return Err(WriteRefused(bytes));
+        }
+        self.write(bytes);
+        Ok(())
+    }
+
+    /// Writes a message if the channel is writable.
+    ///
+    /// # Errors
+    ///
+    /// The message; as for [`Channel::try_write`].
+    pub fn try_write_message<M: Message>(&self, message: M) -> Result<(), WriteRefused<M>> {
+        if !self.is_writable() {
+            return Err(WriteRefused(message));
+        }
+        self.write_message(message);
+        Ok(())
+    }
+
+    /// Completes when the channel is writable: at once if it is. Sends what was written so far,
+    /// since nothing else would make room. Fails when the channel is closed.
+    pub fn writable(&self) -> Completion<()> {
+        let (promise, room) = promise_on(Arc::clone(self.shared.executor()));
+        match self.shared.wait_for_room(promise) {
+            Ok(()) => self.flush(),
+            Err(promise) if self.shared.is_closed() => {
+                let why = NetError::Closed(self.close_cause());
+                let _ = promise.fail(Failure::new(why));
+            }
+            Err(promise) => drop(promise.succeed(())),
+        }
+        room
+    }
+
+    /// Writes bytes and sends them.
+    pub fn write_and_flush(&self, bytes: impl Into<Bytes>) {
+        self.write(bytes);
+        self.flush();
+    }
+
+    /// Sends what was written so far.
+    pub fn flush(&self) {
+        self.post(Mail::Flush(None));
+    }
+
+    /// Sends what was written so far; completes when the operating system has all of it that the
+    /// handlers did not hold back. Fails if it was lost, and if it was written after the end.
+    pub fn flush_with(&self) -> Completion<()> {
+        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        self.post(Mail::Flush(Some(promise)));
+        done
+    }
+
+    /// Closes the channel; completes when it is closed. What was not sent by then fails, and so does
+    /// what is written later.
+    pub fn close(&self) -> Closed {
+        let closed = self.closed();
+        self.post(Mail::Close);
+        closed
+    }
+
+    /// Closes the channel and resets its connection: the peer reads an error, not an end. What was not
+    /// sent is lost, in the operating system too. Where the transport knows no resets this is
+    /// [`Channel::close`].
+    pub fn abort(&self) -> Closed {
+        let closed = self.closed();
+        self.post(Mail::Abort);
+        closed
+    }
+
+    /// Closes the channel even if its handlers hold that back.
+    pub(crate) fn cut(&self) {
+        self.post(Mail::Cut);
+    }
+
+    /// If the channel is closed next, `why` is its cause.
+    pub(crate) fn set_close_cause(&self, why: Failure) {
+        self.post(Mail::Cause(why));
+    }
+
+    /// Closes the channel as soon as everything written so far is sent; completes when it is closed.
+    /// Nothing more is read meanwhile, and later writes fail with [`NetError::Closed`]. What cannot be
+    /// sent within [`ChannelOptions::close_timeout`] fails: the channel is then closed with a
+    /// [`NetError::CloseTimeout`].
+    pub fn close_when_flushed(&self) -> Closed {
+        let closed = self.closed();
+        self.post(Mail::CloseWhenFlushed);
+        closed
+    }
+
+    /// Closes the sending half; the peer reads an end after what was written so far. Completes when
+    /// that half is closed, and fails if the channel is closed before. Later writes fail with
+    /// [`NetError::OutputShut`]. It can be cancelled until the channel's loop begins with it.
+    pub fn shutdown_output(&self) -> Completion<()> {
+        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        self.post(Mail::ShutdownOutput(promise));
+        done
+    }
+
+    /// Takes the channel off its loop: nobody watches its socket, nothing is read or sent, and an end
+    /// of the peer goes unnoticed. It stays open, with its handlers, their timers and what waits to be
+    /// sent, until it is [registered](Channel::register) again or closed. Its handlers are told with a
+    /// [`Deregistered`](crate::Deregistered) event, after whatever they are busy with.
+    ///
+    /// Succeeds at once if it is off already; fails if it is closed or not yet connected. It can be
+    /// cancelled until the channel's loop begins with it, and then leaves the channel where it is.
+    ///
+    /// ```
+    /// use tidegate_net::EmbeddedChannel;
+    ///
+    /// let mut embedded = EmbeddedChannel::new(|p| p)?;
+    /// let channel = embedded.channel();
+    /// let off = channel.deregister();
+    /// channel.write_and_flush("later");
+    /// embedded.run();
+    /// off.wait()?;
+    /// assert_eq!((channel.is_registered(), embedded.sent().len()), (false, 0));
+    /// let on = channel.register();
+    /// embedded.run();
+    /// on.wait()?;
+    /// assert_eq!(embedded.sent(), "later");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn deregister(&self) -> Completion<()> {
+        self.set_registered(false)
+    }
+
+    /// Takes a channel that was [taken off its loop](Channel::deregister) back there; it reads and
+    /// sends on. Its handlers are told with a [`Registered`](crate::Registered) event.
+    ///
+    /// Fails if the channel is on its loop, if it is closed, and with what the poller says.
+    pub fn register(&self) -> Completion<()> {
+        self.set_registered(true)
+    }
+
+    fn set_registered(&self, on: bool) -> Completion<()> {
+        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        self.post(Mail::Register(on, promise));
+        done
+    }
+
+    /// Completes when the channel is closed, for whatever reason. Nobody else can complete it.
+    pub fn closed(&self) -> Closed {
+        self.shared.closed()
+    }
+
+    /// Why the channel was closed, if it was and something was wrong.
+    pub fn close_cause(&self) -> Option<Failure> {
+        self.shared.close_cause()
+    }
+
+    /// Lets the channel read on its own, or only when asked.
+    pub fn set_auto_read(&self, yes: bool) {
+        self.post(Mail::AutoRead(yes));
+    }
+
+    /// Asks for one read, where the channel does not read on its own.
+    pub fn read(&self) {
+        self.post(Mail::Read);
+    }
+
+    /// Sends an event of the user's through the handlers.
+    pub fn fire_event(&self, event: impl Any + Send) {
+        self.post(Mail::Fire(InEvent::User(UserEvent::new(event))));
+    }
+
+    /// Sends an error through the handlers.
+    pub fn fire_error(&self, why: Failure) {
+        self.post(Mail::Fire(InEvent::Error(why)));
+    }
+
+    /// Switches one of 31 flags of the user's: see
+    /// [`HandlerContext::set_user_writable`](crate::HandlerContext::set_user_writable). A number
+    /// that is none is left out.
+    pub fn set_user_writable(&self, flag: u8, writable: bool) {
+        self.post(Mail::UserWritable(flag, writable));
+    }
+
+    /// Changes the chain of handlers. `make` runs on the loop, so that handlers need not be
+    /// `Send`. Fails with a [`PipelineError`](crate::PipelineError) if the new chain would not
+    /// fit, or with the panic of `make`; the old one stays. A change that is cancelled before `make`
+    /// runs does not happen; later it cannot be cancelled.
+    pub fn change(&self, make: impl FnOnce() -> Change + Send + 'static) -> Completion<()> {
+        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
+        self.post(Mail::Change(Box::new(make), promise));
+        done
+    }
+
+    /// Whether the channel is open.
+    pub fn is_active(&self) -> bool {
+        self.shared.is_active()
+    }
+
+    /// Whether its loop watches its socket: from the start, unless it was
+    /// [taken off](Channel::deregister).
+    pub fn is_registered(&self) -> bool {
+        self.shared.is_registered()
+    }
+
+    /// Whether it is open, and less than the high water mark waits to be sent.
+    pub fn is_writable(&self) -> bool {
+        self.shared.is_writable()
+    }
+
+    /// What waits to be sent, mail included.
+    pub fn pending_bytes(&self) -> usize {
+        self.shared.pending()
+    }
+
+    /// What waits to be sent, and how much may.
+    pub(crate) fn waiting(&self) -> (usize, WaterMarks) {
+        (self.shared.pending(), self.shared.marks())
+    }
+
+    /// The address of the other side, where there is one.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.shared.peer_addr()
+    }
+
+    /// The address of this side, where there is one.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.shared.local_addr()
+    }
+
+    /// The name of the channel's loop.
+    pub fn loop_name(&self) -> &str {
+        self.shared.executor().name()
+    }
+
+    /// Keeps a value with the channel, one of each type; answers the one before.
+    pub fn set_attribute<T: Send + 'static>(&self, value: T) -> Option<T> {
+        let kept: Attribute = Arc::new(Mutex::new(Some(Box::new(value))));
+        let before = self
+            .shared
+            .with_attributes(|all| all.insert(TypeId::of::<T>(), kept));
+        before.and_then(take_kept)
+    }
+
+    /// The value of that type that was kept with the channel. Its `clone` may use the channel, but
+    /// must not ask for this value again.
+    pub fn attribute<T: Clone + Send + 'static>(&self) -> Option<T> {
+        let kept = self
+            .shared
+            .with_attributes(|all| all.get(&TypeId::of::<T>()).cloned())?;
+        let value = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        value.as_ref()?.downcast_ref::<T>().cloned()
+    }
+
+    /// Takes out the value of that type that was kept with the channel. A value that has a handle of
+    /// the same channel keeps both alive until then.
+    pub fn take_attribute<T: Send + 'static>(&self) -> Option<T> {
+        let kept = self
+            .shared
+            .with_attributes(|all| all.remove(&TypeId::of::<T>()));
+        kept.and_then(take_kept)
+    }
+
+    /// Closes the channel when `done` completes, however it does.
+    pub fn close_on<T: Send + 'static>(&self, done: &Completion<T>) {
+        let channel = self.clone();
+        done.on_complete(move |_| drop(channel.close()));
+    }
+
+    /// Closes the channel when `done` fails or is cancelled.
+    pub fn close_on_failure<T: Send + 'static>(&self, done: &Completion<T>) {
+        let channel = self.clone();
+        done.on_complete(move |outcome| {
+            if !matches!(outcome, Outcome::Success(_)) {
+                drop(channel.close());
+            }
+        });
+    }
+
+    /// Sends the cause through the handlers when `done` fails or is cancelled.
+    pub fn fire_error_on_failure<T: Send + 'static>(&self, done: &Completion<T>) {
+        let channel = self.clone();
+        done.on_complete(move |outcome| match outcome {
+            Outcome::Success(_) => {}
+            Outcome::Failure(why) => channel.fire_error(why.clone()),
+            Outcome::Cancelled => channel.fire_error(Failure::cancelled()),
+        });
+    }
+
+    fn post(&self, mail: Mail) {
+        if let Err(mail) = Shared::post(&self.shared, mail, true) {
+            refuse(mail, self.close_cause().as_ref());
+        }
+    }
+
+    fn post_write(&self, mail: Mail) {
+        let Err(mail) = Shared::post(&self.shared, mail, false) else {
+            return;
+        };
+        if self.shared.refuses_writes() {
+            return refuse(mail, self.close_cause().as_ref());
+        }
+        let size = match &mail {
+            Mail::Write(msg, _) => msg.size() + ENTRY_OVERHEAD,
+            _ => 0,
+        };
+        let (pending, cap) = (self.shared.pending(), self.shared.cap());
+        let why = NetError::Overfull { size, pending, cap };
+        match mail {
+            Mail::Write(_, Some(promise)) => drop(promise.fail(Failure::new(why))),
+            _ => Shared::post_overfull(&self.shared, why),
+        }
+    }
+}
+
+/// Takes the value out of an attribute. Somebody may be copying it: that has a lock of its own, since
+/// the copying is the user's.
+fn take_kept<T: 'static>(kept: Attribute) -> Option<T> {
+    let value = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+    value?.downcast().ok().map(|own| *own)
+}
+
+/// Tells handler `id` of a channel that its timer is due. On the channel's loop.
+pub(crate) fn ring_timer(channel: &Weak<SignalBlock<Shared>>, id: u32, key: u64) {
+    if let Some(channel) = channel.upgrade() {
+        let _ = Shared::post(&channel, Mail::Own(id, Own::Timer(key)), true);
+    }
+}
+
+impl PartialEq for Channel {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+}
+
+impl Eq for Channel {}
+
+impl Hash for Channel {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.shared).hash(state);
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Channel")
+            .field("peer", &self.peer_addr())
+            .field("active", &self.is_active())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,444 @@
+//! Handlers in a row.
+
+use tidegate_core::{Blocking, CaughtPanic, contain};
+use tidegate_promise::{Failure, Promise};
+
+use crate::errors::NetError;
+use crate::message::Msg;
+use crate::sys::prefetch;
+
+use super::change::{Change, Handler};
+use super::check::{Name, PipelineError};
+use super::context::HandlerContext;
+use super::handler::{Erased, Held, InEvent, OutOp, Own, mask};
+use super::parts::{Action, Doing, Parts};
+use super::places::meta;
+
+/// The handlers of a channel, and what they share. `E` says whether they can leave their thread.
+pub(crate) struct Pipeline<E: ?Sized + Held = dyn Erased> {
+    pub(super) handlers: Vec<Box<E>>,
+    pub(crate) parts: Parts,
+}
+
+impl<E: ?Sized + Held> Pipeline<E> {
+    /// A pipeline of handlers that were checked.
+    pub(crate) fn new(mut parts: Parts, checked: Vec<(Name, Handler)>) -> Self {
+        let mut handlers = Vec::with_capacity(checked.len());
+        parts.metas = Vec::with_capacity(checked.len());
+        for (name, handler) in checked {
+            let shape = handler.0.shape();
+            // Checked: those of the wrong kind were refused.
+            let Some(handler) = E::hold(handler.0) else {
+                continue;
+            };
+            let meta = meta(&mut parts, name, shape);
+            parts.metas.push(meta);
+            handlers.push(handler);
+        }
+        parts.sum_up();
+        Self { handlers, parts }
+    }
+
+    /// What the handlers together may do to their thread.
+    #[inline]
+    pub(crate) fn blocking(&self) -> Blocking {
+        self.parts.blocking
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        let chain = self.parts.chain();
+        chain.iter().map(|(name, _)| name.to_string()).collect()
+    }
+
+    /// Asks for the memory that the next message will need.
+    #[inline]
+    pub(crate) fn expect(&self) {
+        prefetch(self.parts.metas.as_slice());
+        prefetch(self.handlers.as_slice());
+    }
+
+    /// A message from the socket.
+    #[inline]
+    pub(crate) fn read(&mut self, msg: Msg) {
+        self.start(Action::Read { at: 0, msg });
+    }
+
+    /// The last message from the socket for the moment.
+    #[inline]
+    pub(crate) fn read_last(&mut self, msg: Msg) {
+        self.parts.completed = false;
+        match contain(|| self.step_read_last(msg)) {
+            Ok(()) => self.rest(),
+            Err(panic) => self.read_broke(panic),
+        }
+    }
+
+    #[inline]
+    fn step_read_last(&mut self, mut msg: Msg) {
+        let mut at = 0;
+        // A handler before has to hear of the end first.
+        let mut heard = false;
+        while let Some(meta) = self.parts.metas.get(at) {
+            let completes = meta.mask & mask::READ_COMPLETE != 0;
+            if meta.mask & mask::READ == 0 {
+                heard |= completes;
+                at += 1;
+                continue;
+            }
+            let last = completes && !heard;
+            heard |= completes;
+            let base = self.parts.begin_call(at, Doing::Event);
+            let ctx = HandlerContext {
+                parts: &mut self.parts,
+                at: at as u32,
+            };
+            self.handlers[at].read(msg, last, ctx);
+            match self.parts.stack.len() - base {
+                0 => return self.complete(),
+                1 => match self.parts.stack.pop() {
+                    // One message passed on, and nothing else: goes straight on.
+                    Some(Action::Read { at: next, msg: on }) => (at, msg) = (next as usize, on),
+                    Some(other) => {
+                        self.parts.stack.push(other);
+                        return self.complete();
+                    }
+                    None => return self.complete(),
+                },
+                _ => {
+                    self.put_in_order(base);
+                    return self.complete();
+                }
+            }
+        }
+        self.unread(msg);
+        self.complete();
+    }
+
+    /// The rest of [`Pipeline::read_last`]: whatever else the handlers said, and the end.
+    #[inline]
+    fn complete(&mut self) {
+        self.parts.doing = Doing::Nothing;
+        self.run_stack();
+        if !self.parts.completed {
+            self.parts.completed = true;
+            self.step_in(0, InEvent::ReadComplete);
+            self.run_stack();
+        }
+    }
+
+    /// A handler has panicked within [`Pipeline::read_last`].
+    #[cold]
+    fn read_broke(&mut self, panic: CaughtPanic) {
+        let completed = self.parts.completed;
+        self.contain(panic);
+        self.run();
+        if !completed {
+            self.fire(InEvent::ReadComplete);
+        }
+    }
+
+    /// An event that begins at the first handler.
+    pub(crate) fn fire(&mut self, event: InEvent) {
+        self.start(Action::In { at: 0, event });
+    }
+
+    /// A write that begins behind the last handler.
+    pub(crate) fn write(&mut self, msg: Msg, promise: Option<Promise<()>>) {
+        let at = self.tail();
+        self.parts.hand_on(at, msg, promise);
+        self.run();
+    }
+
+    /// An operation that begins behind the last handler.
+    pub(crate) fn out(&mut self, op: OutOp) {
+        let at = self.tail();
+        self.start(Action::Out { at, op });
+    }
+
+    /// Sends what was written so far; `promise` completes when the operating system has it.
+    pub(crate) fn flush(&mut self, promise: Option<Promise<()>>) {
+        self.out(OutOp::Flush);
+        if let Some(promise) = promise {
+            self.parts.flush_for(promise);
+        }
+    }
+
+    /// Lets the channel read on its own, or only when asked.
+    pub(crate) fn set_auto_read(&mut self, yes: bool) {
+        self.parts.set_auto_read(yes);
+        if yes && self.parts.is_watched(self.tail(), mask::DEMAND) {
+            self.out(OutOp::Read);
+        }
+    }
+
+    pub(crate) fn own(&mut self, id: u32, what: Own) {
+        self.start(Action::Own { id, what });
+    }
+
+    /// Changes the chain from outside.
+    pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {
+        self.parts.change(change)?;
+        self.run();
+        Ok(())
+    }
+
+    /// Runs what a refused write or a change left on the stack.
+    pub(crate) fn run_rest(&mut self) {
+        if !self.parts.stack.is_empty() {
+            self.run();
+        }
+    }
+
+    pub(super) fn tail(&self) -> u32 {
+        u32::try_from(self.handlers.len()).expect("fewer handlers than that")
+    }
+
+    #[inline]
+    pub(super) fn start(&mut self, action: Action) {
+        self.parts.stack.push(action);
+        self.run();
+    }
+
+    /// Carries out what lies on the stack, until it is empty.
+    pub(super) fn run(&mut self) {
+        while let Err(panic) = contain(|| self.run_stack()) {
+            self.contain(panic);
+        }
+        self.rest();
+    }
+
+    #[inline]
+    fn run_stack(&mut self) {
+        while let Some(action) = self.parts.stack.pop() {
+            self.step(action);
+        }
+    }
+
+    /// Nothing runs any more.
+    #[inline]
+    fn rest(&mut self) {
+        self.parts.base = 0;
+        self.parts.levels = 0;
+        self.parts.doing = Doing::Nothing;
+        self.parts.forget_plan();
+    }
+
+    #[inline]
+    fn step(&mut self, action: Action) {
+        match action {
+            Action::Read { at, msg } => self.step_read(at, msg),
+            Action::In { at, event } => self.step_in(at, event),
+            Action::Write { at, msg, promise } => self.step_write(at, msg, promise),
+            Action::Out { at, op } => self.step_out(at, op),
+            Action::Return { at, event } => {
+                if self.begin_level() {
+                    self.step_in(at, event);
+                }
+            }
+            Action::Level => self.parts.depth -= 1,
+            Action::Own { id, what } => self.step_own(id, what),
+            Action::Drop { id } => self.drop_handler(id),
+            Action::Change(what) => {
+                if self.begin_level() {
+                    self.apply(*what);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn step_read(&mut self, at: u32, msg: Msg) {
+        match self.next_in(at, mask::READ) {
+            Some(at) => self.call(at, Doing::Event, |handler, ctx| {
+                handler.read(msg, false, ctx);
+            }),
+            None => self.unread(msg),
+        }
+    }
+
+    /// A message that no handler took.
+    #[inline(never)]
+    fn unread(&mut self, msg: Msg) {
+        self.parts.doing = Doing::Nothing;
+        match self.parts.record.is_some() {
+            true => self.parts.record_read(msg),
+            false => self.parts.unread += 1,
+        }
+    }
+
+    fn step_in(&mut self, at: u32, event: InEvent) {
+        let Some(at) = self.next_in(at, event.bit()) else {
+            if let InEvent::Error(why) = event {
+                self.unhandled(why);
+            }
+            return;
+        };
+        let doing = match event {
+            InEvent::Error(_) => Doing::Error,
+            _ => Doing::Event,
+        };
+        self.call(at, doing, |handler, ctx| handler.inbound(event, ctx));
+    }
+
+    pub(super) fn step_own(&mut self, id: u32, what: Own) {
+        if let Some(at) = self.find(id)
+            && self.parts.metas[at].may_hear(what)
+        {
+            self.call(at, Doing::own(what), |handler, ctx| handler.own(what, ctx));
+        }
+    }
+
+    fn step_write(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
+        self.parts.arrived(&msg);
+        let Some(at) = self.next_out(at, mask::WRITE) else {
+            return self.parts.write_head(msg, promise);
+        };
+        self.call(at, Doing::Write, |handler, ctx| {
+            handler.write(msg, promise, ctx);
+        });
+    }
+
+    fn step_out(&mut self, at: u32, op: OutOp) {
+        let next = self.next_out(at, op.bit());
+        if op == OutOp::CloseWhenFlushed && next.is_some() && !self.parts.is_elsewhere() {
+            self.parts.set_deadline();
+        }
+        match next {
+            Some(at) => self.call(at, Doing::Out, |handler, ctx| handler.outbound(op, ctx)),
+            None => self.parts.out_head(op),
+        }
+    }
+
+    /// Calls handler `at` and puts what it said into the order in which it is carried out.
+    #[inline]
+    fn call(&mut self, at: usize, doing: Doing, call: impl FnOnce(&mut E, HandlerContext<'_>)) {
+        let base = self.parts.begin_call(at, doing);
+        let ctx = HandlerContext {
+            parts: &mut self.parts,
+            at: at as u32,
+        };
+        call(&mut *self.handlers[at], ctx);
+        self.parts.doing = Doing::Nothing;
+        // One thing said, and nobody who waits for it, is in order: nearly always.
+        if self.parts.stack.len() > base + 1 || self.parts.promise.is_some() {
+            self.put_in_order(base);
+        }
+    }
+
+    /// What the handler said lies on the stack in the order in which it said it: the first has
+    /// to be on top.
+    #[inline(never)]
+    fn put_in_order(&mut self, base: usize) {
+        if self.parts.promise.is_some() {
+            self.give_promise(base);
+        }
+        self.parts.stack[base..].reverse();
+    }
+
+    /// Lets the promise of a write ride with the last thing that the handler made of it. Where that
+    /// is several, they go out as a whole: nobody can cancel a part any more.
+    fn give_promise(&mut self, base: usize) {
+        let Some(own) = self.parts.promise.take() else {
+            return;
+        };
+        let made = self.parts.stack[base..].iter_mut().rev();
+        let mut free = made.filter_map(|action| match action {
+            Action::Write { promise, .. } if promise.is_none() => Some(promise),
+            _ => None,
+        });
+        let last = free.next();
+        if free.next().is_some() {
+            own.set_uncancellable();
+        }
+        if let Some(last) = last {
+            *last = Some(own);
+        }
+    }
+
+    #[inline]
+    fn next_in(&self, at: u32, event: u16) -> Option<usize> {
+        let from = at as usize;
+        let rest = self.parts.metas.get(from..)?;
+        let next = rest.iter().position(|meta| meta.mask & event != 0)?;
+        Some(from + next)
+    }
+
+    #[inline]
+    fn next_out(&self, at: u32, event: u16) -> Option<usize> {
+        let end = (at as usize).min(self.parts.metas.len());
+        let before = &self.parts.metas[..end];
+        before.iter().rposition(|meta| meta.mask & event != 0)
+    }
+
+    pub(super) fn find(&self, id: u32) -> Option<usize> {
+        self.parts.metas.iter().position(|meta| meta.id == id)
+    }
+
+    /// A handler has panicked: what it said before stays said, and an error event follows.
+    #[cold]
+    pub(super) fn contain(&mut self, panic: CaughtPanic) {
+        if self.parts.doing == Doing::Nothing {
+            // No handler: the end of a message that nobody took, or of a promise.
+            return self.report(&Failure::from_panic(panic));
+        }
+        let at = self.parts.running;
+        let base = std::mem::take(&mut self.parts.base) as usize;
+        let base = base.min(self.parts.stack.len());
+        let said: Vec<_> = self.parts.stack.drain(base..).rev().collect();
+        let id = self.parts.metas.get(at as usize).map(|meta| meta.id);
+        let why = Failure::from_panic(panic);
+        match self.parts.doing {
+            Doing::Nothing => {}
+            Doing::Error => {
+                // Not its own: it goes on from here, and ends at the last handler.
+                let (at, event) = (at + 1, InEvent::Error(why));
+                self.parts.stack.push(Action::In { at, event });
+            }
+            Doing::Write => match self.parts.promise.take() {
+                Some(promise) => drop(promise.fail(why)),
+                // A stream with a hole in it: as for a write that was refused.
+                None if self.parts.tell_refusal(at, why.clone()) => {}
+                None => self.report(&why),
+            },
+            Doing::Event | Doing::Out | Doing::Timer => {
+                let event = InEvent::Error(why);
+                self.parts.stack.push(Action::Return { at, event });
+            }
+            Doing::Removed => {
+                let (at, event) = (at + 1, InEvent::Error(why));
+                self.parts.stack.push(Action::Return { at, event });
+                if let Some(id) = id {
+                    self.parts.stack.push(Action::Drop { id });
+                }
+            }
+            Doing::Added => {
+                let event = InEvent::Error(why);
+                self.parts.stack.push(Action::Return { at, event });
+                if let Some(id) = id {
+                    self.remove(id);
+                }
+            }
+        }
+        self.parts.doing = Doing::Nothing;
+        self.parts.stack.extend(said);
+    }
+
+    /// An error that no handler took.
+    #[cold]
+    pub(super) fn unhandled(&mut self, why: Failure) {
+        if let Some(mut record) = self.parts.recorded() {
+            record.errors.push(why.clone());
+        } else {
+            self.report(&why);
+        }
+        let fatal = why.downcast_ref().is_none_or(NetError::is_fatal);
+        if fatal {
+            self.parts.close_head();
+            self.parts.close_cause.get_or_insert(why);
+        }
+    }
+
+    pub(crate) fn report(&self, why: &Failure) {
+        self.parts.shared.report(why);
+    }
+}

@@ -1,0 +1,16 @@
+//! Reactors: what a loop with I/O waits on, and who is told when something is ready.
+
+mod care;
+mod pinned;
+mod poll_driver;
+mod roaming;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::care::Care;
+#[cfg(test)]
+pub(crate) use self::care::{FAILURES, RENEW_AFTER, SPINS};
+pub(crate) use self::pinned::*;
+pub use self::poll_driver::{IoWatch, PollDriver};
+pub use self::roaming::RoamDriver;
+pub(crate) use self::roaming::{OnRegistered, Roam, Update};
