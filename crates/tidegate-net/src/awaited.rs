@@ -6,8 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tidegate_core::{Executor, Refusal, Rejected, Task};
 use tidegate_promise::{AlreadyCancelled, Failure, Promise};
 
-use crate::errors::{NetError, tried};
-use crate::reactor::again;
+use crate::errors::{NetError, clone_io_error, tried};
 
 /// A promise on its way to a loop. Its failures say what was tried. If the loop drops the work that
 /// was to keep it, it fails with the loop's name and the reason, not as abandoned.
@@ -65,7 +64,7 @@ impl<T: Send + 'static> Awaited<T> {
         let why = match why.downcast_ref::<NetError>() {
             Some(NetError::Closed(None)) => self.not_opened("it was closed before"),
             _ => match why.downcast_ref::<io::Error>() {
-                Some(why) => Failure::new(tried(&self.what, again(why))),
+                Some(why) => Failure::new(tried(&self.what, clone_io_error(why))),
                 None => why.clone(),
             },
         };

@@ -293,3 +293,11 @@ impl<M> fmt::Display for WriteRefused<M> {
 }
 
 impl<M> Error for WriteRefused<M> {}
+
+/// Returns the same error once more, where [`io::Error`] cannot be cloned.
+pub(crate) fn clone_io_error(why: &io::Error) -> io::Error {
+    match why.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(why.kind(), why.to_string()),
+    }
+}

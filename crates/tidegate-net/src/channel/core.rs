@@ -19,7 +19,7 @@ use crate::channel::read_size::ReadSize;
 use crate::errors::NetError;
 use crate::message::Msg;
 use crate::pipeline::{Erased, Held, InEvent, InputEnd, InputShutdown, Pipeline, UserEvent};
-use crate::reactor::{Desk, EventSource, Next};
+use crate::reactor::{Desk, EventSource, Next, SourceHandle};
 use crate::sys::{Readiness, Source, Token};
 
 /// Rounds of events and flushes within one readiness before others have their turn.
@@ -406,9 +406,9 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         desk: &mut Desk,
         work: impl FnOnce(&mut Self, &mut Desk) -> R,
     ) -> R {
-        std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
+        self.pipeline.borrow_stack();
         let done = work(self, desk);
-        std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
+        self.pipeline.return_stack();
         done
     }
 }
@@ -462,8 +462,9 @@ impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
         self.with_desk(desk, |core, desk| ChannelCore::close(core, cause, desk));
     }
 
-    fn channel(&self) -> Option<&Arc<SignalBlock<Shared>>> {
-        Some(self.shared())
+    fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
+        let shared: Arc<SignalBlock<Shared>> = Arc::clone(self.shared());
+        Some(shared)
     }
 
     fn names(&self) -> Vec<String> {

@@ -15,6 +15,7 @@ use crate::channel::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::{NetError, WriteRefused};
 use crate::message::{Message, Msg};
 use crate::pipeline::{Change, InEvent, Own, UserEvent};
+use crate::reactor::SourceHandle;
 
 /// A handle of a connection. Clones are handles of the same one, equal and of one hash; dropping
 /// them all leaves it open, until its peer or its loop ends.
@@ -46,6 +47,12 @@ pub struct Channel {
 impl Channel {
     pub(crate) fn of(shared: Arc<SignalBlock<Shared>>) -> Self {
         Self { shared }
+    }
+
+    /// Returns the channel that a source's handle stands for, if that is a channel.
+    pub(crate) fn of_source(handle: Arc<dyn SourceHandle>) -> Option<Self> {
+        let handle: Arc<dyn Any + Send + Sync> = handle;
+        handle.downcast().ok().map(Self::of)
     }
 
     pub(crate) fn shared(&self) -> &Arc<SignalBlock<Shared>> {

@@ -80,12 +80,12 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             self.size.record_turn(count);
         }
         self.pipeline.parts.read_wanted = false;
-        std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
+        self.pipeline.borrow_stack();
         self.pipeline.read_last(Msg::Bytes(bytes));
         let parts = &mut self.pipeline.parts;
         if parts.flush_wanted && parts.stack.is_empty() {
             if desk.together && parts.has_one_to_send() {
-                std::mem::swap(&mut parts.stack, &mut desk.actions);
+                self.pipeline.return_stack();
                 return Next::Send;
             }
             match self.send_one(desk) {
@@ -96,7 +96,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         if !self.pipeline.parts.is_calm() {
             return self.end_otherwise(desk);
         }
-        std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
+        self.pipeline.return_stack();
         Next::Stay
     }
 
@@ -168,7 +168,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         if self.pipeline.parts.has_wishes() {
             self.carry_out(desk);
         }
-        std::mem::swap(&mut self.pipeline.parts.stack, &mut desk.actions);
+        self.pipeline.return_stack();
         self.finish(false)
     }
 

@@ -18,8 +18,7 @@ use crate::channel::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
 use crate::message::Msg;
 use crate::pipeline::{Back, Change, InEvent, Own, PipelineError};
-use crate::reactor;
-use crate::reactor::{Roam, Update};
+use crate::reactor::{self, Roam, SourceHandle, Update};
 use crate::server::Origin;
 use crate::sys::{Readiness, Ready, Token};
 
@@ -555,14 +554,23 @@ impl Deliver for Shared {
         if how == Delivery::Orphaned {
             block.finish(None);
         } else if let Some(roam) = block.roam().cloned() {
-            // A loop that is over has closed it, or its task will.
-            let _ = roam.push(Update::Mail(block));
+            // Before it is registered there is nothing to do: it reads its mail when it begins. A
+            // loop that is over has closed it, or its task will.
+            if ready.token.bits() != 0 {
+                let _ = roam.push(Update::Mail(ready.token));
+            }
         } else if ready.token.bits() != 0 && !reactor::dispatch(ready) {
             // Gone with its loop: nobody else will read this.
             for mail in block.take_mail() {
                 refuse(mail, None);
             }
         }
+    }
+}
+
+impl SourceHandle for SignalBlock<Shared> {
+    fn peer_addr(&self) -> Option<SocketAddr> {
+        Shared::peer_addr(self)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Handlers in a row.
 
+use std::cell::Cell;
+
 use tidegate_core::{Blocking, CaughtPanic, contain};
 use tidegate_promise::{Failure, Promise};
 
@@ -13,6 +15,11 @@ use super::context::HandlerContext;
 use super::handler::{Erased, Held, InEvent, OutOp, Own, mask};
 use super::parts::{Action, Doing, Parts};
 use super::places::meta;
+
+thread_local! {
+    /// The stack of events in flight, while no channel runs on this thread.
+    static SPARE: Cell<Vec<Action>> = const { Cell::new(Vec::new()) };
+}
 
 /// The handlers of a channel, and what they share. `E` says whether they can leave their thread.
 pub(crate) struct Pipeline<E: ?Sized + Held = dyn Erased> {
@@ -48,6 +55,19 @@ impl<E: ?Sized + Held> Pipeline<E> {
     pub(crate) fn names(&self) -> Vec<String> {
         let chain = self.parts.chain();
         chain.iter().map(|(name, _)| name.to_string()).collect()
+    }
+
+    /// Lends the chain the stack of this thread, for the events of one turn: so a channel that idles
+    /// holds none.
+    #[inline]
+    pub(crate) fn borrow_stack(&mut self) {
+        self.parts.stack = SPARE.take();
+    }
+
+    /// Gives the stack of this thread back, empty.
+    #[inline]
+    pub(crate) fn return_stack(&mut self) {
+        SPARE.set(std::mem::take(&mut self.parts.stack));
     }
 
     /// Asks for the memory that the next message will need.

@@ -17,14 +17,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tidegate_core::{Blocking, Running, SignalBlock, contain};
+use tidegate_core::{Running, contain};
 
-use crate::channel::Shared;
-use crate::events::{Arrivals, receive_ahead};
-use crate::events::{Slab, Taken};
+use super::batch::receive_ahead;
+use super::source::{Desk, EventSource, Next, SourceHandle, watch};
+use crate::errors::clone_io_error;
+use crate::events::{Arrivals, Slab, Taken};
 use crate::metrics::Counters;
-use crate::pipeline::Action;
-use crate::sys::{Chunk, PIECES, Poller, Readiness, Ready, Source, Token};
+use crate::sys::{PIECES, Poller, Readiness, Ready, Token};
 
 /// Sources whose memory stays near without being asked for.
 const NEAR: usize = 256;
@@ -34,101 +34,6 @@ thread_local! {
     /// Reactors of loops that this thread drives by hand, or that drive one inside a task.
     #[expect(clippy::vec_box, reason = "they move between here and `CURRENT`")]
     static PARKED: RefCell<Vec<Box<Reactor>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Somebody who is told when its socket, or its mail box, is ready.
-pub(crate) trait EventSource {
-    /// Handles `readiness`, on the loop.
-    fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next;
-
-    /// It will be told of `readiness` soon, after others: receives already, if that is all there is
-    /// to it. Nothing of others' may run here. True if it did, and its handlers say that they never
-    /// block: then what it sends may wait for the others.
-    fn receive_ahead(&mut self, readiness: Readiness, desk: &mut Desk) -> bool {
-        let _ = (readiness, desk);
-        false
-    }
-
-    /// Sends what it has to, after it asked for that with [`Next::Send`]. Nothing of others' may run
-    /// here. False if there is more to do: then it is told once more that it may write.
-    fn send_behind(&mut self, desk: &mut Desk) -> bool {
-        let _ = desk;
-        true
-    }
-
-    /// What the poller watches; `None` for who lives of mail alone.
-    fn io(&mut self) -> Option<&mut dyn Source>;
-
-    /// The loop has watched its socket, or no more, as it asked with [`Next::Watch`]; it is told of
-    /// mail next. Or the loop could not watch it at all, and it is dropped next. Only notes that:
-    /// nothing of others' may run here.
-    fn watched(&mut self, said: io::Result<()>) {
-        drop(said);
-    }
-
-    /// The loop ends: says goodbye.
-    fn close(&mut self, desk: &mut Desk);
-
-    /// It will be told of something soon: asks for the memory that it will look at.
-    fn expect(&self) {}
-
-    /// The channel that it is, if it is one.
-    fn channel(&self) -> Option<&Arc<SignalBlock<Shared>>> {
-        None
-    }
-
-    /// The names of its handlers, if it is a channel.
-    fn names(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// What it may do to the thread on which it is told.
-    fn blocking(&self) -> Blocking {
-        Blocking::Never
-    }
-}
-
-/// What a source wants after it was told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// To be told of the next event.
-    Stay,
-    /// To be told of this once more, after the others had their turn.
-    Again(Readiness),
-    /// To send, when the others of its group have been told, too.
-    Send,
-    /// Its socket to be watched, or no more.
-    Watch(bool),
-    /// To be forgotten.
-    Leave,
-}
-
-/// What sources use while they are told: one for the whole loop, so that who idles holds none.
-pub(crate) struct Desk {
-    /// Where bytes are received.
-    pub(crate) chunk: Chunk,
-    /// Where datagrams are received; empty until the first.
-    pub(crate) datagram: Vec<u8>,
-    /// The stack of a pipeline's events in flight.
-    pub(crate) actions: Vec<Action>,
-    pub(crate) counters: Arc<Counters>,
-    /// What was sent and is not the loop's, to be dropped where nothing is borrowed.
-    pub(crate) spent: Vec<Bytes>,
-    /// Who is told is one of a group of quick ones: what it sends may wait for the others.
-    pub(crate) together: bool,
-}
-
-impl Desk {
-    pub(crate) fn new(counters: Arc<Counters>) -> Self {
-        Self {
-            chunk: Chunk::default(),
-            datagram: Vec::new(),
-            actions: Vec::new(),
-            counters,
-            spent: Vec::new(),
-            together: false,
-        }
-    }
 }
 
 /// A source that is out of its slot to be told something, and the desk that it does it at.
@@ -314,22 +219,6 @@ impl Reactor {
     }
 }
 
-/// Has `poller` watch `source`, or no more, and tells it how that went.
-#[cold]
-pub(crate) fn watch(
-    poller: &mut dyn Poller,
-    source: &mut dyn EventSource,
-    token: Token,
-    yes: bool,
-) {
-    let said = match source.io() {
-        Some(io) if yes => poller.register(io, token),
-        Some(io) => poller.deregister(io),
-        None => Ok(()),
-    };
-    source.watched(said);
-}
-
 /// Uses the reactor of the loop that this thread drives. `None` if it drives none with I/O.
 #[inline]
 pub(crate) fn with<R>(use_it: impl FnOnce(&mut Reactor) -> R) -> Option<R> {
@@ -396,19 +285,11 @@ pub(crate) fn register<S: EventSource + 'static>(
     match registered {
         Some(Ok(token)) => Ok(token),
         Some(Err((why, mut source))) => {
-            source.watched(Err(again(&why)));
+            source.watched(Err(clone_io_error(&why)));
             drop(source);
             Err(why)
         }
         None => unreachable!("the reactor was here a moment ago"),
-    }
-}
-
-/// The same error once more.
-pub(crate) fn again(why: &io::Error) -> io::Error {
-    match why.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => io::Error::new(why.kind(), why.to_string()),
     }
 }
 
@@ -494,18 +375,16 @@ fn let_go(source: Box<dyn EventSource>) {
     drop(source);
 }
 
-/// The channels of this loop that are at home.
-pub(crate) fn channels() -> Vec<Arc<SignalBlock<Shared>>> {
+/// Returns the handles of the sources of this loop that are at home and have one.
+pub(crate) fn handles() -> Vec<Arc<dyn SourceHandle>> {
     let all = with(|reactor| {
         let homes = reactor.sources.homes();
-        homes
-            .filter_map(|source| source.channel().cloned())
-            .collect()
+        homes.filter_map(|source| source.handle()).collect()
     });
     all.unwrap_or_default()
 }
 
-/// The names of the handlers of a channel that is at home.
+/// Returns the names that a source at home goes by: see [`EventSource::names`].
 pub(crate) fn names(token: Token) -> Vec<String> {
     let names = with(|reactor| Some(reactor.sources.get_mut(token)?.names()));
     names.flatten().unwrap_or_default()

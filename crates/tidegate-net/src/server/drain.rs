@@ -5,14 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{Parker, SignalBlock, ThreadBuilder};
+use tidegate_core::{Parker, ThreadBuilder};
 use tidegate_loop::Placement;
 use tidegate_promise::{Completion, Promise, SharedPromise, promise};
 
-use crate::channel::{Channel, Shared};
+use crate::channel::Channel;
 use crate::group::NetGroup;
-use crate::reactor;
-use crate::reactor::{Roam, Update};
+use crate::reactor::{self, Roam, SourceHandle, Update};
 
 /// The event that tells handlers that their server is on its way out: finish what is under way
 /// and close.
@@ -248,17 +247,17 @@ fn each_of(
     roam: Option<Arc<Roam>>,
     mut each: impl FnMut(Channel) + Send + 'static,
 ) {
-    let mut hear = move |channels: Vec<Arc<SignalBlock<Shared>>>| {
-        for channel in channels {
-            let own = channel.origin();
+    let mut hear = move |handles: Vec<Arc<dyn SourceHandle>>| {
+        for channel in handles.into_iter().filter_map(Channel::of_source) {
+            let own = channel.shared().origin();
             if own.is_some_and(|own| Arc::ptr_eq(own, &origin)) {
-                each(Channel::of(channel));
+                each(channel);
             }
         }
     };
     match roam {
         // A loop that is over has closed its channels.
-        Some(roam) => drop(roam.push(Update::Channels(Box::new(hear)))),
-        None => hear(reactor::channels()),
+        Some(roam) => drop(roam.push(Update::Handles(Box::new(hear)))),
+        None => hear(reactor::handles()),
     }
 }

@@ -9,17 +9,18 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::{Clock, SignalBlock, Sleeper, Task, as_nanos, contain};
+use tidegate_core::{Clock, Sleeper, Task, as_nanos, contain};
 use tidegate_loop::{Driver, Health};
 
+use super::super::batch::receive_ahead;
+use super::super::care::Care;
+use super::super::poll_driver::IoWatch;
+use super::super::source::{Next, SourceHandle, watch};
 use super::trip::Trip;
 use super::updates::{MakeTraveller, OnRegistered, Roam, Traveller, Update};
-use crate::channel::{Shared, refuse};
-use crate::events::{Arrivals, receive_ahead};
-use crate::events::{Slab, Taken};
+use crate::errors::clone_io_error;
+use crate::events::{Arrivals, Slab, Taken};
 use crate::metrics::Counters;
-use crate::reactor::{Care, IoWatch};
-use crate::reactor::{Next, again, watch};
 use crate::sys::{Poller, Readiness, Ready, Token};
 
 /// How long a loop whose pool took no more waits before it asks again.
@@ -49,8 +50,8 @@ pub struct RoamDriver {
     /// Who found no thread; asked again when one may be free.
     refused: Vec<Ready>,
     pub(super) sources: Slab<Traveller>,
-    /// The channels among the sources, at home or away.
-    channels: HashMap<u64, Arc<SignalBlock<Shared>>>,
+    /// The handles of the sources that have one, at home or away.
+    handles: HashMap<u64, Arc<dyn SourceHandle>>,
     /// Sources that are on a trip.
     pub(super) away: usize,
     #[expect(clippy::vec_box, reason = "they move between here and tasks")]
@@ -77,7 +78,7 @@ impl RoamDriver {
             arrivals: Arrivals::new(),
             refused: Vec::new(),
             sources: Slab::new(1),
-            channels: HashMap::new(),
+            handles: HashMap::new(),
             away: 0,
             trips: Vec::new(),
             updates: Vec::new(),
@@ -176,7 +177,7 @@ impl RoamDriver {
         match update {
             Update::Register(make, done) => self.register(make, done),
             Update::Tell(token, readiness) => self.arrivals.push_due(token, readiness),
-            Update::Mail(block) => self.mail(&block),
+            Update::Mail(token) => self.mail(token),
             Update::Home(trip, next) => {
                 self.home(trip, next);
                 // Somebody has become free.
@@ -190,7 +191,7 @@ impl RoamDriver {
                 self.home(trip, Next::Stay);
                 self.refused.push(ready);
             }
-            Update::Channels(hear) => hear(self.channels.values().cloned().collect()),
+            Update::Handles(hear) => hear(self.handles.values().cloned().collect()),
         }
     }
 
@@ -206,12 +207,12 @@ impl RoamDriver {
         };
         if let Err(why) = watched {
             self.sources.remove(token);
-            source.watched(Err(again(&why)));
+            source.watched(Err(clone_io_error(&why)));
             drop(source);
             return done(Err(why));
         }
-        if let Some(channel) = source.channel() {
-            self.channels.insert(token.bits(), Arc::clone(channel));
+        if let Some(handle) = source.handle() {
+            self.handles.insert(token.bits(), handle);
         }
         let _ = self.sources.put(token, source);
         self.count();
@@ -219,17 +220,10 @@ impl RoamDriver {
         self.arrivals.push_due(token, Readiness::MAIL);
     }
 
-    fn mail(&mut self, block: &Arc<SignalBlock<Shared>>) {
-        let token = block.token();
-        if token.bits() == 0 {
-            // It reads its mail when it begins.
-        } else if self.sources.slot_exists(token) {
+    /// A channel has mail. One that is gone has none: it refused all of it when it closed.
+    fn mail(&mut self, token: Token) {
+        if self.sources.slot_exists(token) {
             self.arrivals.push_due(token, Readiness::MAIL);
-        } else {
-            // Gone: nobody else will read this.
-            for mail in block.take_mail() {
-                refuse(mail, None);
-            }
         }
     }
 
@@ -274,14 +268,14 @@ impl RoamDriver {
 
     fn forget(&mut self, token: Token) {
         self.sources.remove(token);
-        self.channels.remove(&token.bits());
+        self.handles.remove(&token.bits());
         self.count();
     }
 
     /// The peer of the connection that `token` names.
     fn called(&self, token: Token) -> String {
-        let channel = self.channels.get(&token.bits());
-        let peer = channel.and_then(|channel| channel.peer_addr());
+        let handle = self.handles.get(&token.bits());
+        let peer = handle.and_then(|handle| handle.peer_addr());
         peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string())
     }
 

@@ -357,7 +357,7 @@ fn one_wakeup_for_any_number_of_updates_of_a_sleeping_loop() {
     let roam = Arc::clone(bench.driver.roam());
     assert!(roam.fall_asleep());
     for _ in 0..3 {
-        assert!(roam.push(Update::Channels(Box::new(drop))).is_ok());
+        assert!(roam.push(Update::Handles(Box::new(drop))).is_ok());
     }
     // The wake sticks: this wait returns at once, and the next update finds nobody asleep.
     bench.driver.wait(&Clock::system(), None);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tidegate_core::{Blocking, Task, contain};
 
+use super::super::source::{Desk, Next};
 use super::updates::{Roam, Traveller, Update};
-use crate::reactor::{Desk, Next};
 use crate::sys::{Readiness, Token};
 
 /// A source on its way, and what it needs there. Used again for the next one.

@@ -17,13 +17,12 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use tidegate_core::{SignalBlock, Sleeper};
+use tidegate_core::Sleeper;
 use tidegate_loop::LoopTimers;
 
+use super::super::source::{EventSource, Next, SourceHandle};
 use super::trip::Trip;
-use crate::channel::Shared;
 use crate::metrics::Counters;
-use crate::reactor::{EventSource, Next};
 use crate::sys::{Readiness, Token};
 
 /// A source that can leave its thread.
@@ -35,8 +34,8 @@ pub(crate) type MakeTraveller = Box<dyn FnOnce(Token) -> Traveller + Send>;
 /// Hears whether a source was registered.
 pub(crate) type OnRegistered = Box<dyn FnOnce(io::Result<()>) + Send>;
 
-/// Hears which channels a loop has.
-pub(crate) type OnChannels = Box<dyn FnOnce(Vec<Arc<SignalBlock<Shared>>>) + Send>;
+/// Gets the handles of the sources that a loop has.
+pub(crate) type OnHandles = Box<dyn FnOnce(Vec<Arc<dyn SourceHandle>>) + Send>;
 
 /// Something that the loop has to do for others.
 pub(crate) enum Update {
@@ -44,14 +43,14 @@ pub(crate) enum Update {
     Register(MakeTraveller, OnRegistered),
     /// Somebody has something to tell a source.
     Tell(Token, Readiness),
-    /// A channel has mail.
-    Mail(Arc<SignalBlock<Shared>>),
+    /// A channel has mail; nothing if it is gone.
+    Mail(Token),
     /// A trip is over.
     Home(Box<Trip>, Next),
     /// A trip did not take place: nobody would run it.
     Refused(Box<Trip>),
-    /// Asks for the channels.
-    Channels(OnChannels),
+    /// Asks for the handles of the sources that have one, at home or away.
+    Handles(OnHandles),
 }
 
 /// What a roaming loop shares with whoever has something for it.
