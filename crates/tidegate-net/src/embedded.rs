@@ -1,113 +1,24 @@
 //! A channel without a socket: what handlers are tested with.
 
-use std::collections::VecDeque;
-use std::io::{self, IoSlice};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use tidegate_core::{ManualClock, SignalBlock};
+use tidegate_core::ManualClock;
 use tidegate_loop::{EventLoop, HandLoop};
 use tidegate_promise::Failure;
 
-use crate::channel::{Channel, ChannelCore, ChannelOptions, Home, Mail, Shared, Start, Transport};
+use crate::channel::{
+    Channel, ChannelCore, ChannelOptions, Home, Mail, Record, Shared, Start, Transport, Wire,
+};
 use crate::message::{Message, Msg};
-use crate::pipeline::{Assembly, Head, Parts, Pipeline, PipelineError, Record};
-use crate::reactor;
-use crate::reactor::PollDriver;
+use crate::pipeline::{Assembly, Head, Parts, Pipeline, PipelineError};
+use crate::reactor::{self, PollDriver};
 use crate::sys::{FakePoller, Readiness, Ready, Token};
 
 /// Turns of the loop that [`EmbeddedChannel::run`] runs.
 const MOST_TURNS: usize = 100_000;
-
-/// A wire between a channel and a test.
-#[derive(Debug, Default)]
-pub(crate) struct Wire {
-    state: Mutex<WireState>,
-}
-
-#[derive(Debug, Default)]
-struct WireState {
-    inbound: VecDeque<Bytes>,
-    ended: bool,
-    failure: Option<io::ErrorKind>,
-    outbound: VecDeque<Bytes>,
-    calls: usize,
-    /// Bytes that it still takes; `None` means any number.
-    room: Option<usize>,
-    output_shut: bool,
-    channel: Option<Weak<SignalBlock<Shared>>>,
-}
-
-impl Wire {
-    pub(crate) fn attach(&self, channel: Weak<SignalBlock<Shared>>) {
-        self.lock().channel = Some(channel);
-    }
-
-    pub(crate) fn read(&self, most: usize) -> io::Result<Bytes> {
-        let mut state = self.lock();
-        let Some(chunk) = state.inbound.front_mut() else {
-            return match state.failure.take() {
-                Some(why) => Err(why.into()),
-                None if state.ended => Ok(Bytes::new()),
-                None => Err(io::ErrorKind::WouldBlock.into()),
-            };
-        };
-        if chunk.len() > most {
-            return Ok(chunk.split_to(most));
-        }
-        // Like a socket: a read is short only if there is no more.
-        let mut bytes = BytesMut::from(state.inbound.pop_front().unwrap_or_default());
-        while bytes.len() < most
-            && let Some(chunk) = state.inbound.front_mut()
-        {
-            let part = chunk.len().min(most - bytes.len());
-            bytes.extend_from_slice(&chunk.split_to(part));
-            if chunk.is_empty() {
-                state.inbound.pop_front();
-            }
-        }
-        Ok(bytes.freeze())
-    }
-
-    pub(crate) fn write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut state = self.lock();
-        if let Some(why) = state.failure {
-            return Err(why.into());
-        }
-        state.calls += 1;
-        let mut room = state.room.unwrap_or(usize::MAX);
-        let mut written = 0;
-        for slice in slices {
-            let part = &slice[..slice.len().min(room)];
-            if !part.is_empty() || slice.is_empty() {
-                state.outbound.push_back(Bytes::copy_from_slice(part));
-            }
-            written += part.len();
-            room -= part.len();
-        }
-        if state.room.is_some() {
-            if written == 0 && slices.iter().any(|slice| !slice.is_empty()) {
-                return Err(io::ErrorKind::WouldBlock.into());
-            }
-            state.room = Some(room);
-        }
-        Ok(written)
-    }
-
-    /// What is wrong with it, if neither a read nor a write has said so.
-    pub(crate) fn take_error(&self) -> Option<io::Error> {
-        self.lock().failure.take().map(io::Error::from)
-    }
-
-    pub(crate) fn shut_output(&self) {
-        self.lock().output_shut = true;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, WireState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// A channel without a socket, on a loop that the test turns and a clock that it sets.
 ///
@@ -172,7 +83,7 @@ impl EmbeddedChannel {
         let recorded = Arc::clone(&record);
         let token = hand.run(move || {
             let mut parts = Parts::new(shared);
-            parts.record = Some(recorded);
+            parts.io.record = Some(recorded);
             let pipeline = <Pipeline>::new(parts, checked);
             let transport = Transport::Embedded(own);
             let registered = reactor::register(|token| {

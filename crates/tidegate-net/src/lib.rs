@@ -58,7 +58,7 @@ pub use self::channel::write_queue::{
 };
 pub use self::channel::{
     Channel, ChannelOptions, Closed, DEFAULT_CLOSE_TIMEOUT, DEFAULT_CONNECT_TIMEOUT,
-    DEFAULT_READS_PER_TURN, Datagram,
+    DEFAULT_READS_PER_TURN, Datagram, Deregistered, InputShutdown, Registered, UserEvent,
 };
 pub use self::client::{Client, local_pair};
 pub use self::embedded::EmbeddedChannel;
@@ -68,8 +68,8 @@ pub use self::handlers::stream::{ByteStream, TakeOver};
 pub use self::message::{Message, Nothing, Passing};
 pub use self::metrics::IoMetrics;
 pub use self::pipeline::{
-    Assembly, Change, Deregistered, Handler, HandlerContext, Inbound, InboundContext,
-    InputShutdown, Outbound, OutboundContext, PipelineError, Registered, UserEvent,
+    Assembly, Change, Handler, HandlerContext, Inbound, InboundContext, Outbound, OutboundContext,
+    PipelineError,
 };
 pub use self::reactor::{IoWatch, PollDriver, RoamDriver};
 pub use self::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, MOST_LOOKUPS, Resolver, SystemResolver};

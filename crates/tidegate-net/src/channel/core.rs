@@ -11,14 +11,16 @@ use tidegate_core::{Blocking, SignalBlock};
 use tidegate_promise::Failure;
 
 use super::datagram::{Datagram, LARGEST};
-use super::off::Off;
+use super::event::{InEvent, InputEnd, InputShutdown, UserEvent};
+use super::handle::Channel;
+use super::pipeline::ChannelPipeline;
+use super::read_size::ReadSize;
 use super::shared::Shared;
 use super::start::{Connecting, Start};
-use super::{Channel, Transport};
-use crate::channel::read_size::ReadSize;
+use super::state::Off;
+use super::transport::Transport;
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::pipeline::{Erased, Held, InEvent, InputEnd, InputShutdown, Pipeline, UserEvent};
 use crate::reactor::{Desk, EventSource, Next, SourceHandle};
 use crate::sys::{Readiness, Source, Token};
 
@@ -36,9 +38,9 @@ pub(super) enum State {
 }
 
 /// A channel on its loop.
-pub(crate) struct ChannelCore<E: ?Sized + Held = dyn Erased> {
+pub(crate) struct ChannelCore<P: ChannelPipeline> {
     pub(super) transport: Transport,
-    pub(super) pipeline: Pipeline<E>,
+    pub(super) pipeline: P,
     pub(super) state: State,
     pub(super) size: ReadSize,
     /// What was received before its turn; or what is wrong, if it is `broken`.
@@ -58,14 +60,9 @@ pub(crate) struct ChannelCore<E: ?Sized + Held = dyn Erased> {
     pub(super) again: Readiness,
 }
 
-impl<E: ?Sized + Held> ChannelCore<E> {
-    pub(crate) fn new(
-        transport: Transport,
-        pipeline: Pipeline<E>,
-        start: Start,
-        token: Token,
-    ) -> Self {
-        let shared = &pipeline.parts.shared;
+impl<P: ChannelPipeline> ChannelCore<P> {
+    pub(crate) fn new(transport: Transport, pipeline: P, start: Start, token: Token) -> Self {
+        let shared = &pipeline.io().shared;
         shared.set_token(token);
         transport.attach(Arc::downgrade(shared));
         let size = shared.options().read_size;
@@ -87,7 +84,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     }
 
     pub(crate) fn shared(&self) -> &Arc<SignalBlock<Shared>> {
-        &self.pipeline.parts.shared
+        &self.pipeline.io().shared
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -110,8 +107,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         if readiness.has(Readiness::WRITE) && (self.blocked || self.owes) {
             self.blocked = false;
             self.owes = false;
-            let parts = &mut self.pipeline.parts;
-            parts.flush_wanted |= parts.queue.has_flushed() || parts.outbox.is_some();
+            let io = self.pipeline.io_mut();
+            io.flush_wanted |= io.queue.has_flushed() || io.outbox.is_some();
             self.carry_out(desk);
         }
         if readiness.any(Readiness::READ | Readiness::HANG_UP | Readiness::ERROR) {
@@ -194,8 +191,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         self.shared().set_active(true);
         let wanted = connecting.promise.succeed(channel).is_ok();
         // What was written meanwhile.
-        let parts = &mut self.pipeline.parts;
-        parts.flush_wanted |= parts.queue.has_flushed();
+        let io = self.pipeline.io_mut();
+        io.flush_wanted |= io.queue.has_flushed();
         self.pipeline.fire(InEvent::Active);
         self.carry_out(desk);
         if !wanted {
@@ -210,8 +207,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         mut first: Option<io::Result<(Bytes, bool)>>,
         desk: &mut Desk,
     ) {
-        let parts = &self.pipeline.parts;
-        if !self.read_ready || !(parts.auto_read || parts.read_wanted) || self.is_closed() {
+        let io = self.pipeline.io();
+        if !self.read_ready || !(io.auto_read || io.read_wanted) || self.is_closed() {
             return;
         }
         if let Transport::Udp(_) = self.transport {
@@ -220,7 +217,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         if first.is_none() {
             first = self.take_ahead();
         }
-        let most_reads = self.pipeline.parts.options.reads_per_turn.max(1);
+        let most_reads = self.pipeline.io().options.reads_per_turn.max(1);
         let fixed = self.size.is_fixed();
         let mut total = 0;
         let mut complete = false;
@@ -242,7 +239,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 Ok((bytes, all)) => {
                     let count = bytes.len();
                     total += count;
-                    self.pipeline.parts.read_wanted = false;
+                    self.pipeline.io_mut().read_wanted = false;
                     if count >= most {
                         self.size.record(count);
                     }
@@ -261,9 +258,9 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                     break;
                 }
             }
-            let parts = &self.pipeline.parts;
-            let wanted = parts.auto_read || parts.read_wanted;
-            if !self.read_ready || !wanted || parts.close_wanted {
+            let io = self.pipeline.io();
+            let wanted = io.auto_read || io.read_wanted;
+            if !self.read_ready || !wanted || io.close_wanted {
                 break;
             }
         }
@@ -277,7 +274,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     fn read_datagrams(&mut self, desk: &mut Desk) {
         desk.datagram.resize(LARGEST, 0);
         let (mut any, mut failed) = (false, false);
-        for _ in 0..self.pipeline.parts.options.reads_per_turn.max(1) {
+        for _ in 0..self.pipeline.io().options.reads_per_turn.max(1) {
             let Transport::Udp(socket) = &self.transport else {
                 return;
             };
@@ -285,7 +282,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             match socket.recv_from(&mut desk.datagram) {
                 Ok((count, peer)) => {
                     any = true;
-                    self.pipeline.parts.read_wanted = false;
+                    self.pipeline.io_mut().read_wanted = false;
                     desk.counters.read_bytes.add(count as u64);
                     let bytes = Bytes::copy_from_slice(&desk.datagram[..count]);
                     self.pipeline.read(Msg::of(Datagram { bytes, peer }));
@@ -298,8 +295,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                     self.pipeline.fire(InEvent::Error(Failure::new(why)));
                 }
             }
-            let parts = &self.pipeline.parts;
-            if !self.read_ready || !(parts.auto_read || parts.read_wanted) || parts.close_wanted {
+            let io = self.pipeline.io();
+            if !self.read_ready || !(io.auto_read || io.read_wanted) || io.close_wanted {
                 break;
             }
         }
@@ -309,8 +306,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         if any || failed {
             self.carry_out(desk);
         }
-        let parts = &self.pipeline.parts;
-        if self.read_ready && (parts.auto_read || parts.read_wanted) {
+        let io = self.pipeline.io();
+        if self.read_ready && (io.auto_read || io.read_wanted) {
             self.again |= Readiness::READ;
         }
     }
@@ -324,8 +321,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         }
         match ended {
             None => {
-                let parts = &self.pipeline.parts;
-                if self.read_ready && (parts.auto_read || parts.read_wanted) {
+                let io = self.pipeline.io();
+                if self.read_ready && (io.auto_read || io.read_wanted) {
                     self.again |= Readiness::READ;
                 }
             }
@@ -340,12 +337,12 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             return;
         }
         self.input_shut = true;
-        if !self.pipeline.parts.options.half_closure || self.output_shut {
-            if self.pipeline.parts.tells_input_end() {
+        if !self.pipeline.io().options.half_closure || self.output_shut {
+            if self.pipeline.io().tells_input_end() {
                 self.pipeline.fire(InEvent::User(UserEvent::new(InputEnd)));
                 self.after(desk);
             }
-            let cause = self.pipeline.parts.close_cause.clone();
+            let cause = self.pipeline.io().close_cause.clone();
             return self.close(cause, desk);
         }
         let event = UserEvent::new(InputShutdown);
@@ -359,7 +356,10 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             return;
         }
         let why = Failure::new(why);
-        self.pipeline.parts.close_cause.get_or_insert(why.clone());
+        self.pipeline
+            .io_mut()
+            .close_cause
+            .get_or_insert(why.clone());
         self.read_ready = false;
         self.pipeline.fire(InEvent::Error(why.clone()));
         self.close(Some(why), desk);
@@ -367,27 +367,32 @@ impl<E: ?Sized + Held> ChannelCore<E> {
 
     /// Carries out what the handlers asked for, if anything.
     fn after(&mut self, desk: &mut Desk) {
-        if self.pipeline.parts.has_wishes() {
+        if self.has_requests() {
             self.carry_out(desk);
         }
+    }
+
+    /// Returns `true` if the handlers asked for anything, or have to be told something.
+    pub(super) fn has_requests(&self) -> bool {
+        self.pipeline.io().has_wishes() || !self.pipeline.is_idle()
     }
 
     /// Carries out what the handlers asked for, and what follows from that.
     pub(super) fn carry_out(&mut self, desk: &mut Desk) {
         for _ in 0..ROUNDS {
             self.pipeline.run_rest();
-            let parts = &mut self.pipeline.parts;
-            if parts.flush_wanted {
-                parts.flush_wanted = false;
+            let io = self.pipeline.io_mut();
+            if io.flush_wanted {
+                io.flush_wanted = false;
                 self.flush(desk);
             }
-            let parts = &mut self.pipeline.parts;
-            parts.look_at_marks();
-            if let Some(writable) = parts.writability_news() {
+            let io = self.pipeline.io_mut();
+            io.look_at_marks();
+            if let Some(writable) = io.writability_news() {
                 self.pipeline.fire(InEvent::Writability(writable));
                 continue;
             }
-            if parts.shutdown_wanted || parts.close_wanted || parts.close_when_flushed {
+            if io.shutdown_wanted || io.close_wanted || io.close_when_flushed {
                 self.wind_up(desk);
             }
             return;
@@ -406,14 +411,14 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         desk: &mut Desk,
         work: impl FnOnce(&mut Self, &mut Desk) -> R,
     ) -> R {
-        self.pipeline.borrow_stack();
+        self.pipeline.begin_turn();
         let done = work(self, desk);
-        self.pipeline.return_stack();
+        self.pipeline.end_turn();
         done
     }
 }
 
-impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
+impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
     fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
         self.again = Readiness::NONE;
         if self.is_plain(readiness) {
@@ -446,7 +451,7 @@ impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
             (State::New(start), Err(why)) => {
                 let why = Failure::new(why);
                 start.refuse(&why);
-                self.pipeline.parts.close_cause = Some(why);
+                self.pipeline.io_mut().close_cause = Some(why);
             }
             _ => {}
         }
@@ -454,7 +459,7 @@ impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
 
     #[inline]
     fn expect(&self) {
-        self.pipeline.expect();
+        self.pipeline.prefetch();
     }
 
     fn close(&mut self, desk: &mut Desk) {
@@ -476,10 +481,10 @@ impl<E: ?Sized + Held> EventSource for ChannelCore<E> {
     }
 }
 
-impl<E: ?Sized + Held> Drop for ChannelCore<E> {
+impl<P: ChannelPipeline> Drop for ChannelCore<P> {
     fn drop(&mut self) {
         // A channel that goes without having been closed: its loop lost it.
         let shared = Arc::clone(self.shared());
-        shared.finish(self.pipeline.parts.close_cause.clone());
+        shared.finish(self.pipeline.io().close_cause.clone());
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use mio::net::UdpSocket;
 use tidegate_promise::{Failure, Promise};
 
-use crate::channel::write_queue::ENTRY_OVERHEAD;
+use super::write_queue::ENTRY_OVERHEAD;
 use crate::errors::NetError;
 use crate::message::Message;
 use crate::metrics::Counters;

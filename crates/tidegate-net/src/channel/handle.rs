@@ -10,11 +10,12 @@ use bytes::Bytes;
 use tidegate_core::SignalBlock;
 use tidegate_promise::{Completion, Failure, Outcome, promise_on};
 
-use super::shared::{Attribute, Closed, Mail, Shared, refuse};
-use crate::channel::write_queue::{ENTRY_OVERHEAD, WaterMarks};
+use super::event::{InEvent, Own, UserEvent};
+use super::mail::{Mail, refuse};
+use super::shared::{Attribute, Closed, Shared};
+use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::{NetError, WriteRefused};
 use crate::message::{Message, Msg};
-use crate::pipeline::{Change, InEvent, Own, UserEvent};
 use crate::reactor::SourceHandle;
 
 /// A handle of a connection. Clones are handles of the same one, equal and of one hash; dropping
@@ -271,16 +272,6 @@ impl Channel {
         self.post(Mail::UserWritable(flag, writable));
     }
 
-    /// Changes the chain of handlers. `make` runs on the loop, so that handlers need not be
-    /// `Send`. Fails with a [`PipelineError`](crate::PipelineError) if the new chain would not
-    /// fit, or with the panic of `make`; the old one stays. A change that is cancelled before `make`
-    /// runs does not happen; later it cannot be cancelled.
-    pub fn change(&self, make: impl FnOnce() -> Change + Send + 'static) -> Completion<()> {
-        let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
-        self.post(Mail::Change(Box::new(make), promise));
-        done
-    }
-
     /// Whether the channel is open.
     pub fn is_active(&self) -> bool {
         self.shared.is_active()
@@ -376,7 +367,7 @@ impl Channel {
         });
     }
 
-    fn post(&self, mail: Mail) {
+    pub(crate) fn post(&self, mail: Mail) {
         if let Err(mail) = Shared::post(&self.shared, mail, true) {
             refuse(mail, self.close_cause().as_ref());
         }

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use bytes::Bytes;
 use tidegate_core::SignalBlock;
 
-use super::shared::{Mail, Shared};
+use super::mail::Mail;
+use super::shared::Shared;
 
 /// Bytes that one direction holds before its writer has to wait.
 const CAPACITY: usize = 256 * 1024;

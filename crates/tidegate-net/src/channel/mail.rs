@@ -1,98 +1,81 @@
-//! What handles ask of a channel, carried out on its loop.
+//! What handles of a channel, and handlers on executors of their own, ask of it from other threads.
 
-use tidegate_core::{contain, discard};
-use tidegate_promise::Failure;
+use std::any::Any;
 
-use super::core::{ChannelCore, State};
-use super::shared::{Mail, refuse};
-use crate::pipeline::{Held, InEvent, OutOp};
-use crate::reactor::Desk;
+use tidegate_core::discard;
+use tidegate_promise::{Failure, Promise};
 
-impl<E: ?Sized + Held> ChannelCore<E> {
-    /// Reads what handles put into the box, oldest first.
-    pub(super) fn read_mail(&mut self, desk: &mut Desk) {
-        for mail in self.shared().take_mail() {
-            if self.is_closed() {
-                refuse(mail, self.pipeline.parts.close_cause.as_ref());
-                continue;
-            }
-            self.read_letter(mail, desk);
-            if self.pipeline.parts.close_wanted && !self.is_closed() {
-                // What was asked for after that comes too late.
-                self.carry_out(desk);
-            }
+use super::event::{InEvent, OutOp, Own};
+use crate::errors::NetError;
+use crate::message::Msg;
+
+/// Something that a channel is asked from outside.
+pub(crate) enum Mail {
+    Write(Msg, Option<Promise<()>>),
+    Flush(Option<Promise<()>>),
+    Close,
+    /// Closes and resets the connection.
+    Abort,
+    /// If the channel is closed next, this is why.
+    Cause(Failure),
+    CloseWhenFlushed,
+    ShutdownOutput(Promise<()>),
+    AutoRead(bool),
+    Read,
+    CanRead,
+    CanWrite,
+    Fire(InEvent),
+    UserWritable(u8, bool),
+    Own(u32, Own),
+    /// From a handler that runs elsewhere.
+    Stage(u32, Back),
+    Inbound(Msg),
+    /// Changes the handlers.
+    Change(Box<dyn ChangeRequest>),
+    /// Onto its loop, or off it.
+    Register(bool, Promise<()>),
+    CancelConnect(Failure),
+    /// Closes whatever the handlers do.
+    Cut,
+    /// What is left to send before the end was not sent in time.
+    CloseDeadline,
+}
+
+/// A change of a channel's handlers. What it is only the pipeline knows, which gets it back with a
+/// downcast.
+pub(crate) trait ChangeRequest: Any + Send {
+    /// Tells the caller that the channel is closed.
+    fn refuse(self: Box<Self>);
+}
+
+/// What a handler elsewhere says, on its way back to the channel.
+#[derive(Debug)]
+pub(crate) enum Back {
+    Read(Msg),
+    In(InEvent),
+    Write(Msg, Option<Promise<()>>),
+    Out(OutOp),
+    /// Little waits again: the channel may read.
+    Resume,
+    /// Writes were taken out of the inbox that counted for so much.
+    Taken(usize),
+    /// It was removed, and nothing waits of so many letters that were posted.
+    Idle(u64),
+}
+
+/// Tells the sender of mail that the channel is closed.
+pub(crate) fn refuse(mail: Mail, cause: Option<&Failure>) {
+    let closed = || Failure::new(NetError::Closed(cause.cloned()));
+    // Messages, events and changes are the user's, and their drop may panic.
+    match mail {
+        Mail::Write(msg, Some(promise)) | Mail::Stage(_, Back::Write(msg, Some(promise))) => {
+            drop(promise.fail(closed()));
+            discard(msg);
         }
-        if !self.is_closed() {
-            self.carry_out(desk);
+        Mail::Flush(Some(promise)) | Mail::Register(_, promise) | Mail::ShutdownOutput(promise) => {
+            drop(promise.fail(closed()))
         }
-    }
-
-    fn read_letter(&mut self, mail: Mail, desk: &mut Desk) {
-        match mail {
-            Mail::Write(msg, promise) => {
-                self.shared().took(&msg);
-                self.pipeline.write(msg, promise);
-            }
-            Mail::Flush(Some(promise)) if promise.is_cancelled() => {}
-            Mail::Flush(promise) => self.pipeline.flush(promise),
-            Mail::Close => self.pipeline.out(OutOp::Close),
-            Mail::Cut => {
-                // They may say goodbye; those that hold the close back are not waited for.
-                self.pipeline.out(OutOp::Close);
-                self.carry_out(desk);
-                let cause = self.pipeline.parts.close_cause.clone();
-                self.close(cause, desk);
-            }
-            Mail::Abort => {
-                self.transport.reset_on_close();
-                self.pipeline.out(OutOp::Close);
-            }
-            Mail::Cause(why) => {
-                self.pipeline.parts.close_cause.get_or_insert(why);
-            }
-            Mail::CloseWhenFlushed => {
-                self.pipeline.out(OutOp::Flush);
-                self.pipeline.out(OutOp::CloseWhenFlushed);
-            }
-            Mail::ShutdownOutput(promise) if self.output_shut => drop(promise.succeed(())),
-            Mail::ShutdownOutput(promise) if !promise.set_uncancellable() => {}
-            Mail::ShutdownOutput(promise) => {
-                self.shared().wait_for_half(promise);
-                self.pipeline.out(OutOp::Flush);
-                self.pipeline.out(OutOp::ShutdownOutput);
-            }
-            Mail::AutoRead(yes) => self.pipeline.set_auto_read(yes),
-            Mail::Read => self.pipeline.out(OutOp::Read),
-            Mail::CanRead => self.read_ready = true,
-            Mail::CanWrite => {
-                self.blocked = false;
-                self.pipeline.parts.flush_wanted |= self.pipeline.parts.queue.has_flushed();
-            }
-            Mail::Fire(event) => self.pipeline.fire(event),
-            Mail::Stage(id, back) => self.pipeline.back(id, back),
-            Mail::UserWritable(flag, writable) => {
-                // A number that is no flag changes nothing; the handle's docs say so.
-                let _ = self.pipeline.parts.set_user_writable(flag, writable);
-            }
-            Mail::Own(id, what) => self.pipeline.own(id, what),
-            Mail::Inbound(msg) if self.pipeline.parts.ends() => discard(msg),
-            Mail::Inbound(msg) => {
-                self.pipeline.read(msg);
-                self.pipeline.fire(InEvent::ReadComplete);
-            }
-            Mail::Change(make, promise) if !promise.set_uncancellable() => discard(make),
-            Mail::Change(make, promise) => {
-                let made = contain(make).map_err(Failure::from_panic);
-                let change = |change| self.pipeline.change(change).map_err(Failure::new);
-                let _ = promise.complete(made.and_then(change));
-            }
-            Mail::Register(on, promise) => self.wish(on, promise, desk),
-            Mail::CloseDeadline => self.give_up_sending(desk),
-            Mail::CancelConnect(why) => {
-                if let State::Connecting(_) = self.state {
-                    self.close(Some(why), desk);
-                }
-            }
-        }
+        Mail::Change(request) => request.refuse(),
+        other => discard(other),
     }
 }

@@ -1,33 +1,62 @@
-//! A connection.
+//! Connections: what their users hold, and what their loop owns.
+//!
+//! From bottom to top, each file knows only those before it:
+//!
+//! * `options`, `read_size`, `write_queue`, `event`, `mail`, `origin`: what a channel is told and asked,
+//!   and what it counts.
+//! * `shared`: what handles and the loop share; `handle`: the public [`Channel`].
+//! * `wire`, `local`, `datagram`, `transport`: the socket, or what stands for one.
+//! * `timers`, `state`, `io`, `pipeline`: what a channel and its handlers share, and what the channel
+//!   needs of them.
+//! * `core`: the channel on its loop; `registration`, `requests`, `flush`, `close` and `fast_path` are
+//!   the rest of its methods.
+//!
+//! Knows the [`reactor`](crate::reactor), as one of its event sources. The pipeline is in the layer
+//! above: a channel is generic over it.
 
+mod close;
 mod core;
 mod datagram;
-mod ending;
+mod event;
+mod fast_path;
+mod flush;
 mod handle;
+mod io;
 mod local;
 mod mail;
-mod off;
 mod options;
-mod output;
-mod plain;
+mod origin;
+mod pipeline;
 pub(crate) mod read_size;
+mod registration;
+mod requests;
 mod shared;
 mod start;
+mod state;
 #[cfg(test)]
 mod tests;
+mod timers;
 mod transport;
+mod wire;
 pub(crate) mod write_queue;
 
 pub(crate) use self::core::ChannelCore;
 pub use self::datagram::Datagram;
-pub(crate) use self::datagram::Outbox;
+pub use self::event::{Deregistered, InputShutdown, Registered, UserEvent};
+pub(crate) use self::event::{InEvent, InputEnd, OutOp, Own, mask};
 pub use self::handle::Channel;
 pub(crate) use self::handle::ring_timer;
+pub(crate) use self::io::{ChannelIo, Record, bits};
 pub(crate) use self::local::local_ends;
+pub(crate) use self::mail::{Back, ChangeRequest, Mail, refuse};
 pub use self::options::{
     ChannelOptions, DEFAULT_CLOSE_TIMEOUT, DEFAULT_CONNECT_TIMEOUT, DEFAULT_READS_PER_TURN,
 };
+pub(crate) use self::origin::Origin;
+pub(crate) use self::pipeline::ChannelPipeline;
 pub use self::shared::Closed;
-pub(crate) use self::shared::{Home, Mail, Shared, refuse};
+pub(crate) use self::shared::{Home, Shared};
 pub(crate) use self::start::{Connecting, Start};
+pub(crate) use self::timers::replace_home;
 pub(crate) use self::transport::Transport;
+pub(crate) use self::wire::Wire;

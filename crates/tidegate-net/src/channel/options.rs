@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::channel::read_size::ReadSize;
-use crate::channel::write_queue::{WRITE_SPIN, WaterMarks};
+use super::read_size::ReadSize;
+use super::write_queue::{WRITE_SPIN, WaterMarks};
 
 /// Reads of one channel before others have their turn, when nothing else is said.
 pub const DEFAULT_READS_PER_TURN: u32 = 16;

@@ -10,54 +10,18 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tidegate_core::{Deliver, Delivery, Executor, SignalBlock, Unhandled, discard, discard_all};
+use tidegate_core::{Deliver, Delivery, Executor, SignalBlock, Unhandled, discard_all};
 use tidegate_promise::{Completion, Failure, Promise, SharedCompletion, promise_of};
 
-use super::ChannelOptions;
-use crate::channel::write_queue::{ENTRY_OVERHEAD, WaterMarks};
+use super::event::InEvent;
+use super::mail::{Back, Mail, refuse};
+use super::options::ChannelOptions;
+use super::origin::Origin;
+use super::write_queue::{ENTRY_OVERHEAD, WaterMarks};
 use crate::errors::NetError;
 use crate::message::Msg;
-use crate::pipeline::{Back, Change, InEvent, Own, PipelineError};
 use crate::reactor::{self, Roam, SourceHandle, Update};
-use crate::server::Origin;
 use crate::sys::{Readiness, Ready, Token};
-
-/// Something that a channel is asked from outside.
-pub(crate) enum Mail {
-    Write(Msg, Option<Promise<()>>),
-    Flush(Option<Promise<()>>),
-    Close,
-    /// Closes and resets the connection.
-    Abort,
-    /// If the channel is closed next, this is why.
-    Cause(Failure),
-    CloseWhenFlushed,
-    ShutdownOutput(Promise<()>),
-    AutoRead(bool),
-    Read,
-    CanRead,
-    CanWrite,
-    Fire(InEvent),
-    UserWritable(u8, bool),
-    Own(u32, Own),
-    /// From a handler that runs elsewhere.
-    Stage(u32, Back),
-    Inbound(Msg),
-    Change(
-        Box<dyn FnOnce() -> Change + Send>,
-        Promise<(), ChangeFailure>,
-    ),
-    /// Onto its loop, or off it.
-    Register(bool, Promise<()>),
-    CancelConnect(Failure),
-    /// Closes whatever the handlers do.
-    Cut,
-    /// What is left to send before the end was not sent in time.
-    CloseDeadline,
-}
-
-/// Why a change from outside did not happen.
-pub(crate) type ChangeFailure = Failure;
 
 /// Bits of what is known of a channel.
 mod known {
@@ -523,26 +487,6 @@ fn new_end() -> (Promise<()>, Closed) {
         unreachable!("a new completion was not taken");
     };
     (promise, closed)
-}
-
-/// Tells the sender of mail that the channel is closed.
-pub(crate) fn refuse(mail: Mail, cause: Option<&Failure>) {
-    let closed = || Failure::new(NetError::Closed(cause.cloned()));
-    // Messages, events and changes are the user's, and their drop may panic.
-    match mail {
-        Mail::Write(msg, Some(promise)) | Mail::Stage(_, Back::Write(msg, Some(promise))) => {
-            drop(promise.fail(closed()));
-            discard(msg);
-        }
-        Mail::Flush(Some(promise)) | Mail::Register(_, promise) | Mail::ShutdownOutput(promise) => {
-            drop(promise.fail(closed()))
-        }
-        Mail::Change(make, promise) => {
-            drop(promise.fail(Failure::new(PipelineError::Closed)));
-            discard(make);
-        }
-        other => discard(other),
-    }
 }
 
 impl Deliver for Shared {

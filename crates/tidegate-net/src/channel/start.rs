@@ -2,7 +2,7 @@
 
 use tidegate_promise::{Completion, Failure};
 
-use super::Channel;
+use super::handle::Channel;
 use crate::awaited::Awaited;
 
 /// A connection that is being made.

@@ -16,9 +16,7 @@ use super::*;
 use crate::awaited::Awaited;
 use crate::channel::read_size::ReadSize;
 use crate::message::Msg;
-use crate::pipeline::{
-    Action, Assembly, Erased, Head, Inbound, InboundContext, OutOp, Parts, Pipeline,
-};
+use crate::pipeline::{Action, Assembly, Erased, Head, Inbound, InboundContext, Parts, Pipeline};
 use crate::reactor::PollDriver;
 use crate::reactor::{Desk, EventSource, Next, register};
 use crate::sys::{FakePoller, Readiness, Token};
@@ -27,7 +25,7 @@ use crate::{Blocking, Nothing, Registered, UserEvent};
 #[test]
 fn an_idle_channel_is_small() {
     let sizes = (
-        size_of::<ChannelCore<dyn Erased>>(),
+        size_of::<ChannelCore<Pipeline<dyn Erased>>>(),
         size_of::<SignalBlock<Shared>>(),
         size_of::<Parts>(),
         size_of::<Action>(),
@@ -109,7 +107,7 @@ fn connected() -> (Transport, TcpStream) {
 
 /// A channel whose loop is the test, and its peer.
 struct Alone {
-    core: ChannelCore,
+    core: ChannelCore<Pipeline>,
     desk: Desk,
     /// Not there when it is gone.
     peer: Option<TcpStream>,
@@ -164,7 +162,7 @@ impl Alone {
         let shared = Shared::new(of_channel, Arc::new(options), (None, None), None);
         let mut parts = Parts::new(shared);
         if datagrams {
-            parts.take_datagrams();
+            parts.io.take_datagrams();
         }
         let pipeline = <Pipeline>::new(parts, checked);
         let mut alone = Self {

@@ -13,11 +13,11 @@ use mio::net::{TcpStream, UdpSocket};
 use socket2::SockRef;
 use tidegate_core::SignalBlock;
 
-use super::ChannelOptions;
 use super::local::LocalEnd;
+use super::options::ChannelOptions;
 use super::shared::Shared;
-use crate::channel::write_queue::Sink;
-use crate::embedded::Wire;
+use super::wire::Wire;
+use super::write_queue::Sink;
 use crate::sys::{Chunk, Numbered, Source, send, send_slices};
 
 /// The least that a socket is offered, unless the offer is fixed.

@@ -22,9 +22,8 @@ use crate::channel::{
 use crate::errors::NetError;
 use crate::group::NetGroup;
 use crate::group::{Residence, Residing, Settler};
-use crate::pipeline::{Assembly, Head, Parts};
+use crate::pipeline::{Assembly, Head, Initialiser, Parts, assemble};
 use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
-use crate::server::{Initialiser, assemble};
 
 /// Describes connections to be made; each `connect` makes one. They end with the loops of its group,
 /// so hold that, or the client, as long as them.
@@ -255,7 +254,7 @@ impl<P: Residence> Client<P> {
             let start = this.begin_connect(&timers, &shared, subject, promise);
             let mut parts = Parts::new(shared);
             if datagrams {
-                parts.take_datagrams();
+                parts.io.take_datagrams();
             }
             P::settle(Settler {
                 transport,

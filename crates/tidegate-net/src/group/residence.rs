@@ -8,16 +8,15 @@ use tidegate_loop::{EventLoop, Pinned, Placement, Roaming};
 
 use crate::awaited::Awaited;
 use crate::channel::{ChannelCore, Home, Shared, Start, Transport};
-use crate::pipeline::{Erased, Handler, Name, Parts, Pipeline};
-use crate::reactor::{self, EventSource};
-use crate::reactor::{OnRegistered, Roam, Update};
+use crate::pipeline::{Checked, Erased, Parts, Pipeline};
+use crate::reactor::{self, EventSource, OnRegistered, Roam, Update};
 use crate::sys::Token;
 
 /// A channel that is about to come to its loop.
 pub struct Settler {
     pub(crate) transport: Transport,
     pub(crate) parts: Parts,
-    pub(crate) checked: Vec<(Name, Handler)>,
+    pub(crate) checked: Checked,
     pub(crate) start: Start,
 }
 
@@ -62,7 +61,7 @@ impl Residence for Roaming {
             checked,
             start,
         } = settler;
-        let Some(roam) = parts.shared.roam().cloned() else {
+        let Some(roam) = parts.io.shared.roam().cloned() else {
             return;
         };
         let unwatched = Unwatched::of(&parts, &start);
@@ -87,7 +86,7 @@ struct Unwatched(Option<Arc<SignalBlock<Shared>>>);
 impl Unwatched {
     fn of(parts: &Parts, start: &Start) -> Self {
         let accepted = matches!(start, Start::Open);
-        Self(accepted.then(|| Arc::clone(&parts.shared)))
+        Self(accepted.then(|| Arc::clone(&parts.io.shared)))
     }
 
     fn report(&self, why: &io::Error) {

@@ -5,9 +5,10 @@ use std::time::Duration;
 use tidegate_core::{Blocking, as_nanos};
 use tidegate_promise::Failure;
 
+use crate::channel::UserEvent;
 use crate::errors::NetError;
 use crate::message::{Nothing, Passing};
-use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext, UserEvent};
+use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 
 /// What did not happen for too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

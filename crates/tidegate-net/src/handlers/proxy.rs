@@ -6,9 +6,10 @@ use bytes::{Buf, Bytes, BytesMut};
 use tidegate_core::Blocking;
 use tidegate_promise::Failure;
 
+use crate::channel::UserEvent;
 use crate::errors::NetError;
 use crate::message::Nothing;
-use crate::pipeline::{Inbound, InboundContext, UserEvent};
+use crate::pipeline::{Inbound, InboundContext};
 
 /// The longest header of version 1, its end included.
 const LONGEST_V1: usize = 107;

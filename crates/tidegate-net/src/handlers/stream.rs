@@ -21,8 +21,9 @@ use tidegate_promise::{Completion, Failure};
 
 use crate::channel::Channel;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
+use crate::channel::{InputShutdown, UserEvent};
 use crate::message::Nothing;
-use crate::pipeline::{Inbound, InboundContext, InputShutdown, UserEvent};
+use crate::pipeline::{Inbound, InboundContext};
 
 /// Bytes that a stream holds before its channel stops reading.
 const MOST_HELD: usize = 64 * 1024;

@@ -5,16 +5,13 @@ use std::cell::Cell;
 use tidegate_core::{Blocking, CaughtPanic, contain};
 use tidegate_promise::{Failure, Promise};
 
+use super::context::HandlerContext;
+use super::erased::{Checked, Erased, Held};
+use super::parts::{Action, Doing, Meta, Parts};
+use crate::channel::{Back, ChangeRequest, ChannelIo, ChannelPipeline, InEvent, OutOp, Own, mask};
 use crate::errors::NetError;
 use crate::message::Msg;
 use crate::sys::prefetch;
-
-use super::change::{Change, Handler};
-use super::check::{Name, PipelineError};
-use super::context::HandlerContext;
-use super::handler::{Erased, Held, InEvent, OutOp, Own, mask};
-use super::parts::{Action, Doing, Parts};
-use super::places::meta;
 
 thread_local! {
     /// The stack of events in flight, while no channel runs on this thread.
@@ -29,68 +26,21 @@ pub(crate) struct Pipeline<E: ?Sized + Held = dyn Erased> {
 
 impl<E: ?Sized + Held> Pipeline<E> {
     /// A pipeline of handlers that were checked.
-    pub(crate) fn new(mut parts: Parts, checked: Vec<(Name, Handler)>) -> Self {
+    pub(crate) fn new(mut parts: Parts, checked: Checked) -> Self {
         let mut handlers = Vec::with_capacity(checked.len());
         parts.metas = Vec::with_capacity(checked.len());
         for (name, handler) in checked {
-            let shape = handler.0.shape();
+            let shape = handler.shape();
             // Checked: those of the wrong kind were refused.
-            let Some(handler) = E::hold(handler.0) else {
+            let Some(handler) = E::hold(handler) else {
                 continue;
             };
-            let meta = meta(&mut parts, name, shape);
+            let meta = Meta::new(name, shape, parts.take_id());
             parts.metas.push(meta);
             handlers.push(handler);
         }
         parts.sum_up();
         Self { handlers, parts }
-    }
-
-    /// What the handlers together may do to their thread.
-    #[inline]
-    pub(crate) fn blocking(&self) -> Blocking {
-        self.parts.blocking
-    }
-
-    pub(crate) fn names(&self) -> Vec<String> {
-        let chain = self.parts.chain();
-        chain.iter().map(|(name, _)| name.to_string()).collect()
-    }
-
-    /// Lends the chain the stack of this thread, for the events of one turn: so a channel that idles
-    /// holds none.
-    #[inline]
-    pub(crate) fn borrow_stack(&mut self) {
-        self.parts.stack = SPARE.take();
-    }
-
-    /// Gives the stack of this thread back, empty.
-    #[inline]
-    pub(crate) fn return_stack(&mut self) {
-        SPARE.set(std::mem::take(&mut self.parts.stack));
-    }
-
-    /// Asks for the memory that the next message will need.
-    #[inline]
-    pub(crate) fn expect(&self) {
-        prefetch(self.parts.metas.as_slice());
-        prefetch(self.handlers.as_slice());
-    }
-
-    /// A message from the socket.
-    #[inline]
-    pub(crate) fn read(&mut self, msg: Msg) {
-        self.start(Action::Read { at: 0, msg });
-    }
-
-    /// The last message from the socket for the moment.
-    #[inline]
-    pub(crate) fn read_last(&mut self, msg: Msg) {
-        self.parts.completed = false;
-        match contain(|| self.step_read_last(msg)) {
-            Ok(()) => self.rest(),
-            Err(panic) => self.read_broke(panic),
-        }
     }
 
     #[inline]
@@ -154,58 +104,6 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.run();
         if !completed {
             self.fire(InEvent::ReadComplete);
-        }
-    }
-
-    /// An event that begins at the first handler.
-    pub(crate) fn fire(&mut self, event: InEvent) {
-        self.start(Action::In { at: 0, event });
-    }
-
-    /// A write that begins behind the last handler.
-    pub(crate) fn write(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        let at = self.tail();
-        self.parts.hand_on(at, msg, promise);
-        self.run();
-    }
-
-    /// An operation that begins behind the last handler.
-    pub(crate) fn out(&mut self, op: OutOp) {
-        let at = self.tail();
-        self.start(Action::Out { at, op });
-    }
-
-    /// Sends what was written so far; `promise` completes when the operating system has it.
-    pub(crate) fn flush(&mut self, promise: Option<Promise<()>>) {
-        self.out(OutOp::Flush);
-        if let Some(promise) = promise {
-            self.parts.flush_for(promise);
-        }
-    }
-
-    /// Lets the channel read on its own, or only when asked.
-    pub(crate) fn set_auto_read(&mut self, yes: bool) {
-        self.parts.set_auto_read(yes);
-        if yes && self.parts.is_watched(self.tail(), mask::DEMAND) {
-            self.out(OutOp::Read);
-        }
-    }
-
-    pub(crate) fn own(&mut self, id: u32, what: Own) {
-        self.start(Action::Own { id, what });
-    }
-
-    /// Changes the chain from outside.
-    pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {
-        self.parts.change(change)?;
-        self.run();
-        Ok(())
-    }
-
-    /// Runs what a refused write or a change left on the stack.
-    pub(crate) fn run_rest(&mut self) {
-        if !self.parts.stack.is_empty() {
-            self.run();
         }
     }
 
@@ -280,9 +178,9 @@ impl<E: ?Sized + Held> Pipeline<E> {
     #[inline(never)]
     fn unread(&mut self, msg: Msg) {
         self.parts.doing = Doing::Nothing;
-        match self.parts.record.is_some() {
-            true => self.parts.record_read(msg),
-            false => self.parts.unread += 1,
+        match self.parts.io.record.is_some() {
+            true => self.parts.io.record_read(msg),
+            false => self.parts.io.unread += 1,
         }
     }
 
@@ -309,7 +207,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
     }
 
     fn step_write(&mut self, at: u32, msg: Msg, promise: Option<Promise<()>>) {
-        self.parts.arrived(&msg);
+        self.parts.io.arrived(&msg);
         let Some(at) = self.next_out(at, mask::WRITE) else {
             return self.parts.write_head(msg, promise);
         };
@@ -321,11 +219,11 @@ impl<E: ?Sized + Held> Pipeline<E> {
     fn step_out(&mut self, at: u32, op: OutOp) {
         let next = self.next_out(at, op.bit());
         if op == OutOp::CloseWhenFlushed && next.is_some() && !self.parts.is_elsewhere() {
-            self.parts.set_deadline();
+            self.parts.io.set_deadline();
         }
         match next {
             Some(at) => self.call(at, Doing::Out, |handler, ctx| handler.outbound(op, ctx)),
-            None => self.parts.out_head(op),
+            None => self.parts.io.out_head(op),
         }
     }
 
@@ -446,19 +344,131 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// An error that no handler took.
     #[cold]
     pub(super) fn unhandled(&mut self, why: Failure) {
-        if let Some(mut record) = self.parts.recorded() {
+        if let Some(mut record) = self.parts.io.recorded() {
             record.errors.push(why.clone());
         } else {
             self.report(&why);
         }
         let fatal = why.downcast_ref().is_none_or(NetError::is_fatal);
         if fatal {
-            self.parts.close_head();
-            self.parts.close_cause.get_or_insert(why);
+            self.parts.io.close_head();
+            self.parts.io.close_cause.get_or_insert(why);
+        }
+    }
+}
+
+impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
+    #[inline(always)]
+    fn io(&self) -> &ChannelIo {
+        &self.parts.io
+    }
+
+    #[inline(always)]
+    fn io_mut(&mut self) -> &mut ChannelIo {
+        &mut self.parts.io
+    }
+
+    #[inline(always)]
+    fn is_idle(&self) -> bool {
+        self.parts.stack.is_empty()
+    }
+
+    #[inline]
+    fn blocking(&self) -> Blocking {
+        self.parts.blocking
+    }
+
+    fn names(&self) -> Vec<String> {
+        let chain = self.parts.chain();
+        chain.iter().map(|(name, _)| name.to_string()).collect()
+    }
+
+    #[inline]
+    fn begin_turn(&mut self) {
+        self.parts.stack = SPARE.take();
+    }
+
+    #[inline]
+    fn end_turn(&mut self) {
+        SPARE.set(std::mem::take(&mut self.parts.stack));
+    }
+
+    #[inline]
+    fn prefetch(&self) {
+        prefetch(self.parts.metas.as_slice());
+        prefetch(self.handlers.as_slice());
+    }
+
+    #[inline]
+    fn read(&mut self, msg: Msg) {
+        self.start(Action::Read { at: 0, msg });
+    }
+
+    #[inline]
+    fn read_last(&mut self, msg: Msg) {
+        self.parts.completed = false;
+        match contain(|| self.step_read_last(msg)) {
+            Ok(()) => self.rest(),
+            Err(panic) => self.read_broke(panic),
         }
     }
 
-    pub(crate) fn report(&self, why: &Failure) {
-        self.parts.shared.report(why);
+    fn fire(&mut self, event: InEvent) {
+        self.start(Action::In { at: 0, event });
+    }
+
+    fn write(&mut self, msg: Msg, promise: Option<Promise<()>>) {
+        let at = self.tail();
+        self.parts.hand_on(at, msg, promise);
+        self.run();
+    }
+
+    fn out(&mut self, op: OutOp) {
+        let at = self.tail();
+        self.start(Action::Out { at, op });
+    }
+
+    fn flush(&mut self, promise: Option<Promise<()>>) {
+        self.out(OutOp::Flush);
+        if let Some(promise) = promise {
+            self.parts.io.flush_for(promise);
+        }
+    }
+
+    fn set_auto_read(&mut self, yes: bool) {
+        self.parts.io.set_auto_read(yes);
+        if yes && self.parts.is_watched(self.tail(), mask::DEMAND) {
+            self.out(OutOp::Read);
+        }
+    }
+
+    fn own(&mut self, id: u32, what: Own) {
+        self.start(Action::Own { id, what });
+    }
+
+    fn run_rest(&mut self) {
+        if !self.parts.stack.is_empty() {
+            self.run();
+        }
+    }
+
+    fn begin(&mut self) {
+        self.add_all();
+    }
+
+    fn end(&mut self) {
+        self.take_all_out();
+    }
+
+    fn back(&mut self, id: u32, back: Back) {
+        self.come_back(id, back);
+    }
+
+    fn change(&mut self, request: Box<dyn ChangeRequest>) {
+        self.carry_out_change(request);
+    }
+
+    fn report(&self, why: &Failure) {
+        self.parts.io.shared.report(why);
     }
 }

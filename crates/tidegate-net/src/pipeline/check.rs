@@ -6,7 +6,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::handler::Shape;
+use super::shape::Shape;
 use crate::channel::Datagram;
 use crate::message::{Kind, Nothing, Passing};
 

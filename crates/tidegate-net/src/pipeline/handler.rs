@@ -1,88 +1,16 @@
-//! What handlers are: the two traits that users implement, and how a pipeline sees them.
+//! What users implement: the two traits of handlers, and the contexts that know their types.
 
-use std::any::{Any, type_name};
-use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 
 use tidegate_core::Blocking;
-use tidegate_promise::{Failure, Promise};
+use tidegate_promise::{Completion, Failure, Promise};
 
-use super::context::{HandlerContext, InboundContext, OutboundContext};
-use crate::message::{Kind, Message, Msg};
-
-/// Events that a handler may care about, as bits.
-pub(crate) mod mask {
-    pub(crate) const READ: u16 = 1;
-    pub(crate) const READ_COMPLETE: u16 = 1 << 1;
-    pub(crate) const ACTIVE: u16 = 1 << 2;
-    pub(crate) const INACTIVE: u16 = 1 << 3;
-    pub(crate) const WRITABILITY: u16 = 1 << 4;
-    pub(crate) const EVENT: u16 = 1 << 5;
-    pub(crate) const ERROR: u16 = 1 << 6;
-    pub(crate) const WRITE: u16 = 1 << 7;
-    pub(crate) const FLUSH: u16 = 1 << 8;
-    pub(crate) const CLOSE: u16 = 1 << 9;
-    pub(crate) const CLOSE_WHEN_FLUSHED: u16 = 1 << 10;
-    pub(crate) const SHUTDOWN: u16 = 1 << 11;
-    pub(crate) const DEMAND: u16 = 1 << 12;
-    pub(crate) const INBOUND: u16 = WRITE - 1;
-    pub(crate) const OUTBOUND: u16 = WRITE | FLUSH | CLOSE | CLOSE_WHEN_FLUSHED | SHUTDOWN | DEMAND;
-}
-
-/// An event of the user's own, on its way from head to tail.
-///
-/// ```
-/// use tidegate_net::UserEvent;
-///
-/// let event = UserEvent::new("handshake done");
-/// assert_eq!(event.is::<&str>(), Some(&"handshake done"));
-/// assert_eq!(event.is::<u32>(), None);
-/// ```
-pub struct UserEvent(Box<dyn Any + Send>);
-
-impl UserEvent {
-    /// An event that carries `what`.
-    pub fn new(what: impl Any + Send) -> Self {
-        Self(Box::new(what))
-    }
-
-    /// What it carries, if that is a `T`.
-    pub fn is<T: 'static>(&self) -> Option<&T> {
-        self.0.downcast_ref()
-    }
-
-    /// Takes out what it carries, or gives itself back.
-    ///
-    /// # Errors
-    ///
-    /// The event, if it carries something else.
-    pub fn downcast<T: 'static>(self) -> Result<T, Self> {
-        self.0.downcast().map(|own| *own).map_err(Self)
-    }
-}
-
-impl fmt::Debug for UserEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("UserEvent")
-    }
-}
-
-/// The peer writes no more, and the channel stays open for what is left to say: an event for
-/// channels that allow half-closure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InputShutdown;
-
-/// The channel was taken off its loop: an event. See [`Channel::deregister`](crate::Channel::deregister).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deregistered;
-
-/// The channel is on its loop again: an event. See [`Channel::register`](crate::Channel::register).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Registered;
-
-/// The peer writes no more, and the channel is about to be closed for it: an event for handlers
-/// that asked for it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct InputEnd;
+use super::context::HandlerContext;
+use super::parts::Action;
+use crate::channel::{UserEvent, mask};
+use crate::errors::WriteRefused;
+use crate::message::{Message, Msg};
 
 /// A handler of what comes in. Events flow from the first handler to the last.
 ///
@@ -256,337 +184,139 @@ pub trait Outbound: Sized + 'static {
     }
 }
 
-/// An event on its way in.
-#[derive(Debug)]
-pub(crate) enum InEvent {
-    Active,
-    Inactive,
-    ReadComplete,
-    Writability(bool),
-    User(UserEvent),
-    Error(Failure),
+/// The context of an [`Inbound`] handler: knows what it passes on and writes.
+pub struct InboundContext<'a, H: Inbound> {
+    raw: HandlerContext<'a>,
+    handler: PhantomData<fn(&mut H)>,
 }
 
-impl InEvent {
-    pub(crate) fn bit(&self) -> u16 {
-        match self {
-            Self::Active => mask::ACTIVE,
-            Self::Inactive => mask::INACTIVE,
-            Self::ReadComplete => mask::READ_COMPLETE,
-            Self::Writability(_) => mask::WRITABILITY,
-            Self::User(_) => mask::EVENT,
-            Self::Error(_) => mask::ERROR,
-        }
-    }
-}
-
-/// An operation on its way out that is not a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutOp {
-    Flush,
-    Close,
-    CloseWhenFlushed,
-    ShutdownOutput,
-    Read,
-}
-
-impl OutOp {
-    pub(crate) fn bit(self) -> u16 {
-        match self {
-            Self::Flush => mask::FLUSH,
-            Self::Close => mask::CLOSE,
-            Self::CloseWhenFlushed => mask::CLOSE_WHEN_FLUSHED,
-            Self::ShutdownOutput => mask::SHUTDOWN,
-            Self::Read => mask::DEMAND,
-        }
-    }
-}
-
-/// What happens to one handler alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Own {
-    Added,
-    Removed,
-    Timer(u64),
-}
-
-/// What a pipeline knows of a handler's types.
-#[derive(Debug)]
-pub(crate) struct Shape {
-    /// In, Out and Write of the inbound side.
-    pub(crate) inbound: Option<[Kind; 3]>,
-    /// Take and Write of the outbound side.
-    pub(crate) outbound: Option<[Kind; 2]>,
-    pub(crate) blocking: Blocking,
-    pub(crate) type_name: fn() -> &'static str,
-}
-
-impl Shape {
-    pub(crate) fn mask(&self) -> u16 {
-        let inbound = self.inbound.map_or(0, |_| mask::INBOUND);
-        let outbound = self.outbound.map_or(0, |_| mask::OUTBOUND);
-        inbound | outbound
-    }
-}
-
-/// A handler as a pipeline holds it.
-pub(crate) trait Erased {
-    fn shape(&self) -> &'static Shape;
-    /// A message; if it is the `last` for the moment, the end of the read as well, unless the
-    /// handler says something that comes before that.
-    fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>);
-    fn inbound(&mut self, event: InEvent, ctx: HandlerContext<'_>);
-    fn own(&mut self, what: Own, ctx: HandlerContext<'_>);
-    fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>);
-    fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>);
-    /// Whether it keeps its place after its removal, until it says that it is done.
-    fn lingers(&self) -> bool {
-        false
-    }
-    /// Whether nothing has come to it since it has said so.
-    fn is_idle(&self, _posted: u64) -> bool {
-        true
-    }
-}
-
-/// How a pipeline holds its handlers: bound to their thread, or free to leave it.
-pub(crate) trait Held: Erased {
-    /// The handler, if it can be held that way.
-    fn hold(made: Made) -> Option<Box<Self>>;
-}
-
-impl Held for dyn Erased {
-    fn hold(made: Made) -> Option<Box<Self>> {
-        Some(match made {
-            Made::Sent(handler) => handler,
-            Made::Local(handler) => handler,
-        })
-    }
-}
-
-impl Held for dyn Erased + Send {
-    fn hold(made: Made) -> Option<Box<Self>> {
-        match made {
-            Made::Sent(handler) => Some(handler),
-            Made::Local(_) => None,
-        }
-    }
-}
-
-/// A handler that is in no pipeline yet.
-pub(crate) enum Made {
-    /// It may leave its thread.
-    Sent(Box<dyn Erased + Send>),
-    /// It stays where it was made.
-    Local(Box<dyn Erased>),
-}
-
-impl Made {
-    pub(crate) fn shape(&self) -> &'static Shape {
-        match self {
-            Self::Sent(handler) => handler.shape(),
-            Self::Local(handler) => handler.shape(),
+impl<'a, H: Inbound> InboundContext<'a, H> {
+    #[inline]
+    pub(super) fn new(raw: HandlerContext<'a>) -> Self {
+        Self {
+            raw,
+            handler: PhantomData,
         }
     }
 
-    pub(crate) fn is_local(&self) -> bool {
-        matches!(self, Self::Local(_))
+    /// Passes a message on to the next handler.
+    #[inline]
+    pub fn fire_read(&mut self, message: impl Into<H::Out>) {
+        let at = self.raw.at + 1;
+        let msg = Msg::of(message.into());
+        self.raw.parts.push(Action::Read { at, msg });
+    }
+
+    /// Writes a message, and does not ask what becomes of it: what cannot be written is an
+    /// error event.
+    #[inline]
+    pub fn write(&mut self, message: impl Into<H::Write>) {
+        self.raw.write_msg(Msg::to_write(message.into()), None);
+    }
+
+    /// Writes a message; completes when the operating system has it.
+    pub fn write_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
+        let (promise, done) = self.raw.parts.io.new_promise();
+        self.raw
+            .write_msg(Msg::to_write(message.into()), Some(promise));
+        done
+    }
+
+    /// Writes a message for a promise made before.
+    pub fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
+        self.raw.write_msg(Msg::to_write(message.into()), promise);
+    }
+
+    /// Writes a message if the channel is writable.
+    ///
+    /// # Errors
+    ///
+    /// The message, when more waits to be sent than the high water mark, or the channel is closed.
+    pub fn try_write<M: Into<H::Write>>(&mut self, message: M) -> Result<(), WriteRefused<M>> {
+        if !self.is_writable() {
+            return Err(WriteRefused(message));
+        }
+        self.write(message);
+        Ok(())
     }
 }
 
-/// A handler with an inbound side only.
-pub(crate) struct In<H>(pub(crate) H);
-/// A handler with an outbound side only.
-pub(crate) struct Out<H>(pub(crate) H);
-/// A handler with both sides.
-pub(crate) struct Both<H>(pub(crate) H);
+impl<'a, H: Inbound> Deref for InboundContext<'a, H> {
+    type Target = HandlerContext<'a>;
 
-const fn in_kinds<H: Inbound>() -> [Kind; 3] {
-    [
-        Kind::of::<H::In>(),
-        Kind::of::<H::Out>(),
-        Kind::of::<H::Write>(),
-    ]
-}
-
-const fn out_kinds<H: Outbound>() -> [Kind; 2] {
-    [Kind::of::<H::Take>(), Kind::of::<H::Write>()]
-}
-
-const fn wider(a: Blocking, b: Blocking) -> Blocking {
-    if a as u8 > b as u8 { a } else { b }
-}
-
-/// The shape of a handler of what comes in.
-pub(crate) const fn inbound_shape<H: Inbound>(blocking: Blocking) -> Shape {
-    assert!(
-        !H::DUPLEX,
-        "this handler handles what goes out as well: add it with `add_duplex` or `Handler::duplex`"
-    );
-    Shape {
-        inbound: Some(in_kinds::<H>()),
-        outbound: None,
-        blocking,
-        type_name: type_name::<H>,
+    fn deref(&self) -> &HandlerContext<'a> {
+        &self.raw
     }
 }
 
-/// The shape of a handler of both.
-pub(crate) const fn duplex_shape<H: Inbound + Outbound>(blocking: Blocking) -> Shape {
-    Shape {
-        inbound: Some(in_kinds::<H>()),
-        outbound: Some(out_kinds::<H>()),
-        blocking,
-        type_name: type_name::<H>,
+impl<H: Inbound> DerefMut for InboundContext<'_, H> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.raw
     }
 }
 
-impl<H: Inbound> Erased for In<H> {
-    fn shape(&self) -> &'static Shape {
-        const { &inbound_shape::<H>(H::BLOCKING) }
-    }
-
-    fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>) {
-        read(&mut self.0, message, last, ctx);
-    }
-
-    fn inbound(&mut self, event: InEvent, ctx: HandlerContext<'_>) {
-        inbound(&mut self.0, event, ctx);
-    }
-
-    fn own(&mut self, what: Own, ctx: HandlerContext<'_>) {
-        own(&mut self.0, what, ctx);
-    }
-
-    fn write(&mut self, _: Msg, _: Option<Promise<()>>, _: HandlerContext<'_>) {
-        unreachable!("the mask leaves this handler out");
-    }
-
-    fn outbound(&mut self, _: OutOp, _: HandlerContext<'_>) {
-        unreachable!("the mask leaves this handler out");
+impl<H: Inbound> std::fmt::Debug for InboundContext<'_, H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.raw.fmt(f)
     }
 }
 
-impl<H: Outbound> Erased for Out<H> {
-    fn shape(&self) -> &'static Shape {
-        const {
-            &Shape {
-                inbound: None,
-                outbound: Some(out_kinds::<H>()),
-                blocking: H::BLOCKING,
-                type_name: type_name::<H>,
-            }
+/// The context of an [`Outbound`] handler: knows what it hands on.
+pub struct OutboundContext<'a, H: Outbound> {
+    raw: HandlerContext<'a>,
+    handler: PhantomData<fn(&mut H)>,
+}
+
+impl<'a, H: Outbound> OutboundContext<'a, H> {
+    #[inline]
+    pub(super) fn new(raw: HandlerContext<'a>) -> Self {
+        Self {
+            raw,
+            handler: PhantomData,
         }
     }
 
-    fn read(&mut self, _: Msg, _: bool, _: HandlerContext<'_>) {
-        unreachable!("the mask leaves this handler out");
+    /// Hands a message on towards the socket.
+    pub fn write(&mut self, message: impl Into<H::Write>) {
+        let at = self.raw.at;
+        let message = Msg::to_write(message.into());
+        self.raw.parts.hand_on(at, message, None);
     }
 
-    fn inbound(&mut self, _: InEvent, _: HandlerContext<'_>) {
-        unreachable!("the mask leaves this handler out");
+    /// Hands a message on with a promise of its own.
+    pub fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
+        let at = self.raw.at;
+        let message = Msg::to_write(message.into());
+        self.raw.parts.hand_on(at, message, promise);
     }
 
-    fn own(&mut self, _: Own, _: HandlerContext<'_>) {}
-
-    fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>) {
-        write(&mut self.0, message, promise, ctx);
+    /// Takes the promise of the write that this handler was asked for, to complete it later.
+    pub fn take_promise(&mut self) -> Option<Promise<()>> {
+        self.raw.parts.promise.take()
     }
 
-    fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>) {
-        outbound(&mut self.0, op, ctx);
-    }
-}
-
-impl<H: Inbound + Outbound> Erased for Both<H> {
-    fn shape(&self) -> &'static Shape {
-        const { &duplex_shape::<H>(wider(<H as Inbound>::BLOCKING, <H as Outbound>::BLOCKING)) }
-    }
-
-    fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>) {
-        read(&mut self.0, message, last, ctx);
-    }
-
-    fn inbound(&mut self, event: InEvent, ctx: HandlerContext<'_>) {
-        inbound(&mut self.0, event, ctx);
-    }
-
-    fn own(&mut self, what: Own, ctx: HandlerContext<'_>) {
-        own(&mut self.0, what, ctx);
-    }
-
-    fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>) {
-        write(&mut self.0, message, promise, ctx);
-    }
-
-    fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>) {
-        outbound(&mut self.0, op, ctx);
+    /// The untyped context.
+    pub fn as_handler(&mut self) -> HandlerContext<'_> {
+        self.raw.reborrow()
     }
 }
 
-#[inline]
-fn read<H: Inbound>(handler: &mut H, message: Msg, last: bool, mut ctx: HandlerContext<'_>) {
-    match message.cast::<H::In>() {
-        Ok(message) => {
-            let ctx = &mut InboundContext::new(ctx);
-            handler.read(message, ctx);
-            if last && ctx.completes() {
-                handler.read_complete(ctx);
-            }
-        }
-        Err(other) => ctx.misfit(&other, Kind::of::<H::In>()),
+impl<'a, H: Outbound> Deref for OutboundContext<'a, H> {
+    type Target = HandlerContext<'a>;
+
+    fn deref(&self) -> &HandlerContext<'a> {
+        &self.raw
     }
 }
 
-fn inbound<H: Inbound>(handler: &mut H, event: InEvent, ctx: HandlerContext<'_>) {
-    let ctx = &mut InboundContext::new(ctx);
-    match event {
-        InEvent::Active => handler.active(ctx),
-        InEvent::Inactive => handler.inactive(ctx),
-        InEvent::ReadComplete => handler.read_complete(ctx),
-        InEvent::Writability(writable) => handler.writability(writable, ctx),
-        InEvent::User(event) => handler.event(event, ctx),
-        InEvent::Error(why) => handler.error(why, ctx),
+impl<H: Outbound> DerefMut for OutboundContext<'_, H> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.raw
     }
 }
 
-fn own<H: Inbound>(handler: &mut H, what: Own, ctx: HandlerContext<'_>) {
-    let ctx = &mut InboundContext::new(ctx);
-    match what {
-        Own::Added => handler.added(ctx),
-        Own::Removed => handler.removed(ctx),
-        Own::Timer(key) => handler.timer(key, ctx),
-    }
-}
-
-fn write<H: Outbound>(
-    handler: &mut H,
-    message: Msg,
-    promise: Option<Promise<()>>,
-    mut ctx: HandlerContext<'_>,
-) {
-    match message.cast::<H::Take>() {
-        Ok(message) => {
-            ctx.set_promise(promise);
-            handler.write(message, &mut OutboundContext::new(ctx));
-        }
-        Err(other) => {
-            let why = ctx.misfit_cause(&other, Kind::of::<H::Take>());
-            match promise {
-                Some(promise) => drop(promise.fail(why)),
-                None => ctx.tell_refusal(why),
-            }
-        }
-    }
-}
-
-fn outbound<H: Outbound>(handler: &mut H, op: OutOp, ctx: HandlerContext<'_>) {
-    let ctx = &mut OutboundContext::new(ctx);
-    match op {
-        OutOp::Flush => handler.flush(ctx),
-        OutOp::Close => handler.close(ctx),
-        OutOp::CloseWhenFlushed => handler.close_when_flushed(ctx),
-        OutOp::ShutdownOutput => handler.shutdown_output(ctx),
-        OutOp::Read => handler.read(ctx),
+impl<H: Outbound> std::fmt::Debug for OutboundContext<'_, H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.raw.fmt(f)
     }
 }

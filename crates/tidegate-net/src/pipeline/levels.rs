@@ -11,9 +11,10 @@
 use tidegate_core::contain;
 use tidegate_promise::Failure;
 
-use super::Pipeline;
-use super::handler::Held;
-use super::parts::{Action, Parts, bits};
+use super::chain::Pipeline;
+use super::erased::Held;
+use super::parts::{Action, Parts};
+use crate::channel::bits;
 use crate::errors::NetError;
 
 /// Levels within levels.
@@ -28,7 +29,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         let parts = &mut self.parts;
         parts.levels += 1;
         let endless = parts.depth >= MOST_DEEP || parts.levels > MOST_LEVELS;
-        if endless || parts.bits & bits::CUT != 0 {
+        if endless || parts.io.bits & bits::CUT != 0 {
             self.cut(Failure::new(NetError::Endless));
             return false;
         }
@@ -41,11 +42,11 @@ impl<E: ?Sized + Held> Pipeline<E> {
     #[cold]
     fn cut(&mut self, why: Failure) {
         self.parts.give_up(&why);
-        if self.parts.bits & bits::CUT != 0 {
+        if self.parts.io.bits & bits::CUT != 0 {
             return;
         }
-        self.parts.bits |= bits::CUT;
-        if !self.parts.closed {
+        self.parts.io.bits |= bits::CUT;
+        if !self.parts.io.closed {
             self.unhandled(why);
         }
     }
@@ -60,7 +61,7 @@ impl Parts {
             // What is dropped here is the user's, and may panic.
             let _ = contain(|| match action {
                 Action::Write { msg, promise, .. } => {
-                    self.arrived(&msg);
+                    self.io.arrived(&msg);
                     if let Some(promise) = promise {
                         let _ = promise.fail(why.clone());
                     }

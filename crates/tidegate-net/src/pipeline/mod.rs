@@ -8,24 +8,31 @@
 //! A handler that does not care about an event is skipped: which ones it cares about is learned
 //! from the methods that it did not write, the first time each would be called.
 
+mod adapter;
+mod assembly;
 mod chain;
 mod change;
 mod check;
 mod context;
+mod erased;
 mod handler;
 mod head;
 mod levels;
-mod lodged;
 mod parts;
 mod places;
+mod plan;
+mod shape;
 mod stage;
 
+pub use self::assembly::{Assembly, Handler};
+pub(crate) use self::assembly::{Initialiser, assemble};
 pub(crate) use self::chain::Pipeline;
-pub use self::change::{Assembly, Change, Handler};
+pub use self::change::Change;
+pub(crate) use self::check::Head;
 pub use self::check::PipelineError;
-pub(crate) use self::check::{Head, Name};
-pub use self::context::{HandlerContext, InboundContext, OutboundContext};
-pub use self::handler::{Deregistered, Inbound, InputShutdown, Outbound, Registered, UserEvent};
-pub(crate) use self::handler::{Erased, Held, InEvent, InputEnd, OutOp, Own};
-pub(crate) use self::parts::{Action, Parts, Record};
-pub(crate) use self::stage::Back;
+pub use self::context::HandlerContext;
+pub(crate) use self::erased::{Checked, Erased};
+pub use self::handler::{Inbound, InboundContext, Outbound, OutboundContext};
+#[cfg(test)]
+pub(crate) use self::parts::Action;
+pub(crate) use self::parts::Parts;

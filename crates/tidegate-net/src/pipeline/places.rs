@@ -3,16 +3,17 @@
 use tidegate_core::contain;
 use tidegate_promise::Failure;
 
-use super::change::{Place, What};
-use super::handler::{Held, Own, Shape};
-use super::lodged::Lodged;
-use super::parts::{Action, Life, Meta, Parts};
-use super::{Name, Pipeline};
+use super::chain::Pipeline;
+use super::check::Name;
+use super::erased::{Held, Lodged};
+use super::parts::{Action, Meta};
+use super::plan::{Place, What};
+use crate::channel::{ChannelPipeline as _, Own};
 
 impl<E: ?Sized + Held> Pipeline<E> {
     /// Tells every handler that it was added, first to last. That is one step: whatever they say is
     /// carried out when the last of them has been told.
-    pub(crate) fn begin(&mut self) {
+    pub(super) fn add_all(&mut self) {
         let ids: Vec<_> = self.parts.metas.iter().map(|meta| meta.id).collect();
         let mut said = Vec::new();
         for id in ids {
@@ -26,7 +27,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
     }
 
     /// Takes every handler out, last to first.
-    pub(crate) fn end(&mut self) {
+    pub(super) fn take_all_out(&mut self) {
         while let Some(meta) = self.parts.metas.last() {
             self.take_out(meta.id);
         }
@@ -83,7 +84,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         let Some(made) = handler.take() else { return };
         let shape = made.shape();
         let Some(handler) = E::hold(made) else { return };
-        let meta = meta(&mut self.parts, name, shape);
+        let meta = Meta::new(name, shape, self.parts.take_id());
         let id = meta.id;
         self.parts.metas.insert(at, meta);
         self.parts.sum_up();
@@ -142,15 +143,5 @@ impl<E: ?Sized + Held> Pipeline<E> {
                 _ => {}
             }
         }
-    }
-}
-
-pub(super) fn meta(parts: &mut Parts, name: Name, shape: &'static Shape) -> Meta {
-    Meta {
-        name,
-        shape,
-        id: parts.take_id(),
-        mask: shape.mask(),
-        life: Life::New,
     }
 }

@@ -14,7 +14,7 @@
 //!   until that is empty: nothing overtakes what was there before.
 
 use std::any::type_name;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -23,12 +23,14 @@ use tidegate_core::{Blocking, Executor, SignalBlock, Task, contain, discard_all}
 use tidegate_loop::EventLoop;
 use tidegate_promise::{Failure, Promise};
 
+use super::chain::Pipeline;
+use super::check::Name;
 use super::context::HandlerContext;
-use super::handler::{Erased, InEvent, OutOp, Own, Shape, mask};
-use super::parts::{Life, Meta, bits};
-use super::{Action, Name, Parts, Pipeline};
+use super::erased::{Erased, Held};
+use super::parts::{Action, Meta, Parts};
+use super::shape::Shape;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
-use crate::channel::{Mail, Shared, refuse};
+use crate::channel::{Back, InEvent, Mail, OutOp, Own, Shared, mask, refuse, replace_home};
 use crate::errors::NetError;
 use crate::message::{Kind, Msg, Passing};
 
@@ -39,15 +41,8 @@ const MOST_WAITING: usize = 256;
 const FEW_WAITING: usize = 64;
 
 thread_local! {
-    /// The loop of the channel whose handler runs on this thread, for its timers.
-    static HOME: RefCell<Option<EventLoop>> = const { RefCell::new(None) };
     /// Whose task this thread is about to give to its executor, until that runs it within `execute`.
     static OFFERED: Cell<*const Inner> = const { Cell::new(ptr::null()) };
-}
-
-/// The loop of the channel whose handler runs here, away from it.
-pub(super) fn home() -> Option<EventLoop> {
-    HOME.with_borrow(Clone::clone)
 }
 
 /// Something for the handler.
@@ -57,21 +52,6 @@ enum Letter {
     Write(Msg, Option<Promise<()>>),
     Out(OutOp),
     Own(Own),
-}
-
-/// What a handler elsewhere says, on its way back to the channel.
-#[derive(Debug)]
-pub(crate) enum Back {
-    Read(Msg),
-    In(InEvent),
-    Write(Msg, Option<Promise<()>>),
-    Out(OutOp),
-    /// Little waits again: the channel may read.
-    Resume,
-    /// Writes were taken out of the inbox that counted for so much.
-    Taken(usize),
-    /// It was removed, and nothing waits of so many letters that were posted.
-    Idle(u64),
 }
 
 /// What stands in the chain for a handler that runs elsewhere.
@@ -190,7 +170,7 @@ impl Stage {
         let Some(handler) = self.handler.take() else {
             return;
         };
-        let shared = &ctx.parts.shared;
+        let shared = &ctx.parts.io.shared;
         let id = ctx.parts.id(ctx.at);
         let port = |outwards| Port {
             channel: Arc::downgrade(shared),
@@ -206,15 +186,7 @@ impl Stage {
         ];
         let mut handlers = Vec::with_capacity(own.len());
         for (name, id, handler) in own {
-            let shape = handler.shape();
-            let mask = shape.mask();
-            parts.metas.push(Meta {
-                name,
-                shape,
-                id,
-                mask,
-                life: Life::New,
-            });
+            parts.metas.push(Meta::new(name, handler.shape(), id));
             handlers.push(handler);
         }
         parts.sum_up();
@@ -234,7 +206,7 @@ impl Stage {
             inbox.messages += 1;
             if inbox.messages > MOST_WAITING && !inbox.paused {
                 inbox.paused = true;
-                ctx.parts.hold_reads();
+                ctx.parts.io.hold_reads();
             }
         }
         inbox.letters.push_back(letter);
@@ -300,9 +272,9 @@ impl Inner {
             self.inbox().running = false;
             return false;
         };
-        let before = HOME.replace(work.home.clone());
+        let before = replace_home(work.home.clone());
         let more = self.turn(work);
-        HOME.set(before);
+        replace_home(before);
         more
     }
 
@@ -349,7 +321,7 @@ impl Work {
             return self.pass(letter);
         }
         let pipeline = &mut self.pipeline;
-        pipeline.parts.mirror();
+        pipeline.parts.io.mirror();
         match letter {
             Letter::Read(msg) => pipeline.start(Action::Read { at: 1, msg }),
             Letter::In(event) => pipeline.start(Action::In { at: 1, event }),
@@ -503,11 +475,11 @@ impl Erased for Port {
     }
 }
 
-impl<E: ?Sized + super::Held> Pipeline<E> {
+impl<E: ?Sized + Held> Pipeline<E> {
     /// What a handler elsewhere has said goes further from its place.
-    pub(crate) fn back(&mut self, id: u32, back: Back) {
+    pub(super) fn come_back(&mut self, id: u32, back: Back) {
         if let Back::Write(msg, _) = &back {
-            self.parts.shared.took(msg);
+            self.parts.io.shared.took(msg);
         }
         let Some(place) = self.find(id) else {
             return refuse(Mail::Stage(id, back), None);
@@ -523,14 +495,14 @@ impl<E: ?Sized + super::Held> Pipeline<E> {
             Back::Out(op) => self.start(Action::Out { at, op }),
             Back::Resume => {
                 // Who holds messages back until somebody reads has to know.
-                if self.parts.release_reads() && self.parts.is_watched(at, mask::DEMAND) {
+                if self.parts.io.release_reads() && self.parts.is_watched(at, mask::DEMAND) {
                     self.start(Action::Out {
                         at,
                         op: OutOp::Read,
                     });
                 }
             }
-            Back::Taken(counts) => self.parts.release(counts),
+            Back::Taken(counts) => self.parts.io.release(counts),
             // Something may have come since, and what it came to may be in the mail behind this; then
             // it says so again.
             Back::Idle(posted) if self.handlers[place].is_idle(posted) => self.drop_handler(id),
@@ -540,24 +512,6 @@ impl<E: ?Sized + super::Held> Pipeline<E> {
 }
 
 impl Parts {
-    /// Reads no more on its own until [`Parts::release_reads`], whatever anybody wishes.
-    pub(super) fn hold_reads(&mut self) {
-        // Of more than that many some let go early: still better than never.
-        if self.bits & bits::HOLDS < bits::HOLDS {
-            self.bits += 1;
-        }
-        self.auto_read = false;
-    }
-
-    /// Answers whether it reads on its own from now on.
-    pub(super) fn release_reads(&mut self) -> bool {
-        if self.bits & bits::HOLDS > 0 {
-            self.bits -= 1;
-        }
-        self.auto_read = self.bits & bits::READS == bits::READS_WISHED;
-        self.auto_read
-    }
-
     /// Whether this is the chain of a handler on an executor of its own, away from its channel.
     pub(super) fn is_elsewhere(&self) -> bool {
         let first = self.metas.first();

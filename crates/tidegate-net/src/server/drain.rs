@@ -1,15 +1,14 @@
-//! What the connections of one server have in common, and how they end together.
+//! How the connections of one server end together.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::{Parker, ThreadBuilder};
 use tidegate_loop::Placement;
-use tidegate_promise::{Completion, Promise, SharedPromise, promise};
+use tidegate_promise::{Completion, SharedPromise, promise};
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Origin};
 use crate::group::NetGroup;
 use crate::reactor::{self, Roam, SourceHandle, Update};
 
@@ -46,99 +45,17 @@ impl fmt::Display for DrainReport {
     }
 }
 
-/// What the connections of one server share.
-#[derive(Debug, Default)]
-pub(crate) struct Origin {
-    live: AtomicUsize,
-    accepted: AtomicU64,
-    /// Listeners that may still accept.
-    listeners: AtomicUsize,
-    draining: AtomicBool,
-    /// The deadline of a drain is over.
-    over: AtomicBool,
-    /// Completed when the last connection has gone, and nobody accepts another: one for each drain.
-    empty: Mutex<Vec<Promise<()>>>,
-}
-
-impl Origin {
-    /// What the connections share that so many listeners accept.
-    pub(super) fn new(listeners: usize) -> Arc<Self> {
-        Arc::new(Self {
-            listeners: AtomicUsize::new(listeners),
-            ..Self::default()
-        })
+/// A connection of `origin` has come to its loop: if that was after the others were told of a drain, or
+/// were cut, it is told, or cut.
+pub(super) fn welcome(origin: &Origin, channel: Channel) {
+    if origin.is_over() {
+        channel.cut();
+        return;
     }
-
-    /// Returns `true` if the deadline of a drain is over, and connections are cut.
-    pub(super) fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
-    }
-
-    /// A listener accepts no more.
-    pub(super) fn listener_left(&self) {
-        // ORDERING: AcqRel, as in `left`.
-        if self.listeners.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.tell_if_empty();
-        }
-    }
-
-    pub(crate) fn live(&self) -> usize {
-        self.live.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn accepted(&self) -> u64 {
-        self.accepted.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn came(&self) {
-        self.live.fetch_add(1, Ordering::Relaxed);
-        self.accepted.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn left(&self) {
-        // ORDERING: AcqRel, so that of the last one to leave and the one who waits for it, at
-        // least one sees the other: both go through the lock below as well.
-        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.tell_if_empty();
-        }
-    }
-
-    fn tell_if_empty(&self) {
-        let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
-        // ORDERING: Acquire pairs with the AcqRel in `left` and `listener_left`. Each of them comes
-        // here after its last one, and the lock orders them: the second sees both counts at 0.
-        let listeners = self.listeners.load(Ordering::Acquire);
-        let waiting = match self.live.load(Ordering::Acquire) + listeners {
-            0 => std::mem::take(&mut *empty),
-            _ => Vec::new(),
-        };
-        drop(empty);
-        for promise in waiting {
-            let _ = promise.succeed(());
-        }
-    }
-
-    /// Completes when there is no connection left, and none can come.
-    fn on_empty(&self) -> Completion<()> {
-        let (promise, done) = promise();
-        let empty = self.empty.lock();
-        empty.unwrap_or_else(PoisonError::into_inner).push(promise);
-        self.tell_if_empty();
-        done
-    }
-
-    /// A connection has come to its loop: if that was after the others were told of a drain, or were
-    /// cut, it is told, or cut.
-    pub(crate) fn welcome(&self, channel: Channel) {
-        if self.is_over() {
-            channel.cut();
-            return;
-        }
-        // Whoever is on its loop in time is found there; whoever comes later sees this, since the
-        // loop's queue lies between.
-        if self.draining.load(Ordering::Relaxed) {
-            tell_of_drain(channel);
-        }
+    // Whoever is on its loop in time is found there; whoever comes later sees this, since the
+    // loop's queue lies between.
+    if origin.is_draining() {
+        tell_of_drain(channel);
     }
 }
 
@@ -162,7 +79,7 @@ pub(crate) fn drain(
     let (open, accepted) = (origin.live(), origin.accepted());
     let cut = Arc::<Mutex<Vec<String>>>::default();
     let empty = origin.on_empty();
-    origin.draining.store(true, Ordering::Relaxed);
+    origin.begin_drain();
     for one in group.each() {
         let (mine, roam) = (Arc::clone(origin), one.roam.clone());
         let _ = one.run(move || {
@@ -170,7 +87,7 @@ pub(crate) fn drain(
         });
         let (mine, roam, cut) = (Arc::clone(origin), one.roam, Arc::clone(&cut));
         let _ = one.home.schedule(deadline, move || {
-            mine.over.store(true, Ordering::Relaxed);
+            mine.set_over();
             each_of(mine, roam, move |channel| {
                 let peer = channel.peer_addr();
                 let peer = peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string());

@@ -15,11 +15,11 @@ use tidegate_core::{Deliver, Delivery, SignalBlock, Unhandled};
 use tidegate_loop::LoopTimers;
 use tidegate_promise::{Completion, Promise, promise_of};
 
-use super::{DrainReport, Initialiser, Origin, assemble, drain};
-use crate::channel::{Channel, ChannelOptions, Closed, Home, Shared, Start, Transport};
+use super::drain::{DrainReport, drain, welcome};
+use crate::channel::{Channel, ChannelOptions, Closed, Home, Origin, Shared, Start, Transport};
 use crate::group::NetGroup;
 use crate::group::{Residence, Settler};
-use crate::pipeline::{Head, Parts};
+use crate::pipeline::{Head, Initialiser, Parts, assemble};
 use crate::reactor::Update;
 use crate::reactor::{self, Desk, EventSource, Next};
 use crate::sys::{Readiness, Ready, Source, SpareDescriptor, Token, is_out_of_descriptors};
@@ -139,7 +139,7 @@ impl<P: Residence> Children for Nursery<P> {
     }
 
     fn drain(&self, origin: &Arc<Origin>, deadline: Duration) -> Completion<DrainReport> {
-        drain::drain(origin, &self.group, deadline)
+        drain(origin, &self.group, deadline)
     }
 }
 
@@ -430,7 +430,7 @@ fn adopt<P: Residence>(
         start: Start::Open,
     });
     if let Some(origin) = channel.shared().origin().cloned() {
-        origin.welcome(channel);
+        welcome(&origin, channel);
     }
 }
 

@@ -12,11 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tidegate_core::{SignalBlock, contain};
+use tidegate_core::SignalBlock;
 use tidegate_loop::{LoopTimers, Pinned};
 use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
 
-pub(crate) use self::drain::Origin;
 pub use self::drain::{DRAIN_GRACE, DrainReport, Draining};
 use self::listener::{Accepting, ListenerCore, Listening, Nursery, Port};
 use crate::awaited::Awaited;
@@ -24,7 +23,7 @@ use crate::channel::{ChannelOptions, Closed, Home};
 use crate::errors::tried;
 use crate::group::NetGroup;
 use crate::group::{Residence, Residing};
-use crate::pipeline::{Assembly, Handler, Head, Name};
+use crate::pipeline::{Assembly, Head, Initialiser, assemble};
 use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 
 /// Connections that the operating system holds until they are accepted, when nothing is said.
@@ -34,19 +33,6 @@ pub const DEFAULT_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
 /// The address of a server that listens on a path.
 const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
-
-/// What makes the handlers of a new connection, on its loop.
-pub(crate) type Initialiser<P> = Arc<dyn Fn(Assembly<P>) -> Assembly<P> + Send + Sync>;
-
-/// The handlers of a new connection, if they fit each other and `head`. Contains a panic.
-pub(crate) fn assemble<P: Residence>(
-    initialise: &Initialiser<P>,
-    head: Head,
-) -> Result<Vec<(Name, Handler)>, Failure> {
-    let made = contain(|| initialise(Assembly::new()));
-    let made = made.map_err(Failure::from_panic)?;
-    made.checked(head).map_err(Failure::new)
-}
 
 /// Describes a server, and when bound is a handle of it.
 ///

@@ -19,10 +19,9 @@ use self::config::Side;
 pub use self::config::{DEFAULT_HANDSHAKE_TIMEOUT, TlsClient, TlsName, TlsServer};
 pub use self::error::TlsError;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
+use crate::channel::{InputEnd, InputShutdown, UserEvent};
 use crate::errors::NetError;
-use crate::pipeline::{
-    Inbound, InboundContext, InputEnd, InputShutdown, Outbound, OutboundContext, UserEvent,
-};
+use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 
 /// The two sides have come to terms: the event that a [`Tls`] handler fires before the first
 /// bytes, and the attribute that it leaves with the channel.

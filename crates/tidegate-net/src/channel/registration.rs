@@ -4,76 +4,17 @@
 //! loop takes the socket out of the poller, and puts it back, when the handlers have returned: the
 //! channel asks for it with what it answers ([`Next::Watch`]) and is told how that went.
 
-use std::collections::VecDeque;
-use std::io;
-
 use tidegate_promise::{Failure, Promise};
 
 use super::core::{ChannelCore, State};
+use super::event::{Deregistered, InEvent, Registered, UserEvent};
+use super::pipeline::ChannelPipeline;
+use super::state::{Off, Phase};
 use crate::errors::NetError;
-use crate::pipeline::{Deregistered, Held, InEvent, Registered, UserEvent};
 use crate::reactor::{Desk, Next};
 use crate::sys::Readiness;
 
-/// What a channel off its loop knows of that.
-pub(super) struct Off {
-    phase: Phase,
-    /// Who asked for the change that is going on.
-    promise: Option<Promise<()>>,
-    /// The loop has still to be asked for that change.
-    ask: bool,
-    /// How it went.
-    said: Option<io::Result<()>>,
-    /// What was asked meanwhile, oldest first: to be on the loop, or off it.
-    wishes: VecDeque<(bool, Promise<()>)>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Leaving,
-    Off,
-    Returning,
-}
-
-impl Off {
-    fn leaving(promise: Promise<()>) -> Box<Self> {
-        Box::new(Self {
-            phase: Phase::Leaving,
-            promise: Some(promise),
-            ask: true,
-            said: None,
-            wishes: VecDeque::new(),
-        })
-    }
-
-    /// Whether the poller knows of the socket, or is about to.
-    pub(super) fn is_watched(&self) -> bool {
-        self.phase != Phase::Off
-    }
-
-    pub(super) fn note(&mut self, said: io::Result<()>) {
-        self.said = Some(said);
-    }
-
-    /// What the loop has to do for it.
-    pub(super) fn next(&mut self) -> Next {
-        if std::mem::take(&mut self.ask) {
-            Next::Watch(self.phase == Phase::Returning)
-        } else {
-            Next::Stay
-        }
-    }
-
-    /// The channel is closed: whoever asked for something hears so.
-    pub(super) fn refuse(self, closed: &Failure) {
-        let wishes = self.wishes.into_iter().map(|(_, promise)| promise);
-        for promise in self.promise.into_iter().chain(wishes) {
-            let _ = promise.fail(closed.clone());
-        }
-    }
-}
-
-impl<E: ?Sized + Held> ChannelCore<E> {
+impl<P: ChannelPipeline> ChannelCore<P> {
     /// Somebody wants the channel on its loop, or off it.
     pub(super) fn wish(&mut self, on: bool, promise: Promise<()>, desk: &mut Desk) {
         if promise.is_cancelled() {
@@ -94,7 +35,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 return;
             }
             State::Open => NetError::Registered,
-            State::Closed => NetError::Closed(self.pipeline.parts.close_cause.clone()),
+            State::Closed => NetError::Closed(self.pipeline.io().close_cause.clone()),
             State::New(_) | State::Connecting(_) => NetError::NotConnected,
         };
         let _ = promise.fail(Failure::new(refused));
@@ -147,8 +88,8 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         self.blocked = false;
         // A poller tells what there is to read; where there is none, one has to look.
         self.read_ready |= self.transport.io().is_none();
-        let parts = &mut self.pipeline.parts;
-        parts.flush_wanted |= parts.queue.has_flushed() || parts.outbox.is_some();
+        let io = self.pipeline.io_mut();
+        io.flush_wanted |= io.queue.has_flushed() || io.outbox.is_some();
         for (on, promise) in off.wishes {
             self.wish(on, promise, desk);
         }

@@ -2,27 +2,28 @@
 
 use std::io::{self, IoSlice};
 
-use super::Transport;
 use super::core::{ChannelCore, State};
-use crate::channel::write_queue::{Drained, Sink};
-use crate::pipeline::{Held, InEvent};
+use super::event::InEvent;
+use super::pipeline::ChannelPipeline;
+use super::transport::Transport;
+use super::write_queue::{Drained, Sink};
 use crate::reactor::Desk;
 
-impl<E: ?Sized + Held> ChannelCore<E> {
+impl<P: ChannelPipeline> ChannelCore<P> {
     fn flush_datagrams(&mut self, desk: &mut Desk) {
         if let (Transport::Udp(socket), Some(outbox)) =
-            (&self.transport, &mut self.pipeline.parts.outbox)
+            (&self.transport, &mut self.pipeline.io_mut().outbox)
         {
             let sent = outbox.send(socket, &desk.counters);
             desk.counters.writes.add(sent.calls);
             desk.counters.written_bytes.add(sent.bytes);
             self.blocked = sent.blocked;
             self.owes = sent.blocked;
-            self.pipeline.parts.release(sent.released);
+            self.pipeline.io_mut().release(sent.released);
             for why in sent.lost {
                 self.pipeline.fire(InEvent::Error(why));
             }
-            if self.pipeline.parts.flush_wanted {
+            if self.pipeline.io().flush_wanted {
                 // What the handlers said to that goes out in another turn: it may be lost, too.
                 self.owe();
             }
@@ -42,7 +43,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
 
     /// Writes what was flushed, after a first call that came to `first`.
     pub(super) fn drain(&mut self, first: Option<io::Result<usize>>, desk: &mut Desk) {
-        let spins = self.pipeline.parts.options.write_spin.max(1);
+        let spins = self.pipeline.io().options.write_spin.max(1);
         if let Err(why) = self.write_out(first, spins, desk) {
             self.fail(why, desk);
         }
@@ -55,7 +56,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         spins: usize,
         desk: &mut Desk,
     ) -> io::Result<()> {
-        let queue = &mut self.pipeline.parts.queue;
+        let queue = &mut self.pipeline.io_mut().queue;
         let before = queue.written();
         let mut sink = CountedSink {
             transport: &mut self.transport,

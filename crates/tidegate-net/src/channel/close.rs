@@ -2,28 +2,29 @@
 
 use tidegate_promise::Failure;
 
-use super::Transport;
 use super::core::{ChannelCore, State};
+use super::event::InEvent;
+use super::pipeline::ChannelPipeline;
 use super::start::Start;
+use super::transport::Transport;
 use crate::errors::NetError;
-use crate::pipeline::{Held, InEvent};
 use crate::reactor::Desk;
 
-impl<E: ?Sized + Held> ChannelCore<E> {
+impl<P: ChannelPipeline> ChannelCore<P> {
     /// Ends the sending half, or the channel, if everything is sent that has to be.
     pub(super) fn wind_up(&mut self, desk: &mut Desk) {
-        let parts = &mut self.pipeline.parts;
-        let waits = parts.queue.has_flushed() || self.blocked && parts.outbox.is_some();
+        let io = self.pipeline.io_mut();
+        let waits = io.queue.has_flushed() || self.blocked && io.outbox.is_some();
         let sent = !waits;
-        if parts.close_wanted || parts.close_when_flushed && sent {
-            let cause = parts.close_cause.clone();
+        if io.close_wanted || io.close_when_flushed && sent {
+            let cause = io.close_cause.clone();
             return self.close(cause, desk);
         }
-        if parts.close_when_flushed {
-            parts.set_deadline();
+        if io.close_when_flushed {
+            io.set_deadline();
         }
-        if parts.shutdown_wanted && sent {
-            parts.shutdown_wanted = false;
+        if io.shutdown_wanted && sent {
+            io.shutdown_wanted = false;
             self.output_shut = true;
             if let Err(why) = self.transport.shutdown_output() {
                 return self.fail(why, desk);
@@ -38,20 +39,20 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     /// Closes: no more writes, socket gone, whoever waits is told, then the handlers.
     pub(super) fn close(&mut self, cause: Option<Failure>, desk: &mut Desk) {
         let state = std::mem::replace(&mut self.state, State::Closed);
-        let parts = &mut self.pipeline.parts;
+        let io = self.pipeline.io_mut();
         if let Some(cause) = &cause {
-            parts.close_cause.get_or_insert(cause.clone());
+            io.close_cause.get_or_insert(cause.clone());
         }
         if matches!(state, State::Closed) {
             return;
         }
-        parts.closed = true;
+        io.closed = true;
         self.transport = Transport::Gone;
         self.ahead = None;
-        parts.shared.finish(cause.clone());
+        io.shared.finish(cause.clone());
         let closed = Failure::new(NetError::Closed(cause.clone()));
-        parts.queue.fail_all(&closed);
-        if let Some(outbox) = &mut parts.outbox {
+        io.queue.fail_all(&closed);
+        if let Some(outbox) = &mut io.outbox {
             outbox.fail_all(&closed);
             desk.counters.lost_datagrams.add(outbox.take_lost());
         }
@@ -69,12 +70,12 @@ impl<E: ?Sized + Held> ChannelCore<E> {
         self.pipeline.end();
         desk.counters
             .unread
-            .add(u64::from(self.pipeline.parts.unread));
+            .add(u64::from(self.pipeline.io().unread));
     }
 
     /// The time is over that the rest may take.
     pub(super) fn give_up_sending(&mut self, desk: &mut Desk) {
-        let after = self.pipeline.parts.options.close_timeout;
+        let after = self.pipeline.io().options.close_timeout;
         let why = Failure::new(NetError::CloseTimeout(after));
         self.pipeline.report(&why);
         self.close(Some(why), desk);

@@ -8,14 +8,14 @@ use bytes::Bytes;
 use tidegate_core::Blocking;
 
 use super::core::{ChannelCore, State};
+use super::pipeline::ChannelPipeline;
 use super::shared::Shared;
 use super::transport::{SLACK, Transport};
 use crate::message::Msg;
-use crate::pipeline::Held;
 use crate::reactor::{Desk, Next};
 use crate::sys::{PIECE, Readiness};
 
-impl<E: ?Sized + Held> ChannelCore<E> {
+impl<P: ChannelPipeline> ChannelCore<P> {
     /// Whether the short way may be tried: something came, and nothing else is the matter.
     #[inline(always)]
     pub(super) fn is_plain(&self, readiness: Readiness) -> bool {
@@ -24,7 +24,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             && !readiness.any(unusual)
             && matches!(self.state, State::Open)
             && !(self.blocked | self.owes | self.hung_up)
-            && self.pipeline.parts.auto_read
+            && self.pipeline.io().auto_read
             && self.transport.is_stream()
     }
 
@@ -79,13 +79,13 @@ impl<E: ?Sized + Held> ChannelCore<E> {
             // Less than the least offer teaches nothing.
             self.size.record_turn(count);
         }
-        self.pipeline.parts.read_wanted = false;
-        self.pipeline.borrow_stack();
+        self.pipeline.io_mut().read_wanted = false;
+        self.pipeline.begin_turn();
         self.pipeline.read_last(Msg::Bytes(bytes));
-        let parts = &mut self.pipeline.parts;
-        if parts.flush_wanted && parts.stack.is_empty() {
-            if desk.together && parts.has_one_to_send() {
-                self.pipeline.return_stack();
+        let io = self.pipeline.io();
+        if io.flush_wanted && self.pipeline.is_idle() {
+            if desk.together && io.has_one_to_send() {
+                self.pipeline.end_turn();
                 return Next::Send;
             }
             match self.send_one(desk) {
@@ -93,20 +93,27 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 Err(first) => self.drain(first, desk),
             }
         }
-        if !self.pipeline.parts.is_calm() {
+        if !self.is_calm() {
             return self.end_otherwise(desk);
         }
-        self.pipeline.return_stack();
+        self.pipeline.end_turn();
         Next::Stay
+    }
+
+    /// Returns `true` if nothing waits, nobody has asked for anything, and everybody knows: nearly
+    /// always.
+    #[inline(always)]
+    fn is_calm(&self) -> bool {
+        self.pipeline.io().is_calm() & self.pipeline.is_idle()
     }
 
     /// Sends what was flushed, if that is one entry for which nobody waits, and answers the bytes
     /// unless they are the loop's; else what the call came to, if there was one.
     #[inline(always)]
     fn send_one(&mut self, desk: &mut Desk) -> Result<Option<Bytes>, Option<io::Result<usize>>> {
-        let parts = &mut self.pipeline.parts;
-        parts.flush_wanted = false;
-        let sent = parts.queue.drain_one(&mut self.transport)?;
+        let io = self.pipeline.io_mut();
+        io.flush_wanted = false;
+        let sent = io.queue.drain_one(&mut self.transport)?;
         desk.counters.writes.add(1);
         desk.counters.written_bytes.add(sent.len() as u64);
         Ok(desk.chunk.give_back(sent))
@@ -120,7 +127,7 @@ impl<E: ?Sized + Held> ChannelCore<E> {
                 if let Some(spent) = spent {
                     desk.spent.push(spent);
                 }
-                self.pipeline.parts.is_calm() || self.sent_otherwise(None, desk)
+                self.is_calm() || self.sent_otherwise(None, desk)
             }
             Err(first) => self.sent_otherwise(first, desk),
         }
@@ -165,16 +172,16 @@ impl<E: ?Sized + Held> ChannelCore<E> {
     /// Ends the turn where something is left to do, or to show.
     #[inline(never)]
     fn end_otherwise(&mut self, desk: &mut Desk) -> Next {
-        if self.pipeline.parts.has_wishes() {
+        if self.has_requests() {
             self.carry_out(desk);
         }
-        self.pipeline.return_stack();
+        self.pipeline.end_turn();
         self.finish(false)
     }
 
     /// Shows others how things stand.
     pub(super) fn show(&mut self, mailed: bool) {
-        let changed = self.pipeline.parts.publish();
+        let changed = self.pipeline.io_mut().publish();
         if changed && self.shared().has_much_mail() {
             // Mailed meanwhile, by who did not know how much waits here.
             Shared::ring(self.shared());

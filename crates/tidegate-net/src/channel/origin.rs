@@ -1,0 +1,103 @@
+//! What the connections of one server have in common: how many there are, and whether they are on
+//! their way out.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_promise::{Completion, Promise, promise};
+
+/// What the connections of one server share.
+#[derive(Debug, Default)]
+pub(crate) struct Origin {
+    live: AtomicUsize,
+    accepted: AtomicU64,
+    /// Listeners that may still accept.
+    listeners: AtomicUsize,
+    draining: AtomicBool,
+    /// The deadline of a drain is over.
+    over: AtomicBool,
+    /// Completed when the last connection has gone, and nobody accepts another: one for each drain.
+    empty: Mutex<Vec<Promise<()>>>,
+}
+
+impl Origin {
+    /// What the connections share that so many listeners accept.
+    pub(crate) fn new(listeners: usize) -> Arc<Self> {
+        Arc::new(Self {
+            listeners: AtomicUsize::new(listeners),
+            ..Self::default()
+        })
+    }
+
+    /// Returns `true` if the deadline of a drain is over, and connections are cut.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// A listener accepts no more.
+    pub(crate) fn listener_left(&self) {
+        // ORDERING: AcqRel, as in `left`.
+        if self.listeners.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.tell_if_empty();
+        }
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn came(&self) {
+        self.live.fetch_add(1, Ordering::Relaxed);
+        self.accepted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn left(&self) {
+        // ORDERING: AcqRel, so that of the last one to leave and the one who waits for it, at
+        // least one sees the other: both go through the lock below as well.
+        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.tell_if_empty();
+        }
+    }
+
+    fn tell_if_empty(&self) {
+        let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
+        // ORDERING: Acquire pairs with the AcqRel in `left` and `listener_left`. Each of them comes
+        // here after its last one, and the lock orders them: the second sees both counts at 0.
+        let listeners = self.listeners.load(Ordering::Acquire);
+        let waiting = match self.live.load(Ordering::Acquire) + listeners {
+            0 => std::mem::take(&mut *empty),
+            _ => Vec::new(),
+        };
+        drop(empty);
+        for promise in waiting {
+            let _ = promise.succeed(());
+        }
+    }
+
+    /// Completes when there is no connection left, and none can come.
+    pub(crate) fn on_empty(&self) -> Completion<()> {
+        let (promise, done) = promise();
+        let empty = self.empty.lock();
+        empty.unwrap_or_else(PoisonError::into_inner).push(promise);
+        self.tell_if_empty();
+        done
+    }
+
+    /// Returns `true` if a drain has begun.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn begin_drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// The deadline of a drain is over.
+    pub(crate) fn set_over(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,35 @@
+//! The timers of a channel's loop.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use tidegate_loop::EventLoop;
+use tidegate_promise::Completion;
+
+use super::shared::Shared;
+
+thread_local! {
+    /// The loop of the channel whose handler runs on this thread, for its timers.
+    static HOME: RefCell<Option<EventLoop>> = const { RefCell::new(None) };
+}
+
+/// Notes the loop of the channel whose handler runs on this thread, away from it. Returns the one
+/// before.
+pub(crate) fn replace_home(home: Option<EventLoop>) -> Option<EventLoop> {
+    HOME.replace(home)
+}
+
+/// Runs `work` on the channel's loop, `after` from now. `None` if the loop takes no more of it.
+pub(super) fn schedule(
+    shared: &Shared,
+    after: Duration,
+    work: impl FnOnce() + Send + 'static,
+) -> Option<Completion<()>> {
+    match shared.roam() {
+        Some(roam) => roam.timers()?.schedule(after, work).ok(),
+        None => {
+            let home = HOME.with_borrow(Clone::clone).or_else(EventLoop::current)?;
+            home.schedule(after, work).ok()
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The user's handlers as a pipeline sees them: messages are cast, events become method calls.
+
+use std::any::type_name;
+
+use tidegate_core::Blocking;
+use tidegate_promise::Promise;
+
+use super::context::HandlerContext;
+use super::erased::Erased;
+use super::handler::{Inbound, InboundContext, Outbound, OutboundContext};
+use super::shape::Shape;
+use crate::channel::{InEvent, OutOp, Own};
+use crate::message::{Kind, Msg};
+
+/// A handler with an inbound side only.
+pub(crate) struct In<H>(pub(crate) H);
+/// A handler with an outbound side only.
+pub(crate) struct Out<H>(pub(crate) H);
+/// A handler with both sides.
+pub(crate) struct Both<H>(pub(crate) H);
+
+const fn in_kinds<H: Inbound>() -> [Kind; 3] {
+    [
+        Kind::of::<H::In>(),
+        Kind::of::<H::Out>(),
+        Kind::of::<H::Write>(),
+    ]
+}
+
+const fn out_kinds<H: Outbound>() -> [Kind; 2] {
+    [Kind::of::<H::Take>(), Kind::of::<H::Write>()]
+}
+
+const fn wider(a: Blocking, b: Blocking) -> Blocking {
+    if a as u8 > b as u8 { a } else { b }
+}
+
+/// The shape of a handler of what comes in.
+pub(crate) const fn inbound_shape<H: Inbound>(blocking: Blocking) -> Shape {
+    assert!(
+        !H::DUPLEX,
+        "this handler handles what goes out as well: add it with `add_duplex` or `Handler::duplex`"
+    );
+    Shape {
+        inbound: Some(in_kinds::<H>()),
+        outbound: None,
+        blocking,
+        type_name: type_name::<H>,
+    }
+}
+
+/// The shape of a handler of both.
+pub(crate) const fn duplex_shape<H: Inbound + Outbound>(blocking: Blocking) -> Shape {
+    Shape {
+        inbound: Some(in_kinds::<H>()),
+        outbound: Some(out_kinds::<H>()),
+        blocking,
+        type_name: type_name::<H>,
+    }
+}
+
+impl<H: Inbound> Erased for In<H> {
+    fn shape(&self) -> &'static Shape {
+        const { &inbound_shape::<H>(H::BLOCKING) }
+    }
+
+    fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>) {
+        read(&mut self.0, message, last, ctx);
+    }
+
+    fn inbound(&mut self, event: InEvent, ctx: HandlerContext<'_>) {
+        inbound(&mut self.0, event, ctx);
+    }
+
+    fn own(&mut self, what: Own, ctx: HandlerContext<'_>) {
+        own(&mut self.0, what, ctx);
+    }
+
+    fn write(&mut self, _: Msg, _: Option<Promise<()>>, _: HandlerContext<'_>) {
+        unreachable!("the mask leaves this handler out");
+    }
+
+    fn outbound(&mut self, _: OutOp, _: HandlerContext<'_>) {
+        unreachable!("the mask leaves this handler out");
+    }
+}
+
+impl<H: Outbound> Erased for Out<H> {
+    fn shape(&self) -> &'static Shape {
+        const {
+            &Shape {
+                inbound: None,
+                outbound: Some(out_kinds::<H>()),
+                blocking: H::BLOCKING,
+                type_name: type_name::<H>,
+            }
+        }
+    }
+
+    fn read(&mut self, _: Msg, _: bool, _: HandlerContext<'_>) {
+        unreachable!("the mask leaves this handler out");
+    }
+
+    fn inbound(&mut self, _: InEvent, _: HandlerContext<'_>) {
+        unreachable!("the mask leaves this handler out");
+    }
+
+    fn own(&mut self, _: Own, _: HandlerContext<'_>) {}
+
+    fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>) {
+        write(&mut self.0, message, promise, ctx);
+    }
+
+    fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>) {
+        outbound(&mut self.0, op, ctx);
+    }
+}
+
+impl<H: Inbound + Outbound> Erased for Both<H> {
+    fn shape(&self) -> &'static Shape {
+        const { &duplex_shape::<H>(wider(<H as Inbound>::BLOCKING, <H as Outbound>::BLOCKING)) }
+    }
+
+    fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>) {
+        read(&mut self.0, message, last, ctx);
+    }
+
+    fn inbound(&mut self, event: InEvent, ctx: HandlerContext<'_>) {
+        inbound(&mut self.0, event, ctx);
+    }
+
+    fn own(&mut self, what: Own, ctx: HandlerContext<'_>) {
+        own(&mut self.0, what, ctx);
+    }
+
+    fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>) {
+        write(&mut self.0, message, promise, ctx);
+    }
+
+    fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>) {
+        outbound(&mut self.0, op, ctx);
+    }
+}
+
+#[inline]
+fn read<H: Inbound>(handler: &mut H, message: Msg, last: bool, mut ctx: HandlerContext<'_>) {
+    match message.cast::<H::In>() {
+        Ok(message) => {
+            let ctx = &mut InboundContext::new(ctx);
+            handler.read(message, ctx);
+            if last && ctx.completes() {
+                handler.read_complete(ctx);
+            }
+        }
+        Err(other) => ctx.misfit(&other, Kind::of::<H::In>()),
+    }
+}
+
+fn inbound<H: Inbound>(handler: &mut H, event: InEvent, ctx: HandlerContext<'_>) {
+    let ctx = &mut InboundContext::new(ctx);
+    match event {
+        InEvent::Active => handler.active(ctx),
+        InEvent::Inactive => handler.inactive(ctx),
+        InEvent::ReadComplete => handler.read_complete(ctx),
+        InEvent::Writability(writable) => handler.writability(writable, ctx),
+        InEvent::User(event) => handler.event(event, ctx),
+        InEvent::Error(why) => handler.error(why, ctx),
+    }
+}
+
+fn own<H: Inbound>(handler: &mut H, what: Own, ctx: HandlerContext<'_>) {
+    let ctx = &mut InboundContext::new(ctx);
+    match what {
+        Own::Added => handler.added(ctx),
+        Own::Removed => handler.removed(ctx),
+        Own::Timer(key) => handler.timer(key, ctx),
+    }
+}
+
+fn write<H: Outbound>(
+    handler: &mut H,
+    message: Msg,
+    promise: Option<Promise<()>>,
+    mut ctx: HandlerContext<'_>,
+) {
+    match message.cast::<H::Take>() {
+        Ok(message) => {
+            ctx.set_promise(promise);
+            handler.write(message, &mut OutboundContext::new(ctx));
+        }
+        Err(other) => {
+            let why = ctx.misfit_cause(&other, Kind::of::<H::Take>());
+            match promise {
+                Some(promise) => drop(promise.fail(why)),
+                None => ctx.tell_refusal(why),
+            }
+        }
+    }
+}
+
+fn outbound<H: Outbound>(handler: &mut H, op: OutOp, ctx: HandlerContext<'_>) {
+    let ctx = &mut OutboundContext::new(ctx);
+    match op {
+        OutOp::Flush => handler.flush(ctx),
+        OutOp::Close => handler.close(ctx),
+        OutOp::CloseWhenFlushed => handler.close_when_flushed(ctx),
+        OutOp::ShutdownOutput => handler.shutdown_output(ctx),
+        OutOp::Read => handler.read(ctx),
+    }
+}

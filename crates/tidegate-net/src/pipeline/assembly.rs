@@ -1,0 +1,282 @@
+//! Assembling the handlers of a new channel.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use tidegate_core::{Blocking, Executor, contain};
+use tidegate_loop::{Pinned, Placement, Roaming};
+use tidegate_promise::Failure;
+
+use super::adapter::{Both, In, Out, duplex_shape, inbound_shape};
+use super::check::{Head, Name, PipelineError, check};
+use super::erased::{Checked, Made};
+use super::handler::{Inbound, Outbound};
+use super::stage::Stage;
+
+/// A handler ready to be put into a pipeline.
+///
+/// ```
+/// use tidegate_net::{Change, Handler};
+/// use tidegate_net::handlers::LineFrames;
+///
+/// let change = Change::add_first("lines", Handler::inbound(LineFrames::max(1024)));
+/// # let _ = change;
+/// ```
+///
+/// One that is not `Send` is made with the `local_` variants and fits a channel of a pinned loop
+/// only; that of a roaming loop refuses it with [`PipelineError::Stays`].
+pub struct Handler(pub(crate) Made);
+
+impl Handler {
+    /// A handler of what comes in.
+    pub fn inbound(handler: impl Inbound + Send) -> Self {
+        Self(Made::Sent(Box::new(In(handler))))
+    }
+
+    /// A handler of what goes out.
+    pub fn outbound(handler: impl Outbound + Send) -> Self {
+        Self(Made::Sent(Box::new(Out(handler))))
+    }
+
+    /// A handler of both.
+    pub fn duplex(handler: impl Inbound + Outbound + Send) -> Self {
+        Self(Made::Sent(Box::new(Both(handler))))
+    }
+
+    /// [`Handler::inbound`] for one that runs on `executor` instead of the channel's loop: one call
+    /// at a time, in order, whatever the executor is like. It may block there. What it passes on
+    /// and writes goes back to the loop. When much waits for it the channel reads no more; work
+    /// that the executor refuses is an error event, a [`NetError::Refused`](crate::NetError).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tidegate_pool::WorkerPool;
+    /// use tidegate_net::Handler;
+    /// use tidegate_net::handlers::LineFrames;
+    ///
+    /// let pool = WorkerPool::builder("slow").core(1).build()?;
+    /// let lines = Handler::inbound_on(Arc::new(pool), LineFrames::max(1024));
+    /// # let _ = lines;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn inbound_on<H: Inbound + Send>(executor: Arc<dyn Executor>, handler: H) -> Self {
+        // There it may do what it likes.
+        let shape = const { &inbound_shape::<H>(Blocking::Never) };
+        Self(Made::Sent(Box::new(Stage::new(
+            executor,
+            shape,
+            Box::new(In(handler)),
+        ))))
+    }
+
+    /// [`Handler::duplex`] for one that runs on `executor`: see [`Handler::inbound_on`].
+    pub fn duplex_on<H: Inbound + Outbound + Send>(
+        executor: Arc<dyn Executor>,
+        handler: H,
+    ) -> Self {
+        let shape = const { &duplex_shape::<H>(Blocking::Never) };
+        Self(Made::Sent(Box::new(Stage::new(
+            executor,
+            shape,
+            Box::new(Both(handler)),
+        ))))
+    }
+
+    /// [`Handler::inbound`] for one that stays on its thread.
+    pub fn local_inbound(handler: impl Inbound) -> Self {
+        Self(Made::Local(Box::new(In(handler))))
+    }
+
+    /// [`Handler::outbound`] for one that stays on its thread.
+    pub fn local_outbound(handler: impl Outbound) -> Self {
+        Self(Made::Local(Box::new(Out(handler))))
+    }
+
+    /// [`Handler::duplex`] for one that stays on its thread.
+    pub fn local_duplex(handler: impl Inbound + Outbound) -> Self {
+        Self(Made::Local(Box::new(Both(handler))))
+    }
+
+    /// A name for a handler that was given none: its type, and a number.
+    pub(super) fn default_name(&self, taken: impl Fn(&str) -> bool) -> Name {
+        let whole = (self.0.shape().type_name)();
+        let path = whole.split('<').next().unwrap_or(whole);
+        let short = path.rsplit("::").next().unwrap_or(path);
+        let numbered = (0..).map(|number| format!("{short}#{number}"));
+        let free = numbered.into_iter().find(|name| !taken(name));
+        Cow::Owned(free.expect("there are more numbers than handlers"))
+    }
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str((self.0.shape().type_name)())
+    }
+}
+
+/// The handlers of a new channel, first to last.
+///
+/// ```
+/// use tidegate_net::EmbeddedChannel;
+/// use tidegate_net::handlers::{LineFrames, Strings};
+///
+/// let mut channel = EmbeddedChannel::new(|p| {
+///     p.add("lines", LineFrames::max(80)).add_duplex("strings", Strings::utf8())
+/// })?;
+/// assert_eq!(channel.names(), ["lines", "strings"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// On a roaming loop handlers travel, so they must be `Send`:
+///
+/// ```compile_fail
+/// use std::rc::Rc;
+/// use tidegate_net::{Assembly, Inbound, InboundContext, Nothing};
+/// use tidegate_loop::Roaming;
+///
+/// struct Stays(Rc<()>);
+/// impl Inbound for Stays {
+///     type In = bytes::Bytes;
+///     type Out = Nothing;
+///     type Write = Nothing;
+///     fn read(&mut self, _: bytes::Bytes, _: &mut InboundContext<'_, Self>) {}
+/// }
+///
+/// fn assemble(p: Assembly<Roaming>) -> Assembly<Roaming> {
+///     p.add("stays", Stays(Rc::new(()))) // with `Assembly` alone, of a pinned loop, it compiles
+/// }
+/// ```
+///
+/// A handler of both directions that says [`Inbound::DUPLEX`] is not added for one alone:
+///
+/// ```compile_fail,E0080
+/// use bytes::Bytes;
+/// use tidegate_net::{EmbeddedChannel, Inbound, InboundContext, Outbound, OutboundContext};
+///
+/// struct Cipher;
+/// impl Inbound for Cipher {
+///     type In = Bytes;
+///     type Out = Bytes;
+///     type Write = Bytes;
+///     const DUPLEX: bool = true;
+///     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+///         ctx.fire_read(bytes);
+///     }
+/// }
+/// impl Outbound for Cipher {
+///     type Take = Bytes;
+///     type Write = Bytes;
+///     fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
+///         ctx.write(bytes);
+///     }
+/// }
+///
+/// let channel = EmbeddedChannel::new(|p| p.add("cipher", Cipher)); // `add_duplex` compiles
+/// ```
+#[derive(Debug)]
+#[must_use = "an assembly does nothing until it is handed back"]
+pub struct Assembly<P: Placement = Pinned> {
+    handlers: Vec<(Name, Handler)>,
+    placement: PhantomData<P>,
+}
+
+impl Assembly {
+    /// Adds a handler of what comes in behind the others. An empty name stands for one made of
+    /// the handler's type.
+    pub fn add(self, name: impl Into<Cow<'static, str>>, handler: impl Inbound) -> Self {
+        self.add_handler(name, Handler::local_inbound(handler))
+    }
+
+    /// Adds a handler of what goes out.
+    pub fn add_outbound(self, name: impl Into<Cow<'static, str>>, handler: impl Outbound) -> Self {
+        self.add_handler(name, Handler::local_outbound(handler))
+    }
+
+    /// Adds a handler of both.
+    pub fn add_duplex(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        handler: impl Inbound + Outbound,
+    ) -> Self {
+        self.add_handler(name, Handler::local_duplex(handler))
+    }
+}
+
+impl Assembly<Roaming> {
+    /// Adds a handler of what comes in behind the others. An empty name stands for one made of
+    /// the handler's type.
+    pub fn add(self, name: impl Into<Cow<'static, str>>, handler: impl Inbound + Send) -> Self {
+        self.add_handler(name, Handler::inbound(handler))
+    }
+
+    /// Adds a handler of what goes out.
+    pub fn add_outbound(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        handler: impl Outbound + Send,
+    ) -> Self {
+        self.add_handler(name, Handler::outbound(handler))
+    }
+
+    /// Adds a handler of both.
+    pub fn add_duplex(
+        self,
+        name: impl Into<Cow<'static, str>>,
+        handler: impl Inbound + Outbound + Send,
+    ) -> Self {
+        self.add_handler(name, Handler::duplex(handler))
+    }
+}
+
+impl<P: Placement> Assembly<P> {
+    pub(crate) fn new() -> Self {
+        Self {
+            handlers: Vec::new(),
+            placement: PhantomData,
+        }
+    }
+
+    /// Adds a handler made before.
+    pub fn add_handler(mut self, name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
+        let mut name = name.into();
+        if name.is_empty() {
+            let taken = |name: &str| self.handlers.iter().any(|(other, _)| other == name);
+            name = handler.default_name(taken);
+        }
+        self.handlers.push((name, handler));
+        self
+    }
+
+    /// The handlers, if they fit each other and `head`.
+    pub(crate) fn checked(self, head: Head) -> Result<Checked, PipelineError> {
+        let chain: Vec<_> = self
+            .handlers
+            .iter()
+            .map(|(name, handler)| (name.clone(), handler.0.shape()))
+            .collect();
+        check(&chain, head)?;
+        for (name, handler) in &self.handlers {
+            if !P::PINNED && handler.0.is_local() {
+                let name = name.to_string();
+                return Err(PipelineError::Stays { name });
+            }
+        }
+        let handlers = self.handlers.into_iter();
+        Ok(handlers.map(|(name, handler)| (name, handler.0)).collect())
+    }
+}
+
+/// What makes the handlers of a new connection, on its loop.
+pub(crate) type Initialiser<P> = Arc<dyn Fn(Assembly<P>) -> Assembly<P> + Send + Sync>;
+
+/// The handlers of a new connection, if they fit each other and `head`. Contains a panic.
+pub(crate) fn assemble<P: Placement>(
+    initialise: &Initialiser<P>,
+    head: Head,
+) -> Result<Checked, Failure> {
+    let made = contain(|| initialise(Assembly::new()));
+    let made = made.map_err(Failure::from_panic)?;
+    made.checked(head).map_err(Failure::new)
+}
