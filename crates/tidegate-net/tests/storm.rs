@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tidegate_net::{Blocking, Inbound, InboundContext, Nothing, Server};
 use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
-use tidegate_testkit::{Counter, DropCount, Rng, model};
+use tidegate_testkit::{Counter, DropCount, Rng, model, short_or_long, until, yield_times};
 
 /// Connections that are there at the same time.
 const WAVE: usize = 200;
@@ -195,18 +195,20 @@ impl Counts {
     }
 }
 
-/// Waits until `so` is so.
-fn wait_until(settle: &dyn Fn(), so: impl Fn() -> bool) -> bool {
-    (0..10_000_000).any(|_| {
+/// Waits until `condition` is true; lets the loops run before each look.
+fn settle_until(settle: &dyn Fn(), what: &str, condition: impl Fn() -> bool) {
+    until(what, || {
         settle();
-        so()
-    })
+        condition()
+    });
 }
 
 /// Waits until the server has accepted so many connections and has only `left` of them.
 fn wait_for(settle: &dyn Fn(), server: &Server, accepted: u64, left: usize) {
-    let so = || server.accepted() == accepted && server.connections() == left;
-    assert!(wait_until(settle, so), "{} are left", server.connections());
+    let what = format!("{accepted} connections came and {left} are left");
+    settle_until(settle, &what, || {
+        server.accepted() == accepted && server.connections() == left
+    });
 }
 
 /// So many connections at once, which nobody waits for, and their ends.
@@ -238,13 +240,15 @@ fn storm(server: &Server, counts: &Counts, settle: &dyn Fn(), waves: usize) {
     });
     ping(&mut steady);
     let gone = || counts.handlers.count() - checked;
-    wait_until(settle, || gone() == came(waves));
+    let all_gone = "all handlers of the clients are dropped";
+    settle_until(settle, all_gone, || gone() >= came(waves));
     assert_eq!(gone(), came(waves), "handlers that are gone");
     assert_eq!(descriptors(), before);
     drop(steady);
     wait_for(settle, server, 1 + came(waves), 0);
-    wait_until(settle, || counts.ended.count() == counts.asked.count());
-    assert_eq!(counts.ended.count(), counts.asked.count());
+    settle_until(settle, "every write has ended", || {
+        counts.ended.count() == counts.asked.count()
+    });
     // What the first waves needed is enough for all others. (A sanitizer keeps what was freed.)
     if cfg!(tidegate_sanitize) {
         return;
@@ -268,8 +272,7 @@ fn storm_over_pinned_loops<const QUICK: bool>(waves: usize) {
 
 #[test]
 fn a_storm_leaves_no_descriptor_no_memory_and_no_open_promise() {
-    let long = std::env::var_os("TIDEGATE_LONG").is_some();
-    let waves = if long { 50 } else { 10 };
+    let waves = short_or_long(10, 50);
     storm_over_pinned_loops::<false>(waves);
     storm_over_pinned_loops::<true>(waves);
 
@@ -283,5 +286,5 @@ fn a_storm_leaves_no_descriptor_no_memory_and_no_open_promise() {
         .bind("127.0.0.1:0")
         .wait()
         .unwrap();
-    storm(&server, &counts, &std::thread::yield_now, waves);
+    storm(&server, &counts, &|| yield_times(1), waves);
 }

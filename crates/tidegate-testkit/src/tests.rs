@@ -3,7 +3,8 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
-use crate::{Counter, Gate, Log, Rng, model, rng};
+use crate::waiting::{block_on_at_most, until_some_at_most};
+use crate::{Counter, Gate, Log, Rng, block_on, model, rng, until, until_some};
 
 /// Long enough to have been a wait, too short to be noticed.
 const SHORT: Duration = Duration::from_millis(1);
@@ -46,6 +47,53 @@ fn what_is_already_there_is_not_waited_for() {
     gate.wait_at_most(Duration::ZERO);
     Counter::new().wait_at_most(Duration::ZERO, 0);
     Log::<()>::new().wait_at_most(Duration::ZERO, 0);
+}
+
+#[test]
+fn a_condition_that_never_holds_fails_with_its_name() {
+    let message = panic_message(|| {
+        until_some_at_most(SHORT, "the pool is idle", || None::<()>);
+    });
+    assert_eq!(
+        message,
+        "waited in vain until the pool is idle (gave up after 1ms)"
+    );
+}
+
+#[test]
+fn a_condition_is_looked_at_until_it_holds_and_before_the_time_is() {
+    let mut looks = 0;
+    until("three looks were taken", || {
+        looks += 1;
+        looks == 3
+    });
+    assert_eq!(until_some("there is a number", || Some(looks)), 3);
+    until_some_at_most(Duration::ZERO, "it is there", || Some(()));
+}
+
+#[test]
+fn a_future_that_is_never_woken_fails_with_its_name() {
+    let message = panic_message(|| {
+        block_on_at_most(SHORT, "the call has returned", std::future::pending::<()>());
+    });
+    assert_eq!(
+        message,
+        "waited in vain until the call has returned (gave up after 1ms)"
+    );
+}
+
+#[test]
+fn a_future_is_polled_again_when_it_is_woken() {
+    let mut polls = 0;
+    let twice = std::future::poll_fn(|context| {
+        polls += 1;
+        context.waker().wake_by_ref();
+        match polls {
+            1 => std::task::Poll::Pending,
+            _ => std::task::Poll::Ready(polls),
+        }
+    });
+    assert_eq!(block_on("it was polled twice", twice), 2);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tidegate_core::ManualClock;
+use tidegate_testkit::short_or_long;
 use tidegate_timer::{Wheel, WheelTimer};
 
 #[path = "../../tidegate-testkit/shared/counting.rs"]
@@ -25,11 +26,10 @@ fn alone() -> impl Drop {
 
 /// Ten million, as promised; fewer where the compiler did not optimise, unless asked for.
 fn pairs() -> usize {
-    let long = std::env::var_os("TIDEGATE_LONG").is_some();
-    if long || !cfg!(debug_assertions) {
-        10_000_000
+    if cfg!(debug_assertions) {
+        short_or_long(500_000, 10_000_000)
     } else {
-        500_000
+        10_000_000
     }
 }
 

@@ -180,7 +180,7 @@ fn time_at_its_end_stays_there() {
 fn settle_waits_for_what_one_member_gives_another() {
     let clock = ManualClock::new();
     let (first, second) = (Worker::start(&clock), Worker::start(&clock));
-    for _ in 0..crate::testing::rounds(300) {
+    for _ in 0..tidegate_testkit::rounds(300) {
         let (tx, rx) = mpsc::channel();
         let (jobs, parker) = (second.jobs.clone(), second.parker.clone());
         first.give(move || {

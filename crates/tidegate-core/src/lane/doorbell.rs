@@ -116,8 +116,9 @@ mod tests {
 
     use std::thread;
 
+    use tidegate_testkit::{rounds, until};
+
     use super::*;
-    use crate::testing::rounds;
     use crate::{Parker, Task, TaskLane};
 
     #[test]
@@ -159,9 +160,7 @@ mod tests {
                 let (lane, bell, parker) = (&lane, &bell, &parker);
                 scope.spawn(move || {
                     for _ in 0..each {
-                        while lane.push(Task::new(|| ())).is_err() {
-                            thread::yield_now();
-                        }
+                        until("the lane has room", || lane.push(Task::new(|| ())).is_ok());
                         if bell.ring() {
                             parker.unpark();
                         }

@@ -215,9 +215,10 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::thread;
 
+    use tidegate_testkit::{rounds, until, yield_times};
+
     use super::*;
     use crate::raw::signal::{Deliver, Delivery, SignalBlock};
-    use crate::testing::rounds;
 
     type Seen = Arc<Mutex<Vec<(u32, Delivery)>>>;
 
@@ -308,13 +309,13 @@ mod tests {
                 });
             }
             let mut told = 0;
-            while told < 3 * each {
+            until("every signal was delivered", || {
                 for signal in lane.take() {
                     signal.deliver();
                     told += 1;
                 }
-                thread::yield_now();
-            }
+                told == 3 * each
+            });
         });
         let seen = seen.lock().unwrap();
         for producer in 1..4 {
@@ -333,9 +334,7 @@ mod tests {
             thread::scope(|scope| {
                 for _ in 0..2 {
                     scope.spawn(|| {
-                        while !go.load(Relaxed) {
-                            thread::yield_now();
-                        }
+                        until("the lane is read", || go.load(Relaxed));
                         for number in 0..20 {
                             // One that comes back is dropped here, which tells it as orphaned.
                             let pushed = lane.push(numbered(number, &seen)).is_ok();
@@ -345,7 +344,7 @@ mod tests {
                 }
                 go.store(true, Relaxed);
                 lane.take().for_each(Signal::deliver);
-                thread::yield_now();
+                yield_times(1);
                 lane.close().for_each(Signal::deliver);
             });
             let seen = seen.lock().unwrap();

@@ -98,6 +98,8 @@ impl<T> fmt::Debug for OwnerCell<T> {
 mod tests {
     //! One owner at a time.
 
+    use tidegate_testkit::until_some;
+
     use super::OwnerCell;
 
     #[test]
@@ -121,15 +123,10 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    let mut turns = 0;
-                    while turns < 2_000 {
-                        if let Some(mut value) = cell.take() {
-                            *value += 1;
-                            cell.put(value).expect("only the owner puts it back");
-                            turns += 1;
-                        } else {
-                            std::thread::yield_now();
-                        }
+                    for _ in 0..2_000 {
+                        let mut value = until_some("the cell has its value", || cell.take());
+                        *value += 1;
+                        cell.put(value).expect("only the owner puts it back");
                     }
                 });
             }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tidegate_core::Parker;
 use tidegate_isolate::{Event, Hedge, PoolConfig, Retry, RetryBudget};
+use tidegate_testkit::{block_on, until};
 
 use crate::support::{builder, poll_once, still};
 
@@ -78,10 +79,10 @@ fn pauses_grow_between_retries() {
         let runner = scope.spawn(|| {
             command.run_with_retry(retry, &RetryBudget::default(), |_| Err::<u32, _>("no"))
         });
-        while !runner.is_finished() {
+        until("the last attempt has failed", || {
             clock.jump(Duration::from_millis(1));
-            std::thread::yield_now();
-        }
+            runner.is_finished()
+        });
         assert!(runner.join().unwrap().is_err());
     });
     assert!(clock.nanos() >= 40_000_000, "ten and thirty milliseconds");
@@ -235,17 +236,12 @@ fn a_second_attempt_on_threads_wins_and_the_first_is_told() {
     let waker = Waker::from(&parker);
     let mut context = Context::from_waker(&waker);
     assert!(answer.as_mut().poll(&mut context).is_pending());
-    while tries.load(Ordering::Relaxed) < 1 {
-        std::thread::yield_now();
-    }
+    until("the first attempt runs", || {
+        tries.load(Ordering::Relaxed) >= 1
+    });
     // Not `advance`: the worker sleeps outside of the clock.
     clock.jump(Duration::from_millis(1));
-    let value = loop {
-        if let Poll::Ready(value) = answer.as_mut().poll(&mut context) {
-            break value;
-        }
-        parker.park(None);
-    };
+    let value = block_on("the second attempt has answered", answer);
     assert_eq!(value, Ok(2));
     assert_eq!(told.recv(), Ok("told"));
     assert_eq!(command.snapshot().totals[Event::Hedged], 1);

@@ -13,12 +13,9 @@ use tidegate_isolate::{
     Criticality, Event, Hedge, Isolation, IsolationBuilder, Key, PermitConfig, Refused, Retry,
     RetryBudget, Stage, Transition,
 };
-use tidegate_testkit::{Counter, Gate};
+use tidegate_testkit::{Counter, Gate, WATCHDOG, until};
 
 use crate::support::{Answer, Numbers, SECOND, builder, hold, pool_of};
-
-/// A call that hangs is a failure after this.
-const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// Where user code stays until it may leave.
 #[derive(Clone, Default)]
@@ -461,9 +458,7 @@ fn a_command_whose_callbacks_do_not_return_refuses_new_calls() {
     for n in 0.. {
         assert!(n < 2_000, "there is a bound");
         let answer = slow.queue(|cancel| {
-            while !cancel.is_cancelled() {
-                std::thread::yield_now();
-            }
+            until("the call is cancelled", || cancel.is_cancelled());
             Ok(1)
         });
         if answer.is_done() {
@@ -473,9 +468,7 @@ fn a_command_whose_callbacks_do_not_return_refuses_new_calls() {
         let stay = scene.stay.clone();
         answer.finally(move |_| stay.stay());
         scene.clock.jump(SECOND);
-        while !idle() {
-            std::thread::yield_now();
-        }
+        until("the bulkhead has a thread", idle);
     }
     let answer = refused.lock().unwrap().take().expect("one was refused");
     let error = answer.wait().unwrap_err().failure().unwrap();
@@ -484,7 +477,7 @@ fn a_command_whose_callbacks_do_not_return_refuses_new_calls() {
     scene.check(11);
     // What was accepted is told, and then there is room again.
     scene.stay.inside.wait_for(1_025);
-    while slow.queue(|_| Ok(1)).wait() != Ok(1) {
-        std::thread::yield_now();
-    }
+    until("a call is accepted", || {
+        slow.queue(|_| Ok(1)).wait() == Ok(1)
+    });
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_core::non_blocking;
 use tidegate_isolate::{Cause, Command, Event, RequestContext};
-use tidegate_testkit::Gate;
+use tidegate_testkit::{Gate, until};
 
 use crate::support::{
     Answer, Numbers, SECOND, builder, cause, hold, poll_once, pool, pool_of, still,
@@ -353,10 +353,10 @@ fn a_call_that_shares_a_run_has_a_timeout_of_its_own() {
         let waited = scope.spawn(move || waiting.run(|_| panic!("must not run")));
         near.wait();
         // Its time begins when it waits, so the clock goes on until that is over.
-        while !waited.is_finished() {
+        until("the wait has ended", || {
             clock.jump(SECOND / 4);
-            std::thread::yield_now();
-        }
+            waited.is_finished()
+        });
         let error = waited.join().unwrap().unwrap_err();
         assert!(error.is_timed_out(), "{error}");
         assert_eq!(error.cause(), &Cause::TimedOut(SECOND));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_core::{CancelToken, ManualClock};
 use tidegate_isolate::{CommandError, Event, RunAsync};
-use tidegate_testkit::Gate;
+use tidegate_testkit::{Gate, until};
 
 use crate::support::{Numbers, builder, pool_of, still};
 
@@ -219,9 +219,7 @@ fn healthy_pools_do_not_notice_broken_ones() {
     }
     let made = (ticks * CALLS) as u64;
     for (at, command) in commands.iter().enumerate() {
-        while command.snapshot().active > 0 {
-            std::thread::yield_now();
-        }
+        until("no call is active", || command.snapshot().active == 0);
         let totals = command.snapshot().totals;
         let ended: u64 = ENDS.iter().map(|event| totals[*event]).sum();
         assert_eq!(ended, made, "dependency {at}: {totals:?}");

@@ -8,7 +8,7 @@ use tidegate_isolate::{
     BreakerConfig, BreakerMode, Cause, FallbackError, Hook, Install, Isolation, Key,
     MetricsPublisher, Propagator, Properties, Restore, Stage,
 };
-use tidegate_testkit::Gate;
+use tidegate_testkit::{Gate, until};
 
 use crate::support::{Answer, SECOND, builder, hold, pool, pool_of};
 
@@ -123,9 +123,7 @@ fn left(leave: impl FnOnce(&ManualClock, &Answer)) -> Vec<Stage> {
     let _ = answer.wait();
     let seen = take(&stages);
     go_on.open();
-    while pool(&isolation).active > 0 {
-        std::thread::yield_now();
-    }
+    until("no call is active", || pool(&isolation).active == 0);
     assert_eq!(take(&stages), [Stage::ThreadComplete], "when it is");
     seen
 }
@@ -304,9 +302,7 @@ fn several_of_each_kind_in_their_order() {
     let error = command.run(|_| panic!("must not run")).unwrap_err();
     let refused = Cause::Panicked("one says no".into());
     assert_eq!(error.cause(), &refused, "the first refusal counts");
-    while pool(&isolation).active > 0 {
-        std::thread::yield_now();
-    }
+    until("no call is active", || pool(&isolation).active == 0);
     let expected = [
         "one added",
         "two added",

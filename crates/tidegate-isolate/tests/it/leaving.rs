@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_core::ManualClock;
 use tidegate_isolate::{Bulkhead, Cause, Event, Isolation, Refused};
 use tidegate_promise::WaitError;
-use tidegate_testkit::Gate;
+use tidegate_testkit::{Gate, until};
 
 use crate::support::{SECOND, builder, cause, hold, pool, pool_of, still};
 
@@ -57,13 +57,13 @@ fn a_running_call_that_times_out_is_told_and_counted_until_it_ends() {
         .build(&isolation)
         .unwrap();
     let (go_on, told) = (Gate::new(), Gate::new());
-    let (inside, until, tell) = (Gate::new(), go_on.clone(), told.clone());
+    let (inside, gate, tell) = (Gate::new(), go_on.clone(), told.clone());
     let open = inside.clone();
     let answer = command.queue(move |cancel| {
         let hear = tell.clone();
         let _hook = cancel.on_cancel(move || hear.open());
         open.open();
-        until.wait();
+        gate.wait();
         Ok(1)
     });
     inside.wait();
@@ -74,9 +74,7 @@ fn a_running_call_that_times_out_is_told_and_counted_until_it_ends() {
     assert_eq!((snapshot.overstaying, snapshot.active), (1, 1));
     assert!(command.run(|_| Ok(1)).is_ok_and(|n| n == 9) || command.snapshot().active == 1);
     go_on.open();
-    while pool(&isolation).overstaying > 0 {
-        std::thread::yield_now();
-    }
+    until("no call overstays", || pool(&isolation).overstaying == 0);
     let totals = command.snapshot().totals;
     assert_eq!(
         (totals[Event::Timeout], totals[Event::Success]),
@@ -248,9 +246,9 @@ fn timeouts_ends_and_cancellations_race_and_each_call_ends_once() {
     }
     clock.jump(SECOND);
     answers.into_iter().for_each(|answer| drop(answer.wait()));
-    while command.snapshot().active > 0 || pool(&isolation).overstaying > 0 {
-        std::thread::yield_now();
-    }
+    until("no call is active or overstays", || {
+        command.snapshot().active == 0 && pool(&isolation).overstaying == 0
+    });
     let totals = command.snapshot().totals;
     let ended = totals[Event::Success] + totals[Event::Timeout] + totals[Event::PoolRejected];
     assert_eq!(ended + totals[Event::Cancelled], calls);

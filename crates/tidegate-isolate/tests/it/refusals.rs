@@ -11,7 +11,7 @@ use tidegate_isolate::{
     BreakerConfig, BreakerState, BreakerWindow, Cause, Command, Criticality, Event, Isolation,
     Partitions, PoolConfig, Refused, Retry, RetryBudget,
 };
-use tidegate_testkit::Gate;
+use tidegate_testkit::{Gate, until};
 
 use crate::support::{builder, cause, hold, poll_once, pool, pool_of, still, with_properties};
 
@@ -213,10 +213,10 @@ fn a_late_answer_whose_drop_panics_keeps_the_verdict_of_the_probe() {
 fn a_late_answer_on_a_thread_whose_drop_panics_keeps_the_verdict_of_the_probe() {
     let (clock, isolation, command) = probing(true);
     let (inside, go_on) = (Gate::new(), Gate::new());
-    let (told, until) = (inside.clone(), go_on.clone());
+    let (told, gate) = (inside.clone(), go_on.clone());
     let answer = command.queue(move |_| {
         told.open();
-        until.wait();
+        gate.wait();
         Ok(Bomb)
     });
     inside.wait();
@@ -224,9 +224,7 @@ fn a_late_answer_on_a_thread_whose_drop_panics_keeps_the_verdict_of_the_probe() 
     let error = answer.wait().unwrap_err().failure();
     assert!(error.is_some_and(|error| error.is_timed_out()));
     go_on.open();
-    while pool(&isolation).overstaying > 0 {
-        std::thread::yield_now();
-    }
+    until("no call overstays", || pool(&isolation).overstaying == 0);
     assert_eq!(command.snapshot().breaker, BreakerState::Open);
     clock.jump(SLEEP + TIMEOUT);
     let probe = command.run(|_| Err("still down")).unwrap_err();

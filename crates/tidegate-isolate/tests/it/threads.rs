@@ -11,7 +11,7 @@ use tidegate_isolate::{
 };
 use tidegate_loop::{Crew, EventLoop, ParkDriver};
 use tidegate_pool::{Adaptive, Quiet, Strategy};
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Gate, Log, until};
 
 use crate::support::{
     SECOND, builder, cause, counted, hold, pool, pool_of, still, with_properties,
@@ -402,9 +402,7 @@ fn what_is_reserved_of_a_pool_is_not_taken_by_others() {
     for answer in held.into_iter().chain([high, critical]) {
         answer.wait().unwrap();
     }
-    while pool(&isolation).active > 0 {
-        std::thread::yield_now();
-    }
+    until("no call is active", || pool(&isolation).active == 0);
     assert_eq!(command.run(|_| Ok(1)), Ok(1), "nothing is held any more");
     let too_much = Partitions {
         normal: 0.6,
@@ -449,9 +447,7 @@ fn an_adaptive_limit_bounds_what_is_queued_and_what_runs() {
     }
     assert_eq!(at(), Some(1), "so is a timeout, in the queue or not");
     go_on.open();
-    while pool(&isolation).active > 0 {
-        std::thread::yield_now();
-    }
+    until("no call is active", || pool(&isolation).active == 0);
     for _ in 0..3 {
         let turn = clock.clone();
         let work = move |_: &_| {
@@ -614,9 +610,7 @@ fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
     let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &crew);
     let home = home.unwrap();
     home.submit(|| ()).unwrap().wait().unwrap();
-    while !bulkhead.room().has_thread() {
-        std::thread::yield_now();
-    }
+    until("the bulkhead has a thread", || bulkhead.room().has_thread());
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
     assert!(!bulkhead.room().has_thread(), "the strategy sees it");
@@ -678,9 +672,7 @@ fn a_strategy_over_a_full_bulkhead_keeps_producing() {
     for answer in held {
         answer.wait().unwrap();
     }
-    while !bulkhead.room().has_thread() {
-        std::thread::yield_now();
-    }
+    until("the bulkhead has a thread", || bulkhead.room().has_thread());
 }
 
 #[test]

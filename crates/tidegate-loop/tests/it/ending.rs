@@ -12,7 +12,7 @@ use tidegate_core::{ManualClock, Task, ThreadBuilder, ThreadJob};
 use tidegate_loop::{EventLoop, EventLoopGroup, Quiet, ShutdownError};
 use tidegate_pool::{NeverBegun, WorkerPool};
 use tidegate_promise::{Completion, Failure, Outcome, WaitError};
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, until};
 
 use crate::{Heard, SECOND, builder, end, hits, hold, home};
 
@@ -568,9 +568,7 @@ fn listeners_of_what_a_stuck_loop_has_left_are_told() {
     let ShutdownError::Stuck { handed_back, .. } = &why else {
         panic!("{why}");
     };
-    while handed_back.is_empty() {
-        thread::yield_now();
-    }
+    until("a task was handed back", || !handed_back.is_empty());
     handed_back.take().into_iter().for_each(Task::run);
     assert_eq!((ran.count(), log.len()), (0, 0), "given up is given up");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::{ManualClock, Task};
 use tidegate_loop::{EventLoop, RejectPolicy};
-use tidegate_testkit::{Counter, Gate};
+use tidegate_testkit::{Counter, Gate, until};
 
 use crate::{SECOND, builder, end, hits, hold, home};
 
@@ -166,9 +166,9 @@ fn the_busy_ratio_survives_a_change_of_thread() {
     home.settle();
     home.try_suspend();
     home.settle();
-    while home.lifecycle() != tidegate_loop::Lifecycle::Suspended {
-        std::thread::yield_now();
-    }
+    until("the loop is suspended", || {
+        home.lifecycle() == tidegate_loop::Lifecycle::Suspended
+    });
     clock.jump(SECOND * 3);
     home.submit(|| ()).unwrap().wait().unwrap();
     home.settle();

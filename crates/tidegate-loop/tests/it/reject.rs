@@ -1,12 +1,12 @@
 //! What happens to a task for which there is no room.
 
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use tidegate_core::{ManualClock, Refusal, Rejected, Task, blocking_allowed};
 use tidegate_loop::{BuildError, EventLoop, Quiet, RejectPolicy};
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, until};
 
 use crate::{SECOND, builder, hits, hold, on};
 
@@ -27,6 +27,17 @@ fn fill(home: &EventLoop) {
     while home.pending_tasks() < 15 {
         home.execute(|| ()).unwrap();
     }
+}
+
+/// Turns the clock until the thread that waits has returned.
+fn turn_until_finished<T>(clock: &ManualClock, waiting: &ScopedJoinHandle<'_, T>) {
+    until("the waiting thread has returned", || {
+        let finished = waiting.is_finished();
+        if !finished {
+            clock.jump(SECOND / 8);
+        }
+        finished
+    });
 }
 
 #[test]
@@ -112,14 +123,9 @@ fn backoff_pauses_and_succeeds_when_room_appears() {
         }
         gate.open();
         // Or the clock would use up the attempts before there is room.
-        while home.pending_tasks() >= 15 {
-            thread::yield_now();
-        }
+        until("the loop has room", || home.pending_tasks() < 15);
         // It pauses once more, or has found the room already.
-        while !waiting.is_finished() {
-            clock.jump(SECOND / 8);
-            thread::yield_now();
-        }
+        turn_until_finished(&clock, &waiting);
         waiting.join().unwrap().unwrap();
     });
     ran.wait_for(1);
@@ -133,10 +139,7 @@ fn backoff_gives_the_task_back_after_its_attempts() {
     fill(&home);
     thread::scope(|scope| {
         let waiting = scope.spawn(|| home.execute(|| ()));
-        while !waiting.is_finished() {
-            clock.jump(SECOND / 8);
-            thread::yield_now();
-        }
+        turn_until_finished(&clock, &waiting);
         assert_eq!(waiting.join().unwrap().unwrap_err().why(), Refusal::Full);
     });
     assert!(clock.nanos() >= 3_000_000_000, "three pauses");

@@ -7,7 +7,7 @@ use tidegate_core::{Stance, Task, Ticker, stance};
 use tidegate_loop::{BuildError, Crew, EventLoop, ParkDriver, Quiet, Roaming, ShutdownError};
 use tidegate_pool::{Monitor, Strategy, TryExecutor, WorkerPool};
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, until};
 
 use crate::hand::Hand;
 
@@ -98,14 +98,12 @@ fn a_thread_that_waits_for_another_loop_runs_what_waits_for_a_thread() {
     };
     let (busy, idle) = (build("busy"), build("idle"));
     let look_until = |gate: &Gate| {
-        for _ in 0..100_000 {
-            if gate.is_open() {
-                break;
+        until("the task has run", || {
+            if !gate.is_open() {
+                steps.tick(quiet);
             }
-            steps.tick(quiet);
-            std::thread::yield_now();
-        }
-        gate.wait();
+            gate.is_open()
+        });
     };
     let runs_on = |home: &EventLoop<Roaming>| {
         let gate = Gate::new();

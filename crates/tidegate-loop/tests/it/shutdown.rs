@@ -12,7 +12,7 @@ use tidegate_loop::{
 };
 use tidegate_pool::NeverBegun;
 use tidegate_promise::{Outcome, WaitError};
-use tidegate_testkit::{Counter, DropCount, Gate, Log};
+use tidegate_testkit::{Counter, DropCount, Gate, Log, until};
 
 use crate::{SECOND, builder, end, hits, hold, home, on, watched};
 
@@ -336,9 +336,7 @@ fn a_stuck_task_fails_termination_and_what_was_behind_it_comes_back() {
     assert!(handed_back.is_empty() && home.is_shutdown() && !home.is_terminated());
     assert_eq!(home.execute(|| ()).unwrap_err().why(), Refusal::Closed);
     go_on.open();
-    while !home.is_terminated() {
-        thread::yield_now();
-    }
+    until("the loop has terminated", || home.is_terminated());
     for task in handed_back.take() {
         task.run();
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use tidegate_core::ManualClock;
 use tidegate_loop::{EventLoop, Quiet};
 use tidegate_promise::Completion;
-use tidegate_testkit::{Rng, model};
+use tidegate_testkit::{Rng, model, short_or_long};
 
 use crate::SECOND;
 
@@ -36,10 +36,7 @@ const OPEN: usize = 1024;
 
 /// Seeds, and operations of each.
 fn size() -> (u64, usize) {
-    match std::env::var("TIDEGATE_LONG") {
-        Ok(long) if long == "1" => (200, 10_000_000),
-        _ => (8, 500_000),
-    }
+    short_or_long((8, 500_000), (200, 10_000_000))
 }
 
 /// What became of each numbered submission.

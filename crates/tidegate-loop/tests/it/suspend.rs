@@ -3,20 +3,18 @@
 use std::sync::Barrier;
 use std::thread;
 
-use tidegate_core::{Clock, ManualClock};
+use tidegate_core::ManualClock;
 use tidegate_loop::{EventLoop, Lifecycle, Quiet};
-use tidegate_testkit::{Counter, Gate, WATCHDOG};
+use tidegate_testkit::{Counter, Gate, until};
 
 use crate::{SECOND, end, hits, hold, home};
 
 /// Waits until the loop's thread has left; nothing else is needed for that.
 fn await_suspended(home: &EventLoop) {
     home.settle();
-    let begun = Clock::system().now();
-    while home.lifecycle() != Lifecycle::Suspended {
-        assert!(Clock::system().now() - begun < WATCHDOG, "its thread stays");
-        thread::yield_now();
-    }
+    until("the thread of the loop has left", || {
+        home.lifecycle() == Lifecycle::Suspended
+    });
 }
 
 fn thread_of(home: &EventLoop) -> thread::ThreadId {

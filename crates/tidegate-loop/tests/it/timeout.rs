@@ -3,7 +3,6 @@
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use tidegate_loop::{
     BuildError, DEFAULT_TIMEOUT_TICK, EventLoop, Sleep, SleepError, TimedOut, TimeoutHandle,
     WithTimeout, sleep, timeout,
 };
-use tidegate_testkit::{Counter, DropCount, Gate, Log};
+use tidegate_testkit::{Counter, DropCount, Gate, Log, block_on};
 
 use crate::{SECOND, builder, end, hold, home, watched};
 
@@ -334,37 +333,24 @@ fn a_sleep_can_be_given_more_time() {
     assert!(slept.is_elapsed() && !slept.reset(SECOND));
 }
 
-/// Polls `future` on the calling thread until it is ready.
-fn drive<F: Future>(future: F) -> F::Output {
-    struct Unpark(std::thread::Thread);
-    impl std::task::Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-    let waker = Arc::new(Unpark(std::thread::current())).into();
-    let mut cx = Context::from_waker(&waker);
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut cx) {
-            Poll::Ready(output) => return output,
-            Poll::Pending => std::thread::park(),
-        }
-    }
-}
-
 #[test]
 fn a_sleeper_hears_that_its_loop_has_ended() {
     let (home, _clock) = home();
     let slept: Sleep = home.sleep(SECOND);
     std::thread::scope(|threads| {
-        let waits = threads.spawn(move || drive(slept));
+        let waits = threads.spawn(move || block_on("the sleep has ended", slept));
         end(&home);
         assert_eq!(waits.join().unwrap(), Err(SleepError));
     });
-    assert_eq!(drive(home.sleep(SECOND)), Err(SleepError));
+    assert_eq!(
+        block_on("the sleep has ended", home.sleep(SECOND)),
+        Err(SleepError)
+    );
     let limited = home.within(SECOND, std::future::pending::<()>());
-    assert_eq!(drive(limited), Err(TimedOut::LoopEnded));
+    assert_eq!(
+        block_on("the limit has ended", limited),
+        Err(TimedOut::LoopEnded)
+    );
 }
 
 #[test]

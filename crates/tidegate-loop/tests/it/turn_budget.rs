@@ -9,7 +9,7 @@ use tidegate_loop::{
     CONVALESCENCE, Choose, Crew, Driver, EventLoop, EventLoopBuilder, EventLoopGroup, Health,
     TurnBudget,
 };
-use tidegate_testkit::Log;
+use tidegate_testkit::{Log, until};
 
 use crate::hand::Hand;
 
@@ -182,9 +182,10 @@ fn slow_timers_give_way_to_tasks() {
     }
     hand.run(|| ());
     home.execute(bench.slow("task")).unwrap();
-    while bench.log.len() < 64 {
+    until("64 tasks and timers have run", || {
         hand.turn();
-    }
+        bench.log.len() >= 64
+    });
     let heard = bench.log.take();
     let at = heard.iter().position(|&ran| ran == "task");
     assert!(at.is_some_and(|at| at <= 64), "{at:?}");

@@ -6,7 +6,7 @@ use tidegate_net::handlers::{
 };
 use tidegate_net::{Assembly, EmbeddedChannel, Inbound, InboundContext, NetError, Nothing};
 use tidegate_promise::Failure;
-use tidegate_testkit::{Log, Rng, model};
+use tidegate_testkit::{Log, Rng, model, short_or_long};
 
 /// What came out of a decoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,12 +89,7 @@ fn input(rng: &mut Rng, words: &[&[u8]]) -> Bytes {
 
 /// Checks a decoder with many inputs; `join` makes two results comparable.
 fn check(add: fn(Assembly) -> Assembly, words: &[&[u8]], join: fn(Vec<Out>) -> Vec<Out>) {
-    let seeds = if std::env::var_os("TIDEGATE_LONG").is_some() {
-        5_000
-    } else {
-        40
-    };
-    model(0..seeds, |rng| {
+    model(0..short_or_long(40, 5_000), |rng| {
         let bytes = input(rng, words);
         let whole = join(decode(add, [bytes.clone()]));
         let strange = whole.iter().find(|out| matches!(out, Out::Other(_)));

@@ -6,7 +6,7 @@ use tidegate_net::{
     OutboundContext, Passing, ReadSize, WaterMarks,
 };
 use tidegate_promise::Failure;
-use tidegate_testkit::{Counter, Rng, model};
+use tidegate_testkit::{Counter, Rng, model, short_or_long};
 
 use crate::Echo;
 
@@ -52,12 +52,7 @@ fn options(rng: &mut Rng) -> ChannelOptions {
 /// accounts are even at the end.
 #[test]
 fn random_operations_lose_nothing_and_end_everything_once() {
-    let seeds = if std::env::var_os("TIDEGATE_LONG").is_some() {
-        2000
-    } else {
-        200
-    };
-    model(0..seeds, |rng| {
+    model(0..short_or_long(200, 2_000), |rng| {
         let assemble = |p: tidegate_net::Assembly| p.add_duplex("base", Passes).add("echo", Echo);
         let mut channel = EmbeddedChannel::with_options(options(rng), assemble).unwrap();
         let handle = channel.channel();

@@ -10,6 +10,7 @@ use tidegate_net::handlers::{TlsHandshake, TlsServer, rustls};
 use tidegate_net::{
     ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing, UserEvent, WaterMarks,
 };
+use tidegate_testkit::until;
 
 use crate::tls::{Authority, Pair, whole};
 
@@ -311,11 +312,12 @@ fn certificates_are_reloaded_while_clients_come_and_go() {
                 })
             })
             .collect();
-        while clients.iter().any(|client| !client.is_finished()) {
+        until("the clients are done", || {
             for (chain, key) in &identities {
                 tls.reload(chain.as_bytes(), key.as_bytes()).unwrap();
             }
-        }
+            clients.iter().all(|client| client.is_finished())
+        });
     });
     assert_eq!(server.accepted(), 45);
 }

@@ -12,7 +12,7 @@ use tidegate_core::{
     is_current,
 };
 use tidegate_promise::{Completion, Promise, promise_on};
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, until};
 
 /// A loop of one thread that must not block, or a pool of several that may.
 pub(crate) struct Loop {
@@ -103,10 +103,10 @@ impl Loop {
     /// Returns when everything that was given to the loop so far has run.
     pub(crate) fn settle(&self) {
         // Listeners that were queued on the loop's own thread may queue others in turn.
-        while !self.run({
+        until("the loop has nothing queued", || {
             let shared = Arc::clone(&self.shared);
-            move || shared.queue.lock().unwrap().work.is_empty()
-        }) {}
+            self.run(move || shared.queue.lock().unwrap().work.is_empty())
+        });
     }
 
     /// Keeps the loop busy until the gate is opened.

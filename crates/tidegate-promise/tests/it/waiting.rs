@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_core::{CancelToken, ManualClock};
 use tidegate_promise::{Completion, Failure, WaitError, blocking_allowed, non_blocking, promise};
-use tidegate_testkit::{Gate, Log};
+use tidegate_testkit::{Gate, Log, until_some};
 
 use crate::support::{Loop, thread};
 
@@ -367,17 +367,15 @@ fn close_circle(loops: &[Loop]) -> WaitError<Failure> {
     let answer = answer.share().unwrap();
     // The others are about to wait; look until the record has them all.
     let last = &loops[loops.len() - 1];
-    loop {
+    until_some("the last wait is refused", || {
         let answer = answer.clone();
         let error = last.run(move || {
             let moment = Duration::from_nanos(1);
             blocking_allowed(|| answer.wait_timeout(moment)).unwrap_err()
         });
-        if error.is_refused() {
-            return error;
-        }
-        assert!(error.is_timeout());
-    }
+        assert!(error.is_refused() || error.is_timeout());
+        error.is_refused().then_some(error)
+    })
 }
 
 #[test]

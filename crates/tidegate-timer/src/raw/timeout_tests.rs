@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
+use tidegate_testkit::{rounds, until};
+
 use super::cell::LATEST;
 use super::*;
 
@@ -110,15 +112,15 @@ fn the_owner_sees_every_cells_last_news() {
                 }
             });
         }
-        while seen < cells.len() {
+        until("every cell was seen with its fate", || {
             for cell in lane.take() {
                 if cell.fate().is_some() && cell.note() == 0 {
                     cell.set_note(1);
                     seen += 1;
                 }
             }
-            thread::yield_now();
-        }
+            seen == cells.len()
+        });
     });
     assert!(cells.iter().all(|cell| cell.note() == 1));
 }
@@ -133,13 +135,4 @@ fn an_earlier_deadline_is_seen_by_the_reset_or_by_the_arming() {
     assert_eq!(cell.arm(20), None);
     assert_eq!(cell.reset(19), Reset::Sooner);
     assert_eq!(cell.reset(20), Reset::Later);
-}
-
-/// How often to repeat something: `many` times, or few where every step is slow
-/// (`TIDEGATE_SMALL` is set under valgrind).
-fn rounds(many: usize) -> usize {
-    match std::env::var_os("TIDEGATE_SMALL") {
-        Some(_) => (many / 50).max(4),
-        None => many,
-    }
 }

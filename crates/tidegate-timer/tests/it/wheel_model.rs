@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate_testkit::{Counter, DropCount, Rng, model};
+use tidegate_testkit::{Counter, DropCount, Rng, model, short_or_long};
 use tidegate_timer::{Key, Wheel};
 
 /// One step of a script; numbers choose among what there is.
@@ -188,17 +188,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Scripts per run: few in CI, many with `TIDEGATE_LONG=1`.
-fn cases() -> u32 {
-    if std::env::var_os("TIDEGATE_LONG").is_some() {
-        20_000
-    } else {
-        128
-    }
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: short_or_long(128, 20_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_wheel_agrees_with_a_sorted_map(

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use tidegate_testkit::{Rng, rounds, until, yield_times};
+
 use super::*;
-use crate::testing::{Dice, rounds};
 
 type Seen = Arc<Mutex<Vec<(usize, usize)>>>;
 
@@ -72,12 +73,16 @@ fn counting(started: &Arc<AtomicUsize>) -> Task {
 }
 
 /// Pushes, retrying while the lane is full.
-fn insist(lane: &TaskLane, mut task: Task) {
-    while let Err(refused) = lane.push(task) {
+fn insist(lane: &TaskLane, task: Task) {
+    let mut task = Some(task);
+    until("the lane has room", || {
+        let Err(refused) = lane.push(task.take().expect("it came back")) else {
+            return true;
+        };
         assert_eq!(refused.why(), Refusal::Full);
-        task = refused.into_inner();
-        thread::yield_now();
-    }
+        task = Some(refused.into_inner());
+        false
+    });
 }
 
 /// Pushes `count` tasks that do nothing.
@@ -89,6 +94,17 @@ fn fill(lane: &TaskLane, count: usize) {
 
 fn pop_and_run(end: &mut TaskLaneEnd) -> bool {
     end.pop().map(Task::run).is_some()
+}
+
+/// Waits for the next task and runs it; publishes the head when a refused producer asks for it.
+fn run_next(end: &mut TaskLaneEnd) {
+    until("a task came and ran", || {
+        let ran = pop_and_run(end);
+        if !ran && end.is_wanted() {
+            end.publish();
+        }
+        ran
+    });
 }
 
 #[test]
@@ -123,13 +139,8 @@ fn each_of_four_producers_keeps_its_order() {
                 }
             });
         }
-        let mut ran = 0;
-        while ran < 4 * each {
-            if pop_and_run(&mut end) {
-                ran += 1;
-            } else {
-                thread::yield_now();
-            }
+        for ran in 1..=4 * each {
+            run_next(&mut end);
             if ran.is_multiple_of(64) || end.is_wanted() {
                 end.publish();
             }
@@ -210,14 +221,9 @@ fn with_the_loop_running_the_bound_is_never_exceeded() {
                 }
             });
         }
-        let mut ran = 0;
-        while ran < producers * each {
+        for ran in 1..=producers * each {
             assert!(end.len() <= BOUND);
-            if pop_and_run(&mut end) {
-                ran += 1;
-            } else {
-                thread::yield_now();
-            }
+            run_next(&mut end);
             if ran.is_multiple_of(8) || end.is_wanted() {
                 end.publish();
             }
@@ -240,9 +246,7 @@ fn what_was_accepted_is_drained_and_what_was_refused_came_back() {
             for mine in &fates {
                 let (lane, go, accepted, refused) = (&lane, &go, &accepted, &refused);
                 scope.spawn(move || {
-                    while !go.load(Relaxed) {
-                        thread::yield_now();
-                    }
+                    until("the lane is about to be closed", || go.load(Relaxed));
                     for (number, fate) in mine.iter().enumerate() {
                         match lane.push(fated(fate, number % 2 == 0)) {
                             Ok(_) => accepted.fetch_add(1, Relaxed),
@@ -253,15 +257,15 @@ fn what_was_accepted_is_drained_and_what_was_refused_came_back() {
             }
             scope.spawn(|| {
                 go.store(true, Relaxed);
-                (0..round % 50).for_each(|_| thread::yield_now());
+                yield_times(round as u64 % 50);
                 assert!(lane.close());
                 assert!(!lane.close(), "closed before");
             });
-            while !lane.is_closed() {
+            until("the lane is closed", || {
                 taken += usize::from(pop_and_run(&mut end));
                 end.publish();
-                thread::yield_now();
-            }
+                lane.is_closed()
+            });
             let left = end.drain();
             taken += left.len();
             left.into_iter().for_each(Task::run);
@@ -464,9 +468,9 @@ fn agrees_with_a_queue_under_a_lock() {
 }
 
 fn agrees_with_the_reference(seed: u64) {
-    let mut dice = Dice::new(seed);
-    let bound = [16, 40, CHUNK + 3][dice.below(3)];
-    let (lane, mut end) = TaskLane::starting_at(bound, u32::MAX - dice.below(2_000) as u32);
+    let mut rng = Rng::new(seed);
+    let bound = [16, 40, CHUNK + 3][rng.index(3)];
+    let (lane, mut end) = TaskLane::starting_at(bound, u32::MAX - rng.index(2_000) as u32);
     let mut reference = Reference {
         queue: VecDeque::new(),
         bound,
@@ -476,7 +480,7 @@ fn agrees_with_the_reference(seed: u64) {
     };
     let seen = Seen::default();
     for number in 0..4_000 {
-        match dice.below(if number > 3_900 { 101 } else { 100 }) {
+        match rng.index(if number > 3_900 { 101 } else { 100 }) {
             0..50 => {
                 let pushed = lane.push(noting(&seen, 0, number));
                 let pushed = pushed.map_err(|refused| refused.why());
@@ -498,14 +502,14 @@ fn agrees_with_the_reference(seed: u64) {
                 reference.hidden = 0;
             }
             92..97 => {
-                let most = dice.below(10);
+                let most = rng.index(10);
                 let room = reference.bound - reference.waiting();
                 let granted = if reference.closed { 0 } else { most.min(room) };
                 assert_eq!(end.reserve(most as u32) as usize, granted, "seed {seed}");
                 reference.local += granted;
             }
             97..100 => {
-                let count = dice.below(reference.local + 1);
+                let count = rng.index(reference.local + 1);
                 end.release(count as u32);
                 reference.local -= count;
             }

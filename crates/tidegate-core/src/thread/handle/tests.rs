@@ -5,8 +5,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 
+use tidegate_testkit::{Bomb, block_on, explode};
+
 use super::*;
-use crate::testing::{Bomb, Nameplate, explode};
+use crate::testing::Nameplate;
 use crate::{ThreadBuilder, ThreadJob, ThreadState, at_thread_exit, check_wait, enter};
 
 /// A thread that runs until the sender is dropped.
@@ -34,10 +36,7 @@ fn poll(end: &mut ThreadEnd, parker: &Parker) -> bool {
 
 /// Waits for the end of a thread that is about to end.
 fn await_end(thread: &ThreadHandle) {
-    let (mut end, parker) = (thread.ended(), Parker::new());
-    while !poll(&mut end, &parker) {
-        parker.park(None);
-    }
+    block_on("the thread has ended", thread.ended());
 }
 
 #[test]
@@ -225,7 +224,7 @@ fn a_spawner_that_panics_after_it_has_started_the_thread_is_overruled() {
 #[test]
 fn what_hooks_panic_with_and_have_captured_does_no_harm() {
     let (told, heard) = mpsc::channel();
-    let [start, stop] = [Bomb(1), Bomb(1)];
+    let [start, stop] = [Bomb::new(), Bomb::new()];
     let thread = ThreadBuilder::new("bombs")
         .on_start(|| explode())
         .on_start(move || drop_nothing(&start))

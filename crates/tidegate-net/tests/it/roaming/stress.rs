@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bytes::Bytes;
 use tidegate_net::handlers::LineFrames;
 use tidegate_net::{Channel, Inbound, InboundContext, Nothing};
-use tidegate_testkit::{Log, Rng, model};
+use tidegate_testkit::{Log, Rng, model, short_or_long, yield_times};
 
 use super::*;
 use crate::dial;
@@ -47,7 +47,7 @@ impl Inbound for Counts {
         let chance = self.seen.rng.lock().unwrap().below(100);
         match chance {
             // Long enough for others to run meanwhile, however many there are.
-            0..10 => (0..10).for_each(|_| std::thread::yield_now()),
+            0..10 => yield_times(10),
             // From outside, as it were, while the handler is busy.
             10..20 => ctx.channel().flush(),
             _ => {}
@@ -125,10 +125,5 @@ fn disorder(rng: &mut Rng) {
 
 #[test]
 fn channels_keep_their_order_whichever_thread_they_are_on() {
-    let seeds = if std::env::var_os("TIDEGATE_LONG").is_some() {
-        200
-    } else {
-        6
-    };
-    model(0..seeds, disorder);
+    model(0..short_or_long(6, 200), disorder);
 }

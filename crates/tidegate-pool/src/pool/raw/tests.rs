@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tidegate_core::Clock;
+use tidegate_testkit::until;
 
 use super::*;
 
@@ -91,9 +92,7 @@ fn queue_first_grows_when_the_queue_is_full() {
 
 /// Waits until the worker of `seat` sleeps.
 fn until_asleep(seat: &Seat<u32>) {
-    while seat.is_awake() {
-        std::thread::yield_now();
-    }
+    until("the worker of the seat sleeps", || !seat.is_awake());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tidegate_core::{
     Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, ThreadBuilder, is_current,
 };
 use tidegate_pool::OrderedView;
-use tidegate_testkit::{Counter, Gate, Log, model};
+use tidegate_testkit::{Counter, Gate, Log, model, until, yield_times};
 
 use super::pool::Pool;
 
@@ -154,9 +154,10 @@ fn what_a_nearly_full_pool_accepts_runs_once_and_in_order() {
             // Others fill the pool now and then.
             let (core, done) = (pool.executor(), done.clone());
             let fill = move || {
-                while !done.is_open() {
-                    let _ = core.execute(Task::new(thread::yield_now));
-                }
+                until("the producers are done", || {
+                    let _ = core.execute(Task::new(|| yield_times(1)));
+                    done.is_open()
+                });
             };
             ThreadBuilder::new("noise").spawn(fill).unwrap()
         };
@@ -182,9 +183,9 @@ fn what_a_nearly_full_pool_accepts_runs_once_and_in_order() {
             })
         };
         // The view itself may still be full.
-        while Executor::execute(&view, open()).is_err() {
-            thread::yield_now();
-        }
+        until("the view has room", || {
+            Executor::execute(&view, open()).is_ok()
+        });
         last.wait();
         let ran = ran.take();
         for (producer, accepted) in accepted.take() {

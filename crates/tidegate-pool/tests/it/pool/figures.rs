@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_pool::{PoolError, PoolLimits, WorkerPool};
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, until};
 
-use super::{builder, fixed, held, hold, hold_many, release, until};
+use super::{builder, fixed, held, hold, hold_many, release};
 use crate::hits;
 
 #[test]
@@ -19,7 +19,7 @@ fn threads_are_ready_leased_or_utilized() {
     release(&clock, hold_many(&pool, 5));
     let lease = pool.lease("selectors", 2).unwrap();
     let gates = hold_many(&pool, 3);
-    until(|| pool.metrics().ready == 2);
+    until("two threads are ready", || pool.metrics().ready == 2);
     let metrics = pool.metrics();
     assert_eq!(
         metrics.threads,
@@ -92,7 +92,7 @@ fn a_thread_that_looks_on_and_is_claimed_makes_the_pool_low() {
         let (first, _, end_first) = held("first");
         end_first.open();
         pool.execute_task(first).unwrap();
-        until(|| pool.metrics().ready == 1);
+        until("one thread is ready", || pool.metrics().ready == 1);
         let (task, arrived, go_on) = held("claiming");
         pool.try_execute(task).unwrap();
         arrived.wait();
@@ -123,7 +123,7 @@ fn signals_of_low_threads_arrive_in_their_order_and_one_at_a_time() {
         inside.wait();
         // Another thread sees that the pool is not low any more, before this was told.
         first.open();
-        until(|| pool.metrics().ready == 1);
+        until("one thread is ready", || pool.metrics().ready == 1);
         assert!(log.is_empty(), "one at a time");
         go_on.open();
     });
@@ -144,7 +144,7 @@ fn a_submitter_does_not_tell_of_low_threads_for_ever() {
         let pool = handle.get().unwrap();
         if low {
             held_up.take().iter().for_each(Gate::open);
-            until(|| pool.metrics().ready == 1);
+            until("one thread is ready", || pool.metrics().ready == 1);
         } else if heard.len() < CHANGES {
             held_up.push(hold(pool));
         }
@@ -278,7 +278,7 @@ fn a_pool_that_measures_tells_how_long_jobs_waited_and_ran() {
     started.wait();
     clock.jump(Duration::from_millis(3));
     release(&clock, vec![go_on]);
-    until(|| pool.metrics().done == 2);
+    until("two jobs are done", || pool.metrics().done == 2);
     let metrics = pool.metrics();
     let (waits, runs) = (metrics.waits.unwrap(), metrics.runs.unwrap());
     let ms = Duration::from_millis;

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tidegate_core::{ManualClock, Refusal, ThreadBuilder, ThreadJob, Unhandled};
 use tidegate_pool::{Growth, PoolLimits, WorkerPool};
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, until};
 
-use super::{builder, fixed, hold, hold_many, release, until};
+use super::{builder, fixed, hold, hold_many, release};
 use crate::{SECOND, hits};
 
 #[test]
@@ -127,7 +127,7 @@ fn the_thread_that_slept_last_is_woken_first() {
     let gates = hold_many(&pool, 3);
     for (at, gate) in gates.iter().enumerate() {
         gate.open();
-        until(|| pool.metrics().ready > at);
+        until("one more thread is ready", || pool.metrics().ready > at);
     }
     clock.settle();
     let who = || thread::current().id();

@@ -12,8 +12,6 @@ mod resize;
 mod stop;
 mod stress;
 
-use std::thread;
-
 use tidegate_core::{ManualClock, Task};
 use tidegate_pool::{WorkerPool, WorkerPoolBuilder};
 use tidegate_testkit::Gate;
@@ -57,11 +55,4 @@ fn hold_many(pool: &WorkerPool, count: usize) -> Vec<Gate> {
 fn release(clock: &ManualClock, gates: Vec<Gate>) {
     gates.iter().for_each(Gate::open);
     clock.settle();
-}
-
-/// Lets other threads run until `done`.
-fn until(done: impl Fn() -> bool) {
-    while !done() {
-        thread::yield_now();
-    }
 }

@@ -1,14 +1,14 @@
 //! What happens to a job for which there is neither a thread nor room.
 
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use tidegate_core::{CancelToken, ManualClock, Refusal, Rejected, Task};
 use tidegate_pool::{Displaced, Job, JobKey, JobList, JobQueue, PoolPolicy, Popped, WorkerPool};
 use tidegate_promise::WaitError;
-use tidegate_testkit::{Counter, Log};
+use tidegate_testkit::{Counter, Log, until};
 
-use super::{fixed, hold, release, until};
+use super::{fixed, hold, release};
 use crate::{SECOND, hits};
 
 /// One thread, room for one.
@@ -21,6 +21,17 @@ fn backoff(attempts: u32) -> PoolPolicy {
         attempts,
         pause: SECOND,
     }
+}
+
+/// Turns the clock until the thread that waits has returned.
+fn turn_until_finished<T>(clock: &ManualClock, waiting: &ScopedJoinHandle<'_, T>) {
+    until("the waiting thread has returned", || {
+        let finished = waiting.is_finished();
+        if !finished {
+            clock.jump(SECOND / 8);
+        }
+        finished
+    });
 }
 
 #[test]
@@ -147,11 +158,8 @@ fn backoff_pauses_and_succeeds_when_room_appears() {
             clock.jump(SECOND);
         }
         gate.open();
-        until(|| pool.metrics().queued == 0);
-        while !waiting.is_finished() {
-            clock.jump(SECOND / 8);
-            thread::yield_now();
-        }
+        until("no job is queued", || pool.metrics().queued == 0);
+        turn_until_finished(&clock, &waiting);
         waiting.join().unwrap().unwrap();
     });
     ran.wait_for(1);
@@ -165,10 +173,7 @@ fn backoff_gives_the_job_back_after_its_attempts() {
     pool.execute(|| ()).unwrap();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| pool.execute(|| ()));
-        while !waiting.is_finished() {
-            clock.jump(SECOND / 8);
-            thread::yield_now();
-        }
+        turn_until_finished(&clock, &waiting);
         assert_eq!(waiting.join().unwrap().unwrap_err().why(), Refusal::Full);
     });
     assert!(clock.nanos() >= 3_000_000_000, "three pauses");

@@ -8,7 +8,7 @@ use std::thread;
 
 use tidegate_core::{ManualClock, Task, ThreadBuilder, ThreadJob};
 use tidegate_pool::{Growth, Job, JobKey, JobList, JobQueue, Popped, WorkerPool};
-use tidegate_testkit::{Counter, Gate};
+use tidegate_testkit::{Counter, Gate, until};
 
 use super::{builder, fixed, held, hold, hold_many, release};
 use crate::{SECOND, hits};
@@ -192,7 +192,7 @@ fn a_queue_that_panics_at_the_end_keeps_nobody_waiting() {
     let report = pool.stop(std::time::Duration::ZERO).wait().unwrap();
     assert_eq!(report.stuck.len(), 1);
     gate.open();
-    super::until(|| pool.metrics().threads == 0);
+    until("the pool has no thread", || pool.metrics().threads == 0);
     // What the queue kept back was run by the last thread, or handed back with the rest.
     let back = report.handed_back.take().len() as u64;
     assert_eq!(back + ran.count(), 3);

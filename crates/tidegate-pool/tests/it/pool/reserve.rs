@@ -4,9 +4,9 @@ use std::thread;
 
 use tidegate_core::{ManualClock, Refusal, Task};
 use tidegate_pool::{Growth, Room, TryExecutor, WorkerPool};
-use tidegate_testkit::Counter;
+use tidegate_testkit::{Counter, until};
 
-use super::{builder, hold, hold_many, release, until};
+use super::{builder, hold, hold_many, release};
 use crate::{SECOND, hits};
 
 fn reserving(clock: &ManualClock, max: usize, reserved: usize) -> WorkerPool {
@@ -172,7 +172,7 @@ fn takers_and_submitters_at_once_lose_nothing() {
         takers.into_iter().map(|taker| taker.join().unwrap()).sum()
     });
     ran.wait_for(each + taken);
-    until(|| pool.metrics().done == each + taken);
+    until("every job is done", || pool.metrics().done == each + taken);
     assert_eq!(ran.count(), each + taken);
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tidegate_core::{ManualClock, Refusal, Task};
 use tidegate_pool::{Growth, PoolLimits, WorkerPool};
 use tidegate_promise::Completion;
-use tidegate_testkit::{Counter, Gate};
+use tidegate_testkit::{Counter, Gate, until};
 
-use super::{builder, fixed, hold_many, release, until};
+use super::{builder, fixed, hold_many, release};
 use crate::{SECOND, hits};
 
 #[test]
@@ -30,7 +30,7 @@ fn raising_the_maximum_starts_threads_for_what_waits() {
     };
     let before = pool.resize(wider).unwrap();
     assert_eq!((before.core, before.max), (1, 1));
-    until(|| pool.metrics().running.len() == 3);
+    until("three jobs run", || pool.metrics().running.len() == 3);
     assert_eq!((pool.metrics().threads, pool.metrics().queued), (3, 0));
     release(&clock, gates);
 }
@@ -47,7 +47,7 @@ fn lowering_the_maximum_ends_idle_threads_now_and_busy_ones_after_their_job() {
         ..pool.limits()
     };
     pool.resize(narrower).unwrap();
-    until(|| pool.metrics().threads == 2);
+    until("two threads are left", || pool.metrics().threads == 2);
     release(&clock, gates);
     assert_eq!(pool.metrics().threads, 1);
     assert_eq!(pool.submit(|| 7).unwrap().wait().unwrap(), 7);
@@ -161,14 +161,15 @@ fn nobody_sees_half_of_a_change() {
             over.store(true, Ordering::Relaxed);
         });
         scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
+            until("the limits have changed for the last time", || {
                 let _ = pool.execute(|| ());
                 let metrics = pool.metrics();
                 assert!(metrics.limits == small || metrics.limits == large);
                 assert!(metrics.most_threads <= 16);
                 let room = pool.room();
                 assert!(room.may_start <= 16 && room.places <= 20);
-            }
+                over.load(Ordering::Relaxed)
+            });
         });
     });
     clock.settle();

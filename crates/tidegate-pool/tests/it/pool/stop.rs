@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tidegate_core::{ManualClock, Refusal, Task, ThreadBuilder, ThreadJob};
 use tidegate_pool::{Job, JobKey, JobList, JobQueue, Popped};
-use tidegate_testkit::{Counter, DropCount, Gate};
+use tidegate_testkit::{Counter, DropCount, Gate, until};
 
-use super::{fixed, hold, hold_many, release, until};
+use super::{fixed, hold, hold_many, release};
 use crate::{SECOND, hits};
 
 #[test]
@@ -79,7 +79,7 @@ fn at_the_deadline_what_has_not_started_is_handed_back_and_the_rest_is_named() {
     tasks.into_iter().for_each(Task::run);
     assert_eq!(ran.count(), 3);
     gate.open();
-    super::until(|| pool.metrics().threads == 0);
+    until("the pool has no thread", || pool.metrics().threads == 0);
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn the_last_thread_that_ends_at_the_deadline_loses_nothing() {
         let report = pool.stop(Duration::ZERO).wait().unwrap();
         assert_eq!((report.handed_back.len(), report.stuck.len()), (JOBS, 1));
         assert_eq!(ran.count(), 0);
-        until(|| pool.metrics().threads == 0);
+        until("the pool has no thread", || pool.metrics().threads == 0);
     }
 }
 
@@ -319,7 +319,7 @@ fn at_the_end_each_job_has_run_still_runs_or_is_handed_back() {
         let (stuck, back) = (report.stuck.len() as u64, report.handed_back.len() as u64);
         let unaccounted = accepted - back - ran.count();
         assert!(unaccounted <= stuck, "{unaccounted} start after the end");
-        until(|| pool.metrics().threads == 0);
+        until("the pool has no thread", || pool.metrics().threads == 0);
         assert_eq!(ran.count() + back, accepted);
     }
 }
@@ -365,9 +365,9 @@ fn a_listener_of_the_end_that_blocks_keeps_no_thread() {
     thread::scope(|scope| {
         scope.spawn(|| pool.stop(Duration::ZERO));
         told.wait();
-        until(|| pool.metrics().threads == 1);
+        until("one thread is left", || pool.metrics().threads == 1);
         job.open();
-        until(|| pool.metrics().threads == 0);
+        until("the pool has no thread", || pool.metrics().threads == 0);
         go_on.open();
     });
 }

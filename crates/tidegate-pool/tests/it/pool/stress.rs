@@ -12,7 +12,7 @@ use std::time::Duration;
 use tidegate_core::{ManualClock, Task};
 use tidegate_pool::{Growth, JobHandle, PoolLimits, PoolPolicy, WorkerPool};
 use tidegate_promise::{Completion, Outcome};
-use tidegate_testkit::{Counter, Gate, Rng, model};
+use tidegate_testkit::{Counter, Gate, Rng, model, short_or_long, until};
 
 use crate::SECOND;
 
@@ -22,10 +22,7 @@ const RAN: u8 = 1;
 const BACK: u8 = 0x80;
 
 fn size() -> (u64, usize) {
-    match std::env::var("TIDEGATE_LONG") {
-        Ok(long) if long == "1" => (200, 200_000),
-        _ => (8, 8_000),
-    }
+    short_or_long((8, 8_000), (200, 200_000))
 }
 
 /// How often each numbered job ran, and whether it came back.
@@ -217,16 +214,15 @@ fn run(rng: &mut Rng, operations: usize) {
 /// how many jobs that were.
 fn finish(pool: &WorkerPool, clock: Option<&ManualClock>) -> u64 {
     let stopped = pool.stop(SECOND);
-    while !stopped.is_done() {
-        if let Some(clock) = clock {
+    until("the pool has stopped", || {
+        let done = stopped.is_done();
+        if let Some(clock) = clock.filter(|_| !done) {
             clock.jump(SECOND / 4);
         }
-        thread::yield_now();
-    }
+        done
+    });
     let report = stopped.wait().unwrap();
-    while pool.metrics().threads > 0 {
-        thread::yield_now();
-    }
+    until("the pool has no thread", || pool.metrics().threads == 0);
     let tasks = report.handed_back.take();
     let back = tasks.len() as u64;
     tasks.into_iter().for_each(Task::run);

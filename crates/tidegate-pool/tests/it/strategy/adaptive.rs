@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tidegate_core::{Blocking, Stance, non_blocking, stance};
 use tidegate_pool::{Adaptive, Headroom, Strategy, WorkerPool};
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, until};
 
 use super::{Hand, Kind, Place, Source, Stage, elsewhere};
 
@@ -330,9 +330,9 @@ fn a_pool_says_cheaply_what_its_room_says() {
     hold();
     agree(false); // and one waits
     gate.open();
-    while pool.metrics().busy + pool.metrics().queued > 0 {
-        thread::yield_now();
-    }
+    until("the pool is idle", || {
+        pool.metrics().busy + pool.metrics().queued == 0
+    });
     agree(true); // idle, or in reserve
     pool.stop(std::time::Duration::from_secs(5)).wait().unwrap();
     agree(false); // gone

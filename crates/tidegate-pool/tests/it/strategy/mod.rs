@@ -20,7 +20,7 @@ use tidegate_pool::{
     Adaptive, EatWhatYouKill, ExecuteProduceConsume, Monitor, Options, ProduceConsume,
     ProduceExecuteConsume, Strategy, TryExecutor, WorkerPool,
 };
-use tidegate_testkit::{Counter, DropCount};
+use tidegate_testkit::{Counter, DropCount, until};
 
 pub(crate) use self::hand::{Hand, elsewhere};
 
@@ -173,9 +173,9 @@ impl Stage {
             let now = pool.metrics();
             now.busy + now.queued > 0
         };
-        while self.pool.as_ref().is_some_and(is_busy) {
-            std::thread::yield_now();
-        }
+        until("the pool is idle", || {
+            !self.pool.as_ref().is_some_and(is_busy)
+        });
     }
 
     pub(crate) fn strategy(&self) -> Arc<dyn Strategy> {
@@ -195,12 +195,13 @@ impl Stage {
         self.produce();
         self.settle();
         // A stand-in is none of the executor's threads: it may still be on its way out.
-        let mut looks = 0;
-        while self.kind == Kind::Late && !self.made.strategy.is_idle() && looks < 10_000_000 {
-            looks += 1;
-            std::thread::yield_now();
-            self.settle();
-        }
+        until("no stand-in is left", || {
+            let idle = self.kind != Kind::Late || self.made.strategy.is_idle();
+            if !idle {
+                self.settle();
+            }
+            idle
+        });
         assert!(self.made.strategy.is_idle(), "{self}");
         assert_eq!(self.source.overlaps.count(), 0, "{self}");
     }

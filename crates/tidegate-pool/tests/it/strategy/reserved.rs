@@ -8,7 +8,7 @@ use std::thread;
 
 use tidegate_core::{Blocking, Task, ThreadBuilder, ThreadJob, Ticker};
 use tidegate_pool::{Adaptive, Monitor, Producer, Strategy, WorkerPool};
-use tidegate_testkit::{DropCount, Gate, Log};
+use tidegate_testkit::{DropCount, Gate, Log, until};
 
 use super::late::{Late, QUIET, TICK, late, late_by};
 use super::{Hand, Source, elsewhere};
@@ -100,9 +100,7 @@ fn a_stand_in_is_reserved_once_and_kept_while_it_is_not_needed() {
     assert_eq!(late.strategy.counts().monitor_wakes, 1);
     assert_eq!(late.monitor.stand_ins(), 2);
     late.monitor.stop();
-    while late.monitor.stand_ins() > 0 {
-        thread::yield_now();
-    }
+    until("no stand-in is left", || late.monitor.stand_ins() == 0);
 }
 
 #[test]
@@ -199,9 +197,7 @@ fn a_monitor_that_stops_in_a_task_leaves_it_a_stand_in() {
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
     assert_eq!(late.source.ran.count(), 2);
     assert_eq!(late.strategy.counts().stand_ins, 1);
-    while late.monitor.stand_ins() > 0 {
-        thread::yield_now();
-    }
+    until("no stand-in is left", || late.monitor.stand_ins() == 0);
 }
 
 /// A pool whose reserve is empty for good, or that the system refuses threads from: the first

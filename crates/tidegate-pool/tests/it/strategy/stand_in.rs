@@ -2,12 +2,11 @@
 //! real pool. Nothing sleeps: who blocks waits for a gate.
 
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use tidegate_core::{Blocking, ManualTicker, Stance, ThreadBuilder, ThreadHandle, Ticker, stance};
 use tidegate_pool::{Adaptive, Headroom, Monitor, Strategy, WorkerPool};
-use tidegate_testkit::{Counter, Gate, Log};
+use tidegate_testkit::{Counter, Gate, Log, until};
 
 use super::late::{Late, TICK, late};
 use super::{AnyProducer, Source};
@@ -58,11 +57,11 @@ fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
     let late = late(0);
     make_brisk(&late);
     let (steps, hand, went_on) = (late.steps.clone(), late.hand.clone(), Gate::new());
-    let until = went_on.clone();
+    let gate = went_on.clone();
     late.add(move || {
         steps.tick(TICK);
         steps.tick(TICK);
-        until.wait();
+        gate.wait();
         drop(hand);
     });
     let (steps, hand) = (late.steps.clone(), late.hand.clone());
@@ -83,9 +82,7 @@ fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
         ThreadBuilder::new("driver").spawn(move || strategy.produce())
     };
     // The stand-in has left: the helper that it sent for waits here.
-    while late.hand.queued() == 0 {
-        thread::yield_now();
-    }
+    until("a helper is queued", || late.hand.queued() > 0);
     late.hand.settle();
     assert!(driver.unwrap().join().unwrap());
     log.assert_order(&[Stance::Free]);
@@ -185,9 +182,9 @@ impl Busy {
     /// Lets the pool end some jobs and the monitor look once.
     fn look_after_some_jobs(&self) {
         let enough = self.pool.moves() + 8;
-        while self.pool.moves() < enough {
-            thread::yield_now();
-        }
+        until("the pool has ended eight jobs", || {
+            self.pool.moves() >= enough
+        });
         self.steps.tick(TICK);
     }
 
@@ -212,9 +209,7 @@ impl Busy {
         let stopped = self.pool.stop(Duration::from_secs(60));
         stopped.wait().unwrap();
         // A stand-in is not the pool's: it may still be on its way out.
-        while !self.strategy.is_idle() {
-            thread::yield_now();
-        }
+        until("no stand-in is left", || self.strategy.is_idle());
     }
 }
 

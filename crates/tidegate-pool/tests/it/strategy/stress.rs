@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tidegate_core::{Blocking, Task};
 use tidegate_pool::Options;
-use tidegate_testkit::{Rng, model};
+use tidegate_testkit::{Rng, model, short_or_long, spin_times, until, yield_times};
 
 use super::{Hand, KINDS, Kind, Made, Source, make};
 
@@ -19,10 +19,7 @@ const WORKERS: usize = 2;
 
 /// Seeds, and operations of each caller.
 fn size() -> (u64, usize) {
-    match std::env::var("TIDEGATE_LONG") {
-        Ok(long) if long == "1" => (200, 4_000),
-        _ => (8, 2_000),
-    }
+    short_or_long((8, 2_000), (200, 4_000))
 }
 
 /// What the threads of one run share.
@@ -78,25 +75,18 @@ fn run(kind: Kind, rng: &mut Rng, operations: usize) {
         if arena.made.steps.is_some() {
             scope.spawn(|| arena.tick());
         }
-        while arena.callers_left.load(Ordering::Relaxed) > 0 {
-            thread::yield_now();
-        }
+        until("the callers are done", || {
+            arena.callers_left.load(Ordering::Relaxed) == 0
+        });
         arena.over.store(true, Ordering::Relaxed);
     });
     arena.hand.refuse(false);
     // Whatever was left by a refused dispatch.
     arena.made.strategy.produce();
     // A stand-in is none of the executor's threads: it may still be on its way out.
-    let mut looks = 0;
-    while arena.hand.work() || (!arena.made.strategy.is_idle() && looks < 10_000_000) {
-        looks += 1;
-        thread::yield_now();
-    }
-    assert!(
-        arena.made.strategy.is_idle(),
-        "{}",
-        arena.made.strategy.counts()
-    );
+    until("nothing is left to run and the strategy is idle", || {
+        !arena.hand.work() && arena.made.strategy.is_idle()
+    });
     assert_eq!(
         arena.source.overlaps.count(),
         0,
@@ -150,26 +140,26 @@ impl Arena {
             15..20 => self.source.add(kind, move || {
                 let _ = arena.upgrade().unwrap().made.strategy.dispatch();
             }),
-            20..30 => self.source.add(kind, thread::yield_now),
+            20..30 => self.source.add(kind, || yield_times(1)),
             _ => self.source.add(kind, || ()),
         }
     }
 
     /// A thread of the pool, as long as the callers are there.
     fn work(self: &Arc<Self>) {
-        while !self.over.load(Ordering::Relaxed) {
-            if !self.hand.work() {
-                thread::yield_now();
-            }
-        }
+        let is_over = || self.over.load(Ordering::Relaxed);
+        until("the callers are done", || {
+            while !is_over() && self.hand.work() {}
+            is_over()
+        });
     }
 
     fn tick(&self) {
         let steps = self.made.steps.as_ref().unwrap();
-        while !self.over.load(Ordering::Relaxed) {
+        until("the callers are done", || {
             steps.tick(Duration::from_millis(30));
-            thread::yield_now();
-        }
+            self.over.load(Ordering::Relaxed)
+        });
     }
 }
 
@@ -198,7 +188,7 @@ fn stop_and_restart(kind: Kind, rng: &mut Rng) {
             scope.spawn(|| made.strategy.produce());
         }
         scope.spawn(|| {
-            (0..spins).for_each(|_| std::hint::spin_loop());
+            spin_times(spins);
             made.strategy.stop();
         });
     });

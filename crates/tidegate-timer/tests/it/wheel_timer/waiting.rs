@@ -9,9 +9,9 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 use tidegate_core::{
-    Clock, Executor, ExecutorId, Parker, Rejected, Signal, Stance, Task, ThreadBuilder, check_wait,
-    enter,
+    Clock, Executor, ExecutorId, Rejected, Signal, Stance, Task, ThreadBuilder, check_wait, enter,
 };
+use tidegate_testkit::block_on;
 use tidegate_timer::{Stopping, Unfired};
 
 /// An executor of one thread that only has a name.
@@ -53,16 +53,9 @@ fn poll(stopping: &mut Stopping, waker: &Waker) -> Poll<Vec<Unfired>> {
     Pin::new(stopping).poll(&mut Context::from_waker(waker))
 }
 
-/// Polls a stop until it is ready.
-fn finish(mut stopping: Stopping) -> Vec<Unfired> {
-    let parker = Parker::new();
-    let waker = Waker::from(&parker);
-    loop {
-        match poll(&mut stopping, &waker) {
-            Poll::Ready(unfired) => return unfired,
-            Poll::Pending => drop(parker.park(None)),
-        }
-    }
+/// Waits for the end of a stop.
+fn finish(stopping: Stopping) -> Vec<Unfired> {
+    block_on("the timer has stopped", stopping)
 }
 
 #[test]
