@@ -24,6 +24,7 @@ mod size;
 mod syntax;
 mod tree;
 mod unsafe_code;
+mod waiting;
 mod words;
 
 use std::fmt;
@@ -46,6 +47,7 @@ const CHECKS: &[fn(&Tree) -> Vec<Finding>] = &[
     ratchet::check,
     conformance::check,
     containment::check,
+    waiting::check,
     architecture::check,
     changelog::check,
 ];
