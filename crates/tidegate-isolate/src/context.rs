@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use tidegate_core::{OnUnhandled, Unhandled, discard_all};
 
-use crate::plugin::contain;
+use crate::error::contain;
 use crate::{Event, Events, Key};
 
 /// The most calls that the log of a request keeps.

@@ -9,8 +9,8 @@ use super::config::{BreakerConfig, BreakerMode};
 use super::health::{self, Health, Reading};
 use super::state::BreakerState;
 use super::{CircuitBreaker, Open, Ticket, Transition, Verdict};
+use crate::error::contain;
 use crate::metrics::Counts;
-use crate::plugin::contain;
 
 /// What only the holder of the lock touches.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use tidegate_promise::{Abandoned, Completion, Outcome, Promise, promise_of};
 
 use crate::alarm::AlarmId;
 use crate::context::{CacheOwner, RequestContext};
-use crate::plugin::contain;
+use crate::error::contain;
 use crate::properties::Concerned;
 use crate::{Cause, Command, CommandError, Event, Invalid, Key, Refused};
 

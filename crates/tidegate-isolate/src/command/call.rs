@@ -86,7 +86,7 @@ impl<T, E> Options<T, E> {
     pub(super) fn tell(&mut self, state: &State, event: Event) {
         let observer = self.rare.as_mut().and_then(|rare| rare.observer.as_mut());
         if let Some(observer) = observer
-            && let Err(message) = crate::plugin::contain(|| observer(event))
+            && let Err(message) = crate::error::contain(|| observer(event))
         {
             state.plugins.panicked(&state.key, &message);
         }

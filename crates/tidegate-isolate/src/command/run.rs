@@ -236,7 +236,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             Ok(Ok(Err(error))) => {
                 let is_bad = |error: &E| {
                     let asked = self.is_bad_request.as_ref();
-                    let asked = asked.map(|ask| crate::plugin::contain(|| ask(error)));
+                    let asked = asked.map(|ask| crate::error::contain(|| ask(error)));
                     if let Some(Err(message)) = &asked {
                         let state = &*self.state;
                         state.plugins.panicked(&state.key, message);

@@ -3,7 +3,8 @@
 use crate::context::{Entered, RequestContext};
 use std::sync::Arc;
 
-use crate::plugin::{Install, Plugins, Restore, contain};
+use crate::error::contain;
+use crate::plugin::{Install, Plugins, Restore};
 
 /// What the calling thread had, on the working thread; dropping it puts back what was there.
 pub(super) struct Surroundings {

@@ -26,7 +26,7 @@ use super::partition::{Criticality, Partitions};
 use super::queue::{Discipline, Next, WaitQueue};
 use super::sampler::Sampler;
 use super::waiter::{CLOSED, GONE, Place, SERVED, TURNED_AWAY, WAITING, Waiter};
-use crate::plugin::contain;
+use crate::error::contain;
 use crate::{Invalid, Key, Refused};
 
 /// The settings of a permits bulkhead.

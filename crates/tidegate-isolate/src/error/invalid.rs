@@ -1,0 +1,73 @@
+//! What is wrong with a configuration: which property of which key, and why.
+
+use std::error::Error;
+use std::fmt;
+
+/// A setting that makes no sense: which property of which key, and why.
+///
+/// ```
+/// use tidegate_isolate::Invalid;
+///
+/// let invalid = Invalid::new("prices", "coreSize", "0", "a pool needs a thread");
+/// assert_eq!(invalid.to_string(), "prices: coreSize is 0: a pool needs a thread");
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Invalid {
+    key: String,
+    property: String,
+    value: String,
+    reason: String,
+}
+
+impl Invalid {
+    /// The property `property` of `key` must not be `value`, for this reason.
+    pub fn new(
+        key: impl Into<String>,
+        property: impl Into<String>,
+        value: impl fmt::Display,
+        reason: impl Into<String>,
+    ) -> Self {
+        Self {
+            key: key.into(),
+            property: property.into(),
+            value: value.to_string(),
+            reason: reason.into(),
+        }
+    }
+
+    /// The key of the command, pool or collapser.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// The property.
+    pub fn property(&self) -> &str {
+        &self.property
+    }
+
+    /// Why it was refused.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    pub(crate) fn of_key(mut self, key: &str) -> Self {
+        self.key = key.to_owned();
+        self
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            key,
+            property,
+            value,
+            reason,
+        } = self;
+        write!(f, "{key}: {property} is {value}: {reason}")
+    }
+}
+
+tidegate_core::debug_as_display!(Invalid);
+
+impl Error for Invalid {}

@@ -1,0 +1,121 @@
+//! The counters and histograms of one command, as its calls write them.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+
+use super::config::MetricsConfig;
+use super::event_counts::{CELLS, EventCounts, Plain};
+use super::latency::{Block, Latencies};
+use super::window::{Counts, Peak};
+use crate::event::Event;
+
+/// The counters and histograms of one command.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    counts: Counts<CELLS>,
+    peak: Peak,
+    latency: ArcSwapOption<Block>,
+    config: MetricsConfig,
+}
+
+impl Metrics {
+    pub(crate) fn new(config: MetricsConfig) -> Self {
+        Self {
+            counts: Counts::new(config.counts),
+            peak: Peak::new(config.counts),
+            latency: ArcSwapOption::empty(),
+            config,
+        }
+    }
+
+    /// Counts one event.
+    #[inline]
+    pub(crate) fn count(&self, now: u64, event: Event) {
+        self.counts.add(now, event as usize);
+    }
+
+    /// Counts a refusal by a command without a fallback.
+    #[inline]
+    pub(crate) fn count_plain(&self, now: u64, plain: Plain) {
+        self.counts.add(now, plain.cell());
+    }
+
+    /// Notes how many calls run at the same time.
+    #[inline]
+    pub(crate) fn note_active(&self, now: u64, active: u64) {
+        self.peak.note(now, active);
+    }
+
+    /// Records a call that did not wait.
+    #[inline]
+    pub(crate) fn record_at_once(&self, now: u64, nanos: u64) {
+        if !self.config.record_latencies {
+            return;
+        }
+        match &*self.latency.load() {
+            Some(block) => block.record_at_once(now, nanos),
+            None => self.borrow_block().record_at_once(now, nanos),
+        }
+    }
+
+    /// Records a call that waited first.
+    pub(crate) fn record(&self, now: u64, wait: u64, run: u64, total: u64) {
+        if self.config.record_latencies {
+            match &*self.latency.load() {
+                Some(block) => block.record(now, wait, run, total),
+                None => self.borrow_block().record(now, wait, run, total),
+            }
+        }
+    }
+
+    pub(crate) fn rolling(&self, now: u64) -> EventCounts {
+        EventCounts::new(self.counts.rolling(now))
+    }
+
+    pub(crate) fn closed(&self, now: u64) -> EventCounts {
+        EventCounts::new(self.counts.closed(now))
+    }
+
+    pub(crate) fn totals(&self) -> EventCounts {
+        EventCounts::new(self.counts.totals())
+    }
+
+    pub(crate) fn peak(&self, now: u64, active: u64) -> u64 {
+        self.peak.rolling(now, active)
+    }
+
+    pub(crate) fn latencies(&self, now: u64) -> Latencies {
+        let block = self.latency.load_full();
+        block.map(|block| block.read(now)).unwrap_or_default()
+    }
+
+    /// Gives the histograms back if nothing was counted in their window; answers whether it has
+    /// none now.
+    pub(crate) fn reclaim(&self, now: u64) -> bool {
+        let Some(block) = self.latency.load_full() else {
+            self.counts.shrink(now);
+            return true;
+        };
+        let idle = self.counts.is_idle(now) && block.read(now).total.count() == 0;
+        if idle {
+            self.latency.store(None);
+            self.counts.shrink(now);
+        }
+        idle
+    }
+
+    /// Bytes that this key holds because it is in use.
+    pub(crate) fn lent_bytes(&self) -> usize {
+        let block = self.latency.load_full();
+        block.map_or(0, |block| block.histograms() * 4096)
+    }
+
+    #[cold]
+    fn borrow_block(&self) -> Arc<Block> {
+        let fresh = Arc::new(Block::new(self.config.latencies));
+        self.latency
+            .rcu(|old| Some(old.clone().unwrap_or_else(|| Arc::clone(&fresh))));
+        self.latency.load_full().unwrap_or(fresh)
+    }
+}

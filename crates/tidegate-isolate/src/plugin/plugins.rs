@@ -1,0 +1,116 @@
+//! Everything that was plugged in, and how it is called.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tidegate_core::{OnUnhandled, Unhandled};
+
+use super::hook::{Hook, Stage};
+use super::propagator::{Install, Propagator};
+use super::publisher::MetricsPublisher;
+use crate::breaker::Transition;
+use crate::error::contain;
+use crate::event::Event;
+use crate::key::Key;
+
+pub(crate) type OnEvent = Arc<dyn Fn(&Key, Event) + Send + Sync>;
+
+pub(crate) type OnTransition = Arc<dyn Fn(&Transition) + Send + Sync>;
+
+/// Everything that was plugged in.
+#[derive(Clone, Default)]
+pub(crate) struct Plugins {
+    pub(crate) hooks: Vec<Arc<dyn Hook>>,
+    pub(crate) on_event: Vec<OnEvent>,
+    pub(crate) on_transition: Vec<OnTransition>,
+    pub(crate) publishers: Vec<Arc<dyn MetricsPublisher>>,
+    pub(crate) propagators: Vec<Arc<dyn Propagator>>,
+    /// Who hears of what nobody handles.
+    pub(crate) unhandled: OnUnhandled,
+}
+
+impl Plugins {
+    /// Whether calls need not look here.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.hooks.is_empty() && self.on_event.is_empty()
+    }
+
+    /// Calls the hooks; the first refusal counts, where the stage takes one.
+    pub(crate) fn hook(&self, stage: Stage, command: &Key) -> Result<(), String> {
+        let mut answer = Ok(());
+        for hook in &self.hooks {
+            let told = contain(|| hook.on(stage, command));
+            if let (Err(message), false) = (&told, stage.may_refuse()) {
+                self.panicked(command, message);
+            }
+            let told = told.and_then(|told| told);
+            if stage.may_refuse() && answer.is_ok() {
+                answer = told;
+            }
+        }
+        answer
+    }
+
+    /// What the calling thread has, to be installed where somebody works for it.
+    pub(crate) fn capture(&self) -> Vec<Install> {
+        let captured = self.propagators.iter();
+        let captured = captured.map(|propagator| contain(|| propagator.capture()));
+        let heard = captured.inspect(|one| self.heard_propagator(one));
+        heard.filter_map(Result::ok).collect()
+    }
+
+    /// Reports what a propagator did, if it panicked.
+    pub(crate) fn heard_propagator<T>(&self, done: &Result<T, String>) {
+        if let Err(message) = done {
+            self.panicked("a propagator", message);
+        }
+    }
+
+    /// Reports user code that panicked, of which no caller hears.
+    #[cold]
+    pub(crate) fn panicked(&self, about: &str, message: &str) {
+        self.unhandled
+            .tell(about, &Unhandled::HookPanic { message });
+    }
+
+    pub(crate) fn event(&self, command: &Key, event: Event) {
+        for listener in &self.on_event {
+            if let Err(message) = contain(|| listener(command, event)) {
+                self.panicked(command, &message);
+            }
+        }
+    }
+
+    /// Reports something that no caller hears of. Never called with a lock held.
+    pub(crate) fn report(&self, message: &str) {
+        self.unhandled
+            .tell("isolation", &Unhandled::Setting { message });
+    }
+
+    pub(crate) fn added(&self, command: &Key) {
+        for publisher in &self.publishers {
+            if let Err(message) = contain(|| publisher.added(command)) {
+                self.panicked(command, &message);
+            }
+        }
+    }
+
+    pub(crate) fn removed(&self, command: &Key) {
+        for publisher in &self.publishers {
+            if let Err(message) = contain(|| publisher.removed(command)) {
+                self.panicked(command, &message);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Plugins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugins")
+            .field("hooks", &self.hooks.len())
+            .field("on_event", &self.on_event.len())
+            .field("publishers", &self.publishers.len())
+            .field("propagators", &self.propagators.len())
+            .finish_non_exhaustive()
+    }
+}
