@@ -16,7 +16,10 @@
 //! its verdict counts only while that generation lasts, so a call that began before a trip can
 //! neither close the breaker nor keep it open.
 
-use crate::breaker::word::{BreakerWord, Phase};
+use std::sync::Arc;
+
+use super::word::{BreakerWord, Phase};
+use crate::key::Key;
 
 /// Where a breaker stands.
 ///
@@ -45,6 +48,23 @@ impl BreakerState {
         matches!(self, Self::Open | Self::HalfOpen)
     }
 }
+
+/// A change of a breaker's state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Transition {
+    /// The key of the command.
+    pub key: Key,
+    /// The state that ended.
+    pub from: BreakerState,
+    /// The state that began.
+    pub to: BreakerState,
+    /// When, in nanoseconds of the clock.
+    pub at_nanos: u64,
+}
+
+/// Hears of every change of a breaker's state.
+pub(crate) type OnTransition = Arc<dyn Fn(&Transition) + Send + Sync>;
 
 /// The word that calls look at; edges are taken under the breaker's lock.
 #[derive(Debug, Default)]

@@ -1,5 +1,9 @@
 //! The rules of the breaker, one by one. The model in `tests/it` tries them together.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use super::*;
 use crate::metrics::WindowConfig;
 

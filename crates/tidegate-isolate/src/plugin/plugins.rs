@@ -8,14 +8,12 @@ use tidegate_core::{OnUnhandled, Unhandled};
 use super::hook::{Hook, Stage};
 use super::propagator::{Install, Propagator};
 use super::publisher::MetricsPublisher;
-use crate::breaker::Transition;
+use crate::breaker::OnTransition;
 use crate::error::contain;
 use crate::event::Event;
 use crate::key::Key;
 
 pub(crate) type OnEvent = Arc<dyn Fn(&Key, Event) + Send + Sync>;
-
-pub(crate) type OnTransition = Arc<dyn Fn(&Transition) + Send + Sync>;
 
 /// Everything that was plugged in.
 #[derive(Clone, Default)]

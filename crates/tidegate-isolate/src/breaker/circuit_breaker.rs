@@ -1,0 +1,177 @@
+//! The breaker of one dependency: its parts, its settings and its records.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::{OnUnhandled, as_nanos};
+
+use super::config::{BreakerConfig, BreakerMode};
+use super::core::Core;
+use super::health::Health;
+use super::state::{OnTransition, StateWord, Transition};
+use crate::error::Invalid;
+use crate::key::Key;
+
+/// A breaker in front of one dependency. All methods take the time.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_isolate::{BreakerConfig, BreakerState, BreakerWindow, CircuitBreaker};
+///
+/// let config = BreakerConfig {
+///     window: BreakerWindow::Count(10),
+///     min_calls: 2,
+///     ..BreakerConfig::default()
+/// };
+/// let breaker = CircuitBreaker::new("prices", config)?;
+/// for now in [1, 2] {
+///     breaker.try_pass(now).expect("it is closed").failure(now, Duration::ZERO);
+/// }
+/// assert_eq!(breaker.state(3), BreakerState::Open);
+/// let open = breaker.try_pass(2).unwrap_err();
+/// assert_eq!(open.retry_after, Some(Duration::from_secs(5)));
+/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// ```
+pub struct CircuitBreaker {
+    pub(super) key: Key,
+    pub(super) word: StateWord,
+    pub(super) mode: AtomicU8,
+    pub(super) health: Health,
+    /// When an open breaker lets the first probe through: after this nanosecond.
+    pub(super) denied_until: AtomicU64,
+    pub(super) slow_nanos: AtomicU64,
+    /// Fewest calls, percent of errors and of slow calls, for a look without the lock.
+    pub(super) limits: [AtomicU64; 3],
+    core: Mutex<Core>,
+    pub(super) listeners: Vec<OnTransition>,
+    /// Hears of listeners that panic.
+    pub(super) unhandled: OnUnhandled,
+}
+
+impl CircuitBreaker {
+    /// A closed breaker.
+    ///
+    /// # Errors
+    ///
+    /// Which setting makes no sense, and why.
+    pub fn new(key: impl Into<Key>, config: BreakerConfig) -> Result<Self, Invalid> {
+        Self::with_listeners(key, config, Vec::new(), OnUnhandled::default())
+    }
+
+    pub(crate) fn with_listeners(
+        key: impl Into<Key>,
+        config: BreakerConfig,
+        listeners: Vec<OnTransition>,
+        unhandled: OnUnhandled,
+    ) -> Result<Self, Invalid> {
+        let key = key.into();
+        config.validate(&key)?;
+        Ok(Self {
+            key,
+            word: StateWord::default(),
+            mode: AtomicU8::new(config.mode as u8),
+            health: Health::new(config.window),
+            denied_until: AtomicU64::new(0),
+            slow_nanos: AtomicU64::new(config.slow_call.map_or(u64::MAX, as_nanos)),
+            limits: limits(&config).map(AtomicU64::new),
+            core: Mutex::new(Core::new(config)),
+            listeners,
+            unhandled,
+        })
+    }
+
+    /// Counts the time in its states from `now` on.
+    pub(crate) fn begin_at(&self, now: u64) {
+        self.lock().since = now;
+    }
+
+    /// Calls `listen` at every change of state, on the thread whose call caused it.
+    pub fn on_transition(mut self, listen: impl Fn(&Transition) + Send + Sync + 'static) -> Self {
+        self.listeners.push(Arc::new(listen));
+        self
+    }
+
+    /// What the breaker does with its judgement.
+    pub fn mode(&self) -> BreakerMode {
+        match self.mode.load(Ordering::Relaxed) {
+            1 => BreakerMode::MetricsOnly,
+            2 => BreakerMode::Disabled,
+            3 => BreakerMode::ForcedOpen,
+            4 => BreakerMode::ForcedClosed,
+            _ => BreakerMode::Normal,
+        }
+    }
+
+    /// How often each state was entered: closed, open, half open, ramping.
+    pub fn transitions(&self) -> [u64; 4] {
+        self.lock().entered
+    }
+
+    /// How long the breaker was in each state until `now`: closed, open, half open, ramping. A
+    /// breaker is closed from the zero of its clock on.
+    pub fn time_in_states(&self, now: u64) -> [Duration; 4] {
+        let core = self.lock();
+        let mut times = core.times;
+        let state = self.word.get().state() as usize;
+        times[state] += now.saturating_sub(core.since);
+        times.map(Duration::from_nanos)
+    }
+
+    /// Changes the settings, at once and all together; the window keeps its shape.
+    ///
+    /// # Errors
+    ///
+    /// Which setting makes no sense; the old ones stay in force.
+    pub fn configure(&self, config: BreakerConfig) -> Result<(), Invalid> {
+        config.validate(&self.key)?;
+        let mut core = self.lock();
+        if core.config.window != config.window {
+            let value = config.window;
+            let reason = "the window is fixed for the life of the breaker";
+            return Err(Invalid::new(&*self.key, "breaker.window", value, reason));
+        }
+        self.mode.store(config.mode as u8, Ordering::Relaxed);
+        let slow = config.slow_call.map_or(u64::MAX, as_nanos);
+        self.slow_nanos.store(slow, Ordering::Relaxed);
+        for (limit, new) in self.limits.iter().zip(limits(&config)) {
+            limit.store(new, Ordering::Relaxed);
+        }
+        core.config = config;
+        Ok(())
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> BreakerConfig {
+        self.lock().config.clone()
+    }
+
+    /// Calls, failed ones and slow ones in the window.
+    pub fn counts(&self, now: u64) -> (u64, u64, u64) {
+        let reading = self.health.reading(now);
+        (reading.total, reading.errors, reading.slow)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn limits(config: &BreakerConfig) -> [u64; 3] {
+    [
+        u64::from(config.min_calls),
+        u64::from(config.error_percent),
+        u64::from(config.slow_percent),
+    ]
+}
+
+impl fmt::Debug for CircuitBreaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CircuitBreaker")
+            .field("key", &self.key)
+            .field("state", &self.word.get().state())
+            .field("mode", &self.mode())
+            .finish_non_exhaustive()
+    }
+}

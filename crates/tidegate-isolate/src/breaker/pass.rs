@@ -1,0 +1,183 @@
+//! What a call does with a breaker: it asks to pass, and reports how it ended.
+//!
+//! While the breaker is closed, a call costs two loads to pass and one addition to report.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_core::as_nanos;
+
+use super::circuit_breaker::CircuitBreaker;
+use super::config::BreakerMode;
+use super::health::Health;
+use super::state::BreakerState;
+use super::ticket::{Open, Ticket, Verdict};
+
+impl CircuitBreaker {
+    /// Lets a call through, or not. An open breaker whose sleep is over becomes half open and
+    /// lets this call through as a probe.
+    ///
+    /// # Errors
+    ///
+    /// [`Open`], with the time after which it makes sense to try again.
+    pub fn try_pass(&self, now: u64) -> Result<Pass<'_>, Open> {
+        let ticket = self.try_ticket(now)?;
+        Ok(Pass {
+            of: self,
+            ticket: Some(ticket),
+            now,
+        })
+    }
+
+    /// Whether a call would be let through now. Changes nothing.
+    pub fn would_allow(&self, now: u64) -> bool {
+        match self.mode() {
+            BreakerMode::ForcedOpen => false,
+            BreakerMode::Normal => {
+                self.judge_if_due(now);
+                match self.word.get().state() {
+                    BreakerState::Open => now > self.denied_until.load(Ordering::Relaxed),
+                    BreakerState::HalfOpen => self.lock().has_probe(now),
+                    _ => true,
+                }
+            }
+            _ => true,
+        }
+    }
+
+    /// Where it stands.
+    pub fn state(&self, now: u64) -> BreakerState {
+        self.judge_if_due(now);
+        self.word.get().state()
+    }
+
+    /// Whether calls are denied, in whichever way.
+    pub fn is_open(&self, now: u64) -> bool {
+        match self.mode() {
+            BreakerMode::ForcedOpen => true,
+            BreakerMode::ForcedClosed | BreakerMode::Disabled => false,
+            _ => self.state(now).is_open(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn try_ticket(&self, now: u64) -> Result<Ticket, Open> {
+        if self.word.is_due(now) {
+            self.judge(now);
+        }
+        let word = self.word.get();
+        let free = Ticket {
+            generation: word.generation(),
+            is_probe: false,
+        };
+        if self.mode.load(Ordering::Relaxed) == BreakerMode::Normal as u8 && word.is_closed() {
+            return Ok(free);
+        }
+        self.try_ticket_otherwise(now, free)
+    }
+
+    /// Lets a call through a breaker that is not closed, or not in use.
+    fn try_ticket_otherwise(&self, now: u64, free: Ticket) -> Result<Ticket, Open> {
+        match (self.mode(), self.word.get().state()) {
+            (BreakerMode::Normal, BreakerState::Closed) => Ok(free),
+            (BreakerMode::Normal, _) => self.try_ticket_when_open(now),
+            (BreakerMode::ForcedOpen, _) => Err(Open { retry_after: None }),
+            (BreakerMode::Disabled, _) => Ok(Ticket::UNHEARD),
+            (BreakerMode::ForcedClosed, _) => Ok(free),
+            // Nothing is denied, and the states go on as if it were.
+            (BreakerMode::MetricsOnly, _) => Ok(self.try_ticket_when_open(now).unwrap_or(free)),
+        }
+    }
+
+    /// Reports how a call ended that took so long.
+    #[inline]
+    pub(crate) fn settle(&self, ticket: Ticket, verdict: Verdict, now: u64, took_nanos: u64) {
+        if ticket.is_probe {
+            self.settle_probe(ticket, verdict, now, took_nanos);
+            return;
+        }
+        let counts = matches!(verdict, Verdict::Success | Verdict::Failure);
+        if counts && self.word.is_due(now) {
+            self.judge(now);
+        }
+        // Looked at after the judgement: that may have ended the phase of the call.
+        if counts && ticket.generation == self.word.get().generation() {
+            let slow = took_nanos > self.slow_nanos.load(Ordering::Relaxed);
+            self.health.add(now, verdict == Verdict::Failure, slow);
+            if matches!(self.health, Health::Count(_)) && self.looks_bad(now) {
+                self.judge_counts(now);
+            }
+        }
+    }
+
+    fn looks_bad(&self, now: u64) -> bool {
+        let [calls, errors, slow] =
+            std::array::from_fn(|at| self.limits[at].load(Ordering::Relaxed));
+        self.health.reading(now).is_bad(calls, errors, slow)
+    }
+
+    fn judge_if_due(&self, now: u64) {
+        if self.word.is_due(now) {
+            self.judge(now);
+        }
+    }
+}
+
+/// A call that was let through. It ends as a success, a failure, ignored, or dropped: a dropped
+/// probe opens the breaker again, any other dropped pass says nothing.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_isolate::{BreakerConfig, CircuitBreaker};
+///
+/// let breaker = CircuitBreaker::new("prices", BreakerConfig::default())?;
+/// let pass = breaker.try_pass(0).expect("it is closed");
+/// pass.success(1_000, Duration::from_nanos(1_000));
+/// assert_eq!(breaker.counts(1_000), (1, 0, 0));
+/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// ```
+#[must_use = "dropping a probe opens the breaker again"]
+#[derive(Debug)]
+pub struct Pass<'a> {
+    of: &'a CircuitBreaker,
+    ticket: Option<Ticket>,
+    now: u64,
+}
+
+impl Pass<'_> {
+    /// The call succeeded.
+    pub fn success(self, now: u64, took: Duration) {
+        self.settle(Verdict::Success, now, took);
+    }
+
+    /// The call failed.
+    pub fn failure(self, now: u64, took: Duration) {
+        self.settle(Verdict::Failure, now, took);
+    }
+
+    /// The dependency answered, and the answer says nothing about its health. A probe's place
+    /// is free for the next call.
+    pub fn ignore(self, now: u64) {
+        self.settle(Verdict::Ignored, now, Duration::ZERO);
+    }
+
+    /// Whether this call is a probe.
+    pub fn is_probe(&self) -> bool {
+        self.ticket.is_some_and(|ticket| ticket.is_probe)
+    }
+
+    fn settle(mut self, verdict: Verdict, now: u64, took: Duration) {
+        if let Some(ticket) = self.ticket.take() {
+            self.of.settle(ticket, verdict, now, as_nanos(took));
+        }
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            // Nobody says when: the sleep counts from the moment that it was let through.
+            self.of.settle(ticket, Verdict::Dropped, self.now, 0);
+        }
+    }
+}

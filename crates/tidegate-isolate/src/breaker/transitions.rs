@@ -1,0 +1,248 @@
+//! When a breaker opens, lets probes through, ramps up and closes: all of it under its lock.
+//!
+//! The edges are drawn in `state`. A breaker over a time window is judged when a bucket has closed,
+//! one over the last calls after each of them.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_core::{Unhandled, as_nanos};
+
+use super::circuit_breaker::CircuitBreaker;
+use super::config::BreakerMode;
+use super::core::Core;
+use super::health::{self, Health};
+use super::state::{BreakerState, Transition};
+use super::ticket::{Open, Ticket, Verdict};
+use crate::error::contain;
+use crate::metrics::Counts;
+
+impl CircuitBreaker {
+    /// Judges every window that has closed since the last time, in order.
+    #[cold]
+    pub(super) fn judge(&self, now: u64) {
+        let Health::Time(counts) = &self.health else {
+            let core = self.lock();
+            self.word.judge(u64::MAX, || ());
+            drop(core);
+            self.end_ramp(now);
+            return;
+        };
+        let mut changes = Vec::new();
+        let mut core = self.lock();
+        let bucket = counts.bucket_of(now);
+        if bucket > core.judged || core.judged == 0 {
+            let next = counts.start_of(bucket.saturating_add(1));
+            self.word.judge(next, || {
+                self.judge_closed(&mut core, counts, now, &mut changes);
+            });
+        }
+        drop(core);
+        self.tell(&changes);
+        self.end_ramp(now);
+    }
+
+    /// Judges the windows that have closed since the last time, and opens the breaker if one of
+    /// them is bad.
+    fn judge_closed(
+        &self,
+        core: &mut Core,
+        counts: &Counts<3>,
+        now: u64,
+        changes: &mut Vec<Transition>,
+    ) {
+        let closings = counts.closings(now, core.judged);
+        core.judged = counts.bucket_of(now);
+        for (end, window) in closings {
+            let state = self.word.get().state();
+            let judged = matches!(state, BreakerState::Closed | BreakerState::Ramping);
+            if judged && core.is_bad(health::reading(window)) {
+                let at = counts.start_of(end);
+                changes.push(self.open(core, at, state == BreakerState::Ramping));
+            }
+        }
+    }
+
+    /// Judges by the last calls, after each of them.
+    pub(super) fn judge_counts(&self, now: u64) {
+        let mut core = self.lock();
+        let state = self.word.get().state();
+        let judged = matches!(state, BreakerState::Closed | BreakerState::Ramping);
+        if judged && core.is_bad(self.health.reading(now)) {
+            let change = self.open(&mut core, now, state == BreakerState::Ramping);
+            drop(core);
+            self.tell(&[change]);
+        }
+    }
+
+    /// Lets a call through a breaker that is not closed, if it may.
+    #[cold]
+    pub(super) fn try_ticket_when_open(&self, now: u64) -> Result<Ticket, Open> {
+        let until = self.denied_until.load(Ordering::Relaxed);
+        if self.word.get().state() == BreakerState::Open && now <= until {
+            return Err(Open {
+                retry_after: Some(Duration::from_nanos((until - now).max(1))),
+            });
+        }
+        self.end_ramp(now);
+        let mut changes = Vec::new();
+        let mut core = self.lock();
+        let answer = self.decide(&mut core, now, &mut changes);
+        drop(core);
+        self.tell(&changes);
+        answer
+    }
+
+    fn decide(
+        &self,
+        core: &mut Core,
+        now: u64,
+        changes: &mut Vec<Transition>,
+    ) -> Result<Ticket, Open> {
+        let word = self.word.get();
+        let until = self.denied_until.load(Ordering::Relaxed);
+        match word.state() {
+            BreakerState::Open if now > until => {
+                changes.push(self.go(core, BreakerState::HalfOpen, now));
+                (core.probes_out, core.successes) = (0, 0);
+                Ok(self.probe(core))
+            }
+            BreakerState::HalfOpen if core.probes_are_late(now) => {
+                changes.push(self.open(core, now, true));
+                Err(self.denial(now))
+            }
+            BreakerState::HalfOpen if core.has_probe(now) => Ok(self.probe(core)),
+            BreakerState::Open => Err(self.denial(now)),
+            BreakerState::HalfOpen => Err(Open { retry_after: None }),
+            BreakerState::Ramping => {
+                let share = core.ramp_share(now);
+                let before = core.ramp_calls * share / 1000;
+                core.ramp_calls += 1;
+                if core.ramp_calls * share / 1000 > before {
+                    Ok(self.free())
+                } else {
+                    Err(Open { retry_after: None })
+                }
+            }
+            BreakerState::Closed => Ok(self.free()),
+        }
+    }
+
+    /// Takes the verdict of a probe; of an earlier half-open phase it says nothing.
+    #[cold]
+    pub(super) fn settle_probe(&self, ticket: Ticket, verdict: Verdict, now: u64, took: u64) {
+        let mut core = self.lock();
+        let word = self.word.get();
+        if word.generation() != ticket.generation || word.state() != BreakerState::HalfOpen {
+            return;
+        }
+        core.probes_out -= 1;
+        let slow = took > self.slow_nanos.load(Ordering::Relaxed);
+        let change = match verdict {
+            Verdict::Ignored => None,
+            Verdict::Success if !slow => {
+                core.successes += 1;
+                (core.successes >= core.config.successes).then(|| self.close(&mut core, now))
+            }
+            _ => Some(self.open(&mut core, now, true)),
+        };
+        drop(core);
+        self.tell(change.as_slice());
+    }
+
+    fn probe(&self, core: &mut Core) -> Ticket {
+        core.probes_out += 1;
+        Ticket {
+            is_probe: true,
+            ..self.free()
+        }
+    }
+
+    fn free(&self) -> Ticket {
+        Ticket {
+            generation: self.word.get().generation(),
+            is_probe: false,
+        }
+    }
+
+    fn denial(&self, now: u64) -> Open {
+        let until = self.denied_until.load(Ordering::Relaxed);
+        Open {
+            retry_after: Some(Duration::from_nanos(until.saturating_sub(now).max(1))),
+        }
+    }
+
+    fn open(&self, core: &mut Core, at: u64, is_relapse: bool) -> Transition {
+        core.relapses = if is_relapse { core.relapses + 1 } else { 0 };
+        let until = at.saturating_add(core.sleep_nanos());
+        self.denied_until.store(until, Ordering::Relaxed);
+        self.go(core, BreakerState::Open, at)
+    }
+
+    fn close(&self, core: &mut Core, now: u64) -> Transition {
+        self.health.restart(now);
+        if let Health::Time(counts) = &self.health {
+            core.judged = core.judged.max(counts.bucket_of(now));
+        }
+        core.ramp_calls = 0;
+        match core.config.ramp {
+            Some(ramp) if !ramp.is_zero() => self.go(core, BreakerState::Ramping, now),
+            _ => {
+                core.relapses = 0;
+                self.go(core, BreakerState::Closed, now)
+            }
+        }
+    }
+
+    /// Closes a breaker whose ramp is over.
+    fn end_ramp(&self, now: u64) {
+        if self.word.get().state() != BreakerState::Ramping {
+            return;
+        }
+        let mut core = self.lock();
+        let ramp = as_nanos(core.config.ramp.unwrap_or(Duration::ZERO));
+        let over = now.saturating_sub(core.since) >= ramp;
+        if self.word.get().state() == BreakerState::Ramping && over {
+            core.relapses = 0;
+            let change = self.go(&mut core, BreakerState::Closed, now);
+            drop(core);
+            self.tell(&[change]);
+        }
+    }
+
+    fn go(&self, core: &mut Core, to: BreakerState, at: u64) -> Transition {
+        let from = self.word.get().state();
+        // The time of another thread may be a little behind: no time is counted twice.
+        let since = core.since.max(at);
+        core.times[from as usize] += since - core.since;
+        core.entered[to as usize] += 1;
+        core.since = since;
+        self.word.go(to);
+        Transition {
+            key: self.key.clone(),
+            from,
+            to,
+            at_nanos: at,
+        }
+    }
+
+    /// Tells the listeners, one after the other; one that panics does not keep the rest from
+    /// hearing it, and is reported.
+    fn tell(&self, changes: &[Transition]) {
+        for change in changes {
+            for listener in &self.listeners {
+                if let Err(message) = contain(|| listener(change)) {
+                    let message = &*message;
+                    self.unhandled
+                        .tell(&self.key, &Unhandled::HookPanic { message });
+                }
+            }
+        }
+    }
+}
+
+const _: () = {
+    // The mode is stored as its number; see `CircuitBreaker::mode`.
+    assert!(BreakerMode::Normal as u8 == 0 && BreakerMode::ForcedClosed as u8 == 4);
+    assert!(BreakerMode::MetricsOnly as u8 == 1 && BreakerMode::Disabled as u8 == 2);
+};
