@@ -72,12 +72,12 @@ pub use self::breaker::{
     BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CircuitBreaker, Open, Pass, Transition,
 };
 pub use self::bulkhead::{
-    AdaptiveLimit, Criticality, Discipline, LimitAlgorithm, Partitions, PermitConfig, PoolSnapshot,
-    SampleWindow,
+    AdaptiveLimit, Bulkhead, Criticality, Discipline, LimitAlgorithm, Partitions, PermitConfig,
+    PoolConfig, PoolSnapshot, SampleWindow,
 };
 pub use self::collapser::{CollapseError, CollapseScope, Collapser, CollapserConfig};
 pub use self::command::{Call, Command, CommandBuilder, RunAsync};
-pub use self::config::{Bulkhead, CommandConfig, PoolConfig, RateConfig};
+pub use self::config::CommandConfig;
 pub use self::context::{
     Entered, InContext, Logged, MOST_LOGGED, NoContext, RequestContext, RequestVariable,
 };
@@ -89,6 +89,7 @@ pub use self::key::Key;
 pub use self::metrics::{Distribution, EventCounts, Latencies, MetricsConfig, WindowConfig};
 pub use self::plugin::{Hook, Install, MetricsPublisher, Propagator, Restore, Stage};
 pub use self::properties::{ChangeListener, PREFIX, Properties, PropertySource};
+pub use self::rate::RateConfig;
 pub use self::retry::{Retry, RetryBudget};
 pub use self::snapshot::CommandSnapshot;
 pub use tidegate_core::{Permit, PermitRef, Permits};

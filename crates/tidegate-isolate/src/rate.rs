@@ -8,7 +8,51 @@ use std::time::Duration;
 
 use tidegate_core::as_nanos;
 
-use crate::RateConfig;
+use crate::error::Invalid;
+use crate::key::Key;
+
+/// The settings of a rate limit: a bucket of tokens that fills evenly.
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_isolate::RateConfig;
+///
+/// let rate = RateConfig { calls: 100, per: Duration::from_secs(1), burst: 10 };
+/// assert!(rate.validate(&"prices".into()).is_ok());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateConfig {
+    /// How many calls may begin.
+    pub calls: u32,
+    /// In which time.
+    pub per: Duration,
+    /// How many may begin at once after a pause.
+    pub burst: u32,
+}
+
+impl RateConfig {
+    /// Checks that the settings make sense.
+    ///
+    /// # Errors
+    ///
+    /// Which property is wrong, and why.
+    pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
+        let wrong =
+            |property: &str, reason: &str| Err(Invalid::new(key.as_str(), property, 0, reason));
+        match self {
+            Self { calls: 0, .. } => wrong("rate.calls", "nothing would ever run"),
+            Self { calls, per, .. }
+                if as_nanos(*per) / u64::from(*calls) == 0 && !per.is_zero() =>
+            {
+                let reason = "at most one call in a nanosecond can be told apart";
+                Err(Invalid::new(key.as_str(), "rate.calls", calls, reason))
+            }
+            Self { burst: 0, .. } => wrong("rate.burst", "one call at least must fit"),
+            Self { per, .. } if per.is_zero() => wrong("rate.per", "a rate needs a time"),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// A bucket of tokens that fills evenly.
 #[derive(Debug)]

@@ -1,24 +1,21 @@
 //! Bulkheads: how much of the program one dependency may hold.
+//!
+//! There are two kinds (`kind`): `permits` bound calls on the callers' own threads, `threads` run
+//! them on a pool of their own. Both keep callers waiting in the order of a `queue`, where a queue
+//! kind is added, and reserve room for important calls (`partition`). Knows the windows of the
+//! metrics, and no command.
 
-mod gate;
-mod holds;
-mod home;
-mod limit;
+mod kind;
 mod partition;
-mod pools;
+mod permits;
 mod queue;
-mod sampler;
 mod threads;
-mod waiter;
 
-pub use self::gate::PermitConfig;
-pub use self::limit::{AdaptiveLimit, LimitAlgorithm, SampleWindow};
+pub use self::kind::Bulkhead;
 pub use self::partition::{Criticality, Partitions};
+pub use self::permits::{AdaptiveLimit, LimitAlgorithm, PermitConfig, SampleWindow};
 pub use self::queue::Discipline;
+pub use self::threads::{PoolConfig, PoolSnapshot};
 
-pub use self::threads::PoolSnapshot;
-
-pub(crate) use self::gate::{Gate, Woken};
-pub(crate) use self::pools::Pools;
-pub(crate) use self::threads::ThreadBulkhead;
-pub(crate) use self::waiter::Place;
+pub(crate) use self::permits::{Gate, Place, Woken};
+pub(crate) use self::threads::{Home, ThreadBulkhead, WaitCheck};

@@ -1,6 +1,7 @@
 //! Who is refused last: how much a call matters, and what is kept free for it.
 
-use crate::{Invalid, Key};
+use crate::error::Invalid;
+use crate::key::Key;
 
 /// How much a call matters: under overload, what matters most is refused last.
 ///

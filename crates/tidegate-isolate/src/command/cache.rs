@@ -19,9 +19,10 @@ use tidegate_promise::{
 use super::call::Options;
 use super::circles::{self, RunId, Waits};
 use super::outcome::Story;
-use super::run_home::RunHome;
+use super::shared_run_home::home_of;
 use super::state::{CACHES, LOGS};
 use super::{Call, CommandError, Shared};
+use crate::bulkhead::Home;
 use crate::context::{CacheOwner, Logged, RequestContext, cached_events};
 use crate::{Cause, Event, Events, Key, Refused, Stage};
 
@@ -32,7 +33,7 @@ pub(super) type SharedFuture<T, E> = Pin<Box<dyn Future<Output = Answer<T, E>> +
 pub(super) struct Whose<'a> {
     owner: CacheOwner,
     command: &'a Key,
-    home: Option<Arc<dyn Executor>>,
+    home: Option<&'a Home>,
 }
 
 /// A cache key, and how to share an answer: known only where the answer can be cloned.
@@ -129,7 +130,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let whose = Whose {
             owner: state.cache_owner,
             command: &state.key,
-            home: state.threads.get().map(|pool| pool.home()),
+            home: state.threads.get().map(|pool| &**pool.home()),
         };
         let mut looked = (cache.look_up)(&context, whose, &cache.key);
         if let Looked::Hit(copies) = &mut looked {
@@ -172,7 +173,7 @@ where
     let usable = |run: &Run<T, E>| run.answer.is_done() || run.callers.join();
     let made = context.cached_if(owner, (command, key), usable, || {
         let callers = Arc::new(Callers::new());
-        let home: Arc<dyn Executor> = RunHome::of(callers.id, command, home);
+        let home = home_of(callers.id, command, home);
         let (promise, answer) = promise_at::<T, E>(Some(home));
         let answer = answer.share().ok();
         let answer = answer.expect("nobody has taken the outcome of a new promise");

@@ -19,7 +19,7 @@ mod future;
 mod hit;
 mod outcome;
 mod run;
-mod run_home;
+mod shared_run_home;
 pub(crate) mod state;
 mod surroundings;
 mod threads;

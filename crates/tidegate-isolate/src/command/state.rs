@@ -10,8 +10,9 @@ use tidegate_core::{CoarseClock, Permits, Task, as_nanos};
 
 use crate::alarm::{Alarms, AsideHandle, Flight};
 use crate::breaker::{BreakerMode, CircuitBreaker};
-use crate::bulkhead::{Gate, Pools, ThreadBulkhead, Woken};
+use crate::bulkhead::{Gate, Woken};
 use crate::context::CacheOwner;
+use crate::isolation::{Pools, RegisteredPool};
 use crate::metrics::Metrics;
 use crate::plugin::Plugins;
 use crate::properties::{Family, Property, Reading, Said, Sources, merge};
@@ -73,7 +74,7 @@ pub(crate) struct State {
     pub(crate) fallback_permits: Permits,
     pub(crate) rate: RateLimit,
     /// The pool, once a command of this key has threads; made with the first of its commands.
-    pub(crate) threads: OnceLock<Arc<ThreadBulkhead>>,
+    pub(crate) threads: OnceLock<Arc<RegisteredPool>>,
     pub(crate) pools: Arc<Pools>,
     /// Calls whose work runs on a thread of the pool.
     pub(crate) running: AtomicUsize,

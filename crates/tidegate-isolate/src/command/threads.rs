@@ -24,12 +24,13 @@ use super::state::{GATED, INTERRUPTS, RATED, State, THREADS, WATCHED};
 use super::trip::{Begun, Cargo, Held, Raw, Teller, Told, Trip};
 use super::{CommandError, Shared};
 use crate::breaker::{Ticket, Verdict};
-use crate::bulkhead::ThreadBulkhead;
+use crate::bulkhead::Home;
 use crate::context::RequestContext;
+use crate::isolation::RegisteredPool;
 use crate::{Cause, Criticality, Refused};
 
 /// What a call was let through with.
-type Admitted<'a> = (&'a Arc<ThreadBulkhead>, Ticket, Held);
+type Admitted<'a> = (&'a Arc<RegisteredPool>, Ticket, Held);
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     #[inline(never)]
@@ -79,7 +80,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         }
         let pool = self.state.threads.get();
         let (promise, answer) = match pool {
-            Some(pool) => promise_on(pool.home()),
+            Some(pool) => promise_on(Arc::<Home>::clone(pool.home())),
             None => promise_of::<T, CommandError<E>>(),
         };
         let capacity = pool.map_or(0, |pool| pool.capacity());

@@ -17,8 +17,8 @@ use super::surroundings::Surroundings;
 use super::{CommandError, Shared};
 use crate::alarm::{Expires, Flight};
 use crate::breaker::{Ticket, Verdict};
-use crate::bulkhead::ThreadBulkhead;
 use crate::context::RequestContext;
+use crate::isolation::RegisteredPool;
 use crate::plugin::Install;
 use crate::{Cause, Criticality, Event, Refused, Stage};
 
@@ -86,7 +86,7 @@ pub(super) struct Held {
 /// A call between its submission and its end.
 pub(super) struct Trip<T: Send + 'static, E: Send + 'static, F> {
     shared: Arc<Shared<T, E>>,
-    pool: Arc<ThreadBulkhead>,
+    pool: Arc<RegisteredPool>,
     flight: Arc<Flight>,
     /// Names this call of the flight, which may serve others later.
     seen: UnderWay,
@@ -123,7 +123,7 @@ where
     /// A call that began at a time and may take so long.
     pub(super) fn new(
         shared: &Arc<Shared<T, E>>,
-        pool: &Arc<ThreadBulkhead>,
+        pool: &Arc<RegisteredPool>,
         flight: Arc<Flight>,
         ticket: Ticket,
         (start, timeout): (u64, u64),

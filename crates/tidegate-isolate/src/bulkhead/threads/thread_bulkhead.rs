@@ -9,37 +9,35 @@
 //! * What is reserved for important calls, of threads and places together, is not taken by others.
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{
-    CoarseClock, Executor, FastClock, OnUnhandled, Permit, Permits, Rejected, Task,
-};
-use tidegate_pool::{Job, JobKey, JobQueue, PoolLimits, PoolPolicy, Popped, Stopped, WorkerPool};
+use tidegate_core::{FastClock, OnUnhandled, Permit, Permits, Rejected, Task};
+use tidegate_pool::{Job, JobKey, PoolLimits, PoolPolicy, Stopped, WorkerPool};
 
-use super::home::PoolHome;
-use super::partition::{Criticality, Partitions};
-use super::queue::{Discipline, Next, WaitQueue};
+use super::config::PoolConfig;
+use super::home::Home;
+use super::job_queue::{ByDiscipline, LiveDiscipline};
+use super::snapshot::PoolSnapshot;
+use crate::bulkhead::partition::{Criticality, Partitions};
+use crate::error::{Invalid, Refused};
+use crate::key::Key;
 use crate::metrics::{Counts, Peak};
-use crate::properties::{Said, pool_difference};
-use crate::{Invalid, Key, PoolConfig, Refused};
 
 const EXECUTED: usize = 0;
+
 const REJECTED: usize = 1;
+
 const EXPIRED: usize = 2;
 
 /// One pool, shared by all commands of its key.
 #[derive(Debug)]
 pub(crate) struct ThreadBulkhead {
     pub(crate) key: Key,
-    /// It belongs to one command, and no other may join it.
-    pub(crate) is_owned: bool,
     pool: Arc<WorkerPool>,
     /// What a wait for a call of the pool is checked against.
-    home: Arc<PoolHome>,
+    home: Arc<Home>,
     config: Mutex<PoolConfig>,
-    /// What the code says of the pool. Its commands change it one after the other.
-    said: Mutex<Said>,
     counts: Counts<3>,
     /// How many calls run, and the most of the window.
     running: AtomicUsize,
@@ -51,8 +49,6 @@ pub(crate) struct ThreadBulkhead {
     /// The live bound of the queue is below its own.
     is_bounded_live: AtomicBool,
     discipline: Arc<LiveDiscipline>,
-    /// As it was made, to compare other builders with.
-    built: PoolConfig,
     is_closed: AtomicBool,
     /// Calls whose caller has gone and whose work still holds a thread. Below zero for the moment
     /// in which the work returns before its leaver has counted it.
@@ -69,19 +65,13 @@ struct IdleMax {
 
 impl ThreadBulkhead {
     pub(crate) fn new(
-        (key, is_owned): (&Key, bool),
+        key: &Key,
         config: &PoolConfig,
-        said: Said,
         (clock, unhandled): (&FastClock, &OnUnhandled),
     ) -> Result<Self, Invalid> {
         config.validate(key)?;
         let discipline = Arc::new(LiveDiscipline::default());
-        let queue = ByDiscipline {
-            queue: WaitQueue::new(config.discipline),
-            clock: clock.clone(),
-            ticks: CoarseClock::new(clock.clock()),
-            live: Arc::clone(&discipline),
-        };
+        let queue = ByDiscipline::new(config.discipline, clock, &discipline);
         let pool = WorkerPool::builder(format!("tidegate-{key}"))
             .limits(limits(config))
             .policy(PoolPolicy::DropOldest)
@@ -93,11 +83,9 @@ impl ThreadBulkhead {
         let pool = Arc::new(pool);
         let bulkhead = Self {
             key: key.clone(),
-            is_owned,
-            home: PoolHome::of(&pool),
+            home: Arc::new(Home::of(&pool)),
             pool,
             config: Mutex::new(config.clone()),
-            said: Mutex::new(said),
             counts: Counts::new(config.window),
             running: AtomicUsize::new(0),
             peak: Peak::new(config.window),
@@ -106,7 +94,6 @@ impl ThreadBulkhead {
             is_parted: AtomicBool::new(false),
             is_bounded_live: AtomicBool::new(false),
             discipline,
-            built: config.clone(),
             is_closed: AtomicBool::new(false),
             overstaying: AtomicIsize::new(0),
             idle_max: Mutex::default(),
@@ -114,18 +101,6 @@ impl ThreadBulkhead {
         bulkhead.part(config);
         bulkhead.note_idle_max(config);
         Ok(bulkhead)
-    }
-
-    /// Whether a builder that says this may share the pool: it says what the first one said, or
-    /// what is in force. The window is read once, by the first.
-    pub(crate) fn agrees_with(&self, config: &PoolConfig) -> bool {
-        let is = |known: &PoolConfig| {
-            PoolConfig {
-                window: known.window,
-                ..config.clone()
-            } == *known
-        };
-        is(&self.built) || is(&self.config())
     }
 
     /// Takes one of the places that calls of this criticality may have; none if there are no
@@ -239,17 +214,6 @@ impl ThreadBulkhead {
         idle.unsaid.take()
     }
 
-    /// What the code says of the pool, with the right to change it.
-    pub(crate) fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Which setting of another builder differs from the one in force, and how.
-    pub(crate) fn difference(&self, config: &PoolConfig) -> (&'static str, String) {
-        let of = pool_difference(config, &self.config());
-        of.unwrap_or(("pool", "different".to_owned()))
-    }
-
     pub(crate) fn config(&self) -> PoolConfig {
         self.config
             .lock()
@@ -261,8 +225,9 @@ impl ThreadBulkhead {
         &self.pool
     }
 
-    pub(crate) fn home(&self) -> Arc<dyn Executor> {
-        Arc::<PoolHome>::clone(&self.home)
+    /// Where completions of the pool's calls are at home.
+    pub(crate) fn home(&self) -> &Arc<Home> {
+        &self.home
     }
 
     /// The work of a call begins.
@@ -340,141 +305,5 @@ fn limits(config: &PoolConfig) -> PoolLimits {
         keep_alive: config.keep_alive,
         growth: config.growth,
         ..PoolLimits::default()
-    }
-}
-
-/// How a pool is doing at one moment.
-///
-/// ```
-/// use tidegate_isolate::{Command, Isolation, PoolConfig};
-///
-/// let isolation = Isolation::builder().build()?;
-/// let prices: Command<u32, String> = Command::builder("prices")
-///     .group("catalog")
-///     .threads(PoolConfig::default())
-///     .build(&isolation)?;
-/// prices.run(|_| Ok(1)).unwrap();
-/// let pools = isolation.pool_snapshots();
-/// assert_eq!((pools[0].key.as_str(), pools[0].executed), ("prices", 1));
-/// # Ok::<(), tidegate_isolate::Invalid>(())
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct PoolSnapshot {
-    /// The key of the pool.
-    pub key: Key,
-    /// The settings in force.
-    pub config: PoolConfig,
-    /// Threads that run something.
-    pub active: usize,
-    /// The most calls that ran at the same time, of all commands of the pool, in the window.
-    pub peak: u64,
-    /// Threads.
-    pub threads: usize,
-    /// The most threads that there ever were.
-    pub largest: usize,
-    /// Threads that are kept.
-    pub core: usize,
-    /// The most threads that there may be.
-    pub max: usize,
-    /// Calls that wait for a thread.
-    pub queued: usize,
-    /// Calls accepted so far.
-    pub accepted: u64,
-    /// Calls whose work has ended so far.
-    pub completed: u64,
-    /// Calls that ran, in the window.
-    pub executed: u64,
-    /// Calls that were refused, in the window.
-    pub rejected: u64,
-    /// Calls whose time was over while they waited, in the window.
-    pub expired: u64,
-    /// Calls that ran.
-    pub executed_total: u64,
-    /// Calls that were refused.
-    pub rejected_total: u64,
-    /// Calls whose time was over while they waited.
-    pub expired_total: u64,
-    /// Threads that are held by work whose caller has gone.
-    pub overstaying: usize,
-}
-
-/// The queue of a pool, in the order of a discipline; what matters less makes room.
-struct ByDiscipline {
-    queue: WaitQueue<Job>,
-    clock: FastClock,
-    ticks: CoarseClock,
-    live: Arc<LiveDiscipline>,
-}
-
-/// A discipline that the queue takes over when it is next asked.
-#[derive(Debug, Default)]
-struct LiveDiscipline {
-    next: Mutex<Option<Discipline>>,
-    is_new: AtomicBool,
-}
-
-impl LiveDiscipline {
-    fn set(&self, discipline: Discipline) {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        *next = Some(discipline);
-        self.is_new.store(true, Ordering::Relaxed);
-    }
-
-    fn take(&self) -> Option<Discipline> {
-        if !self.is_new.load(Ordering::Relaxed) {
-            return None;
-        }
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        self.is_new.store(false, Ordering::Relaxed);
-        next.take()
-    }
-}
-
-impl JobQueue for ByDiscipline {
-    fn push(&mut self, job: Job) -> JobKey {
-        // With the pool's lock held: a time that only a later discipline may look at is a cheap one.
-        let now = match self.queue.is_timed() {
-            true => self.clock.nanos(),
-            false => self.ticks.nanos(),
-        };
-        JobKey(self.queue.push(now, job))
-    }
-
-    fn pop(&mut self) -> Option<Popped> {
-        if let Some(discipline) = self.live.take() {
-            self.queue.set_discipline(discipline);
-        }
-        if self.queue.len() == 0 {
-            return None;
-        }
-        let now = match self.queue.is_timed() {
-            true => self.clock.nanos(),
-            false => 0,
-        };
-        Some(match self.queue.pop(now)? {
-            Next::Serve(entry) => Popped::Run(entry.what),
-            Next::TurnAway(entry) => Popped::Shed(entry.what),
-        })
-    }
-
-    fn remove(&mut self, key: JobKey) -> Option<Job> {
-        self.queue.remove(key.0)
-    }
-
-    fn displace(&mut self, by: &Job) -> Option<Job> {
-        self.queue.remove_least(Job::criticality, by.criticality())
-    }
-
-    fn len(&self) -> usize {
-        self.queue.len()
-    }
-}
-
-impl std::fmt::Debug for ByDiscipline {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ByDiscipline")
-            .field("queued", &self.queue.len())
-            .finish_non_exhaustive()
     }
 }

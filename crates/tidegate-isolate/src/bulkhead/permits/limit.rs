@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tidegate_core::as_nanos;
 
-use crate::{Invalid, Key};
+use crate::error::Invalid;
+use crate::key::Key;
 
 /// An adaptive limit: the algorithm, and how samples are gathered for it.
 ///

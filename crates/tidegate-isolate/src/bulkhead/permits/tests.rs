@@ -1,7 +1,13 @@
 //! Bounds, reserves and waiting.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Waker;
+use std::time::Duration;
+
+use tidegate_core::{Clock, ManualClock};
+
 use super::*;
-use tidegate_core::ManualClock;
+use crate::{Criticality, Partitions, Refused};
 
 fn waiting(limit: usize) -> PermitConfig {
     PermitConfig {

@@ -11,8 +11,9 @@ use std::time::Duration;
 use tidegate_core::{Clock, OnUnhandled, Task, Unhandled};
 use tidegate_pool::{Stopped, WorkerPool};
 
+use super::pools::Pools;
 use crate::alarm::Alarms;
-use crate::bulkhead::{PoolSnapshot, Pools};
+use crate::bulkhead::PoolSnapshot;
 use crate::command::state::State;
 use crate::plugin::{Hook, MetricsPublisher, Plugins, Propagator};
 use crate::properties::{

@@ -14,89 +14,19 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
-use std::time::Duration;
 
 use tidegate_core::{
     Clock, OnUnhandled, Parker, Permit, PermitRef, Permits, Unhandled, as_nanos, check_stance,
 };
 
-use super::holds::{self, GateId, Holding};
-use super::limit::AdaptiveLimit;
-use super::partition::{Criticality, Partitions};
-use super::queue::{Discipline, Next, WaitQueue};
+use super::config::PermitConfig;
 use super::sampler::Sampler;
+use super::wait_graph::{self, GateId, Holding};
 use super::waiter::{CLOSED, GONE, Place, SERVED, TURNED_AWAY, WAITING, Waiter};
-use crate::error::contain;
-use crate::{Invalid, Key, Refused};
-
-/// The settings of a permits bulkhead.
-///
-/// ```
-/// use tidegate_isolate::PermitConfig;
-///
-/// let config = PermitConfig { limit: 0, ..PermitConfig::default() };
-/// let error = config.validate(&"prices".into()).unwrap_err();
-/// assert!(error.to_string().starts_with("prices: execution.isolation.semaphore"));
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-pub struct PermitConfig {
-    /// How many calls may run at the same time; 0 is refused. To refuse every call, force the
-    /// breaker open ([`BreakerMode::ForcedOpen`](crate::BreakerMode::ForcedOpen)).
-    pub limit: usize,
-    /// How long a call waits for a permit; zero refuses at once.
-    pub max_wait: Duration,
-    /// How many calls may wait at the same time.
-    pub max_waiting: usize,
-    /// Who is served first of those who wait.
-    pub discipline: Discipline,
-    /// What is kept free for important calls.
-    pub partitions: Partitions,
-    /// Lets the limit follow the latency. The limit above is then not used.
-    pub adaptive: Option<AdaptiveLimit>,
-}
-
-impl Default for PermitConfig {
-    fn default() -> Self {
-        Self {
-            limit: 10,
-            max_wait: Duration::ZERO,
-            max_waiting: 100,
-            discipline: Discipline::Fifo,
-            partitions: Partitions::default(),
-            adaptive: None,
-        }
-    }
-}
-
-impl PermitConfig {
-    /// So many permits, and no waiting.
-    pub fn of(limit: usize) -> Self {
-        Self {
-            limit,
-            ..Self::default()
-        }
-    }
-
-    /// Checks that the settings make sense.
-    ///
-    /// # Errors
-    ///
-    /// Which property is wrong, and why.
-    pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
-        if self.limit == 0 {
-            return Err(Invalid::new(
-                key.as_str(),
-                "execution.isolation.semaphore.maxConcurrentRequests",
-                0,
-                "nothing would ever run; to refuse everything, force the breaker open",
-            ));
-        }
-        self.partitions.validate(key)?;
-        self.adaptive
-            .as_ref()
-            .map_or(Ok(()), |limit| limit.validate(key))
-    }
-}
+use crate::bulkhead::partition::{Criticality, Partitions};
+use crate::bulkhead::queue::{Next, WaitQueue};
+use crate::error::{Refused, contain};
+use crate::key::Key;
 
 /// Permits, those who wait for one, and the algorithm that sets the limit.
 #[derive(Debug)]
@@ -124,7 +54,7 @@ type Report = (Key, OnUnhandled);
 impl Gate {
     pub(crate) fn new(config: &PermitConfig) -> Self {
         let gate = Self {
-            id: holds::next_id(),
+            id: wait_graph::next_id(),
             permits: Permits::new(config.limit),
             ceilings: std::array::from_fn(|_| AtomicUsize::new(0)),
             partitions: Mutex::new(config.partitions),
@@ -174,7 +104,7 @@ impl Gate {
     #[inline]
     pub(crate) fn hold(&self) -> Option<Holding> {
         let serves = self.serves.load(Ordering::Relaxed);
-        serves.then(|| holds::hold(self.id, &self.permits))
+        serves.then(|| wait_graph::hold(self.id, &self.permits))
     }
 
     /// Waits for a permit until the configured time is over, or `until`.
@@ -192,7 +122,7 @@ impl Gate {
         let place = self.queue_up(clock.nanos(), criticality, until, &Waker::from(&parker))?;
         // After the place is taken: then a permit that is free has been handed over.
         let recorded = match place.waiter.state() {
-            WAITING => holds::wait_for(self.id).map(Some),
+            WAITING => wait_graph::wait_for(self.id).map(Some),
             _ => Ok(None),
         };
         let Ok(_recorded) = recorded else {
@@ -465,6 +395,3 @@ fn wake_all(decided: Vec<Arc<Waiter>>, (key, hook): &Report) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -9,7 +9,7 @@ use std::task::Waker;
 
 use tidegate_core::{Clock, Parker};
 
-use super::partition::Criticality;
+use crate::bulkhead::partition::Criticality;
 
 pub(super) const WAITING: u8 = 0;
 /// A permit was taken for this waiter.

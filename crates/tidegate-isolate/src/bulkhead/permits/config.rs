@@ -1,0 +1,78 @@
+//! The settings of a permits bulkhead.
+
+use std::time::Duration;
+
+use super::limit::AdaptiveLimit;
+use crate::bulkhead::partition::Partitions;
+use crate::bulkhead::queue::Discipline;
+use crate::error::Invalid;
+use crate::key::Key;
+
+/// The settings of a permits bulkhead.
+///
+/// ```
+/// use tidegate_isolate::PermitConfig;
+///
+/// let config = PermitConfig { limit: 0, ..PermitConfig::default() };
+/// let error = config.validate(&"prices".into()).unwrap_err();
+/// assert!(error.to_string().starts_with("prices: execution.isolation.semaphore"));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct PermitConfig {
+    /// How many calls may run at the same time; 0 is refused. To refuse every call, force the
+    /// breaker open ([`BreakerMode::ForcedOpen`](crate::BreakerMode::ForcedOpen)).
+    pub limit: usize,
+    /// How long a call waits for a permit; zero refuses at once.
+    pub max_wait: Duration,
+    /// How many calls may wait at the same time.
+    pub max_waiting: usize,
+    /// Who is served first of those who wait.
+    pub discipline: Discipline,
+    /// What is kept free for important calls.
+    pub partitions: Partitions,
+    /// Lets the limit follow the latency. The limit above is then not used.
+    pub adaptive: Option<AdaptiveLimit>,
+}
+
+impl Default for PermitConfig {
+    fn default() -> Self {
+        Self {
+            limit: 10,
+            max_wait: Duration::ZERO,
+            max_waiting: 100,
+            discipline: Discipline::Fifo,
+            partitions: Partitions::default(),
+            adaptive: None,
+        }
+    }
+}
+
+impl PermitConfig {
+    /// So many permits, and no waiting.
+    pub fn of(limit: usize) -> Self {
+        Self {
+            limit,
+            ..Self::default()
+        }
+    }
+
+    /// Checks that the settings make sense.
+    ///
+    /// # Errors
+    ///
+    /// Which property is wrong, and why.
+    pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
+        if self.limit == 0 {
+            return Err(Invalid::new(
+                key.as_str(),
+                "execution.isolation.semaphore.maxConcurrentRequests",
+                0,
+                "nothing would ever run; to refuse everything, force the breaker open",
+            ));
+        }
+        self.partitions.validate(key)?;
+        self.adaptive
+            .as_ref()
+            .map_or(Ok(()), |limit| limit.validate(key))
+    }
+}

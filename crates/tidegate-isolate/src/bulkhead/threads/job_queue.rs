@@ -1,0 +1,105 @@
+//! The queue of a pool, in the order of a discipline that may change while calls wait.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tidegate_core::{CoarseClock, FastClock};
+use tidegate_pool::{Job, JobKey, JobQueue, Popped};
+
+use crate::bulkhead::queue::{Discipline, Next, WaitQueue};
+
+/// The queue of a pool, in the order of a discipline; what matters less makes room.
+pub(super) struct ByDiscipline {
+    queue: WaitQueue<Job>,
+    clock: FastClock,
+    ticks: CoarseClock,
+    live: Arc<LiveDiscipline>,
+}
+
+/// A discipline that the queue takes over when it is next asked.
+#[derive(Debug, Default)]
+pub(super) struct LiveDiscipline {
+    next: Mutex<Option<Discipline>>,
+    is_new: AtomicBool,
+}
+
+impl LiveDiscipline {
+    pub(super) fn set(&self, discipline: Discipline) {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        *next = Some(discipline);
+        self.is_new.store(true, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Option<Discipline> {
+        if !self.is_new.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_new.store(false, Ordering::Relaxed);
+        next.take()
+    }
+}
+
+impl ByDiscipline {
+    /// An empty queue whose discipline is changed through `live`.
+    pub(super) fn new(
+        discipline: Discipline,
+        clock: &FastClock,
+        live: &Arc<LiveDiscipline>,
+    ) -> Self {
+        Self {
+            queue: WaitQueue::new(discipline),
+            clock: clock.clone(),
+            ticks: CoarseClock::new(clock.clock()),
+            live: Arc::clone(live),
+        }
+    }
+}
+
+impl JobQueue for ByDiscipline {
+    fn push(&mut self, job: Job) -> JobKey {
+        // With the pool's lock held: a time that only a later discipline may look at is a cheap one.
+        let now = match self.queue.is_timed() {
+            true => self.clock.nanos(),
+            false => self.ticks.nanos(),
+        };
+        JobKey(self.queue.push(now, job))
+    }
+
+    fn pop(&mut self) -> Option<Popped> {
+        if let Some(discipline) = self.live.take() {
+            self.queue.set_discipline(discipline);
+        }
+        if self.queue.len() == 0 {
+            return None;
+        }
+        let now = match self.queue.is_timed() {
+            true => self.clock.nanos(),
+            false => 0,
+        };
+        Some(match self.queue.pop(now)? {
+            Next::Serve(entry) => Popped::Run(entry.what),
+            Next::TurnAway(entry) => Popped::Shed(entry.what),
+        })
+    }
+
+    fn remove(&mut self, key: JobKey) -> Option<Job> {
+        self.queue.remove(key.0)
+    }
+
+    fn displace(&mut self, by: &Job) -> Option<Job> {
+        self.queue.remove_least(Job::criticality, by.criticality())
+    }
+
+    fn len(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+impl std::fmt::Debug for ByDiscipline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ByDiscipline")
+            .field("queued", &self.queue.len())
+            .finish_non_exhaustive()
+    }
+}

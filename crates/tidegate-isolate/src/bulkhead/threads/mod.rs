@@ -1,0 +1,17 @@
+//! The thread bulkhead: a worker pool of its own for the commands of one pool key.
+//!
+//! `thread_bulkhead` is the pool with its limits and counters, `job_queue` the order in which calls
+//! wait for a thread, `home` what a wait for a call of the pool is checked against, `snapshot` how
+//! the pool is doing. `config` has the settings.
+
+mod config;
+mod home;
+mod job_queue;
+mod snapshot;
+mod thread_bulkhead;
+
+pub use self::config::PoolConfig;
+pub use self::snapshot::PoolSnapshot;
+
+pub(crate) use self::home::{Home, WaitCheck};
+pub(crate) use self::thread_bulkhead::ThreadBulkhead;

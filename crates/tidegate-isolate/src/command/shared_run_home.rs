@@ -1,0 +1,45 @@
+//! The home of the answers of a shared run.
+//!
+//! A wait for such an answer is checked twice: against the pool whose threads it comes from, if
+//! there is one, and against the shared runs that wait for each other. Inside of the run itself it
+//! is refused.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use tidegate_core::{Executor, WaitRefused};
+
+use super::circles::{self, RunId};
+use crate::bulkhead::{Home, WaitCheck};
+use crate::key::Key;
+
+/// Refuses a wait inside of the run that it is for.
+struct OutsideOf {
+    run: RunId,
+    command: Key,
+}
+
+impl WaitCheck for OutsideOf {
+    fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefused> {
+        match circles::wait_for(self.run) {
+            Some(waits) if waits.is_recorded() => Ok(Some(Box::new(waits))),
+            Some(_) => Ok(None),
+            None => {
+                let run = format!("a shared run of {}", self.command);
+                Err(WaitRefused::circle(vec![run]))
+            }
+        }
+    }
+}
+
+/// Returns what stands for a shared run of a command: on its pool, or on the threads of callers.
+pub(super) fn home_of(run: RunId, command: &Key, pool: Option<&Home>) -> Arc<dyn Executor> {
+    let check = OutsideOf {
+        run,
+        command: command.clone(),
+    };
+    Arc::new(match pool {
+        Some(pool) => pool.with_check(command, check),
+        None => Home::without_pool(command, check),
+    })
+}
