@@ -6,9 +6,11 @@
 
 use std::time::Duration;
 
-use crate::breaker::{BreakerMode, BreakerWindow};
+use crate::breaker::{BreakerConfig, BreakerMode, BreakerWindow};
+use crate::config::CommandConfig;
+use crate::error::Invalid;
+use crate::key::Key;
 use crate::metrics::WindowConfig;
-use crate::{BreakerConfig, CommandConfig, Invalid, Key};
 
 pub(super) const HEALTH_INTERVAL: &str = "metrics.healthSnapshot.intervalInMilliseconds";
 pub(super) const WINDOW_TIME: &str = "circuitBreaker.window.timeInMilliseconds";

@@ -1,9 +1,9 @@
 //! Changes of settings that were made at the same time.
 
 use crate::breaker::BreakerConfig;
-use crate::bulkhead::PermitConfig;
+use crate::bulkhead::{PermitConfig, PoolConfig};
+use crate::config::CommandConfig;
 use crate::metrics::MetricsConfig;
-use crate::{CommandConfig, PoolConfig};
 
 /// Assigns every field in which two values of a type differ to a third. All fields must be named:
 /// one that was forgotten does not compile.

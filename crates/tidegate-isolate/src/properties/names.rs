@@ -1,8 +1,10 @@
 //! The names of properties: which there are, and which one was meant.
 
-use super::PREFIX;
 use super::table::{COMMAND, Family, POOL, Property};
-use crate::Invalid;
+use crate::error::Invalid;
+
+/// What every name begins with.
+pub const PREFIX: &str = "hystrix";
 
 /// The properties of collapsers; see `crate::collapser`.
 pub(crate) const COLLAPSER: [&str; 3] = [
@@ -86,6 +88,12 @@ pub(crate) fn parse(name: &str) -> Result<Named<'_>, Invalid> {
         return Ok(Named::WithoutUse);
     }
     Err(unknown(name, &nearest(family, rest)))
+}
+
+/// The whole name of a property of a key; `default` stands for all.
+pub(super) fn full_name(property: &Property, scope: &str) -> String {
+    let family = property.family.name();
+    format!("{PREFIX}.{family}.{scope}.{}", property.name)
 }
 
 /// The key before a property's name.

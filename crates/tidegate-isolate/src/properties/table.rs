@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::draft::{Draft, HEALTH_INTERVAL, WINDOW_CALLS, WINDOW_TIME};
 use crate::breaker::{BreakerMode, BreakerWindow};
-use crate::{CommandConfig, Key};
+use crate::config::CommandConfig;
+use crate::key::Key;
 
 /// What has properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +25,16 @@ impl Family {
     }
 
     /// Whose key stands in a name: the command's or the pool's.
-    pub(crate) fn key<'a>(self, (command, pool): (&'a Key, &'a Key)) -> &'a Key {
+    pub(crate) fn key<'a>(self, (command, pool): Keys<'a>) -> &'a Key {
         match self {
             Self::Command => command,
             Self::Pool => pool,
         }
     }
 }
+
+/// The key of a command and that of its pool.
+pub(crate) type Keys<'a> = (&'a Key, &'a Key);
 
 /// One property.
 #[derive(Debug)]
@@ -47,6 +51,11 @@ pub(crate) struct Property {
     pub(crate) per_key_only: bool,
     /// Whether it is read once, when a key is built.
     pub(crate) is_fixed: bool,
+}
+
+/// Every property of commands and pools.
+pub(super) fn all() -> impl Iterator<Item = &'static Property> {
+    COMMAND.iter().chain(&POOL)
 }
 
 macro_rules! properties {

@@ -1,11 +1,14 @@
 //! Precedence, defaults and refusals of properties.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::draft::Draft;
 use super::table::COMMAND;
 use super::*;
 use crate::breaker::BreakerWindow;
-use crate::{BreakerMode, Bulkhead, CommandConfig, WindowConfig};
-use std::time::Duration;
+use crate::{BreakerMode, Bulkhead, CommandConfig, Invalid, WindowConfig};
 
 const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use super::table::{COMMAND, POOL};
-use crate::bulkhead::Partitions;
-use crate::{CommandConfig, PoolConfig, RateConfig};
+use crate::bulkhead::{Partitions, PoolConfig};
+use crate::config::CommandConfig;
+use crate::rate::RateConfig;
 
 /// The first setting in which two configurations differ, and both of its values.
 pub(super) fn difference(

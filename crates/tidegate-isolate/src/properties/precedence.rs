@@ -1,17 +1,18 @@
-//! What the code says of a command, and what follows from it and from the sources.
+//! Which level wins: what the code says of a command, under and over what the sources say.
 
 use std::time::Duration;
 
+use super::difference::difference;
 use super::draft::Draft;
-use super::table::{COMMAND, Family, POOL, Property, TIMEOUT};
-use super::{PREFIX, Reading, Sources, told};
-use crate::{CommandConfig, Invalid, Key};
+use super::names::{PREFIX, full_name};
+use super::sources::{Reading, Sources};
+use super::table::{Family, Keys, Property, TIMEOUT, all};
+use crate::config::CommandConfig;
+use crate::error::Invalid;
+use crate::key::Key;
 
 /// A property: whose, and which.
 type At = (Family, &'static str);
-
-/// The key of a command and that of its pool.
-pub(crate) type Keys<'a> = (&'a Key, &'a Key);
 
 /// What the code said, and which properties it said it about.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,10 +21,6 @@ pub(crate) struct Said {
     /// The last timeout that the code named, also after it has switched timeouts off.
     timeout: Duration,
     properties: Vec<At>,
-}
-
-pub(super) fn all() -> impl Iterator<Item = &'static Property> {
-    COMMAND.iter().chain(&POOL)
 }
 
 impl Said {
@@ -83,7 +80,7 @@ impl Said {
 
     /// Which setting differs from what another builder said, and how.
     pub(crate) fn difference(&self, other: &Said) -> Option<(&'static str, String)> {
-        told::difference(&self.config, &other.config)
+        difference(&self.config, &other.config)
     }
 
     /// The settings in force: what the code said, under and over what the sources say.
@@ -261,11 +258,6 @@ fn keep_fixed(config: &mut CommandConfig, old: &CommandConfig, key: &Key) -> Opt
     let value = moved.unwrap_or_else(|| "gone".to_owned());
     let property = "threadPoolKeyOverride";
     Some(Invalid::new(key.as_str(), property, value, reason))
-}
-
-pub(super) fn full_name(property: &Property, scope: &str) -> String {
-    let family = property.family.name();
-    format!("{PREFIX}.{family}.{scope}.{}", property.name)
 }
 
 /// A value as the table tells it; none if it makes no sense by itself.

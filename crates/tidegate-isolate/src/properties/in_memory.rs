@@ -1,0 +1,136 @@
+//! Properties in memory: a source that programs and tests set.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::names::{Named, foreign, parse};
+use super::serial::Serial;
+use super::source::{ChangeListener, PropertySource};
+use crate::error::Invalid;
+
+/// Properties in memory, to be set and removed. Clones are handles to the same properties.
+///
+/// ```
+/// use tidegate_isolate::{Properties, PropertySource};
+///
+/// let properties = Properties::new();
+/// properties.set("hystrix.command.default.fallback.enabled", "false")?;
+/// let value = properties.get("hystrix.command.default.fallback.enabled");
+/// assert_eq!(value.as_deref(), Some("false"));
+/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct Properties {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    values: Mutex<HashMap<String, String>>,
+    listeners: Mutex<Vec<ChangeListener>>,
+    /// One change at a time, so that a refused one is undone before the next.
+    changing: Serial,
+    accepts_unknown: AtomicBool,
+}
+
+impl Properties {
+    /// No properties.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Accepts names that are none of ours, from now on and for all handles: without it they are
+    /// refused, since they are probably misspelt.
+    ///
+    /// ```
+    /// use tidegate_isolate::Properties;
+    ///
+    /// let (name, value) = ("hystrix.command.prices.fallback.enable", "false");
+    /// let error = Properties::new().set(name, value).unwrap_err();
+    /// assert!(error.to_string().contains("`hystrix.command.prices.fallback.enabled`"));
+    /// assert!(Properties::new().accept_unknown().set(name, value).is_ok());
+    /// ```
+    pub fn accept_unknown(self) -> Self {
+        self.shared.accepts_unknown.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// Sets a property and tells the commands it concerns.
+    ///
+    /// # Errors
+    ///
+    /// Which property of which key, and why, when a command refuses the value. The old value
+    /// is then in force again. Also a name that is none.
+    pub fn set(&self, name: &str, value: impl Into<String>) -> Result<(), Invalid> {
+        if !self.accepts_unknown()
+            && let Named::Foreign = parse(name)?
+        {
+            return Err(foreign(name));
+        }
+        self.change(name, Some(value.into()))
+    }
+
+    /// Removes a property: the next place that has the setting wins.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Properties::set`].
+    pub fn remove(&self, name: &str) -> Result<(), Invalid> {
+        self.change(name, None)
+    }
+
+    fn change(&self, name: &str, value: Option<String>) -> Result<(), Invalid> {
+        let _one = self.shared.changing.enter();
+        let old = self.put(name, value);
+        let listeners = lock(&self.shared.listeners).clone();
+        let told = listeners.iter().map(|listener| listener(name));
+        let told = told.fold(Ok(()), Result::and);
+        if told.is_err() {
+            self.put(name, old);
+            for listener in &listeners {
+                // The old value was in force before: nobody refuses it.
+                let _ = listener(name);
+            }
+        }
+        told
+    }
+
+    fn put(&self, name: &str, value: Option<String>) -> Option<String> {
+        let mut values = lock(&self.shared.values);
+        match value {
+            Some(value) => values.insert(name.to_owned(), value),
+            None => values.remove(name),
+        }
+    }
+}
+
+impl PropertySource for Properties {
+    fn get(&self, name: &str) -> Option<String> {
+        lock(&self.shared.values).get(name).cloned()
+    }
+
+    fn names(&self) -> Vec<String> {
+        lock(&self.shared.values).keys().cloned().collect()
+    }
+
+    fn accepts_unknown(&self) -> bool {
+        self.shared.accepts_unknown.load(Ordering::Relaxed)
+    }
+
+    fn watch(&self, listener: ChangeListener) {
+        lock(&self.shared.listeners).push(listener);
+    }
+}
+
+impl fmt::Debug for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = lock(&self.shared.values);
+        f.debug_map().entries(values.iter()).finish()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

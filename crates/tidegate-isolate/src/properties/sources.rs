@@ -1,0 +1,129 @@
+//! All sources of an isolation as one, and what they say of a command.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::names::{full_name, parse};
+use super::source::{ChangeListener, PropertySource};
+use super::table::{Keys, all};
+use crate::error::Invalid;
+
+/// Something of an isolation that has properties of its own.
+pub(crate) trait Concerned: Send + Sync {
+    /// Looks at the properties again, if `name` is one of its own. Returns why the value is not in
+    /// force, if it is not.
+    fn changed(&self, sources: &Sources, name: &str) -> Result<Option<String>, Invalid>;
+}
+
+/// Several sources as one: the first that has a property wins.
+#[derive(Default)]
+pub(crate) struct Sources {
+    sources: Vec<Arc<dyn PropertySource>>,
+    /// What came after the isolation was made, as long as it lives: a source cannot forget a
+    /// listener, so only the isolation itself is one.
+    concerned: Mutex<Vec<Weak<dyn Concerned>>>,
+    /// Changes that were told so far.
+    changes: AtomicU64,
+}
+
+/// What the sources say of one command. Read with no lock held, since a source is user code.
+pub(crate) struct Reading(HashMap<String, String>);
+
+impl Reading {
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        self.0.get(name).cloned()
+    }
+}
+
+impl Sources {
+    pub(crate) fn new(sources: Vec<Arc<dyn PropertySource>>) -> Self {
+        Self {
+            sources,
+            concerned: Mutex::default(),
+            changes: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds something that is told of changes, and forgets what is gone.
+    pub(crate) fn add(&self, concerned: Weak<dyn Concerned>) {
+        let mut all = lock(&self.concerned);
+        all.retain(|one| one.strong_count() > 0);
+        all.push(concerned);
+    }
+
+    /// Tells whatever was added. Returns why the value is not in force, where it is not.
+    pub(crate) fn tell(&self, name: &str) -> Result<Vec<String>, Invalid> {
+        let all: Vec<_> = lock(&self.concerned).iter().map(Weak::upgrade).collect();
+        let told: Vec<_> = all
+            .iter()
+            .flatten()
+            .map(|one| one.changed(self, name))
+            .collect();
+        let hidden: Result<Vec<_>, _> = told.into_iter().collect();
+        Ok(hidden?.into_iter().flatten().collect())
+    }
+
+    /// Checks the names that the sources tell.
+    pub(crate) fn check_names(&self) -> Result<(), Invalid> {
+        let strict = self.sources.iter().filter(|one| !one.accepts_unknown());
+        let mut names = strict.flat_map(|source| source.names());
+        names.try_for_each(|name| parse(&name).map(|_| ()))
+    }
+
+    /// What the source with this number has, and whether an earlier one hides it.
+    pub(crate) fn said_by(&self, source: usize, name: &str) -> Option<(String, bool)> {
+        let value = self.sources[source].get(name)?;
+        let mut earlier = self.sources[..source].iter();
+        Some((value, earlier.any(|one| one.get(name).is_some())))
+    }
+
+    pub(crate) fn accepts_unknown(&self, source: usize) -> bool {
+        self.sources[source].accepts_unknown()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<String> {
+        self.sources.iter().find_map(|source| source.get(name))
+    }
+
+    /// Asks the sources for everything that they say of a command.
+    pub(crate) fn read(&self, keys: Keys<'_>) -> Reading {
+        let names = all().flat_map(|property| {
+            let scopes = ["default", property.family.key(keys).as_str()];
+            scopes.map(|scope| full_name(property, scope))
+        });
+        let said = names.filter_map(|name| {
+            let value = self.get(&name)?;
+            Some((name, value))
+        });
+        Reading(said.collect())
+    }
+
+    /// Counts a change, before it is passed on.
+    pub(crate) fn count_change(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How many changes were counted.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    /// Watches every source, with a listener that knows its number.
+    pub(crate) fn watch(&self, listener: impl Fn(usize) -> ChangeListener) {
+        for (number, source) in self.sources.iter().enumerate() {
+            source.watch(listener(number));
+        }
+    }
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sources({})", self.sources.len())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
