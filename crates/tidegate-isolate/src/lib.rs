@@ -52,13 +52,14 @@ mod context;
 mod error;
 mod event;
 mod hedge;
+mod in_flight;
 mod isolation;
 #[doc(hidden)]
 pub mod internal {
     //! Items for models and benchmarks of this workspace only. Unstable: they change without notice.
 
     pub use crate::breaker::word::{BreakerWord, Phase};
-    pub use crate::command::call_word::{CallWord, Leave, Left, UnderWay};
+    pub use crate::in_flight::call_word::{CallWord, Leave, Left, UnderWay};
 }
 mod key;
 mod metrics;

@@ -19,8 +19,7 @@ use std::sync::{Arc, OnceLock};
 use tidegate_core::{CancelToken, Clock, OnUnhandled, Permit, Permits, Task, ThreadBuilder};
 use tidegate_pool::{PoolLimits, WorkerPool};
 
-use super::{Alarms, Shared};
-use crate::Key;
+use crate::key::Key;
 
 /// How many tasks of a kind may wait for a thread, beyond what the bulkhead itself holds.
 pub(crate) const BACKLOG: usize = 1024;
@@ -32,7 +31,7 @@ const QUEUE: usize = u32::MAX as usize - 1;
 /// The threads of one command for user code that no caller runs.
 #[derive(Debug)]
 pub(crate) struct Aside {
-    /// Names it in a flight; see [`Alarms::aside_of`].
+    /// Names it in a flight.
     pub(super) id: u64,
     key: Key,
     clock: Clock,
@@ -49,12 +48,17 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    pub(super) fn new(id: u64, key: &Key, starts: ThreadBuilder, of: &Shared) -> Self {
+    pub(super) fn new(
+        id: u64,
+        key: &Key,
+        starts: ThreadBuilder,
+        (clock, unhandled): (&Clock, &OnUnhandled),
+    ) -> Self {
         Self {
             id,
             key: key.clone(),
-            clock: of.clock.clock().clone(),
-            unhandled: of.unhandled.clone(),
+            clock: clock.clone(),
+            unhandled: unhandled.clone(),
             starts,
             threads: AtomicUsize::new(1),
             pool: OnceLock::new(),
@@ -106,20 +110,19 @@ impl Aside {
         offered.map_err(|refused| refused.into_inner())
     }
 
-    /// Calls the hooks of a token that was tripped, on a thread of its own; counts it if too many
-    /// wait already. The hooks then stay with the token.
-    pub(super) fn call_hooks(self: &Arc<Self>, alarms: &Shared, token: &CancelToken) {
+    /// Returns what calls the hooks of a token that was tripped; none, and it is counted, if too
+    /// many wait already. The hooks then stay with the token.
+    pub(super) fn hooks_of(self: &Arc<Self>, token: &CancelToken) -> Option<Task> {
         if self.tokens.fetch_add(1, Ordering::Relaxed) >= BACKLOG {
             self.tokens.fetch_sub(1, Ordering::Relaxed);
             self.refused.fetch_add(1, Ordering::Relaxed);
-            return;
+            return None;
         }
         let (this, token) = (Arc::clone(self), token.clone());
-        let call = Task::named("hooks of a token", move || {
+        Some(Task::named("hooks of a token", move || {
             token.run_hooks_to(&this.key, &this.unhandled);
             this.tokens.fetch_sub(1, Ordering::Relaxed);
-        });
-        alarms.run_aside(self, call);
+        }))
     }
 }
 
@@ -130,34 +133,5 @@ fn limits(threads: usize) -> PoolLimits {
         queue: QUEUE,
         reserved: 0,
         ..PoolLimits::default()
-    }
-}
-
-/// What a command holds of its [`Aside`]: the timer knows it until this is dropped.
-#[derive(Debug)]
-pub(crate) struct AsideHandle {
-    pub(super) alarms: Alarms,
-    pub(super) aside: Arc<Aside>,
-}
-
-impl AsideHandle {
-    /// What a flight of the command remembers.
-    #[inline]
-    pub(crate) fn id(&self) -> u64 {
-        self.aside.id
-    }
-}
-
-impl std::ops::Deref for AsideHandle {
-    type Target = Arc<Aside>;
-
-    fn deref(&self) -> &Arc<Aside> {
-        &self.aside
-    }
-}
-
-impl Drop for AsideHandle {
-    fn drop(&mut self) {
-        self.alarms.forget_aside(self.aside.id);
     }
 }

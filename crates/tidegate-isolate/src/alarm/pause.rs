@@ -7,7 +7,9 @@ use std::task::{Context, Poll, Waker};
 
 use tidegate_core::Task;
 
-use super::{AlarmId, Alarms, Aside};
+use super::aside::Aside;
+use super::handle::Alarms;
+use super::tasks::AlarmId;
 
 /// Ready at its time, or when the timer ends before. Dropping it takes the alarm back.
 pub(crate) struct Pause {

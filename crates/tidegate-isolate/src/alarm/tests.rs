@@ -1,10 +1,14 @@
 //! Calls expire at their time and not before, and flights serve again.
 
-use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tidegate_core::ManualClock;
+use tidegate_core::{Clock, JoinPolicy, ManualClock, OnUnhandled, Task, ThreadBuilder};
 use tidegate_testkit::{Counter, Gate};
+
+use super::*;
+use crate::in_flight::Flight;
 
 const MS: u64 = 1_000_000;
 
@@ -91,7 +95,7 @@ fn the_end_of_the_work_and_of_its_time_exclude_each_other() {
         flight.prepare(&clock, 0, 0, true);
         flight.word().begin();
         let finished = std::thread::scope(|scope| {
-            let timer = scope.spawn(|| flight.expire_if_due(1, &alarms.shared));
+            let timer = scope.spawn(|| flight.expire_if_due(1, &*alarms.shared));
             let finished = flight.finish();
             timer.join().expect("it does not panic");
             finished
@@ -128,7 +132,7 @@ fn refused_threads() -> (ThreadBuilder, Arc<AtomicBool>, Counter) {
 
 /// A command of an isolation whose own threads are these.
 fn starved(alarms: &Alarms, threads: ThreadBuilder) -> AsideHandle {
-    alarms.add_aside(Aside::new(7, &"starved".into(), threads, &alarms.shared))
+    alarms.add_aside(alarms.shared.new_aside(7, &"starved".into(), threads))
 }
 
 /// Opens a gate when it is dropped.

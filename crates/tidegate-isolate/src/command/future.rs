@@ -15,10 +15,11 @@ use super::outcome::Story;
 use super::run::{End, Refusal};
 use super::state::{RATED, THREADS, WATCHED};
 use super::{Command, CommandError};
-use crate::alarm::{AlarmId, Flight};
+use crate::alarm::AlarmId;
 use crate::breaker::{Ticket, Verdict};
 use crate::bulkhead::Place;
 use crate::context::RequestContext;
+use crate::in_flight::Flight;
 use crate::{Cause, Refused, Stage};
 
 /// The future of [`Command::run_async`]. Admitted when it is first polled, or when a permit is free

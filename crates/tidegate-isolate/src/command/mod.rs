@@ -13,7 +13,6 @@ use crate::{CommandConfig, Invalid, Key};
 mod builder;
 mod cache;
 mod call;
-pub(crate) mod call_word;
 mod circles;
 mod future;
 mod hit;

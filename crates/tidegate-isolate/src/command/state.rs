@@ -8,10 +8,11 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tidegate_core::{CoarseClock, Permits, Task, as_nanos};
 
-use crate::alarm::{Alarms, AsideHandle, Flight};
+use crate::alarm::{Alarms, AsideHandle};
 use crate::breaker::{BreakerMode, CircuitBreaker};
 use crate::bulkhead::{Gate, Woken};
 use crate::context::CacheOwner;
+use crate::in_flight::Flight;
 use crate::isolation::{Pools, RegisteredPool};
 use crate::metrics::Metrics;
 use crate::plugin::Plugins;

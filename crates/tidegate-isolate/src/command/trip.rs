@@ -7,17 +7,15 @@ use tidegate_core::{CancelToken, Permit, Task, discard, discard_all};
 use tidegate_pool::JobKey;
 use tidegate_promise::Promise;
 
-use crate::command::call_word::{Left, UnderWay};
-
 use super::call::Options;
 use super::circles::{self, RunId};
 use super::run::{Ran, Refusal, late};
 use super::state::INTERRUPTS_ON_CANCEL;
 use super::surroundings::Surroundings;
 use super::{CommandError, Shared};
-use crate::alarm::{Expires, Flight};
 use crate::breaker::{Ticket, Verdict};
 use crate::context::RequestContext;
+use crate::in_flight::{Expires, Flight, Left, UnderWay};
 use crate::isolation::RegisteredPool;
 use crate::plugin::Install;
 use crate::{Cause, Criticality, Event, Refused, Stage};

@@ -25,9 +25,7 @@ use crate::key::Key;
 use crate::metrics::{Counts, Peak};
 
 const EXECUTED: usize = 0;
-
 const REJECTED: usize = 1;
-
 const EXPIRED: usize = 2;
 
 /// One pool, shared by all commands of its key.

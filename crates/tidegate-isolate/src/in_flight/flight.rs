@@ -16,9 +16,7 @@ use std::task::Waker;
 
 use tidegate_core::{CancelToken, Clock, Task};
 
-use crate::command::call_word::{CallWord, Leave, Left, UnderWay};
-
-use super::Shared;
+use super::call_word::{CallWord, Leave, Left, UnderWay};
 
 /// The lowest bit of `whose`: the token is tripped when the time is over.
 const INTERRUPTS: u64 = 1;
@@ -47,6 +45,16 @@ enum Ear {
 pub(crate) trait Expires: Send + Sync {
     /// Passes it on. Runs no user code, and drops none: not even the last handle of a command.
     fn expired(self: Arc<Self>, left: Left);
+}
+
+/// Where user code runs that the end of a call's time causes: on the threads of its command, which
+/// a flight knows by number only.
+pub(crate) trait Callbacks {
+    /// Runs `task` for the command with this number.
+    fn run(&self, whose: u64, task: Task);
+
+    /// Runs the hooks of a token of the command with this number, or counts that there are too many.
+    fn run_hooks(&self, whose: u64, token: &CancelToken);
 }
 
 impl Flight {
@@ -90,7 +98,7 @@ impl Flight {
     /// Drops the hooks of a call that has ended and will not be interrupted any more, on the
     /// thread of that call.
     #[cold]
-    pub(super) fn retire(&self) {
+    pub(crate) fn retire(&self) {
         if !self.token.is_cancelled() {
             self.token.drop_hooks();
         }
@@ -101,7 +109,7 @@ impl Flight {
     }
 
     /// The number of the command whose call this is or was.
-    pub(super) fn whose(&self) -> u64 {
+    pub(crate) fn whose(&self) -> u64 {
         self.whose.load(Ordering::Relaxed) >> 1
     }
 
@@ -135,7 +143,7 @@ impl Flight {
     }
 
     /// Expires the call if it runs and is due at `now`; returns when it will be due otherwise.
-    pub(super) fn expire_if_due(&self, now: u64, timer: &Shared) -> u64 {
+    pub(crate) fn expire_if_due(&self, now: u64, callbacks: &impl Callbacks) -> u64 {
         let Some(seen) = self.word.look() else {
             return u64::MAX;
         };
@@ -144,48 +152,45 @@ impl Flight {
         if deadline > now {
             return deadline;
         }
-        self.expire(seen, timer);
+        self.expire(seen, callbacks);
         u64::MAX
     }
 
     /// Expires whatever runs.
-    pub(super) fn expire_now(&self, timer: &Shared) {
+    pub(crate) fn expire_now(&self, callbacks: &impl Callbacks) {
         if let Some(seen) = self.word.look() {
             self.whose.fetch_or(INTERRUPTS, Ordering::Relaxed);
-            self.expire(seen, timer);
+            self.expire(seen, callbacks);
         }
     }
 
     /// How many calls it has served, for the timer to see that something happens.
-    pub(super) fn calls(&self) -> u64 {
+    pub(crate) fn calls(&self) -> u64 {
         self.word.calls()
     }
 
-    pub(super) fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.word.look().is_some()
     }
 
     /// Decides that the time is over and passes it on. All user code that this causes runs on the
     /// threads of the command.
-    fn expire(&self, seen: UnderWay, timer: &Shared) {
+    fn expire(&self, seen: UnderWay, callbacks: &impl Callbacks) {
         let Some(left) = self.word.leave(seen, Leave::Expired) else {
             return;
         };
         let interrupts = self.whose.load(Ordering::Relaxed) & INTERRUPTS != 0;
         let has_hooks = interrupts && self.token.trip() && self.token.has_hooks();
         let ear = self.ear().take();
-        let aside = || timer.aside_of(self.whose());
         match ear {
             Some(Ear::Call(call)) => call.expired(left),
-            Some(Ear::Task(waker)) => match aside() {
-                Some(aside) => timer.run_aside(&aside, Task::new(move || waker.wake())),
-                // Never: a command lives as long as its futures.
-                None => waker.wake(),
-            },
+            Some(Ear::Task(waker)) => {
+                callbacks.run(self.whose(), Task::new(move || waker.wake()));
+            }
             None => {}
         }
-        if has_hooks && let Some(aside) = aside() {
-            aside.call_hooks(timer, &self.token);
+        if has_hooks {
+            callbacks.run_hooks(self.whose(), &self.token);
         }
     }
 }

@@ -1,0 +1,127 @@
+//! The flights of a timer: which are idle, and how a call gets one, arms it and gives it back.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use tidegate_core::Task;
+
+use super::handle::Alarms;
+use crate::in_flight::Flight;
+
+/// Flights that a thread keeps for its next calls, at most. Calls may be nested, and those that a
+/// worker has ended began on another thread: what is above half goes back in one step.
+const KEPT: usize = 32;
+/// Flights that are kept for all threads, at most.
+const SPARE: usize = 1024;
+
+thread_local! {
+    /// Idle flights by the timer that watches them.
+    static IDLE: RefCell<Vec<(u64, Arc<Flight>)>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Alarms {
+    /// An idle flight of this thread, or a new one.
+    #[inline]
+    pub(crate) fn take_flight(&self) -> Arc<Flight> {
+        let id = self.shared.id;
+        let kept = IDLE.try_with(|idle| {
+            let mut idle = idle.borrow_mut();
+            let at = idle.iter().rposition(|(of, _)| *of == id)?;
+            Some(idle.swap_remove(at).1)
+        });
+        kept.ok().flatten().unwrap_or_else(|| self.fetch_flights())
+    }
+
+    /// Keeps a flight for the next call, if nobody else knows it. Called on the thread of the call
+    /// that it served.
+    #[inline]
+    pub(crate) fn keep_flight(&self, flight: Arc<Flight>) {
+        if flight.is_reusable() {
+            let id = self.shared.id;
+            let _ = IDLE.try_with(|idle| {
+                let mut idle = idle.borrow_mut();
+                idle.push((id, flight));
+                if idle.len() > KEPT {
+                    self.give_flights(&mut idle);
+                }
+            });
+        } else {
+            flight.retire();
+        }
+    }
+
+    /// Begins a call on `flight` that must end by `deadline`; `whose` is the number of its
+    /// command.
+    #[inline]
+    pub(crate) fn arm(&self, flight: &Flight, deadline: u64, whose: u64, interrupts: bool) {
+        flight.prepare(self.shared.clock.clock(), deadline, whose, interrupts);
+        flight.word().begin();
+        self.watch(deadline);
+    }
+
+    /// Sees to it that a call which has begun is looked at when its time is over.
+    #[inline]
+    pub(crate) fn watch(&self, deadline: u64) {
+        // The flight was published before this look, and the timer says when it wakes before its
+        // last look at the flights: one of the two sees the other.
+        if deadline < self.shared.next_wake.load(Ordering::Relaxed) {
+            self.shared.wake(deadline);
+        }
+    }
+
+    /// Takes idle flights from those that no thread keeps, some for later, or makes one.
+    #[cold]
+    fn fetch_flights(&self) -> Arc<Flight> {
+        let mut spare = self.spare();
+        let Some(flight) = spare.pop() else {
+            drop(spare);
+            return self.new_flight();
+        };
+        let id = self.shared.id;
+        let _ = IDLE.try_with(|idle| {
+            let mut idle = idle.borrow_mut();
+            let room = (KEPT / 2).saturating_sub(idle.len()).min(spare.len());
+            let from = spare.len() - room;
+            idle.extend(spare.drain(from..).map(|flight| (id, flight)));
+        });
+        flight
+    }
+
+    /// Gives the older half of what a thread keeps to everybody.
+    #[cold]
+    fn give_flights(&self, idle: &mut Vec<(u64, Arc<Flight>)>) {
+        let mut given: Vec<_> = idle.drain(..KEPT / 2).collect();
+        given.retain(|(id, _)| *id == self.shared.id);
+        let mut spare = self.spare();
+        let room = SPARE.saturating_sub(spare.len());
+        spare.extend(given.drain(..).take(room).map(|(_, flight)| flight));
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Arc<Flight>>> {
+        let spare = self.shared.spare.lock();
+        spare.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cold]
+    fn new_flight(&self) -> Arc<Flight> {
+        let flight = Arc::new(Flight::default());
+        let mut flights = self.shared.flights();
+        let mut gone = Vec::new();
+        if flights.len() == flights.capacity() {
+            // Nobody but this list knows the ones that were let go of.
+            let is_gone = |flight: &mut Arc<Flight>| Arc::strong_count(flight) == 1;
+            gone.extend(flights.extract_if(.., is_gone));
+        }
+        flights.push(Arc::clone(&flight));
+        drop(flights);
+        // Hooks that found no room are left in their tokens; their `Drop` is user code.
+        for flight in gone.into_iter().filter(|one| one.token().has_hooks()) {
+            if let Some(aside) = self.shared.aside_of(flight.whose()) {
+                let drop_hooks = Task::new(move || flight.token().drop_hooks());
+                self.run_aside(&aside, drop_hooks);
+            }
+        }
+        flight
+    }
+}

@@ -1,0 +1,186 @@
+//! The handles of a timer: the isolation's and its commands', and a command's own threads.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use tidegate_core::{Clock, FastClock, OnUnhandled, Task, ThreadBuilder};
+
+use super::aside::Aside;
+use super::tasks::{AlarmId, Due};
+use super::timer_thread::Shared;
+use crate::key::Key;
+
+/// The timer of an isolation and its commands. When the last handle is gone the thread ends.
+#[derive(Clone)]
+pub(crate) struct Alarms {
+    pub(super) shared: Arc<Shared>,
+    /// What handles share, and the thread does not.
+    _life: Arc<Life>,
+}
+
+/// Closes the timer when it is dropped.
+struct Life(Arc<Shared>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+impl Alarms {
+    pub(crate) fn new(clock: &Clock, unhandled: &OnUnhandled) -> Self {
+        Self::with_threads(clock, unhandled, ThreadBuilder::new("tidegate-timer"))
+    }
+
+    pub(super) fn with_threads(
+        clock: &Clock,
+        unhandled: &OnUnhandled,
+        threads: ThreadBuilder,
+    ) -> Self {
+        let shared = Arc::new(Shared::new(clock, unhandled, threads));
+        Self {
+            _life: Arc::new(Life(Arc::clone(&shared))),
+            shared,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn clock(&self) -> &FastClock {
+        &self.shared.clock
+    }
+
+    /// Says that calls with this timeout will come: the timer may pause for so long.
+    pub(crate) fn expect_timeout(&self, nanos: u64) {
+        self.shared.shortest.fetch_min(nanos, Ordering::Relaxed);
+    }
+
+    /// Runs `task`, which is short and no user code, at `at` on the timer's thread.
+    pub(crate) fn call_at(&self, at: u64, task: Task) -> AlarmId {
+        self.set(at, Due::Here(task))
+    }
+
+    /// Runs `task` at `at` on the threads of a command. When the timer ends before, it is dropped
+    /// there.
+    pub(crate) fn run_at(&self, at: u64, aside: &Arc<Aside>, task: Task) -> AlarmId {
+        self.set(at, Due::Aside(Arc::clone(aside), task))
+    }
+
+    fn set(&self, at: u64, due: Due) -> AlarmId {
+        let mut tasks = self.shared.tasks();
+        let number = tasks.next;
+        tasks.next += 1;
+        if self.is_closed() {
+            // Nobody would ever call it.
+            drop(tasks);
+            drop(due);
+            return AlarmId { at, number };
+        }
+        tasks.due.insert((at, number), due);
+        drop(tasks);
+        fence(Ordering::SeqCst);
+        if at < self.shared.next_wake.load(Ordering::SeqCst) {
+            self.shared.wake(at);
+        }
+        AlarmId { at, number }
+    }
+
+    /// Takes a task back; false when it ran or runs.
+    pub(crate) fn cancel(&self, id: AlarmId) -> bool {
+        let task = self.shared.tasks().due.remove(&(id.at, id.number));
+        task.is_some()
+    }
+
+    /// Calls that run now and have a timeout.
+    pub(crate) fn in_flight(&self) -> usize {
+        let flights = self.shared.flights();
+        flights.iter().filter(|flight| flight.is_running()).count()
+    }
+
+    /// Tells every running call to stop.
+    pub(crate) fn expire_all(&self) {
+        let flights = self.shared.flights().clone();
+        for flight in &flights {
+            flight.expire_now(&*self.shared);
+        }
+        self.shared.see_to_starved();
+    }
+
+    /// Threads of a command's own, for user code that the timer finds due.
+    pub(crate) fn aside(&self, key: &Key) -> AsideHandle {
+        let id = self.shared.next_aside.fetch_add(1, Ordering::Relaxed);
+        let threads = ThreadBuilder::new(format!("tidegate-aside-{key}"));
+        self.add_aside(self.shared.new_aside(id, key, threads))
+    }
+
+    pub(super) fn add_aside(&self, aside: Aside) -> AsideHandle {
+        let aside = Arc::new(aside);
+        let known = Arc::clone(&aside);
+        self.shared.asides().insert(aside.id, known);
+        AsideHandle {
+            alarms: self.clone(),
+            aside,
+        }
+    }
+
+    /// Runs a task on the threads of a command: from a thread that must not run it itself.
+    pub(crate) fn run_aside(&self, aside: &Arc<Aside>, task: Task) {
+        self.shared.run_aside(aside, task);
+        self.shared.see_to_starved();
+    }
+
+    fn forget_aside(&self, id: u64) {
+        let aside = self.shared.asides().remove(&id);
+        drop(aside);
+    }
+
+    /// Whether nothing is called at its time any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.closed.load(Ordering::SeqCst)
+    }
+
+    /// Ends the thread. With `expire`, every running call is told to stop.
+    pub(crate) fn close(&self, expire: bool) {
+        self.shared.close();
+        if expire {
+            self.expire_all();
+        }
+    }
+}
+
+impl fmt::Debug for Alarms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Alarms")
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a command holds of its [`Aside`]: the timer knows it until this is dropped.
+#[derive(Debug)]
+pub(crate) struct AsideHandle {
+    alarms: Alarms,
+    aside: Arc<Aside>,
+}
+
+impl AsideHandle {
+    /// What a flight of the command remembers.
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        self.aside.id
+    }
+}
+
+impl std::ops::Deref for AsideHandle {
+    type Target = Arc<Aside>;
+
+    fn deref(&self) -> &Arc<Aside> {
+        &self.aside
+    }
+}
+
+impl Drop for AsideHandle {
+    fn drop(&mut self) {
+        self.alarms.forget_aside(self.aside.id);
+    }
+}

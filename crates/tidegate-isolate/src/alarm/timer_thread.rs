@@ -1,0 +1,271 @@
+//! The thread of a timer: it expires calls whose time is over, runs tasks at their time, and sleeps
+//! until the next of them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_core::{
+    CancelToken, Clock, FastClock, JoinPolicy, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled,
+    contain,
+};
+
+use super::aside::Aside;
+use super::tasks::{Due, Tasks};
+use crate::in_flight::{Callbacks, Flight};
+use crate::key::Key;
+
+/// The shortest and the longest pause of an idle timer, in nanoseconds.
+const PAUSES: (u64, u64) = (1_000_000, 1_000_000_000);
+/// When a task is offered again for which the system had no thread.
+const AGAIN: u64 = 10_000_000;
+
+pub(super) struct Shared {
+    pub(super) id: u64,
+    pub(super) clock: FastClock,
+    parker: Parker,
+    /// When the thread wakes by itself.
+    pub(super) next_wake: AtomicU64,
+    /// The shortest timeout that any command has.
+    pub(super) shortest: AtomicU64,
+    started: AtomicBool,
+    pub(super) closed: AtomicBool,
+    flights: Mutex<Vec<Arc<Flight>>>,
+    /// Idle flights that no thread keeps.
+    pub(super) spare: Mutex<Vec<Arc<Flight>>>,
+    tasks: Mutex<Tasks>,
+    /// Where user code of each command runs, by number.
+    asides: Mutex<HashMap<u64, Arc<Aside>>>,
+    pub(super) next_aside: AtomicU64,
+    /// What the system had no thread for.
+    starved: Mutex<Vec<(Arc<Aside>, Task)>>,
+    /// Starts the timer's thread.
+    threads: ThreadBuilder,
+    unhandled: OnUnhandled,
+}
+
+impl Shared {
+    pub(super) fn new(clock: &Clock, unhandled: &OnUnhandled, threads: ThreadBuilder) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            clock: FastClock::new(clock),
+            parker: Parker::new(),
+            next_wake: AtomicU64::new(u64::MAX),
+            shortest: AtomicU64::new(PAUSES.1),
+            started: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            flights: Mutex::default(),
+            spare: Mutex::default(),
+            tasks: Mutex::default(),
+            asides: Mutex::default(),
+            next_aside: AtomicU64::new(0),
+            starved: Mutex::default(),
+            threads: threads.join_policy(JoinPolicy::Detached),
+            unhandled: unhandled.clone(),
+        }
+    }
+
+    /// Wakes the timer's thread, or starts it. A timer that is closed needs one only for what is
+    /// starved.
+    #[cold]
+    pub(super) fn wake(self: &Arc<Self>, deadline: u64) {
+        if self.closed.load(Ordering::SeqCst) && self.starved().is_empty() {
+            return;
+        }
+        // One waker is enough: the thread looks at everything.
+        self.next_wake.fetch_min(deadline, Ordering::SeqCst);
+        if self.started.swap(true, Ordering::SeqCst) {
+            self.parker.unpark();
+            return;
+        }
+        let shared = Arc::clone(self);
+        let mut member = shared.clock.clock().join();
+        let spawned = self.threads.spawn(move || {
+            member.enter();
+            shared.run();
+            // Left before the thread is gone, so that nobody waits for it.
+            drop(member);
+        });
+        if spawned.is_err() {
+            // The next call tries again, whenever it is due.
+            self.next_wake.store(u64::MAX, Ordering::SeqCst);
+            self.started.store(false, Ordering::SeqCst);
+            self.run_starved_here();
+        }
+    }
+
+    /// Sees to it that what is starved is offered again.
+    pub(super) fn see_to_starved(self: &Arc<Self>) {
+        if !self.starved().is_empty() {
+            self.wake(self.clock.nanos().saturating_add(AGAIN));
+        }
+    }
+
+    /// Runs what is starved on this thread: only if the timer is closed and has no thread either,
+    /// so that nothing would ever offer it again.
+    fn run_starved_here(&self) {
+        if !self.closed.load(Ordering::SeqCst) {
+            return;
+        }
+        let starved = std::mem::take(&mut *self.starved());
+        for (_, task) in starved {
+            self.run_contained(task);
+        }
+    }
+
+    fn run_contained(&self, task: Task) {
+        let name = task.name();
+        if let Err(panic) = contain(|| task.run()) {
+            let (task, message) = (name, panic.message());
+            self.unhandled
+                .tell("isolation", &Unhandled::TaskPanic { task, message });
+        }
+    }
+
+    pub(super) fn close(self: &Arc<Self>) {
+        self.closed.store(true, Ordering::SeqCst);
+        let tasks = self.tasks().due.split_off(&(0, 0));
+        for due in tasks.into_values() {
+            if let Due::Aside(aside, task) = due {
+                self.run_aside(&aside, Task::new(move || drop(task)));
+            }
+        }
+        self.see_to_starved();
+        self.parker.unpark();
+    }
+
+    /// Runs a task on the threads of a command; later, if the system has no thread now.
+    pub(super) fn run_aside(&self, aside: &Arc<Aside>, task: Task) {
+        if let Err(task) = aside.offer(task) {
+            let starved = (Arc::clone(aside), task);
+            self.starved().push(starved);
+        }
+    }
+
+    /// Where user code of the command with this number runs.
+    pub(super) fn aside_of(&self, id: u64) -> Option<Arc<Aside>> {
+        self.asides().get(&id).cloned()
+    }
+
+    pub(super) fn asides(&self) -> MutexGuard<'_, HashMap<u64, Arc<Aside>>> {
+        self.asides.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn flights(&self) -> MutexGuard<'_, Vec<Arc<Flight>>> {
+        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the threads of a command; the timer does not know them yet.
+    pub(super) fn new_aside(&self, id: u64, key: &Key, threads: ThreadBuilder) -> Aside {
+        Aside::new(id, key, threads, (self.clock.clock(), &self.unhandled))
+    }
+
+    fn starved(&self) -> MutexGuard<'_, Vec<(Arc<Aside>, Task)>> {
+        self.starved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(self: &Arc<Self>) {
+        loop {
+            self.run_until_closed();
+            // Either this thread sees what was starved meanwhile, or its bringer sees that the
+            // thread has gone and starts another.
+            self.started.store(false, Ordering::SeqCst);
+            if self.starved().is_empty() || self.started.swap(true, Ordering::SeqCst) {
+                return;
+            }
+        }
+    }
+
+    /// Looks after calls and tasks until the timer is closed and nothing is starved.
+    fn run_until_closed(&self) {
+        let clock = self.clock.clock().clone();
+        let mut seen = u64::MAX;
+        while !self.closed.load(Ordering::SeqCst) || !self.starved().is_empty() {
+            let now = clock.nanos();
+            let (first, calls) = self.look(now);
+            let active = calls != seen;
+            seen = calls;
+            let mut wake = first;
+            if first == u64::MAX && active && !clock.is_manual() {
+                // Calls are being made: the next ones need no wakeup to be seen in time.
+                let shortest = self.shortest.load(Ordering::Relaxed);
+                wake = now.saturating_add(shortest.clamp(PAUSES.0, PAUSES.1));
+            }
+            self.next_wake.store(wake, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            // The look that the callers' order with `next_wake` is about.
+            let (again, _) = self.look(clock.nanos());
+            if again < wake {
+                self.next_wake.store(again, Ordering::SeqCst);
+                wake = again;
+            }
+            let until = (wake != u64::MAX).then_some(wake);
+            clock.park_until(&self.parker, until);
+        }
+    }
+
+    /// Expires what is due; returns the next deadline and how many calls there have been.
+    fn look(&self, now: u64) -> (u64, u64) {
+        let flights: Vec<_> = self.flights().clone();
+        let (mut next, mut calls) = (u64::MAX, 0_u64);
+        for flight in &flights {
+            next = next.min(flight.expire_if_due(now, self));
+            calls = calls.wrapping_add(flight.calls());
+        }
+        drop(flights);
+        loop {
+            let mut tasks = self.tasks();
+            let Some(entry) = tasks.due.first_entry() else {
+                break;
+            };
+            let at = entry.key().0;
+            if at > now {
+                next = next.min(at);
+                break;
+            }
+            let due = entry.remove();
+            drop(tasks);
+            match due {
+                Due::Here(task) => self.run_contained(task),
+                Due::Aside(aside, task) => self.run_aside(&aside, task),
+            }
+        }
+        (next.min(self.offer_again(now)), calls)
+    }
+
+    /// Offers what was starved again; returns when it is worth another look.
+    fn offer_again(&self, now: u64) -> u64 {
+        let starved = std::mem::take(&mut *self.starved());
+        for (aside, task) in starved {
+            self.run_aside(&aside, task);
+        }
+        match self.starved().is_empty() {
+            true => u64::MAX,
+            false => now.saturating_add(AGAIN),
+        }
+    }
+}
+
+/// On the threads that the commands have for it.
+impl Callbacks for Shared {
+    fn run(&self, whose: u64, task: Task) {
+        match self.aside_of(whose) {
+            Some(aside) => self.run_aside(&aside, task),
+            // Never: a command lives as long as its futures.
+            None => task.run(),
+        }
+    }
+
+    fn run_hooks(&self, whose: u64, token: &CancelToken) {
+        if let Some(aside) = self.aside_of(whose)
+            && let Some(call) = aside.hooks_of(token)
+        {
+            self.run_aside(&aside, call);
+        }
+    }
+}
