@@ -48,7 +48,6 @@ mod bulkhead;
 mod collapser;
 mod command;
 mod config;
-mod context;
 mod error;
 mod event;
 mod hedge;
@@ -66,6 +65,7 @@ mod metrics;
 mod plugin;
 mod properties;
 mod rate;
+mod request;
 mod retry;
 mod snapshot;
 
@@ -79,9 +79,6 @@ pub use self::bulkhead::{
 pub use self::collapser::{CollapseError, CollapseScope, Collapser, CollapserConfig};
 pub use self::command::{Call, Command, CommandBuilder, RunAsync};
 pub use self::config::CommandConfig;
-pub use self::context::{
-    Entered, InContext, Logged, MOST_LOGGED, NoContext, RequestContext, RequestVariable,
-};
 pub use self::error::{Cause, CommandError, FallbackError, Invalid, Refused};
 pub use self::event::{Event, Events};
 pub use self::hedge::{Hedge, RunHedged};
@@ -91,6 +88,9 @@ pub use self::metrics::{Distribution, EventCounts, Latencies, MetricsConfig, Win
 pub use self::plugin::{Hook, Install, MetricsPublisher, Propagator, Restore, Stage};
 pub use self::properties::{ChangeListener, PREFIX, Properties, PropertySource};
 pub use self::rate::RateConfig;
+pub use self::request::{
+    Entered, InContext, Logged, MOST_LOGGED, NoContext, RequestContext, RequestVariable,
+};
 pub use self::retry::{Retry, RetryBudget};
 pub use self::snapshot::CommandSnapshot;
 pub use tidegate_core::{Permit, PermitRef, Permits};

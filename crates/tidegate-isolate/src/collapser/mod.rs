@@ -21,9 +21,9 @@ use tidegate_core::{CancelToken, Permit, Task, discard};
 use tidegate_promise::{Abandoned, Completion, Outcome, Promise, promise_of};
 
 use crate::alarm::AlarmId;
-use crate::context::{CacheOwner, RequestContext};
 use crate::error::contain;
 use crate::properties::Concerned;
+use crate::request::{CacheOwner, RequestContext};
 use crate::{Cause, Command, CommandError, Event, Invalid, Key, Refused};
 
 mod config;

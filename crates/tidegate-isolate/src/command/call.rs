@@ -7,14 +7,13 @@ use std::time::Duration;
 use tidegate_core::{CancelToken, as_nanos};
 use tidegate_promise::Completion;
 
-use super::cache::{CacheUse, Looked};
-use super::circles::{self, RunId};
 use super::state::{State, THREADS};
 use super::{Command, CommandError, RunAsync};
 use crate::Event;
 use crate::bulkhead::Criticality;
-use crate::context::{Entered, RequestContext};
 use crate::plugin::Install;
+use crate::request::wait_graph::{self, RunId};
+use crate::request::{CacheUse, Entered, Looked, RequestContext};
 
 /// What differs in one call.
 pub(super) struct Options<T, E> {
@@ -326,7 +325,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
             Ok(None | Some(Looked::Circle)) => self.queue_uncached(work),
             Ok(Some(Looked::Hit(copies))) => self.command.shared.listen_to(self.options, copies),
             Ok(Some(Looked::Miss(first))) => {
-                let _within = circles::enter(first.id());
+                let _within = wait_graph::enter(first.id());
                 first.completion_of(self.queue_uncached(work))
             }
             Err(error) => Completion::failed(error),
@@ -355,7 +354,7 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
             Some(Looked::Hit(copies)) => self.command.shared.wait_for(&mut self.options, copies),
             Some(Looked::Circle) => self.command.shared.closes_circle(&mut self.options),
             Some(Looked::Miss(first)) => {
-                let within = circles::enter(first.id());
+                let within = wait_graph::enter(first.id());
                 let answer = run(self);
                 drop(within);
                 first.tell(&answer);

@@ -8,9 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use tidegate_core::{CancelToken, Permit, Task, contain, discard};
 
-use super::cache::{Answer, Looked, SharedFuture, Tells};
 use super::call::{Asked, Options};
-use super::circles::{self, Within};
 use super::outcome::Story;
 use super::run::{End, Refusal};
 use super::state::{RATED, THREADS, WATCHED};
@@ -18,8 +16,9 @@ use super::{Command, CommandError};
 use crate::alarm::AlarmId;
 use crate::breaker::{Ticket, Verdict};
 use crate::bulkhead::Place;
-use crate::context::RequestContext;
 use crate::in_flight::Flight;
+use crate::request::wait_graph::{self, Within};
+use crate::request::{Answer, Looked, RequestContext, SharedFuture, Tells};
 use crate::{Cause, Refused, Stage};
 
 /// The future of [`Command::run_async`]. Admitted when it is first polled, or when a permit is free
@@ -251,7 +250,7 @@ where
     /// Works for the shared run that this call makes, if it makes one.
     fn within(&self) -> Option<Within> {
         let others = self.others.as_ref();
-        others.map(|others| circles::enter(others.id()))
+        others.map(|others| wait_graph::enter(others.id()))
     }
 
     fn end(

@@ -11,14 +11,13 @@ use std::task::Poll;
 use tidegate_core::{Task, discard};
 use tidegate_promise::Completion;
 
-use super::cache::{Answer, Copies, SharedFuture, take};
 use super::call::Options;
 use super::outcome::Story;
 use super::run::late;
 use super::surroundings::Surroundings;
 use super::{CommandError, Shared};
 use crate::alarm::Pause;
-use crate::context::RequestContext;
+use crate::request::{Answer, Copies, RequestContext, SharedFuture, take};
 use crate::{Cause, Refused};
 
 /// No timeout.

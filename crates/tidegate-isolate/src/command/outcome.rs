@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::call::{Asked, Options};
 use super::state::{FALLS_BACK, LOGS, State, WATCHED};
 use super::{CommandError, Shared};
-use crate::context::{Logged, RequestContext};
 use crate::error::contain;
 use crate::metrics::Plain;
+use crate::request::{Logged, RequestContext};
 use crate::{Cause, Event, Events, FallbackError, Refused, Stage};
 
 /// What is known of a call that is being made.

@@ -11,13 +11,13 @@ use tidegate_core::{CoarseClock, Permits, Task, as_nanos};
 use crate::alarm::{Alarms, AsideHandle};
 use crate::breaker::{BreakerMode, CircuitBreaker};
 use crate::bulkhead::{Gate, Woken};
-use crate::context::CacheOwner;
 use crate::in_flight::Flight;
 use crate::isolation::{Pools, RegisteredPool};
 use crate::metrics::Metrics;
 use crate::plugin::Plugins;
 use crate::properties::{Family, Property, Reading, Said, Sources, merge};
 use crate::rate::RateLimit;
+use crate::request::CacheOwner;
 use crate::{Bulkhead, CommandConfig, Invalid, Key};
 
 /// The token is tripped when the time is over.

@@ -1,10 +1,10 @@
 //! What a thread knows while it works for another.
 
-use crate::context::{Entered, RequestContext};
 use std::sync::Arc;
 
 use crate::error::contain;
 use crate::plugin::{Install, Plugins, Restore};
+use crate::request::{Entered, RequestContext};
 
 /// What the calling thread had, on the working thread; dropping it puts back what was there.
 pub(super) struct Surroundings {

@@ -18,15 +18,15 @@ use tidegate_core::{CancelToken, Executor, WaitGuard, check_wait};
 use tidegate_promise::{Completion, promise_of, promise_on};
 
 use super::call::{Asked, Options};
-use super::circles::{self, RunId};
 use super::outcome::Story;
 use super::state::{GATED, INTERRUPTS, RATED, State, THREADS, WATCHED};
 use super::trip::{Begun, Cargo, Held, Raw, Teller, Told, Trip};
 use super::{CommandError, Shared};
 use crate::breaker::{Ticket, Verdict};
 use crate::bulkhead::Home;
-use crate::context::RequestContext;
 use crate::isolation::RegisteredPool;
+use crate::request::RequestContext;
+use crate::request::wait_graph::{self, RunId};
 use crate::{Cause, Criticality, Refused};
 
 /// What a call was let through with.
@@ -51,7 +51,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
             }
         };
         let (promise, told) = promise_of::<Told<T, E>, CommandError<E>>();
-        let within = circles::current();
+        let within = wait_graph::current();
         let brief = Brief::of(options, within);
         let raw = match self.begin_on_threads(brief, start, work, Teller::Caller(promise)) {
             Ok(()) => match told.wait() {

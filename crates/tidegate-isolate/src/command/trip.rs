@@ -8,16 +8,16 @@ use tidegate_pool::JobKey;
 use tidegate_promise::Promise;
 
 use super::call::Options;
-use super::circles::{self, RunId};
 use super::run::{Ran, Refusal, late};
 use super::state::INTERRUPTS_ON_CANCEL;
 use super::surroundings::Surroundings;
 use super::{CommandError, Shared};
 use crate::breaker::{Ticket, Verdict};
-use crate::context::RequestContext;
 use crate::in_flight::{Expires, Flight, Left, UnderWay};
 use crate::isolation::RegisteredPool;
 use crate::plugin::Install;
+use crate::request::RequestContext;
+use crate::request::wait_graph::{self, RunId};
 use crate::{Cause, Criticality, Event, Refused, Stage};
 
 /// No place in the queue.
@@ -209,7 +209,7 @@ where
             held,
         } = cargo;
         let surroundings = Surroundings::install(&state.plugins, context, captured);
-        let within = circles::set(within);
+        let within = wait_graph::set(within);
         let result: Ran<T, E> = tidegate_core::contain(|| {
             state.hook(Stage::ThreadStart).map_err(Refusal)?;
             state.hook(Stage::ExecutionStart).map_err(Refusal)?;

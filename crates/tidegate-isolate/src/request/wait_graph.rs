@@ -14,10 +14,10 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Names a shared run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct RunId(u64);
+pub(crate) struct RunId(u64);
 
 impl RunId {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
@@ -29,28 +29,28 @@ thread_local! {
 }
 
 /// The shared runs that the calling thread works for.
-pub(super) fn current() -> Vec<RunId> {
+pub(crate) fn current() -> Vec<RunId> {
     let current = WITHIN.try_with(|within| within.borrow().clone());
     current.unwrap_or_default()
 }
 
 /// Works for these runs, and for no others, until the answer is dropped.
 #[must_use = "dropping it ends the stay"]
-pub(super) fn set(runs: Vec<RunId>) -> Within {
+pub(crate) fn set(runs: Vec<RunId>) -> Within {
     let earlier = WITHIN.try_with(|within| within.replace(runs));
     Within(earlier.unwrap_or_default())
 }
 
 /// Works for one run more until the answer is dropped.
 #[must_use = "dropping it ends the stay"]
-pub(super) fn enter(run: RunId) -> Within {
+pub(crate) fn enter(run: RunId) -> Within {
     let mut runs = current();
     runs.push(run);
     set(runs)
 }
 
 /// A thread's stay in some runs; dropping it puts the earlier ones back.
-pub(super) struct Within(Vec<RunId>);
+pub(crate) struct Within(Vec<RunId>);
 
 impl Drop for Within {
     fn drop(&mut self) {
@@ -69,7 +69,7 @@ fn lock() -> MutexGuard<'static, Record> {
 }
 
 /// Records that the calling thread waits for `run`. None if that would close a circle.
-pub(super) fn wait_for(run: RunId) -> Option<Waits> {
+pub(crate) fn wait_for(run: RunId) -> Option<Waits> {
     let within = current();
     if within.is_empty() {
         return Some(Waits { within, run });
@@ -95,14 +95,14 @@ pub(super) fn wait_for(run: RunId) -> Option<Waits> {
 }
 
 /// A recorded wait; dropping it takes it out of the record.
-pub(super) struct Waits {
+pub(crate) struct Waits {
     within: Vec<RunId>,
     run: RunId,
 }
 
 impl Waits {
     /// Whether there is something in the record: the thread works for a shared run.
-    pub(super) fn is_recorded(&self) -> bool {
+    pub(crate) fn is_recorded(&self) -> bool {
         !self.within.is_empty()
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tidegate_core::{Executor, WaitRefused};
 
-use super::circles::{self, RunId};
+use super::wait_graph::{self, RunId};
 use crate::bulkhead::{Home, WaitCheck};
 use crate::key::Key;
 
@@ -21,7 +21,7 @@ struct OutsideOf {
 
 impl WaitCheck for OutsideOf {
     fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefused> {
-        match circles::wait_for(self.run) {
+        match wait_graph::wait_for(self.run) {
             Some(waits) if waits.is_recorded() => Ok(Some(Box::new(waits))),
             Some(_) => Ok(None),
             None => {

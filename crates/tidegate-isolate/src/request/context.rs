@@ -1,0 +1,325 @@
+//! A request: what belongs to it follows it across loops and pools.
+//!
+//! A context is a handle to a shared map. It is *entered* on a thread for a while; commands take
+//! it along to the threads that work for them, and put back what was there before.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use tidegate_core::{OnUnhandled, Unhandled, discard_all};
+
+use super::log::{Log, Logged};
+use crate::error::contain;
+use crate::key::Key;
+
+thread_local! {
+    static CURRENT: RefCell<Option<RequestContext>> = const { RefCell::new(None) };
+}
+
+/// What one request carries: variables, cached answers, a log. Clones are the same context.
+///
+/// ```
+/// use tidegate_isolate::RequestContext;
+///
+/// let request = RequestContext::new();
+/// assert!(RequestContext::current().is_none());
+/// {
+///     let _entered = request.enter();
+///     assert!(RequestContext::current().is_some());
+/// }
+/// assert!(RequestContext::current().is_none());
+/// request.end();
+/// ```
+#[derive(Clone, Default)]
+pub struct RequestContext {
+    pub(super) shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+pub(super) struct Shared {
+    pub(super) variables: Mutex<HashMap<u64, Stored>>,
+    cache: Mutex<HashMap<(Key, String), Vec<Cached>>>,
+    log: Log,
+    ended: AtomicBool,
+}
+
+/// An answer, or a batch, that calls of this request share.
+struct Cached {
+    owner: CacheOwner,
+    /// Names the entry: a later one of the same owner and key has another number.
+    number: u64,
+    shared: Box<dyn Any + Send>,
+}
+
+/// The owner of entries in the caches of requests: one command of one isolation, or a collapser.
+/// Keys are names, and two isolations may have one in common; owners are never equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheOwner(u64);
+
+impl CacheOwner {
+    pub(crate) fn new() -> Self {
+        Self(NEXT_NUMBER.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Numbers owners and entries.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+pub(super) struct Stored {
+    pub(super) value: Arc<dyn Any + Send + Sync>,
+    pub(super) end: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl RequestContext {
+    /// A new request.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The context that the calling thread is in.
+    pub fn current() -> Option<Self> {
+        CURRENT.try_with(|current| current.borrow().clone()).ok()?
+    }
+
+    /// Whether the calling thread is in a context.
+    #[inline]
+    pub(crate) fn is_entered() -> bool {
+        let entered = CURRENT.try_with(|current| current.borrow().is_some());
+        entered.unwrap_or(false)
+    }
+
+    /// Makes this the context of the calling thread until the answer is dropped.
+    #[must_use = "dropping the answer leaves the context"]
+    pub fn enter(&self) -> Entered {
+        Entered::set(Some(self.clone()))
+    }
+
+    /// The same work, in this request wherever it runs: on a loop, on a thread of a pool.
+    ///
+    /// ```
+    /// use tidegate_isolate::RequestContext;
+    ///
+    /// let request = RequestContext::new();
+    /// let work = request.bind(|| RequestContext::current().is_some());
+    /// assert!(std::thread::spawn(work).join().unwrap());
+    /// ```
+    pub fn bind<R, F: FnOnce() -> R>(&self, work: F) -> impl FnOnce() -> R + use<R, F> {
+        let context = self.clone();
+        move || {
+            let _entered = context.enter();
+            work()
+        }
+    }
+
+    /// The same future, in this request whenever it is polled, on whichever thread.
+    ///
+    /// ```
+    /// use tidegate_isolate::RequestContext;
+    ///
+    /// let request = RequestContext::new();
+    /// let work = request.follow(async { RequestContext::current().is_some() });
+    /// // `spawn` it on a loop: it may go from one to another.
+    /// # use std::future::Future;
+    /// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// # assert_eq!(std::pin::pin!(work).poll(&mut context), std::task::Poll::Ready(true));
+    /// ```
+    pub fn follow<F: Future>(&self, work: F) -> InContext<F> {
+        InContext {
+            context: self.clone(),
+            work: Box::pin(work),
+        }
+    }
+
+    /// Takes the calling thread out of whatever context it is in, until the answer is dropped.
+    pub(crate) fn leave() -> Entered {
+        Entered::set(None)
+    }
+
+    /// Ends the request: the end of every variable is called, and the cache is emptied. A
+    /// variable whose end panics does not keep the others from ending.
+    pub fn end(&self) {
+        if self.shared.ended.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let variables = std::mem::take(&mut *lock(&self.shared.variables));
+        for stored in variables.into_values() {
+            if let Some(end) = stored.end
+                && let Err(message) = contain(end)
+            {
+                let message = &*message;
+                OnUnhandled::stderr().tell("a request", &Unhandled::HookPanic { message });
+            }
+        }
+        let cache = std::mem::take(&mut *lock(&self.shared.cache));
+        discard_all(cache.into_values().flatten());
+    }
+
+    /// Forgets what the commands of this key have cached for `key`, in whichever isolation they
+    /// are; false if there was nothing. [`Command::clear_cached`](crate::Command::clear_cached)
+    /// forgets for one command only.
+    pub fn clear_cached(&self, command: &Key, key: &str) -> bool {
+        let entry = (command.clone(), key.to_owned());
+        let removed = lock(&self.shared.cache).remove(&entry);
+        removed.is_some()
+    }
+
+    /// Forgets the entries of one owner for `key` that `is_meant` says; false if there was none.
+    pub(crate) fn forget(
+        &self,
+        owner: CacheOwner,
+        (command, key): (&Key, &str),
+        is_meant: impl Fn(u64) -> bool,
+    ) -> bool {
+        let entry = (command.clone(), key.to_owned());
+        let mut cache = lock(&self.shared.cache);
+        let Some(mut entries) = cache.remove(&entry) else {
+            return false;
+        };
+        let at = entries
+            .iter()
+            .position(|one| one.owner == owner && is_meant(one.number));
+        let removed = at.map(|at| entries.swap_remove(at));
+        if !entries.is_empty() {
+            cache.insert(entry, entries);
+        }
+        // Dropped after the lock is released: the answer is the user's.
+        drop(cache);
+        removed.is_some()
+    }
+
+    /// What the owner has cached for `key`, or what `make` puts in its place, with the number of
+    /// the entry: of several callers exactly one makes it.
+    pub(crate) fn cached<S: Clone + Send + 'static, M>(
+        &self,
+        owner: CacheOwner,
+        (command, key): (&Key, &str),
+        make: impl FnOnce() -> (S, M),
+    ) -> Result<S, (M, u64)> {
+        self.cached_if(owner, (command, key), |_| true, make)
+    }
+
+    /// As [`RequestContext::cached`]; an entry that is not `usable` any more is left to those who
+    /// have it, and made anew.
+    pub(crate) fn cached_if<S: Clone + Send + 'static, M>(
+        &self,
+        owner: CacheOwner,
+        (command, key): (&Key, &str),
+        usable: impl Fn(&S) -> bool,
+        make: impl FnOnce() -> (S, M),
+    ) -> Result<S, (M, u64)> {
+        let mut unusable = None;
+        let mut cache = lock(&self.shared.cache);
+        let entry = (command.clone(), key.to_owned());
+        let entries = cache.entry(entry).or_default();
+        let is_mine = |one: &Cached| one.owner == owner && one.shared.is::<S>();
+        if let Some(at) = entries.iter().position(is_mine) {
+            let found = entries[at].shared.downcast_ref::<S>();
+            match found.filter(|found| usable(found)) {
+                Some(found) => return Ok(found.clone()),
+                // Dropped after the lock is released.
+                None => unusable = Some(entries.swap_remove(at)),
+            }
+        }
+        let (shared, made) = make();
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
+        entries.push(Cached {
+            owner,
+            number,
+            shared: Box::new(shared),
+        });
+        drop(cache);
+        drop(unusable);
+        Err((made, number))
+    }
+
+    /// The calls that were made, oldest first, at most [`MOST_LOGGED`](crate::MOST_LOGGED).
+    pub fn log(&self) -> Vec<Logged> {
+        self.shared.log.calls()
+    }
+
+    /// How many calls the log had no room for.
+    pub fn unlogged(&self) -> u64 {
+        self.shared.log.dropped()
+    }
+
+    /// The log as one line: equal calls are told once, with their number and the sum of their
+    /// times.
+    ///
+    /// ```
+    /// use tidegate_isolate::RequestContext;
+    ///
+    /// assert_eq!(RequestContext::new().log_text(), "");
+    /// ```
+    pub fn log_text(&self) -> String {
+        self.shared.log.text()
+    }
+
+    pub(crate) fn note(&self, call: Logged) {
+        self.shared.log.add(call);
+    }
+}
+
+impl fmt::Debug for RequestContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestContext")
+            .field("variables", &lock(&self.shared.variables).len())
+            .field("cached", &lock(&self.shared.cache).len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The future of [`RequestContext::follow`].
+#[must_use = "a future does nothing until it is polled"]
+#[derive(Debug)]
+pub struct InContext<F> {
+    context: RequestContext,
+    work: Pin<Box<F>>,
+}
+
+impl<F: Future> Future for InContext<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let _entered = self.context.enter();
+        self.work.as_mut().poll(context)
+    }
+}
+
+/// A thread's stay in a context; dropping it puts the earlier one back.
+#[derive(Debug)]
+pub struct Entered {
+    earlier: Option<RequestContext>,
+    /// Belongs to the thread.
+    _here: PhantomData<*const ()>,
+}
+
+impl Entered {
+    /// Sets the context of the calling thread, or takes it away.
+    pub(crate) fn set(context: Option<RequestContext>) -> Self {
+        let earlier = CURRENT.try_with(|current| current.replace(context));
+        Self {
+            earlier: earlier.ok().flatten(),
+            _here: PhantomData,
+        }
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let earlier = self.earlier.take();
+        let left = CURRENT.try_with(|current| current.replace(earlier));
+        drop(left);
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,80 @@
+//! The log of a request: which calls it made, and how each ended.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::event::Events;
+use crate::key::Key;
+
+/// The most calls that the log of a request keeps.
+pub const MOST_LOGGED: usize = 1000;
+
+/// One call in the log of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logged {
+    /// The key of the command.
+    pub command: Key,
+    /// What happened.
+    pub events: Events,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// The calls that were made, oldest first, at most [`MOST_LOGGED`].
+#[derive(Default)]
+pub(super) struct Log {
+    calls: Mutex<Vec<Logged>>,
+    dropped: AtomicU64,
+}
+
+impl Log {
+    pub(super) fn add(&self, call: Logged) {
+        let mut calls = self.lock();
+        if calls.len() < MOST_LOGGED {
+            calls.push(call);
+        } else {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn calls(&self) -> Vec<Logged> {
+        self.lock().clone()
+    }
+
+    /// How many calls there was no room for.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The log as one line: equal calls are told once, with their number and the sum of their
+    /// times.
+    pub(super) fn text(&self) -> String {
+        let mut groups: Vec<(Key, Events, Duration, u32)> = Vec::new();
+        for call in self.calls() {
+            let same = |group: &&mut (Key, Events, Duration, u32)| {
+                group.0 == call.command && group.1 == call.events
+            };
+            match groups.iter_mut().find(same) {
+                Some(group) => {
+                    group.2 += call.took;
+                    group.3 += 1;
+                }
+                None => groups.push((call.command, call.events, call.took, 1)),
+            }
+        }
+        let text = groups.into_iter().map(|(command, events, took, count)| {
+            let times = if count > 1 {
+                format!("x{count}")
+            } else {
+                String::new()
+            };
+            format!("{command}{events}[{}ms]{times}", took.as_millis())
+        });
+        text.collect::<Vec<_>>().join(", ")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Logged>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,444 @@
+//! Calls of one request that share a run.
+//!
+//! The first call with a key runs, and puts into the cache of its request what the others get
+//! their copies from; they never wait on a thread that must not, since each takes its copy the way
+//! it was called: by waiting, through a completion, or as a future.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tidegate_core::{CancelToken, Executor};
+use tidegate_promise::{
+    Completion, Outcome, Promise, SharedCompletion, WaitError, promise_of, promise_on,
+};
+
+use super::context::{CacheOwner, RequestContext};
+use super::log::Logged;
+use super::shared_run_home::home_of;
+use super::wait_graph::{self, RunId, Waits};
+use crate::bulkhead::Home;
+use crate::error::{Cause, CommandError, Refused};
+use crate::event::{Event, Events};
+use crate::key::Key;
+
+pub(crate) type Answer<T, E> = Result<T, CommandError<E>>;
+pub(crate) type SharedFuture<T, E> = Pin<Box<dyn Future<Output = Answer<T, E>> + Send>>;
+
+/// The owner of an entry, the key of its command, and what waits for it are checked against.
+pub(crate) struct Whose<'a> {
+    pub(crate) owner: CacheOwner,
+    pub(crate) command: &'a Key,
+    pub(crate) home: Option<&'a Home>,
+}
+
+/// A cache key, and how to share an answer: known only where the answer can be cloned.
+pub(crate) struct CacheUse<T, E> {
+    key: String,
+    look_up: fn(&RequestContext, Whose<'_>, &str) -> Looked<T, E>,
+}
+
+impl<T, E> CacheUse<T, E> {
+    /// A run of this key may be shared.
+    pub(crate) fn of(key: String) -> Self
+    where
+        T: Clone + Send + Sync + 'static,
+        E: Clone + Send + Sync + 'static,
+    {
+        Self {
+            key,
+            look_up: look_up::<T, E>,
+        }
+    }
+
+    /// Looks for a run in the cache of a request, or puts one there that this call makes.
+    pub(crate) fn look_up(&self, context: &RequestContext, whose: Whose<'_>) -> Looked<T, E> {
+        (self.look_up)(context, whose, &self.key)
+    }
+}
+
+/// What the cache says.
+pub(crate) enum Looked<T, E> {
+    /// Somebody runs or ran it.
+    Hit(Box<dyn Copies<T, E>>),
+    /// This call runs it.
+    Miss(Box<dyn Tells<T, E>>),
+    /// It is under way, and waiting for it would close a circle.
+    Circle,
+}
+
+/// A run whose answer can be had.
+pub(crate) trait Copies<T, E>: Send {
+    /// Whoever takes a copy is noted in the log of this request.
+    fn log_into(&mut self, context: RequestContext);
+    /// Records that the calling thread, or a future that it polls, waits for the answer; false if
+    /// that would close a circle.
+    fn begin_wait(&mut self) -> bool;
+    /// Whether there is an answer already.
+    fn is_done(&self) -> bool;
+    /// Waits for the answer; none if the token is tripped first.
+    fn wait(self: Box<Self>, token: &CancelToken) -> Option<Answer<T, E>>;
+    /// A completion, and the promise behind it: whoever takes that first completes it.
+    fn completion(self: Box<Self>) -> (Completion<T, CommandError<E>>, Slot<T, E>)
+    where
+        T: Send + 'static,
+        E: Send + 'static;
+    fn future(self: Box<Self>) -> SharedFuture<T, E>;
+}
+
+/// Where the answer of a run is told to those who share it.
+pub(crate) trait Tells<T, E>: Send {
+    /// Names the run.
+    fn id(&self) -> RunId;
+    fn tell(self: Box<Self>, answer: &Answer<T, E>);
+    /// The run ends without an answer: who shares it hears so, and the next call runs again.
+    fn forget(self: Box<Self>);
+    /// The completion of the call that runs, once `run` is under way: one copy among the others.
+    fn completion_of(
+        self: Box<Self>,
+        run: Completion<T, CommandError<E>>,
+    ) -> Completion<T, CommandError<E>>
+    where
+        T: Send + 'static,
+        E: Send + 'static;
+}
+
+fn look_up<T, E>(context: &RequestContext, whose: Whose<'_>, key: &str) -> Looked<T, E>
+where
+    T: Clone + Send + Sync + 'static,
+    E: Clone + Send + Sync + 'static,
+{
+    let Whose {
+        owner,
+        command,
+        home,
+    } = whose;
+    let usable = |run: &Run<T, E>| run.answer.is_done() || run.callers.join();
+    let made = context.cached_if(owner, (command, key), usable, || {
+        let callers = Arc::new(Callers::new());
+        let home = home_of(callers.id, command, home);
+        let (promise, answer) = promise_at::<T, E>(Some(home));
+        let answer = answer.share().ok();
+        let answer = answer.expect("nobody has taken the outcome of a new promise");
+        let run = Run { answer, callers };
+        (run.clone(), (promise, run))
+    });
+    let copies = |run: Run<T, E>| Copy {
+        answer: run.answer,
+        interest: Interest(run.callers),
+        waits: None,
+        command: command.clone(),
+        log: None,
+    };
+    match made {
+        Ok(run) => Looked::Hit(Box::new(copies(run))),
+        Err(((promise, run), number)) => Looked::Miss(Box::new(First {
+            promise,
+            entry: (owner, number),
+            copies: copies(run),
+            context: context.clone(),
+            key: key.to_owned(),
+        })),
+    }
+}
+
+/// A run that calls share.
+#[derive(Clone)]
+struct Run<T: Send + Sync + 'static, E: Send + Sync + 'static> {
+    answer: SharedCompletion<T, CommandError<E>>,
+    callers: Arc<Callers>,
+}
+
+/// How many callers want the answer of a run, and how to end the run when none is left.
+struct Callers {
+    id: RunId,
+    /// Never more than zero again once it is zero.
+    count: AtomicUsize,
+    cancel: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Callers {
+    /// One: the call that makes the run.
+    fn new() -> Self {
+        Self {
+            id: RunId::new(),
+            count: AtomicUsize::new(1),
+            cancel: Mutex::new(None),
+        }
+    }
+
+    /// One caller more; false when the last one has gone, and the run ends.
+    fn join(&self) -> bool {
+        let more = |count: usize| (count > 0).then_some(count + 1);
+        // Relaxed: the number alone decides.
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.count.fetch_update(set, fetch, more).is_ok()
+    }
+
+    /// Says how the run is ended, or that it has ended.
+    fn set_cancel(&self, cancel: Option<Box<dyn FnOnce() + Send>>) {
+        let mut mine = self.cancel.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *mine, cancel);
+        drop(mine);
+        drop(old);
+    }
+}
+
+/// One caller's share in a run. The run is cancelled with the last of them, if it still can be.
+struct Interest(Arc<Callers>);
+
+impl Drop for Interest {
+    fn drop(&mut self) {
+        // A hit on a run that was over did not join; then there is nothing to cancel.
+        let less = |count: usize| count.checked_sub(1);
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        if self.0.count.fetch_update(set, fetch, less) == Ok(1) {
+            let cancel = self.0.cancel.lock();
+            let cancel = cancel.unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(cancel) = cancel {
+                cancel();
+            }
+        }
+    }
+}
+
+/// What somebody else runs.
+struct Copy<T: Send + Sync + 'static, E: Send + Sync + 'static> {
+    answer: SharedCompletion<T, CommandError<E>>,
+    interest: Interest,
+    waits: Option<Waits>,
+    command: Key,
+    log: Option<RequestContext>,
+}
+
+impl<T, E> Copies<T, E> for Copy<T, E>
+where
+    T: Clone + Send + Sync + 'static,
+    E: Clone + Send + Sync + 'static,
+{
+    fn log_into(&mut self, context: RequestContext) {
+        self.log = Some(context);
+    }
+
+    fn begin_wait(&mut self) -> bool {
+        if !self.answer.is_done() {
+            self.waits = wait_graph::wait_for(self.interest.0.id);
+            return self.waits.is_some();
+        }
+        true
+    }
+
+    fn is_done(&self) -> bool {
+        self.answer.is_done()
+    }
+
+    fn wait(self: Box<Self>, token: &CancelToken) -> Option<Answer<T, E>> {
+        let answer = match self.answer.peek() {
+            Some(outcome) => copy_of(outcome, &self.command),
+            None => match self.answer.wait_with(token) {
+                Err(WaitError::Interrupted) => return None,
+                waited => answer_of(waited, &self.command),
+            },
+        };
+        note(self.log.as_ref(), &self.command, &answer);
+        Some(answer)
+    }
+
+    fn completion(self: Box<Self>) -> (Completion<T, CommandError<E>>, Slot<T, E>) {
+        let (promise, copy) = promise_at::<T, E>(self.answer.home().cloned());
+        let Self {
+            answer,
+            interest,
+            command,
+            log,
+            ..
+        } = *self;
+        if let Some(outcome) = answer.peek() {
+            // Had at once, also while the thread that answered still tells the others.
+            let answer = copy_of(outcome, &command);
+            note(log.as_ref(), &command, &answer);
+            let _ = promise.complete(answer);
+            return (copy, Slot::default());
+        }
+        promise.on_cancel(move || drop(interest));
+        let slot = Arc::new(Mutex::new(Some(promise)));
+        let mine = Arc::clone(&slot);
+        answer.on_complete(move |outcome| {
+            let Some(promise) = take(&mine) else {
+                return;
+            };
+            let answer = copy_of(outcome, &command);
+            note(log.as_ref(), &command, &answer);
+            // Whoever has cancelled its copy wants none.
+            let _ = promise.complete(answer);
+        });
+        (copy, slot)
+    }
+
+    fn future(self: Box<Self>) -> SharedFuture<T, E> {
+        Box::pin(async move {
+            let copy = *self;
+            let answer = answer_of(copy.answer.clone().await, &copy.command);
+            note(copy.log.as_ref(), &copy.command, &answer);
+            answer
+        })
+    }
+}
+
+/// The promise of a copy.
+pub(crate) type Slot<T, E> = Arc<Mutex<Option<Promise<T, CommandError<E>>>>>;
+
+/// Takes the promise of a copy, if nobody has.
+pub(crate) fn take<T, E>(slot: &Slot<T, E>) -> Option<Promise<T, CommandError<E>>>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// The call that runs for the others.
+struct First<T: Send + Sync + 'static, E: Send + Sync + 'static> {
+    promise: Promise<T, CommandError<E>>,
+    copies: Copy<T, E>,
+    context: RequestContext,
+    key: String,
+    entry: (CacheOwner, u64),
+}
+
+impl<T, E> Tells<T, E> for First<T, E>
+where
+    T: Clone + Send + Sync + 'static,
+    E: Clone + Send + Sync + 'static,
+{
+    fn id(&self) -> RunId {
+        self.copies.interest.0.id
+    }
+
+    fn tell(self: Box<Self>, answer: &Answer<T, E>) {
+        // Nobody can have cancelled: the shared reader keeps that to itself.
+        let _ = self.promise.complete(answer.clone());
+    }
+
+    fn forget(self: Box<Self>) {
+        let First {
+            promise,
+            copies,
+            context,
+            key,
+            entry,
+        } = *self;
+        forget(promise, &context, (&copies.command, &key), entry);
+    }
+
+    fn completion_of(
+        self: Box<Self>,
+        run: Completion<T, CommandError<E>>,
+    ) -> Completion<T, CommandError<E>> {
+        let First {
+            promise,
+            copies,
+            context,
+            key,
+            entry,
+        } = *self;
+        let (callers, command) = (Arc::clone(&copies.interest.0), copies.command.clone());
+        let run = run.share().ok();
+        let run = run.expect("nobody has taken the outcome of a call that has just begun");
+        if !run.is_done() {
+            let ends = run.clone();
+            let cancel = move || {
+                ends.cancel();
+            };
+            callers.set_cancel(Some(Box::new(cancel)));
+        }
+        let mine = Box::new(copies).completion().0;
+        run.on_complete(move |outcome| {
+            callers.set_cancel(None);
+            match outcome {
+                Outcome::Cancelled => forget(promise, &context, (&command, &key), entry),
+                // Nobody can have cancelled: the shared reader keeps that to itself.
+                outcome => drop(promise.complete(copy_of(outcome, &command))),
+            }
+        });
+        mine
+    }
+}
+
+/// Takes a run without an answer out of the cache, and tells those who share it.
+fn forget<T, E>(
+    promise: Promise<T, CommandError<E>>,
+    context: &RequestContext,
+    (command, key): (&Key, &str),
+    (owner, mine): (CacheOwner, u64),
+) where
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    // Not what a later call has put there after this entry was cleared.
+    context.forget(owner, (command, key), |number| number == mine);
+    let error = CommandError::new(command, Cause::Cancelled);
+    let _ = promise.fail(error);
+}
+
+fn promise_at<T, E>(
+    home: Option<Arc<dyn Executor>>,
+) -> (Promise<T, CommandError<E>>, Completion<T, CommandError<E>>)
+where
+    T: Send + 'static,
+    E: Send + 'static,
+{
+    match home {
+        Some(home) => promise_on(home),
+        None => promise_of(),
+    }
+}
+
+fn answer_of<T, E>(waited: Result<T, WaitError<CommandError<E>>>, command: &Key) -> Answer<T, E> {
+    waited.map_err(|error| match error {
+        WaitError::Failed(error) => error,
+        WaitError::Refused(why) => {
+            let refused = match why.is_circle() {
+                true => Refused::Circle,
+                false => Refused::Waiting,
+            };
+            CommandError::new(command, Cause::Rejected(refused))
+        }
+        _ => CommandError::new(command, Cause::Cancelled),
+    })
+}
+
+fn copy_of<T, E>(outcome: Outcome<&T, &CommandError<E>>, command: &Key) -> Answer<T, E>
+where
+    T: Clone,
+    E: Clone,
+{
+    match outcome {
+        Outcome::Success(value) => Ok(value.clone()),
+        Outcome::Failure(error) => Err(error.clone()),
+        Outcome::Cancelled => Err(CommandError::new(command, Cause::Cancelled)),
+    }
+}
+
+/// Writes a copy into the log of its request.
+fn note<T, E>(log: Option<&RequestContext>, command: &Key, answer: &Answer<T, E>) {
+    let Some(log) = log else {
+        return;
+    };
+    let events = answer.as_ref().err();
+    let events = events.map_or_else(Events::none, CommandError::events);
+    log.note(Logged {
+        command: command.clone(),
+        events: cached_events(events),
+        took: Duration::ZERO,
+    });
+}
+
+/// What a call adds to the log when its answer came from the cache.
+fn cached_events(events: Events) -> Events {
+    let mut events = events;
+    events.add(Event::ResponseFromCache);
+    events
+}

@@ -1,0 +1,118 @@
+//! Variables of which every request has its own value.
+
+use std::any::Any;
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::context::{RequestContext, Stored, lock};
+
+/// A variable that every request has its own value of.
+///
+/// ```
+/// use tidegate_isolate::{RequestContext, RequestVariable};
+///
+/// let user = RequestVariable::new(|| String::from("nobody"));
+/// assert!(user.get().is_err(), "there is no request");
+/// let request = RequestContext::new();
+/// let _entered = request.enter();
+/// assert_eq!(*user.get()?, "nobody");
+/// user.set("ann".to_owned())?;
+/// assert_eq!(*user.get()?, "ann");
+/// # Ok::<(), tidegate_isolate::NoContext>(())
+/// ```
+pub struct RequestVariable<T> {
+    id: u64,
+    make: Box<dyn Fn() -> T + Send + Sync>,
+    end: Option<OnEnd<T>>,
+}
+
+type OnEnd<T> = Arc<dyn Fn(&T) + Send + Sync>;
+
+/// There is no request on this thread: enter a [`RequestContext`] first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NoContext;
+
+impl fmt::Display for NoContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is no request on this thread: enter a RequestContext first")
+    }
+}
+
+tidegate_core::debug_as_display!(NoContext);
+
+impl Error for NoContext {}
+
+impl<T: Send + Sync + 'static> RequestVariable<T> {
+    /// A variable that begins as what `make` answers, when a request first asks for it.
+    pub fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            make: Box::new(make),
+            end: None,
+        }
+    }
+
+    /// Calls `end` with the value when the request ends, on the thread that ends it.
+    pub fn on_end(mut self, end: impl Fn(&T) + Send + Sync + 'static) -> Self {
+        self.end = Some(Arc::new(end));
+        self
+    }
+
+    /// The value of the current request.
+    ///
+    /// # Errors
+    ///
+    /// [`NoContext`] outside of a request.
+    pub fn get(&self) -> Result<Arc<T>, NoContext> {
+        let context = RequestContext::current().ok_or(NoContext)?;
+        let known = |context: &RequestContext| {
+            let variables = lock(&context.shared.variables);
+            let stored = variables.get(&self.id)?;
+            Arc::clone(&stored.value).downcast::<T>().ok()
+        };
+        if let Some(value) = known(&context) {
+            return Ok(value);
+        }
+        // Made outside of the lock; a value that came in between wins.
+        let value = Arc::new((self.make)());
+        let stored = self.stored(&value);
+        let mut variables = lock(&context.shared.variables);
+        let kept = variables.entry(self.id).or_insert(stored);
+        Ok(Arc::clone(&kept.value).downcast::<T>().unwrap_or(value))
+    }
+
+    /// Replaces the value of the current request.
+    ///
+    /// # Errors
+    ///
+    /// [`NoContext`] outside of a request.
+    pub fn set(&self, value: T) -> Result<(), NoContext> {
+        let context = RequestContext::current().ok_or(NoContext)?;
+        let stored = self.stored(&Arc::new(value));
+        let old = lock(&context.shared.variables).insert(self.id, stored);
+        drop(old);
+        Ok(())
+    }
+
+    fn stored(&self, value: &Arc<T>) -> Stored {
+        let end = self.end.clone().map(|end| {
+            let value = Arc::clone(value);
+            Box::new(move || end(&value)) as Box<dyn FnOnce() + Send>
+        });
+        Stored {
+            value: Arc::clone(value) as Arc<dyn Any + Send + Sync>,
+            end,
+        }
+    }
+}
+
+impl<T> fmt::Debug for RequestVariable<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestVariable")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
