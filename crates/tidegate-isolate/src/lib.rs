@@ -67,7 +67,6 @@ mod properties;
 mod rate;
 mod request;
 mod retry;
-mod snapshot;
 
 pub use self::breaker::{
     BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CircuitBreaker, Open, Pass, Transition,
@@ -82,7 +81,7 @@ pub use self::config::CommandConfig;
 pub use self::error::{Cause, CommandError, FallbackError, Invalid, Refused};
 pub use self::event::{Event, Events};
 pub use self::hedge::{Hedge, RunHedged};
-pub use self::isolation::{Isolation, IsolationBuilder};
+pub use self::isolation::{CommandSnapshot, Isolation, IsolationBuilder};
 pub use self::key::Key;
 pub use self::metrics::{Distribution, EventCounts, Latencies, MetricsConfig, WindowConfig};
 pub use self::plugin::{Hook, Install, MetricsPublisher, Propagator, Restore, Stage};
@@ -92,6 +91,5 @@ pub use self::request::{
     Entered, InContext, Logged, MOST_LOGGED, NoContext, RequestContext, RequestVariable,
 };
 pub use self::retry::{Retry, RetryBudget};
-pub use self::snapshot::CommandSnapshot;
 pub use tidegate_core::{Permit, PermitRef, Permits};
 pub use tidegate_pool::Growth;

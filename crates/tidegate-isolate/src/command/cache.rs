@@ -4,10 +4,10 @@ use std::fmt;
 
 use super::call::Options;
 use super::outcome::Story;
-use super::state::{CACHES, LOGS};
 use super::{Call, Shared};
 use crate::error::{Cause, CommandError, Refused};
 use crate::event::Event;
+use crate::isolation::state::{CACHES, LOGS};
 use crate::plugin::Stage;
 use crate::request::{Answer, CacheUse, Looked, RequestContext, Whose};
 

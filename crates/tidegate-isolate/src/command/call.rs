@@ -7,10 +7,10 @@ use std::time::Duration;
 use tidegate_core::{CancelToken, as_nanos};
 use tidegate_promise::Completion;
 
-use super::state::{State, THREADS};
 use super::{Command, CommandError, RunAsync};
 use crate::Event;
 use crate::bulkhead::Criticality;
+use crate::isolation::state::{State, THREADS};
 use crate::plugin::Install;
 use crate::request::wait_graph::{self, RunId};
 use crate::request::{CacheUse, Entered, Looked, RequestContext};

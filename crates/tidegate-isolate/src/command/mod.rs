@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tidegate_core::CancelToken;
 use tidegate_promise::Completion;
 
-use crate::snapshot::CommandSnapshot;
+use crate::isolation::CommandSnapshot;
 use crate::{CommandConfig, Invalid, Key};
 
 mod builder;
@@ -17,7 +17,6 @@ mod future;
 mod hit;
 mod outcome;
 mod run;
-pub(crate) mod state;
 mod surroundings;
 mod threads;
 mod trip;
@@ -27,10 +26,10 @@ pub use self::call::Call;
 pub use self::future::RunAsync;
 
 use self::call::{Asked, Options};
-use self::state::{State, THREADS};
 use crate::Event;
 use crate::alarm::{Alarms, Aside};
 use crate::error::CommandError;
+use crate::isolation::state::{State, THREADS};
 use crate::properties::Sources;
 use crate::request::RequestContext;
 

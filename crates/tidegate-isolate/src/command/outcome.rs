@@ -1,14 +1,13 @@
 //! How a call ends: counting, the fallback, hooks, the log.
 
-use std::time::Duration;
-
 use super::call::{Asked, Options};
-use super::state::{FALLS_BACK, LOGS, State, WATCHED};
 use super::{CommandError, Shared};
 use crate::error::contain;
+use crate::isolation::state::{FALLS_BACK, LOGS, WATCHED};
 use crate::metrics::Plain;
 use crate::request::{Logged, RequestContext};
 use crate::{Cause, Event, Events, FallbackError, Refused, Stage};
+use std::time::Duration;
 
 /// What is known of a call that is being made.
 pub(super) struct Story {
@@ -30,16 +29,6 @@ impl Story {
             now,
             events: Events::none(),
         }
-    }
-}
-
-impl State {
-    /// Calls the hooks of a stage.
-    pub(super) fn hook(&self, stage: Stage) -> Result<(), String> {
-        if self.flags() & WATCHED == 0 {
-            return Ok(());
-        }
-        self.plugins.hook(stage, &self.key)
     }
 }
 

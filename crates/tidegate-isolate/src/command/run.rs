@@ -14,9 +14,9 @@ use tidegate_core::{CancelToken, CaughtPanic, PermitRef, contain, discard};
 
 use super::call::Asked;
 use super::outcome::Story;
-use super::state::{BREAKS, FALLS_BACK, GATED, RATED, THREADS, WATCHED};
 use super::{CommandError, Shared};
 use crate::breaker::{Open, Ticket, Verdict};
+use crate::isolation::state::{BREAKS, FALLS_BACK, GATED, RATED, THREADS, WATCHED};
 use crate::metrics::Plain;
 use crate::{Cause, Criticality, Event, Refused, Stage};
 

@@ -19,12 +19,12 @@ use tidegate_promise::{Completion, promise_of, promise_on};
 
 use super::call::{Asked, Options};
 use super::outcome::Story;
-use super::state::{GATED, INTERRUPTS, RATED, State, THREADS, WATCHED};
 use super::trip::{Begun, Cargo, Held, Raw, Teller, Told, Trip};
 use super::{CommandError, Shared};
 use crate::breaker::{Ticket, Verdict};
 use crate::bulkhead::Home;
 use crate::isolation::RegisteredPool;
+use crate::isolation::state::{GATED, INTERRUPTS, RATED, State, THREADS, WATCHED};
 use crate::request::RequestContext;
 use crate::request::wait_graph::{self, RunId};
 use crate::{Cause, Criticality, Refused};

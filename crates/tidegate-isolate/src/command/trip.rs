@@ -9,12 +9,12 @@ use tidegate_promise::Promise;
 
 use super::call::Options;
 use super::run::{Ran, Refusal, late};
-use super::state::INTERRUPTS_ON_CANCEL;
 use super::surroundings::Surroundings;
 use super::{CommandError, Shared};
 use crate::breaker::{Ticket, Verdict};
 use crate::in_flight::{Expires, Flight, Left, UnderWay};
 use crate::isolation::RegisteredPool;
+use crate::isolation::state::INTERRUPTS_ON_CANCEL;
 use crate::plugin::Install;
 use crate::request::RequestContext;
 use crate::request::wait_graph::{self, RunId};

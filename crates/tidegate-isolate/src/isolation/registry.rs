@@ -5,22 +5,21 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tidegate_core::{Clock, OnUnhandled, Task, Unhandled};
+use tidegate_core::{Clock, Task};
 use tidegate_pool::{Stopped, WorkerPool};
 
 use super::pools::Pools;
+use super::snapshot::CommandSnapshot;
+use super::state::State;
 use crate::alarm::Alarms;
 use crate::bulkhead::PoolSnapshot;
-use crate::command::state::State;
-use crate::plugin::{Hook, MetricsPublisher, Plugins, Propagator};
-use crate::properties::{
-    ChangeListener, Concerns, Named, PREFIX, PropertySource, Said, Sources, parse,
-};
-use crate::snapshot::CommandSnapshot;
-use crate::{Event, Invalid, Key, Transition};
+use crate::error::Invalid;
+use crate::key::Key;
+use crate::plugin::Plugins;
+use crate::properties::{PREFIX, Said, Sources};
 
 /// Owns what commands share. Clones are handles to the same isolation; when the last of them and
 /// the last command are gone, its timer ends.
@@ -35,27 +34,22 @@ use crate::{Event, Invalid, Key, Transition};
 /// ```
 #[derive(Clone)]
 pub struct Isolation {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
-    alarms: Alarms,
-    plugins: Arc<Plugins>,
-    sources: Arc<Sources>,
-    states: Mutex<HashMap<Key, Arc<State>>>,
-    pools: Arc<Pools>,
+pub(super) struct Inner {
+    pub(super) alarms: Alarms,
+    pub(super) plugins: Arc<Plugins>,
+    pub(super) sources: Arc<Sources>,
+    pub(super) states: Mutex<HashMap<Key, Arc<State>>>,
+    pub(super) pools: Arc<Pools>,
     /// Commands that name no pool share that of their group.
-    pools_by_group: bool,
+    pub(super) pools_by_group: bool,
     /// Interned names of groups and pools.
-    names: Mutex<HashMap<Key, ()>>,
+    pub(super) names: Mutex<HashMap<Key, ()>>,
 }
 
 impl Isolation {
-    /// Begins to make an isolation.
-    pub fn builder() -> IsolationBuilder {
-        IsolationBuilder::default()
-    }
-
     /// How every known command is doing, ordered by key. A command that was never called is
     /// there, with zeros. Whoever looks from time to time need not [`reclaim`](Isolation::reclaim).
     pub fn snapshots(&self) -> Vec<CommandSnapshot> {
@@ -279,7 +273,7 @@ fn agree(
 }
 
 impl Inner {
-    fn states(&self) -> MutexGuard<'_, HashMap<Key, Arc<State>>> {
+    pub(super) fn states(&self) -> MutexGuard<'_, HashMap<Key, Arc<State>>> {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -294,69 +288,6 @@ impl Inner {
             state.turn_away();
         }
     }
-
-    /// Tells the commands that a property concerns, which has changed in one of the sources. All
-    /// of them hear it, also if one refuses.
-    fn changed(&self, source: usize, name: &str) -> Result<(), Invalid> {
-        let named = match parse(name) {
-            Err(_) if self.sources.accepts_unknown(source) => return Ok(()),
-            named => named?,
-        };
-        // A key that is being built sees this, or is found below.
-        self.sources.count_change();
-        let concerned = |state: &&Arc<State>| match named.concerns() {
-            Concerns::All => true,
-            Concerns::Command(key) => &*state.key == key,
-            Concerns::Pool(pool) => &*state.pool == pool,
-            Concerns::Nothing => false,
-        };
-        let states: Vec<_> = self.states().values().filter(concerned).cloned().collect();
-        let told = states.iter().map(|state| state.refresh(name));
-        let told = told.fold(Ok(()), Result::and);
-        let hidden = self.sources.tell(name);
-        told?;
-        self.report_hidden(source, (name, named), &states, hidden?);
-        Ok(())
-    }
-
-    /// Reports a change that has no effect, or not everywhere.
-    fn report_hidden(
-        &self,
-        source: usize,
-        (name, named): (&str, Named<'_>),
-        states: &[Arc<State>],
-        mut hidden: Vec<String>,
-    ) {
-        const MOST: usize = 3;
-        let Some((value, by_source)) = self.sources.said_by(source, name) else {
-            return;
-        };
-        let report = |why: &str| self.plugins.report(&format!("`{name}` = {value}: {why}"));
-        match named {
-            Named::Foreign => return,
-            _ if by_source => return report("an earlier source has it, too; change it there"),
-            Named::WithoutUse => return report("Hystrix has it, and it has no use here"),
-            Named::Collapser => {}
-            Named::Setting(scope, property) => {
-                let states = states.iter();
-                let whys = states.filter_map(|one| one.why_hidden((scope, property), &value));
-                hidden.extend(whys);
-                hidden.sort();
-                hidden.dedup();
-            }
-        }
-        if hidden.is_empty() {
-            return;
-        }
-        let more = hidden.len().saturating_sub(MOST);
-        hidden.truncate(MOST);
-        let more = match more {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let list = hidden.join(", ");
-        report(&format!("not in force for {list}{more}"));
-    }
 }
 
 impl fmt::Debug for Isolation {
@@ -365,128 +296,5 @@ impl fmt::Debug for Isolation {
             .field("keys", &self.len())
             .field("plugins", &self.inner.plugins)
             .finish_non_exhaustive()
-    }
-}
-
-/// Makes an [`Isolation`].
-///
-/// ```
-/// use tidegate_isolate::Isolation;
-/// use tidegate_core::ManualClock;
-///
-/// let clock = ManualClock::new();
-/// let isolation = Isolation::builder()
-///     .clock(&clock)
-///     .on_event(|command, event| println!("{command}: {event}"))
-///     .build()?;
-/// # Ok::<(), tidegate_isolate::Invalid>(())
-/// ```
-#[derive(Debug, Default)]
-pub struct IsolationBuilder {
-    clock: Clock,
-    sources: Vec<Source>,
-    plugins: Plugins,
-    pools_by_group: bool,
-}
-
-struct Source(Arc<dyn PropertySource>);
-
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PropertySource")
-    }
-}
-
-impl IsolationBuilder {
-    /// The clock by which calls are timed.
-    pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
-        self.clock = clock.into();
-        self
-    }
-
-    /// Adds a source of properties. The first that has a property wins.
-    pub fn properties(mut self, source: impl PropertySource) -> Self {
-        self.sources.push(Source(Arc::new(source)));
-        self
-    }
-
-    /// Lets commands that name no pool share the threads of a pool called like their group, as in
-    /// Hystrix. Without it each of them has a pool to itself.
-    pub fn pools_by_group(mut self) -> Self {
-        self.pools_by_group = true;
-        self
-    }
-
-    /// Adds a hook around every call.
-    pub fn hook(mut self, hook: impl Hook) -> Self {
-        self.plugins.hooks.push(Arc::new(hook));
-        self
-    }
-
-    /// Calls `listen` with every event of every call, on the thread where it happens.
-    pub fn on_event(mut self, listen: impl Fn(&Key, Event) + Send + Sync + 'static) -> Self {
-        self.plugins.on_event.push(Arc::new(listen));
-        self
-    }
-
-    /// Calls `listen` at every change of a breaker, on the thread whose call caused it.
-    pub fn on_transition(mut self, listen: impl Fn(&Transition) + Send + Sync + 'static) -> Self {
-        self.plugins.on_transition.push(Arc::new(listen));
-        self
-    }
-
-    /// Adds a publisher, which hears of every key once.
-    pub fn publisher(mut self, publisher: impl MetricsPublisher) -> Self {
-        self.plugins.publishers.push(Arc::new(publisher));
-        self
-    }
-
-    /// Adds what carries something from the calling to the working thread.
-    pub fn propagator(mut self, propagator: impl Propagator) -> Self {
-        self.plugins.propagators.push(Arc::new(propagator));
-        self
-    }
-
-    /// Hears of what nobody handles, with the key that it is about: plug-ins and listeners that
-    /// panic, settings without effect. Called on a thread of the hook's own; see [`OnUnhandled`].
-    pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
-        self.report_to(OnUnhandled::new(hear))
-    }
-
-    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
-    pub fn report_to(mut self, hook: OnUnhandled) -> Self {
-        self.plugins.unhandled = hook;
-        self
-    }
-
-    /// Makes the isolation.
-    ///
-    /// # Errors
-    ///
-    /// A source has a name that is none, and does not say that it accepts them.
-    pub fn build(self) -> Result<Isolation, Invalid> {
-        let sources = self.sources.into_iter().map(|source| source.0).collect();
-        let unhandled = &self.plugins.unhandled;
-        let alarms = Alarms::new(&self.clock, unhandled);
-        let inner = Arc::new(Inner {
-            pools: Arc::new(Pools::new(alarms.clock().clone(), unhandled.clone())),
-            alarms,
-            plugins: Arc::new(self.plugins),
-            sources: Arc::new(Sources::new(sources)),
-            states: Mutex::default(),
-            pools_by_group: self.pools_by_group,
-            names: Mutex::default(),
-        });
-        inner.sources.check_names()?;
-        let weak: Weak<Inner> = Arc::downgrade(&inner);
-        inner.sources.watch(|source| {
-            let weak = weak.clone();
-            let changed = move |name: &str| match weak.upgrade() {
-                Some(inner) => inner.changed(source, name),
-                None => Ok(()),
-            };
-            Arc::new(changed) as ChangeListener
-        });
-        Ok(Isolation { inner })
     }
 }

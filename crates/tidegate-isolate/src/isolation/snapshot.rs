@@ -4,9 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::state::State;
 use crate::breaker::BreakerState;
-use crate::command::state::State;
-use crate::{Bulkhead, CommandConfig, Event, EventCounts, Key, Latencies};
+use crate::bulkhead::Bulkhead;
+use crate::config::CommandConfig;
+use crate::event::Event;
+use crate::key::Key;
+use crate::metrics::{EventCounts, Latencies};
 
 /// How a command is doing at one moment.
 ///

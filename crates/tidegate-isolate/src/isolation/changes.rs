@@ -1,0 +1,74 @@
+//! A property has changed in one of the sources: which keys look at it again, and what is reported
+//! of a change without effect.
+
+use std::sync::Arc;
+
+use super::registry::Inner;
+use super::state::State;
+use crate::error::Invalid;
+use crate::properties::{Concerns, Named, parse};
+
+impl Inner {
+    /// Tells the commands that a property concerns, which has changed in one of the sources. All
+    /// of them hear it, also if one refuses.
+    pub(super) fn changed(&self, source: usize, name: &str) -> Result<(), Invalid> {
+        let named = match parse(name) {
+            Err(_) if self.sources.accepts_unknown(source) => return Ok(()),
+            named => named?,
+        };
+        // A key that is being built sees this, or is found below.
+        self.sources.count_change();
+        let concerned = |state: &&Arc<State>| match named.concerns() {
+            Concerns::All => true,
+            Concerns::Command(key) => &*state.key == key,
+            Concerns::Pool(pool) => &*state.pool == pool,
+            Concerns::Nothing => false,
+        };
+        let states: Vec<_> = self.states().values().filter(concerned).cloned().collect();
+        let told = states.iter().map(|state| state.refresh(name));
+        let told = told.fold(Ok(()), Result::and);
+        let hidden = self.sources.tell(name);
+        told?;
+        self.report_hidden(source, (name, named), &states, hidden?);
+        Ok(())
+    }
+
+    /// Reports a change that has no effect, or not everywhere.
+    fn report_hidden(
+        &self,
+        source: usize,
+        (name, named): (&str, Named<'_>),
+        states: &[Arc<State>],
+        mut hidden: Vec<String>,
+    ) {
+        const MOST: usize = 3;
+        let Some((value, by_source)) = self.sources.said_by(source, name) else {
+            return;
+        };
+        let report = |why: &str| self.plugins.report(&format!("`{name}` = {value}: {why}"));
+        match named {
+            Named::Foreign => return,
+            _ if by_source => return report("an earlier source has it, too; change it there"),
+            Named::WithoutUse => return report("Hystrix has it, and it has no use here"),
+            Named::Collapser => {}
+            Named::Setting(scope, property) => {
+                let states = states.iter();
+                let whys = states.filter_map(|one| one.why_hidden((scope, property), &value));
+                hidden.extend(whys);
+                hidden.sort();
+                hidden.dedup();
+            }
+        }
+        if hidden.is_empty() {
+            return;
+        }
+        let more = hidden.len().saturating_sub(MOST);
+        hidden.truncate(MOST);
+        let more = match more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let list = hidden.join(", ");
+        report(&format!("not in force for {list}{more}"));
+    }
+}

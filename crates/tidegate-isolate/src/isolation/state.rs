@@ -1,0 +1,191 @@
+//! One key: what all of its commands share, and what every call looks at.
+
+use std::any::TypeId;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tidegate_core::{CoarseClock, Permits};
+
+use super::pools::{Pools, RegisteredPool};
+use crate::alarm::{Alarms, AsideHandle};
+use crate::breaker::CircuitBreaker;
+use crate::bulkhead::{Bulkhead, Gate};
+use crate::config::CommandConfig;
+use crate::error::Invalid;
+use crate::in_flight::Flight;
+use crate::key::Key;
+use crate::metrics::Metrics;
+use crate::plugin::{Plugins, Stage};
+use crate::properties::{Reading, Said, Sources};
+use crate::rate::RateLimit;
+use crate::request::CacheOwner;
+
+/// The token is tripped when the time is over.
+pub(crate) const INTERRUPTS: u32 = 1;
+/// The token is tripped when the caller cancels.
+pub(crate) const INTERRUPTS_ON_CANCEL: u32 = 2;
+/// A fallback is tried.
+pub(crate) const FALLS_BACK: u32 = 4;
+/// Calls with a cache key share a run.
+pub(crate) const CACHES: u32 = 8;
+/// Calls are written into the log of their request.
+pub(crate) const LOGS: u32 = 16;
+/// Something was plugged in.
+pub(crate) const WATCHED: u32 = 32;
+/// There is a rate limit.
+pub(crate) const RATED: u32 = 64;
+/// The work runs on threads of its own.
+pub(crate) const THREADS: u32 = 128;
+/// A command with threads is bounded by its gate, too.
+pub(crate) const GATED: u32 = 256;
+/// The breaker has a say.
+pub(crate) const BREAKS: u32 = 512;
+/// The part of a bucket by which a coarse time may be late is one of so many.
+const LATE_SHARE: u64 = 10;
+
+/// One key.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) key: Key,
+    pub(crate) group: Key,
+    pub(crate) pool: Key,
+    /// Whether the pool is for this key alone.
+    pub(crate) owns_pool: bool,
+    /// The pool that the first builder named, to compare others with.
+    pub(crate) named_pool: Option<Key>,
+    /// What the commands of this key answer.
+    pub(crate) types: TypeId,
+    /// What the code says; changed by `configure`.
+    pub(super) said: Mutex<Said>,
+    /// Numbers of the readings of the sources: the last that was begun, and the last in force, which
+    /// is written under the lock of `said`.
+    pub(super) readings: [AtomicU64; 2],
+    /// What the first builder said, to compare others with.
+    pub(crate) built: Said,
+    pub(super) config: ArcSwap<CommandConfig>,
+    pub(super) timeout: AtomicU64,
+    pub(super) flags: AtomicU32,
+    /// Whose entries in the caches of requests are this key's.
+    pub(crate) cache_owner: CacheOwner,
+    pub(crate) metrics: Metrics,
+    pub(crate) breaker: CircuitBreaker,
+    pub(crate) gate: Gate,
+    pub(crate) fallback_permits: Permits,
+    pub(crate) rate: RateLimit,
+    /// The pool, once a command of this key has threads; made with the first of its commands.
+    pub(crate) threads: OnceLock<Arc<RegisteredPool>>,
+    pub(crate) pools: Arc<Pools>,
+    /// Calls whose work runs on a thread of the pool.
+    pub(crate) running: AtomicUsize,
+    pub(crate) alarms: Alarms,
+    /// Where user code of the key's calls runs that no caller runs.
+    pub(crate) aside: AsideHandle,
+    /// For what is only sorted into a bucket of the metrics.
+    ticks: CoarseClock,
+    pub(crate) plugins: Arc<Plugins>,
+    pub(crate) sources: Arc<Sources>,
+}
+
+impl State {
+    pub(crate) fn new(
+        key: Key,
+        group: Key,
+        (pool, named_pool, owns_pool): (Key, Option<Key>, bool),
+        types: TypeId,
+        (said, reading): (Said, &Reading),
+        parts: (Alarms, Arc<Plugins>, Arc<Sources>, Arc<Pools>),
+    ) -> Result<Self, Invalid> {
+        let (alarms, plugins, sources, pools) = parts;
+        let (config, invalid) = said.resolve(reading, (&key, &pool), None)?;
+        if let Some(first) = invalid.into_iter().next() {
+            return Err(first);
+        }
+        let threads = OnceLock::new();
+        if config.bulkhead == Bulkhead::Threads {
+            let made = pools.get_or_make(&pool, owns_pool, &config.pool, &said)?;
+            threads.get_or_init(|| made);
+        }
+        let listeners = plugins.on_transition.clone();
+        let unhandled = plugins.unhandled.clone();
+        let breaker = config.breaker.clone();
+        let breaker = CircuitBreaker::with_listeners(&key, breaker, listeners, unhandled)?;
+        let bucket = config.metrics.counts.bucket_nanos();
+        let late = Duration::from_nanos(bucket / LATE_SHARE);
+        let state = Self {
+            cache_owner: CacheOwner::new(),
+            metrics: Metrics::new(config.metrics),
+            aside: alarms.aside(&key),
+            ticks: CoarseClock::within(alarms.clock().clock(), late),
+            breaker,
+            gate: Gate::new(&config.permits).report_to(&key, &plugins.unhandled),
+            fallback_permits: Permits::new(config.fallback_permits),
+            rate: config
+                .rate
+                .as_ref()
+                .map_or_else(RateLimit::none, RateLimit::new),
+            config: ArcSwap::from_pointee(config.clone()),
+            timeout: AtomicU64::new(u64::MAX),
+            flags: AtomicU32::new(0),
+            built: said.clone(),
+            said: Mutex::new(said),
+            readings: [AtomicU64::new(0), AtomicU64::new(0)],
+            running: AtomicUsize::new(0),
+            threads,
+            pools,
+            key,
+            group,
+            pool,
+            owns_pool,
+            named_pool,
+            types,
+            alarms,
+            plugins,
+            sources,
+        };
+        state.breaker.begin_at(state.now());
+        state.set_hot(&config);
+        Ok(state)
+    }
+
+    #[inline]
+    pub(crate) fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    /// The timeout in nanoseconds; `u64::MAX` for none.
+    #[inline]
+    pub(crate) fn timeout(&self) -> u64 {
+        self.timeout.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.alarms.clock().nanos()
+    }
+
+    /// Begins a call of this key on `flight`.
+    #[inline]
+    pub(crate) fn arm(&self, flight: &Flight, deadline: u64, flags: u32) {
+        let interrupts = flags & INTERRUPTS != 0;
+        let whose = self.aside.id();
+        self.alarms.arm(flight, deadline, whose, interrupts);
+    }
+
+    /// The present time, late by at most a tenth of a bucket of the metrics: for refusals, which
+    /// cost less than a look at a better clock. It may be earlier than what [`State::now`] has
+    /// said already; then it counts into the bucket that this began.
+    #[inline]
+    pub(crate) fn coarse_now(&self) -> u64 {
+        self.ticks.nanos()
+    }
+
+    /// Calls the hooks of a stage.
+    pub(crate) fn hook(&self, stage: Stage) -> Result<(), String> {
+        if self.flags() & WATCHED == 0 {
+            return Ok(());
+        }
+        self.plugins.hook(stage, &self.key)
+    }
+}
