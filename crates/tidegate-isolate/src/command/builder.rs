@@ -5,12 +5,24 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Command, CommandError, Shared};
+use super::handle::Command;
+use super::shared::{Fallback, IsBadRequest, Shared};
 use crate::breaker::BreakerConfig;
-use crate::bulkhead::{AdaptiveLimit, PermitConfig};
+use crate::bulkhead::{AdaptiveLimit, Bulkhead, PermitConfig, PoolConfig};
+use crate::config::CommandConfig;
+use crate::error::{CommandError, Invalid};
+use crate::isolation::Isolation;
+use crate::key::Key;
 use crate::metrics::MetricsConfig;
 use crate::properties::{Family, POOL, Said};
-use crate::{Bulkhead, CommandConfig, Invalid, Isolation, Key, PoolConfig, RateConfig};
+use crate::rate::RateConfig;
+
+impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
+    /// Begins to make a command of this key.
+    pub fn builder(key: impl Into<Key>) -> CommandBuilder<T, E> {
+        CommandBuilder::new(key.into())
+    }
+}
 
 /// Makes a [`Command`].
 ///
@@ -35,12 +47,12 @@ pub struct CommandBuilder<T, E> {
     config: CommandConfig,
     /// Properties that were said although they have the value of the default.
     marks: Vec<(Family, &'static str)>,
-    fallback: Option<super::Fallback<T, E>>,
-    is_bad_request: Option<super::IsBadRequest<E>>,
+    fallback: Option<Fallback<T, E>>,
+    is_bad_request: Option<IsBadRequest<E>>,
 }
 
 impl<T: Send + 'static, E: Send + 'static> CommandBuilder<T, E> {
-    pub(super) fn new(key: Key) -> Self {
+    fn new(key: Key) -> Self {
         Self {
             key,
             group: None,

@@ -1,32 +1,13 @@
-//! A call with a cache key: it looks for a run of its request to share before it runs itself.
+//! A call with a cache key: looks for a run of its request to share before it runs itself.
 
-use std::fmt;
-
-use super::call::Options;
-use super::outcome::Story;
-use super::{Call, Shared};
+use super::options::Options;
+use super::report::Story;
+use super::shared::Shared;
 use crate::error::{Cause, CommandError, Refused};
 use crate::event::Event;
 use crate::isolation::state::{CACHES, LOGS};
 use crate::plugin::Stage;
-use crate::request::{Answer, CacheUse, Looked, RequestContext, Whose};
-
-impl<T, E> Call<'_, T, E>
-where
-    T: Clone + Send + Sync + 'static,
-    E: Clone + Send + Sync + 'static,
-{
-    /// Shares one run with all calls of this command that have the same key in the same request,
-    /// also while it runs. Errors are shared too. A queued run is cancelled when the last of the
-    /// callers that share it has cancelled. A run that is a future ends when its own caller drops
-    /// it: who shares it then hears that it was cancelled. The next call runs again in both cases.
-    /// A call that would wait inside of its own run is refused. A call that shares a run waits no
-    /// longer than its own timeout; the run goes on for the others.
-    pub fn cache_key(mut self, key: impl fmt::Display) -> Self {
-        self.options.set_cache(CacheUse::of(key.to_string()));
-        self
-    }
-}
+use crate::request::{Answer, Looked, RequestContext, Whose};
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
     /// Looks for a run to share, and `waits` for it or listens to it; none if the call did not ask

@@ -1,4 +1,4 @@
-//! One call: what differs from the others.
+//! How a call is made: each way to run it, with or without options of its own.
 
 use std::fmt;
 use std::future::Future;
@@ -7,157 +7,81 @@ use std::time::Duration;
 use tidegate_core::{CancelToken, as_nanos};
 use tidegate_promise::Completion;
 
-use super::{Command, CommandError, RunAsync};
-use crate::Event;
+use super::handle::Command;
+use super::options::{Asked, Options};
+use super::run_async::RunAsync;
 use crate::bulkhead::Criticality;
-use crate::isolation::state::{State, THREADS};
-use crate::plugin::Install;
-use crate::request::wait_graph::{self, RunId};
-use crate::request::{CacheUse, Entered, Looked, RequestContext};
+use crate::error::CommandError;
+use crate::event::Event;
+use crate::isolation::state::THREADS;
+use crate::request::wait_graph;
+use crate::request::{CacheUse, Looked, RequestContext};
 
-/// What differs in one call.
-pub(super) struct Options<T, E> {
-    /// Nanoseconds, in place of the command's.
-    pub(super) timeout: Option<u64>,
-    pub(super) criticality: Criticality,
-    pub(super) context: Option<RequestContext>,
-    /// What few calls have, so that the others need not carry it along.
-    pub(super) rare: Option<Box<Rare<T, E>>>,
-    /// The call is one attempt of several: no fallback is tried.
-    pub(super) is_attempt: bool,
-}
-
-pub(super) struct Rare<T, E> {
-    pub(super) cache: Option<CacheUse<T, E>>,
-    pub(super) fallback: Option<OwnFallback<T, E>>,
-    pub(super) observer: Option<Box<dyn FnMut(Event) + Send>>,
-    /// What a fallback on a thread of the command finds around it.
-    pub(super) captured: Vec<Install>,
-    /// The shared run that this call makes.
-    pub(super) run: Option<RunId>,
-}
-
-impl<T, E> Options<T, E> {
-    fn rare(&mut self) -> &mut Rare<T, E> {
-        self.rare.get_or_insert_with(|| {
-            Box::new(Rare {
-                cache: None,
-                fallback: None,
-                observer: None,
-                captured: Vec::new(),
-                run: None,
-            })
-        })
-    }
-
-    pub(super) fn set_cache(&mut self, cache: CacheUse<T, E>) {
-        self.rare().cache = Some(cache);
-    }
-
-    pub(super) fn take_cache(&mut self) -> Option<CacheUse<T, E>> {
-        self.rare.as_mut()?.cache.take()
-    }
-
-    pub(super) fn set_captured(&mut self, captured: Vec<Install>) {
-        self.rare().captured = captured;
-    }
-
-    pub(super) fn take_captured(&mut self) -> Vec<Install> {
-        let rare = self.rare.as_mut();
-        rare.map(|rare| std::mem::take(&mut rare.captured))
-            .unwrap_or_default()
-    }
-
-    pub(super) fn set_run(&mut self, run: RunId) {
-        self.rare().run = Some(run);
-    }
-
-    /// The shared run that this call makes, if it makes one.
-    pub(super) fn run(&self) -> Option<RunId> {
-        self.rare.as_ref().and_then(|rare| rare.run)
-    }
-
-    pub(super) fn take_fallback(&mut self) -> Option<OwnFallback<T, E>> {
-        self.rare.as_mut()?.fallback.take()
-    }
-
-    /// Tells whoever observes this call.
-    pub(super) fn tell(&mut self, state: &State, event: Event) {
-        let observer = self.rare.as_mut().and_then(|rare| rare.observer.as_mut());
-        if let Some(observer) = observer
-            && let Err(message) = crate::error::contain(|| observer(event))
-        {
-            state.plugins.panicked(&state.key, &message);
+impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
+    /// Runs `work` behind the bulkhead and waits for its answer.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no answer; see [`CommandError`].
+    ///
+    /// # Threads
+    ///
+    /// With permits the work runs on the calling thread. A work that passes its deadline has its
+    /// token tripped, and the call ends as timed out when the work returns: only the thread
+    /// bulkhead can leave it behind.
+    #[inline]
+    pub fn run<F>(&self, work: F) -> Result<T, CommandError<E>>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+    {
+        if self.shared.state.flags() & THREADS != 0 {
+            return self.shared.run_on_threads(&mut Options::default(), work);
         }
+        self.shared.run_in_place(Asked::NOTHING, work)
+    }
+
+    /// Runs `work` on the calling thread and waits for its answer; the work may borrow. For
+    /// commands with permits.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Command::run`]; a command with threads of its own refuses.
+    #[inline]
+    pub fn run_in_place<F>(&self, work: F) -> Result<T, CommandError<E>>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E>,
+    {
+        self.shared.run_in_place(Asked::NOTHING, work)
+    }
+
+    /// Runs `work` behind the bulkhead. With permits it runs before this returns.
+    pub fn queue<F>(&self, work: F) -> Completion<T, CommandError<E>>
+    where
+        F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
+    {
+        self.call().queue(work)
+    }
+
+    /// Runs the future that `work` makes, with permits, as part of the answer. It begins when
+    /// the answer is first polled. A command with threads refuses: it would run outside of them.
+    ///
+    /// # Cancellation
+    ///
+    /// Dropping the answer drops the future, trips its token and gives the permit back.
+    pub fn run_async<F, W>(&self, work: F) -> RunAsync<T, E, F, W>
+    where
+        F: FnOnce(CancelToken) -> W,
+        W: Future<Output = Result<T, E>>,
+    {
+        self.call().run_async(work)
+    }
+
+    /// Begins a call that differs from the others.
+    #[inline]
+    pub fn call(&self) -> Call<'_, T, E> {
+        Call::new(self)
     }
 }
-
-/// The options of a call, if it has any: most have none, and need not carry them along.
-pub(super) struct Asked<'a, T, E>(pub(super) Option<&'a mut Options<T, E>>);
-
-impl<T, E> Asked<'_, T, E> {
-    pub(super) const NOTHING: Self = Self(None);
-
-    #[inline]
-    pub(super) fn timeout(&self) -> Option<u64> {
-        self.0.as_ref().and_then(|options| options.timeout)
-    }
-
-    #[inline]
-    pub(super) fn criticality(&self) -> Criticality {
-        let options = self.0.as_ref();
-        options.map_or(Criticality::Normal, |options| options.criticality)
-    }
-
-    #[inline]
-    pub(super) fn context(&self) -> Option<&RequestContext> {
-        self.0.as_ref()?.context.as_ref()
-    }
-
-    /// Enters the request that was asked for, if any.
-    #[inline]
-    pub(super) fn enter_context(&self) -> Option<Entered> {
-        self.context().map(RequestContext::enter)
-    }
-
-    /// Whether nothing was asked for but a timeout or a criticality.
-    #[inline]
-    pub(super) fn is_plain(&self) -> bool {
-        self.0.as_ref().is_none_or(|options| {
-            options.context.is_none() && options.rare.is_none() && !options.is_attempt
-        })
-    }
-
-    #[inline]
-    pub(super) fn has_observer(&self) -> bool {
-        let rare = self.0.as_ref().and_then(|options| options.rare.as_ref());
-        rare.is_some_and(|rare| rare.observer.is_some())
-    }
-
-    /// Calls `then` with the options, or with those of a call that asked for nothing.
-    #[cold]
-    pub(super) fn with<R>(self, then: impl FnOnce(&mut Options<T, E>) -> R) -> R {
-        match self.0 {
-            Some(options) => then(options),
-            None => then(&mut Options::default()),
-        }
-    }
-}
-
-impl<T, E> Default for Options<T, E> {
-    #[inline]
-    fn default() -> Self {
-        Self {
-            timeout: None,
-            criticality: Criticality::Normal,
-            context: None,
-            rare: None,
-            is_attempt: false,
-        }
-    }
-}
-
-type OwnFallback<T, E> = Box<dyn FnOnce(&CommandError<E>) -> Result<T, E> + Send>;
 
 /// A call of a [`Command`] that is about to be made.
 ///
@@ -179,13 +103,13 @@ type OwnFallback<T, E> = Box<dyn FnOnce(&CommandError<E>) -> Result<T, E> + Send
 /// ```
 #[must_use = "a call does nothing until it is run"]
 pub struct Call<'a, T, E> {
-    pub(super) command: &'a Command<T, E>,
-    pub(super) options: Options<T, E>,
+    command: &'a Command<T, E>,
+    options: Options<T, E>,
 }
 
 impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
     #[inline]
-    pub(super) fn new(command: &'a Command<T, E>) -> Self {
+    fn new(command: &'a Command<T, E>) -> Self {
         Self {
             command,
             options: Options::default(),
@@ -361,6 +285,23 @@ impl<'a, T: Send + 'static, E: Send + 'static> Call<'a, T, E> {
                 answer
             }
         }
+    }
+}
+
+impl<T, E> Call<'_, T, E>
+where
+    T: Clone + Send + Sync + 'static,
+    E: Clone + Send + Sync + 'static,
+{
+    /// Shares one run with all calls of this command that have the same key in the same request,
+    /// also while it runs. Errors are shared too. A queued run is cancelled when the last of the
+    /// callers that share it has cancelled. A run that is a future ends when its own caller drops
+    /// it: who shares it then hears that it was cancelled. The next call runs again in both cases.
+    /// A call that would wait inside of its own run is refused. A call that shares a run waits no
+    /// longer than its own timeout; the run goes on for the others.
+    pub fn cache_key(mut self, key: impl fmt::Display) -> Self {
+        self.options.set_cache(CacheUse::of(key.to_string()));
+        self
     }
 }
 

@@ -1,70 +1,49 @@
-//! How a call ends: counting, the fallback, hooks, the log.
+//! How a call ends, whichever way it ran: what became of the work, what the breaker hears, what the
+//! caller gets.
 
-use super::call::{Asked, Options};
-use super::{CommandError, Shared};
-use crate::error::contain;
-use crate::isolation::state::{FALLS_BACK, LOGS, WATCHED};
-use crate::metrics::Plain;
-use crate::request::{Logged, RequestContext};
-use crate::{Cause, Event, Events, FallbackError, Refused, Stage};
 use std::time::Duration;
 
-/// What is known of a call that is being made.
-pub(super) struct Story {
+use tidegate_core::{CaughtPanic, discard};
+
+use super::handle::Command;
+use super::options::{Asked, Options};
+use super::report::Story;
+use super::shared::Shared;
+use crate::breaker::{Ticket, Verdict};
+use crate::error::{Cause, CommandError, Refused, contain};
+use crate::event::Event;
+use crate::isolation::state::{FALLS_BACK, LOGS, WATCHED};
+use crate::metrics::Plain;
+use crate::plugin::Stage;
+use crate::request::RequestContext;
+
+/// What is known of a call whose work has ended.
+pub(super) struct End {
     pub(super) start: u64,
-    /// The last reading of the clock: a clock costs more than a count.
-    now: u64,
-    pub(super) events: Events,
+    /// When the work began: `start`, if the call did not wait.
+    pub(super) began: u64,
+    pub(super) now: u64,
+    pub(super) in_time: bool,
+    pub(super) timeout: u64,
+    pub(super) ticket: Ticket,
 }
 
-impl Story {
-    pub(super) fn new(start: u64) -> Self {
-        Self::until(start, start)
-    }
-
-    /// A call that began at `start` and has come to `now`.
-    pub(super) fn until(start: u64, now: u64) -> Self {
-        Self {
-            start,
-            now,
-            events: Events::none(),
-        }
+/// Why a call was ended before its work: its time was over, or, where it has none, everything was
+/// stopped.
+pub(super) fn late<E>(timeout: u64) -> Cause<E> {
+    match timeout {
+        u64::MAX => Cause::Cancelled,
+        _ => Cause::TimedOut(Duration::from_nanos(timeout)),
     }
 }
+
+/// A hook's refusal just before the work: it counts as the work's own failure.
+pub(super) struct Refusal(pub(super) String);
+
+/// What became of the work: it panicked, a hook refused it, or it answered.
+pub(super) type Ran<T, E> = Result<Result<Result<T, E>, Refusal>, CaughtPanic>;
 
 impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
-    /// Counts an event and tells whoever listens.
-    pub(super) fn emit(&self, story: &mut Story, options: &mut Options<T, E>, event: Event) {
-        story.events.add(event);
-        let state = &*self.state;
-        state.metrics.count(story.now, event);
-        self.tell(options, event);
-    }
-
-    /// An error is about to reach the caller. It is counted only where no other count says so.
-    fn thrown(&self, story: &mut Story, options: &mut Options<T, E>) {
-        let said = [
-            Event::BadRequest,
-            Event::FallbackFailure,
-            Event::FallbackRejection,
-            Event::FallbackDisabled,
-            Event::FallbackMissing,
-        ];
-        if said.iter().any(|event| story.events.contains(*event)) {
-            story.events.add(Event::ExceptionThrown);
-            self.tell(options, Event::ExceptionThrown);
-        } else {
-            self.emit(story, options, Event::ExceptionThrown);
-        }
-    }
-
-    fn tell(&self, options: &mut Options<T, E>, event: Event) {
-        if self.state.flags() & WATCHED != 0 {
-            self.state.plugins.event(&self.state.key, event);
-        }
-        options.tell(&self.state, event);
-    }
-
     /// Whether anybody wants to know about a call that went well.
     #[inline]
     pub(super) fn is_watched(&self, flags: u32, asked: &Asked<'_, T, E>) -> bool {
@@ -184,81 +163,115 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         answer.map_err(|error| error.with_events(story.events))
     }
 
-    fn fall_back(
+    /// Counts a call whose work has ended and whose permit is back.
+    #[inline]
+    pub(super) fn end_in_place(
         &self,
-        story: &mut Story,
-        options: &mut Options<T, E>,
-        error: CommandError<E>,
+        asked: Asked<'_, T, E>,
+        end: &End,
+        result: Ran<T, E>,
     ) -> Result<T, CommandError<E>> {
-        let answer = self.try_fallback(options, &error);
-        let event = match &answer {
-            Ok(_) => Event::FallbackSuccess,
-            Err(FallbackError::Disabled) => Event::FallbackDisabled,
-            Err(FallbackError::Missing) => Event::FallbackMissing,
-            Err(FallbackError::Rejected) => Event::FallbackRejection,
-            Err(_) => Event::FallbackFailure,
-        };
-        let stages: &[Stage] = match event {
-            Event::FallbackSuccess => &[Stage::FallbackEmit, Stage::Emit, Stage::FallbackSuccess],
-            Event::FallbackFailure => &[Stage::FallbackError],
-            _ => &[],
-        };
-        if event == Event::FallbackSuccess || event == Event::FallbackFailure {
-            // The fallback ran, and may have taken its time.
-            story.now = self.state.now();
+        let state = &*self.state;
+        let &End {
+            start,
+            began,
+            now,
+            in_time,
+            timeout,
+            ticket,
+        } = end;
+        let run = now.saturating_sub(began);
+        if began == start {
+            state.metrics.record_at_once(now, run);
+        } else {
+            // Two threads may have read the times, and one of them may be a little behind.
+            let wait = began.saturating_sub(start);
+            let total = now.saturating_sub(start);
+            state.metrics.record(now, wait, run, total);
         }
-        self.emit(story, options, event);
-        for stage in stages {
-            let _ = self.state.hook(*stage);
+        match result {
+            Ok(Ok(Ok(value))) if in_time => {
+                state.metrics.count(now, Event::Success);
+                state.breaker.settle(ticket, Verdict::Success, now, run);
+                if self.is_watched(state.flags(), &asked) {
+                    self.emitted();
+                    asked.with(|options| self.succeeded(Story::until(start, now), options));
+                }
+                Ok(value)
+            }
+            other => {
+                let cause = self.cause_of(other, in_time, timeout);
+                self.settle_failure(ticket, &cause, now, run);
+                if in_time {
+                    let _ = state.hook(Stage::ExecutionError);
+                }
+                asked.with(|options| self.failed(Story::until(start, now), options, cause))
+            }
         }
-        answer.map_err(|fallback| error.with_fallback(fallback))
     }
 
-    fn try_fallback(
+    /// What went wrong, of a work that did not answer in time or did not answer well.
+    pub(super) fn cause_of(&self, result: Ran<T, E>, in_time: bool, timeout: u64) -> Cause<E> {
+        if !in_time {
+            // Nobody gets it, and its `Drop` is the user's: the call must end all the same.
+            discard(result);
+            return late(timeout);
+        }
+        match result {
+            Ok(Ok(Err(error))) => {
+                let is_bad = |error: &E| {
+                    let asked = self.is_bad_request.as_ref();
+                    let asked = asked.map(|ask| contain(|| ask(error)));
+                    if let Some(Err(message)) = &asked {
+                        let state = &*self.state;
+                        state.plugins.panicked(&state.key, message);
+                    }
+                    asked.is_some_and(|answer| answer.unwrap_or(false))
+                };
+                if is_bad(&error) {
+                    Cause::BadRequest(error)
+                } else {
+                    Cause::Failed(error)
+                }
+            }
+            Ok(Err(Refusal(message))) => Cause::Panicked(message),
+            Err(panic) => Cause::Panicked(panic.message().to_owned()),
+            // A value in time is a success, which is not asked about here.
+            Ok(Ok(Ok(_))) => Cause::Cancelled,
+        }
+    }
+
+    pub(super) fn settle_failure(&self, ticket: Ticket, cause: &Cause<E>, now: u64, run: u64) {
+        let verdict = match cause {
+            Cause::BadRequest(_) => Verdict::Ignored,
+            Cause::Cancelled => Verdict::Dropped,
+            _ => Verdict::Failure,
+        };
+        self.state.breaker.settle(ticket, verdict, now, run);
+    }
+
+    /// Turns what became of the work into what the caller gets.
+    pub(super) fn end_with(
         &self,
         options: &mut Options<T, E>,
-        error: &CommandError<E>,
-    ) -> Result<T, FallbackError<E>> {
-        let state = &*self.state;
-        if state.flags() & FALLS_BACK == 0 {
-            return Err(FallbackError::Disabled);
-        }
-        let own = options.take_fallback();
-        if own.is_none() && self.fallback.is_none() {
-            return Err(FallbackError::Missing);
-        }
-        let Some(_permit) = state.fallback_permits.try_borrow() else {
-            return Err(FallbackError::Rejected);
-        };
-        state
-            .hook(Stage::FallbackStart)
-            .map_err(FallbackError::Panicked)?;
-        let _entered = options.context.as_ref().map(RequestContext::enter);
-        let ran = contain(|| match (own, &self.fallback) {
-            (Some(own), _) => Some(own(error)),
-            (None, Some(fallback)) => Some(fallback(error)),
-            (None, None) => None,
-        });
-        match ran {
-            Ok(Some(Ok(value))) => Ok(value),
-            Ok(Some(Err(error))) => Err(FallbackError::Failed(error)),
-            Ok(None) => Err(FallbackError::Missing),
-            Err(message) => Err(FallbackError::Panicked(message)),
+        start: u64,
+        raw: Result<T, Cause<E>>,
+    ) -> Result<T, CommandError<E>> {
+        match raw {
+            Ok(value) => {
+                if self.is_watched(self.state.flags(), &Asked(Some(options))) {
+                    self.succeeded(Story::until(start, self.state.now()), options);
+                }
+                Ok(value)
+            }
+            Err(cause) => self.failed(Story::until(start, self.state.now()), options, cause),
         }
     }
+}
 
-    fn log(&self, story: &Story, options: &Options<T, E>) {
-        let state = &*self.state;
-        if state.flags() & LOGS == 0 {
-            return;
-        }
-        let context = options.context.clone().or_else(RequestContext::current);
-        if let Some(context) = context {
-            context.note(Logged {
-                command: state.key.clone(),
-                events: story.events,
-                took: Duration::from_nanos(story.now.saturating_sub(story.start)),
-            });
-        }
+impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
+    /// Tries the fallback for a call that went without one.
+    pub(crate) fn fall_back_from(&self, error: CommandError<E>) -> Result<T, CommandError<E>> {
+        self.shared.fall_back_from(&mut Options::default(), error)
     }
 }

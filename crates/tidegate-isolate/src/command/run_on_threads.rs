@@ -9,7 +9,7 @@
 //! The timer's thread only decides. What follows may run user code, a fallback or the `Drop` of the
 //! work: the caller does it if it waits, and else a thread that the command has for that.
 //!
-//! A call allocates once, for its [`Trip`]: the job in the pool's queue, what the timer tells and the
+//! A call allocates once, for its [`ThreadCall`]: the job in the pool's queue, what the timer tells and the
 //! caller's way to cancel are all references to it.
 
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use std::sync::Arc;
 use tidegate_core::{CancelToken, Executor, WaitGuard, check_wait};
 use tidegate_promise::{Completion, promise_of, promise_on};
 
-use super::call::{Asked, Options};
-use super::outcome::Story;
-use super::trip::{Begun, Cargo, Held, Raw, Teller, Told, Trip};
-use super::{CommandError, Shared};
+use super::options::Options;
+use super::report::Story;
+use super::shared::Shared;
+use super::thread_call::{Begun, Cargo, Held, Teller, ThreadCall, Told};
 use crate::breaker::{Ticket, Verdict};
-use crate::bulkhead::Home;
+use crate::bulkhead::{Criticality, Home};
+use crate::error::{Cause, CommandError, Refused};
 use crate::isolation::RegisteredPool;
 use crate::isolation::state::{GATED, INTERRUPTS, RATED, State, THREADS, WATCHED};
 use crate::request::RequestContext;
 use crate::request::wait_graph::{self, RunId};
-use crate::{Cause, Criticality, Refused};
 
 /// What a call was let through with.
 type Admitted<'a> = (&'a Arc<RegisteredPool>, Ticket, Held);
@@ -56,7 +56,7 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let raw = match self.begin_on_threads(brief, start, work, Teller::Caller(promise)) {
             Ok(()) => match told.wait() {
                 Ok(Told::Ended(raw)) => raw,
-                Ok(Told::Left(trip, departure)) => Err(trip.clean_up(departure)),
+                Ok(Told::Left(call, departure)) => Err(call.clean_up(departure)),
                 Err(_) => Err(Cause::Cancelled),
             },
             Err((cause, _)) => Err(cause),
@@ -131,12 +131,12 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         let interrupts = flags & INTERRUPTS != 0;
         let clock = state.alarms.clock().clock();
         flight.prepare(clock, deadline, state.aside.id(), interrupts);
-        let trip = Trip::new(self, pool, flight, ticket, (start, timeout), cargo, teller);
+        let call = ThreadCall::new(self, pool, flight, ticket, (start, timeout), cargo, teller);
         // Before it begins, or its end might find nobody to tell.
-        trip.listen();
-        trip.flight().word().begin_queued();
+        call.listen();
+        call.flight().word().begin_queued();
         state.alarms.watch(deadline);
-        trip.hand_over(brief.criticality)
+        call.hand_over(brief.criticality)
     }
 
     /// Asks everybody who may refuse a call.
@@ -174,24 +174,6 @@ impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
         };
         held.permit = Some(permit);
         Ok((pool, ticket, held))
-    }
-
-    /// Turns what became of the work into what the caller gets.
-    pub(super) fn end_with(
-        &self,
-        options: &mut Options<T, E>,
-        start: u64,
-        raw: Raw<T, E>,
-    ) -> Result<T, CommandError<E>> {
-        match raw {
-            Ok(value) => {
-                if self.is_watched(self.state.flags(), &Asked(Some(options))) {
-                    self.succeeded(Story::until(start, self.state.now()), options);
-                }
-                Ok(value)
-            }
-            Err(cause) => self.failed(Story::until(start, self.state.now()), options, cause),
-        }
     }
 }
 

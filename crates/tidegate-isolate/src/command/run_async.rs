@@ -8,18 +8,19 @@ use std::task::{Context, Poll, Waker};
 
 use tidegate_core::{CancelToken, Permit, Task, contain, discard};
 
-use super::call::{Asked, Options};
-use super::outcome::Story;
-use super::run::{End, Refusal};
-use super::{Command, CommandError};
+use super::handle::Command;
+use super::options::{Asked, Options};
+use super::outcome::{End, Ran, Refusal};
+use super::report::Story;
 use crate::alarm::AlarmId;
 use crate::breaker::{Ticket, Verdict};
 use crate::bulkhead::Place;
+use crate::error::{Cause, CommandError, Refused};
 use crate::in_flight::Flight;
 use crate::isolation::state::{RATED, THREADS, WATCHED};
+use crate::plugin::Stage;
 use crate::request::wait_graph::{self, Within};
 use crate::request::{Answer, Looked, RequestContext, SharedFuture, Tells};
-use crate::{Cause, Refused, Stage};
 
 /// The future of [`Command::run_async`]. Admitted when it is first polled, or when a permit is free
 /// if callers may wait for one; dropping it cancels.
@@ -253,11 +254,7 @@ where
         others.map(|others| wait_graph::enter(others.id()))
     }
 
-    fn end(
-        &self,
-        flying: Flying<T, E>,
-        result: super::run::Ran<T, E>,
-    ) -> Result<T, CommandError<E>> {
+    fn end(&self, flying: Flying<T, E>, result: Ran<T, E>) -> Result<T, CommandError<E>> {
         let shared = &self.command.shared;
         let state = &*shared.state;
         let Flying {

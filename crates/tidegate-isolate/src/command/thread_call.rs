@@ -7,22 +7,23 @@ use tidegate_core::{CancelToken, Permit, Task, discard, discard_all};
 use tidegate_pool::JobKey;
 use tidegate_promise::Promise;
 
-use super::call::Options;
-use super::run::{Ran, Refusal, late};
+use super::options::Options;
+use super::outcome::{Ran, Refusal, late};
+use super::shared::Shared;
 use super::surroundings::Surroundings;
-use super::{CommandError, Shared};
 use crate::breaker::{Ticket, Verdict};
+use crate::bulkhead::Criticality;
+use crate::error::{Cause, CommandError, Refused};
+use crate::event::Event;
 use crate::in_flight::{Expires, Flight, Left, UnderWay};
 use crate::isolation::RegisteredPool;
 use crate::isolation::state::INTERRUPTS_ON_CANCEL;
-use crate::plugin::Install;
+use crate::plugin::{Install, Stage};
 use crate::request::RequestContext;
 use crate::request::wait_graph::{self, RunId};
-use crate::{Cause, Criticality, Event, Refused, Stage};
 
 /// No place in the queue.
 const NOWHERE: u64 = u64::MAX;
-
 /// What the caller is told: the answer, or why there is none of the work's own.
 pub(super) type Raw<T, E> = Result<T, Cause<E>>;
 
@@ -82,7 +83,7 @@ pub(super) struct Held {
 }
 
 /// A call between its submission and its end.
-pub(super) struct Trip<T: Send + 'static, E: Send + 'static, F> {
+pub(super) struct ThreadCall<T: Send + 'static, E: Send + 'static, F> {
     shared: Arc<Shared<T, E>>,
     pool: Arc<RegisteredPool>,
     flight: Arc<Flight>,
@@ -112,7 +113,7 @@ pub(super) struct Cargo<F> {
     pub(super) held: Held,
 }
 
-impl<T, E, F> Trip<T, E, F>
+impl<T, E, F> ThreadCall<T, E, F>
 where
     T: Send + 'static,
     E: Send + 'static,
@@ -152,8 +153,8 @@ where
     pub(super) fn listen(self: &Arc<Self>) {
         self.flight.tell(Arc::clone(self) as Arc<dyn Expires>);
         if let Some(Teller::Answer(promise, ..)) = &*self.teller() {
-            let trip = Arc::clone(self);
-            promise.on_cancel(move || trip.cancel());
+            let call = Arc::clone(self);
+            promise.on_cancel(move || call.cancel());
         }
     }
 
@@ -397,7 +398,7 @@ where
 }
 
 /// The timer's way to a call whose time is over.
-impl<T, E, F> Expires for Trip<T, E, F>
+impl<T, E, F> Expires for ThreadCall<T, E, F>
 where
     T: Send + 'static,
     E: Send + 'static,
@@ -409,7 +410,7 @@ where
     }
 }
 
-impl<T, E, F> Leftover<E> for Trip<T, E, F>
+impl<T, E, F> Leftover<E> for ThreadCall<T, E, F>
 where
     T: Send + 'static,
     E: Send + 'static,
@@ -453,7 +454,7 @@ where
 }
 
 /// A job in the queue. Dropped there, it was displaced or given up: the caller hears of it.
-struct Queued<T, E, F>(Option<Arc<Trip<T, E, F>>>)
+struct Queued<T, E, F>(Option<Arc<ThreadCall<T, E, F>>>)
 where
     T: Send + 'static,
     E: Send + 'static,
@@ -467,8 +468,8 @@ where
 {
     /// The job has a thread: from here on the work itself tells.
     fn run(mut self) {
-        if let Some(trip) = self.0.take() {
-            trip.run();
+        if let Some(call) = self.0.take() {
+            call.run();
         }
     }
 }
@@ -480,13 +481,13 @@ where
     F: FnOnce(&CancelToken) -> Result<T, E> + Send + 'static,
 {
     fn drop(&mut self) {
-        let Some(trip) = self.0.take() else {
+        let Some(call) = self.0.take() else {
             return;
         };
         // On the thread of whichever command took the place.
-        if let Some(left) = trip.flight.cancel(trip.seen) {
-            let why = Why::Refused(trip.pool.refusal());
-            trip.depart(Departure { left, why });
+        if let Some(left) = call.flight.cancel(call.seen) {
+            let why = Why::Refused(call.pool.refusal());
+            call.depart(Departure { left, why });
         }
     }
 }

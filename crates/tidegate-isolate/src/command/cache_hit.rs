@@ -11,14 +11,14 @@ use std::task::Poll;
 use tidegate_core::{Task, discard};
 use tidegate_promise::Completion;
 
-use super::call::Options;
-use super::outcome::Story;
-use super::run::late;
+use super::options::Options;
+use super::outcome::late;
+use super::report::Story;
+use super::shared::Shared;
 use super::surroundings::Surroundings;
-use super::{CommandError, Shared};
 use crate::alarm::Pause;
+use crate::error::{Cause, CommandError, Refused};
 use crate::request::{Answer, Copies, RequestContext, SharedFuture, take};
-use crate::{Cause, Refused};
 
 /// No timeout.
 const NEVER: u64 = u64::MAX;

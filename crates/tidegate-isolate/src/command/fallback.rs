@@ -1,0 +1,79 @@
+//! The fallback of a call that has no answer of its own: whether it is tried, what it sees, and what
+//! it is counted as.
+//!
+//! It sees the error with its cause, in the request of the call. It runs only if it is enabled and
+//! has a permit, and a panic in it is its own failure.
+
+use super::options::Options;
+use super::report::Story;
+use super::shared::Shared;
+use crate::error::{CommandError, FallbackError, contain};
+use crate::event::Event;
+use crate::isolation::state::FALLS_BACK;
+use crate::plugin::Stage;
+use crate::request::RequestContext;
+
+impl<T: Send + 'static, E: Send + 'static> Shared<T, E> {
+    pub(super) fn fall_back(
+        &self,
+        story: &mut Story,
+        options: &mut Options<T, E>,
+        error: CommandError<E>,
+    ) -> Result<T, CommandError<E>> {
+        let answer = self.try_fallback(options, &error);
+        let event = match &answer {
+            Ok(_) => Event::FallbackSuccess,
+            Err(FallbackError::Disabled) => Event::FallbackDisabled,
+            Err(FallbackError::Missing) => Event::FallbackMissing,
+            Err(FallbackError::Rejected) => Event::FallbackRejection,
+            Err(_) => Event::FallbackFailure,
+        };
+        let stages: &[Stage] = match event {
+            Event::FallbackSuccess => &[Stage::FallbackEmit, Stage::Emit, Stage::FallbackSuccess],
+            Event::FallbackFailure => &[Stage::FallbackError],
+            _ => &[],
+        };
+        if event == Event::FallbackSuccess || event == Event::FallbackFailure {
+            // The fallback ran, and may have taken its time.
+            story.now = self.state.now();
+        }
+        self.emit(story, options, event);
+        for stage in stages {
+            let _ = self.state.hook(*stage);
+        }
+        answer.map_err(|fallback| error.with_fallback(fallback))
+    }
+
+    fn try_fallback(
+        &self,
+        options: &mut Options<T, E>,
+        error: &CommandError<E>,
+    ) -> Result<T, FallbackError<E>> {
+        let state = &*self.state;
+        if state.flags() & FALLS_BACK == 0 {
+            return Err(FallbackError::Disabled);
+        }
+        let own = options.take_fallback();
+        if own.is_none() && self.fallback.is_none() {
+            return Err(FallbackError::Missing);
+        }
+        let Some(_permit) = state.fallback_permits.try_borrow() else {
+            return Err(FallbackError::Rejected);
+        };
+        state
+            .hook(Stage::FallbackStart)
+            .map_err(FallbackError::Panicked)?;
+        let _entered = options.context.as_ref().map(RequestContext::enter);
+        let ran = contain(|| match (own, &self.fallback) {
+            (Some(own), _) => Some(own(error)),
+            (None, Some(fallback)) => Some(fallback(error)),
+            (None, None) => None,
+        });
+        match ran {
+            Ok(Some(Ok(value))) => Ok(value),
+            Ok(Some(Err(error))) => Err(FallbackError::Failed(error)),
+            Ok(None) => Err(FallbackError::Missing),
+            Err(message) => Err(FallbackError::Panicked(message)),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The handle of a command: its keys, its settings, how it is doing.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::shared::Shared;
+use crate::alarm::{Alarms, Aside};
+use crate::config::CommandConfig;
+use crate::error::Invalid;
+use crate::event::Event;
+use crate::isolation::CommandSnapshot;
+use crate::key::Key;
+use crate::properties::Sources;
+use crate::request::RequestContext;
+
+/// A dependency behind its bulkhead. Long-lived: built once, called often. Clones are handles to
+/// the same command.
+///
+/// ```
+/// use tidegate_isolate::{Command, Isolation};
+///
+/// let isolation = Isolation::builder().build()?;
+/// let prices: Command<u32, std::io::Error> = Command::builder("prices")
+///     .group("catalog")
+///     .permits(10)
+///     .build(&isolation)?;
+/// let price = prices.run(|_cancel| Ok(42))?;
+/// assert_eq!(price, 42);
+/// prices.configure(|c| c.permits.limit = 20)?;
+/// println!("{}", prices.snapshot());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Command<T, E> {
+    pub(super) shared: Arc<Shared<T, E>>,
+}
+
+impl<T: Send + 'static, E: Send + 'static> Command<T, E> {
+    /// Changes the settings, all together and at once.
+    ///
+    /// # Errors
+    ///
+    /// Which property makes no sense, and why. The old settings then stay in force.
+    pub fn configure(&self, change: impl FnOnce(&mut CommandConfig)) -> Result<(), Invalid> {
+        self.shared.state.configure(change)
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> Arc<CommandConfig> {
+        self.shared.state.config()
+    }
+
+    /// The key.
+    pub fn key(&self) -> &Key {
+        &self.shared.state.key
+    }
+
+    /// The group.
+    pub fn group(&self) -> &Key {
+        &self.shared.state.group
+    }
+
+    /// The key of the pool that its threads come from.
+    pub fn pool(&self) -> &Key {
+        &self.shared.state.pool
+    }
+
+    pub(crate) fn sources(&self) -> &Arc<Sources> {
+        &self.shared.state.sources
+    }
+
+    /// Where user code of the command runs that no caller runs.
+    pub(crate) fn aside(&self) -> &Arc<Aside> {
+        &self.shared.state.aside
+    }
+
+    pub(crate) fn alarms(&self) -> &Alarms {
+        &self.shared.state.alarms
+    }
+
+    /// Whether its isolation was stopped or shut down: a new attempt would come after the end.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        let state = &*self.shared.state;
+        state.alarms.is_closed() || state.pools.is_shut_down()
+    }
+
+    /// Forgets what this command has cached for `key` in a request; false if there was nothing.
+    pub fn clear_cached(&self, request: &RequestContext, key: impl fmt::Display) -> bool {
+        let state = &*self.shared.state;
+        let key = key.to_string();
+        request.forget(state.cache_owner, (&state.key, &key), |_| true)
+    }
+
+    /// Counts an event that belongs to no single call.
+    pub(crate) fn count(&self, event: Event) {
+        let state = &*self.shared.state;
+        state.metrics.count(state.now(), event);
+        state.plugins.event(&state.key, event);
+    }
+
+    /// Reports user code that panicked, of which no caller hears.
+    pub(crate) fn panicked(&self, message: &str) {
+        let state = &*self.shared.state;
+        state.plugins.panicked(&state.key, message);
+    }
+
+    /// How it is doing.
+    pub fn snapshot(&self) -> CommandSnapshot {
+        CommandSnapshot::of(&self.shared.state)
+    }
+}
+
+impl<T, E> Clone for Command<T, E> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<T, E> fmt::Debug for Command<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command")
+            .field("key", &self.shared.state.key)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,153 @@
+//! What differs in one call from the others of its command.
+
+use crate::bulkhead::Criticality;
+use crate::error::{CommandError, contain};
+use crate::event::Event;
+use crate::isolation::state::State;
+use crate::plugin::Install;
+use crate::request::wait_graph::RunId;
+use crate::request::{CacheUse, Entered, RequestContext};
+
+/// What differs in one call.
+pub(super) struct Options<T, E> {
+    /// Nanoseconds, in place of the command's.
+    pub(super) timeout: Option<u64>,
+    pub(super) criticality: Criticality,
+    pub(super) context: Option<RequestContext>,
+    /// What few calls have, so that the others need not carry it along.
+    pub(super) rare: Option<Box<Rare<T, E>>>,
+    /// The call is one attempt of several: no fallback is tried.
+    pub(super) is_attempt: bool,
+}
+
+pub(super) struct Rare<T, E> {
+    pub(super) cache: Option<CacheUse<T, E>>,
+    pub(super) fallback: Option<OwnFallback<T, E>>,
+    pub(super) observer: Option<Box<dyn FnMut(Event) + Send>>,
+    /// What a fallback on a thread of the command finds around it.
+    pub(super) captured: Vec<Install>,
+    /// The shared run that this call makes.
+    pub(super) run: Option<RunId>,
+}
+
+impl<T, E> Options<T, E> {
+    pub(super) fn rare(&mut self) -> &mut Rare<T, E> {
+        self.rare.get_or_insert_with(|| {
+            Box::new(Rare {
+                cache: None,
+                fallback: None,
+                observer: None,
+                captured: Vec::new(),
+                run: None,
+            })
+        })
+    }
+
+    pub(super) fn set_cache(&mut self, cache: CacheUse<T, E>) {
+        self.rare().cache = Some(cache);
+    }
+
+    pub(super) fn take_cache(&mut self) -> Option<CacheUse<T, E>> {
+        self.rare.as_mut()?.cache.take()
+    }
+
+    pub(super) fn set_captured(&mut self, captured: Vec<Install>) {
+        self.rare().captured = captured;
+    }
+
+    pub(super) fn take_captured(&mut self) -> Vec<Install> {
+        let rare = self.rare.as_mut();
+        rare.map(|rare| std::mem::take(&mut rare.captured))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn set_run(&mut self, run: RunId) {
+        self.rare().run = Some(run);
+    }
+
+    /// The shared run that this call makes, if it makes one.
+    pub(super) fn run(&self) -> Option<RunId> {
+        self.rare.as_ref().and_then(|rare| rare.run)
+    }
+
+    pub(super) fn take_fallback(&mut self) -> Option<OwnFallback<T, E>> {
+        self.rare.as_mut()?.fallback.take()
+    }
+
+    /// Tells whoever observes this call.
+    pub(super) fn tell(&mut self, state: &State, event: Event) {
+        let observer = self.rare.as_mut().and_then(|rare| rare.observer.as_mut());
+        if let Some(observer) = observer
+            && let Err(message) = contain(|| observer(event))
+        {
+            state.plugins.panicked(&state.key, &message);
+        }
+    }
+}
+
+/// The options of a call, if it has any: most have none, and need not carry them along.
+pub(super) struct Asked<'a, T, E>(pub(super) Option<&'a mut Options<T, E>>);
+
+impl<T, E> Asked<'_, T, E> {
+    pub(super) const NOTHING: Self = Self(None);
+
+    #[inline]
+    pub(super) fn timeout(&self) -> Option<u64> {
+        self.0.as_ref().and_then(|options| options.timeout)
+    }
+
+    #[inline]
+    pub(super) fn criticality(&self) -> Criticality {
+        let options = self.0.as_ref();
+        options.map_or(Criticality::Normal, |options| options.criticality)
+    }
+
+    #[inline]
+    pub(super) fn context(&self) -> Option<&RequestContext> {
+        self.0.as_ref()?.context.as_ref()
+    }
+
+    /// Enters the request that was asked for, if any.
+    #[inline]
+    pub(super) fn enter_context(&self) -> Option<Entered> {
+        self.context().map(RequestContext::enter)
+    }
+
+    /// Whether nothing was asked for but a timeout or a criticality.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.0.as_ref().is_none_or(|options| {
+            options.context.is_none() && options.rare.is_none() && !options.is_attempt
+        })
+    }
+
+    #[inline]
+    pub(super) fn has_observer(&self) -> bool {
+        let rare = self.0.as_ref().and_then(|options| options.rare.as_ref());
+        rare.is_some_and(|rare| rare.observer.is_some())
+    }
+
+    /// Calls `then` with the options, or with those of a call that asked for nothing.
+    #[cold]
+    pub(super) fn with<R>(self, then: impl FnOnce(&mut Options<T, E>) -> R) -> R {
+        match self.0 {
+            Some(options) => then(options),
+            None => then(&mut Options::default()),
+        }
+    }
+}
+
+impl<T, E> Default for Options<T, E> {
+    #[inline]
+    fn default() -> Self {
+        Self {
+            timeout: None,
+            criticality: Criticality::Normal,
+            context: None,
+            rare: None,
+            is_attempt: false,
+        }
+    }
+}
+
+pub(super) type OwnFallback<T, E> = Box<dyn FnOnce(&CommandError<E>) -> Result<T, E> + Send>;
