@@ -40,9 +40,33 @@
 //! With permits, breaker, timeout and metrics, a call that succeeds at once allocates nothing,
 //! takes no lock and reads a cheap clock twice (`FastClock`, whose documentation says how wrong it
 //! can be).
+//!
+//! # Map of the crate
+//!
+//! From the lowest to the highest: a module knows only modules that are listed before it. The header
+//! of each says what is where.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `key`, `event` | names of commands and pools; what can happen to a call |
+//! | `error` | the error of a call and its causes, invalid settings, contained panics |
+//! | `metrics` | what is counted and measured per command: windows, histograms |
+//! | `breaker` | the circuit breaker: when it opens and closes |
+//! | `bulkhead` | permits, threads, adaptive limits, queue kinds, partitions |
+//! | `rate` | the rate limit |
+//! | `config` | all settings of a command, made of those of its parts |
+//! | `properties` | settings by the names of Hystrix: every property, sources, precedence |
+//! | `plugin` | hooks, publishers, propagators |
+//! | `request` | the context of a request: variables, log, cache of shared runs |
+//! | `in_flight` | a call under way: which of worker, timer and caller ends it |
+//! | `alarm` | the timer: timeouts of calls, tasks at a time, threads for callbacks |
+//! | `isolation` | the registry: the state of each key, its settings and snapshots, pools |
+//! | `command` | a call from admission to its end, and its fallback |
+//! | `attempts`, `collapser` | retries and hedges; batches |
 #![forbid(unsafe_code)]
 
 mod alarm;
+mod attempts;
 mod breaker;
 mod bulkhead;
 mod collapser;
@@ -50,9 +74,7 @@ mod command;
 mod config;
 mod error;
 mod event;
-mod hedge;
 mod in_flight;
-mod isolation;
 #[doc(hidden)]
 pub mod internal {
     //! Items for models and benchmarks of this workspace only. Unstable: they change without notice.
@@ -60,14 +82,15 @@ pub mod internal {
     pub use crate::breaker::word::{BreakerWord, Phase};
     pub use crate::in_flight::call_word::{CallWord, Leave, Left, UnderWay};
 }
+mod isolation;
 mod key;
 mod metrics;
 mod plugin;
 mod properties;
 mod rate;
 mod request;
-mod retry;
 
+pub use self::attempts::{Hedge, Retry, RetryBudget, RunHedged};
 pub use self::breaker::{
     BreakerConfig, BreakerMode, BreakerState, BreakerWindow, CircuitBreaker, Open, Pass, Transition,
 };
@@ -80,7 +103,6 @@ pub use self::command::{Call, Command, CommandBuilder, RunAsync};
 pub use self::config::CommandConfig;
 pub use self::error::{Cause, CommandError, FallbackError, Invalid, Refused};
 pub use self::event::{Event, Events};
-pub use self::hedge::{Hedge, RunHedged};
 pub use self::isolation::{CommandSnapshot, Isolation, IsolationBuilder};
 pub use self::key::Key;
 pub use self::metrics::{Distribution, EventCounts, Latencies, MetricsConfig, WindowConfig};
@@ -90,6 +112,5 @@ pub use self::rate::RateConfig;
 pub use self::request::{
     Entered, InContext, Logged, MOST_LOGGED, NoContext, RequestContext, RequestVariable,
 };
-pub use self::retry::{Retry, RetryBudget};
 pub use tidegate_core::{Permit, PermitRef, Permits};
 pub use tidegate_pool::Growth;

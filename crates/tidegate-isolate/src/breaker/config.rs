@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::error::Invalid;
+use crate::key::Key;
 use crate::metrics::WindowConfig;
-use crate::{Invalid, Key};
 
 /// When a breaker trips, and how it comes back.
 ///

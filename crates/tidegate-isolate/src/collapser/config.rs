@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use crate::error::Invalid;
+use crate::key::Key;
 use crate::properties::{COLLAPSER, Concerned, Sources, boolean, millis, number};
-use crate::{Invalid, Key};
 
 /// Which requests may share a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

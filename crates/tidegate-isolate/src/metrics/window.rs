@@ -22,7 +22,7 @@ use std::time::Duration;
 use tidegate_core::as_nanos;
 
 use super::cells::Cells;
-use crate::Invalid;
+use crate::error::Invalid;
 
 /// The length of a window and the number of its buckets.
 ///

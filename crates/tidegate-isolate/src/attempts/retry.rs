@@ -10,7 +10,9 @@ use std::time::Duration;
 use tidegate_core::{CancelToken, Parker, as_nanos, check_stance};
 
 use crate::alarm::Pause;
-use crate::{Command, CommandError, Event};
+use crate::command::Command;
+use crate::error::CommandError;
+use crate::event::Event;
 
 /// How often and when a call is tried again.
 ///

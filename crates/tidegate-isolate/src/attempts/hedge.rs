@@ -10,7 +10,9 @@ use std::time::Duration;
 use tidegate_core::{CancelToken, Task, as_nanos};
 
 use crate::alarm::{AlarmId, WakerSlot};
-use crate::{Cause, Command, CommandError, Event};
+use crate::command::Command;
+use crate::error::{Cause, CommandError};
+use crate::event::Event;
 
 /// When a second attempt is started: after the time that most calls take.
 ///

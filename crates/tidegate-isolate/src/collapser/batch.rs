@@ -1,0 +1,103 @@
+//! An open batch: the requests that were gathered, and the promises that wait for each.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tidegate_core::{Permit, discard};
+use tidegate_promise::Promise;
+
+use super::error::CollapseError;
+use crate::alarm::AlarmId;
+use crate::error::{Cause, CommandError, contain};
+use crate::key::Key;
+
+pub(super) type Waiting<V, E> = Vec<Promise<V, CollapseError<E>>>;
+/// Where the open batch lies.
+pub(super) type Slot<A, V, E> = Arc<Mutex<Batch<A, V, E>>>;
+
+pub(super) struct Batch<A, V, E> {
+    pub(super) requests: HashMap<A, Box<dyn Receive<V, E>>>,
+    /// In the order in which they came.
+    pub(super) order: Vec<A>,
+    /// Names the batch, once somebody sees to its time; 0 before.
+    pub(super) number: u64,
+    pub(super) alarm: Option<AlarmId>,
+}
+
+impl<A, V, E> Default for Batch<A, V, E> {
+    fn default() -> Self {
+        Self {
+            requests: HashMap::new(),
+            order: Vec::new(),
+            number: 0,
+            alarm: None,
+        }
+    }
+}
+
+pub(super) static NEXT_BATCH: AtomicU64 = AtomicU64::new(1);
+
+/// A batch that waits for its time. Dropped before, it will never be run: who waits for it hears
+/// that the collapser is gone.
+pub(super) struct Due<A, V, E> {
+    pub(super) slot: Slot<A, V, E>,
+    pub(super) number: u64,
+    /// On the threads of the command, until the batch has run.
+    pub(super) _place: Permit,
+}
+
+impl<A, V, E> Due<A, V, E> {
+    /// The batch, if it is still there: nobody has filled it.
+    pub(super) fn take(&mut self) -> Option<Batch<A, V, E>> {
+        let mut batch = lock(&self.slot);
+        (batch.number == self.number).then(|| std::mem::take(&mut *batch))
+    }
+}
+
+impl<A, V, E> Drop for Due<A, V, E> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+/// Those who wait for one argument.
+pub(super) trait Receive<V, E>: Send {
+    fn add(&mut self, promise: Promise<V, CollapseError<E>>)
+    where
+        V: Send + 'static,
+        E: Send + 'static;
+    fn is_wanted(&self) -> bool;
+    fn count(&self) -> usize;
+    /// Tells all of them. `answer` makes a copy, which is user code: one that panics is the end of
+    /// its own request only.
+    fn end(self: Box<Self>, command: &Key, answer: &dyn Fn() -> Result<V, CollapseError<E>>);
+}
+
+impl<V: Clone + Send + 'static, E: Clone + Send + 'static> Receive<V, E> for Waiting<V, E> {
+    fn add(&mut self, promise: Promise<V, CollapseError<E>>) {
+        self.push(promise);
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.iter().any(|promise| !promise.is_cancelled())
+    }
+
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn end(self: Box<Self>, command: &Key, answer: &dyn Fn() -> Result<V, CollapseError<E>>) {
+        for promise in *self {
+            let copy = contain(answer).unwrap_or_else(|message| {
+                let error = CommandError::new(command, Cause::Panicked(message));
+                Err(CollapseError::Batch(error))
+            });
+            discard(promise.complete(copy));
+        }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,51 @@
+//! Why a collapsed request has no answer.
+
+use std::error::Error;
+use std::fmt;
+
+use tidegate_promise::Abandoned;
+
+use crate::error::CommandError;
+
+/// Why a collapsed request has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CollapseError<E> {
+    /// The batch failed.
+    Batch(CommandError<E>),
+    /// The batch succeeded and has no answer for this argument.
+    NoResponse,
+    /// An equal argument is in the batch, and equal arguments do not share.
+    Duplicate,
+    /// There is no request on this thread: enter a `RequestContext`, or collapse globally.
+    NoContext,
+    /// The collapser or its isolation is gone.
+    Gone,
+}
+
+impl<E: fmt::Display> fmt::Display for CollapseError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Batch(error) => write!(f, "the batch has no answer: {error}"),
+            Self::NoResponse => f.write_str("the batch has no answer for this argument"),
+            Self::Duplicate => f.write_str("an equal argument is in the batch already"),
+            Self::NoContext => f.write_str("there is no request: enter a RequestContext first"),
+            Self::Gone => f.write_str("the collapser is gone"),
+        }
+    }
+}
+
+impl<E: Error + 'static> Error for CollapseError<E> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Batch(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl<E> From<Abandoned> for CollapseError<E> {
+    fn from(_: Abandoned) -> Self {
+        Self::Gone
+    }
+}

@@ -1,0 +1,305 @@
+//! The collapser: gathers requests into batches, and runs each batch through a command.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arc_swap::ArcSwapOption;
+use tidegate_core::{CancelToken, Permit, Task};
+use tidegate_promise::{Completion, Outcome, promise_of};
+
+use super::batch::{Batch, Due, NEXT_BATCH, Receive, Slot, Waiting, lock};
+use super::config::{CollapseScope, CollapserConfig, Live};
+use super::error::CollapseError;
+use crate::command::Command;
+use crate::error::{Cause, CommandError, Invalid, Refused, contain};
+use crate::event::Event;
+use crate::properties::Concerned;
+use crate::request::{CacheOwner, RequestContext};
+
+/// Gathers requests into batches that go through a command. Clones are the same collapser.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use tidegate_isolate::{CollapseScope, Collapser, CollapserConfig, Command, Isolation};
+///
+/// let isolation = Isolation::builder().build()?;
+/// let command: Command<HashMap<u32, String>, String> =
+///     Command::builder("names").group("users").build(&isolation)?;
+/// let config = CollapserConfig { scope: CollapseScope::Global, max_batch: 2, ..Default::default() };
+/// let names = Collapser::new(&command, config, |ids: &[u32], _cancel| {
+///     Ok(ids.iter().map(|id| (*id, format!("user {id}"))).collect())
+/// })?;
+/// let (ann, bob) = (names.submit(1), names.submit(2)); // the second fills the batch
+/// assert_eq!((ann.wait().unwrap(), bob.wait().unwrap()), ("user 1".into(), "user 2".into()));
+/// # Ok::<(), tidegate_isolate::Invalid>(())
+/// ```
+pub struct Collapser<A, V, E> {
+    shared: Arc<Shared<A, V, E>>,
+}
+
+type Work<A, V, E> = dyn Fn(&[A], &CancelToken) -> Result<HashMap<A, V>, E> + Send + Sync;
+type Shards<A> = Box<dyn Fn(Vec<A>) -> Vec<Vec<A>> + Send + Sync>;
+
+struct Shared<A, V, E> {
+    command: Command<HashMap<A, V>, E>,
+    live: Arc<Live>,
+    work: Arc<Work<A, V, E>>,
+    shards: ArcSwapOption<Shards<A>>,
+    global: Slot<A, V, E>,
+    /// Whose batches in the cache of a request: several collapsers may use one command.
+    owner: CacheOwner,
+}
+
+impl<A, V, E> Collapser<A, V, E>
+where
+    A: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + 'static,
+    E: Clone + Send + 'static,
+{
+    /// A collapser whose batches run `work` through `command`. The work gets the arguments and
+    /// answers for each of them.
+    ///
+    /// # Errors
+    ///
+    /// Which setting makes no sense, and why.
+    ///
+    /// # Threads
+    ///
+    /// With permits a batch runs on the thread whose request filled it, or on one that the command has
+    /// for what no caller runs.
+    pub fn new<F>(
+        command: &Command<HashMap<A, V>, E>,
+        config: CollapserConfig,
+        work: F,
+    ) -> Result<Self, Invalid>
+    where
+        F: Fn(&[A], &CancelToken) -> Result<HashMap<A, V>, E> + Send + Sync + 'static,
+    {
+        let sources = command.sources();
+        let live = Live::new(sources, command.key(), config)?;
+        let live = Arc::new(live);
+        let listener: Arc<dyn Concerned> = Arc::clone(&live) as _;
+        sources.add(Arc::downgrade(&listener));
+        Ok(Self {
+            shared: Arc::new(Shared {
+                command: command.clone(),
+                live,
+                work: Arc::new(work),
+                shards: ArcSwapOption::empty(),
+                global: Arc::default(),
+                owner: CacheOwner::new(),
+            }),
+        })
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> Arc<CollapserConfig> {
+        self.shared.live.now.load_full()
+    }
+
+    /// Splits every batch from now on, also those of its clones; each part is a call of its own.
+    pub fn shards(self, split: impl Fn(Vec<A>) -> Vec<Vec<A>> + Send + Sync + 'static) -> Self {
+        let split: Shards<A> = Box::new(split);
+        self.shared.shards.store(Some(Arc::new(split)));
+        self
+    }
+
+    /// Adds a request to the open batch.
+    pub fn submit(&self, argument: A) -> Completion<V, CollapseError<E>> {
+        let shared = &self.shared;
+        let config = shared.live.now.load();
+        let (slot, context) = match config.scope {
+            CollapseScope::Global => (Arc::clone(&shared.global), None),
+            CollapseScope::Request => match RequestContext::current() {
+                None => return Completion::failed(CollapseError::NoContext),
+                Some(context) => (shared.slot_of(&context), Some(context)),
+            },
+        };
+        let (promise, answer) = promise_of();
+        let mut batch = lock(&slot);
+        let mut place = None;
+        if batch.number == 0 && config.max_batch > 1 {
+            // The batch may have to run on the threads of the command.
+            place = shared.command.aside().reserve(0);
+            if place.is_none() {
+                drop(batch);
+                let _ = promise.fail(shared.backlog());
+                return answer;
+            }
+        }
+        match batch.requests.get_mut(&argument) {
+            Some(_) if !config.share_equal => {
+                drop(batch);
+                let _ = promise.fail(CollapseError::Duplicate);
+                return answer;
+            }
+            Some(waiting) => waiting.add(promise),
+            None => {
+                let waiting: Waiting<V, E> = vec![promise];
+                batch.requests.insert(argument.clone(), Box::new(waiting));
+                batch.order.push(argument);
+            }
+        }
+        if batch.order.len() >= config.max_batch {
+            let full = std::mem::take(&mut *batch);
+            drop(batch);
+            Shared::run(shared, full, context);
+        } else if batch.number == 0 {
+            batch.number = NEXT_BATCH.fetch_add(1, Ordering::Relaxed);
+            let number = batch.number;
+            drop(batch);
+            if let Some(place) = place {
+                shared.set_alarm(&slot, number, place, context);
+            }
+        }
+        answer
+    }
+}
+
+impl<A, V, E> Shared<A, V, E>
+where
+    A: Clone + Eq + Hash + Send + Sync + 'static,
+    V: Clone + Send + 'static,
+    E: Clone + Send + 'static,
+{
+    /// The batch of a request.
+    fn slot_of(&self, context: &RequestContext) -> Slot<A, V, E> {
+        // A request whose cache is cleared begins a new batch; the open one is run at its time.
+        let name = (self.command.key(), "\0batch");
+        let made = context.cached(self.owner, name, || {
+            let slot: Slot<A, V, E> = Arc::default();
+            (Arc::clone(&slot), slot)
+        });
+        made.unwrap_or_else(|(slot, _)| slot)
+    }
+
+    /// Too many batches wait for a thread: nothing new begins.
+    fn backlog(&self) -> CollapseError<E> {
+        let cause = Cause::Rejected(Refused::Backlog);
+        self.command.count(cause.event());
+        CollapseError::Batch(CommandError::new(self.command.key(), cause))
+    }
+
+    /// Sees to it that a batch is run at its time. Not under the lock of the slot: an isolation that
+    /// was stopped drops the alarm at once, and the batch with it.
+    fn set_alarm(
+        self: &Arc<Self>,
+        slot: &Slot<A, V, E>,
+        number: u64,
+        place: Permit,
+        context: Option<RequestContext>,
+    ) {
+        let alarms = self.command.alarms();
+        let at = alarms.clock().clock().deadline(self.live.now.load().delay);
+        let shared = Arc::clone(self);
+        let mut due = Due {
+            slot: Arc::clone(slot),
+            number,
+            _place: place,
+        };
+        let run = Task::named("batch", move || {
+            if let Some(batch) = due.take() {
+                Shared::run(&shared, batch, context);
+            }
+        });
+        let alarm = alarms.run_at(at, self.command.aside(), run);
+        let mut batch = lock(slot);
+        if batch.number == number {
+            batch.alarm = Some(alarm);
+        } else {
+            // Filled and gone meanwhile.
+            drop(batch);
+            alarms.cancel(alarm);
+        }
+    }
+
+    /// Runs a batch that was taken out of its slot.
+    fn run(self: &Arc<Self>, mut batch: Batch<A, V, E>, context: Option<RequestContext>) {
+        if let Some(alarm) = batch.alarm.take() {
+            self.command.alarms().cancel(alarm);
+        }
+        // Whoever has left is not asked for.
+        batch.requests.retain(|_, waiting| waiting.is_wanted());
+        let wanted = batch
+            .order
+            .iter()
+            .filter(|a| batch.requests.contains_key(a));
+        let arguments: Vec<A> = wanted.cloned().collect();
+        if arguments.is_empty() {
+            return;
+        }
+        let parts = match &*self.shards.load() {
+            None => vec![arguments],
+            Some(split) => {
+                let whole = arguments.clone();
+                let parts = contain(|| split(arguments));
+                parts.unwrap_or_else(|message| {
+                    self.command.panicked(&message);
+                    vec![whole]
+                })
+            }
+        };
+        for part in parts {
+            let requests: Vec<_> = part
+                .iter()
+                .filter_map(|argument| batch.requests.remove_entry(argument))
+                .collect();
+            self.run_part(part, requests, context.as_ref());
+        }
+        // A split that forgot some of them: they have no answer.
+        for (_, waiting) in batch.requests {
+            waiting.end(self.command.key(), &|| Err(CollapseError::NoResponse));
+        }
+    }
+
+    fn run_part(
+        &self,
+        part: Vec<A>,
+        requests: Vec<(A, Box<dyn Receive<V, E>>)>,
+        context: Option<&RequestContext>,
+    ) {
+        let work = Arc::clone(&self.work);
+        let waiting = requests.iter().map(|(_, waiting)| waiting.count()).sum();
+        for _ in 0..waiting {
+            self.command.count(Event::Collapsed);
+        }
+        let mut call = self.command.call();
+        if let Some(context) = context {
+            call = call.context(context);
+        }
+        let _apart = context.is_none().then(RequestContext::leave);
+        let answer = call.queue(move |cancel| work(&part, cancel));
+        let command = self.command.key().clone();
+        answer.finally(move |outcome| {
+            for (argument, waiting) in requests {
+                waiting.end(&command, &|| match &outcome {
+                    Outcome::Success(answers) => {
+                        let answer = answers.get(&argument).cloned();
+                        answer.ok_or(CollapseError::NoResponse)
+                    }
+                    Outcome::Failure(error) => Err(CollapseError::Batch((*error).clone())),
+                    Outcome::Cancelled => Err(CollapseError::Gone),
+                });
+            }
+        });
+    }
+}
+
+impl<A, V, E> Clone for Collapser<A, V, E> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
+    }
+}
+
+impl<A, V, E> fmt::Debug for Collapser<A, V, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collapser")
+            .field("config", &self.shared.live.now.load())
+            .finish_non_exhaustive()
+    }
+}
