@@ -57,6 +57,7 @@ impl RegisteredPool {
 impl Deref for RegisteredPool {
     type Target = ThreadBulkhead;
 
+    #[inline]
     fn deref(&self) -> &ThreadBulkhead {
         &self.bulkhead
     }
