@@ -1,4 +1,5 @@
-//! Who is served first of those who wait: a queue as pure data.
+//! The queue kinds of a bulkhead: in which order waiting calls are served. Pure data, for permits and
+//! for threads.
 //!
 //! * *First in, first out*: fair, and the right thing while the queue drains.
 //! * *Last in, first out under overload*: when a queue stands, the newest caller is the one whose

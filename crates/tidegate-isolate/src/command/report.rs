@@ -1,4 +1,5 @@
-//! What a call reports: its events to the metrics, to hooks, to listeners, and to the log of its request.
+//! What a call reports: its events to the metrics and to listeners, and its end to the log of its
+//! request.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A call on threads of its own: how it begins.
+//! A call on threads of a bulkhead: how it is admitted and submitted.
 //!
 //! Three may end a call: the worker when the work has ended, the timer when its time is over, the
 //! caller when it leaves. The word of its `Flight` decides who: exactly one. Whoever it is

@@ -1,4 +1,4 @@
-//! What a thread knows while it works for another.
+//! What a working thread takes over from the calling one: the request, and what propagators carry.
 
 use std::sync::Arc;
 

@@ -202,7 +202,7 @@ impl CallWord {
 
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests {
-    //! Each edge is taken once; loom does the races (`tests/loom_call.rs`).
+    //! Each edge is taken once; loom does the races (`tests/loom.rs`).
 
     use super::*;
 

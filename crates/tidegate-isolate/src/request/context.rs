@@ -1,4 +1,4 @@
-//! A request: what belongs to it follows it across loops and pools.
+//! The context of a request: entered on a thread, taken along to others, with its cache.
 //!
 //! A context is a handle to a shared map. It is *entered* on a thread for a while; commands take
 //! it along to the threads that work for them, and put back what was there before.

@@ -1,4 +1,4 @@
-//! The permits bulkhead: so many calls at a time, on the callers' own threads.
+//! The gate of a permits bulkhead: takes permits, gives them back, and serves waiting calls.
 //!
 //! Taking a permit is one compare-and-swap against the present limit; nothing is ever taken and
 //! then undone, so no call is refused because another one was. Callers may wait for a bounded
