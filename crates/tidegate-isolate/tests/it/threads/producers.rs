@@ -1,0 +1,90 @@
+//! Event loops and strategies that run on the threads of a bulkhead.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tidegate_core::Task;
+use tidegate_isolate::Event;
+use tidegate_loop::{Crew, EventLoop, ParkDriver};
+use tidegate_pool::{Adaptive, Quiet, Strategy};
+use tidegate_testkit::{Gate, until};
+
+use crate::support::{SECOND, builder, hold, pool_of, still};
+
+#[test]
+fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(2, 0))
+        .build(&isolation)
+        .unwrap();
+    let bulkhead = isolation.pool("a").unwrap();
+    // The loop lives on a thread of the bulkhead; a call has the other.
+    let crew = Crew::of(Arc::new(bulkhead.clone()));
+    let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &crew);
+    let home = home.unwrap();
+    home.submit(|| ()).unwrap().wait().unwrap();
+    until("the bulkhead has a thread", || bulkhead.room().has_thread());
+    let go_on = Gate::new();
+    let held = hold(&command, &go_on);
+    assert!(!bulkhead.room().has_thread(), "the strategy sees it");
+    for n in 0..5 {
+        let called = command.clone();
+        let task = home.submit(move || {
+            let answer = called.queue(|_| Ok(1));
+            assert!(
+                answer.is_done(),
+                "refused at once: nobody waits for a thread"
+            );
+            n
+        });
+        assert_eq!(task.unwrap().wait().unwrap(), n);
+        assert_eq!(home.spawn(async move { n }).unwrap().wait().unwrap(), n);
+    }
+    go_on.open();
+    held.wait().unwrap();
+    assert_eq!(command.snapshot().totals[Event::PoolRejected], 5);
+    let over = home.shutdown_gracefully(Quiet::none(SECOND * 60));
+    over.wait().unwrap();
+}
+
+#[test]
+fn a_strategy_over_a_full_bulkhead_keeps_producing() {
+    let (_clock, isolation) = still();
+    let command = builder("a")
+        .threads(pool_of(2, 0))
+        .build(&isolation)
+        .unwrap();
+    let go_on = Gate::new();
+    let held = [hold(&command, &go_on), hold(&command, &go_on)];
+    let bulkhead = isolation.pool("a").unwrap();
+    assert!(
+        !bulkhead.room().has_thread(),
+        "the strategy sees that it is full"
+    );
+    let (refused, mut left) = (Arc::new(AtomicUsize::new(0)), 5);
+    let (count, called) = (Arc::clone(&refused), command.clone());
+    let producer = move || {
+        left -= 1;
+        let (count, called) = (Arc::clone(&count), called.clone());
+        (left >= 0).then(|| {
+            Task::non_blocking(move || {
+                let answer = called.queue(|_| Ok(1));
+                assert!(answer.is_done(), "refused at once");
+                count.fetch_add(1, Ordering::Relaxed);
+            })
+        })
+    };
+    let strategy = Adaptive::new(producer, Arc::new(bulkhead.clone()));
+    strategy.produce();
+    assert_eq!(
+        refused.load(Ordering::Relaxed),
+        5,
+        "nobody waited for a thread"
+    );
+    go_on.open();
+    for answer in held {
+        answer.wait().unwrap();
+    }
+    until("the bulkhead has a thread", || bulkhead.room().has_thread());
+}

@@ -1,0 +1,64 @@
+//! One channel: reading, writing, water marks, ends, and what it is to its users.
+
+mod ends;
+mod handle;
+mod reading;
+mod water_marks;
+mod writing;
+
+use bytes::Bytes;
+use tidegate_net::{
+    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, InputShutdown, Nothing, UserEvent,
+    WaterMarks,
+};
+use tidegate_promise::Failure;
+use tidegate_testkit::Log;
+
+/// Notes what it hears.
+struct Notes(Log<String>);
+
+impl Inbound for Notes {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, _ctx: &mut InboundContext<'_, Self>) {
+        self.0.push(format!("read {}", bytes.len()));
+    }
+
+    fn read_complete(&mut self, _ctx: &mut InboundContext<'_, Self>) {
+        self.0.push("complete".to_owned());
+    }
+
+    fn inactive(&mut self, _ctx: &mut InboundContext<'_, Self>) {
+        self.0.push("inactive".to_owned());
+    }
+
+    fn writability(&mut self, writable: bool, _ctx: &mut InboundContext<'_, Self>) {
+        self.0.push(format!("writable {writable}"));
+    }
+
+    fn event(&mut self, event: UserEvent, _ctx: &mut InboundContext<'_, Self>) {
+        if event.is::<InputShutdown>().is_some() {
+            self.0.push("input shut".to_owned());
+        }
+    }
+
+    fn error(&mut self, why: Failure, _ctx: &mut InboundContext<'_, Self>) {
+        self.0.push(format!("error {why}"));
+    }
+}
+
+fn notes(options: ChannelOptions) -> (EmbeddedChannel, Log<String>) {
+    let log = Log::new();
+    let own = log.clone();
+    let channel = EmbeddedChannel::with_options(options, |p| p.add("notes", Notes(own))).unwrap();
+    (channel, log)
+}
+
+fn marks(low: usize, high: usize, cap: usize) -> ChannelOptions {
+    ChannelOptions {
+        marks: WaterMarks::new(low, high, cap).unwrap(),
+        ..ChannelOptions::default()
+    }
+}

@@ -1,0 +1,222 @@
+//! Water marks: when a channel is writable, and the cap on what waits.
+
+use bytes::Bytes;
+use tidegate_net::{ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing};
+use tidegate_promise::Completion;
+use tidegate_testkit::Log;
+
+use super::{marks, notes};
+
+#[test]
+fn writability_changes_above_high_and_below_low_and_is_told_once_each() {
+    let (mut channel, log) = notes(marks(300, 1000, 10_000));
+    channel.set_room(Some(0));
+    let handle = channel.channel();
+    // Each counts for 104 + 96 = 200.
+    for _ in 0..5 {
+        handle.write(vec![0; 104]);
+    }
+    handle.flush();
+    channel.run();
+    assert!(log.take().is_empty(), "1000 is not above 1000");
+    handle.write_and_flush("x");
+    channel.run();
+    assert_eq!(log.take(), ["writable false"]);
+    channel.set_room(Some(104 * 3));
+    assert!(log.take().is_empty(), "497 are between the marks");
+    channel.set_room(Some(104));
+    assert_eq!(log.take(), ["writable true"]);
+}
+
+#[test]
+fn who_saw_it_unwritable_is_told_when_it_is_over_however_soon() {
+    let (mut channel, log) = notes(marks(300, 1000, 10_000));
+    let handle = channel.channel();
+    handle.write(vec![0; 2000]);
+    handle.flush();
+    channel.run();
+    assert_eq!(log.take(), ["writable false", "writable true"]);
+}
+
+#[test]
+fn a_writer_elsewhere_can_wait_for_room() {
+    let (mut channel, _log) = notes(marks(300, 1000, 10_000));
+    let handle = channel.channel();
+    assert!(handle.writable().is_done(), "there is room");
+    channel.set_room(Some(0));
+    handle.write(vec![0; 2000]);
+    let room = handle.writable();
+    channel.run();
+    assert!(!room.is_done());
+    channel.set_room(None);
+    room.wait().unwrap();
+    // What was mailed and not flushed is sent by the wait itself.
+    handle.write(vec![0; 2000]);
+    let room = handle.writable();
+    channel.run();
+    room.wait().unwrap();
+    channel.set_room(Some(0));
+    handle.write(vec![0; 2000]);
+    let never = handle.writable();
+    channel.close();
+    assert!(never.wait().is_err());
+    assert!(handle.writable().wait().is_err());
+}
+
+#[test]
+fn flags_of_the_users_own_are_joined_with_the_marks() {
+    let (mut channel, log) = notes(ChannelOptions::default());
+    let handle = channel.channel();
+    handle.set_user_writable(1, false);
+    handle.set_user_writable(2, false);
+    channel.run();
+    assert_eq!(log.take(), ["writable false"]);
+    assert!(!handle.is_writable());
+    handle.set_user_writable(1, true);
+    handle.set_user_writable(0, true);
+    handle.set_user_writable(32, false);
+    channel.run();
+    assert!(log.take().is_empty());
+    handle.set_user_writable(2, true);
+    channel.run();
+    assert_eq!(log.take(), ["writable true"]);
+}
+
+#[test]
+fn above_the_cap_a_write_fails_and_one_without_a_promise_is_an_error() {
+    let (mut channel, log) = notes(marks(10, 100, 500));
+    channel.set_room(Some(0));
+    let handle = channel.channel();
+    handle.write_and_flush(vec![0; 300]);
+    let refused = handle.write_with(vec![0; 300]);
+    channel.run();
+    handle.flush();
+    channel.run();
+    let why = refused.wait().unwrap_err().to_string();
+    assert!(why.contains("the cap is 500"), "{why}");
+    let _ = log.take();
+    handle.write_and_flush(vec![0; 300]);
+    channel.run();
+    assert!(log.take()[0].contains("the cap is 500"));
+}
+
+#[test]
+fn the_cap_holds_for_writes_that_a_busy_loop_has_not_seen_and_one_error_tells_of_them() {
+    let (mut channel, log) = notes(marks(10, 100, 1_000));
+    let handle = channel.channel();
+    let sent: Vec<_> = (0..100).map(|_| handle.write_with(vec![0; 104])).collect();
+    for _ in 0..100 {
+        handle.write(vec![0; 104]);
+    }
+    assert_eq!(handle.pending_bytes(), 1_000);
+    handle.flush();
+    channel.run();
+    let (taken, refused): (Vec<_>, Vec<_>) = sent
+        .into_iter()
+        .map(Completion::wait)
+        .partition(Result::is_ok);
+    assert_eq!((taken.len(), refused.len()), (5, 95));
+    let heard = log.take();
+    let errors = heard.iter().filter(|said| said.contains("the cap is 1000"));
+    assert_eq!(errors.count(), 1, "{heard:?}");
+    handle.write(vec![0; 904]);
+    handle.write("x");
+    channel.run();
+    assert!(
+        log.take()
+            .iter()
+            .any(|said| said.contains("the cap is 1000")),
+        "told again"
+    );
+}
+
+#[test]
+fn a_handler_that_writes_whenever_it_may_leaves_the_others_their_turn() {
+    struct Floods;
+    impl Inbound for Floods {
+        type In = Bytes;
+        type Out = Nothing;
+        type Write = Bytes;
+        fn read(&mut self, _: Bytes, ctx: &mut InboundContext<'_, Self>) {
+            while ctx.is_writable() {
+                ctx.write(vec![0; 1000]);
+            }
+            ctx.flush();
+        }
+        fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
+            if writable && ctx.channel().attribute::<bool>().is_none() {
+                self.read(Bytes::new(), ctx);
+            }
+        }
+    }
+    let options = marks(1000, 2000, 1 << 20);
+    let mut channel = EmbeddedChannel::with_options(options, |p| p.add("floods", Floods)).unwrap();
+    channel.channel().set_attribute(true);
+    channel.receive("go");
+    assert!(channel.sent().len() >= 2000);
+    assert!(channel.is_open());
+}
+
+#[test]
+fn a_write_that_is_above_the_cap_by_itself_is_refused_though_nothing_waits() {
+    let (mut channel, log) = notes(marks(10, 100, 500));
+    let handle = channel.channel();
+    let refused = handle.write_with(vec![0; 405]);
+    let why = refused.wait().unwrap_err().to_string();
+    assert!(
+        why.contains("501 bytes") && why.contains("the cap is 500"),
+        "{why}"
+    );
+    handle.write_and_flush(vec![0; 405]);
+    channel.run();
+    assert!(log.take()[0].contains("the cap is 500"));
+    let taken = handle.write_with(vec![0; 404]);
+    handle.flush();
+    channel.run();
+    taken.wait().unwrap();
+    assert_eq!(channel.sent().len(), 404);
+}
+
+#[test]
+fn a_write_of_another_thread_above_the_high_mark_is_told_without_a_flush() {
+    let (mut channel, log) = notes(marks(300, 1000, 10_000));
+    let handle = channel.channel();
+    handle.write(vec![0; 904]);
+    channel.run();
+    assert!(log.is_empty(), "1000 is not above 1000");
+    handle.write("x");
+    channel.run();
+    assert_eq!(log.take(), ["writable false"]);
+    assert!(channel.sent().is_empty(), "nothing was flushed");
+    handle.flush();
+    channel.run();
+    assert_eq!(log.take(), ["writable true"]);
+}
+
+/// Writes when it reads; then somebody else writes, who cannot know of that yet.
+struct Both(Log<String>);
+
+impl Inbound for Both {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write(bytes);
+        ctx.channel().write("from elsewhere");
+    }
+
+    fn writability(&mut self, writable: bool, _ctx: &mut InboundContext<'_, Self>) {
+        self.0.push(format!("writable {writable}"));
+    }
+}
+
+#[test]
+fn a_write_of_another_thread_is_told_though_what_waits_was_not_shown_to_it() {
+    let log = Log::new();
+    let both = Both(log.clone());
+    let options = marks(300, 1000, 10_000);
+    let mut channel = EmbeddedChannel::with_options(options, |p| p.add("both", both)).unwrap();
+    channel.receive(vec![0; 900]);
+    assert_eq!(log.take(), ["writable false"]);
+}

@@ -1,0 +1,108 @@
+//! Handlers in a row: order, types, panics, changes.
+
+mod changes;
+mod order;
+mod panics;
+mod types;
+
+use bytes::Bytes;
+use tidegate_net::{
+    Assembly, EmbeddedChannel, Inbound, InboundContext, Nothing, Outbound, OutboundContext,
+    Passing, UserEvent,
+};
+use tidegate_promise::Failure;
+use tidegate_testkit::Log;
+
+type Names = Log<String>;
+
+/// Notes everything that passes, both ways.
+struct Note {
+    name: &'static str,
+    log: Names,
+}
+
+fn note(name: &'static str, log: &Names) -> Note {
+    Note {
+        name,
+        log: log.clone(),
+    }
+}
+
+impl Note {
+    fn say(&self, what: &str) {
+        self.log.push(format!("{} {what}", self.name));
+    }
+}
+
+impl Inbound for Note {
+    type In = Passing;
+    type Out = Passing;
+    type Write = Nothing;
+
+    fn added(&mut self, _ctx: &mut InboundContext<'_, Self>) {
+        self.say("added");
+    }
+
+    fn removed(&mut self, _ctx: &mut InboundContext<'_, Self>) {
+        self.say("removed");
+    }
+
+    fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.say("active");
+        ctx.fire_active();
+    }
+
+    fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
+        self.say("inactive");
+        ctx.fire_inactive();
+    }
+
+    fn read(&mut self, message: Passing, ctx: &mut InboundContext<'_, Self>) {
+        self.say("read");
+        ctx.fire_read(message);
+    }
+
+    fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
+        self.say("event");
+        ctx.fire_event(event);
+    }
+
+    fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
+        self.say(&format!("error: {why}"));
+        ctx.fire_error(why);
+    }
+}
+
+impl Outbound for Note {
+    type Take = Passing;
+    type Write = Passing;
+
+    fn write(&mut self, message: Passing, ctx: &mut OutboundContext<'_, Self>) {
+        self.say("write");
+        ctx.write(message);
+    }
+
+    fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
+        self.say("flush");
+        ctx.flush();
+    }
+}
+
+fn embedded(assemble: impl FnOnce(Assembly) -> Assembly) -> EmbeddedChannel {
+    EmbeddedChannel::new(assemble).unwrap()
+}
+
+/// Says twice what it reads: once to the peer, once to the next handler.
+struct Twice;
+
+impl Inbound for Twice {
+    type In = Bytes;
+    type Out = Bytes;
+    type Write = Bytes;
+
+    fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+        ctx.fire_read(bytes.clone());
+        ctx.write(format!("[{}]", String::from_utf8_lossy(&bytes)));
+        ctx.fire_read(bytes);
+    }
+}

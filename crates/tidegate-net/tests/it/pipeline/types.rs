@@ -1,0 +1,75 @@
+//! Message types: handlers that do not fit together are refused by name.
+
+use bytes::Bytes;
+use tidegate_net::handlers::Strings;
+use tidegate_net::{Assembly, EmbeddedChannel, Inbound, InboundContext, Nothing, PipelineError};
+
+use super::{Names, Twice, embedded, note};
+use crate::Echo;
+
+#[test]
+fn handlers_that_do_not_fit_are_refused_naming_both() {
+    let misfit = |assemble: fn(Assembly) -> Assembly| EmbeddedChannel::new(assemble).unwrap_err();
+    let why = misfit(|p| p.add_duplex("text", Strings::utf8()).add("echo", Echo));
+    let said = why.to_string();
+    assert!(
+        said.contains("`text` passes on alloc::string::String"),
+        "{said}"
+    );
+    assert!(said.contains("`echo` takes bytes::bytes::Bytes"), "{said}");
+    let why = misfit(|p| {
+        p.add_duplex("text", Strings::utf8())
+            .add("out", WritesBytes)
+    });
+    let said = why.to_string();
+    assert!(
+        said.contains("`out` writes bytes::bytes::Bytes, but `text` takes"),
+        "{said}"
+    );
+    let why = misfit(|p| p.add("echo", Echo).add("late", Twice));
+    assert!(why.to_string().contains("Nothing"), "{why}");
+    let why = misfit(|p| p.add("echo", Echo).add("echo", Echo));
+    assert_eq!(
+        why,
+        PipelineError::Duplicate {
+            name: "echo".to_owned()
+        }
+    );
+}
+
+/// Takes text, and writes bytes past it.
+struct WritesBytes;
+
+impl Inbound for WritesBytes {
+    type In = String;
+    type Out = Nothing;
+    type Write = Bytes;
+
+    fn read(&mut self, text: String, ctx: &mut InboundContext<'_, Self>) {
+        ctx.write(text);
+    }
+}
+
+#[test]
+fn a_handler_without_a_name_is_called_by_its_type_and_a_number() {
+    let log = Names::new();
+    let mut channel = embedded(|p| {
+        p.add_duplex("", note("a", &log))
+            .add_duplex("", note("b", &log))
+            .add("", Echo)
+    });
+    assert_eq!(channel.names(), ["Note#0", "Note#1", "Echo#0"]);
+}
+
+#[test]
+fn a_message_that_no_outbound_handler_takes_fails_and_says_who() {
+    let mut channel = embedded(|p| p.add_duplex("text", Strings::utf8()));
+    let sent = channel.channel().write_with("bytes");
+    channel.channel().flush();
+    channel.run();
+    let why = sent.wait().unwrap_err().to_string();
+    assert!(
+        why.contains("`text` takes alloc::string::String, and got bytes"),
+        "{why}"
+    );
+}

@@ -1,0 +1,124 @@
+//! Ends of an encrypted connection, announced and broken.
+
+use bytes::Bytes;
+use tidegate_net::handlers::TlsError;
+use tidegate_net::{
+    ChannelOptions, EmbeddedChannel, Inbound, InboundContext, InputShutdown, Nothing, UserEvent,
+};
+use tidegate_testkit::Log;
+
+use super::{Authority, Pair, only_error, whole};
+
+#[test]
+fn a_goodbye_is_said_heard_and_answered() {
+    let mut pair = Pair::joined(&Authority::new());
+    pair.client.channel().write("last words");
+    drop(pair.client.channel().close_when_flushed());
+    pair.client.run();
+    assert!(!pair.client.is_open());
+    let there = pair.client.sent();
+    pair.server.receive(there);
+    assert_eq!(whole(&mut pair.server), "last words");
+    assert!(!pair.server.is_open());
+    assert!(!pair.server.sent().is_empty(), "answered");
+    assert!(pair.server.errors().is_empty());
+
+    let mut pair = Pair::joined(&Authority::new());
+    pair.server.close();
+    let back = pair.server.sent();
+    assert!(!back.is_empty(), "said at a plain close too");
+    pair.client.receive(back);
+    pair.client.end_input();
+    assert!(!pair.client.is_open());
+    assert!(pair.client.errors().is_empty());
+}
+
+#[test]
+fn a_goodbye_ends_one_direction_where_half_closure_is_allowed() {
+    struct Ends(Log<()>);
+    impl Inbound for Ends {
+        type In = Bytes;
+        type Out = Bytes;
+        type Write = Nothing;
+        fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+            ctx.fire_read(bytes);
+        }
+        fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
+            if event.is::<InputShutdown>().is_some() {
+                self.0.push(());
+            }
+        }
+    }
+    let authority = Authority::new();
+    let (server, client) = (authority.server("a.test"), authority.client());
+    let options = ChannelOptions {
+        half_closure: true,
+        ..ChannelOptions::default()
+    };
+    let mut pair = Pair::with_options(&server, &client, "a.test", &options);
+    let log = Log::new();
+    pair.server = EmbeddedChannel::with_options(options, |p| {
+        p.add_duplex("tls", server.handler())
+            .add("ends", Ends(log.clone()))
+    })
+    .unwrap();
+    pair.client.channel().write_and_flush("a question");
+    drop(pair.client.channel().shutdown_output());
+    pair.client.run();
+    assert!(!pair.client.is_output_shut(), "not before it is sent");
+    pair.run();
+    assert!(pair.client.is_output_shut());
+    assert_eq!(whole(&mut pair.server), "a question");
+    pair.server.end_input();
+    assert_eq!(log.take().len(), 1, "told once");
+    pair.server.channel().write_and_flush("an answer");
+    pair.server.run();
+    pair.run();
+    assert_eq!(whole(&mut pair.client), "an answer");
+    assert!(pair.client.errors().is_empty() && pair.server.errors().is_empty());
+}
+
+#[test]
+fn an_end_without_a_goodbye_is_an_error() {
+    let mut pair = Pair::joined(&Authority::new());
+    pair.client.end_input();
+    assert!(matches!(only_error(&mut pair.client), TlsError::Truncated));
+    let cause = pair.client.channel().close_cause().unwrap();
+    assert!(cause.to_string().contains("cut short"), "{cause}");
+
+    let authority = Authority::new();
+    let (server, client) = (authority.server("a.test"), authority.client());
+    let mut pair = Pair::new(&server, &client, "a.test");
+    pair.server.end_input();
+    let why = only_error(&mut pair.server);
+    assert!(matches!(why, TlsError::EndedInHandshake));
+    assert!(!pair.server.is_open());
+}
+
+#[test]
+fn a_broken_record_ends_the_connection() {
+    let mut pair = Pair::joined(&Authority::new());
+    pair.client.channel().write_and_flush("hello");
+    pair.client.run();
+    let mut record = pair.client.sent().to_vec();
+    *record.last_mut().unwrap() ^= 1;
+    pair.server.receive(record);
+    assert!(matches!(only_error(&mut pair.server), TlsError::Broken(_)));
+    assert!(whole(&mut pair.server).is_empty() && !pair.server.is_open());
+    let alert = pair.server.sent();
+    pair.client.receive(alert);
+    assert!(matches!(only_error(&mut pair.client), TlsError::Broken(_)));
+}
+
+#[test]
+fn writes_after_the_end_fail() {
+    let mut pair = Pair::joined(&Authority::new());
+    let channel = pair.client.channel();
+    let never = channel.write_with("not flushed");
+    pair.client.run();
+    pair.client.close();
+    assert!(never.wait().is_err());
+    let late = channel.write_with("late");
+    pair.client.run();
+    assert!(late.wait().is_err());
+}

@@ -1,0 +1,112 @@
+//! Over real sockets, and in the middle of a connection.
+
+use bytes::Bytes;
+use tidegate_net::{
+    Change, Channel, Client, EmbeddedChannel, Handler, Inbound, InboundContext, Nothing, Server,
+};
+use tidegate_promise::Failure;
+use tidegate_testkit::Log;
+
+use super::{Authority, Pair, whole};
+use crate::Echo;
+
+#[test]
+fn a_connection_in_the_clear_can_become_an_encrypted_one() {
+    let authority = Authority::new();
+    let (server, client) = (authority.server("a.test"), authority.client());
+    let name = client.name("a.test").unwrap();
+    let mut pair = Pair {
+        server: EmbeddedChannel::new(|p| p).unwrap(),
+        client: EmbeddedChannel::new(|p| p).unwrap(),
+    };
+    pair.client.channel().write_and_flush("STARTTLS\n");
+    pair.client.run();
+    pair.run();
+    assert_eq!(whole(&mut pair.server), "STARTTLS\n");
+    let tls = server.clone();
+    let added = [
+        pair.server
+            .channel()
+            .change(move || Change::add_first("tls", Handler::duplex(tls.handler()))),
+        pair.client
+            .channel()
+            .change(move || Change::add_first("tls", Handler::duplex(name.handler()))),
+    ];
+    pair.server.run();
+    pair.client.run();
+    for one in added {
+        one.wait().unwrap();
+    }
+    pair.run();
+    pair.client.channel().write_and_flush("hidden");
+    pair.client.run();
+    pair.run();
+    assert_eq!(whole(&mut pair.server), "hidden");
+}
+
+/// Gives what it reads to a test, and its errors.
+struct Gives(Log<Bytes>, Log<String>);
+
+impl Inbound for Gives {
+    type In = Bytes;
+    type Out = Nothing;
+    type Write = Nothing;
+
+    fn read(&mut self, bytes: Bytes, _: &mut InboundContext<'_, Self>) {
+        self.0.push(bytes);
+    }
+
+    fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
+        self.1.push(why.to_string());
+        ctx.close();
+    }
+}
+
+fn dial(client: &Client, server: &Server) -> Channel {
+    client.connect(server.local_addr()).wait().unwrap()
+}
+
+#[test]
+fn echoes_over_sockets_and_outlives_those_who_do_not_shake_hands() {
+    let authority = Authority::new();
+    let tls = authority.server("localhost");
+    let group = tidegate_net::pinned("io", 2).unwrap();
+    let server = Server::new(&group)
+        .pipeline(move |p| p.add_duplex("tls", tls.handler()).add("echo", Echo))
+        .bind("127.0.0.1:0")
+        .wait()
+        .unwrap();
+    let (bytes, errors) = (Log::new(), Log::new());
+    let client = |name: &str| {
+        let name = authority.client().name(name).unwrap();
+        let (bytes, errors) = (bytes.clone(), errors.clone());
+        Client::new(&group).pipeline(move |p| {
+            p.add_duplex("tls", name.handler())
+                .add("gives", Gives(bytes.clone(), errors.clone()))
+        })
+    };
+    let wrong = dial(&client("elsewhere"), &server);
+    wrong.closed().wait().unwrap();
+    assert!(errors.take()[0].contains("certificate"));
+    let mut plain = crate::dial(&server);
+    std::io::Write::write_all(&mut plain, b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    std::io::Read::read_to_end(&mut plain, &mut answer).unwrap();
+    assert_eq!(answer.first(), Some(&21), "an alert");
+
+    let good = dial(&client("localhost"), &server);
+    let big = Bytes::from(vec![9; 1_000_000]);
+    let sent = good.write_with(big.clone());
+    good.flush();
+    sent.wait().unwrap();
+    let mut back = 0;
+    while back < big.len() {
+        bytes.wait_for(1);
+        back += bytes.take().iter().map(Bytes::len).sum::<usize>();
+    }
+    assert_eq!(back, big.len());
+    good.close().wait().unwrap();
+    assert!(errors.take().is_empty());
+    let why = good.write_with("late").wait().unwrap_err();
+    assert!(why.to_string().contains("closed"), "{why}");
+}

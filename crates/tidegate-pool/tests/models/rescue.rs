@@ -1,0 +1,171 @@
+//! Jobs whose idle worker is claimed or leaves.
+
+use std::sync::Arc as StdArc;
+
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+use tidegate_core::Clock;
+use tidegate_pool::internal::{Next, Placed, Seat, Sent, Slept};
+
+use super::{Chair, Job, Pool, close, job, pool, seats};
+
+/// The jobs of a rescue: each says that it has begun and waits until all have.
+struct Rescue {
+    pool: StdArc<Pool>,
+    meeting: Arc<(Mutex<u32>, Condvar)>,
+    jobs: u32,
+}
+
+impl Rescue {
+    fn new(pool: &StdArc<Pool>, jobs: u32) -> StdArc<Self> {
+        StdArc::new(Self {
+            pool: StdArc::clone(pool),
+            meeting: Arc::new((Mutex::new(0), Condvar::new())),
+            jobs,
+        })
+    }
+
+    /// What a thread of the pool does until it leaves, if it begins to sleep in its seat. `expires`
+    /// lets its time be up at once.
+    fn sit(self: &StdArc<Self>, seat: &Chair, expires: bool) {
+        loop {
+            let job = match seat.sleep(&Clock::system(), None) {
+                Slept::Given { job, asleep } => {
+                    if asleep {
+                        let sent = self.pool.turn().arrived();
+                        self.follow(sent);
+                    }
+                    job
+                }
+                Slept::Woken => {
+                    let again = self.pool.turn().again(seat, expires);
+                    match again {
+                        Next::Run(job) => job,
+                        Next::Leave => return,
+                        Next::Wait { .. } => continue,
+                    }
+                }
+                Slept::Closed => unreachable!("nobody is dismissed"),
+            };
+            if self.run(job, seat) {
+                return;
+            }
+        }
+    }
+
+    /// Runs a job and what comes after it; true if the thread leaves.
+    fn run(&self, mut job: Job, seat: &Chair) -> bool {
+        loop {
+            assert!(job.get() > 0);
+            let mut here = self.meeting.0.lock().unwrap();
+            *here += 1;
+            self.meeting.1.notify_all();
+            while *here < self.jobs {
+                here = self.meeting.1.wait(here).unwrap();
+            }
+            drop(here);
+            close(&self.pool);
+            let next = self.pool.turn().next(seat);
+            match next {
+                Next::Run(next) => job = next,
+                Next::Leave => return true,
+                Next::Wait { .. } => return false,
+            }
+        }
+    }
+
+    /// Does what was decided for what waits.
+    fn follow(self: &StdArc<Self>, sent: Option<Sent<Job>>) {
+        if !matches!(sent, Some(Sent::Start)) {
+            return drop(sent);
+        }
+        let this = StdArc::clone(self);
+        let _started = thread::spawn(move || {
+            let seat: Chair = StdArc::new(Seat::new());
+            let (next, sent) = this.pool.turn().started(&seat);
+            this.follow(sent);
+            match next {
+                Next::Run(job) => drop(this.run(job, &seat)),
+                Next::Leave => {}
+                Next::Wait { .. } => unreachable!("a job waits for it"),
+            }
+        });
+    }
+}
+
+/// Two workers sleep, one of them in reserve. The first job wakes one; the second is queued for
+/// the other, which is claimed for a third. All three wait for each other.
+#[test]
+fn a_job_whose_idle_worker_is_claimed_is_rescued() {
+    loom::model(|| {
+        let pool = pool(3, 1);
+        let rescue = Rescue::new(&pool, 3);
+        let workers: Vec<_> = seats(&pool, 2)
+            .into_iter()
+            .map(|seat| {
+                let sat = pool.turn().next(&seat);
+                assert!(matches!(sat, Next::Wait { .. }));
+                let rescue = StdArc::clone(&rescue);
+                thread::spawn(move || rescue.sit(&seat, false))
+            })
+            .collect();
+        submit_or_start(&rescue, 1);
+        submit_or_start(&rescue, 2);
+        match pool.claim(job(3)) {
+            Ok(wake) => drop(wake),
+            Err(_) => submit_or_start(&rescue, 3),
+        }
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+}
+
+/// Two workers sleep; the time of one is up while the other is woken for the first job. The second
+/// job needs a thread, whichever worker is left.
+#[test]
+fn a_job_whose_idle_worker_leaves_is_rescued() {
+    loom::model(|| {
+        let pool = pool(2, 0);
+        let rescue = Rescue::new(&pool, 2);
+        let seats = seats(&pool, 2);
+        let poke = StdArc::clone(&seats[0]);
+        let workers: Vec<_> = seats
+            .into_iter()
+            .map(|seat| {
+                let sat = pool.turn().next(&seat);
+                assert!(matches!(sat, Next::Wait { .. }));
+                let rescue = StdArc::clone(&rescue);
+                let expires = StdArc::ptr_eq(&seat, &poke);
+                thread::spawn(move || rescue.sit(&seat, expires))
+            })
+            .collect();
+        poke.wake();
+        submit_or_start(&rescue, 1);
+        submit_or_start(&rescue, 2);
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+}
+
+/// Gives the pool a job, and starts a thread for it if the desk says so.
+fn submit_or_start(rescue: &StdArc<Rescue>, number: u32) {
+    let mut turn = rescue.pool.turn();
+    match turn.place(job(number), true, false) {
+        Placed::Handed(wake) => {
+            drop(turn);
+            drop(wake);
+        }
+        Placed::Queue(job) => turn.jobs.push_back((number, job)),
+        Placed::Start(job) => {
+            drop(turn);
+            let this = StdArc::clone(rescue);
+            let _started = thread::spawn(move || {
+                let seat: Chair = StdArc::new(Seat::new());
+                this.run(job, &seat)
+            });
+        }
+        Placed::Full(_) => unreachable!("there is room"),
+    }
+}
