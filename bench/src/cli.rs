@@ -11,11 +11,11 @@ suites
   handoff    1, 2 and 4 producers into one loop, million tasks a second
   pingpong   two loops, ns per hop, on two CPUs and on one
   promise    create + listen + complete, 100,000 outstanding, blocking wait
+  timer      a million timers: add, cancel, reset, fire, memory, lateness
   strategy   who consumes what was produced: folklore, equal threads, late hand-over, sockets
   pool       submit + run + answer on four threads: round trip, and with 64 in flight
-  echo       64-byte messages over TCP, server CPU time per message
-  timer      a million timers: add, cancel, reset, fire, memory, lateness
-  isolate    guarded calls, refusals, round trips through a thread bulkhead
+  isolate    guarded calls, refusals, round trips and throughput of a thread bulkhead
+  echo       64-byte messages over TCP: server CPU time per message, fairness, idle memory
   all        all of them
 
 options
@@ -211,6 +211,15 @@ mod tests {
         };
         assert_eq!(case, Case::Pinned);
         assert_eq!(read, settings);
+    }
+
+    #[test]
+    fn the_help_lists_every_suite_and_no_other() {
+        let (_, suites) = HELP.split_once("suites\n").expect("there is a list");
+        let (suites, _) = suites.split_once("\n\n").expect("it ends");
+        let listed = suites.lines().map(|line| line.split_whitespace().next());
+        let known = Suite::ALL.into_iter().map(|suite| Some(suite.name()));
+        assert!(listed.eq(known.chain([Some("all")])));
     }
 
     #[test]

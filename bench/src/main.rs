@@ -4,16 +4,28 @@
 //!
 //! Progress goes to stderr. Stdout gets one table per comparison and then, for each comparison that has one of our own
 //! contestants, a line `RATIO <name> <median> <low> <high>`: by what factor ours is better than the best peer.
-//! How our own contestants are plugged in: see `ours.rs`. What a contestant is: see `contest.rs`.
+//!
+//! | Folder or file | What is in it |
+//! |---|---|
+//! | `cli` | the command line, and what `--help` prints |
+//! | `handoff`, `pingpong`, `promise`, `pool`, `timer`, `strategy`, `isolate`, `echo` | the suites |
+//! | `contest`, `ours`, `peers` | what a contestant offers, our own ones, and the others |
+//! | `rounds`, `report` | running contestants in rounds; quartiles, tables and RATIO lines |
+//! | `child`, `counting`, `cpus`, `dice`, `gate`, `machine`, `waits` | what suites share: child processes, allocated bytes, CPU affinity, random numbers, waiting for threads, CPU time, histograms |
+//!
+//! A table is here because it has a ratio or because a page of `docs` refers to it.
 
 #![allow(
     clippy::disallowed_methods,
     reason = "a benchmark reads the clock and starts threads by hand"
 )]
 
+mod child;
 mod cli;
 mod contest;
 mod counting;
+mod cpus;
+mod dice;
 mod echo;
 mod gate;
 mod handoff;
@@ -50,7 +62,7 @@ fn main() -> ExitCode {
             println!("{}", cli::HELP);
             ExitCode::SUCCESS
         }
-        Command::Case(case, settings) => pingpong::child(case, &settings),
+        Command::Case(case, settings) => pingpong::run_case(case, &settings),
         Command::Idle(server) => echo::idle_child(&server),
         Command::CostServer(what) => echo::cost_server(&what),
         Command::CostClient(what) => echo::cost_client(&what),

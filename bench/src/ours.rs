@@ -134,11 +134,6 @@ pub(crate) fn handoff(lineup: &mut Lineup) {
     );
 }
 
-/// Ours in the unbounded burst.
-pub(crate) fn burst(lineup: &mut Lineup) {
-    lineup.add::<Tidegate>("tidegate", Role::Ours, Limit::Unbounded, true);
-}
-
 /// Ours in `pingpong`.
 pub(crate) fn pingpong(lineup: &mut Vec<Entry>) {
     lineup.push(crate::pingpong::entry::<Tidegate>(

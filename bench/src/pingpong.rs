@@ -4,13 +4,11 @@
 //! at the number of CPUs when they start, so each case runs in a process of its own: this program again, with the hidden
 //! option `--case`. The child runs all contestants round by round and prints one line per sample; the parent collects them.
 
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{ExitCode, Stdio};
 use std::time::Instant;
 
-use rustix::thread::{CpuSet, sched_setaffinity};
-
-use crate::cli;
 use crate::contest::{Limit, LoopContestant};
+use crate::cpus::try_pin;
 use crate::gate::Gate;
 use crate::machine::cpu_time;
 use crate::ours;
@@ -23,6 +21,7 @@ use crate::peers::tokio_mpsc::{TokioBounded, TokioUnbounded};
 use crate::peers::tokio_spawn::{CurrentThread, MultiThread};
 use crate::report::{Better, Heading, Ratio, Role, Row, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
+use crate::{child, cli};
 
 const WORK: Work = Work {
     first: 1_000,
@@ -62,10 +61,7 @@ impl Case {
             unit: "ns/hop",
             better: Better::Less,
             side: Some("CPU ns/hop"),
-            ratios: vec![Ratio {
-                name: format!("pingpong_{}", self.name()),
-                against: Role::Peer,
-            }],
+            ratios: vec![Ratio::new(format!("pingpong_{}", self.name()), Role::Peer)],
         }
     }
 }
@@ -79,8 +75,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Table>, String> {
 }
 
 fn parent(case: Case, settings: &Settings) -> Result<Table, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let child = Command::new(program)
+    let child = child::command()?
         .args(["--case", case.name()])
         .args(cli::arguments(settings))
         .stderr(Stdio::inherit())
@@ -98,14 +93,12 @@ fn parent(case: Case, settings: &Settings) -> Result<Table, String> {
 }
 
 /// The child: runs one case and prints what it measured.
-pub(crate) fn child(case: Case, settings: &Settings) -> ExitCode {
-    if case == Case::Pinned {
-        let mut first = CpuSet::new();
-        first.set(0);
-        if let Err(error) = sched_setaffinity(None, &first) {
-            eprintln!("cannot pin the process to CPU 0: {error}");
-            return ExitCode::FAILURE;
-        }
+pub(crate) fn run_case(case: Case, settings: &Settings) -> ExitCode {
+    if case == Case::Pinned
+        && let Err(error) = try_pin(0)
+    {
+        eprintln!("cannot pin the process to CPU 0: {error}");
+        return ExitCode::FAILURE;
     }
     let table = rounds::race(case.heading(), WORK, lineup(), settings);
     print!("{}", lines(&table));
@@ -195,12 +188,8 @@ fn lineup() -> Vec<Entry> {
 /// A contestant: starts two loops, plays, stops them.
 pub(crate) fn entry<L: LoopContestant>(name: &str, role: Role, limit: Limit, quick: bool) -> Entry {
     let contestant = name.to_owned();
-    Entry {
-        name: contestant.clone(),
-        role,
-        quick,
-        run: Box::new(move |hops| play::<L>(&contestant, limit, hops)),
-    }
+    let run = move |hops| play::<L>(&contestant, limit, hops);
+    Entry::new(name, role, run).quick(quick)
 }
 
 /// The two loops of a game.
@@ -241,13 +230,7 @@ fn play<L: LoopContestant>(contestant: &str, limit: Limit, hops: u64) -> Outcome
     let Game { even, odd } = *game;
     even.stop();
     odd.stop();
-    Outcome {
-        elapsed,
-        sample: Sample {
-            value: elapsed.as_nanos() as f64 / hops as f64,
-            side: Some(cpu.as_nanos() as f64 / hops as f64),
-        },
-    }
+    Outcome::nanos_each(elapsed, hops).beside(Some(cpu.as_nanos() as f64 / hops as f64))
 }
 
 /// Waits until both loops run and have done what they had.

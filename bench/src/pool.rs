@@ -12,7 +12,7 @@ use tidegate_promise::Completion;
 use crate::contest::{PoolContestant, observe};
 use crate::machine::cpu_time;
 use crate::peers::pools::{RayonInstall, RayonSpawn, Rusty, SpawnBlocking, StdChannel, Threadpool};
-use crate::report::{Better, Heading, Ratio, Role, Sample, Table, quantile};
+use crate::report::{Better, Heading, Ratio, Role, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
 
 /// Threads of every pool.
@@ -151,9 +151,9 @@ fn run_round_trip(settings: &Settings) -> Table {
         better: Better::Less,
         side: Some("p99"),
         ratios: vec![
-            ratio("pool_roundtrip_over_spawn_blocking", BLOCKING),
-            ratio("pool_roundtrip_over_rayon", RAYON),
-            ratio("pool_roundtrip_over_others", Role::Peer),
+            Ratio::new("pool_roundtrip_over_spawn_blocking", BLOCKING),
+            Ratio::new("pool_roundtrip_over_rayon", RAYON),
+            Ratio::new("pool_roundtrip_over_others", Role::Peer),
         ],
     };
     let work = Work {
@@ -180,9 +180,9 @@ fn run_throughput(settings: &Settings) -> Table {
         better: Better::More,
         side: None,
         ratios: vec![
-            ratio("pool_throughput_over_spawn_blocking", BLOCKING),
-            ratio("pool_throughput_over_rayon", RAYON),
-            ratio("pool_throughput_over_others", Role::Peer),
+            Ratio::new("pool_throughput_over_spawn_blocking", BLOCKING),
+            Ratio::new("pool_throughput_over_rayon", RAYON),
+            Ratio::new("pool_throughput_over_others", Role::Peer),
         ],
     };
     let work = Work {
@@ -192,16 +192,9 @@ fn run_throughput(settings: &Settings) -> Table {
     race(heading, work, lineup, &costs, settings)
 }
 
-fn ratio(name: &str, against: Role) -> Ratio {
-    Ratio {
-        name: name.to_owned(),
-        against,
-    }
-}
-
 fn round_trip<P: PoolContestant>(costs: &Costs, name: &str, role: Role, quick: bool) -> Entry {
     let (costs, label) = (Rc::clone(costs), name.to_owned());
-    entry(name, role, quick, move |count| {
+    let run = move |count| {
         let pool = warm::<P>();
         let meter = Meter::start(&pool);
         let mut delays = Vec::with_capacity(count as usize);
@@ -216,18 +209,14 @@ fn round_trip<P: PoolContestant>(costs: &Costs, name: &str, role: Role, quick: b
         let elapsed = began.elapsed();
         meter.end(&pool, count, &costs, &label);
         pool.stop();
-        delays.sort_by(f64::total_cmp);
-        let sample = Sample {
-            value: quantile(&delays, 0.5),
-            side: Some(quantile(&delays, 0.99)),
-        };
-        Outcome { elapsed, sample }
-    })
+        Outcome::delays(elapsed, delays)
+    };
+    Entry::new(name, role, run).quick(quick)
 }
 
 fn throughput<P: PoolContestant>(costs: &Costs, name: &str, role: Role, quick: bool) -> Entry {
     let (costs, label) = (Rc::clone(costs), name.to_owned());
-    entry(name, role, quick, move |count| {
+    let run = move |count| {
         let pool = warm::<P>();
         let meter = Meter::start(&pool);
         let mut flying = VecDeque::with_capacity(IN_FLIGHT);
@@ -246,10 +235,9 @@ fn throughput<P: PoolContestant>(costs: &Costs, name: &str, role: Role, quick: b
         let elapsed = began.elapsed();
         meter.end(&pool, count, &costs, &label);
         pool.stop();
-        let value = count as f64 / elapsed.as_secs_f64() / 1e6;
-        let sample = Sample { value, side: None };
-        Outcome { elapsed, sample }
-    })
+        Outcome::millions(elapsed, count)
+    };
+    Entry::new(name, role, run).quick(quick)
 }
 
 /// A pool whose threads are all there.
@@ -260,13 +248,4 @@ fn warm<P: PoolContestant>() -> P {
         observe(pool.wait(pending));
     }
     pool
-}
-
-fn entry(name: &str, role: Role, quick: bool, run: impl FnMut(u64) -> Outcome + 'static) -> Entry {
-    Entry {
-        name: name.to_owned(),
-        role,
-        quick,
-        run: Box::new(run),
-    }
 }

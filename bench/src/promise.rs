@@ -8,7 +8,7 @@ use crate::contest::{PromiseContestant, WaitContestant};
 use crate::ours;
 use crate::peers::condvar::MutexCondvar;
 use crate::peers::oneshots::{Futures, Oneshot, Tokio};
-use crate::report::{Better, Heading, Ratio, Role, Sample, Table, quantile};
+use crate::report::{Better, Heading, Ratio, Role, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
 
 /// How many promises are alive at once in the second table.
@@ -32,10 +32,7 @@ fn heading(title: &str, unit: &'static str, side: Option<&'static str>, ratio: &
         unit,
         better: Better::Less,
         side,
-        ratios: vec![Ratio {
-            name: ratio.to_owned(),
-            against: Role::Peer,
-        }],
+        ratios: vec![Ratio::new(ratio, Role::Peer)],
     }
 }
 
@@ -88,20 +85,20 @@ fn run_wait(settings: &Settings) -> Table {
 
 /// A contestant of the first table. All promise contestants run with `--quick`: there are few.
 pub(crate) fn single<P: PromiseContestant>(name: &str, role: Role) -> Entry {
-    entry(name, role, |count| {
-        let began = Instant::now();
-        for value in 0..count {
-            let mut pending = P::create();
-            P::listen(&mut pending);
-            P::complete(pending, value);
-        }
-        per_promise(began.elapsed(), count)
+    Entry::new(name, role, |count| {
+        Outcome::timed(count, || {
+            for value in 0..count {
+                let mut pending = P::create();
+                P::listen(&mut pending);
+                P::complete(pending, value);
+            }
+        })
     })
 }
 
 /// A contestant of the second table.
 pub(crate) fn outstanding<P: PromiseContestant>(name: &str, role: Role) -> Entry {
-    entry(name, role, |passes| {
+    Entry::new(name, role, |passes| {
         let mut alive = Vec::with_capacity(OUTSTANDING);
         let began = Instant::now();
         for _ in 0..passes {
@@ -111,16 +108,16 @@ pub(crate) fn outstanding<P: PromiseContestant>(name: &str, role: Role) -> Entry
                 P::complete(pending, value as u64);
             }
         }
-        per_promise(began.elapsed(), passes * OUTSTANDING as u64)
+        Outcome::nanos_each(began.elapsed(), passes * OUTSTANDING as u64)
     })
 }
 
 /// A contestant of the third table.
 pub(crate) fn wait<W: WaitContestant>(name: &str, role: Role) -> Entry {
-    entry(name, role, |count| {
+    Entry::new(name, role, |count| {
         let (sender, receiver) = mpsc::channel();
         let began = Instant::now();
-        let mut delays = thread::scope(|scope| {
+        let delays = thread::scope(|scope| {
             scope.spawn(move || receiver.into_iter().for_each(complete_later::<W>));
             let delays: Vec<f64> = (0..count)
                 .map(|_| {
@@ -132,15 +129,7 @@ pub(crate) fn wait<W: WaitContestant>(name: &str, role: Role) -> Entry {
             drop(sender);
             delays
         });
-        let elapsed = began.elapsed();
-        delays.sort_by(f64::total_cmp);
-        Outcome {
-            elapsed,
-            sample: Sample {
-                value: quantile(&delays, 0.5),
-                side: Some(quantile(&delays, 0.99)),
-            },
-        }
+        Outcome::delays(began.elapsed(), delays)
     })
 }
 
@@ -151,21 +140,4 @@ fn complete_later<W: WaitContestant>(completer: W::Completer) {
         std::hint::spin_loop();
     }
     W::complete(completer, Instant::now());
-}
-
-fn per_promise(elapsed: Duration, count: u64) -> Outcome {
-    let value = elapsed.as_nanos() as f64 / count as f64;
-    Outcome {
-        elapsed,
-        sample: Sample { value, side: None },
-    }
-}
-
-fn entry(name: &str, role: Role, run: impl FnMut(u64) -> Outcome + 'static) -> Entry {
-    Entry {
-        name: name.to_owned(),
-        role,
-        quick: true,
-        run: Box::new(run),
-    }
 }

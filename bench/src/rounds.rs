@@ -5,10 +5,10 @@
 //! wake of the same neighbour.
 
 use std::io::{self, IsTerminal as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::machine::Watch;
-use crate::report::{Heading, Role, Row, Sample, Table};
+use crate::report::{Heading, Role, Row, Sample, Table, quantile};
 
 /// How long one contestant should run in one round when a suite does not say.
 const SPAN: Duration = Duration::from_millis(150);
@@ -79,6 +79,49 @@ pub(crate) struct Outcome {
     pub(crate) sample: Sample,
 }
 
+impl Outcome {
+    /// Times `work`, which does `count` things.
+    pub(crate) fn timed(count: u64, work: impl FnOnce()) -> Self {
+        let began = Instant::now();
+        work();
+        Self::nanos_each(began.elapsed(), count)
+    }
+
+    /// Nanoseconds for each of `count` things.
+    pub(crate) fn nanos_each(elapsed: Duration, count: u64) -> Self {
+        let value = elapsed.as_nanos() as f64 / count as f64;
+        Self {
+            elapsed,
+            sample: Sample { value, side: None },
+        }
+    }
+
+    /// Millions of `count` things in a second.
+    pub(crate) fn millions(elapsed: Duration, count: u64) -> Self {
+        let value = count as f64 / elapsed.as_secs_f64() / 1e6;
+        Self {
+            elapsed,
+            sample: Sample { value, side: None },
+        }
+    }
+
+    /// The median of `delays`, with their 99th percentile beside it.
+    pub(crate) fn delays(elapsed: Duration, mut delays: Vec<f64>) -> Self {
+        delays.sort_by(f64::total_cmp);
+        let sample = Sample {
+            value: quantile(&delays, 0.5),
+            side: Some(quantile(&delays, 0.99)),
+        };
+        Self { elapsed, sample }
+    }
+
+    /// The same with a second figure beside it.
+    pub(crate) fn beside(mut self, side: Option<f64>) -> Self {
+        self.sample.side = side;
+        self
+    }
+}
+
 /// How much work a run may be given.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
@@ -98,6 +141,23 @@ pub(crate) struct Entry {
     pub(crate) quick: bool,
     /// Runs it once with that much work. Starting and stopping stays outside of what is timed.
     pub(crate) run: Box<dyn FnMut(u64) -> Outcome>,
+}
+
+impl Entry {
+    /// Makes a contestant that `--quick` runs too.
+    pub(crate) fn new(name: &str, role: Role, run: impl FnMut(u64) -> Outcome + 'static) -> Self {
+        Self {
+            name: name.to_owned(),
+            role,
+            quick: true,
+            run: Box::new(run),
+        }
+    }
+
+    /// The same contestant; `quick` says whether `--quick` runs it.
+    pub(crate) fn quick(self, quick: bool) -> Self {
+        Self { quick, ..self }
+    }
 }
 
 /// Runs a comparison: the warm-up, then the rounds.
@@ -190,22 +250,12 @@ mod tests {
 
     fn entry(name: &str, ns_each: u64, log: &Rc<RefCell<Vec<(String, u64)>>>) -> Entry {
         let (label, log) = (name.to_owned(), Rc::clone(log));
-        Entry {
-            name: name.to_owned(),
-            role: Role::Peer,
-            quick: name != "slow",
-            run: Box::new(move |amount| {
-                log.borrow_mut().push((label.clone(), amount));
-                let sample = Sample {
-                    value: ns_each as f64,
-                    side: None,
-                };
-                Outcome {
-                    elapsed: Duration::from_nanos(ns_each * amount),
-                    sample,
-                }
-            }),
-        }
+        let run = move |amount| {
+            log.borrow_mut().push((label.clone(), amount));
+            let elapsed = Duration::from_nanos(ns_each * amount);
+            Outcome::nanos_each(elapsed, amount)
+        };
+        Entry::new(name, Role::Peer, run).quick(name != "slow")
     }
 
     fn heading() -> Heading {

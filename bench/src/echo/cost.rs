@@ -7,10 +7,11 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use super::MESSAGE;
 use super::servers::{self, Kind};
+use crate::child;
 
 const CONNECTIONS: usize = 50;
 
@@ -35,10 +36,10 @@ pub(crate) fn serve(what: &str) -> ExitCode {
         eprintln!("there is no server {server:?}");
         return ExitCode::from(2);
     };
-    let running = servers::start(kind, MESSAGE);
+    let running = servers::start(kind);
     let client = format!("{},{rounds}", running.address);
-    let program = std::env::current_exe().expect("this program runs");
-    let done = Command::new(program).args(["--client", &client]).status();
+    let mut again = child::command().expect("this program runs");
+    let done = again.args(["--client", &client]).status();
     // Servers run until the process ends: at once, so that their ends are not counted.
     std::process::exit(match done {
         Ok(status) if status.success() => 0,

@@ -15,9 +15,9 @@
 //! ```
 
 use std::fmt;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType};
@@ -26,6 +26,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::MESSAGE;
 use super::load::Load;
 use super::servers::{self, Kind};
+use crate::child::Talking;
 use crate::report::{Better, Heading, Ratio, Role, Row, Sample, Table};
 use crate::rounds::Settings;
 
@@ -87,10 +88,6 @@ pub(super) fn run(settings: &Settings) -> Option<Table> {
             }
         }
     }
-    let ratio = |name: &str, against| Ratio {
-        name: name.to_owned(),
-        against,
-    };
     Some(Table {
         heading: Heading {
             title,
@@ -98,8 +95,8 @@ pub(super) fn run(settings: &Settings) -> Option<Table> {
             better: Better::Less,
             side: Some("empty server KiB"),
             ratios: vec![
-                ratio("idle_memory_over_tokio", Role::Peer),
-                ratio("idle_memory_over_tokio_bare", Role::Inline),
+                Ratio::new("idle_memory_over_tokio", Role::Peer),
+                Ratio::new("idle_memory_over_tokio_bare", Role::Inline),
             ],
         },
         rows,
@@ -158,7 +155,7 @@ pub(crate) fn child(server: &str) -> ExitCode {
         eprintln!("there is no server {server:?}");
         return ExitCode::from(2);
     };
-    let running = servers::start(kind, MESSAGE);
+    let running = servers::start(kind);
     println!("{}", running.address);
     for line in std::io::stdin().lines() {
         let answer = match line.as_deref() {
@@ -209,70 +206,31 @@ fn hold(what: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A child process and the two ends of the conversation with it.
-struct Partner {
-    child: Child,
-    ask: ChildStdin,
-    answers: BufReader<ChildStdout>,
+/// Starts a server; says where it listens.
+fn start_server(argument: &str) -> Result<(Talking, SocketAddr), String> {
+    let mut server = Talking::start(&["--idle", argument])?;
+    let address = server.hear()?;
+    let address = address
+        .parse()
+        .map_err(|_| format!("{address:?} is no address"))?;
+    Ok((server, address))
 }
 
-impl Partner {
-    fn start(argument: &str) -> Result<Self, String> {
-        let program = std::env::current_exe().map_err(|why| why.to_string())?;
-        let mut child = Command::new(program)
-            .args(["--idle", argument])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|why| format!("cannot start it: {why}"))?;
-        let ask = child.stdin.take().expect("it is piped");
-        let answers = BufReader::new(child.stdout.take().expect("it is piped"));
-        Ok(Self {
-            child,
-            ask,
-            answers,
-        })
-    }
-
-    /// A server, and where it listens.
-    fn server(argument: &str) -> Result<(Self, SocketAddr), String> {
-        let mut server = Self::start(argument)?;
-        let address = server.answer()?;
-        let address = address
-            .parse()
-            .map_err(|_| format!("{address:?} is no address"))?;
-        Ok((server, address))
-    }
-
-    /// Somebody who has `count` connections to `address`.
-    fn holder(address: SocketAddr, (first, count): (usize, usize)) -> Result<Self, String> {
-        let mut holder = Self::start(&format!("hold {address} {first} {count}"))?;
-        match holder.answer()? {
-            held if held == HELD => Ok(holder),
-            why => Err(why),
-        }
-    }
-
-    fn answer(&mut self) -> Result<String, String> {
-        let mut line = String::new();
-        let read = self.answers.read_line(&mut line);
-        read.map_err(|why| why.to_string())?;
-        Ok(line.trim().to_owned())
-    }
-
-    fn resident(&mut self) -> Result<u64, String> {
-        self.ask.write_all(b"\n").map_err(|why| why.to_string())?;
-        let kib = self.answer()?;
-        kib.parse()
-            .map_err(|_| format!("{kib:?} is no amount of memory"))
+/// Starts a process that has `count` connections to `address`.
+fn start_holder(address: SocketAddr, (first, count): (usize, usize)) -> Result<Talking, String> {
+    let mut holder = Talking::start(&["--idle", &format!("hold {address} {first} {count}")])?;
+    match holder.hear()? {
+        held if held == HELD => Ok(holder),
+        why => Err(why),
     }
 }
 
-impl Drop for Partner {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Asks a server for its resident memory in KiB.
+fn resident_of(server: &mut Talking) -> Result<u64, String> {
+    server.say("")?;
+    let kib = server.hear()?;
+    kib.parse()
+        .map_err(|_| format!("{kib:?} is no amount of memory"))
 }
 
 fn measure(argument: &str, spread: &Spread) -> Result<Sample, String> {
@@ -280,12 +238,12 @@ fn measure(argument: &str, spread: &Spread) -> Result<Sample, String> {
     // All at once, as one server would have them.
     let mut partners = Vec::new();
     for share in spread.shares() {
-        let (mut server, address) = Partner::server(argument)?;
+        let (mut server, address) = start_server(argument)?;
         // One connection warms the server up: what it needs once is not a connection's.
         let first = connect(address, 0)?;
-        let before = server.resident()?;
-        let holder = Partner::holder(address, share)?;
-        above += server.resident()?.saturating_sub(before);
+        let before = resident_of(&mut server)?;
+        let holder = start_holder(address, share)?;
+        above += resident_of(&mut server)?.saturating_sub(before);
         empty = empty.max(before);
         partners.push((server, holder, first));
     }

@@ -6,10 +6,9 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
-use rustix::thread::{CpuSet, sched_setaffinity};
-use rustix::time::{ClockId, clock_gettime};
 
-use crate::machine::cpu_time;
+use crate::cpus::pin;
+use crate::machine::{cpu_time, thread_cpu_time};
 use crate::waits::Waits;
 
 /// What a run came to.
@@ -71,7 +70,7 @@ impl Load {
         pin(1);
         let mut events = Events::with_capacity(1024);
         let mut waits = Waits::new();
-        let (began, cpu, own) = (Instant::now(), cpu_time(), own_cpu());
+        let (began, cpu, own) = (Instant::now(), cpu_time(), thread_cpu_time());
         let (mut sent, mut done) = (0, 0);
         for connection in &mut self.connections {
             if sent < messages {
@@ -99,7 +98,7 @@ impl Load {
             }
         }
         let elapsed = began.elapsed();
-        let server_cpu = (cpu_time() - cpu).saturating_sub(own_cpu() - own);
+        let server_cpu = (cpu_time() - cpu).saturating_sub(thread_cpu_time() - own);
         Result {
             messages: done,
             elapsed,
@@ -146,17 +145,4 @@ impl Connection {
             }
         }
     }
-}
-
-/// Moves the calling thread to one CPU, where there is such a one; threads that it starts
-/// afterwards begin there.
-pub(super) fn pin(cpu: usize) {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    let _ = sched_setaffinity(None, &set);
-}
-
-fn own_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -21,8 +21,6 @@ use crate::rounds::{self, Entry, Outcome, Settings, Work};
 
 /// Bytes in a message.
 const MESSAGE: usize = 64;
-/// Bytes in a message of a stream.
-const LARGE: usize = 16 * 1024;
 
 const WORK: Work = Work {
     first: 2_000,
@@ -47,9 +45,6 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
     tables.push(roaming(settings));
     tables.push(blockers(settings));
     tables.push(fairness(settings));
-    if !settings.quick {
-        tables.push(streams(settings));
-    }
     tables.extend(idle::run(settings));
     tables
 }
@@ -61,10 +56,7 @@ fn roaming(settings: &Settings) -> Table {
         unit: "server CPU ns/message",
         better: Better::Less,
         side: Some("messages/s"),
-        ratios: vec![Ratio {
-            name: "roaming_over_pinned".to_owned(),
-            against: Role::Peer,
-        }],
+        ratios: vec![Ratio::new("roaming_over_pinned", Role::Peer)],
     };
     let lineup = vec![
         entry("ours, roaming", Role::Ours, Kind::Roaming, 50),
@@ -80,14 +72,11 @@ fn blockers(settings: &Settings) -> Table {
         unit: "messages/s",
         better: Better::More,
         side: Some("p99 us"),
-        ratios: vec![Ratio {
-            name: "roaming_blockers_over_pinned".to_owned(),
-            against: Role::Peer,
-        }],
+        ratios: vec![Ratio::new("roaming_blockers_over_pinned", Role::Peer)],
     };
     let blocks = |name: &str, role, kind| {
-        let mut bout = Bout::new(kind, 50, MESSAGE);
-        boxed(name, role, move |amount| {
+        let mut bout = Bout::new(kind, 50);
+        Entry::new(name, role, move |amount| {
             // A hundred blocks at least, or the figure is that of a few of them.
             bout.run_for(amount.max(10_000), Figure::Speed)
         })
@@ -101,20 +90,14 @@ fn blockers(settings: &Settings) -> Table {
 
 /// Ours with one handler beside the floor and the peers.
 fn against_peers(connections: usize, settings: &Settings) -> Table {
-    let name = |what: &str| Ratio {
-        name: format!("echo_{connections}_over_{what}"),
-        against: if what == "raw" {
-            Role::Inline
-        } else {
-            Role::Peer
-        },
-    };
+    let ratio =
+        |what: &str, against| Ratio::new(format!("echo_{connections}_over_{what}"), against);
     let heading = Heading {
         title: format!("echo, {connections} connections"),
         unit: "server CPU ns/message",
         better: Better::Less,
         side: Some("messages/s"),
-        ratios: vec![name("raw"), name("tokio")],
+        ratios: vec![ratio("raw", Role::Inline), ratio("tokio", Role::Peer)],
     };
     let lineup = vec![
         entry(
@@ -131,7 +114,7 @@ fn against_peers(connections: usize, settings: &Settings) -> Table {
             connections,
         ),
     ];
-    let lineup = lineup.into_iter().chain(others(connections, MESSAGE));
+    let lineup = lineup.into_iter().chain(others(connections));
     let settings = by_short_rounds(connections, settings);
     rounds::race(heading, WORK, lineup.collect(), &settings)
 }
@@ -152,51 +135,15 @@ fn by_short_rounds(connections: usize, settings: &Settings) -> Settings {
     }
 }
 
-/// Those without a target, as far as they run here.
-fn others(connections: usize, message: usize) -> impl Iterator<Item = Entry> {
+/// Those without a target; `docs/metrics-cost.md` refers to them.
+fn others(connections: usize) -> impl Iterator<Item = Entry> {
     let kinds = [
         ("mio", Kind::Mio),
-        ("tokio multi_thread", Kind::TokioMulti),
         ("raw epoll, 8 receives first", Kind::RawByEights),
         ("smol", Kind::Smol),
-        ("monoio, epoll", Kind::MonoioEpoll),
-        ("monoio, io_uring", Kind::MonoioUring),
     ];
-    kinds.into_iter().filter_map(move |(name, kind)| {
-        if let Some(why) = servers::complaint(kind) {
-            eprintln!("    {name} does not run here: {why}");
-            return None;
-        }
-        let mut bout = Bout::new(kind, connections, message);
-        let run = move |amount| bout.run_for(amount, Figure::Cpu);
-        let slow = boxed(name, Role::Floor, run);
-        Some(Entry {
-            quick: false,
-            ..slow
-        })
-    })
-}
-
-/// Messages of 16 KiB: what copying costs beside the system calls. Peers have buffers as large; ours learns the size.
-fn streams(settings: &Settings) -> Table {
-    let heading = Heading {
-        title: "echo, 50 connections, 16 KiB messages".to_owned(),
-        unit: "server CPU ns/message",
-        better: Better::Less,
-        side: Some("messages/s"),
-        ratios: Vec::new(),
-    };
-    let kinds = [
-        ("ours, 1 handler", Role::Ours, Kind::Ours { passing: 0 }),
-        ("raw epoll", Role::Floor, Kind::RawEpoll),
-        ("tokio current_thread", Role::Peer, Kind::TokioCurrent),
-    ];
-    let lineup = kinds.into_iter().map(|(name, role, kind)| {
-        let mut bout = Bout::new(kind, 50, LARGE);
-        boxed(name, role, move |amount| bout.run_for(amount, Figure::Cpu))
-    });
-    let lineup = lineup.chain(others(50, LARGE)).collect();
-    rounds::race(heading, WORK, lineup, settings)
+    let slow = move |(name, kind)| entry(name, Role::Floor, kind, connections).quick(false);
+    kinds.into_iter().map(slow)
 }
 
 /// What handlers cost that only pass on.
@@ -206,10 +153,7 @@ fn more_handlers(settings: &Settings) -> Table {
         unit: "server CPU ns/message",
         better: Better::Less,
         side: Some("messages/s"),
-        ratios: vec![Ratio {
-            name: "echo_5handlers_over_1".to_owned(),
-            against: Role::Peer,
-        }],
+        ratios: vec![Ratio::new("echo_5handlers_over_1", Role::Peer)],
     };
     let lineup = vec![
         entry(
@@ -230,15 +174,12 @@ fn fairness(settings: &Settings) -> Table {
         unit: "p50/p99",
         better: Better::More,
         side: Some("p99 us"),
-        ratios: vec![Ratio {
-            name: "echo_fairness".to_owned(),
-            against: Role::Inline,
-        }],
+        ratios: vec![Ratio::new("echo_fairness", Role::Inline)],
     };
     let fair = |name: &str, role, kind| {
-        let mut bout = Bout::new(kind, 1000, MESSAGE);
+        let mut bout = Bout::new(kind, 1000);
         let run = move |amount| bout.run_for(amount, Figure::Fairness);
-        boxed(name, role, run)
+        Entry::new(name, role, run)
     };
     let equal = |_| Outcome {
         elapsed: Duration::from_secs(1),
@@ -251,23 +192,14 @@ fn fairness(settings: &Settings) -> Table {
         fair("ours, 1 handler", Role::Ours, Kind::Ours { passing: 0 }),
         fair("raw epoll", Role::Floor, Kind::RawEpoll),
         fair("tokio current_thread", Role::Floor, Kind::TokioCurrent),
-        boxed("everybody waits equally long", Role::Inline, equal),
+        Entry::new("everybody waits equally long", Role::Inline, equal),
     ];
     rounds::race(heading, WORK, lineup, settings)
 }
 
 fn entry(name: &str, role: Role, kind: Kind, connections: usize) -> Entry {
-    let mut bout = Bout::new(kind, connections, MESSAGE);
-    boxed(name, role, move |amount| bout.run_for(amount, Figure::Cpu))
-}
-
-fn boxed(name: &str, role: Role, run: impl FnMut(u64) -> Outcome + 'static) -> Entry {
-    Entry {
-        name: name.to_owned(),
-        role,
-        quick: true,
-        run: Box::new(run),
-    }
+    let mut bout = Bout::new(kind, connections);
+    Entry::new(name, role, move |amount| bout.run_for(amount, Figure::Cpu))
 }
 
 /// What is asked of a run.
@@ -282,25 +214,23 @@ enum Figure {
 struct Bout {
     kind: Kind,
     connections: usize,
-    message: usize,
     started: Option<(Running, Load)>,
 }
 
 impl Bout {
-    fn new(kind: Kind, connections: usize, message: usize) -> Self {
+    fn new(kind: Kind, connections: usize) -> Self {
         Self {
             kind,
             connections,
-            message,
             started: None,
         }
     }
 
     fn run_for(&mut self, messages: u64, figure: Figure) -> Outcome {
-        let (kind, connections, message) = (self.kind, self.connections, self.message);
+        let (kind, connections) = (self.kind, self.connections);
         let (server, load) = self.started.get_or_insert_with(|| {
-            let server = servers::start(kind, message);
-            let load = Load::connect(server.address, connections, message);
+            let server = servers::start(kind);
+            let load = Load::connect(server.address, connections, MESSAGE);
             (server, load)
         });
         let before = server.io();

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use monoio::io::{AsyncReadRent as _, AsyncWriteRentExt as _};
-use monoio::{IoUringDriver, LegacyDriver, Runtime, RuntimeBuilder};
 use rustix::event::epoll;
 use rustix::net::{RecvFlags, SendFlags};
 use tidegate_loop::Roaming;
@@ -16,7 +14,8 @@ use tidegate_net::{Assembly, Blocking, Inbound, InboundContext, NetGroup, Nothin
 use tidegate_pool::WorkerPool;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::load::pin;
+use crate::cpus::pin;
+use crate::dice::Dice;
 
 /// Threads of the pool under a roaming loop.
 const POOL: usize = 32;
@@ -42,16 +41,10 @@ pub(super) enum Kind {
     Mio,
     /// A task for each connection, with a buffer.
     TokioCurrent,
-    /// The same on two workers.
-    TokioMulti,
     /// A task for each connection that waits without a buffer.
     TokioBare,
     /// A task for each connection on one thread, with a buffer.
     Smol,
-    /// The same over monoio's epoll driver.
-    MonoioEpoll,
-    /// The same over monoio's `io_uring` driver.
-    MonoioUring,
 }
 
 /// A server that runs.
@@ -77,12 +70,11 @@ impl Running {
     }
 }
 
-/// Bytes of the buffer that peers read into, for small messages and for those of a stream.
+/// Bytes of the buffer that peers read into.
 const BUFFER: usize = 4096;
-const LARGE_BUFFER: usize = super::LARGE;
 
-/// Starts a server for messages of so many bytes on the first CPU.
-pub(super) fn start(kind: Kind, message: usize) -> Running {
+/// Starts a server on the first CPU.
+pub(super) fn start(kind: Kind) -> Running {
     pin(0);
     match kind {
         Kind::Ours { passing } => return ours(passing),
@@ -93,45 +85,22 @@ pub(super) fn start(kind: Kind, message: usize) -> Running {
     }
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
-    std::thread::spawn(move || {
-        if message > BUFFER {
-            serve::<LARGE_BUFFER>(kind, listener);
-        } else {
-            serve::<BUFFER>(kind, listener);
-        }
-    });
+    std::thread::spawn(move || serve(kind, listener));
     Running {
         address,
         ours: None,
     }
 }
 
-/// A peer, with buffers of `N` bytes.
-fn serve<const N: usize>(kind: Kind, listener: TcpListener) {
+/// Runs a peer.
+fn serve(kind: Kind, listener: TcpListener) {
     match kind {
-        Kind::RawEpoll => raw_epoll::<N>(&listener),
-        Kind::RawByEights => raw_by_eights::<N>(&listener),
-        Kind::Mio => over_mio::<N>(listener),
-        Kind::TokioCurrent => {
-            let mut builder = tokio::runtime::Builder::new_current_thread();
-            over_tokio::<N>(builder.enable_all().build(), listener);
-        }
-        Kind::TokioMulti => {
-            let mut builder = tokio::runtime::Builder::new_multi_thread();
-            over_tokio::<N>(builder.worker_threads(2).enable_all().build(), listener);
-        }
-        Kind::TokioBare => {
-            let mut builder = tokio::runtime::Builder::new_current_thread();
-            over_bare_tokio(builder.enable_all().build(), listener);
-        }
-        Kind::Smol => over_smol::<N>(listener),
-        Kind::MonoioEpoll => {
-            listener.set_nonblocking(true).expect("a socket option");
-            over_monoio::<N, _>(RuntimeBuilder::<LegacyDriver>::new().build(), listener);
-        }
-        Kind::MonoioUring => {
-            over_monoio::<N, _>(RuntimeBuilder::<IoUringDriver>::new().build(), listener);
-        }
+        Kind::RawEpoll => raw_epoll(&listener),
+        Kind::RawByEights => raw_by_eights(&listener),
+        Kind::Mio => over_mio(listener),
+        Kind::TokioCurrent => over_tokio(listener),
+        Kind::TokioBare => over_bare_tokio(listener),
+        Kind::Smol => over_smol(listener),
         _ => unreachable!("ours are started elsewhere"),
     }
 }
@@ -168,16 +137,14 @@ impl Inbound for PassOn {
 }
 
 /// Echoes, and blocks for 10 ms before one message in a hundred, by a seed of its own.
-struct Blocks {
-    state: u64,
-}
+struct Blocks(Dice);
 
 impl Blocks {
     fn new() -> Self {
         static SEED: AtomicU64 = AtomicU64::new(1);
-        Self {
-            state: SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed),
-        }
+        Self(Dice(
+            SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed),
+        ))
     }
 }
 
@@ -188,12 +155,7 @@ impl Inbound for Blocks {
     const BLOCKING: Blocking = Blocking::May;
 
     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
-        // SplitMix64.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        if (mixed ^ (mixed >> 31)).is_multiple_of(100) {
+        if self.0.below(100) == 0 {
             std::thread::sleep(BLOCK);
         }
         ctx.write(bytes);
@@ -295,10 +257,10 @@ impl<'a> Raw<'a> {
     }
 }
 
-fn raw_epoll<const N: usize>(listener: &TcpListener) {
+fn raw_epoll(listener: &TcpListener) {
     let mut raw = Raw::new(listener);
     let mut events = Vec::with_capacity(1024);
-    let mut buffer = [0; N];
+    let mut buffer = [0; BUFFER];
     loop {
         if !raw.wait(&mut events) {
             continue;
@@ -315,10 +277,10 @@ fn raw_epoll<const N: usize>(listener: &TcpListener) {
 }
 
 /// A floor below the floor: the kernel's code for one call stays near.
-fn raw_by_eights<const N: usize>(listener: &TcpListener) {
+fn raw_by_eights(listener: &TcpListener) {
     let mut raw = Raw::new(listener);
     let mut events = Vec::with_capacity(1024);
-    let mut buffers = [[0; N]; 8];
+    let mut buffers = [[0; BUFFER]; 8];
     loop {
         if !raw.wait(&mut events) {
             continue;
@@ -344,7 +306,7 @@ fn raw_by_eights<const N: usize>(listener: &TcpListener) {
     }
 }
 
-fn over_mio<const N: usize>(listener: TcpListener) {
+fn over_mio(listener: TcpListener) {
     listener.set_nonblocking(true).expect("a socket option");
     let mut listener = mio::net::TcpListener::from_std(listener);
     let mut poll = mio::Poll::new().expect("a poller");
@@ -354,7 +316,7 @@ fn over_mio<const N: usize>(listener: TcpListener) {
         .expect("the poller takes it");
     let mut sockets: Vec<Option<mio::net::TcpStream>> = Vec::new();
     let mut events = mio::Events::with_capacity(1024);
-    let mut buffer = [0; N];
+    let mut buffer = [0; BUFFER];
     loop {
         if poll.poll(&mut events, None).is_err() {
             continue;
@@ -399,33 +361,30 @@ fn send_rest(mut rest: &[u8], mut send: impl FnMut(&[u8]) -> std::io::Result<usi
     }
 }
 
-fn over_tokio<const N: usize>(
-    runtime: std::io::Result<tokio::runtime::Runtime>,
-    listener: TcpListener,
-) {
-    let runtime = runtime.expect("a runtime");
-    listener.set_nonblocking(true).expect("a socket option");
-    runtime.block_on(async move {
-        let listener = tokio::net::TcpListener::from_std(listener).expect("inside a runtime");
-        loop {
-            let Ok((mut stream, _)) = listener.accept().await else {
-                continue;
-            };
-            stream.set_nodelay(true).expect("a TCP option");
-            tokio::spawn(async move {
-                let mut buffer = [0; N];
-                while let Ok(count @ 1..) = stream.read(&mut buffer).await {
-                    if stream.write_all(&buffer[..count]).await.is_err() {
-                        return;
-                    }
-                }
-            });
+fn over_tokio(listener: TcpListener) {
+    accept_by_tokio(listener, |mut stream| async move {
+        let mut buffer = [0; BUFFER];
+        while let Ok(count @ 1..) = stream.read(&mut buffer).await {
+            if stream.write_all(&buffer[..count]).await.is_err() {
+                return;
+            }
         }
     });
 }
 
-fn over_bare_tokio(runtime: std::io::Result<tokio::runtime::Runtime>, listener: TcpListener) {
-    let runtime = runtime.expect("a runtime");
+fn over_bare_tokio(listener: TcpListener) {
+    accept_by_tokio(listener, |stream| async move {
+        while stream.readable().await.is_ok() && bounce(&stream) {}
+    });
+}
+
+/// Spawns a task of `serve` for each connection, on a current_thread runtime.
+fn accept_by_tokio<F>(listener: TcpListener, serve: impl Fn(tokio::net::TcpStream) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_all().build().expect("a runtime");
     listener.set_nonblocking(true).expect("a socket option");
     runtime.block_on(async move {
         let listener = tokio::net::TcpListener::from_std(listener).expect("inside a runtime");
@@ -434,9 +393,7 @@ fn over_bare_tokio(runtime: std::io::Result<tokio::runtime::Runtime>, listener: 
                 continue;
             };
             stream.set_nodelay(true).expect("a TCP option");
-            tokio::spawn(
-                async move { while stream.readable().await.is_ok() && bounce(&stream) {} },
-            );
+            tokio::spawn(serve(stream));
         }
     });
 }
@@ -451,7 +408,7 @@ fn bounce(stream: &tokio::net::TcpStream) -> bool {
     }
 }
 
-fn over_smol<const N: usize>(listener: TcpListener) {
+fn over_smol(listener: TcpListener) {
     use smol::io::{AsyncReadExt as _, AsyncWriteExt as _};
     let executor = smol::LocalExecutor::new();
     let accept = async {
@@ -462,7 +419,7 @@ fn over_smol<const N: usize>(listener: TcpListener) {
             };
             stream.get_ref().set_nodelay(true).expect("a TCP option");
             let serve = async move {
-                let mut buffer = [0; N];
+                let mut buffer = [0; BUFFER];
                 while let Ok(count @ 1..) = stream.read(&mut buffer).await {
                     if stream.write_all(&buffer[..count]).await.is_err() {
                         return;
@@ -473,50 +430,4 @@ fn over_smol<const N: usize>(listener: TcpListener) {
         }
     };
     smol::block_on(executor.run(accept));
-}
-
-fn over_monoio<const N: usize, D: monoio::Driver>(
-    runtime: std::io::Result<Runtime<D>>,
-    listener: TcpListener,
-) {
-    let mut runtime = runtime.expect("a driver that was tried before");
-    runtime.block_on(async move {
-        let listener = monoio::net::TcpListener::from_std(listener).expect("the driver takes it");
-        loop {
-            let Ok((mut stream, _)) = listener.accept().await else {
-                continue;
-            };
-            stream.set_nodelay(true).expect("a TCP option");
-            monoio::spawn(async move {
-                let mut buffer = Vec::with_capacity(N);
-                loop {
-                    let (read, filled) = stream.read(buffer).await;
-                    if !matches!(read, Ok(1..)) {
-                        return;
-                    }
-                    let (written, emptied) = stream.write_all(filled).await;
-                    if written.is_err() {
-                        return;
-                    }
-                    buffer = emptied;
-                    buffer.clear();
-                }
-            });
-        }
-    });
-}
-
-/// Why a server cannot run here, if it cannot.
-pub(super) fn complaint(kind: Kind) -> Option<String> {
-    match kind {
-        Kind::MonoioUring => {
-            let tried = std::panic::catch_unwind(|| RuntimeBuilder::<IoUringDriver>::new().build());
-            match tried {
-                Ok(Ok(_)) => None,
-                Ok(Err(why)) => Some(why.to_string()),
-                Err(_) => Some("its driver panicked".to_owned()),
-            }
-        }
-        _ => None,
-    }
 }

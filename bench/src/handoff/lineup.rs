@@ -25,7 +25,7 @@ use crate::peers::kanal::{Kanal, KanalDrain};
 use crate::peers::std_mpsc::{StdChannel, StdSyncChannel};
 use crate::peers::tokio_mpsc::{TokioBounded, TokioUnbounded};
 use crate::peers::tokio_spawn::{CurrentThread, MultiThread};
-use crate::report::{Role, Sample};
+use crate::report::Role;
 use crate::rounds::{Entry, Outcome};
 
 /// The contestant keeps the bound itself.
@@ -87,7 +87,7 @@ impl Lineup {
                 woken as f64 * 1000.0 / tasks as f64
             });
             target.stop();
-            outcome(tasks, elapsed, woken)
+            Outcome::millions(elapsed, tasks).beside(woken)
         };
         self.push(name, role, quick, run);
     }
@@ -116,7 +116,7 @@ impl Lineup {
                 });
             });
             target.stop();
-            outcome(tasks, elapsed, None)
+            Outcome::millions(elapsed, tasks)
         };
         self.push(name, Role::Inline, quick, run);
     }
@@ -134,12 +134,7 @@ impl Lineup {
         quick: bool,
         run: impl FnMut(u64) -> Outcome + 'static,
     ) {
-        self.entries.push(Entry {
-            name: name.to_owned(),
-            role,
-            quick,
-            run: Box::new(run),
-        });
+        self.entries.push(Entry::new(name, role, run).quick(quick));
     }
 
     /// The peers with at most 65,536 tasks outstanding.
@@ -157,24 +152,12 @@ impl Lineup {
         self.add_channel::<TokioBounded<true>>("tokio mpsc bounded recv_many", OWN, NEITHER);
         self.add_channel::<TokioUnbounded<false>>("tokio mpsc window", WINDOW, NEITHER);
         self.add_channel::<TokioUnbounded<true>>("tokio mpsc window recv_many", WINDOW, NEITHER);
-        self.add_spawners(WINDOW);
-    }
-
-    /// The peers without a bound.
-    pub(super) fn add_burst_peers(&mut self) {
-        let none = Limit::Unbounded;
-        self.add_channel::<Crossbeam>("crossbeam-channel", none, NEITHER);
-        self.add_channel::<StdChannel>("std channel", none, NEITHER);
-        self.add_channel::<Kanal>("kanal", none, NEITHER);
-        self.add_channel::<KanalDrain>("kanal drain", none, NEITHER);
-        self.add_channel::<Segments<false>>("segqueue+park", none, NEITHER);
-        self.add_channel::<TokioUnbounded<false>>("tokio mpsc", none, NEITHER);
-        self.add_channel::<TokioUnbounded<true>>("tokio mpsc recv_many", none, NEITHER);
-        self.add_spawners(none);
+        self.add_spawners();
     }
 
     /// The runtimes: one task object per closure, no bound of their own.
-    fn add_spawners(&mut self, limit: Limit) {
+    fn add_spawners(&mut self) {
+        let limit = WINDOW;
         type Plain = CurrentThread<false>;
         type PlainMulti = MultiThread<false>;
         self.add::<Plain>("tokio current_thread", Role::Peer, limit, false);
@@ -211,11 +194,3 @@ const NEITHER: Quick = Quick {
     boxed: false,
     inline: false,
 };
-
-fn outcome(tasks: u64, elapsed: std::time::Duration, side: Option<f64>) -> Outcome {
-    let value = tasks as f64 / elapsed.as_secs_f64() / 1e6;
-    Outcome {
-        elapsed,
-        sample: Sample { value, side },
-    }
-}

@@ -8,7 +8,7 @@ use tidegate_isolate::{AdaptiveLimit, Command, Isolation, Permits};
 use super::peers::{Resilient, Stack, call, plain_bulkhead};
 use super::{
     CHEAP, Failure, LIMIT, TIMEOUT, by_two, each, heading, in_runtime, isolation, runtime, seen,
-    slow, work,
+    work,
 };
 use crate::report::{Role, Table};
 use crate::rounds::{self, Settings};
@@ -16,7 +16,6 @@ use crate::rounds::{self, Settings};
 pub(super) fn run(settings: &Settings) -> Vec<Table> {
     vec![
         permits(settings),
-        permits_by_two(settings),
         guarded(settings),
         guarded_by_two(settings),
     ]
@@ -58,47 +57,6 @@ fn permits(settings: &Settings) -> Table {
     rounds::race(heading, CHEAP, lineup, settings)
 }
 
-/// One line of memory that both threads write to: here the hardware decides.
-fn permits_by_two(settings: &Settings) -> Table {
-    let ours = Permits::new(LIMIT);
-    let tokio = tokio::sync::Semaphore::new(LIMIT);
-    let limit = tower::limit::GlobalConcurrencyLimitLayer::new(LIMIT);
-    let bare = AtomicUsize::new(0);
-    let lineup = vec![
-        by_two("tidegate Permits", Role::Ours, move |count| {
-            for n in 0..count {
-                let held = ours.try_borrow().expect("two hold at most two");
-                seen(work(n));
-                drop(held);
-            }
-        }),
-        by_two("tokio Semaphore try_acquire", Role::Peer, move |count| {
-            for n in 0..count {
-                let held = tokio.try_acquire().expect("two hold at most two");
-                seen(work(n));
-                drop(held);
-            }
-        }),
-        by_two("tower ConcurrencyLimit", Role::Peer, move |count| {
-            let service = tower::service_fn(|n: u64| std::future::ready(work(n)));
-            let mut tower = tower::Layer::layer(&limit, service);
-            for n in 0..count {
-                seen(call(&mut tower, n));
-            }
-        }),
-        by_two("two bare atomics", Role::Floor, move |count| {
-            for n in 0..count {
-                bare.fetch_add(1, Ordering::Acquire);
-                seen(work(n));
-                bare.fetch_sub(1, Ordering::Release);
-            }
-        }),
-    ];
-    let lineup = lineup.into_iter().map(slow).collect();
-    let heading = heading("permits, two threads", &[]);
-    rounds::race(heading, CHEAP, lineup, settings)
-}
-
 /// Permits, breaker, timeout and metrics.
 fn full(isolation: &Isolation) -> Command<u64, Failure> {
     Command::builder("full")
@@ -127,11 +85,10 @@ fn guarded(settings: &Settings) -> Table {
         each("tidegate command, all of it", Role::Ours, move |n| {
             seen(all.run(move |_| work(n)));
         }),
-        slow(each(
-            "tidegate command, adaptive limit",
-            Role::Floor,
-            move |n| seen(adaptive.run(move |_| work(n))),
-        )),
+        each("tidegate command, adaptive limit", Role::Floor, move |n| {
+            seen(adaptive.run(move |_| work(n)));
+        })
+        .quick(false),
         in_runtime("tower Timeout+ConcurrencyLimit+failsafe", move |count| {
             stack.calls(count)
         }),
@@ -156,7 +113,7 @@ fn guarded_by_two(settings: &Settings) -> Table {
                 seen(all.run(move |_| work(n)));
             }
         }),
-        slow(by_two(
+        by_two(
             "tidegate command, adaptive limit",
             Role::Floor,
             move |count| {
@@ -164,7 +121,8 @@ fn guarded_by_two(settings: &Settings) -> Table {
                     seen(adaptive.run(move |_| work(n)));
                 }
             },
-        )),
+        )
+        .quick(false),
         by_two(
             "tower Timeout+ConcurrencyLimit+failsafe",
             Role::Peer,

@@ -5,18 +5,18 @@
 
 use std::hint::black_box;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate_isolate::Isolation;
 
-use crate::report::{Better, Heading, Ratio, Role, Sample, Table};
+use crate::report::{Better, Heading, Ratio, Role, Table};
 use crate::rounds::{Entry, Outcome, Settings, Work};
 
 mod guarded;
 mod peers;
 mod refusals;
 mod threads;
-mod timing;
+mod timeouts;
 
 /// Calls that may run at the same time.
 const LIMIT: usize = 10;
@@ -39,7 +39,7 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
     tables.extend(refusals::run(settings));
     tables.extend(threads::run(settings));
     if !settings.quick {
-        tables.extend(timing::run(settings));
+        tables.push(timeouts::run(settings));
     }
     tables
 }
@@ -49,10 +49,7 @@ fn isolation() -> Isolation {
 }
 
 fn heading(title: &str, ratios: &[(&str, Role)]) -> Heading {
-    let ratio = |&(name, against): &(&str, Role)| Ratio {
-        name: name.to_owned(),
-        against,
-    };
+    let ratio = |&(name, against): &(&str, Role)| Ratio::new(name, against);
     Heading {
         title: format!("isolate, {title}"),
         unit: "ns per call",
@@ -75,64 +72,30 @@ fn seen<T>(answer: T) {
 
 /// A contestant that makes one call at a time on this thread.
 fn each(name: &str, role: Role, mut call: impl FnMut(u64) + 'static) -> Entry {
-    Entry {
-        name: name.to_owned(),
-        role,
-        quick: true,
-        run: Box::new(move |count| timed(count, || (0..count).for_each(&mut call))),
-    }
+    Entry::new(name, role, move |count| {
+        Outcome::timed(count, || (0..count).for_each(&mut call))
+    })
 }
 
 /// A contestant that two threads use at the same time; the figure is what each of them sees.
 fn by_two(name: &str, role: Role, calls: impl Fn(u64) + Sync + 'static) -> Entry {
-    Entry {
-        name: name.to_owned(),
-        role,
-        quick: true,
-        run: Box::new(move |count| {
-            timed(count, || {
-                thread::scope(|scope| {
-                    scope.spawn(|| calls(count));
-                    calls(count);
-                });
-            })
-        }),
-    }
+    Entry::new(name, role, move |count| {
+        Outcome::timed(count, || {
+            thread::scope(|scope| {
+                scope.spawn(|| calls(count));
+                calls(count);
+            });
+        })
+    })
 }
 
 /// A peer whose timeouts need a runtime. It is entered once: a server's threads are always inside of theirs.
 fn in_runtime(name: &str, mut calls: impl FnMut(u64) + 'static) -> Entry {
     let runtime = runtime();
-    Entry {
-        name: name.to_owned(),
-        role: Role::Peer,
-        quick: true,
-        run: Box::new(move |count| {
-            let _entered = runtime.enter();
-            timed(count, || calls(count))
-        }),
-    }
-}
-
-/// The same contestant, left out by `--quick`.
-fn slow(entry: Entry) -> Entry {
-    Entry {
-        quick: false,
-        ..entry
-    }
-}
-
-fn timed(count: u64, run: impl FnOnce()) -> Outcome {
-    let began = Instant::now();
-    run();
-    let elapsed = began.elapsed();
-    Outcome {
-        elapsed,
-        sample: Sample {
-            value: elapsed.as_nanos() as f64 / count as f64,
-            side: None,
-        },
-    }
+    Entry::new(name, Role::Peer, move |count| {
+        let _entered = runtime.enter();
+        Outcome::timed(count, || calls(count))
+    })
 }
 
 fn runtime() -> tokio::runtime::Runtime {

@@ -4,7 +4,6 @@ use std::future::Future;
 use std::hint::spin_loop;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use failsafe::CircuitBreaker as _;
 use tower::{BoxError, Layer, Service};
@@ -142,16 +141,6 @@ pub(super) fn shed() -> impl Service<u64, Response = u64, Error = BoxError> {
     let limit = tower::limit::GlobalConcurrencyLimitLayer::new(1);
     hold(limit.layer(Forever));
     tower::load_shed::LoadShed::new(limit.layer(Work))
-}
-
-/// A breaker that was opened, and stays so for `sleep`.
-pub(super) fn open_breaker(sleep: Duration) -> impl Service<u64, Response = u64> {
-    let breaker = CircuitBreakerLayer::builder().wait_duration_in_open(sleep);
-    let breaker = breaker.build().expect("the settings agree with each other");
-    let service = breaker.layer(Work);
-    runtime().block_on(service.force_open());
-    assert!(service.is_open());
-    service
 }
 
 /// Work that does not end.

@@ -1,22 +1,17 @@
-//! Calls that are not let through: all permits are held, or the breaker is open.
+//! Calls that are refused because all permits are held.
 
 use std::future::Future as _;
 use std::task::{Context, Waker};
-use std::time::Duration;
 
-use failsafe::CircuitBreaker as _;
-use tidegate_isolate::{BreakerConfig, BreakerMode, BreakerWindow, Command, Isolation};
+use tidegate_isolate::{BreakerConfig, BreakerMode, Command, Isolation};
 
-use super::peers::{call, full_bulkhead, open_breaker, shed, shed_bulkhead};
-use super::{CHEAP, Failure, each, heading, in_runtime, isolation, seen, slow, work};
+use super::peers::{call, full_bulkhead, shed, shed_bulkhead};
+use super::{CHEAP, Failure, each, heading, in_runtime, isolation, seen, work};
 use crate::report::{Role, Table};
 use crate::rounds::{self, Settings};
 
-/// Longer than any run.
-const LONG: Duration = Duration::from_secs(3600);
-
 pub(super) fn run(settings: &Settings) -> Vec<Table> {
-    vec![rejection(settings), short_circuit(settings)]
+    vec![rejection(settings)]
 }
 
 fn command(isolation: &Isolation, key: &str, breaker: BreakerConfig) -> Command<u64, Failure> {
@@ -61,11 +56,12 @@ fn rejection(settings: &Settings) -> Table {
             Role::Ours,
             busy(&isolation, "busy", no_breaker),
         ),
-        slow(each(
+        each(
             "tidegate command, and a breaker that hears of it",
             Role::Floor,
             busy(&isolation, "heard", closed),
-        )),
+        )
+        .quick(false),
         each("tower LoadShed+ConcurrencyLimit", Role::Peer, move |n| {
             seen(call(&mut shed, n));
         }),
@@ -84,58 +80,4 @@ fn rejection(settings: &Settings) -> Table {
     ];
     let heading = heading("a refusal", &[("rejection", Role::Peer)]);
     rounds::race(heading, CHEAP, lineup, settings)
-}
-
-fn short_circuit(settings: &Settings) -> Table {
-    let isolation = isolation();
-    let forced = command(
-        &isolation,
-        "forced",
-        BreakerConfig {
-            mode: BreakerMode::ForcedOpen,
-            ..BreakerConfig::default()
-        },
-    );
-    let open = command(
-        &isolation,
-        "open",
-        BreakerConfig {
-            window: BreakerWindow::Count(1),
-            min_calls: 1,
-            sleep: LONG,
-            max_sleep: LONG,
-            ..BreakerConfig::default()
-        },
-    );
-    let failure = || Err(Failure::other("on purpose"));
-    open.run(move |_| failure()).ok();
-    let refused = open.run(work_once).expect_err("the failure has opened it");
-    assert!(refused.is_short_circuited(), "{refused}");
-
-    let policy =
-        failsafe::failure_policy::consecutive_failures(1, failsafe::backoff::constant(LONG));
-    let failsafe = failsafe::Config::new().failure_policy(policy).build();
-    failsafe.call(failure).ok();
-    assert!(!failsafe.is_call_permitted(), "the failure has opened it");
-    let mut resilient = open_breaker(LONG);
-    let lineup = vec![
-        each("tidegate command, breaker open", Role::Ours, move |n| {
-            seen(open.run(move |_| work(n)));
-        }),
-        each("tidegate command, forced open", Role::Floor, move |n| {
-            seen(forced.run(move |_| work(n)));
-        }),
-        each("failsafe", Role::Peer, move |n| {
-            seen(failsafe.call(|| work(n)));
-        }),
-        each("tower-resilience CircuitBreaker", Role::Peer, move |n| {
-            seen(call(&mut resilient, n));
-        }),
-    ];
-    let lineup = lineup.into_iter().map(slow).collect();
-    rounds::race(heading("a short circuit", &[]), CHEAP, lineup, settings)
-}
-
-fn work_once(_token: &tidegate_core::CancelToken) -> Result<u64, Failure> {
-    work(0)
 }

@@ -129,6 +129,16 @@ pub(crate) struct Ratio {
     pub(crate) against: Role,
 }
 
+impl Ratio {
+    /// Makes a ratio against the best row of a role.
+    pub(crate) fn new(name: impl Into<String>, against: Role) -> Self {
+        Self {
+            name: name.into(),
+            against,
+        }
+    }
+}
+
 /// What a table says above its rows, and which ratios come out of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Heading {

@@ -12,17 +12,16 @@ fn row(name: &str, role: Role, values: &[f64]) -> Row {
 }
 
 fn table(better: Better, rows: Vec<Row>) -> Table {
-    let ratio = |name: &str, against| Ratio {
-        name: name.to_owned(),
-        against,
-    };
     Table {
         heading: Heading {
             title: "handoff".to_owned(),
             unit: "Mtask/s",
             better,
             side: None,
-            ratios: vec![ratio("x", Role::Peer), ratio("x_inline", Role::Inline)],
+            ratios: vec![
+                Ratio::new("x", Role::Peer),
+                Ratio::new("x_inline", Role::Inline),
+            ],
         },
         rows,
         left_out: Vec::new(),

@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use rustix::thread::{CpuSet, sched_setaffinity};
-
 use super::work::{burn, units_per_micro};
+use crate::cpus::pin;
 
 /// Round trips of each kind.
 const TRIPS: u64 = 20_000;
@@ -101,14 +100,6 @@ fn park_ns() -> f64 {
     }
     other.join().expect("it does not panic");
     began.elapsed().as_nanos() as f64 / (2 * trips) as f64
-}
-
-/// Binds the calling thread to one CPU, if the system lets us.
-pub(crate) fn pin(cpu: usize) {
-    let mut set = CpuSet::new();
-    set.set(cpu);
-    // Fewer CPUs than that, or not allowed: the figure then says so.
-    let _ = sched_setaffinity(None, &set);
 }
 
 /// What the system tells of the caches of the first CPU.

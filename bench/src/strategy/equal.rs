@@ -11,11 +11,11 @@ use std::time::Instant;
 use tidegate_core::Blocking;
 use tidegate_pool::{ProduceExecuteConsume, Strategy};
 
-use super::calibrate::pin;
 use super::crew::{Crew, Detail, Kind, switches};
 use super::plot::Curve;
 use super::spin::Spinner;
 use super::work::{Mill, Recipe, Ring, units_per_micro};
+use crate::cpus::pin;
 use crate::gate::Gate;
 use crate::machine::cpu_time;
 use crate::report::{Better, Heading, Ratio, Role, Sample, Table};
@@ -209,10 +209,7 @@ fn table(case: Case, ratio: &str, settings: &Settings) -> Table {
 fn ratios(name: &str) -> Vec<Ratio> {
     let named = Some(name).filter(|name| !name.is_empty());
     named
-        .map(|name| Ratio {
-            name: name.to_owned(),
-            against: Role::Peer,
-        })
+        .map(|name| Ratio::new(name, Role::Peer))
         .into_iter()
         .collect()
 }
@@ -235,23 +232,19 @@ fn entry(
         .borrow_mut()
         .push((name.to_owned(), Detail::default()));
     let details = Rc::clone(details);
-    Entry {
-        name: name.to_owned(),
-        role,
-        quick,
-        run: Box::new(move |tasks| {
-            let round = run(tasks);
-            let sum = &mut details.borrow_mut()[place].1;
-            sum.tasks += round.detail.tasks;
-            sum.switches.0 += round.detail.switches.0;
-            sum.switches.1 += round.detail.switches.1;
-            sum.same_cpu += round.detail.same_cpu;
-            sum.monitor += round.detail.monitor;
-            sum.counts = round.detail.counts;
-            sum.latency = round.detail.latency;
-            round.outcome
-        }),
-    }
+    let run = move |tasks| {
+        let round = run(tasks);
+        let sum = &mut details.borrow_mut()[place].1;
+        sum.tasks += round.detail.tasks;
+        sum.switches.0 += round.detail.switches.0;
+        sum.switches.1 += round.detail.switches.1;
+        sum.same_cpu += round.detail.same_cpu;
+        sum.monitor += round.detail.monitor;
+        sum.counts = round.detail.counts;
+        sum.latency = round.detail.latency;
+        round.outcome
+    };
+    Entry::new(name, role, run).quick(quick)
 }
 
 /// Runs `begin` and waits until `tasks` have passed the gate; times that.

@@ -15,6 +15,7 @@ use tidegate_core::Task;
 
 use super::crew::{Crew, Kind};
 use super::work::{burn, units_per_micro};
+use crate::dice::Dice;
 use crate::gate::Gate;
 use crate::machine::cpu_time;
 use crate::report::{Better, Heading, Ratio, Role, Row, Sample, Table};
@@ -115,10 +116,7 @@ pub(crate) fn run(settings: &Settings) -> Vec<Table> {
             unit: "operations/s",
             better: Better::More,
             side: Some("CPUs used"),
-            ratios: vec![Ratio {
-                name: "folklore_8x".to_owned(),
-                against: Role::Peer,
-            }],
+            ratios: vec![Ratio::new("folklore_8x", Role::Peer)],
         },
         rows: rows.into(),
         left_out: Vec::new(),
@@ -206,17 +204,4 @@ fn operation(crew: &Crew, kind: Kind, dice: &mut Dice, done: &Arc<AtomicU64>) {
     let strategy = crew.strategy(kind, move || requests.pop());
     strategy.produce();
     gate.wait("a strategy");
-}
-
-/// Random numbers from a seed (SplitMix64).
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    /// A number below `limit`.
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % limit
-    }
 }

@@ -115,12 +115,9 @@ fn race(
     work: Work,
     settings: &Settings,
 ) -> Table {
-    let lineup = lineup.into_iter().map(|(name, role, run)| Entry {
-        name: name.to_owned(),
-        role,
-        quick: role != Role::Floor,
-        run,
-    });
+    let lineup = lineup
+        .into_iter()
+        .map(|(name, role, run)| Entry::new(name, role, run).quick(role != Role::Floor));
     rounds::race(heading, work, lineup.collect(), settings)
 }
 
@@ -134,10 +131,7 @@ fn heading(title: &str, figure: Figure, ratio: &str) -> Heading {
         unit,
         better,
         side: Some(side),
-        ratios: vec![Ratio {
-            name: ratio.to_owned(),
-            against: Role::Peer,
-        }],
+        ratios: vec![Ratio::new(ratio, Role::Peer)],
     }
 }
 
@@ -211,10 +205,7 @@ fn latency(title: &str, load: Load, part: f64, ratio: &str, settings: &Settings)
         } else {
             "p99.9"
         }),
-        ratios: vec![Ratio {
-            name: ratio.to_owned(),
-            against: Role::Peer,
-        }],
+        ratios: vec![Ratio::new(ratio, Role::Peer)],
     };
     let work = Work { first: 1, most: 1 };
     let lineup = vec![

@@ -8,8 +8,8 @@ use tidegate_core::Task;
 use tidegate_pool::Producer;
 
 use super::crew::{Crew, Kind};
-use super::folklore::Dice;
 use super::work::{burn, units_per_micro};
+use crate::dice::Dice;
 use crate::gate::Gate;
 use crate::report::quantile;
 

@@ -398,10 +398,7 @@ impl Tables {
         ratios: &[&str],
         rows: Vec<Row>,
     ) -> Table {
-        let ratio = |name: &&str| Ratio {
-            name: (*name).to_owned(),
-            against: Role::Peer,
-        };
+        let ratio = |name: &&str| Ratio::new(*name, Role::Peer);
         Table {
             heading: Heading {
                 title: format!("timer, {title}"),

@@ -104,12 +104,15 @@ fn loop_itself(hour: Duration) -> Entry {
     )
 }
 
+/// A runtime of tokio's with one worker and timers.
+fn one_worker() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(1).enable_time().build();
+    runtime.expect("a runtime can be had")
+}
+
 fn tokio_remote(hour: Duration) -> Entry {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_time()
-        .build();
-    let runtime = runtime.expect("a runtime can be had");
+    let runtime = one_worker();
     let far = tokio::time::Instant::now() + hour;
     let mut kept = Vec::with_capacity(super::OUTSTANDING);
     {
@@ -151,23 +154,9 @@ fn pingora() -> Entry {
 }
 
 fn entry(name: &str, role: Role, mut work: impl FnMut(u64) + 'static) -> Entry {
-    Entry {
-        name: name.to_owned(),
-        role,
-        quick: true,
-        run: Box::new(move |count| {
-            let began = Instant::now();
-            work(count);
-            let elapsed = began.elapsed();
-            Outcome {
-                elapsed,
-                sample: Sample {
-                    value: elapsed.as_nanos() as f64 / count as f64,
-                    side: None,
-                },
-            }
-        }),
-    }
+    Entry::new(name, role, move |count| {
+        Outcome::timed(count, || work(count))
+    })
 }
 
 /// How late 100,000 timeouts fire that are due over one second; the worst of each run goes to stderr.
@@ -180,20 +169,14 @@ fn lateness(settings: &Settings) -> Table {
         ratios: Vec::new(),
     };
     let once = Work { first: 1, most: 1 };
-    let late = |name: &str, role, run: fn(&Arc<[AtomicU64]>)| Entry {
-        name: name.to_owned(),
-        role,
-        quick: true,
-        run: Box::new({
-            let name = name.to_owned();
-            move |_| {
-                let began = Instant::now();
-                let late: Arc<[AtomicU64]> =
-                    (0..SPREAD).map(|_| AtomicU64::new(u64::MAX)).collect();
-                run(&late);
-                summary(&name, &late, began.elapsed())
-            }
-        }),
+    let late = |name: &str, role, run: fn(&Arc<[AtomicU64]>)| {
+        let label = name.to_owned();
+        Entry::new(name, role, move |_| {
+            let began = Instant::now();
+            let late: Arc<[AtomicU64]> = (0..SPREAD).map(|_| AtomicU64::new(u64::MAX)).collect();
+            run(&late);
+            summary(&label, &late, began.elapsed())
+        })
     };
     let lineup = vec![
         late("tidegate WheelTimer", Role::Ours, late_wheel_timer),
@@ -276,11 +259,7 @@ fn late_thread(late: &Arc<[AtomicU64]>) {
 }
 
 fn late_tokio(late: &Arc<[AtomicU64]>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_time()
-        .build();
-    let runtime = runtime.expect("a runtime can be had");
+    let runtime = one_worker();
     let start = Instant::now();
     for number in 0..SPREAD {
         let (late, due) = (Arc::clone(late), due(start, number));

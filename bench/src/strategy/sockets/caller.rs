@@ -5,19 +5,20 @@
 //! was due, not from the one at which the caller came to send it.
 
 use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, Lines, Read as _, StdinLock, Write as _};
+use std::io::{Lines, Read as _, StdinLock, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU64;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, epoll};
 use rustix::time::Timespec;
 
-use super::super::calibrate::pin;
-use super::super::folklore::Dice;
 use super::Layout;
 use super::served::BLOCKS;
+use crate::child::Talking;
+use crate::cpus::{pin, unpin};
+use crate::dice::Dice;
 use crate::machine::count_in;
 use crate::waits::Waits;
 
@@ -43,7 +44,7 @@ pub(super) struct Call {
 impl Call {
     fn to_line(self) -> String {
         format!(
-            "{} {} {} {} {} {}\n",
+            "{} {} {} {} {} {}",
             self.address,
             self.layout.word(),
             self.size,
@@ -76,29 +77,13 @@ pub(super) struct Answer {
 }
 
 /// The caller as its parent has it.
-pub(super) struct Caller {
-    child: Child,
-    ask: ChildStdin,
-    answers: Lines<BufReader<ChildStdout>>,
-}
+pub(super) struct Caller(Talking);
 
 impl Caller {
     pub(super) fn start() -> Self {
-        let program = std::env::current_exe().expect("this program has a file");
-        let mut child = Command::new(program)
-            .arg("--caller")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program can be started again");
+        let child = Talking::start(&["--caller"]).expect("this program can be started again");
         count_in(child.id());
-        let ask = child.stdin.take().expect("it is piped");
-        let answers = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        Self {
-            child,
-            ask,
-            answers,
-        }
+        Self(child)
     }
 
     /// Has the caller connect; what comes of it, once it has sent, is what `watch` sees around the sending.
@@ -110,28 +95,24 @@ impl Caller {
         self.say(&call.to_line());
         assert_eq!(self.hear(), "ready", "the caller connects");
         watch(&mut || {
-            self.say("go\n");
+            self.say("go");
             let line = self.hear();
             parse_answer(&line).unwrap_or_else(|| panic!("the caller does not say {line:?}"))
         })
     }
 
     fn say(&mut self, line: &str) {
-        let said = self.ask.write_all(line.as_bytes());
-        said.expect("the caller listens");
+        self.0.say(line).expect("the caller listens");
     }
 
     fn hear(&mut self) -> String {
-        let line = self.answers.next().expect("the caller lives");
-        line.expect("the caller speaks in lines")
+        self.0.hear().expect("the caller speaks in lines")
     }
 }
 
 impl Drop for Caller {
     fn drop(&mut self) {
         count_in(0);
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -162,7 +143,7 @@ pub(crate) fn child() -> ExitCode {
 fn serve(call: Call, lines: &mut Lines<StdinLock<'static>>) -> bool {
     match call.layout {
         Layout::Apart => pin(1),
-        Layout::Free => super::unpin(),
+        Layout::Free => unpin(),
     }
     // Where it does not spin it should at least be woken in time.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));

@@ -12,16 +12,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use rustix::thread::{CpuSet, sched_setaffinity};
 use tidegate_pool::Counts;
 
 pub(crate) use self::caller::child as caller_child;
 use self::caller::{CONNECTIONS, Call, Caller};
 use self::served::{Served, Way};
-use super::calibrate::pin;
 use super::crew::switches;
 use super::plot::Bars;
 use super::work::units_per_micro;
+use crate::cpus::{pin, unpin};
 use crate::machine::cpu_time;
 use crate::report::{Better, Heading, Quartiles, Ratio, Role, Sample, Table};
 use crate::rounds::{self, Entry, Outcome, Settings, Work};
@@ -323,21 +322,12 @@ fn table(
             let (caller, detail) = (Rc::clone(caller), Rc::clone(detail));
             let mut served = None;
             let way = *way;
-            Entry {
-                name: (*name).to_owned(),
-                role: *role,
-                quick: false,
-                run: Box::new(move |_| {
-                    let served = served.get_or_insert_with(|| serve(way, load));
-                    round(
-                        served,
-                        load,
-                        pace,
-                        &mut caller.borrow_mut(),
-                        &mut detail.borrow_mut(),
-                    )
-                }),
-            }
+            let run = move |_| {
+                let served = served.get_or_insert_with(|| serve(way, load));
+                let (mut caller, mut detail) = (caller.borrow_mut(), detail.borrow_mut());
+                round(served, load, pace, &mut caller, &mut detail)
+            };
+            Entry::new(name, *role, run).quick(false)
         });
     let once = Work { first: 1, most: 1 };
     let table = rounds::race(heading(load, percent), once, lineup.collect(), settings);
@@ -361,10 +351,7 @@ fn heading(load: Load, percent: u64) -> Heading {
         better: Better::Less,
         side: Some("CPU µs/message"),
         ratios: is_headline
-            .then(|| Ratio {
-                name: "ewyk_over_pec_p99_sockets".to_owned(),
-                against: Role::Peer,
-            })
+            .then(|| Ratio::new("ewyk_over_pec_p99_sockets", Role::Peer))
             .into_iter()
             .collect(),
     }
@@ -433,14 +420,4 @@ fn round(
             side: Some(cpu.as_nanos() as f64 / 1e3 / pace.messages as f64),
         },
     }
-}
-
-/// Lets the calling thread, and those that it starts, run on any CPU again.
-fn unpin() {
-    let mut set = CpuSet::new();
-    for cpu in 0..CpuSet::MAX_CPU {
-        set.set(cpu);
-    }
-    // The system takes those of them that there are.
-    let _ = sched_setaffinity(None, &set);
 }

@@ -1,102 +1,22 @@
-//! What a look at the time costs and how wrong it is, and what a timeout costs that is armed and not needed.
+//! What a timeout costs that is armed and not needed. The header of `tidegate-isolate`'s `alarm` refers to this table.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tidegate_core::{CancelToken, Clock, CoarseClock, FastClock};
+use tidegate_core::{CancelToken, Clock};
 use tidegate_isolate::internal::CallWord;
 use tidegate_timer::{Wheel, WheelTimer};
 
 use super::{CHEAP, TIMEOUT, each, heading};
-use crate::report::{Heading, Role, Sample, Table};
-use crate::rounds::{self, Entry, Outcome, Settings};
+use crate::report::{Heading, Role, Table};
+use crate::rounds::{self, Settings};
 
 /// The tick and the slots of the wheels.
 const WHEEL: (Duration, usize) = (Duration::from_millis(1), 4096);
 /// Timeouts that wait in a wheel all the while, as those of other calls do.
 const OTHERS: u64 = 1000;
-
-pub(super) fn run(settings: &Settings) -> Vec<Table> {
-    vec![
-        clock_cost(settings),
-        clock_error(settings),
-        timeouts(settings),
-    ]
-}
-
-fn clock_cost(settings: &Settings) -> Table {
-    let clock = Clock::system();
-    let (fast, coarse) = (FastClock::new(&clock), CoarseClock::new(&clock));
-    let lineup = vec![
-        each("cycle clock: calls", Role::Ours, move |_| {
-            black_box(fast.nanos());
-        }),
-        each("coarse clock: plain refusals", Role::Ours, move |_| {
-            black_box(coarse.nanos());
-        }),
-        each("system clock", Role::Floor, move |_| {
-            black_box(clock.nanos());
-        }),
-    ];
-    let heading = Heading {
-        unit: "ns per reading",
-        ..heading("cost of the clocks", &[])
-    };
-    rounds::race(heading, CHEAP, lineup, settings)
-}
-
-/// How far the clocks that calls and refusals are timed with are from the system's.
-fn clock_error(settings: &Settings) -> Table {
-    let clock = Clock::system();
-    let entry = |name: String, mut read: Box<dyn FnMut() -> f64>| Entry {
-        name,
-        role: Role::Ours,
-        quick: false,
-        run: Box::new(move |count| {
-            let began = Instant::now();
-            let value = (0..count).map(|_| read()).fold(0.0, f64::max);
-            Outcome {
-                elapsed: began.elapsed(),
-                sample: Sample { value, side: None },
-            }
-        }),
-    };
-    let (fast, exact) = (FastClock::new(&clock), clock.clone());
-    let differs = move || {
-        let (before, told, after) = (exact.nanos(), fast.nanos(), exact.nanos());
-        let early = before.saturating_sub(told);
-        early.max(told.saturating_sub(after)) as f64
-    };
-    let worst = FastClock::new(&clock);
-    let calibrated = move || {
-        black_box(worst.nanos());
-        worst.worst_error().as_nanos() as f64
-    };
-    let coarse = CoarseClock::new(&clock);
-    let bound = coarse.error_bound();
-    let behind = move || {
-        let before = clock.nanos();
-        before.saturating_sub(coarse.nanos()) as f64
-    };
-    let lineup = vec![
-        entry(
-            "cycle clock, against two readings around it".to_owned(),
-            Box::new(differs),
-        ),
-        entry(
-            "cycle clock, as its calibrations found".to_owned(),
-            Box::new(calibrated),
-        ),
-        entry(format!("coarse clock, bound {bound:?}"), Box::new(behind)),
-    ];
-    let heading = Heading {
-        unit: "ns, the worst of a round",
-        ..heading("error of the clocks", &[])
-    };
-    rounds::race(heading, CHEAP, lineup, settings)
-}
 
 /// What a call needs so that somebody ends it when its time is over.
 #[derive(Default)]
@@ -108,7 +28,7 @@ struct Slot {
 
 /// A timeout of a call that ends long before: armed, not needed, disarmed. The deadline is known to all of them but to
 /// [`WheelTimer`], which reads a clock for it.
-fn timeouts(settings: &Settings) -> Table {
+pub(super) fn run(settings: &Settings) -> Table {
     let deadline = |n: u64| 1_000_000_000 + n;
     let clock = Clock::system();
     let (slot, next_wake) = (Slot::default(), AtomicU64::new(0));

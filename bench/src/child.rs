@@ -1,0 +1,60 @@
+//! This program once more, as a child process that is spoken to in lines.
+
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// Returns the command that starts this program again.
+pub(crate) fn command() -> Result<Command, String> {
+    let program = std::env::current_exe();
+    Ok(Command::new(program.map_err(|why| why.to_string())?))
+}
+
+/// A child process and the two ends of the conversation with it. Dropping it ends the child.
+pub(crate) struct Talking {
+    child: Child,
+    ask: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+}
+
+impl Talking {
+    /// Starts this program with these arguments.
+    pub(crate) fn start(arguments: &[&str]) -> Result<Self, String> {
+        let mut child = command()?
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|why| format!("cannot start it: {why}"))?;
+        let ask = child.stdin.take().expect("it is piped");
+        let answers = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        Ok(Self {
+            child,
+            ask,
+            answers,
+        })
+    }
+
+    /// Returns the number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a line, given without its end.
+    pub(crate) fn say(&mut self, line: &str) -> Result<(), String> {
+        let said = self.ask.write_all(format!("{line}\n").as_bytes());
+        said.map_err(|why| why.to_string())
+    }
+
+    /// Waits for the next line, and returns it without its end.
+    pub(crate) fn hear(&mut self) -> Result<String, String> {
+        let line = self.answers.next().ok_or("it has ended")?;
+        line.map_err(|why| why.to_string())
+    }
+}
+
+impl Drop for Talking {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
