@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tidegate_core::{Blocking, Task};
 
+use crate::pool::TryExecutor;
 use crate::strategy::raw::Held;
 
 use super::engine::{Engine, Options, Rule};
 use super::execute_produce_consume::eat;
-use super::handle;
+use super::handle::strategy_handle;
 use super::producer::Producer;
-use crate::pool::TryExecutor;
 
 /// Threads to be had, at or below which a pool counts as low.
 pub const DEFAULT_LOW_THREADS: usize = 1;
@@ -67,7 +67,7 @@ impl<P: Producer> EatWhatYouKill<P> {
     }
 }
 
-handle!(EatWhatYouKill, "EatWhatYouKill");
+strategy_handle!(EatWhatYouKill, "EatWhatYouKill");
 
 struct Ewyk {
     pool: Arc<dyn TryExecutor>,

@@ -16,7 +16,7 @@ use crate::strategy::raw::Held;
 
 use super::counts::raise;
 use super::engine::{Engine, Helper, Options, Rule};
-use super::handle;
+use super::handle::strategy_handle;
 use super::producer::Producer;
 
 /// Runs each task on the thread that produced it, while a helper goes on producing.
@@ -52,7 +52,7 @@ impl<P: Producer> ExecuteProduceConsume<P> {
     }
 }
 
-handle!(ExecuteProduceConsume, "ExecuteProduceConsume");
+strategy_handle!(ExecuteProduceConsume, "ExecuteProduceConsume");
 
 struct Epc;
 

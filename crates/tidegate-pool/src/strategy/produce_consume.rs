@@ -11,7 +11,7 @@ use tidegate_core::{Executor, Task};
 use crate::strategy::raw::Held;
 
 use super::engine::{Engine, Options, Rule};
-use super::handle;
+use super::handle::strategy_handle;
 use super::producer::Producer;
 
 /// Runs each task on the thread that produced it, before the next is produced.
@@ -50,7 +50,7 @@ impl<P: Producer> ProduceConsume<P> {
     }
 }
 
-handle!(ProduceConsume, "ProduceConsume");
+strategy_handle!(ProduceConsume, "ProduceConsume");
 
 struct Pc;
 

@@ -11,7 +11,7 @@ use tidegate_core::{Blocking, Executor, Task};
 use crate::strategy::raw::Held;
 
 use super::engine::{Engine, Options, Rule};
-use super::handle;
+use super::handle::strategy_handle;
 use super::producer::Producer;
 
 /// Gives each task that may block to an executor.
@@ -52,7 +52,7 @@ impl<P: Producer> ProduceExecuteConsume<P> {
     }
 }
 
-handle!(ProduceExecuteConsume, "ProduceExecuteConsume");
+strategy_handle!(ProduceExecuteConsume, "ProduceExecuteConsume");
 
 struct Pec;
 

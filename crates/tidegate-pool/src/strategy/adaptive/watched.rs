@@ -1,18 +1,18 @@
-//! What the monitor does for one late strategy: looks, sends helpers, relieves, lets go.
+//! What a monitor does for one adaptive strategy: looks at its cell, sends a helper or the stand-in to a
+//! stuck loan, relieves the thread that waits inside the producer, lets go.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tidegate_core::{Blocking, ExecutorId, Task, discard};
+use tidegate_core::{ExecutorId, Task, discard};
 
-use crate::strategy::raw::{Glance, Held};
+use crate::strategy::counts::raise;
+use crate::strategy::engine::Engine;
+use crate::strategy::monitor::{StandIn, Watch, Watched};
+use crate::strategy::producer::Producer;
+use crate::strategy::raw::Glance;
 
-use super::adaptive::{Choice, late_execute_produce_consume};
-use super::counts::raise;
-use super::engine::Engine;
-use super::monitor::{Watch, Watched};
-use super::on_call::StandIn;
-use super::producer::Producer;
+use super::choice::Choice;
 use super::stand_in::send;
 
 impl<P: Producer> Watched for Engine<P, Choice> {
@@ -121,43 +121,6 @@ impl<P: Producer> Watched for Engine<P, Choice> {
             }
         }
     }
-}
-
-/// A thread of the pool that waits inside a producer, while tasks of other producers wait for a
-/// thread: gives the producer to its stand-in, runs the task and leaves.
-///
-/// # Errors
-///
-/// What it was given, when nothing waits any more or no stand-in can be had.
-#[cold]
-pub(super) fn relieved<'a, P: Producer>(
-    engine: &'a Arc<Engine<P, Choice>>,
-    held: Held<'a, P>,
-    task: Task,
-) -> Result<(), (Held<'a, P>, Task)> {
-    let rule = &engine.rule;
-    rule.relief.store(false, Ordering::Relaxed);
-    if !rule.pool.is_current() || rule.pool.waiting() == 0 {
-        return Err((held, task));
-    }
-    let watch = rule.own_watch();
-    let Some(one) = rule.standby.take().or_else(|| watch.on_call.hire()) else {
-        return Err((held, task));
-    };
-    debug_assert!(task.blocking() != Blocking::Never, "those are run in place");
-    engine.counters.lent.add(1);
-    raise(&engine.counters.relieved);
-    rule.class.store(task.class(), Ordering::Relaxed);
-    let loan = held.lend(false);
-    match loan.given_up {
-        Some(producer) => {
-            watch.on_call.release(one);
-            discard(producer);
-        }
-        None => send(engine, loan.number, one),
-    }
-    late_execute_produce_consume(engine, task);
-    Ok(())
 }
 
 /// A helper that the monitor sent for one loan; shows up in metrics by this name.

@@ -1,9 +1,9 @@
 //! The stand-in: a thread of the monitor's own that produces while no thread of the pool can.
 //!
-//! Each loan has one in reserve (see [`OnCall`](super::on_call::OnCall)). Where a lent task blocks and
-//! the pool has no thread for its producer, the stand-in takes it. It is tagged as non-blocking
-//! meanwhile: what may block it gives to the pool, and so it is never held itself. As soon as the
-//! pool can do without it, it gives the producer back and waits for the next loan.
+//! Each loan has one in reserve (see `OnCall` in `monitor`). Where a lent task blocks and the pool
+//! has no thread for its producer, the stand-in takes it. It is tagged as non-blocking meanwhile:
+//! what may block it gives to the pool, and so it is never held itself. As soon as the pool can do
+//! without it, it gives the producer back and waits for the next loan.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,14 +11,13 @@ use std::sync::atomic::Ordering;
 
 use tidegate_core::{discard, non_blocking};
 
+use crate::strategy::counts::raise;
+use crate::strategy::engine::{Engine, Helper};
+use crate::strategy::monitor::{StandIn, Watch};
+use crate::strategy::producer::Producer;
 use crate::strategy::raw::{Held, Rung};
 
-use super::adaptive::Choice;
-use super::counts::raise;
-use super::engine::{Engine, Helper};
-use super::monitor::Watch;
-use super::on_call::StandIn;
-use super::producer::Producer;
+use super::choice::Choice;
 
 tidegate_core::prim::thread_local! {
     /// The strategy that this thread stands in for; 0 if it does not.
@@ -28,6 +27,14 @@ tidegate_core::prim::thread_local! {
 /// Whether this thread stands in for a strategy.
 pub(super) fn stands_in() -> bool {
     STANDS_IN_FOR.with(Cell::get) != 0
+}
+
+impl Choice {
+    /// Notes what kind of thread produces from here on.
+    pub(super) fn produces_here(&self) {
+        let on_pool = self.pool.is_current() && !stands_in();
+        self.on_pool.store(on_pool, Ordering::Relaxed);
+    }
 }
 
 /// Sends `one` for loan number `loan`.

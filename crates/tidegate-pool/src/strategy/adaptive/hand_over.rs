@@ -1,0 +1,173 @@
+//! How the right to produce changes hands around a task that may block: eagerly, by a helper that is
+//! brought before the task runs, or late, by a loan that somebody takes over if the task is slow.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidegate_core::{Blocking, Task, discard};
+
+use crate::strategy::counts::raise;
+use crate::strategy::engine::{Engine, Helper};
+use crate::strategy::monitor::Watch;
+use crate::strategy::producer::Producer;
+use crate::strategy::raw::{Held, Rung};
+
+use super::choice::Choice;
+use super::stand_in::{reserve, send};
+
+/// Eager: brings a helper if one can be had now, and runs the task. With none, and a monitor: late.
+pub(super) fn hand_over<'a, P: Producer>(
+    engine: &'a Arc<Engine<P, Choice>>,
+    watch: Option<&Watch>,
+    held: Held<'a, P>,
+    task: Task,
+) -> Option<Held<'a, P>> {
+    let rule = &engine.rule;
+    let class = task.class();
+    let loan = held.lend(true);
+    if let Some(producer) = loan.given_up {
+        discard(producer);
+    }
+    // One that may wait in a queue is no helper: it may wait there for the end of this task.
+    if loan.bring_helper
+        && let Err(refused) = rule.pool.try_execute(Helper::task(engine))
+    {
+        drop(refused);
+        // Back, unless somebody has it by now, who then produces.
+        if let Some(held) = engine.cell.arrive() {
+            return match watch {
+                Some(watch) => lend(engine, watch, held, task),
+                None => Some(without_a_thread(engine, held, task)),
+            };
+        }
+    }
+    let back = engine.execute_produce_consume(task);
+    came_back(engine, class, loan.number, back.is_some());
+    back
+}
+
+/// Late: lends the producer, asks for nobody, runs the task.
+#[inline]
+pub(super) fn lend<'a, P: Producer>(
+    engine: &'a Arc<Engine<P, Choice>>,
+    watch: &Watch,
+    held: Held<'a, P>,
+    task: Task,
+) -> Option<Held<'a, P>> {
+    engine.counters.lent.add(1);
+    let class = task.class();
+    engine.rule.class.store(class, Ordering::Relaxed);
+    let loan = held.lend(false);
+    if let Some(producer) = loan.given_up {
+        discard(producer);
+    }
+    let rung = watch.lent();
+    if rung != Rung::Awake
+        && !is_answered_for(engine, watch, rung)
+        && let Some(held) = engine.cell.resume()
+    {
+        // It is counted as what becomes of it.
+        engine.counters.lent.add(u64::MAX);
+        return hand_over(engine, None, held, task);
+    }
+    late_execute_produce_consume(engine, task);
+    let back = engine.cell.resume();
+    came_back(engine, class, loan.number, back.is_some());
+    back
+}
+
+/// No stand-in can be had: nothing is lent, and the task gets a thread now or does not run here.
+#[cold]
+pub(super) fn unwatched<'a, P: Producer>(
+    engine: &'a Arc<Engine<P, Choice>>,
+    watch: &Watch,
+    held: Held<'a, P>,
+    task: Task,
+) -> Option<Held<'a, P>> {
+    raise(&engine.counters.unwatched);
+    // Its next look asks the system again.
+    if watch.lent() == Rung::Woken {
+        raise(&engine.counters.monitor_wakes);
+    }
+    hand_over(engine, None, held, task)
+}
+
+/// A thread of the pool that waits inside a producer, while tasks of other producers wait for a
+/// thread: gives the producer to its stand-in, runs the task and leaves.
+///
+/// # Errors
+///
+/// What it was given, when nothing waits any more or no stand-in can be had.
+#[cold]
+pub(super) fn relieved<'a, P: Producer>(
+    engine: &'a Arc<Engine<P, Choice>>,
+    held: Held<'a, P>,
+    task: Task,
+) -> Result<(), (Held<'a, P>, Task)> {
+    let rule = &engine.rule;
+    rule.relief.store(false, Ordering::Relaxed);
+    if !rule.pool.is_current() || rule.pool.waiting() == 0 {
+        return Err((held, task));
+    }
+    let watch = rule.own_watch();
+    let Some(one) = rule.standby.take().or_else(|| watch.on_call.hire()) else {
+        return Err((held, task));
+    };
+    debug_assert!(task.blocking() != Blocking::Never, "those are run in place");
+    engine.counters.lent.add(1);
+    raise(&engine.counters.relieved);
+    rule.class.store(task.class(), Ordering::Relaxed);
+    let loan = held.lend(false);
+    match loan.given_up {
+        Some(producer) => {
+            watch.on_call.release(one);
+            discard(producer);
+        }
+        None => send(engine, loan.number, one),
+    }
+    late_execute_produce_consume(engine, task);
+    Ok(())
+}
+
+/// Nobody else could produce: the task must not hold this thread.
+fn without_a_thread<'a, P: Producer>(
+    engine: &'a Arc<Engine<P, Choice>>,
+    held: Held<'a, P>,
+    task: Task,
+) -> Held<'a, P> {
+    match task.blocking() {
+        Blocking::May => engine.produce_execute_consume(held, task),
+        Blocking::Never | Blocking::Adapts => engine.produce_invoke_consume(held, task),
+    }
+}
+
+/// Whether a loan that found the monitor asleep or stopped has a monitor and a stand-in.
+#[cold]
+fn is_answered_for<P: Producer>(engine: &Engine<P, Choice>, watch: &Watch, rung: Rung) -> bool {
+    if rung == Rung::Over {
+        return false;
+    }
+    raise(&engine.counters.monitor_wakes);
+    // It may have sent the stand-in away when it fell asleep.
+    engine.rule.standby.is_surely_ready() || reserve(engine, watch)
+}
+
+/// A task is over that ran with its producer lent; `back` if its thread goes on producing.
+#[inline(always)]
+fn came_back<P: Producer>(engine: &Engine<P, Choice>, class: usize, loan: u64, back: bool) {
+    if !back {
+        return;
+    }
+    if engine.cell.glance().loans == loan {
+        engine.rule.learned.was_short(class);
+    } else {
+        // Somebody else has produced meanwhile.
+        engine.rule.produces_here();
+    }
+}
+
+/// Runs a task while its producer is lent: one frame in a profile.
+#[inline(never)]
+fn late_execute_produce_consume<P: Producer>(engine: &Engine<P, Choice>, task: Task) {
+    engine.run(task);
+}

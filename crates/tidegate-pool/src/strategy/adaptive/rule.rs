@@ -1,0 +1,101 @@
+//! The choice itself: which way a task is dealt with, and which thread produces next.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tidegate_core::{Blocking, Refusal, Rejected, Task, discard};
+
+use crate::strategy::counts::raise;
+use crate::strategy::engine::{Engine, Helper, Rule};
+use crate::strategy::monitor::Watch;
+use crate::strategy::producer::Producer;
+use crate::strategy::raw::{Asked, Held};
+
+use super::choice::Choice;
+use super::hand_over::{hand_over, lend, relieved, unwatched};
+use super::stand_in::{give_back, reserve, stands_in};
+
+impl<P: Producer> Rule<P> for Choice {
+    fn consume<'a>(
+        engine: &'a Arc<Engine<P, Self>>,
+        held: Held<'a, P>,
+        task: Task,
+        tagged: bool,
+    ) -> Option<Held<'a, P>> {
+        match (task.blocking(), tagged) {
+            (Blocking::Never, _) | (Blocking::Adapts, true) => {
+                let held = engine.produce_consume(held, task);
+                return if tagged {
+                    give_back(engine, held)
+                } else {
+                    Some(held)
+                };
+            }
+            (Blocking::May, true) => {
+                return give_back(engine, engine.produce_execute_consume(held, task));
+            }
+            (Blocking::Adapts | Blocking::May, false) => {}
+        }
+        let rule = &engine.rule;
+        let Some(watch) = rule.watch() else {
+            return hand_over(engine, None, held, task);
+        };
+        let (held, task) = match rule.relief.load(Ordering::Relaxed) {
+            false => (held, task),
+            true => match relieved(engine, held, task) {
+                Ok(()) => return None,
+                Err(back) => back,
+            },
+        };
+        // Somebody must be able to take over if the task turns out to block.
+        if !rule.standby.is_ready() && !reserve(engine, watch) {
+            return unwatched(engine, watch, held, task);
+        }
+        if wants_thread(rule, watch, &*held, &task) {
+            hand_over(engine, Some(watch), held, task)
+        } else {
+            lend(engine, watch, held, task)
+        }
+    }
+
+    fn dispatch(engine: &Arc<Engine<P, Self>>) -> Result<(), Rejected<()>> {
+        match engine.cell.ask() {
+            Asked::Enough => Ok(()),
+            Asked::Closed => Err(Rejected::new((), Refusal::Closed)),
+            Asked::BringHelper => {
+                let helper = Helper::task(engine);
+                engine
+                    .rule
+                    .pool
+                    .execute_internal(helper)
+                    .map_err(|refused| {
+                        raise(&engine.counters.helpers_refused);
+                        // Its drop takes back that one is on its way.
+                        refused.map(discard)
+                    })
+            }
+        }
+    }
+
+    fn driving(&self, begins: bool) {
+        if let Some(watch) = self.any_watch() {
+            watch.driving(begins);
+            if begins {
+                self.produces_here();
+            }
+        }
+        if let Some(lease) = &self.lease
+            && (self.pool.is_current() || stands_in())
+        {
+            lease.uses(begins);
+        }
+    }
+}
+
+/// Whether the task should have a thread at once, although short ones need none: it is known to
+/// be long, by word or by experience, or work waits that an idle processor could do.
+fn wants_thread<P: Producer>(rule: &Choice, watch: &Watch, held: &P, task: &Task) -> bool {
+    task.is_long()
+        || rule.learned.is_long(task.class())
+        || (watch.has_idle_cpu() && held.backlog() > 0 && rule.pool.room().idle > 0)
+}
