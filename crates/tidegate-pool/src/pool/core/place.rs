@@ -1,6 +1,6 @@
 //! How a job finds a thread or a place in the queue.
 
-use tidegate_core::{Refusal, Rejected};
+use tidegate_core::{Refusal, Rejected, contain};
 
 use crate::pool::policy::PoolPolicy;
 use crate::pool::queue::{Job, JobKey};
@@ -67,9 +67,20 @@ impl Shared {
                 return;
             }
         }
-        let mut turn = self.desk.turn();
-        let sent = turn.make_up();
-        self.follow(turn, sent);
+        self.relieve(|turn| turn.make_up());
+    }
+
+    /// Sends a worker after the jobs that wait, as `send` decides. The job of the caller is accepted
+    /// already, or about to run: a queue that panics here is reported and does not cost it.
+    pub(super) fn relieve(&self, send: impl FnOnce(&mut PoolTurn<'_>) -> Option<Sent<Job>>) {
+        let sent = contain(|| {
+            let mut turn = self.desk.turn();
+            let sent = send(&mut turn);
+            self.follow(turn, sent);
+        });
+        if let Err(panic) = sent {
+            self.hear_panic("the queue of a pool", panic);
+        }
     }
 
     /// Gives up the turn and does what was decided for the jobs that wait.

@@ -177,7 +177,8 @@ impl Worker<'_> {
             match seat.sleep_with(&shared.clock, deadline, |job| self.begin(job)) {
                 Slept::Given { job, asleep } => {
                     match asleep {
-                        true => self.arrive(),
+                        // Another one may be needed.
+                        true => shared.relieve(|turn| turn.arrived()),
                         false => shared.look_at_low(),
                     }
                     return Some(job);
@@ -196,19 +197,6 @@ impl Worker<'_> {
                     }
                 }
             }
-        }
-    }
-
-    /// Says that the woken thread is there; another one may be needed. A queue that panics here
-    /// does not cost the job that the thread was woken for.
-    fn arrive(&self) {
-        let arrived = contain(|| {
-            let mut turn = self.shared.desk.turn();
-            let sent = turn.arrived();
-            self.shared.follow(turn, sent);
-        });
-        if let Err(panic) = arrived {
-            self.shared.hear_panic("the queue of a pool", panic);
         }
     }
 
