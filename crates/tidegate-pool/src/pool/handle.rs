@@ -51,7 +51,7 @@ impl WorkerPool {
     /// # Errors
     ///
     /// The closure's task, when there is neither a thread nor room (after what the
-    /// [`PoolPolicy`] tried), or when the pool was stopped.
+    /// [`PoolPolicy`](crate::PoolPolicy) tried), or when the pool was stopped.
     ///
     /// # Threads
     ///

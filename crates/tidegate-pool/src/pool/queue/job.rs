@@ -42,7 +42,7 @@ impl Job {
 
     /// Ends waits for a place when the token is tripped, and keeps the job from running if that
     /// happens before it starts. To take it out of the queue at once, see
-    /// [`JobHandle::remove_on`].
+    /// [`JobHandle::remove_on`](crate::JobHandle::remove_on).
     pub fn token(mut self, token: &CancelToken) -> Self {
         self.token = Some(token.clone());
         self
