@@ -4,10 +4,11 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use tidegate_core::{Deliver, Delivery, Executor, Refusal, SignalBlock, Task, ThreadBuilder};
-use tidegate_pool::{BadView, DEFAULT_TASKS_PER_TURN, ImmediateExecutor, OrderedView};
-use tidegate_testkit::{Counter, Gate, Log, model};
+use tidegate_pool::{BadView, DEFAULT_TASKS_PER_TURN, ImmediateExecutor, OrderedView, WorkerPool};
+use tidegate_testkit::{Counter, Gate, Log, model, until};
 
 use self::pool::Pool;
 
@@ -435,4 +436,13 @@ fn every_thread_of_an_unordered_pool_is_its_own() {
     assert_eq!(log.take(), [true, true]);
     assert!(!pool.core.is_current());
     go_on.open();
+}
+
+#[test]
+fn a_view_says_that_the_executor_below_has_left_its_tasks() {
+    let pool = WorkerPool::builder("workers").max(2).build().unwrap();
+    let view = OrderedView::over(Arc::new(pool.clone())).unwrap();
+    assert!(!view.has_left_tasks());
+    pool.stop(Duration::ZERO).wait().unwrap();
+    until("the pool's end is told", || view.has_left_tasks());
 }
