@@ -1,4 +1,4 @@
-//! Who drives a loop: a thread of its own, a caller by hand, or a strategy.
+//! The three ways to drive a loop: by a thread of its own, by hand, and by a strategy.
 
 use std::sync::Arc;
 

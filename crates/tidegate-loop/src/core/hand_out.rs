@@ -177,7 +177,7 @@ fn counted(shared: &Arc<Shared>, task: Task) -> Task {
     shared.out.begin(name);
     let one = OneOut(Arc::clone(shared));
     let run = move || {
-        // Whoever runs it, a panic is the loop's to report.
+        // Its panic is reported by the loop, on whichever thread it runs.
         if let Err(panic) = contain(|| task.run()) {
             report_panic(&one.0, name, panic);
         }

@@ -25,7 +25,7 @@ pub(crate) struct Core<D: Driver> {
     /// The state that the last turn saw; a change of it keeps the loop from falling asleep.
     pub(super) seen: Lifecycle,
     pub(super) thread: Option<ThreadWatch>,
-    /// Somebody turns it by hand: it never sleeps.
+    /// The loop is driven by hand: it never sleeps.
     pub(super) by_hand: bool,
     pub(super) patience: Patience,
     /// Tasks for which the loop publishes every `STEP` tasks, because a producer was refused.
@@ -111,13 +111,14 @@ impl<D: Driver> Core<D> {
             .set(self.awake_since.max(1));
     }
 
-    /// Whether tasks were claimed and not taken. A moment, too, for who may still be writing one.
+    /// Returns `true` if tasks were claimed and not taken. Spins once, for a producer that may still
+    /// be writing one.
     pub(crate) fn has_claims(&self) -> bool {
         spin_loop();
         !self.end.is_empty()
     }
 
-    /// Whether something came while nobody looked.
+    /// Returns `true` if a task or a signal has come since the last look.
     pub(super) fn has_work(&self, shared: &Shared) -> bool {
         !self.end.is_empty() || !shared.mailbox.signals.is_empty()
     }
@@ -129,12 +130,12 @@ impl<D: Driver> Core<D> {
         shared.out.await_last() || !settled
     }
 
-    /// Who is with other threads, as the driver calls them.
+    /// What is still with other threads, as the driver calls it.
     pub(crate) fn absent(&self) -> Vec<String> {
         self.driver.absent()
     }
 
-    /// Lets the driver let go; its panic is nobody's but the driver's.
+    /// Closes the driver; a panic in that is reported and goes no further.
     pub(crate) fn close_driver(&mut self, shared: &Shared) {
         let closed = contain(|| self.driver.close());
         if let Err(panic) = closed {

@@ -11,7 +11,7 @@
 //! | `sleep.rs` | arming the doorbell and waiting on the driver |
 //! | `after_turn.rs` | what follows a turn: another one, sleep, suspension, the end |
 //! | `hand_out.rs` | turns of a roaming loop, whose tasks other threads run |
-//! | `drive.rs` | who drives: a thread of the loop's own, a caller by hand, a strategy |
+//! | `drive.rs` | the three ways to drive a loop: its own thread, a caller by hand, a strategy |
 //!
 //! Each file knows those above it in this table. The first three know nothing of a loop; the others
 //! know the shared state (`state/`), the thread-local state (`thread/local.rs`) and the timers

@@ -13,7 +13,7 @@ use crate::schedule::scheduled_task;
 use crate::state::shared::Shared;
 
 impl<P: Placement> EventLoop<P> {
-    /// The loop's timers, for whoever must not keep the loop running.
+    /// The loop's timers, for a caller that must not keep the loop running.
     pub fn timers(&self) -> LoopTimers {
         LoopTimers {
             shared: Arc::clone(&self.shared),

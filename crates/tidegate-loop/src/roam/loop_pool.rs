@@ -8,7 +8,7 @@ use tidegate_pool::{Headroom, Lease, OverBudget, Room, TryExecutor};
 use crate::handle::forward::forward_executor;
 use crate::state::shared::Shared;
 
-/// The pool, as a loop's strategy sees it: what nobody handles is the loop's to hear.
+/// The pool, except that unhandled errors are reported to the loop.
 pub(super) struct LoopPool {
     pool: Arc<dyn TryExecutor>,
     shared: Weak<Shared>,

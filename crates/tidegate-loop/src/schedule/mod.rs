@@ -2,7 +2,7 @@
 //!
 //! A loop has two timer engines. Scheduled tasks wait in a heap: they are precise, and keep their order
 //! among equals. Timeouts and sleeps wait in a wheel: adding and cancelling one costs the same however
-//! many there are, and they fire up to a tick late. `tidegate_timer` owns both; its crate docs say
+//! many there are, and they fire up to a tick late. [`tidegate_timer`] owns both; its crate docs say
 //! under "Four engines" why each exists and what they share.
 //!
 //! | file | what |

@@ -8,7 +8,7 @@ use tidegate_promise::{Promise, SharedCompletion};
 
 use super::report::ShutdownReport;
 
-/// The end of a loop, for whoever wants to know.
+/// The end of a loop: a completion that any number of readers share.
 pub type Terminated = SharedCompletion<ShutdownReport, ShutdownError>;
 
 /// How a loop ended.
@@ -19,7 +19,7 @@ pub(crate) struct Termination {
     promise: Mutex<Option<Promise<ShutdownReport, ShutdownError>>>,
     /// How the loop ended, between its last turn and its announcement.
     outcome: Mutex<Option<Outcome>>,
-    /// What is left to see of the loop; gone once it is over and nobody has a handle: tasks
+    /// What is left to see of the loop; gone once it is over and no handle is left: tasks
     /// that were handed back hold on to their loop, and would keep it and themselves alive.
     seen: Mutex<Option<Seen>>,
     /// What was accepted and has not begun.
@@ -34,7 +34,7 @@ struct Seen {
 impl Termination {
     pub(crate) fn new() -> Self {
         let (promise, completion) = tidegate_promise::promise_of();
-        // An end is shared by all who wait for it: none of them can cancel it.
+        // All waiters share one end: none of them can cancel it.
         promise.set_uncancellable();
         let terminated = completion
             .share()
@@ -51,7 +51,7 @@ impl Termination {
         }
     }
 
-    /// The end of the loop, for whoever wants to know.
+    /// Returns the completion of the end.
     pub(crate) fn completion(&self) -> Terminated {
         let seen = lock(&self.seen);
         let terminated = seen.as_ref().map(|seen| seen.terminated.clone());
@@ -72,7 +72,7 @@ impl Termination {
         *lock(&self.outcome) = Some(how);
     }
 
-    /// Returns `true` if the loop has ended and nobody has announced it.
+    /// Returns `true` if the loop has ended and its end is not announced yet.
     pub(crate) fn has_outcome(&self) -> bool {
         lock(&self.outcome).is_some()
     }
@@ -85,7 +85,7 @@ impl Termination {
     pub(crate) fn report(&self, how: Outcome) {
         let promise = lock(&self.promise).take();
         if let Some(promise) = promise {
-            // Nobody can cancel a termination.
+            // It cannot be cancelled, so this cannot fail.
             let _ = promise.complete(how);
         }
     }
@@ -100,7 +100,7 @@ impl Termination {
         self.left.give_up(id);
     }
 
-    /// Returns `true` if accepted tasks will not begin and nobody has taken them.
+    /// Returns `true` if accepted tasks will not begin here and were not taken elsewhere.
     pub(crate) fn has_left_tasks(&self) -> bool {
         self.left.is_left()
     }

@@ -51,11 +51,13 @@ impl HandedOut {
     }
 
     /// Notes whose task was handed out last: the driver's, or a submitter's.
+    #[inline]
     pub(crate) fn set_of_driver(&self, yes: bool) {
         self.of_driver.store(yes, Ordering::Relaxed);
     }
 
     /// Returns `true` if the task handed out last was the driver's.
+    #[inline]
     pub(crate) fn is_of_driver(&self) -> bool {
         self.of_driver.load(Ordering::Relaxed)
     }

@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `lifecycle.rs` | the states of a loop's life, with a table of who changes what |
+//! | `lifecycle.rs` | the states of a loop's life, with a table of its transitions |
 //! | `settings.rs` | what the loop was built with |
 //! | `mailbox.rs` | task lane, signal lane, doorbell |
 //! | `metrics.rs` | counters, and what a program sees of them |

@@ -76,7 +76,7 @@ pub(crate) trait Drive: Send {
         pinned: &mut LocalFutures,
         work: &mut dyn FnMut(),
     );
-    /// Ends a loop that nobody will turn again.
+    /// Ends a loop that will not be turned again.
     fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures);
     /// A strategy begins to drive it; `by_hand` says that it must never wait.
     fn begin_producing(&mut self, shared: &Arc<Shared>, by_hand: bool);
@@ -141,7 +141,7 @@ impl Shared {
         self.me.upgrade().expect("a borrowed value is alive")
     }
 
-    /// Whether a watchdog has found the loop stuck.
+    /// Returns `true` if a watchdog has found the loop stuck.
     pub(crate) fn is_stalled(&self) -> bool {
         self.stalled.load(Ordering::Relaxed)
     }
@@ -151,8 +151,8 @@ impl Shared {
         self.meter.pending(self.mailbox.lane.len())
     }
 
-    /// Whether the loop was asked to end and its deadline has passed: what has not started by
-    /// then does not start. Asked after each task, so a loop that lives on pays one look.
+    /// Returns `true` if the loop was asked to end and its deadline has passed: what has not started
+    /// by then does not start. Asked after each task, so a loop that lives on pays one look.
     #[inline]
     pub(crate) fn is_out_of_time(&self) -> bool {
         self.state.get() >= Lifecycle::ShuttingDown && self.plan.is_past_deadline(&self.clock)
@@ -165,7 +165,7 @@ impl Shared {
         self.mailbox.waker.wake();
     }
 
-    /// Reports what nobody else handles.
+    /// Counts an error that has no other receiver, and reports it to the hook.
     pub(crate) fn unhandled(&self, what: &Unhandled<'_>) {
         self.meter.count_unhandled(what);
         self.on_unhandled.tell(&self.name, what);
@@ -177,7 +177,7 @@ impl Shared {
         self.terminate(how.unwrap_or_else(|| Ok(Default::default())));
     }
 
-    /// Ends the loop's life: the state says so, then whoever waits hears.
+    /// Ends the loop's life: sets the state, then completes the termination.
     pub(crate) fn terminate(&self, how: Outcome) {
         self.state.raise(Lifecycle::Terminated);
         self.termination.report(how);

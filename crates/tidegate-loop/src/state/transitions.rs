@@ -23,12 +23,12 @@ enum WithoutThread {
     Over,
     /// It has a thread now, which ends it.
     HasOne,
-    /// A start is under way; whoever started goes on with the end.
+    /// A start is under way; the thread that ends it goes on with the end of the loop.
     Starting,
 }
 
 impl Shared {
-    /// Starts a thread for the loop if it has none, or waits for whoever does.
+    /// Starts a thread for the loop if it has none, or waits for a start that is under way.
     #[cold]
     pub(crate) fn start(&self) -> Result<(), Refusal> {
         match self.thread.claim_start(&self.state, self.id) {
@@ -37,8 +37,8 @@ impl Shared {
         }
     }
 
-    /// Starts a thread if there is none and nobody does, where a failure has nobody to be told:
-    /// what waits in the lanes runs with the next start.
+    /// Starts a thread if there is none and no start is under way, where a failure cannot be returned
+    /// to a submitter: what waits in the lanes runs with the next start.
     pub(crate) fn ensure_thread(&self) {
         if !self.state.needs_thread() {
             return;
@@ -71,7 +71,7 @@ impl Shared {
         match how {
             Launch::Strategy(strategy) => strategy.dispatch().map_err(|refused| refused.why()),
             Launch::Thread(builder) => self.spawn_thread(&builder),
-            // Whoever drives it by hand comes by.
+            // Its owner turns it.
             Launch::ByHand => Ok(()),
         }
     }
@@ -101,7 +101,7 @@ impl Shared {
         }
     }
 
-    /// Ends a start: the loop counts as started if it has its thread, and whoever waits hears.
+    /// Ends a start: the loop counts as started if it has its thread, and waiting submitters wake up.
     fn end_start(&self, mut slot: MutexGuard<'_, Slot>, started: bool) {
         let over = slot.end_start();
         if started {
@@ -113,8 +113,8 @@ impl Shared {
         }
     }
 
-    /// Begins the end of the loop as its plan says: on the spot, by its thread, or by whoever starts
-    /// it now.
+    /// Begins the end of the loop as its plan says: on the spot, on its thread, or after the start that
+    /// is under way.
     pub(crate) fn begin_end(&self) {
         loop {
             let before = self.state.get();
@@ -163,7 +163,7 @@ impl Shared {
                 return WithoutThread::HasOne;
             }
         }
-        // While the lock is held nobody can start a thread.
+        // While the lock is held no thread can be started.
         self.mailbox.lane.close();
         self.state.raise(Lifecycle::Shutdown);
         drop(slot);

@@ -42,7 +42,7 @@ impl Error for InactivityError {
     }
 }
 
-/// Whether a loop has a thread, and who waits until it has none.
+/// Whether a loop has a thread, and the waiters for it to have none.
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
     threads: Mutex<Threads>,
@@ -55,12 +55,12 @@ struct Threads {
     alive: usize,
     /// Whether any thread ever ran.
     began: bool,
-    /// Whoever waits; dead once it does so no longer.
+    /// The waiters; dead once they wait no longer.
     waiting: Vec<Weak<Parker>>,
 }
 
 impl Presence {
-    /// Counts a thread that is about to be started, until the answer is dropped.
+    /// Counts a thread that is about to be started, until the returned value is dropped.
     pub(crate) fn join(this: &Arc<Self>) -> Present {
         lock(&this.threads).alive += 1;
         Present {

@@ -1,12 +1,13 @@
-//! How a loop gets a thread.
+//! The protocol by which a loop gets a thread: one caller starts it, others wait for the outcome.
 //!
-//! Starting one runs code of the user's, a spawner, which may block, fail, or use the loop. So no
-//! lock is held meanwhile: whoever starts leaves a note in the slot, and the start is over when the
-//! thread has arrived or the spawner has answered, whichever comes first.
+//! Starting a thread runs user code, a spawner, which may block, fail, or use the loop. So no lock is
+//! held meanwhile: the starter leaves a note in the slot, and the start is over when the thread has
+//! arrived or the spawner has returned, whichever comes first.
 //!
 //! A submitter that finds the note waits for the outcome, so that a failed start refuses its task
-//! rather than strands it. Who must not wait, because it is the spawner itself or runs on a loop,
-//! goes on: its task then runs with this start or with the next one. So does who brings no task.
+//! rather than strands it. A caller that must not wait, because it is the spawner itself or runs on a
+//! loop, goes on: its task then runs with this start or with the next one. So does a caller that
+//! brings no task.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(crate) struct ThreadSlot {
     pub(crate) presence: Arc<Presence>,
 }
 
-/// What the lock of a [`ThreadSlot`] guards. Whoever holds it knows that no start begins or ends.
+/// What the lock of a [`ThreadSlot`] guards. While it is held, no start begins or ends.
 #[derive(Default)]
 pub(crate) struct Slot {
     /// `None`: driven by a strategy, or by hand.
@@ -49,7 +50,7 @@ pub(crate) struct Slot {
 pub(crate) struct Starting {
     number: u64,
     waiting: Vec<Parker>,
-    /// The loop was asked to end meanwhile: whoever ends the start goes on with that.
+    /// The loop was asked to end meanwhile: the thread that ends the start goes on with that.
     end_asked: bool,
 }
 

@@ -10,8 +10,8 @@ impl Shared {
     /// work came or the loop was asked for something else, returns true: drive on.
     ///
     /// The bell is armed first, so that a submitter either finds it armed, and starts a thread,
-    /// or has pushed before this looks at the lanes. Nobody starts a thread before this has
-    /// decided: that needs the same lock. The bell stays armed; whoever drives disarms it.
+    /// or has pushed before this looks at the lanes. No thread is started before this has
+    /// decided: that needs the same lock. The bell stays armed; the next thread to drive disarms it.
     pub(crate) fn suspend_or_drive_on(&self) -> bool {
         let _slot = self.thread.lock();
         self.mailbox.bell.arm(u64::MAX);
