@@ -31,14 +31,16 @@
 #![deny(unsafe_code)]
 
 mod heap;
+mod key;
 #[doc(hidden)]
 pub mod raw;
 mod timer;
 mod wheel;
 
-pub use heap::{Drain, Due, Heap, Key};
-pub use timer::{
+pub use self::heap::{Drain, Due, Heap};
+pub use self::key::Key;
+pub use self::timer::{
     Stopping, TimerError, TimerHandle, TimerMetrics, TimerTask, Unfired, WheelTimer,
     WheelTimerBuilder,
 };
-pub use wheel::{Expired, Wheel, WheelDrain, WheelError};
+pub use self::wheel::{Expired, Wheel, WheelDrain, WheelError};

@@ -19,7 +19,8 @@ use std::vec;
 
 mod slab;
 
-use slab::Slab;
+use self::slab::Slab;
+use crate::key::Key;
 
 /// Children per item. Four keep the tree half as deep as two do, and four siblings of 24 bytes
 /// span two cache lines.
@@ -77,58 +78,6 @@ pub struct Heap<T> {
     slab: Slab<T>,
     /// What the next `insert` gives out. At one insertion per nanosecond it lasts for centuries.
     next_sequence: u64,
-}
-
-/// Names one entry of one [`Heap`] or [`Wheel`](crate::Wheel), for as long as the entry is in it.
-///
-/// Small, and an `Option<Key>` is no larger. Once its entry has left, a key is stale for
-/// ever: slots are used again, but under another generation, and a slot that has used up its
-/// generations is retired. A key means nothing to a heap or wheel other than the one that made it.
-///
-/// # Examples
-///
-/// ```
-/// use tidegate_timer::{Heap, Key};
-///
-/// assert_eq!(size_of::<Option<Key>>(), 8);
-///
-/// let mut timers = Heap::new();
-/// let key = timers.insert(10, 'a');
-/// assert_eq!(timers.remove(key), Some('a'));
-/// timers.insert(10, 'b');
-/// assert_eq!(timers.remove(key), None);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
-    pub(crate) slot: u32,
-    pub(crate) generation: slab::Generation,
-}
-
-impl Key {
-    /// The key as a number, never zero, to be kept in an atomic.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use tidegate_timer::{Heap, Key};
-    ///
-    /// let mut heap = Heap::new();
-    /// let key = heap.insert(1, "tea");
-    /// assert_eq!(Key::from_bits(key.to_bits()), Some(key));
-    /// assert_eq!(Key::from_bits(0), None);
-    /// ```
-    pub fn to_bits(self) -> u64 {
-        u64::from(self.generation.get()) << 32 | u64::from(self.slot)
-    }
-
-    /// The key of a number that [`Key::to_bits`] gave. Of another number it is a key that
-    /// probably names nothing, or none at all.
-    pub fn from_bits(bits: u64) -> Option<Self> {
-        Some(Self {
-            slot: bits as u32,
-            generation: slab::Generation::new((bits >> 32) as u32)?,
-        })
-    }
 }
 
 /// An entry that has left the heap.

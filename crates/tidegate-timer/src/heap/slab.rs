@@ -8,22 +8,10 @@
 //!   not below the generation of any slot given back.
 //! * `live` is the number of live slots.
 
-use std::num::NonZeroU32;
-
-use super::Key;
-
-/// Tells the values apart that were in one slot. Never zero, which keeps `Option<Key>` small.
-pub(super) type Generation = NonZeroU32;
+use crate::key::{Generation, Key, OLD, RETIRED};
 
 /// Arrays of up to this many entries are never given back.
 pub(super) const KEPT: usize = 64;
-
-/// Slots are given back only up to this generation, so that `floor` leaves every new slot at
-/// least half of the range.
-pub(super) const OLD: Generation = Generation::new(1 << 31).expect("it is not zero");
-
-/// Given to no value: a slot that reaches it has used up its generations.
-pub(super) const RETIRED: Generation = Generation::MAX;
 
 /// The end of the free list. It is also why there are at most 2³² - 1 slots.
 const NONE: u32 = u32::MAX;

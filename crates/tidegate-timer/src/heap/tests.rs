@@ -1,7 +1,8 @@
 //! What the heap promises, and what its private parts have to keep.
 
-use super::slab::{Generation, KEPT, OLD, RETIRED};
-use super::{ARITY, Heap, Key};
+use super::slab::KEPT;
+use super::{ARITY, Heap};
+use crate::key::{Generation, Key, OLD, RETIRED};
 
 impl<T> Heap<T> {
     /// Checks the invariants that the file headers state.

@@ -1,8 +1,17 @@
 //! A wheel with a thread of its own, for programs without loops.
 //!
 //! The data is a [`Wheel`]; this gives it a clock, a thread and a way in from other threads.
-//! `shared` is what they meet at, `life` is how the thread starts and ends, `worker` is the thread,
-//! `task` and `handle` are the two ends of a timeout.
+//! For why it exists beside the other engines see "Four engines" in the header of the crate.
+//!
+//! * `errors`, `task`: why an operation failed; what a timeout runs ([`TimerTask`]).
+//! * `life`: the states of a timer.
+//! * `shared`: what callers and the worker share: lane, wheel, counters; cancelling and resetting.
+//! * `stop`: how a timer ends; `stopping` is the same as a future ([`Stopping`]).
+//! * `worker`: the thread: takes the lane, turns the wheel, fires.
+//! * `start`: starts the worker with the first timeout; adding one.
+//! * `handle`: [`TimerHandle`], a timeout as its owner sees it.
+//!
+//! Each knows only those before it; this file, with [`WheelTimer`] and its builder, knows all.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,15 +28,17 @@ mod errors;
 mod handle;
 mod life;
 mod shared;
+mod start;
+mod stop;
 mod stopping;
 mod task;
 mod worker;
 
-pub use errors::TimerError;
-pub use handle::TimerHandle;
-use shared::{Cell, Settings, Shared};
-pub use stopping::Stopping;
-pub use task::TimerTask;
+pub use self::errors::TimerError;
+pub use self::handle::TimerHandle;
+use self::shared::{Cell, Settings, Shared};
+pub use self::stopping::{Stopping, Unfired};
+pub use self::task::TimerTask;
 
 /// Timeouts from any thread, fired by one.
 ///
@@ -229,28 +240,6 @@ impl Drop for Owner {
         // Without waiting: this may be the timer's own thread, and a drop should not hang.
         self.shared.abandon();
     }
-}
-
-/// A timeout that its timer was stopped before.
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-/// use tidegate_timer::WheelTimer;
-///
-/// let timer = WheelTimer::new();
-/// timer.new_timeout(Duration::from_secs(60), || ())?;
-/// let unfired = timer.stop()?;
-/// assert!(unfired[0].left <= Duration::from_secs(60));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct Unfired {
-    /// How long it would have waited.
-    pub left: Duration,
-    /// What it would have run.
-    pub task: Task,
 }
 
 /// What a [`WheelTimer`] has done so far.

@@ -14,15 +14,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tidegate_core::{
-    CachePadded, Clock, Doorbell, Executor, OnUnhandled, Parker, Refusal, Rejected, ThreadBuilder,
-    Unhandled, contain,
+    CachePadded, Clock, Doorbell, Executor, OnUnhandled, Parker, Task, ThreadBuilder, Unhandled,
+    check_stance, contain,
 };
-
-use crate::raw::{Fate, Reset, TimeoutLane, TimeoutNode};
 
 use super::errors::TimerError;
 use super::life::Life;
 use super::task::TimerTask;
+use crate::raw::{Fate, Reset, TimeoutLane, TimeoutNode};
+use crate::wheel::Geometry;
 use crate::{Key, Wheel};
 
 /// The worker is woken when this many cancelled entries wait to be unlinked, and for each so many
@@ -43,8 +43,8 @@ pub(super) struct Shared {
     pub(super) parker: Parker,
     pub(super) executor: Option<Arc<dyn Executor>>,
     on_unhandled: OnUnhandled,
-    tick: u64,
-    limit: usize,
+    geometry: Geometry,
+    pub(super) limit: usize,
     pub(super) pending: CachePadded<AtomicUsize>,
     /// Cancellations since somebody took the lane.
     cancels: CachePadded<AtomicUsize>,
@@ -95,7 +95,7 @@ impl Shared {
             parker: Parker::new(),
             executor: settings.executor,
             on_unhandled: settings.on_unhandled,
-            tick: tidegate_core::as_nanos(wheel.tick()),
+            geometry: wheel.geometry(),
             limit: settings.limit,
             pending: CachePadded::new(AtomicUsize::new(0)),
             cancels: CachePadded::new(AtomicUsize::new(0)),
@@ -108,39 +108,6 @@ impl Shared {
             life: Mutex::new(Life::New(settings.threads)),
             started: Condvar::new(),
         }
-    }
-
-    pub(super) fn add(
-        self: &Arc<Self>,
-        after: Duration,
-        task: TimerTask,
-    ) -> Result<Arc<Cell>, Rejected<TimerTask>> {
-        if let Err(cause) = self.start() {
-            let why = match cause {
-                TimerError::NoThread | TimerError::Starting => Refusal::NoThread,
-                _ => Refusal::Closed,
-            };
-            return Err(Rejected::new(task, why));
-        }
-        let before = self.pending.fetch_add(1, Ordering::Relaxed);
-        if before >= self.limit {
-            self.pending.fetch_sub(1, Ordering::Relaxed);
-            self.counts.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(Rejected::new(task, Refusal::Full));
-        }
-        let deadline = self.clock.deadline(after);
-        let cell = TimeoutNode::new(deadline, task);
-        if !self.lane.push(&cell) {
-            let task = cell.decide(Fate::Stopped);
-            let task = task.expect("nobody else has the cell");
-            self.pending.fetch_sub(1, Ordering::Relaxed);
-            return Err(Rejected::new(task, Refusal::Closed));
-        }
-        self.wake_before(deadline);
-        if before % WAKE_AFTER == WAKE_AFTER - 1 && self.bell.ring() {
-            self.parker.unpark();
-        }
-        Ok(cell)
     }
 
     pub(super) fn cancel(&self, cell: &Arc<Cell>) -> bool {
@@ -187,6 +154,26 @@ impl Shared {
         }
     }
 
+    /// The life, not while another thread starts the worker: refused where this thread must not
+    /// wait for that.
+    pub(super) fn settled(&self) -> Result<MutexGuard<'_, Life>, TimerError> {
+        let mut life = self.life();
+        while let Life::Starting(starter) = *life {
+            if starter == std::thread::current().id() {
+                return Err(TimerError::Starting);
+            }
+            // The spawner is the user's and may take its time.
+            check_stance(None).map_err(TimerError::Refused)?;
+            let settled = self.started.wait(life);
+            life = settled.unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(life)
+    }
+
+    pub(super) fn life(&self) -> MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -219,10 +206,20 @@ impl Shared {
         }
     }
 
+    /// The task itself. What was said beside it is dropped, value by value.
+    pub(super) fn strip(&self, task: TimerTask) -> Task {
+        let TimerTask { task, extras } = task;
+        if let Some(extras) = extras {
+            let extras = *extras;
+            self.contain("drop", || drop(extras.on_cancel));
+            self.contain("drop", || drop(extras.executor));
+        }
+        task
+    }
+
     /// Wakes the worker if it sleeps beyond the tick of a deadline.
-    fn wake_before(&self, deadline: u64) {
-        let due = deadline.div_ceil(self.tick).saturating_mul(self.tick);
-        if self.bell.ring_before(due) {
+    pub(super) fn wake_before(&self, deadline: u64) {
+        if self.bell.ring_before(self.geometry.due_at(deadline)) {
             self.parker.unpark();
         }
     }

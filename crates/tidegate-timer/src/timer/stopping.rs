@@ -7,9 +7,32 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::Unfired;
+use tidegate_core::Task;
+
 use super::shared::Shared;
 use super::task::TimerTask;
+
+/// A timeout that its timer was stopped before.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tidegate_timer::WheelTimer;
+///
+/// let timer = WheelTimer::new();
+/// timer.new_timeout(Duration::from_secs(60), || ())?;
+/// let unfired = timer.stop()?;
+/// assert!(unfired[0].left <= Duration::from_secs(60));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Unfired {
+    /// How long it would have waited.
+    pub left: Duration,
+    /// What it would have run.
+    pub task: Task,
+}
 
 /// A stop of a [`WheelTimer`](crate::WheelTimer) that has begun: ready when the timer's thread has
 /// ended, with every timeout that neither fired nor was cancelled, once, by deadline.

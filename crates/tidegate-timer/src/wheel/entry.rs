@@ -1,17 +1,13 @@
 //! An entry of a wheel: one cell of its slab.
 
-use std::num::NonZeroU32;
-
 use tidegate_core::prefetch;
 
 use super::lists::Place;
 use super::pages::{Cell, END, Pages};
+use crate::key::{Generation, RETIRED};
 
 /// Entries per page.
 pub(super) const CELLS: usize = 512;
-
-/// Given to no entry: a cell that reaches it has used up its generations.
-pub(super) const RETIRED: u32 = u32::MAX;
 
 /// Half a cache line with a value of two words, one line with up to six.
 #[derive(Debug)]
@@ -35,7 +31,7 @@ pub(super) struct Live<T> {
     pub(super) value: T,
     pub(super) deadline: u64,
     pub(super) place: Place,
-    pub(super) generation: NonZeroU32,
+    pub(super) generation: Generation,
 }
 
 impl<T> Cell for Entry<T> {
@@ -57,7 +53,7 @@ impl<T> Cell for Entry<T> {
             unreachable!("only a vacated cell is put on the free list")
         };
         *next = after;
-        *generation != RETIRED
+        *generation != RETIRED.get()
     }
 
     #[inline]
@@ -72,8 +68,8 @@ impl<T> Cell for Entry<T> {
 impl<T> Entry<T> {
     /// The generation that the next value of a free cell has.
     #[inline]
-    pub(super) fn next_generation(&self) -> NonZeroU32 {
-        NonZeroU32::new(self.generation()).expect("generations start at one")
+    pub(super) fn next_generation(&self) -> Generation {
+        Generation::new(self.generation()).expect("generations start at one")
     }
 
     #[inline]

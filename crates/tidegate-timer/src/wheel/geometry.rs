@@ -19,7 +19,7 @@ const UPPER_BITS: u32 = 6;
 const MAX_SLOTS: usize = 1 << 24;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Geometry {
+pub(crate) struct Geometry {
     tick_nanos: u64,
     /// How often a tick goes into 2⁶⁴, rounded down: to multiply by it is faster than to divide.
     reciprocal: u64,
@@ -97,6 +97,11 @@ impl Geometry {
     /// When a tick ends.
     pub(super) fn end_of(self, tick: u64) -> u64 {
         tick.saturating_mul(self.tick_nanos)
+    }
+
+    /// The moment at which an entry of this deadline is due: the end of its tick.
+    pub(crate) fn due_at(self, deadline: u64) -> u64 {
+        self.end_of(self.tick_of(deadline))
     }
 
     /// The list for a tick that is later than `current`.

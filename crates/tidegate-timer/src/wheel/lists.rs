@@ -22,7 +22,6 @@
 use tidegate_core::prefetch;
 
 use super::bits::Bits;
-use super::gone;
 use super::pages::{Cell, Pages};
 
 /// Positions in a chunk.
@@ -58,9 +57,8 @@ impl Place {
     }
 }
 
-/// Entries per wheel: a place has 27 bits for its chunk, and an entry may have one for itself, as
-/// may one that is gone.
-pub(super) const MAX_ENTRIES: usize = (1 << (u32::BITS - SHIFT)) - gone::ROOM;
+/// The most chunks: a place has 27 bits for the number of its chunk.
+pub(super) const MAX_CHUNKS: usize = 1 << (u32::BITS - SHIFT);
 
 #[derive(Debug)]
 pub(super) struct Lists {

@@ -22,7 +22,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::heap::Key;
+use crate::key::Key;
 
 mod bits;
 mod dial;
@@ -36,15 +36,15 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-use dial::Dial;
-use entry::{CELLS, Entry, Live};
-pub use expired::{Expired, WheelDrain};
-use geometry::Geometry;
-pub use geometry::WheelError;
-use gone::Gone;
-use lists::{MAX_ENTRIES, Place};
-use pages::Pages;
-use queue::{Item, Queue};
+use self::dial::Dial;
+use self::entry::{CELLS, Entry, Live};
+pub use self::expired::{Expired, WheelDrain};
+pub(crate) use self::geometry::Geometry;
+pub use self::geometry::WheelError;
+use self::gone::Gone;
+use self::lists::{MAX_CHUNKS, Place};
+use self::pages::Pages;
+use self::queue::{Item, Queue};
 
 /// More of what is due is made ready when less than this is ready, and until this is: enough to
 /// hide the way to memory behind what fires meanwhile.
@@ -61,6 +61,10 @@ const GROUPED: usize = 32 * 1024;
 
 /// How many pages are given back at a time.
 const TRIM: usize = 16;
+
+/// Entries per wheel: each may have a chunk for itself, and so may those that are gone and not
+/// settled.
+const MAX_ENTRIES: usize = MAX_CHUNKS - gone::ROOM;
 
 /// How many slots ahead the first line of a list is asked for.
 const LOOKAHEAD: usize = 8;
@@ -439,6 +443,11 @@ impl<T> Wheel<T> {
     #[must_use]
     pub fn slots(&self) -> usize {
         self.dial.geometry.slots()
+    }
+
+    /// How the wheel divides time.
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.dial.geometry
     }
 
     #[inline]

@@ -15,6 +15,7 @@
 //! * A pair (cell, generation) is given out once: `floor` is not below the generation of any cell
 //!   of a page that was given back.
 
+use crate::key::OLD;
 use crate::raw::{Plot, Yard};
 
 /// Idle pages that are always kept.
@@ -31,10 +32,6 @@ const SHUT: u32 = u32::MAX - 1;
 
 /// In place of the next roomy page, together with the group.
 const OPEN: u32 = 1 << 31;
-
-/// A page is given back only up to this generation, so that `floor` leaves every new page at
-/// least half of the range.
-pub(super) const OLD: u32 = 1 << 31;
 
 /// What lies in a page.
 pub(super) trait Cell: Sized {
@@ -156,7 +153,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
             && let Some(page) = self.pages.last()
             && page.live == 0
             && let Some(oldest) = page.cells.iter().map(Cell::generation).max()
-            && oldest <= OLD
+            && oldest <= OLD.get()
         {
             self.floor = self.floor.max(oldest);
             self.pages.pop();

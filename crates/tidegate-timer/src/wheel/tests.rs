@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::entry::{Entry, RETIRED, State};
-use super::pages::{KEPT, OLD};
+use super::entry::{Entry, State};
+use super::pages::KEPT;
 use super::*;
+use crate::key::{OLD, RETIRED};
 
 fn wheel(tick: u64, slots: usize) -> Wheel<u64> {
     Wheel::new(Duration::from_nanos(tick), slots).expect("a sound geometry")
@@ -301,18 +302,18 @@ fn a_cell_without_further_generations_is_retired() {
     wheel.remove(first);
     wheel.settle();
     if let Some(Entry(State::Free { generation, .. })) = wheel.entries.get_mut(first.slot) {
-        *generation = RETIRED - 1;
+        *generation = RETIRED.get() - 1;
     }
     let last = wheel.insert(10, 2);
     assert_eq!(
         (last.slot, last.generation.get()),
-        (first.slot, RETIRED - 1)
+        (first.slot, RETIRED.get() - 1)
     );
     assert_eq!(wheel.remove(last), Some(2));
     wheel.settle();
     assert_ne!(wheel.insert(10, 3).slot, first.slot);
     wheel.check();
-    assert!(u64::from(OLD) < u64::from(RETIRED));
+    assert!(OLD < RETIRED);
 }
 
 #[test]

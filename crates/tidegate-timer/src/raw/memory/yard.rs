@@ -4,7 +4,6 @@
 //! itself. An allocator puts arrays of some kilobytes wherever it has room, so a thousand of them
 //! need a thousand entries of the page table's cache and more. A yard gets its memory in blocks of
 //! [`LARGE`](super::pages::LARGE) bytes and asks the system to back each by one large page.
-#![expect(unsafe_code, reason = "memory that is laid out by hand")]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
@@ -16,19 +15,15 @@ use std::sync::Arc;
 
 use super::pages::{LARGE, prefer_large};
 
-#[cfg(test)]
-#[path = "yard_tests.rs"]
-mod tests;
-
 /// So many plots have a block each: who needs few should not pay for a large one.
-const SINGLE: usize = 64;
+pub(super) const SINGLE: usize = 64;
 
 /// Makes [`Plot`]s that lie together. The first 64 lie where the allocator puts them.
 ///
 /// # Examples
 ///
 /// ```
-/// use crate::raw::Yard;
+/// use tidegate_timer::raw::Yard;
 ///
 /// let mut yard = Yard::<u64, 512>::new();
 /// let mut plot = yard.plot(|place| place as u64);
@@ -101,7 +96,7 @@ impl<T, const N: usize> Yard<T, N> {
     };
 
     /// How many of them a large block holds; none that one is too small for.
-    const MANY: usize = LARGE / Self::PLOT.0.size();
+    pub(super) const MANY: usize = LARGE / Self::PLOT.0.size();
 
     /// A yard without any memory.
     #[must_use]
@@ -118,7 +113,7 @@ impl<T, const N: usize> Yard<T, N> {
     /// # Examples
     ///
     /// ```
-    /// let mut yard = crate::raw::Yard::<String, 4>::new();
+    /// let mut yard = tidegate_timer::raw::Yard::<String, 4>::new();
     /// let plot = yard.plot(|place| format!("number {place}"));
     /// assert_eq!(plot[2], "number 2");
     /// ```
@@ -150,7 +145,7 @@ impl<T, const N: usize> Yard<T, N> {
     /// # Examples
     ///
     /// ```
-    /// let mut yard = crate::raw::Yard::<[u64; 8], 512>::new();
+    /// let mut yard = tidegate_timer::raw::Yard::<[u64; 8], 512>::new();
     /// let plots: Vec<_> = (0..65).map(|_| yard.plot(|_| [0; 8])).collect();
     /// drop(plots);
     /// yard.trim();

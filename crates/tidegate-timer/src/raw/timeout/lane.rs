@@ -12,12 +12,12 @@ use std::sync::Arc;
 use tidegate_core::CachePadded;
 use tidegate_core::prim::{AtomicBool, AtomicPtr, AtomicU64, Ordering, claim_fence};
 
-use super::TimeoutCell;
+use super::cell::TimeoutCell;
 
 /// A cell that can be sent to the owner of a wheel.
 ///
 /// ```
-/// use crate::raw::TimeoutNode;
+/// use tidegate_timer::raw::TimeoutNode;
 ///
 /// let timeout = TimeoutNode::new(5, "closure");
 /// assert_eq!(timeout.expire(5), Ok("closure"));
@@ -71,7 +71,7 @@ impl<T> fmt::Debug for TimeoutNode<T> {
 /// Cells that have news for the owner of a wheel: new, reset or cancelled.
 ///
 /// ```
-/// use crate::raw::{TimeoutLane, TimeoutNode};
+/// use tidegate_timer::raw::{TimeoutLane, TimeoutNode};
 ///
 /// let (lane, timeout) = (TimeoutLane::new(), TimeoutNode::new(5, ()));
 /// assert!(lane.push(&timeout));
@@ -210,7 +210,7 @@ impl<T> fmt::Debug for TimeoutLane<T> {
 /// it can be pushed again, and what was done to it before is visible.
 ///
 /// ```
-/// use crate::raw::{TimeoutLane, TimeoutNode};
+/// use tidegate_timer::raw::{TimeoutLane, TimeoutNode};
 ///
 /// let lane = TimeoutLane::new();
 /// for number in 0..2 {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::thread;
 
-use super::{SINGLE, Yard};
-use crate::raw::pages::LARGE;
+use super::pages::LARGE;
+use super::yard::{SINGLE, Yard};
 
 #[test]
 fn every_cell_is_dropped_once_wherever_its_plot_lies() {

@@ -31,7 +31,7 @@ pub(super) const LATEST: u64 = u64::MAX - 3;
 /// How a timeout ended.
 ///
 /// ```
-/// use crate::raw::{Fate, TimeoutCell};
+/// use tidegate_timer::raw::{Fate, TimeoutCell};
 ///
 /// let timeout = TimeoutCell::new(5, "closure");
 /// assert_eq!(timeout.fate(), None);
@@ -51,7 +51,7 @@ pub enum Fate {
 /// Why a timeout does not expire now.
 ///
 /// ```
-/// use crate::raw::{StillPending, TimeoutCell};
+/// use tidegate_timer::raw::{StillPending, TimeoutCell};
 ///
 /// let timeout = TimeoutCell::new(5, ());
 /// assert_eq!(timeout.expire(4), Err(StillPending::Until(5)));
@@ -67,7 +67,7 @@ pub enum StillPending {
 /// What [`TimeoutCell::reset`] came to.
 ///
 /// ```
-/// use crate::raw::{Reset, TimeoutCell};
+/// use tidegate_timer::raw::{Reset, TimeoutCell};
 ///
 /// let timeout = TimeoutCell::new(5, ());
 /// assert_eq!(timeout.reset(4), Reset::Sooner);
@@ -93,7 +93,7 @@ impl Reset {
 /// A value that somebody takes when a deadline passes, unless somebody else takes it before.
 ///
 /// ```
-/// use crate::raw::{Fate, Reset, StillPending, TimeoutCell};
+/// use tidegate_timer::raw::{Fate, Reset, StillPending, TimeoutCell};
 ///
 /// let tea = TimeoutCell::new(100, "tea");
 /// assert_eq!(tea.reset(250), Reset::Later, "the timer looks at 100 and finds it not due");

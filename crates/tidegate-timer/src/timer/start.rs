@@ -1,0 +1,102 @@
+//! The start of a timer's worker, with the first timeout.
+//!
+//! The spawner of threads is user code and runs without the lock.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tidegate_core::{Refusal, Rejected, contain};
+
+use super::errors::TimerError;
+use super::life::Life;
+use super::shared::{Cell, Shared, WAKE_AFTER};
+use super::task::TimerTask;
+use super::worker;
+use crate::raw::{Fate, TimeoutNode};
+
+impl Shared {
+    /// Starts the worker unless it runs.
+    pub(super) fn start(self: &Arc<Self>) -> Result<(), TimerError> {
+        // Acquire pairs with the Release below; a stop is found by the lane.
+        if self.running.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut life = match self.settled() {
+            // What comes now fires with the start that is on its way, or with the next one.
+            Err(TimerError::Refused(_)) => return Ok(()),
+            life => life?,
+        };
+        match &*life {
+            Life::New(_) => {}
+            Life::Running(_) => return Ok(()),
+            _ => return Err(TimerError::Stopped),
+        }
+        let starting = Life::Starting(std::thread::current().id());
+        let Life::New(threads) = std::mem::replace(&mut *life, starting) else {
+            unreachable!("it was new a moment ago");
+        };
+        drop(life);
+        let (member, shared) = (self.clock.join(), Arc::clone(self));
+        let started = contain(|| threads.spawn(move || worker::run(&shared, member)));
+        let mut life = self.life();
+        let outcome = match started {
+            Ok(Ok(thread)) => {
+                // Else it has ended already.
+                if matches!(*life, Life::Starting(_)) {
+                    *life = Life::Running(thread.watch());
+                    self.running.store(true, Ordering::Release);
+                }
+                Ok(())
+            }
+            Ok(Err(_)) | Err(_) => {
+                if matches!(*life, Life::Starting(_)) {
+                    *life = Life::New(threads);
+                }
+                Err(TimerError::NoThread)
+            }
+        };
+        let stopped = matches!(*life, Life::Stopping(_));
+        drop(life);
+        if stopped && outcome.is_err() {
+            // It was stopped meanwhile, and has no worker that would say that it is over.
+            self.end();
+        }
+        self.started.notify_all();
+        outcome
+    }
+
+    /// Adds a timeout, and starts the worker if it does not run.
+    pub(super) fn add(
+        self: &Arc<Self>,
+        after: Duration,
+        task: TimerTask,
+    ) -> Result<Arc<Cell>, Rejected<TimerTask>> {
+        if let Err(cause) = self.start() {
+            let why = match cause {
+                TimerError::NoThread | TimerError::Starting => Refusal::NoThread,
+                _ => Refusal::Closed,
+            };
+            return Err(Rejected::new(task, why));
+        }
+        let before = self.pending.fetch_add(1, Ordering::Relaxed);
+        if before >= self.limit {
+            self.pending.fetch_sub(1, Ordering::Relaxed);
+            self.counts.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(Rejected::new(task, Refusal::Full));
+        }
+        let deadline = self.clock.deadline(after);
+        let cell = TimeoutNode::new(deadline, task);
+        if !self.lane.push(&cell) {
+            let task = cell.decide(Fate::Stopped);
+            let task = task.expect("nobody else has the cell");
+            self.pending.fetch_sub(1, Ordering::Relaxed);
+            return Err(Rejected::new(task, Refusal::Closed));
+        }
+        self.wake_before(deadline);
+        if before % WAKE_AFTER == WAKE_AFTER - 1 && self.bell.ring() {
+            self.parker.unpark();
+        }
+        Ok(cell)
+    }
+}
