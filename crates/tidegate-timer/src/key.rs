@@ -9,7 +9,10 @@
 //!   others were given back start above the generations of those, and so have at least half of
 //!   the range left.
 
+use std::fmt;
 use std::num::NonZeroU32;
+
+use tidegate_core::prim::{AtomicU64, Ordering};
 
 /// Tells the entries apart that were in one slot. Never zero, which keeps `Option<Key>` small.
 pub(crate) type Generation = NonZeroU32;
@@ -69,5 +72,50 @@ impl Key {
             slot: bits as u32,
             generation: Generation::new((bits >> 32) as u32)?,
         })
+    }
+}
+
+/// The key under which a wheel has a timeout, kept with the timeout itself.
+///
+/// Any thread may hold the timeout. Only the owner of the wheel uses the slot.
+#[derive(Default)]
+pub struct KeySlot(AtomicU64);
+
+impl KeySlot {
+    /// Creates a slot without a key: the timeout is in no wheel.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the key; `None` if the timeout is in no wheel.
+    #[inline]
+    pub fn get(&self) -> Option<Key> {
+        Key::from_bits(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Notes the key of an entry that was added.
+    #[inline]
+    pub fn set(&self, key: Key) {
+        self.0.store(key.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Forgets the key: the entry has left the wheel.
+    #[inline]
+    pub fn clear(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// Forgets the key and returns it.
+    #[inline]
+    pub fn take(&self) -> Option<Key> {
+        let key = self.get();
+        self.clear();
+        key
+    }
+}
+
+impl fmt::Debug for KeySlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("KeySlot").field(&self.get()).finish()
     }
 }

@@ -1,7 +1,7 @@
 //! An indexed heap: exact order by deadline, and any entry can be taken out by its key.
 //!
 //! Pure data: no thread, no lock, no clock. One loop thread owns it (rule SC2); other threads
-//! send that loop a message.
+//! send that loop a message. Why it exists beside the wheel: "Four engines" in the crate's header.
 //!
 //! Two arrays. `items` is a 4-ary heap of small copies (deadline, sequence, slot), so sifting
 //! stays inside a few cache lines and never moves a value. The slab holds the values, and each

@@ -7,7 +7,7 @@
 //!
 //! * No code of the user runs while the wheel is locked.
 //! * `pending` counts the cells without a fate; who decides a fate counts it out.
-//! * The note of a cell is its key in the wheel, or 0; it changes under the lock only.
+//! * The key of a cell in the wheel changes under the lock only.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,9 +21,10 @@ use tidegate_core::{
 use super::errors::TimerError;
 use super::life::Life;
 use super::task::TimerTask;
+use crate::Wheel;
+use crate::place::place;
 use crate::raw::{Fate, Reset, TimeoutLane, TimeoutNode};
 use crate::wheel::Geometry;
-use crate::{Key, Wheel};
 
 /// The worker is woken when this many cancelled entries wait to be unlinked, and for each so many
 /// timeouts that are added: a flood of them is put into the wheel as it comes, not in the tick in
@@ -143,13 +144,13 @@ impl Shared {
     pub(super) fn absorb(&self, core: &mut Core) {
         self.cancels.store(0, Ordering::Relaxed);
         for cell in self.lane.take() {
-            match (cell.deadline(), Key::from_bits(cell.note())) {
-                (Some(deadline), _) => core.place(deadline, cell),
-                (None, Some(key)) => {
-                    cell.set_note(0);
-                    drop(core.wheel.remove(key));
+            match cell.deadline() {
+                Some(deadline) => core.place(deadline, cell),
+                None => {
+                    if let Some(key) = cell.key().take() {
+                        drop(core.wheel.remove(key));
+                    }
                 }
-                (None, None) => {}
             }
         }
     }
@@ -227,18 +228,8 @@ impl Shared {
 
 impl Core {
     /// Puts a cell where `deadline` says, wherever it was, and again if that became earlier.
-    pub(super) fn place(&mut self, mut deadline: u64, cell: Arc<Cell>) {
-        loop {
-            if let Some(key) = Key::from_bits(cell.note()) {
-                self.wheel.reset(key, deadline);
-            } else {
-                let key = self.wheel.insert(deadline, Arc::clone(&cell));
-                cell.set_note(key.to_bits());
-            }
-            match cell.arm(deadline) {
-                Some(sooner) => deadline = sooner,
-                None => return,
-            }
-        }
+    pub(super) fn place(&mut self, deadline: u64, cell: Arc<Cell>) {
+        let entry = || Arc::clone(&cell);
+        place(&mut self.wheel, &cell, cell.key(), deadline, entry);
     }
 }

@@ -45,7 +45,7 @@ fn turn(shared: &Shared, now: u64, due: &mut Vec<Arc<Cell>>) -> Option<u64> {
     while due.len() < BATCH
         && let Some(expired) = core.wheel.pop_due(now)
     {
-        expired.value.set_note(0);
+        expired.value.key().clear();
         due.push(expired.value);
     }
     core.wheel.next_deadline()
@@ -73,7 +73,7 @@ fn fire(shared: &Shared, cell: Arc<Cell>, now: u64) {
             let mut core = shared.core();
             if shared.lane.is_closed() {
                 core.left.push(cell);
-            } else if cell.note() == 0 {
+            } else if cell.key().get().is_none() {
                 core.place(deadline, cell);
             }
         }

@@ -1,6 +1,7 @@
 //! A timing wheel: deadlines in, due entries out, at a cost that does not grow with their number.
 //!
-//! Pure data: no thread, no lock, no clock. One thread owns it and says what time it is.
+//! Pure data: no thread, no lock, no clock. One thread owns it and says what time it is. Why it
+//! exists beside the heap: "Four engines" in the crate's header.
 //!
 //! Three parts: the dial says in which list a tick belongs, the lists hold numbers of entries, the
 //! entries lie in pages. An addition stores into the newest chunk of its list and into a page that

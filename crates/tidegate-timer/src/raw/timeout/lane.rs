@@ -10,9 +10,10 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use tidegate_core::CachePadded;
-use tidegate_core::prim::{AtomicBool, AtomicPtr, AtomicU64, Ordering, claim_fence};
+use tidegate_core::prim::{AtomicBool, AtomicPtr, Ordering, claim_fence};
 
 use super::cell::TimeoutCell;
+use crate::key::KeySlot;
 
 /// A cell that can be sent to the owner of a wheel.
 ///
@@ -28,8 +29,8 @@ pub struct TimeoutNode<T> {
     queued: AtomicBool,
     /// The next one in the lane; written by whoever set `queued`.
     next: AtomicPtr<TimeoutNode<T>>,
-    /// What the owner of the wheel keeps with the cell.
-    note: AtomicU64,
+    /// Its key in the wheel; for the owner of the wheel.
+    key: KeySlot,
 }
 
 impl<T> TimeoutNode<T> {
@@ -39,18 +40,14 @@ impl<T> TimeoutNode<T> {
             cell: TimeoutCell::new(deadline, value),
             queued: AtomicBool::new(false),
             next: AtomicPtr::new(ptr::null_mut()),
-            note: AtomicU64::new(0),
+            key: KeySlot::new(),
         })
     }
 
-    /// What the owner of the wheel noted last; 0 at first. Only that thread uses it.
-    pub fn note(&self) -> u64 {
-        self.note.load(Ordering::Relaxed)
-    }
-
-    /// Notes something, for the owner of the wheel.
-    pub fn set_note(&self, note: u64) {
-        self.note.store(note, Ordering::Relaxed);
+    /// Returns where its key in the wheel is kept. Only the owner of the wheel uses it.
+    #[inline]
+    pub fn key(&self) -> &KeySlot {
+        &self.key
     }
 }
 

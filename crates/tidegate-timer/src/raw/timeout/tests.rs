@@ -8,6 +8,7 @@ use tidegate_testkit::{rounds, until};
 
 use super::cell::LATEST;
 use super::*;
+use crate::Key;
 
 #[test]
 fn exactly_one_of_cancel_and_expire_gets_the_value() {
@@ -97,6 +98,7 @@ fn the_owner_sees_every_cells_last_news() {
     let cells: Vec<_> = (0..rounds(2_000))
         .map(|_| TimeoutNode::new(0, ()))
         .collect();
+    let key = Key::from_bits(1 << 32).expect("a generation is not zero");
     let mut seen = 0;
     thread::scope(|scope| {
         for half in 0..2 {
@@ -114,15 +116,15 @@ fn the_owner_sees_every_cells_last_news() {
         }
         until("every cell was seen with its fate", || {
             for cell in lane.take() {
-                if cell.fate().is_some() && cell.note() == 0 {
-                    cell.set_note(1);
+                if cell.fate().is_some() && cell.key().get().is_none() {
+                    cell.key().set(key);
                     seen += 1;
                 }
             }
             seen == cells.len()
         });
     });
-    assert!(cells.iter().all(|cell| cell.note() == 1));
+    assert!(cells.iter().all(|cell| cell.key().get() == Some(key)));
 }
 
 #[test]
