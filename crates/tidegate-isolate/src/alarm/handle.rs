@@ -68,26 +68,24 @@ impl Alarms {
 
     fn set(&self, at: u64, due: Due) -> AlarmId {
         let mut tasks = self.shared.tasks();
-        let number = tasks.next;
-        tasks.next += 1;
         if self.is_closed() {
             // Nobody would ever call it.
             drop(tasks);
             drop(due);
-            return AlarmId { at, number };
+            return AlarmId(None);
         }
-        tasks.due.insert((at, number), due);
+        let key = tasks.insert(at, due);
         drop(tasks);
         fence(Ordering::SeqCst);
         if at < self.shared.next_wake.load(Ordering::SeqCst) {
             self.shared.wake(at);
         }
-        AlarmId { at, number }
+        AlarmId(Some(key))
     }
 
     /// Takes a task back; false when it ran or runs.
     pub(crate) fn cancel(&self, id: AlarmId) -> bool {
-        let task = self.shared.tasks().due.remove(&(id.at, id.number));
+        let task = id.0.and_then(|key| self.shared.tasks().remove(key));
         task.is_some()
     }
 

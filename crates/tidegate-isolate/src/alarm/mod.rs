@@ -10,16 +10,8 @@
 //! how a call gets a flight and arms it, `pause` a future that waits. Knows calls in flight
 //! (`in_flight`), and no command.
 //!
-//! # Why not the wheel
-//!
-//! A wheel pays for each call, an insertion and a removal, and most calls need no timeout. With a
-//! thousand others waiting that is 409 instructions in a `Wheel` of the thread's own, which nobody
-//! would turn; 455 in one that threads share under a lock; 754 in a `WheelTimer`, which owns one.
-//! Arming and disarming a flight is 27, two of them locked, on a line of the thread's own, and the
-//! deadline is exact to the clock. What pays for it is the look over all flights that were ever under
-//! way at the same time, once per deadline that is reached. The bench suite `isolate` has the table
-//! in nanoseconds ("a timeout that is not needed"). What a call is told by, a word and a token, has to
-//! be found for it in either way, and is in none of these figures.
+//! Tasks wait in a `Heap` of `tidegate-timer`; "Four engines" in the header of that crate says why
+//! calls wait in no wheel.
 //!
 //! # Invariants
 //!

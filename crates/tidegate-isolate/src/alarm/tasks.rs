@@ -1,18 +1,14 @@
 //! Tasks that are set to a time.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tidegate_core::Task;
+use tidegate_timer::Heap;
 
 use super::aside::Aside;
 
-#[derive(Default)]
-pub(super) struct Tasks {
-    pub(super) next: u64,
-    /// By time, then by number.
-    pub(super) due: BTreeMap<(u64, u64), Due>,
-}
+/// By time, then by the order in which they were set.
+pub(super) type Tasks = Heap<Due>;
 
 /// What happens at a time.
 pub(super) enum Due {
@@ -22,9 +18,6 @@ pub(super) enum Due {
     Aside(Arc<Aside>, Task),
 }
 
-/// A task that was set to a time.
+/// A task that was set to a time; without a key if the timer was closed before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AlarmId {
-    pub(super) at: u64,
-    pub(super) number: u64,
-}
+pub(crate) struct AlarmId(pub(super) Option<tidegate_timer::Key>);

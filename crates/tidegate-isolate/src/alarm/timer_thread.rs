@@ -125,9 +125,9 @@ impl Shared {
 
     pub(super) fn close(self: &Arc<Self>) {
         self.closed.store(true, Ordering::SeqCst);
-        let tasks = self.tasks().due.split_off(&(0, 0));
-        for due in tasks.into_values() {
-            if let Due::Aside(aside, task) = due {
+        let tasks = self.tasks().drain();
+        for due in tasks {
+            if let Due::Aside(aside, task) = due.value {
                 self.run_aside(&aside, Task::new(move || drop(task)));
             }
         }
@@ -220,17 +220,12 @@ impl Shared {
         drop(flights);
         loop {
             let mut tasks = self.tasks();
-            let Some(entry) = tasks.due.first_entry() else {
+            let Some(due) = tasks.pop_due(now) else {
+                next = next.min(tasks.next_deadline().unwrap_or(u64::MAX));
                 break;
             };
-            let at = entry.key().0;
-            if at > now {
-                next = next.min(at);
-                break;
-            }
-            let due = entry.remove();
             drop(tasks);
-            match due {
+            match due.value {
                 Due::Here(task) => self.run_contained(task),
                 Due::Aside(aside, task) => self.run_aside(&aside, task),
             }
