@@ -83,7 +83,8 @@ pub use self::permits::{Permit, PermitRef, Permits};
 pub use self::raw::owner::OwnerCell;
 pub use self::raw::running::{Running, RunningGuard, RunningTask};
 pub use self::raw::signal::{Deliver, Delivery, Signal, SignalBlock};
-pub use self::raw::task::{Blocking, Task};
+pub use self::raw::task::Task;
+pub use self::raw::vtable::Blocking;
 pub use self::sys::prefetch::{prefetch, prefetch_block};
 pub use self::sys::thread::{thread_cpu_time, thread_id, usable_cpus};
 pub use self::thread::{

@@ -2,9 +2,11 @@
 //!
 //! * [`signal`]: a reference to a heap block on its way to an executor.
 //! * [`owner`]: a value that one executor owns and others may hold.
+//! * [`vtable`]: what is known of a task's closure.
 //! * [`running`]: what a thread runs now, readable from other threads.
-//! * [`task`]: a closure in four words; `task::vtable` describes the closure. A task with a name
-//!   shows it in `running`, which knows only the vtable.
+//! * [`task`]: a closure in four words. A task with a name shows it in `running`.
+//!
+//! Each knows only those before it.
 #![expect(
     unsafe_code,
     reason = "values behind erased types, handed over by one word"
@@ -14,3 +16,4 @@ pub(crate) mod owner;
 pub(crate) mod running;
 pub(crate) mod signal;
 pub(crate) mod task;
+pub(crate) mod vtable;

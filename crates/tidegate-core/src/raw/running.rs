@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::prim;
-use crate::raw::task::Vtable;
+use crate::raw::vtable::Vtable;
 
 prim::thread_local! {
     /// The record of the loop that this thread drives.

@@ -5,7 +5,8 @@ use std::mem;
 use std::ptr;
 
 use crate::prim::{AtomicPtr, Ordering, UnsafeCell};
-use crate::raw::task::{Data, Task, Vtable};
+use crate::raw::task::Task;
+use crate::raw::vtable::{Data, Vtable};
 use crate::sys;
 
 /// Slots in a chunk (16 KiB), a power of two.

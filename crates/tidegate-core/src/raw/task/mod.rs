@@ -10,11 +10,7 @@ use std::marker::PhantomData;
 use std::mem::{self, ManuallyDrop, MaybeUninit};
 
 use crate::raw::running::{self, Running};
-
-mod vtable;
-
-pub use self::vtable::Blocking;
-pub(crate) use self::vtable::{Data, INLINE_WORDS, Vtable};
+use crate::raw::vtable::{Blocking, Data, INLINE_WORDS, Vtable};
 
 /// One unit of work: a closure that runs once.
 ///

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::entry::{Entry, State};
-use super::pages::KEPT;
 use super::*;
 use crate::key::{OLD, RETIRED};
+use crate::wheel::entry::{Entry, State};
+use crate::wheel::pages::KEPT;
 
 fn wheel(tick: u64, slots: usize) -> Wheel<u64> {
     Wheel::new(Duration::from_nanos(tick), slots).expect("a sound geometry")
@@ -49,7 +49,7 @@ fn an_entry_is_half_a_line_and_a_chunk_is_two() {
     assert_eq!(size_of::<Entry<(u64, u64)>>(), 32);
     assert_eq!(size_of::<Entry<Box<dyn FnOnce()>>>(), 32);
     assert_eq!(size_of::<Entry<[u64; 5]>>(), 64);
-    assert_eq!(size_of::<lists::Chunk>(), 128);
+    assert_eq!(size_of::<crate::wheel::lists::Chunk>(), 128);
 }
 
 #[test]
