@@ -50,7 +50,9 @@ fn parse(args: &[&str]) -> Result<(Vec<Part>, u64), String> {
     while let Some(arg) = args.next() {
         if *arg == "--minutes" {
             let number = args.next().and_then(|number| number.parse().ok());
-            minutes = number.ok_or("--minutes takes a number")?;
+            // To libFuzzer, zero means for ever.
+            let number = number.filter(|minutes| *minutes > 0);
+            minutes = number.ok_or("--minutes takes a number from one on")?;
         } else if PARTS.iter().any(|(name, _)| name == arg) {
             named.push(*arg);
         } else {
@@ -117,5 +119,6 @@ mod tests {
         assert!(why.contains("lom") && why.contains("loom"), "{why}");
         assert!(parse(&["--minutes"]).is_err());
         assert!(parse(&["--minutes", "ten"]).is_err());
+        assert!(parse(&["--minutes", "0"]).is_err());
     }
 }
