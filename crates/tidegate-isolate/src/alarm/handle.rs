@@ -76,6 +76,8 @@ impl Alarms {
         }
         let key = tasks.insert(at, due);
         drop(tasks);
+        // ORDERING: SeqCst fence pairs with the one in `run_until_closed`: this finds when the
+        // thread wakes, or the thread's last look before it sleeps finds the task.
         fence(Ordering::SeqCst);
         if at < self.shared.next_wake.load(Ordering::SeqCst) {
             self.shared.wake(at);
@@ -134,6 +136,8 @@ impl Alarms {
 
     /// Whether nothing is called at its time any more.
     pub(crate) fn is_closed(&self) -> bool {
+        // ORDERING: pairs with the store in `Shared::close`. In `set` the lock of the tasks, which
+        // both take, decides: the task is dropped there, or `close` takes it out.
         self.shared.closed.load(Ordering::SeqCst)
     }
 

@@ -70,10 +70,15 @@ impl Shared {
     /// starved.
     #[cold]
     pub(super) fn wake(self: &Arc<Self>, deadline: u64) {
+        // ORDERING: pairs with the store in `close`. Where it is missed, a thread wakes or starts
+        // that finds the timer closed by itself.
         if self.closed.load(Ordering::SeqCst) && self.starved().is_empty() {
             return;
         }
         // One waker is enough: the thread looks at everything.
+        // ORDERING: SeqCst. The minimum pairs with the stores in `run_until_closed`, after each of
+        // which the thread looks again or is unparked. The swap pairs with the stores of `false`: a
+        // thread that ends finds what was brought before, or this finds that there is none.
         self.next_wake.fetch_min(deadline, Ordering::SeqCst);
         if self.started.swap(true, Ordering::SeqCst) {
             self.parker.unpark();
@@ -89,6 +94,8 @@ impl Shared {
         });
         if spawned.is_err() {
             // The next call tries again, whenever it is due.
+            // ORDERING: SeqCst. `next_wake` pairs with its loads in `set` and `watch`, `started`
+            // with the swap above. In `run_starved_here` a look at `closed` follows.
             self.next_wake.store(u64::MAX, Ordering::SeqCst);
             self.started.store(false, Ordering::SeqCst);
             self.run_starved_here();
@@ -105,6 +112,9 @@ impl Shared {
     /// Runs what is starved on this thread: only if the timer is closed and has no thread either,
     /// so that nothing would ever offer it again.
     fn run_starved_here(&self) {
+        // ORDERING: SeqCst pairs with the store in `close`, after which the swap of `started` in
+        // `wake` comes; here the store of `started` came before. Either that finds no thread and
+        // starts one, or this finds the timer closed.
         if !self.closed.load(Ordering::SeqCst) {
             return;
         }
@@ -124,6 +134,8 @@ impl Shared {
     }
 
     pub(super) fn close(self: &Arc<Self>) {
+        // ORDERING: SeqCst pairs with the load in `run_starved_here`; see there. `set` is ordered
+        // with it by the lock of the tasks, and the thread by the unpark below.
         self.closed.store(true, Ordering::SeqCst);
         let tasks = self.tasks().drain();
         for due in tasks {
@@ -174,6 +186,8 @@ impl Shared {
             self.run_until_closed();
             // Either this thread sees what was starved meanwhile, or its bringer sees that the
             // thread has gone and starts another.
+            // ORDERING: SeqCst pairs with the swap in `wake`. What is starved has a lock: a bringer
+            // that this does not find takes it later, and so finds `false`.
             self.started.store(false, Ordering::SeqCst);
             if self.starved().is_empty() || self.started.swap(true, Ordering::SeqCst) {
                 return;
@@ -185,6 +199,8 @@ impl Shared {
     fn run_until_closed(&self) {
         let clock = self.clock.clock().clone();
         let mut seen = u64::MAX;
+        // ORDERING: pairs with the store in `close`, which unparks after it: a thread that misses it
+        // does not sleep.
         while !self.closed.load(Ordering::SeqCst) || !self.starved().is_empty() {
             let now = clock.nanos();
             let (first, calls) = self.look(now);
@@ -196,6 +212,9 @@ impl Shared {
                 let shortest = self.shortest.load(Ordering::Relaxed);
                 wake = now.saturating_add(shortest.clamp(PAUSES.0, PAUSES.1));
             }
+            // ORDERING: SeqCst fence pairs with the one in `Alarms::set`, and with the one of
+            // `CallWord::begin` for flights: whoever comes finds when the thread wakes, or the look
+            // below finds what came.
             self.next_wake.store(wake, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             // The look that the callers' order with `next_wake` is about.

@@ -151,6 +151,7 @@ impl Isolation {
             let (alarms, left) = (alarms.clone(), Arc::clone(&left));
             let inner = Arc::downgrade(&self.inner);
             move || {
+                // ORDERING: AcqRel pairs with itself: the last one comes after the reports of all.
                 if left.fetch_sub(1, Ordering::AcqRel) == 1 {
                     alarms.expire_all();
                     if let Some(inner) = inner.upgrade() {

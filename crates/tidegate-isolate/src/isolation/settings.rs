@@ -146,6 +146,8 @@ impl State {
     fn read_sources(&self) -> (MutexGuard<'_, Said>, Reading) {
         let [begun, in_force] = &self.readings;
         loop {
+            // ORDERING: pairs with itself. Whoever has changed a source reads it after that, under
+            // a number; a reading with a later number sees the change.
             let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
             let reading = self.sources.read((&self.key, &self.pool));
             let said = lock(&self.said);

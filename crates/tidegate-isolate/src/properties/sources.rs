@@ -102,11 +102,15 @@ impl Sources {
 
     /// Counts a change, before it is passed on.
     pub(crate) fn count_change(&self) {
+        // ORDERING: Release pairs with the Acquire in `changes`: a key that is built after it has
+        // counted this change reads what has changed.
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
     /// How many changes were counted.
     pub(crate) fn changes(&self) -> u64 {
+        // ORDERING: Acquire pairs with the Release in `count_change`. The lock of the keys orders
+        // the second look of a key that is built: it counts the change, or the change finds the key.
         self.changes.load(Ordering::SeqCst)
     }
 

@@ -243,7 +243,7 @@ impl Shared {
 
     #[inline]
     pub(crate) fn publish(&self, queued: usize, writable: bool) {
-        // SeqCst, with `count_mail` as its partner: see there.
+        // ORDERING: SeqCst pairs with `count_mail`: see there.
         self.queued.store(queued, Ordering::SeqCst);
         self.writable.store(writable, Ordering::Relaxed);
     }
@@ -251,16 +251,17 @@ impl Shared {
     /// Counts a write that is mailed; true if more waits with it than the high mark.
     ///
     /// The loop has to take such mail out even if nobody flushes, since its handlers are to hear of
-    /// it. It looks for it after `publish` (`has_much_mail`). SeqCst on all four: of a write that is
-    /// mailed while the loop publishes at least one of the two sides sees what the other has counted.
+    /// it. It looks for it after `publish` (`has_much_mail`).
     fn count_mail(&self, counts: usize) -> bool {
+        // ORDERING: SeqCst on all four, here, in `publish` and in `has_much_mail`: of a write that
+        // is mailed while the loop publishes at least one side sees what the other has counted.
         let mailed = self.mailed.fetch_add(counts, Ordering::SeqCst) + counts;
         mailed + self.queued.load(Ordering::SeqCst) > self.options.marks.high()
     }
 
     /// Whether there is mail that makes more wait than the high mark. On the loop, after `publish`.
     pub(crate) fn has_much_mail(&self) -> bool {
-        // SeqCst, with `count_mail` as its partner: see there.
+        // ORDERING: SeqCst pairs with `count_mail`: see there.
         let mailed = self.mailed.load(Ordering::SeqCst);
         mailed > 0 && mailed + self.queued.load(Ordering::Relaxed) > self.options.marks.high()
     }

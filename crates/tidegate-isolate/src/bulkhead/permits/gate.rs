@@ -149,13 +149,16 @@ impl Gate {
         waker: &Waker,
     ) -> Result<Place, Refused> {
         let until = until.min(now.saturating_add(self.wait_nanos.load(Ordering::Relaxed)));
-        if self.waiting.fetch_add(1, Ordering::SeqCst) >= self.max_waiting.load(Ordering::Relaxed) {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.max_waiting.load(Ordering::Relaxed)
+        {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return Err(Refused::Permits);
         }
         let waiter = Arc::new(Waiter::new(criticality, waker));
         let id = self.lock().push(now, Arc::clone(&waiter));
-        // A permit that was given back before this one could be seen waiting.
+        // ORDERING: SeqCst fence pairs with the one in `has_waiters_to_see`: the look for a permit
+        // that follows finds one that was given back before this waiter could be seen.
+        fence(Ordering::SeqCst);
         self.serve(now);
         Ok(Place { waiter, id, until })
     }
@@ -224,8 +227,8 @@ impl Gate {
     #[inline]
     fn has_waiters_to_see(&self) -> bool {
         if self.serves.load(Ordering::Relaxed) {
-            // Pairs with the count in `wait`: either the waiter finds the permit that was just
-            // given back, or this thread finds the waiter.
+            // ORDERING: SeqCst fence pairs with the one in `queue_up`: either the waiter finds the
+            // permit that was just given back, or this thread finds the waiter.
             fence(Ordering::SeqCst);
             return self.waiting.load(Ordering::Relaxed) != 0;
         }

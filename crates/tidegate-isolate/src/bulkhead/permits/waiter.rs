@@ -65,7 +65,8 @@ impl Waiter {
     }
 
     pub(super) fn state(&self) -> u8 {
-        // Acquire pairs with the Release in `decide`.
+        // ORDERING: Acquire pairs with the Release in `decide`: what the decider did before, such
+        // as to take the permit, comes before what the waiter does with it.
         self.state.load(Ordering::Acquire)
     }
 
@@ -99,6 +100,8 @@ impl Waiter {
 
     /// Decides how the wait ends; an error when that was decided before. Whoever decides wakes.
     pub(super) fn decide(&self, how: u8) -> Result<u8, u8> {
+        // ORDERING: Release pairs with the Acquire in `state`. Acquire, as there: one that is too
+        // late learns what was decided, and may own a permit.
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         self.state.compare_exchange(WAITING, how, success, failure)
     }
