@@ -20,7 +20,7 @@ usage: cargo xtask <task>
   loom [--long] [-- <args>]      model checks: every interleaving within a bound
   shuttle [--long] [-- <args>]   whole loops under schedules, each known by its seed
   sanitize [--long] [-- <args>]  tests under AddressSanitizer and LeakSanitizer (nightly)
-  sanitize --thread [-- <args>]  tests under ThreadSanitizer, where nightly has its target
+  sanitize --thread [-- <args>]  tests under ThreadSanitizer, where nightly has rust-src
   miri [-- <args>]               tests under Miri, where the toolchain has it
   deny                           bans, licences and sources of the dependencies (cargo-deny)
   features                       each library without default features, and with each alone

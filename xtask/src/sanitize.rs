@@ -1,9 +1,9 @@
 //! `cargo xtask sanitize`: tests under AddressSanitizer with leak detection, or under
 //! ThreadSanitizer.
 //!
-//! Both belong to the nightly compiler. The first is a flag: giving the target explicitly keeps it
-//! away from build scripts and macros, and the standard library needs no rebuild for it. The second
-//! needs a standard library that was built for it, which is a target of its own.
+//! Both are flags of the nightly compiler. Giving the target explicitly keeps them away from build
+//! scripts and macros. The first works with the standard library as it is; the second needs one that
+//! is built with the flag, from the component `rust-src`.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,8 +13,7 @@ use crate::step::{self, Outcome};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const FLAGS: &str = "-Zsanitizer=address --cfg tidegate_sanitize";
-const THREAD_TARGET: &str = "x86_64-unknown-linux-gnutsan";
-const THREAD_FLAGS: &str = "--cfg tidegate_sanitize";
+const THREAD_FLAGS: &str = "-Zsanitizer=thread --cfg tidegate_sanitize";
 
 /// The crates with unsafe code, and those whose tests drive it.
 const CRATES: [&str; 6] = [
@@ -42,23 +41,27 @@ pub fn run(root: &Path, long: bool, args: &[String]) -> step::Result {
 
 /// Runs the tests of the crates above under ThreadSanitizer.
 ///
-/// Skips where the nightly toolchain does not have its target. `args` go to the test programs.
+/// Skips where the nightly toolchain lacks the sources of the standard library. `args` go to the
+/// test programs.
 ///
 /// # Errors
 ///
 /// When a test fails, or the sanitizer reports a data race.
 pub fn thread(root: &Path, args: &[String]) -> step::Result {
-    if !has_target(THREAD_TARGET) {
-        let why = format!("the nightly toolchain has no target {THREAD_TARGET}");
-        return Ok(Outcome::Skipped(why));
+    if !has_sources() {
+        let why = "nightly lacks the sources of the standard library, `rust-src`";
+        return Ok(Outcome::Skipped(why.to_string()));
     }
     let mut command = Command::new("cargo");
     command
         .current_dir(root)
-        .args(["+nightly", "test", "--target", THREAD_TARGET])
+        .args(["+nightly", "test", "-Zbuild-std", "--target", TARGET])
         .args(["--lib", "--tests", "--no-fail-fast"])
         .args(CRATES.iter().flat_map(|name| ["-p", name]))
-        .env("CARGO_TARGET_DIR", root::target_dir(root, "sanitize"))
+        .env(
+            "CARGO_TARGET_DIR",
+            root::target_dir(root, "sanitize-thread"),
+        )
         .env("RUSTFLAGS", step::appended("RUSTFLAGS", " ", THREAD_FLAGS));
     if !args.is_empty() {
         command.arg("--").args(args);
@@ -66,13 +69,16 @@ pub fn thread(root: &Path, args: &[String]) -> step::Result {
     step::run(&mut command)
 }
 
-/// Says whether the nightly toolchain has a standard library for `target`.
-fn has_target(target: &str) -> bool {
+/// Says whether the nightly toolchain can build its standard library.
+fn has_sources() -> bool {
     let mut command = Command::new("rustc");
-    command.args(["+nightly", "--print", "target-libdir", "--target", target]);
+    command.args(["+nightly", "--print", "sysroot"]);
     let said = command.output().ok().filter(|said| said.status.success());
     let path = said.and_then(|said| String::from_utf8(said.stdout).ok());
-    path.is_some_and(|path| Path::new(path.trim()).is_dir())
+    path.is_some_and(|path| {
+        let library = Path::new(path.trim()).join("lib/rustlib/src/rust/library");
+        library.join("Cargo.lock").is_file()
+    })
 }
 
 fn command(root: &Path, long: bool, args: &[String]) -> Command {
