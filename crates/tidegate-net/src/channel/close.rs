@@ -48,7 +48,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
         io.closed = true;
         self.transport = Transport::Gone;
-        self.ahead = None;
+        self.early = None;
+        self.late_error = None;
         io.shared.finish(cause.clone());
         let closed = Failure::new(NetError::Closed(cause.clone()));
         io.queue.fail_all(&closed);

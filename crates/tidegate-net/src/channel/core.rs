@@ -43,8 +43,10 @@ pub(crate) struct ChannelCore<P: ChannelPipeline> {
     pub(super) pipeline: P,
     pub(super) state: State,
     pub(super) size: ReadSize,
-    /// What was received before its turn; or what is wrong, if it is `broken`.
-    pub(super) ahead: Option<io::Result<Bytes>>,
+    /// What was received before its turn.
+    pub(super) early: Option<io::Result<Bytes>>,
+    /// What went wrong when it sent after its turn.
+    pub(super) late_error: Option<io::Error>,
     /// The socket takes no more for now.
     pub(super) blocked: bool,
     /// Its turn was over before it had written or told everything.
@@ -53,8 +55,6 @@ pub(crate) struct ChannelCore<P: ChannelPipeline> {
     pub(super) read_ready: bool,
     /// The peer writes no more: reads go on to the end.
     pub(super) hung_up: bool,
-    /// Something was wrong when it sent behind others.
-    pub(super) broken: bool,
     pub(super) input_shut: bool,
     pub(super) output_shut: bool,
     pub(super) again: Readiness,
@@ -71,12 +71,12 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             pipeline,
             state: State::New(start),
             size,
-            ahead: None,
+            early: None,
+            late_error: None,
             blocked: false,
             owes: false,
             read_ready: false,
             hung_up: false,
-            broken: false,
             input_shut: false,
             output_shut: false,
             again: Readiness::NONE,
@@ -93,7 +93,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     fn handle(&mut self, readiness: Readiness, desk: &mut Desk) {
         if matches!(self.state, State::Open)
-            && let Some(why) = self.take_broken()
+            && let Some(why) = self.late_error.take()
         {
             return self.fail(why, desk);
         }
@@ -215,7 +215,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             return self.read_datagrams(desk);
         }
         if first.is_none() {
-            first = self.take_ahead();
+            first = self.take_early();
         }
         let most_reads = self.pipeline.io().options.reads_per_turn.max(1);
         let fixed = self.size.is_fixed();
@@ -428,16 +428,6 @@ impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
         self.finish(readiness.any(Readiness::MAIL))
     }
 
-    #[inline]
-    fn receive_ahead(&mut self, readiness: Readiness, desk: &mut Desk) -> bool {
-        self.is_plain(readiness) && self.read_ahead(desk)
-    }
-
-    #[inline]
-    fn send_behind(&mut self, desk: &mut Desk) -> bool {
-        self.send_plain(desk)
-    }
-
     fn io(&mut self) -> Option<&mut dyn Source> {
         match &self.state {
             State::Off(off) if !off.is_watched() => None,
@@ -457,13 +447,8 @@ impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
         }
     }
 
-    #[inline]
-    fn expect(&self) {
-        self.pipeline.prefetch();
-    }
-
     fn close(&mut self, desk: &mut Desk) {
-        let cause = self.take_broken().map(Failure::new);
+        let cause = self.late_error.take().map(Failure::new);
         self.with_desk(desk, |core, desk| ChannelCore::close(core, cause, desk));
     }
 

@@ -5,7 +5,6 @@
 use std::io;
 
 use bytes::Bytes;
-use tidegate_core::Blocking;
 
 use super::core::{ChannelCore, State};
 use super::pipeline::ChannelPipeline;
@@ -13,7 +12,7 @@ use super::shared::Shared;
 use super::transport::{SLACK, Transport};
 use crate::message::Msg;
 use crate::reactor::{Desk, Next};
-use crate::sys::{PIECE, Readiness};
+use crate::sys::Readiness;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Whether the short way may be tried: something came, and nothing else is the matter.
@@ -30,38 +29,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// How many bytes the socket is offered.
     #[inline(always)]
-    fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         Transport::room(self.size.next(), self.size.is_fixed())
-    }
-
-    /// Receives before its turn, if that is little: it is told soon, after others. True if it did, and
-    /// is quick then.
-    #[inline(always)]
-    pub(super) fn read_ahead(&mut self, desk: &mut Desk) -> bool {
-        let room = self.room();
-        if room > PIECE || self.ahead.is_some() {
-            return false;
-        }
-        desk.counters.reads.add(1);
-        self.ahead = Some(self.transport.receive(&mut desk.chunk, room));
-        self.read_ready = true;
-        self.pipeline.blocking() == Blocking::Never
-    }
-
-    /// What was received before its turn, and whether that was all.
-    pub(super) fn take_ahead(&mut self) -> Option<io::Result<(Bytes, bool)>> {
-        let room = self.room();
-        let read = self.ahead.take()?;
-        Some(read.map(|bytes| {
-            let all = bytes.len() < room;
-            (bytes, all)
-        }))
     }
 
     #[inline(always)]
     pub(super) fn read_plain(&mut self, desk: &mut Desk) -> Next {
         let room = self.room();
-        let read = match self.ahead.take() {
+        let read = match self.early.take() {
             Some(read) => read,
             None => {
                 desk.counters.reads.add(1);
@@ -84,9 +59,9 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.pipeline.read_last(Msg::Bytes(bytes));
         let io = self.pipeline.io();
         if io.flush_wanted && self.pipeline.is_idle() {
-            if desk.together && io.has_one_to_send() {
+            if desk.batch.may_wait && io.has_one_to_send() {
                 self.pipeline.end_turn();
-                return Next::Send;
+                return Next::SendLate;
             }
             match self.send_one(desk) {
                 Ok(spent) => drop(spent),
@@ -103,58 +78,23 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// Returns `true` if nothing waits, nobody has asked for anything, and everybody knows: nearly
     /// always.
     #[inline(always)]
-    fn is_calm(&self) -> bool {
+    pub(super) fn is_calm(&self) -> bool {
         self.pipeline.io().is_calm() & self.pipeline.is_idle()
     }
 
     /// Sends what was flushed, if that is one entry for which nobody waits, and answers the bytes
     /// unless they are the loop's; else what the call came to, if there was one.
     #[inline(always)]
-    fn send_one(&mut self, desk: &mut Desk) -> Result<Option<Bytes>, Option<io::Result<usize>>> {
+    pub(super) fn send_one(
+        &mut self,
+        desk: &mut Desk,
+    ) -> Result<Option<Bytes>, Option<io::Result<usize>>> {
         let io = self.pipeline.io_mut();
         io.flush_wanted = false;
         let sent = io.queue.drain_one(&mut self.transport)?;
         desk.counters.writes.add(1);
         desk.counters.written_bytes.add(sent.len() as u64);
         Ok(desk.chunk.give_back(sent))
-    }
-
-    /// Sends behind others; false if something is left to do, or to show.
-    #[inline(always)]
-    pub(super) fn send_plain(&mut self, desk: &mut Desk) -> bool {
-        match self.send_one(desk) {
-            Ok(spent) => {
-                if let Some(spent) = spent {
-                    desk.spent.push(spent);
-                }
-                self.is_calm() || self.sent_otherwise(None, desk)
-            }
-            Err(first) => self.sent_otherwise(first, desk),
-        }
-    }
-
-    /// Notes what the call came to, if there was one; the rest is done when it is told that it may
-    /// write.
-    #[cold]
-    fn sent_otherwise(&mut self, first: Option<io::Result<usize>>, desk: &mut Desk) -> bool {
-        // One spin is this call: none that would come to the end of an entry of the user's.
-        if first.is_some()
-            && let Err(why) = self.write_out(first, 1, desk)
-        {
-            self.broken = true;
-            self.ahead = Some(Err(why));
-        }
-        self.owes = true;
-        false
-    }
-
-    /// What was wrong when it sent behind others, if anything was.
-    pub(super) fn take_broken(&mut self) -> Option<io::Error> {
-        if !self.broken {
-            return None;
-        }
-        self.broken = false;
-        self.ahead.take()?.err()
     }
 
     /// The long way, for a read that came to something else.

@@ -8,12 +8,13 @@
 //! * `wire`, `local`, `datagram`, `transport`: the socket, or what stands for one.
 //! * `timers`, `state`, `io`, `pipeline`: what a channel and its handlers share, and what the channel
 //!   needs of them.
-//! * `core`: the channel on its loop; `registration`, `requests`, `flush`, `close` and `fast_path` are
-//!   the rest of its methods.
+//! * `core`: the channel on its loop; `registration`, `requests`, `flush`, `close`, `fast_path` and
+//!   `batch` are the rest of its methods.
 //!
 //! Knows the [`reactor`](crate::reactor), as one of its event sources. The pipeline is in the layer
 //! above: a channel is generic over it.
 
+mod batch;
 mod close;
 mod core;
 mod datagram;

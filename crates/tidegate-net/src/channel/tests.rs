@@ -18,7 +18,7 @@ use crate::channel::read_size::ReadSize;
 use crate::message::Msg;
 use crate::pipeline::{Action, Assembly, Erased, Head, Inbound, InboundContext, Parts, Pipeline};
 use crate::reactor::PollDriver;
-use crate::reactor::{Desk, EventSource, Next, register};
+use crate::reactor::{Batched, Desk, EventSource, Next, register};
 use crate::sys::{FakePoller, Readiness, Token};
 use crate::{Blocking, Nothing, Registered, UserEvent};
 
@@ -130,7 +130,7 @@ impl Alone {
         let (transport, peer) = connected();
         let answers = |log| Assembly::<Pinned>::new().add("answers", Answers { log, then });
         let mut alone = Self::assembled(transport, Some(peer), ChannelOptions::default(), answers);
-        alone.desk.together = true;
+        alone.desk.batch.may_wait = true;
         alone
     }
 
@@ -184,12 +184,12 @@ impl Alone {
         self.peer().write_all(bytes).unwrap();
     }
 
-    fn receive_ahead(&mut self) -> bool {
-        self.core.receive_ahead(Readiness::READ, &mut self.desk)
+    fn receive_early(&mut self) -> bool {
+        self.core.receive_early(Readiness::READ, &mut self.desk)
     }
 
-    fn send_behind(&mut self) -> bool {
-        self.core.send_behind(&mut self.desk)
+    fn send_late(&mut self) -> bool {
+        self.core.send_late(&mut self.desk)
     }
 
     /// Whether something has come to the peer.
@@ -229,9 +229,9 @@ impl Alone {
 fn what_came_before_its_turn_is_told_in_its_turn_and_once() {
     let mut alone = Alone::new();
     alone.send(b"first");
-    alone.receive_ahead();
+    alone.receive_early();
     alone.send(b"second");
-    alone.receive_ahead();
+    alone.receive_early();
     assert_eq!((alone.log.take().len(), alone.reads()), (0, 1));
     assert_eq!(alone.tell(Readiness::READ), Next::Stay);
     assert_eq!((alone.log.take(), alone.reads()), (vec!["first".into()], 1));
@@ -246,10 +246,10 @@ fn what_came_before_its_turn_is_told_in_its_turn_and_once() {
 fn it_is_kept_while_the_channel_does_not_want_to_read() {
     let mut alone = Alone::new();
     alone.send(b"kept");
-    alone.receive_ahead();
+    alone.receive_early();
     alone.core.pipeline.set_auto_read(false);
     assert_eq!(alone.tell(Readiness::READ), Next::Stay);
-    alone.receive_ahead();
+    alone.receive_early();
     assert_eq!(alone.log.take(), [""; 0]);
     alone.send(b" more");
     alone.core.pipeline.set_auto_read(true);
@@ -262,7 +262,7 @@ fn it_is_kept_while_the_channel_does_not_want_to_read() {
 fn it_is_kept_while_the_channel_is_off_its_loop() {
     let mut alone = Alone::new();
     alone.send(b"kept");
-    alone.receive_ahead();
+    alone.receive_early();
     alone.wish(false).wait().unwrap();
     assert_eq!(alone.tell(Readiness::READ), Next::Stay);
     assert_eq!(alone.log.take(), [""; 0]);
@@ -277,7 +277,7 @@ fn the_end_of_the_peer_may_come_behind_it_or_instead_of_it() {
         alone.send(sent);
         let heard = if sent.is_empty() { 1 } else { 2 };
         alone.peer().shutdown(std::net::Shutdown::Write).unwrap();
-        alone.receive_ahead();
+        alone.receive_early();
         let next = alone.tell(Readiness::READ | Readiness::HANG_UP);
         assert_eq!(next, Next::Leave);
         let log = alone.log.take();
@@ -292,7 +292,7 @@ fn an_error_that_only_the_early_receive_saw_is_told() {
     let peer = socket2::SockRef::from(alone.peer());
     peer.set_linger(Some(std::time::Duration::ZERO)).unwrap();
     alone.peer = None;
-    alone.receive_ahead();
+    alone.receive_early();
     assert_eq!(alone.tell(Readiness::READ), Next::Leave);
     assert_eq!(alone.log.take(), ["error: ConnectionReset", "inactive"]);
 }
@@ -301,7 +301,7 @@ fn an_error_that_only_the_early_receive_saw_is_told() {
 fn a_channel_that_is_closed_before_its_turn_tells_nothing() {
     let mut alone = Alone::new();
     alone.send(b"too late");
-    alone.receive_ahead();
+    alone.receive_early();
     EventSource::close(&mut alone.core, &mut alone.desk);
     assert_eq!(alone.tell(Readiness::READ), Next::Leave);
     assert_eq!(alone.log.take(), ["inactive"]);
@@ -315,7 +315,7 @@ fn who_reads_much_at_a_time_waits_for_its_turn() {
     };
     let mut alone = Alone::with_options(options);
     alone.send(b"patience");
-    alone.receive_ahead();
+    alone.receive_early();
     assert_eq!(alone.reads(), 0);
     alone.tell(Readiness::READ);
     assert_eq!(alone.log.take(), ["patience"]);
@@ -401,21 +401,21 @@ fn a_connect_whose_loop_cannot_watch_it_says_why() {
 fn who_never_blocks_sends_behind_its_group_and_who_may_block_at_once() {
     let mut alone = Alone::answering(|_| ());
     alone.send(b"hello");
-    assert!(alone.receive_ahead(), "it is quick");
-    assert_eq!(alone.tell(Readiness::READ), Next::Send);
+    assert!(alone.receive_early(), "it is quick");
+    assert_eq!(alone.tell(Readiness::READ), Next::SendLate);
     assert!(!alone.has_answered());
-    assert!(alone.send_behind(), "and that was all");
+    assert!(alone.send_late(), "and that was all");
     assert_eq!(alone.answer(5), "hello");
     assert_eq!(alone.desk.counters.writes.get(), 1);
 
-    alone.desk.together = false;
+    alone.desk.batch.may_wait = false;
     alone.send(b"alone");
     assert_eq!(alone.tell(Readiness::READ), Next::Stay);
     assert_eq!(alone.answer(5), "alone");
 
     let mut may_block = Alone::new();
     may_block.send(b"hello");
-    assert!(!may_block.receive_ahead());
+    assert!(!may_block.receive_early());
 }
 
 #[test]
@@ -449,7 +449,7 @@ fn who_wants_more_than_to_send_one_thing_does_it_at_once() {
 fn what_the_socket_does_not_take_behind_a_group_goes_out_when_it_does() {
     let mut alone = Alone::answering(|_| ());
     alone.send(b"hello");
-    assert_eq!(alone.tell(Readiness::READ), Next::Send);
+    assert_eq!(alone.tell(Readiness::READ), Next::SendLate);
     let Transport::Tcp(socket) = &alone.core.transport else {
         unreachable!("it was made so");
     };
@@ -459,7 +459,7 @@ fn what_the_socket_does_not_take_behind_a_group_goes_out_when_it_does() {
             filled += count;
         }
     }
-    assert!(!alone.send_behind(), "there is no room");
+    assert!(!alone.send_late(), "there is no room");
     assert_eq!(alone.tell(Readiness::WRITE), Next::Stay);
     assert!(alone.core.shared().pending() > 0, "others see it");
     assert!(alone.answer(filled).bytes().all(|byte| byte == b'.'));
@@ -469,14 +469,14 @@ fn what_the_socket_does_not_take_behind_a_group_goes_out_when_it_does() {
 }
 
 #[test]
-fn an_error_that_only_a_send_behind_the_group_saw_is_told() {
+fn an_error_that_only_a_send_late_the_group_saw_is_told() {
     let mut alone = Alone::answering(|_| ());
     alone.send(b"hello");
-    assert_eq!(alone.tell(Readiness::READ), Next::Send);
+    assert_eq!(alone.tell(Readiness::READ), Next::SendLate);
     let peer = socket2::SockRef::from(alone.peer());
     peer.set_linger(Some(std::time::Duration::ZERO)).unwrap();
     alone.peer = None;
-    assert!(!alone.send_behind());
+    assert!(!alone.send_late());
     assert_eq!(
         alone.log.take(),
         [""; 0],
@@ -508,10 +508,10 @@ fn what_is_not_the_loops_is_not_dropped_while_others_send() {
     let bytes = Bytes::from_owner(Owned(alone.log.clone()));
     alone.core.pipeline.write(Msg::Bytes(bytes), None);
     alone.core.pipeline.flush(None);
-    assert!(alone.send_behind());
+    assert!(alone.send_late());
     assert_eq!(alone.answer(5), "owned");
     assert_eq!(alone.log.take(), [""; 0]);
-    alone.desk.spent.clear();
+    drop(alone.desk.batch.take_spent());
     assert_eq!(alone.log.take(), ["dropped"]);
 }
 
@@ -519,9 +519,9 @@ fn what_is_not_the_loops_is_not_dropped_while_others_send() {
 fn a_channel_that_is_closed_before_it_sends_behind_its_group_sends_nothing() {
     let mut alone = Alone::answering(|_| ());
     alone.send(b"hello");
-    assert_eq!(alone.tell(Readiness::READ), Next::Send);
+    assert_eq!(alone.tell(Readiness::READ), Next::SendLate);
     EventSource::close(&mut alone.core, &mut alone.desk);
-    assert!(!alone.send_behind());
+    assert!(!alone.send_late());
     assert_eq!(alone.tell(Readiness::WRITE), Next::Leave);
     assert_eq!(alone.log.take(), ["inactive"]);
     assert_eq!(alone.peer().read(&mut [0]).unwrap(), 0);

@@ -6,5 +6,5 @@
 mod queue;
 mod slab;
 
-pub(crate) use self::queue::{Arrivals, Group};
+pub(crate) use self::queue::EventQueue;
 pub(crate) use self::slab::{Slab, Taken};

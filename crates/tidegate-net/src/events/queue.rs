@@ -6,30 +6,27 @@ use std::io;
 use std::time::Duration;
 
 use crate::metrics::Counters;
-use crate::sys::{PIECES, Poller, Readiness, Ready, Token};
+use crate::sys::{Poller, Readiness, Ready, Token};
 
 /// Events of which the flat array has room from the start.
 const EVENTS: usize = 1024;
 
 /// Events that wait to be told.
 #[derive(Debug)]
-pub(crate) struct Arrivals {
+pub(crate) struct EventQueue {
     /// What the poller said, and how much of it is told.
     ready: Vec<Ready>,
     at: usize,
-    /// Up to where in it sources were asked to receive.
-    ahead: usize,
     /// Who asked to be told once more, and how many of them are due before the next poll.
     again: VecDeque<Ready>,
     due: usize,
 }
 
-impl Arrivals {
+impl EventQueue {
     pub(crate) fn new() -> Self {
         Self {
             ready: Vec::with_capacity(EVENTS),
             at: 0,
-            ahead: 0,
             again: VecDeque::new(),
             due: 0,
         }
@@ -60,7 +57,7 @@ impl Arrivals {
             return Ok(self.said() + self.due);
         }
         self.ready.clear();
-        (self.at, self.ahead) = (0, 0);
+        self.at = 0;
         counters.polls.add(1);
         let polled = poller.poll(&mut self.ready, timeout);
         counters.events.add(self.ready.len() as u64);
@@ -78,25 +75,10 @@ impl Arrivals {
         self.again.pop_front()
     }
 
-    /// Whether the next event is of the group that began last.
+    /// Returns the events of the poller that are still to tell.
     #[inline]
-    pub(crate) fn is_in_group(&self) -> bool {
-        self.at < self.ahead
-    }
-
-    /// The next few events, if there are several and they begin here: who is told of them may
-    /// receive before.
-    #[inline]
-    pub(crate) fn group(&mut self) -> Option<Group<'_>> {
-        if self.is_in_group() {
-            return None;
-        }
-        self.ahead = (self.at + PIECES).min(self.ready.len());
-        let several = self.ahead > self.at + 1;
-        several.then(|| Group {
-            len: self.ahead - self.at,
-            to_come: &self.ready[self.at..],
-        })
+    pub(crate) fn to_come(&self) -> &[Ready] {
+        &self.ready[self.at..]
     }
 
     /// Tells `ready` after the next poll.
@@ -112,16 +94,9 @@ impl Arrivals {
     }
 }
 
-/// Events whose sources may receive together.
-pub(crate) struct Group<'a> {
-    pub(crate) len: usize,
-    /// The events of the group, and behind them those of the next ones.
-    pub(crate) to_come: &'a [Ready],
-}
-
 #[cfg(test)]
 mod tests {
-    //! The order, and where groups begin.
+    //! The order.
 
     use super::*;
     use crate::sys::FakePoller;
@@ -133,54 +108,40 @@ mod tests {
         }
     }
 
-    fn arrivals(events: u32) -> Arrivals {
-        let mut arrivals = Arrivals::new();
+    fn queue(events: u32) -> EventQueue {
+        let mut queue = EventQueue::new();
         let (mut poller, script) = FakePoller::new();
         script.ready((0..events).map(event));
-        let polled = arrivals.poll(&mut poller, Some(Duration::ZERO), &Counters::default());
+        let polled = queue.poll(&mut poller, Some(Duration::ZERO), &Counters::default());
         assert_eq!(polled.unwrap(), events as usize);
-        arrivals
+        queue
     }
 
-    fn all(arrivals: &mut Arrivals) -> Vec<u32> {
-        std::iter::from_fn(|| arrivals.next())
+    fn all(queue: &mut EventQueue) -> Vec<u32> {
+        std::iter::from_fn(|| queue.next())
             .map(|ready| ready.token.slot())
             .collect()
     }
 
     #[test]
     fn what_the_poller_said_comes_first_and_who_wants_more_waits_for_the_next_poll() {
-        let mut arrivals = arrivals(2);
-        arrivals.push_again(event(7));
-        arrivals.push_due(event(8).token, Readiness::MAIL);
-        assert_eq!((arrivals.said(), arrivals.len()), (2, 4));
-        assert_eq!(all(&mut arrivals), [0, 1, 7], "one of them is due");
+        let mut queue = queue(2);
+        queue.push_again(event(7));
+        queue.push_due(event(8).token, Readiness::MAIL);
+        assert_eq!((queue.said(), queue.len()), (2, 4));
+        assert_eq!(all(&mut queue), [0, 1, 7], "one of them is due");
         let (mut poller, _script) = FakePoller::new();
-        let polled = arrivals.poll(&mut poller, Some(Duration::ZERO), &Counters::default());
-        assert_eq!((polled.unwrap(), all(&mut arrivals)), (1, vec![8]));
+        let polled = queue.poll(&mut poller, Some(Duration::ZERO), &Counters::default());
+        assert_eq!((polled.unwrap(), all(&mut queue)), (1, vec![8]));
     }
 
     #[test]
     fn a_poller_is_not_asked_before_all_was_told() {
-        let mut arrivals = arrivals(3);
-        arrivals.next();
+        let mut queue = queue(3);
+        queue.next();
         let (mut poller, script) = FakePoller::new();
         script.ready([event(9)]);
-        let polled = arrivals.poll(&mut poller, Some(Duration::ZERO), &Counters::default());
-        assert_eq!((polled.unwrap(), all(&mut arrivals)), (2, vec![1, 2]));
-    }
-
-    #[test]
-    fn groups_are_of_eight_and_begin_once_each_and_one_alone_is_none() {
-        let mut arrivals = arrivals(17);
-        let mut sizes = Vec::new();
-        while arrivals.said() > 0 {
-            sizes.push(arrivals.group().map_or(0, |group| group.len));
-            assert!(arrivals.group().is_none());
-            arrivals.next();
-        }
-        let mut expected = vec![0; 17];
-        (expected[0], expected[8]) = (8, 8);
-        assert_eq!(sizes, expected);
+        let polled = queue.poll(&mut poller, Some(Duration::ZERO), &Counters::default());
+        assert_eq!((polled.unwrap(), all(&mut queue)), (2, vec![1, 2]));
     }
 }

@@ -7,7 +7,7 @@ use tidegate_promise::{Completion, promise};
 use crate::awaited::Awaited;
 use crate::group::NetGroup;
 use crate::group::Residence;
-use crate::reactor::{Desk, EventSource, Next};
+use crate::reactor::{Batched, Desk, EventSource, Next};
 use crate::sys::{Readiness, Source};
 
 /// What becomes of something that a loop watches after it was told of it.
@@ -76,6 +76,8 @@ struct Watched<S, F> {
     source: S,
     hear: F,
 }
+
+impl<S, F> Batched for Watched<S, F> {}
 
 impl<S, F> EventSource for Watched<S, F>
 where

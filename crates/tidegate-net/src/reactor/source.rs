@@ -7,31 +7,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use tidegate_core::Blocking;
+use tidegate_core::{Blocking, contain};
 
-use crate::metrics::Counters;
-use crate::sys::{Chunk, Poller, Readiness, Source, Token};
+use super::batch::Batched;
+use super::desk::Desk;
+use crate::errors::clone_io_error;
+use crate::sys::{Poller, Readiness, Source, Token};
 
 /// Somebody who is told when its socket, or its mail box, is ready.
-pub(crate) trait EventSource {
+pub(crate) trait EventSource: Batched {
     /// Handles `readiness`, on the loop.
     fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next;
-
-    /// It will be told of `readiness` soon, after others: receives already, if that is all there is
-    /// to it. Nothing of others' may run here. True if it did, and its handlers say that they never
-    /// block: then what it sends may wait for the others.
-    fn receive_ahead(&mut self, readiness: Readiness, desk: &mut Desk) -> bool {
-        let _ = (readiness, desk);
-        false
-    }
-
-    /// Sends what it has to, after it asked for that with [`Next::Send`]. Nothing of others' may run
-    /// here. False if there is more to do: then it is told once more that it may write.
-    fn send_behind(&mut self, desk: &mut Desk) -> bool {
-        let _ = desk;
-        true
-    }
 
     /// What the poller watches; `None` for who lives of mail alone.
     fn io(&mut self) -> Option<&mut dyn Source>;
@@ -45,9 +31,6 @@ pub(crate) trait EventSource {
 
     /// The loop ends: says goodbye.
     fn close(&mut self, desk: &mut Desk);
-
-    /// It will be told of something soon: asks for the memory that it will look at.
-    fn expect(&self) {}
 
     /// Returns what other threads hold of it, if anything.
     fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
@@ -79,44 +62,19 @@ pub(crate) enum Next {
     Stay,
     /// To be told of this once more, after the others had their turn.
     Again(Readiness),
-    /// To send, when the others of its group have been told, too.
-    Send,
+    /// To send when the others of its batch have been told, too.
+    SendLate,
     /// Its socket to be watched, or no more.
     Watch(bool),
     /// To be forgotten.
     Leave,
 }
 
-/// What sources use while they are told: one for the whole loop, so that who idles holds none.
-pub(crate) struct Desk {
-    /// Where bytes are received.
-    pub(crate) chunk: Chunk,
-    /// Where datagrams are received; empty until the first.
-    pub(crate) datagram: Vec<u8>,
-    pub(crate) counters: Arc<Counters>,
-    /// What was sent and is not the loop's, to be dropped where nothing is borrowed.
-    pub(crate) spent: Vec<Bytes>,
-    /// Who is told is one of a group of quick ones: what it sends may wait for the others.
-    pub(crate) together: bool,
-}
-
-impl Desk {
-    pub(crate) fn new(counters: Arc<Counters>) -> Self {
-        Self {
-            chunk: Chunk::default(),
-            datagram: Vec::new(),
-            counters,
-            spent: Vec::new(),
-            together: false,
-        }
-    }
-}
-
 /// Has `poller` watch `source`, or no more, and tells it how that went.
 #[cold]
-pub(crate) fn watch(
+pub(super) fn watch<S: ?Sized + EventSource>(
     poller: &mut dyn Poller,
-    source: &mut dyn EventSource,
+    source: &mut S,
     token: Token,
     yes: bool,
 ) {
@@ -126,4 +84,20 @@ pub(crate) fn watch(
         None => Ok(()),
     };
     source.watched(said);
+}
+
+/// Tells a source that its loop cannot watch it, and drops it.
+#[cold]
+pub(super) fn refuse<S: ?Sized + EventSource>(mut source: Box<S>, why: &io::Error) {
+    source.watched(Err(clone_io_error(why)));
+    drop(source);
+}
+
+/// Closes a source and drops it. What handlers do wrong they contain themselves; their drops may
+/// still panic.
+pub(super) fn close_and_drop<S: ?Sized + EventSource>(mut source: Box<S>, desk: &mut Desk) {
+    let _ = contain(|| {
+        source.close(desk);
+        drop(source);
+    });
 }

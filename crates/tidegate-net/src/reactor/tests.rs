@@ -8,7 +8,7 @@ use tidegate_loop::{Driver, EventLoop, HandLoop, Quiet};
 use tidegate_testkit::Log;
 
 use super::*;
-use crate::reactor::{self, Desk, EventSource, Next};
+use crate::reactor::{self, Batched, Desk, EventSource, Next};
 use crate::sys::{FakePoller, FakeScript, PIECES, Readiness, Ready, Source, Token};
 
 /// Tells the log what it hears, and answers what it was told to.
@@ -18,6 +18,8 @@ struct Ear {
     next: Vec<Next>,
     panics: bool,
 }
+
+impl Batched for Ear {}
 
 impl EventSource for Ear {
     fn ready(&mut self, readiness: Readiness, _desk: &mut Desk) -> Next {
@@ -277,6 +279,8 @@ fn a_fresh_poller_takes_the_place_of_one_that_fails_and_watches_everybody() {
 /// A source that is watched.
 struct Socket(mio::net::TcpListener);
 
+impl Batched for Socket {}
+
 impl EventSource for Socket {
     fn ready(&mut self, _: Readiness, _: &mut Desk) -> Next {
         Next::Stay
@@ -367,6 +371,22 @@ impl Member {
     }
 }
 
+impl Batched for Member {
+    fn receive_early(&mut self, _readiness: Readiness, _desk: &mut Desk) -> bool {
+        self.says("receives");
+        self.manner != Manner::Slow
+    }
+
+    fn send_late(&mut self, desk: &mut Desk) -> bool {
+        self.says("sends");
+        if self.manner == Manner::Lends {
+            let lent = Lent(self.log.clone());
+            desk.batch.keep(bytes::Bytes::from_owner(lent));
+        }
+        self.manner != Manner::Stuck
+    }
+}
+
 impl EventSource for Member {
     fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {
         assert!(self.manner != Manner::Panics, "not my day");
@@ -378,26 +398,16 @@ impl EventSource for Member {
             self.manner = Manner::Slow;
             return Next::Again(Readiness::READ);
         }
-        self.says(if desk.together { "is told" } else { "answers" });
-        if desk.together {
-            Next::Send
+        self.says(if desk.batch.may_wait {
+            "is told"
+        } else {
+            "answers"
+        });
+        if desk.batch.may_wait {
+            Next::SendLate
         } else {
             Next::Stay
         }
-    }
-
-    fn receive_ahead(&mut self, _readiness: Readiness, _desk: &mut Desk) -> bool {
-        self.says("receives");
-        self.manner != Manner::Slow
-    }
-
-    fn send_behind(&mut self, desk: &mut Desk) -> bool {
-        self.says("sends");
-        if self.manner == Manner::Lends {
-            let lent = Lent(self.log.clone());
-            desk.spent.push(bytes::Bytes::from_owner(lent));
-        }
-        self.manner != Manner::Stuck
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {

@@ -20,8 +20,7 @@ use crate::channel::{Channel, ChannelOptions, Closed, Home, Origin, Shared, Star
 use crate::group::NetGroup;
 use crate::group::{Residence, Settler};
 use crate::pipeline::{Head, Initialiser, Parts, assemble};
-use crate::reactor::Update;
-use crate::reactor::{self, Desk, EventSource, Next};
+use crate::reactor::{self, Batched, Desk, EventSource, Next, Update};
 use crate::sys::{Readiness, Ready, Source, SpareDescriptor, Token, is_out_of_descriptors};
 
 /// Accepts in one turn before others have theirs.
@@ -433,6 +432,8 @@ fn adopt<P: Residence>(
         welcome(&origin, channel);
     }
 }
+
+impl Batched for ListenerCore {}
 
 impl EventSource for ListenerCore {
     fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next {

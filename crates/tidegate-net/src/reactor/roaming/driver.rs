@@ -1,4 +1,4 @@
-//! The reactor of a roaming loop: poller, ready sources, updates; makes a task of each event.
+//! The driver of a roaming loop: makes a task of each event, in which the source travels.
 //!
 //! It lies in the loop's core and moves with it between threads. Nothing else reaches it:
 //! whatever others want of it is an update.
@@ -10,16 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate_core::{Clock, Sleeper, Task, as_nanos, contain};
-use tidegate_loop::{Driver, Health};
+use tidegate_loop::{Driver, Health, Roaming};
 
-use super::super::batch::receive_ahead;
-use super::super::care::Care;
-use super::super::poll_driver::IoWatch;
-use super::super::source::{Next, SourceHandle, watch};
+use super::super::core::Reactor;
+use super::super::desk::Desk;
+use super::super::io_watch::IoWatch;
+use super::super::polling::{Polled, Polling};
+use super::super::source::{Next, SourceHandle};
 use super::trip::Trip;
-use super::updates::{MakeTraveller, OnRegistered, Roam, Traveller, Update};
-use crate::errors::clone_io_error;
-use crate::events::{Arrivals, Slab, Taken};
+use super::updates::{MakeTraveller, OnRegistered, Roam, Update};
 use crate::metrics::Counters;
 use crate::sys::{Poller, Readiness, Ready, Token};
 
@@ -44,12 +43,10 @@ const SPARE_TRIPS: usize = 64;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct RoamDriver {
-    poller: Box<dyn Poller>,
-    waker: Arc<dyn Sleeper>,
-    arrivals: Arrivals,
-    /// Who found no thread; asked again when one may be free.
+    pub(super) reactor: Reactor<Roaming>,
+    counters: Arc<Counters>,
+    /// Events whose sources found no thread; asked again when one may be free.
     refused: Vec<Ready>,
-    pub(super) sources: Slab<Traveller>,
     /// The handles of the sources that have one, at home or away.
     handles: HashMap<u64, Arc<dyn SourceHandle>>,
     /// Sources that are on a trip.
@@ -58,11 +55,6 @@ pub struct RoamDriver {
     trips: Vec<Box<Trip>>,
     roam: Arc<Roam>,
     updates: Vec<Update>,
-    counters: Arc<Counters>,
-    care: Care,
-    /// How often the poller has begun anew, and how many of those who were absent then still are.
-    epoch: u32,
-    strangers: usize,
     /// The loop closes: nobody is told anything more.
     closing: bool,
 }
@@ -70,22 +62,17 @@ pub struct RoamDriver {
 impl RoamDriver {
     /// A driver that asks `poller`.
     pub fn new(poller: impl Poller) -> Self {
-        let waker = poller.waker();
+        let counters = Arc::<Counters>::default();
+        let polling = Polling::new(poller, Arc::clone(&counters));
         Self {
-            roam: Roam::new(Arc::clone(&waker)),
-            poller: Box::new(poller),
-            waker,
-            arrivals: Arrivals::new(),
+            roam: Roam::new(polling.waker()),
+            reactor: Reactor::new(polling, 1),
+            counters,
             refused: Vec::new(),
-            sources: Slab::new(1),
             handles: HashMap::new(),
             away: 0,
             trips: Vec::new(),
             updates: Vec::new(),
-            counters: Arc::default(),
-            care: Care::default(),
-            epoch: 0,
-            strangers: 0,
             closing: false,
         }
     }
@@ -99,66 +86,17 @@ impl RoamDriver {
         &self.roam
     }
 
-    fn poll(&mut self, timeout: Option<Duration>) {
-        let polled = self
-            .arrivals
-            .poll(&mut *self.poller, timeout, &self.counters);
-        match polled {
-            Ok(_) => self.care.worked(),
-            Err(why) => {
-                if self.care.failed(&why, &self.counters) {
-                    self.renew();
-                }
-            }
-        }
+    /// Asks the poller without waiting.
+    fn poll(&mut self) {
+        let polled = self.reactor.look();
+        self.settle(polled);
     }
 
-    /// Puts a fresh poller in the place of this one. Who is at home is moved at once, and closed if
-    /// that cannot be; who is away when it comes home.
-    #[cold]
-    fn renew(&mut self) {
-        let homes = self.sources.homes_mut();
-        let watched = homes.filter_map(|(token, source)| Some((token, source.io()?)));
-        // If there is none to be had the old one goes on, and is asked again.
-        let Ok(lost) = self.poller.renew(watched.collect()) else {
-            return;
-        };
-        self.counters.fresh_pollers.add(1);
-        self.epoch += 1;
-        self.strangers = self.away;
-        if self.strangers == 0 {
-            self.poller.forget();
-        }
-        for token in lost {
+    /// Closes the sources that a poll has lost.
+    fn settle(&mut self, polled: Polled) {
+        for token in polled.lost {
             self.close_home(token);
         }
-    }
-
-    /// Has a source watched that was away when the poller began anew; false if that cannot be.
-    #[cold]
-    fn adopt(&mut self, token: Token, source: Option<&mut Traveller>) -> bool {
-        let adopted = match source.and_then(|source| source.io()) {
-            Some(io) => self.poller.adopt(io, token).is_ok(),
-            None => true,
-        };
-        self.strangers = self.strangers.saturating_sub(1);
-        if self.strangers == 0 {
-            self.poller.forget();
-        }
-        adopted
-    }
-
-    /// The next event to tell. Who is told of it may have received before, unless others run what
-    /// this loop finds: they receive where they are, all at once.
-    #[inline]
-    fn next_ready(&mut self) -> Option<Ready> {
-        if let Some(group) = self.arrivals.group()
-            && self.away == 0
-            && let Some(trip) = self.trips.last_mut()
-        {
-            receive_ahead(group, &mut self.sources, &mut trip.desk, false);
-        }
-        self.arrivals.next()
     }
 
     /// Does what others asked for; true if there was any.
@@ -176,11 +114,11 @@ impl RoamDriver {
     fn update(&mut self, update: Update) {
         match update {
             Update::Register(make, done) => self.register(make, done),
-            Update::Tell(token, readiness) => self.arrivals.push_due(token, readiness),
+            Update::Tell(token, readiness) => self.reactor.push_due(token, readiness),
             Update::Mail(token) => self.mail(token),
             Update::Home(trip, next) => {
                 self.home(trip, next);
-                // Somebody has become free.
+                // A thread has become free.
                 self.ask_refused_again();
             }
             Update::Refused(trip) => {
@@ -199,31 +137,23 @@ impl RoamDriver {
         if self.closing {
             return done(Err(io::ErrorKind::NotConnected.into()));
         }
-        let token = self.sources.reserve();
-        let mut source = make(token);
-        let watched = match source.io() {
-            Some(io) => self.poller.register(io, token),
-            None => Ok(()),
-        };
-        if let Err(why) = watched {
-            self.sources.remove(token);
-            source.watched(Err(clone_io_error(&why)));
-            drop(source);
-            return done(Err(why));
+        let token = self.reactor.reserve();
+        let source = make(token);
+        let handle = source.handle();
+        if let Err(unwatched) = self.reactor.register(token, source) {
+            return done(Err(unwatched.tell()));
         }
-        if let Some(handle) = source.handle() {
+        if let Some(handle) = handle {
             self.handles.insert(token.bits(), handle);
         }
-        let _ = self.sources.put(token, source);
-        self.count();
         done(Ok(()));
-        self.arrivals.push_due(token, Readiness::MAIL);
+        self.reactor.push_due(token, Readiness::MAIL);
     }
 
     /// A channel has mail. One that is gone has none: it refused all of it when it closed.
     fn mail(&mut self, token: Token) {
-        if self.sources.slot_exists(token) {
-            self.arrivals.push_due(token, Readiness::MAIL);
+        if self.reactor.contains(token) {
+            self.reactor.push_due(token, Readiness::MAIL);
         }
     }
 
@@ -231,29 +161,13 @@ impl RoamDriver {
     fn home(&mut self, mut trip: Box<Trip>, next: Next) {
         self.away -= 1;
         let token = trip.token;
-        if trip.epoch != self.epoch && !self.adopt(token, trip.source.as_mut()) || self.closing {
+        let adopted = self.reactor.adopt(token, trip.source.as_deref_mut());
+        if !adopted || self.closing {
             trip.close();
         }
         match trip.source.take() {
             None => self.forget(token),
-            Some(source) => {
-                if let Ok(mut missed) = self.sources.put(token, source) {
-                    if let Next::Again(readiness) = next {
-                        missed |= readiness;
-                        self.counters.again.add(1);
-                    }
-                    if let Next::Watch(yes) = next
-                        && let Some(source) = self.sources.get_mut(token)
-                    {
-                        watch(&mut *self.poller, &mut **source, token, yes);
-                        missed |= Readiness::MAIL;
-                    }
-                    if !missed.is_none() {
-                        let readiness = missed;
-                        self.arrivals.push_again(Ready { token, readiness });
-                    }
-                }
-            }
+            Some(source) => drop(self.reactor.put(token, source, next)),
         }
         if self.trips.len() < SPARE_TRIPS {
             self.trips.push(trip);
@@ -262,14 +176,13 @@ impl RoamDriver {
 
     fn ask_refused_again(&mut self) {
         for ready in self.refused.drain(..) {
-            self.arrivals.push_again(ready);
+            self.reactor.push_again(ready);
         }
     }
 
     fn forget(&mut self, token: Token) {
-        self.sources.remove(token);
+        self.reactor.remove(token);
         self.handles.remove(&token.bits());
-        self.count();
     }
 
     /// The peer of the connection that `token` names.
@@ -279,26 +192,43 @@ impl RoamDriver {
         peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string())
     }
 
-    fn count(&self) {
-        self.counters.registered.set(self.sources.len() as u64);
+    /// The next event to tell.
+    #[inline]
+    fn next_ready(&mut self) -> Option<Ready> {
+        self.reactor.next(idle_desk(self.away, &mut self.trips))
     }
 
-    /// Says goodbye for everybody who is at home.
+    fn spare_trip(&mut self) -> Box<Trip> {
+        self.trips.pop().unwrap_or_else(|| Trip::new(&self.roam))
+    }
+
+    /// Closes every source that is at home.
     fn close_homes(&mut self) {
-        for token in self.sources.tokens() {
+        for token in self.reactor.tokens() {
             self.close_home(token);
         }
     }
 
     fn close_home(&mut self, token: Token) {
-        let Taken::Home(source) = self.sources.take(token, Readiness::NONE) else {
+        let readiness = Readiness::NONE;
+        let Some(source) = self.reactor.take(Ready { token, readiness }) else {
             return;
         };
-        let mut trip = self.trips.pop().unwrap_or_else(|| Trip::new(&self.roam));
+        let mut trip = self.spare_trip();
         trip.source = Some(source);
         trip.close();
         self.trips.push(trip);
         self.forget(token);
+    }
+}
+
+/// The desk of a trip that nobody is on, unless other threads run what this loop finds: then each
+/// source receives where it is told.
+#[inline]
+fn idle_desk(away: usize, trips: &mut [Box<Trip>]) -> Option<&mut Desk> {
+    match away {
+        0 => trips.last_mut().map(|trip| &mut trip.desk),
+        _ => None,
     }
 }
 
@@ -311,27 +241,23 @@ impl Driver for RoamDriver {
             // Whoever waits for the last one to come home has to look again.
             return;
         }
-        if self.arrivals.len() > 0 || !self.roam.fall_asleep() {
-            return self.poll(Some(Duration::ZERO));
+        if self.reactor.backlog() > 0 || !self.roam.fall_asleep() {
+            return self.poll();
         }
         let pause = (!self.refused.is_empty()).then(|| clock.nanos() + as_nanos(REFUSED_PAUSE));
         let deadline = deadline.into_iter().chain(pause).min();
-        let waker = Arc::clone(&self.waker);
-        clock.sleep_until(&waker, deadline, |timeout| self.poll(timeout));
+        let polled = self.reactor.wait(clock, deadline);
         self.roam.wake_up();
-        let ready = self.arrivals.said() > 0;
-        if self.care.waited(ready, &*waker, clock, deadline) {
-            self.renew();
-        }
+        self.settle(polled);
         self.ask_refused_again();
     }
 
     fn waker(&self) -> Arc<dyn Sleeper> {
-        Arc::clone(&self.waker)
+        self.reactor.polling().waker()
     }
 
     fn health(&self) -> Health {
-        self.care.health()
+        self.reactor.polling().health()
     }
 
     #[inline]
@@ -339,35 +265,31 @@ impl Driver for RoamDriver {
         self.take_updates();
         while !self.closing {
             let ready = self.next_ready()?;
-            match self.sources.take(ready.token, ready.readiness) {
-                Taken::Home(source) => {
-                    let kind = source.blocking();
-                    let mut trip = self.trips.pop().unwrap_or_else(|| Trip::new(&self.roam));
-                    trip.token = ready.token;
-                    trip.epoch = self.epoch;
-                    trip.readiness = ready.readiness;
-                    trip.source = Some(source);
-                    self.away += 1;
-                    return Some(trip.task(kind));
-                }
-                Taken::Away => {}
-                Taken::Stale => self.counters.stale.add(1),
-            }
+            let Some(source) = self.reactor.take(ready) else {
+                continue;
+            };
+            let kind = source.blocking();
+            let mut trip = self.spare_trip();
+            trip.token = ready.token;
+            trip.readiness = ready.readiness;
+            trip.source = Some(source);
+            self.away += 1;
+            return Some(trip.task(kind));
         }
         None
     }
 
     fn look(&mut self) {
         self.take_updates();
-        self.poll(Some(Duration::ZERO));
+        self.poll();
     }
 
     fn backlog(&self) -> usize {
-        self.arrivals.len()
+        self.reactor.backlog()
     }
 
     fn is_idle(&self) -> bool {
-        self.sources.len() == 0 && self.roam.is_empty()
+        self.reactor.is_empty() && self.roam.is_empty()
     }
 
     fn wind_up(&mut self) -> bool {
@@ -378,9 +300,8 @@ impl Driver for RoamDriver {
     }
 
     fn absent(&self) -> Vec<String> {
-        let away = |token: &Token| self.sources.peek(*token).is_none();
-        let tokens = self.sources.tokens().into_iter().filter(away);
-        tokens.map(|token| self.called(token)).collect()
+        let away = self.reactor.away().into_iter();
+        away.map(|token| self.called(token)).collect()
     }
 
     fn close(&mut self) {
@@ -402,7 +323,7 @@ impl Drop for RoamDriver {
 impl fmt::Debug for RoamDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RoamDriver")
-            .field("sources", &self.sources.len())
+            .field("sources", &self.reactor.len())
             .field("away", &self.away)
             .finish_non_exhaustive()
     }

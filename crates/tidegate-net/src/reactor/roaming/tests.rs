@@ -10,7 +10,7 @@ use tidegate_testkit::{Counter, DropCount, Log};
 
 use super::updates::Traveller;
 use super::*;
-use crate::reactor::{Desk, EventSource, Next};
+use crate::reactor::{Batched, Desk, EventSource, Next};
 use crate::reactor::{RENEW_AFTER, SPINS};
 use crate::sys::{FakePoller, FakeScript, Readiness, Ready, Source, Token};
 
@@ -26,16 +26,18 @@ struct Ear {
     _alive: DropCount,
 }
 
+impl Batched for Ear {
+    fn receive_early(&mut self, _readiness: Readiness, _desk: &mut Desk) -> bool {
+        self.early.push(self.name);
+        true
+    }
+}
+
 impl EventSource for Ear {
     fn ready(&mut self, readiness: Readiness, _desk: &mut Desk) -> Next {
         self.log.push(format!("{} {readiness:?}", self.name));
         assert!(!self.panics, "an ear that cannot hear");
         self.next.pop().unwrap_or(Next::Stay)
-    }
-
-    fn receive_ahead(&mut self, _readiness: Readiness, _desk: &mut Desk) -> bool {
-        self.early.push(self.name);
-        true
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {
@@ -219,7 +221,7 @@ fn a_trip_ends_in_exactly_one_of_returned_left_and_lost() {
         2,
         "the one that left and the lost one"
     );
-    let slots = [returns, leaves, lost].map(|token| bench.driver.sources.slot_exists(token));
+    let slots = [returns, leaves, lost].map(|token| bench.driver.reactor.contains(token));
     assert_eq!(slots, [true, false, false]);
 }
 
@@ -380,6 +382,8 @@ fn the_kind_of_a_task_is_that_of_its_source() {
 
 /// A source that is watched.
 struct Socket(mio::net::TcpListener);
+
+impl Batched for Socket {}
 
 impl EventSource for Socket {
     fn ready(&mut self, _: Readiness, _: &mut Desk) -> Next {

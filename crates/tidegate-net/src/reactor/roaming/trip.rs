@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tidegate_core::{Blocking, Task, contain};
 
-use super::super::source::{Desk, Next};
+use super::super::desk::Desk;
+use super::super::source::{Next, close_and_drop};
 use super::updates::{Roam, Traveller, Update};
 use crate::sys::{Readiness, Token};
 
@@ -12,8 +13,6 @@ use crate::sys::{Readiness, Token};
 pub(crate) struct Trip {
     pub(super) token: Token,
     pub(super) readiness: Readiness,
-    /// How often the poller had begun anew when it left.
-    pub(super) epoch: u32,
     /// Gone if it has left for good.
     pub(super) source: Option<Traveller>,
     pub(super) desk: Desk,
@@ -26,7 +25,6 @@ impl Trip {
         Box::new(Self {
             token: Token::from_bits(0),
             readiness: Readiness::NONE,
-            epoch: 0,
             source: None,
             desk: Desk::new(roam.more_counters()),
             roam: Arc::clone(roam),
@@ -39,17 +37,11 @@ impl Trip {
         Task::of(kind, move || journey.run())
     }
 
-    /// Says goodbye for the source, here.
+    /// Closes the source, here.
     pub(super) fn close(&mut self) {
-        let Some(mut source) = self.source.take() else {
-            return;
-        };
-        let desk = &mut self.desk;
-        // What handlers do wrong they contain themselves; their drops may still panic.
-        let _ = contain(|| {
-            source.close(desk);
-            drop(source);
-        });
+        if let Some(source) = self.source.take() {
+            close_and_drop(source, &mut self.desk);
+        }
     }
 
     /// Goes home. If there is none any more, the source ends here.

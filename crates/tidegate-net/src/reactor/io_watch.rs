@@ -1,0 +1,49 @@
+//! What a loop with I/O counts, seen from other threads.
+
+use std::sync::Arc;
+
+use super::roaming::Roam;
+use crate::metrics::{Counters, IoMetrics};
+
+/// A view of the counters of a [`PollDriver`].
+///
+/// ```
+/// use tidegate_net::PollDriver;
+/// use tidegate_net::sys::FakePoller;
+///
+/// let (poller, _script) = FakePoller::new();
+/// let watch = PollDriver::new(poller).watch();
+/// assert_eq!(watch.metrics().polls, 0);
+/// ```
+#[derive(Clone, Debug)]
+pub struct IoWatch {
+    counters: Arc<Counters>,
+    /// Where a roaming loop's trips count.
+    roam: Option<Arc<Roam>>,
+}
+
+impl IoWatch {
+    pub(super) fn new(counters: Arc<Counters>) -> Self {
+        Self {
+            counters,
+            roam: None,
+        }
+    }
+
+    pub(super) fn of_roaming(counters: Arc<Counters>, roam: Arc<Roam>) -> Self {
+        Self {
+            counters,
+            roam: Some(roam),
+        }
+    }
+
+    /// The counters now.
+    pub fn metrics(&self) -> IoMetrics {
+        let mut sum = self.counters.snapshot();
+        if let Some(roam) = &self.roam {
+            roam.each_counters(|more| sum.add(&more.snapshot()));
+            sum.wakeups = roam.wakeups();
+        }
+        sum
+    }
+}
