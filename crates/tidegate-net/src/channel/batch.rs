@@ -10,6 +10,7 @@ use tidegate_core::Blocking;
 
 use super::core::ChannelCore;
 use super::pipeline::ChannelPipeline;
+use super::state::Flags;
 use crate::reactor::{Batched, Desk};
 use crate::sys::{PIECE, Readiness};
 
@@ -26,7 +27,7 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
         }
         desk.counters.reads.add(1);
         self.early = Some(self.transport.receive(&mut desk.chunk, room));
-        self.read_ready = true;
+        self.set(Flags::READ_READY);
         self.pipeline.blocking() == Blocking::Never
     }
 
@@ -70,7 +71,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         {
             self.late_error = Some(why);
         }
-        self.owes = true;
+        self.set(Flags::TURN_OWED);
         false
     }
 }

@@ -2,10 +2,11 @@
 
 use tidegate_promise::Failure;
 
-use super::core::{ChannelCore, State};
+use super::core::ChannelCore;
 use super::event::InEvent;
 use super::pipeline::ChannelPipeline;
 use super::start::Start;
+use super::state::{Flags, Input, Life, Output, RequestedEnd};
 use super::transport::Transport;
 use crate::errors::NetError;
 use crate::reactor::Desk;
@@ -14,23 +15,23 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// Ends the sending half, or the channel, if everything is sent that has to be.
     pub(super) fn wind_up(&mut self, desk: &mut Desk) {
         let io = self.pipeline.io_mut();
-        let waits = io.queue.has_flushed() || self.blocked && io.outbox.is_some();
-        let sent = !waits;
-        if io.close_wanted || io.close_when_flushed && sent {
-            let cause = io.close_cause.clone();
-            return self.close(cause, desk);
+        let blocked = io.state.flags.any(Flags::WRITE_BLOCKED) && io.outbox.is_some();
+        let sent = !(io.queue.has_flushed() || blocked);
+        match io.state.end {
+            RequestedEnd::WhenFlushed if !sent => io.set_deadline(),
+            RequestedEnd::WhenFlushed | RequestedEnd::Now => {
+                let cause = io.close_cause.clone();
+                return self.close(cause, desk);
+            }
+            RequestedEnd::None => {}
         }
-        if io.close_when_flushed {
-            io.set_deadline();
-        }
-        if io.shutdown_wanted && sent {
-            io.shutdown_wanted = false;
-            self.output_shut = true;
+        if io.state.output == Output::Ending && sent {
+            io.state.output = Output::Shut;
             if let Err(why) = self.transport.shutdown_output() {
                 return self.fail(why, desk);
             }
             self.shared().tell_halves();
-            if self.input_shut {
+            if self.state().input == Input::Shut {
                 self.close(None, desk);
             }
         }
@@ -38,15 +39,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Closes: no more writes, socket gone, whoever waits is told, then the handlers.
     pub(super) fn close(&mut self, cause: Option<Failure>, desk: &mut Desk) {
-        let state = std::mem::replace(&mut self.state, State::Closed);
+        let life = std::mem::replace(&mut self.state_mut().life, Life::Closed);
         let io = self.pipeline.io_mut();
         if let Some(cause) = &cause {
             io.close_cause.get_or_insert(cause.clone());
         }
-        if matches!(state, State::Closed) {
+        if matches!(life, Life::Closed) {
             return;
         }
-        io.closed = true;
         self.transport = Transport::Gone;
         self.early = None;
         self.late_error = None;
@@ -57,12 +57,12 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             outbox.fail_all(&closed);
             desk.counters.lost_datagrams.add(outbox.take_lost());
         }
-        let was_open = matches!(state, State::Open | State::Off(_));
-        match state {
-            State::Connecting(connecting) | State::New(Start::Connecting(connecting)) => {
+        let was_open = matches!(life, Life::Open | Life::Off(_));
+        match life {
+            Life::Connecting(connecting) | Life::New(Start::Connecting(connecting)) => {
                 connecting.fail(&cause.unwrap_or(closed));
             }
-            State::Off(off) => off.refuse(&closed),
+            Life::Off(off) => off.refuse(&closed),
             _ => {}
         }
         if was_open {

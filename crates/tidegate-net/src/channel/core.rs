@@ -16,8 +16,8 @@ use super::handle::Channel;
 use super::pipeline::ChannelPipeline;
 use super::read_size::ReadSize;
 use super::shared::Shared;
-use super::start::{Connecting, Start};
-use super::state::Off;
+use super::start::Start;
+use super::state::{Flags, Input, Life, Output, RequestedEnd, State};
 use super::transport::Transport;
 use crate::errors::NetError;
 use crate::message::Msg;
@@ -27,58 +27,35 @@ use crate::sys::{Readiness, Source, Token};
 /// Rounds of events and flushes within one readiness before others have their turn.
 const ROUNDS: usize = 16;
 
-pub(super) enum State {
-    /// Registered, and its handlers know nothing yet.
-    New(Start),
-    Connecting(Box<Connecting>),
-    Open,
-    /// Nobody watches its socket.
-    Off(Box<Off>),
-    Closed,
-}
+/// What a channel waits for that hears that it may write.
+const WAITS: Flags = Flags::WRITE_BLOCKED.and(Flags::TURN_OWED);
 
 /// A channel on its loop.
 pub(crate) struct ChannelCore<P: ChannelPipeline> {
     pub(super) transport: Transport,
     pub(super) pipeline: P,
-    pub(super) state: State,
     pub(super) size: ReadSize,
     /// What was received before its turn.
     pub(super) early: Option<io::Result<Bytes>>,
     /// What went wrong when it sent after its turn.
     pub(super) late_error: Option<io::Error>,
-    /// The socket takes no more for now.
-    pub(super) blocked: bool,
-    /// Its turn was over before it had written or told everything.
-    pub(super) owes: bool,
-    /// The socket has something to read, as far as is known.
-    pub(super) read_ready: bool,
-    /// The peer writes no more: reads go on to the end.
-    pub(super) hung_up: bool,
-    pub(super) input_shut: bool,
-    pub(super) output_shut: bool,
+    /// What it wants to be told of once more.
     pub(super) again: Readiness,
 }
 
 impl<P: ChannelPipeline> ChannelCore<P> {
-    pub(crate) fn new(transport: Transport, pipeline: P, start: Start, token: Token) -> Self {
+    pub(crate) fn new(transport: Transport, mut pipeline: P, start: Start, token: Token) -> Self {
         let shared = &pipeline.io().shared;
         shared.set_token(token);
         transport.attach(Arc::downgrade(shared));
         let size = shared.options().read_size;
+        pipeline.io_mut().state.life = Life::New(start);
         Self {
             transport,
             pipeline,
-            state: State::New(start),
             size,
             early: None,
             late_error: None,
-            blocked: false,
-            owes: false,
-            read_ready: false,
-            hung_up: false,
-            input_shut: false,
-            output_shut: false,
             again: Readiness::NONE,
         }
     }
@@ -87,33 +64,55 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         &self.pipeline.io().shared
     }
 
+    #[inline(always)]
+    pub(super) fn state(&self) -> &State {
+        &self.pipeline.io().state
+    }
+
+    #[inline(always)]
+    pub(super) fn state_mut(&mut self) -> &mut State {
+        &mut self.pipeline.io_mut().state
+    }
+
+    #[inline(always)]
+    pub(super) fn has(&self, flags: Flags) -> bool {
+        self.state().flags.any(flags)
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&mut self, flags: Flags) {
+        self.state_mut().flags.set(flags);
+    }
+
+    #[inline(always)]
+    pub(super) fn clear(&mut self, flags: Flags) {
+        self.state_mut().flags.clear(flags);
+    }
+
     pub(super) fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        self.state().is_closed()
     }
 
     fn handle(&mut self, readiness: Readiness, desk: &mut Desk) {
-        if matches!(self.state, State::Open)
+        if self.state().is_open()
             && let Some(why) = self.late_error.take()
         {
             return self.fail(why, desk);
         }
-        if !matches!(self.state, State::Open) || readiness.any(Readiness::MAIL) {
+        if !self.state().is_open() || readiness.any(Readiness::MAIL) {
             self.begin(readiness, desk);
-            if !matches!(self.state, State::Open) {
+            if !self.state().is_open() {
                 return;
             }
         }
         // Every event says that there is room to write; it matters to who waited for it.
-        if readiness.has(Readiness::WRITE) && (self.blocked || self.owes) {
-            self.blocked = false;
-            self.owes = false;
-            let io = self.pipeline.io_mut();
-            io.flush_wanted |= io.queue.has_flushed() || io.outbox.is_some();
+        if readiness.has(Readiness::WRITE) && self.has(WAITS) {
+            self.clear(WAITS);
+            self.pipeline.io_mut().resume_flush();
             self.carry_out(desk);
         }
         if readiness.any(Readiness::READ | Readiness::HANG_UP | Readiness::ERROR) {
-            self.read_ready = true;
-            self.hung_up |= readiness.any(Readiness::HANG_UP | Readiness::ERROR);
+            self.remember(readiness);
         }
         self.read_on(None, desk);
         if readiness.has(Readiness::ERROR)
@@ -126,13 +125,13 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// What comes before reading and writing: the start, the connect, the mail.
     fn begin(&mut self, readiness: Readiness, desk: &mut Desk) {
-        if let State::New(_) = self.state {
+        if let Life::New(_) = self.state().life {
             self.start(desk);
         }
-        if let State::Connecting(_) = self.state {
+        if let Life::Connecting(_) = self.state().life {
             self.connecting(readiness, desk);
         }
-        if let State::Off(_) = self.state {
+        if let Life::Off(_) = self.state().life {
             self.remember(readiness);
         }
         if readiness.any(Readiness::MAIL) {
@@ -143,16 +142,17 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// The first thing that happens on the loop: the handlers are added.
     fn start(&mut self, desk: &mut Desk) {
-        let State::New(start) = std::mem::replace(&mut self.state, State::Open) else {
+        let Life::New(start) = std::mem::replace(&mut self.state_mut().life, Life::Open) else {
             return;
         };
         self.pipeline.begin();
         // No poller tells what came before this end was there.
-        self.read_ready = self.transport.io().is_none();
+        let unpolled = self.transport.io().is_none();
+        self.state_mut().flags.put(Flags::READ_READY, unpolled);
         match start {
             Start::Open => self.activate(desk),
             Start::Connecting(connecting) => {
-                self.state = State::Connecting(connecting);
+                self.state_mut().life = Life::Connecting(connecting);
                 if self.transport.io().is_none() {
                     // Nothing to wait for.
                     self.connected(desk);
@@ -181,7 +181,9 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 
     fn connected(&mut self, desk: &mut Desk) {
-        let State::Connecting(connecting) = std::mem::replace(&mut self.state, State::Open) else {
+        let Life::Connecting(connecting) =
+            std::mem::replace(&mut self.state_mut().life, Life::Open)
+        else {
             return;
         };
         if let Some(timeout) = connecting.timeout {
@@ -191,8 +193,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.shared().set_active(true);
         let wanted = connecting.promise.succeed(channel).is_ok();
         // What was written meanwhile.
-        let io = self.pipeline.io_mut();
-        io.flush_wanted |= io.queue.has_flushed();
+        self.pipeline.io_mut().flush_rest();
         self.pipeline.fire(InEvent::Active);
         self.carry_out(desk);
         if !wanted {
@@ -207,8 +208,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         mut first: Option<io::Result<(Bytes, bool)>>,
         desk: &mut Desk,
     ) {
-        let io = self.pipeline.io();
-        if !self.read_ready || !(io.auto_read || io.read_wanted) || self.is_closed() {
+        if !self.state().is_to_read() || self.is_closed() {
             return;
         }
         if let Transport::Udp(_) = self.transport {
@@ -239,28 +239,28 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 Ok((bytes, all)) => {
                     let count = bytes.len();
                     total += count;
-                    self.pipeline.io_mut().read_wanted = false;
+                    self.clear(Flags::READ);
                     if count >= most {
                         self.size.record(count);
                     }
-                    if all && !self.hung_up {
-                        self.read_ready = false;
+                    if all && self.state().input == Input::Open {
+                        self.clear(Flags::READ_READY);
                         complete = true;
                         self.pipeline.read_last(Msg::Bytes(bytes));
                         break;
                     }
                     self.pipeline.read(Msg::Bytes(bytes));
                 }
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.read_ready = false,
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                    self.clear(Flags::READ_READY)
+                }
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 Err(why) => {
                     ended = Some(Err(why));
                     break;
                 }
             }
-            let io = self.pipeline.io();
-            let wanted = io.auto_read || io.read_wanted;
-            if !self.read_ready || !wanted || io.close_wanted {
+            if !self.state().is_to_read() || self.state().end == RequestedEnd::Now {
                 break;
             }
         }
@@ -282,12 +282,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             match socket.recv_from(&mut desk.datagram) {
                 Ok((count, peer)) => {
                     any = true;
-                    self.pipeline.io_mut().read_wanted = false;
+                    self.clear(Flags::READ);
                     desk.counters.read_bytes.add(count as u64);
                     let bytes = Bytes::copy_from_slice(&desk.datagram[..count]);
                     self.pipeline.read(Msg::of(Datagram { bytes, peer }));
                 }
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => self.read_ready = false,
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => {
+                    self.clear(Flags::READ_READY)
+                }
                 Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
                 Err(why) => {
                     failed = true;
@@ -295,8 +297,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                     self.pipeline.fire(InEvent::Error(Failure::new(why)));
                 }
             }
-            let io = self.pipeline.io();
-            if !self.read_ready || !(io.auto_read || io.read_wanted) || io.close_wanted {
+            if !self.state().is_to_read() || self.state().end == RequestedEnd::Now {
                 break;
             }
         }
@@ -306,8 +307,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         if any || failed {
             self.carry_out(desk);
         }
-        let io = self.pipeline.io();
-        if self.read_ready && (io.auto_read || io.read_wanted) {
+        if self.state().is_to_read() {
             self.again |= Readiness::READ;
         }
     }
@@ -321,8 +321,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
         match ended {
             None => {
-                let io = self.pipeline.io();
-                if self.read_ready && (io.auto_read || io.read_wanted) {
+                if self.state().is_to_read() {
                     self.again |= Readiness::READ;
                 }
             }
@@ -332,13 +331,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 
     fn end_of_input(&mut self, desk: &mut Desk) {
-        self.read_ready = false;
-        if self.input_shut || self.is_closed() {
+        self.clear(Flags::READ_READY);
+        if self.state().input == Input::Shut || self.is_closed() {
             return;
         }
-        self.input_shut = true;
-        if !self.pipeline.io().options.half_closure || self.output_shut {
-            if self.pipeline.io().tells_input_end() {
+        self.state_mut().input = Input::Shut;
+        let half_closure = self.pipeline.io().options.half_closure;
+        if !half_closure || self.state().output == Output::Shut {
+            if self.has(Flags::TELL_INPUT_END) {
                 self.pipeline.fire(InEvent::User(UserEvent::new(InputEnd)));
                 self.after(desk);
             }
@@ -360,7 +360,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             .io_mut()
             .close_cause
             .get_or_insert(why.clone());
-        self.read_ready = false;
+        self.clear(Flags::READ_READY);
         self.pipeline.fire(InEvent::Error(why.clone()));
         self.close(Some(why), desk);
     }
@@ -374,16 +374,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Returns `true` if the handlers asked for anything, or have to be told something.
     pub(super) fn has_requests(&self) -> bool {
-        self.pipeline.io().has_wishes() || !self.pipeline.is_idle()
+        self.pipeline.io().has_requests() || !self.pipeline.is_idle()
     }
 
     /// Carries out what the handlers asked for, and what follows from that.
     pub(super) fn carry_out(&mut self, desk: &mut Desk) {
         for _ in 0..ROUNDS {
             self.pipeline.run_rest();
-            let io = self.pipeline.io_mut();
-            if io.flush_wanted {
-                io.flush_wanted = false;
+            if self.state_mut().flags.take(Flags::FLUSH) {
                 self.flush(desk);
             }
             let io = self.pipeline.io_mut();
@@ -392,7 +390,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.pipeline.fire(InEvent::Writability(writable));
                 continue;
             }
-            if io.shutdown_wanted || io.close_wanted || io.close_when_flushed {
+            if io.state.has_end_to_do() {
                 self.wind_up(desk);
             }
             return;
@@ -402,7 +400,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Asks for another turn.
     pub(super) fn owe(&mut self) {
-        self.owes = true;
+        self.set(Flags::TURN_OWED);
         self.again |= Readiness::WRITE;
     }
 
@@ -429,16 +427,16 @@ impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
     }
 
     fn io(&mut self) -> Option<&mut dyn Source> {
-        match &self.state {
-            State::Off(off) if !off.is_watched() => None,
+        match &self.state().life {
+            Life::Off(off) if !off.is_watched() => None,
             _ => self.transport.io(),
         }
     }
 
     fn watched(&mut self, said: io::Result<()>) {
-        match (&mut self.state, said) {
-            (State::Off(off), said) => off.note(said),
-            (State::New(start), Err(why)) => {
+        match (&mut self.state_mut().life, said) {
+            (Life::Off(off), said) => off.note(said),
+            (Life::New(start), Err(why)) => {
                 let why = Failure::new(why);
                 start.refuse(&why);
                 self.pipeline.io_mut().close_cause = Some(why);

@@ -6,13 +6,19 @@ use std::io;
 
 use bytes::Bytes;
 
-use super::core::{ChannelCore, State};
+use super::core::ChannelCore;
 use super::pipeline::ChannelPipeline;
 use super::shared::Shared;
+use super::state::{Flags, Input};
 use super::transport::{SLACK, Transport};
 use crate::message::Msg;
 use crate::reactor::{Desk, Next};
 use crate::sys::Readiness;
+
+/// The flags that matter to the short way.
+const PLAIN: Flags = Flags::AUTO_READ
+    .and(Flags::WRITE_BLOCKED)
+    .and(Flags::TURN_OWED);
 
 impl<P: ChannelPipeline> ChannelCore<P> {
     /// Whether the short way may be tried: something came, and nothing else is the matter.
@@ -21,9 +27,9 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let unusual = Readiness::HANG_UP | Readiness::ERROR | Readiness::MAIL;
         readiness.has(Readiness::READ)
             && !readiness.any(unusual)
-            && matches!(self.state, State::Open)
-            && !(self.blocked | self.owes | self.hung_up)
-            && self.pipeline.io().auto_read
+            && self.state().is_open()
+            && self.state().flags.only(Flags::AUTO_READ, PLAIN)
+            && self.state().input == Input::Open
             && self.transport.is_stream()
     }
 
@@ -49,17 +55,15 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         };
         let count = bytes.len();
         desk.counters.read_bytes.add(count as u64);
-        self.read_ready = false;
+        self.clear(Flags::READ_READY.and(Flags::READ));
         if room > SLACK {
             // Less than the least offer teaches nothing.
             self.size.record_turn(count);
         }
-        self.pipeline.io_mut().read_wanted = false;
         self.pipeline.begin_turn();
         self.pipeline.read_last(Msg::Bytes(bytes));
-        let io = self.pipeline.io();
-        if io.flush_wanted && self.pipeline.is_idle() {
-            if desk.batch.may_wait && io.has_one_to_send() {
+        if self.has(Flags::FLUSH) && self.pipeline.is_idle() {
+            if desk.batch.may_wait && self.pipeline.io().has_one_to_send() {
                 self.pipeline.end_turn();
                 return Next::SendLate;
             }
@@ -90,7 +94,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         desk: &mut Desk,
     ) -> Result<Option<Bytes>, Option<io::Result<usize>>> {
         let io = self.pipeline.io_mut();
-        io.flush_wanted = false;
+        io.state.flags.clear(Flags::FLUSH);
         let sent = io.queue.drain_one(&mut self.transport)?;
         desk.counters.writes.add(1);
         desk.counters.written_bytes.add(sent.len() as u64);
@@ -100,7 +104,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// The long way, for a read that came to something else.
     #[inline(never)]
     fn read_long(&mut self, first: io::Result<Bytes>, room: usize, desk: &mut Desk) -> Next {
-        self.read_ready = true;
+        self.set(Flags::READ_READY);
         let first = first.map(|bytes| {
             let all = bytes.len() < room;
             (bytes, all)
@@ -133,7 +137,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Ends its turn: shows others how things stand.
     pub(super) fn finish(&mut self, mailed: bool) -> Next {
-        if !matches!(self.state, State::Open)
+        if !self.state().is_open()
             && let Some(next) = self.next_unless_open()
         {
             return next;

@@ -2,9 +2,10 @@
 
 use std::io::{self, IoSlice};
 
-use super::core::{ChannelCore, State};
+use super::core::ChannelCore;
 use super::event::InEvent;
 use super::pipeline::ChannelPipeline;
+use super::state::Flags;
 use super::transport::Transport;
 use super::write_queue::{Drained, Sink};
 use crate::reactor::Desk;
@@ -17,13 +18,13 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             let sent = outbox.send(socket, &desk.counters);
             desk.counters.writes.add(sent.calls);
             desk.counters.written_bytes.add(sent.bytes);
-            self.blocked = sent.blocked;
-            self.owes = sent.blocked;
+            let waits = Flags::WRITE_BLOCKED.and(Flags::TURN_OWED);
+            self.state_mut().flags.put(waits, sent.blocked);
             self.pipeline.io_mut().release(sent.released);
             for why in sent.lost {
                 self.pipeline.fire(InEvent::Error(why));
             }
-            if self.pipeline.io().flush_wanted {
+            if self.has(Flags::FLUSH) {
                 // What the handlers said to that goes out in another turn: it may be lost, too.
                 self.owe();
             }
@@ -32,7 +33,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Writes what was flushed.
     pub(super) fn flush(&mut self, desk: &mut Desk) {
-        if self.blocked || !matches!(self.state, State::Open) {
+        if self.has(Flags::WRITE_BLOCKED) || !self.state().is_open() {
             return;
         }
         if let Transport::Udp(_) = self.transport {
@@ -68,7 +69,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         desk.counters.written_bytes.add(written);
         match drained? {
             Drained::All => {}
-            Drained::Blocked => self.blocked = true,
+            Drained::Blocked => self.set(Flags::WRITE_BLOCKED),
             Drained::Spent => self.owe(),
         }
         Ok(())

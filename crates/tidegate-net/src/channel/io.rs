@@ -16,6 +16,7 @@ use super::handle::Channel;
 use super::mail::Mail;
 use super::options::ChannelOptions;
 use super::shared::Shared;
+use super::state::{Flags, Output, RequestedEnd, State};
 use super::timers;
 use super::write_queue::{ENTRY_OVERHEAD, WriteQueue};
 use crate::errors::NetError;
@@ -29,32 +30,11 @@ pub(crate) struct Record {
     pub(crate) errors: Vec<Failure>,
 }
 
-/// Parts of a word.
-pub(crate) mod bits {
-    /// Handlers elsewhere for whom too much waits.
-    pub(crate) const HOLDS: u16 = (1 << 4) - 1;
-    /// A handler wants to hear of the peer's end before the channel is closed for it.
-    pub(crate) const TELL_INPUT_END: u16 = 1 << 4;
-    /// The user wants the channel to read on its own.
-    pub(crate) const READS_WISHED: u16 = 1 << 5;
-    /// What decides whether the channel reads on its own: wished for, and nothing against it.
-    pub(crate) const READS: u16 = READS_WISHED | HOLDS | ENDS;
-    /// The channel speaks in datagrams, not in bytes.
-    pub(crate) const DATAGRAMS: u16 = 1 << 6;
-    /// The sending half ends behind what was written so far.
-    pub(crate) const OUTPUT_ENDS: u16 = 1 << 7;
-    /// The channel ends, now or behind what was written so far: it reads no more, and takes no more
-    /// writes.
-    pub(crate) const ENDS: u16 = 1 << 8;
-    /// The handlers know that a write was refused, and none was taken since.
-    pub(crate) const REFUSAL_TOLD: u16 = 1 << 9;
-    /// What the handlers do has no end: nothing that follows from it is carried out any more.
-    pub(crate) const CUT: u16 = 1 << 10;
-    /// A write for which nobody waits came after the end, and no flush has told so.
-    pub(crate) const LOST: u16 = 1 << 11;
-    /// What makes a write unusual.
-    pub(crate) const UNUSUAL: u16 = OUTPUT_ENDS | DATAGRAMS | ENDS | REFUSAL_TOLD;
-}
+/// What keeps a channel from being calm, apart from a flush.
+const UNCALM: Flags = Flags::DIPPED
+    .and(Flags::ABOVE_MARKS)
+    .and(Flags::TOLD_UNWRITABLE)
+    .and(Flags::SHOWN_UNWRITABLE);
 
 /// A channel without its handlers and its socket.
 pub(crate) struct ChannelIo {
@@ -69,32 +49,17 @@ pub(crate) struct ChannelIo {
     in_flight: usize,
     /// What other threads were last shown.
     published: usize,
-    published_writable: bool,
     /// Flags of the user's that are not set.
     user_flags: u32,
     pub(crate) unread: u32,
-    /// Less waits than the marks allow; and what the handlers were last told.
-    low_enough: bool,
-    told_writable: bool,
-    /// It was not writable for a while since then.
-    dipped: bool,
-    pub(crate) flush_wanted: bool,
-    pub(crate) close_wanted: bool,
-    pub(crate) close_when_flushed: bool,
-    pub(crate) shutdown_wanted: bool,
-    /// Reads on its own: wished for, and no handler holds it up.
-    pub(crate) auto_read: bool,
-    /// What does not matter to a message, as [`bits`].
-    pub(crate) bits: u16,
-    pub(crate) read_wanted: bool,
-    pub(crate) closed: bool,
+    pub(crate) state: State,
     pub(crate) close_cause: Option<Failure>,
 }
 
 impl ChannelIo {
     pub(crate) fn new(shared: Arc<SignalBlock<Shared>>) -> Self {
         let options = shared.options();
-        let auto_read = options.auto_read;
+        let state = State::new(options.auto_read);
         Self {
             queue: WriteQueue::new(),
             options,
@@ -103,37 +68,17 @@ impl ChannelIo {
             record: None,
             in_flight: 0,
             published: 0,
-            published_writable: true,
             user_flags: 0,
             unread: 0,
-            low_enough: true,
-            told_writable: true,
-            dipped: false,
-            flush_wanted: false,
-            close_wanted: false,
-            close_when_flushed: false,
-            shutdown_wanted: false,
-            auto_read,
-            bits: if auto_read { bits::READS_WISHED } else { 0 },
-            read_wanted: false,
-            closed: false,
+            state,
             close_cause: None,
         }
-    }
-
-    /// Whether it ends, so that nothing that comes now is read or written.
-    pub(crate) fn ends(&self) -> bool {
-        self.bits & bits::ENDS != 0
-    }
-
-    pub(crate) fn tells_input_end(&self) -> bool {
-        self.bits & bits::TELL_INPUT_END != 0
     }
 
     /// Lets it speak in datagrams.
     pub(crate) fn take_datagrams(&mut self) {
         self.outbox = Some(Box::default());
-        self.bits |= bits::DATAGRAMS;
+        self.state.flags.set(Flags::DATAGRAMS);
     }
 
     /// What a test looks at, if this is one.
@@ -190,7 +135,8 @@ impl ChannelIo {
     /// Shows a handler elsewhere how the channel stands.
     pub(crate) fn mirror(&mut self) {
         self.in_flight = self.shared.pending();
-        self.low_enough = self.shared.is_writable();
+        let writable = self.shared.is_writable();
+        self.state.flags.put(Flags::ABOVE_MARKS, !writable);
     }
 
     /// Counts a write that is on its way through the handlers.
@@ -210,7 +156,9 @@ impl ChannelIo {
 
     #[inline]
     pub(crate) fn is_writable(&self) -> bool {
-        self.low_enough && self.user_flags == 0 && !self.closed && !self.ends()
+        let state = &self.state;
+        let over = state.ends() | state.is_closed();
+        !state.flags.any(Flags::ABOVE_MARKS) && self.user_flags == 0 && !over
     }
 
     pub(crate) fn bytes_before_unwritable(&self) -> usize {
@@ -230,7 +178,7 @@ impl ChannelIo {
             self.user_flags &= !(1 << flag);
         } else {
             self.user_flags |= 1 << flag;
-            self.dipped = true;
+            self.state.flags.set(Flags::DIPPED);
         }
         Ok(())
     }
@@ -239,66 +187,64 @@ impl ChannelIo {
     /// little enough again.
     #[inline]
     pub(crate) fn look_at_marks(&mut self) {
-        if self.low_enough && self.queue.is_empty() && self.in_flight == 0 {
+        let above = self.state.flags.any(Flags::ABOVE_MARKS);
+        if !above && self.queue.is_empty() && self.in_flight == 0 {
             return;
         }
         let marks = &self.options.marks;
         let pending = self.pending();
         if pending > marks.high() {
-            self.low_enough = false;
-            self.dipped = true;
+            self.state.flags.set(Flags::ABOVE_MARKS.and(Flags::DIPPED));
         } else if pending < marks.low() || pending == 0 {
-            self.low_enough = true;
+            self.state.flags.clear(Flags::ABOVE_MARKS);
         }
     }
 
-    /// Whether nothing waits, nobody has asked for anything, and everybody knows: nearly always.
+    /// Returns `true` if nothing waits, nobody has asked for anything, and everybody knows: nearly
+    /// always.
     #[inline]
     pub(crate) fn is_calm(&self) -> bool {
-        self.is_calm_but_for(self.flush_wanted, self.queue.pending())
+        self.is_calm_but_for(UNCALM.and(Flags::FLUSH), self.queue.pending())
     }
 
-    /// Whether all that is left to do is to send one entry for which nobody waits.
+    /// Returns `true` if all that is left to do is to send one entry for which nobody waits.
     #[inline]
     pub(crate) fn has_one_to_send(&self) -> bool {
-        self.is_calm_but_for(false, 0) && self.queue.has_one()
+        self.is_calm_but_for(UNCALM, 0) && self.queue.has_one()
     }
 
     #[inline(always)]
-    fn is_calm_but_for(&self, flush_wanted: bool, queued: usize) -> bool {
-        let asked = flush_wanted
-            | self.close_wanted
-            | self.close_when_flushed
-            | self.shutdown_wanted
-            | self.dipped
-            | self.closed;
-        let writable = self.low_enough & self.told_writable & self.published_writable;
+    fn is_calm_but_for(&self, uncalm: Flags, queued: usize) -> bool {
+        let state = &self.state;
+        // No short cuts: one look at neighbours is quicker than several that may end early.
+        let asked = state.flags.any(uncalm) | state.has_end_to_do() | state.is_closed();
         let waiting = self.published | queued | self.in_flight | self.user_flags as usize;
-        !asked & writable & (waiting == 0)
+        !asked & (waiting == 0)
     }
 
-    /// Whether the handlers asked for anything, or have to be told something.
+    /// Returns `true` if the handlers asked for anything, or have to be told something.
     #[inline]
-    pub(crate) fn has_wishes(&self) -> bool {
-        // No short cuts: one look at neighbours is quicker than eight that may end early.
-        let asked = self.flush_wanted
-            | self.close_wanted
-            | self.close_when_flushed
-            | self.shutdown_wanted
-            | self.dipped
-            | !self.low_enough;
-        asked || self.is_writable() != self.told_writable
+    pub(crate) fn has_requests(&self) -> bool {
+        const ASKED: Flags = Flags::FLUSH.and(Flags::DIPPED).and(Flags::ABOVE_MARKS);
+        let asked = self.state.flags.any(ASKED) | self.state.has_end_to_do();
+        asked || self.is_writable() != self.told_writable()
+    }
+
+    /// Returns what the handlers were told last of writability.
+    fn told_writable(&self) -> bool {
+        !self.state.flags.any(Flags::TOLD_UNWRITABLE)
     }
 
     /// What the handlers have to be told of writability, if anything.
     pub(crate) fn writability_news(&mut self) -> Option<bool> {
+        let told = self.told_writable();
         // A handler that saw the channel unwritable waits to be told, even if that is over.
-        let dipped = std::mem::take(&mut self.dipped) && self.told_writable;
+        let dipped = self.state.flags.take(Flags::DIPPED) && told;
         let writable = self.is_writable() && !dipped;
-        if writable == self.told_writable || self.closed || self.ends() {
+        if writable == told || self.state.is_closed() || self.state.ends() {
             return None;
         }
-        self.told_writable = writable;
+        self.state.flags.put(Flags::TOLD_UNWRITABLE, !writable);
         Some(writable)
     }
 
@@ -306,22 +252,14 @@ impl ChannelIo {
     #[inline]
     pub(crate) fn publish(&mut self) -> bool {
         let (pending, writable) = (self.pending(), self.is_writable());
-        let changed = pending != self.published || writable != self.published_writable;
+        let shown = !self.state.flags.any(Flags::SHOWN_UNWRITABLE);
+        let changed = pending != self.published || writable != shown;
         if changed {
-            (self.published, self.published_writable) = (pending, writable);
+            self.published = pending;
+            self.state.flags.put(Flags::SHOWN_UNWRITABLE, !writable);
             self.shared.publish(pending, writable);
         }
         changed
-    }
-
-    pub(crate) fn set_auto_read(&mut self, yes: bool) {
-        if self.bits & bits::READS_WISHED != 0 && !yes {
-            // A wish from before is one of those that end here.
-            self.read_wanted = false;
-        }
-        self.bits &= !bits::READS_WISHED;
-        self.bits |= if yes { bits::READS_WISHED } else { 0 };
-        self.auto_read = self.bits & bits::READS == bits::READS_WISHED;
     }
 
     #[inline]
@@ -331,20 +269,33 @@ impl ChannelIo {
             OutOp::Close => self.close_head(),
             OutOp::CloseWhenFlushed => self.close_flushed_head(),
             OutOp::ShutdownOutput => self.shutdown_head(),
-            OutOp::Read => self.read_wanted = !self.ends(),
+            OutOp::Read => self.state.flags.put(Flags::READ, !self.state.ends()),
         }
     }
 
     #[inline]
     pub(crate) fn flush_head(&mut self) {
         self.queue.flush();
-        self.flush_wanted = true;
+        self.state.flags.set(Flags::FLUSH);
+    }
+
+    /// Asks for another flush if bytes were flushed that are not sent.
+    pub(crate) fn flush_rest(&mut self) {
+        if self.queue.has_flushed() {
+            self.state.flags.set(Flags::FLUSH);
+        }
+    }
+
+    /// The same when the socket takes more again: datagrams that wait go on, too.
+    pub(crate) fn resume_flush(&mut self) {
+        if self.queue.has_flushed() || self.outbox.is_some() {
+            self.state.flags.set(Flags::FLUSH);
+        }
     }
 
     /// Has `promise` completed when the operating system has all that has come so far.
     pub(crate) fn flush_for(&mut self, promise: Promise<()>) {
-        if self.bits & bits::LOST != 0 {
-            self.bits &= !bits::LOST;
+        if self.state.flags.take(Flags::LOST) {
             return drop(promise.fail(Failure::new(self.why_late())));
         }
         let free = match &mut self.outbox {
@@ -361,8 +312,7 @@ impl ChannelIo {
     /// Closes as soon as the running handlers have returned.
     #[cold]
     pub(crate) fn close_head(&mut self) {
-        self.close_wanted = true;
-        self.end();
+        self.end(RequestedEnd::Now);
     }
 
     /// Closes behind what was written before.
@@ -370,8 +320,7 @@ impl ChannelIo {
     pub(crate) fn close_flushed_head(&mut self) {
         // Even if a handler holds its flushes back.
         self.flush_head();
-        self.close_when_flushed = true;
-        self.end();
+        self.end(RequestedEnd::WhenFlushed);
     }
 
     /// Bounds the time that the rest may take which is to be sent before the end: from the moment
@@ -379,7 +328,7 @@ impl ChannelIo {
     #[cold]
     pub(crate) fn set_deadline(&self) {
         let after = self.options.close_timeout;
-        if after.is_zero() || self.closed || self.shared.has_deadline() {
+        if after.is_zero() || self.state.is_closed() || self.shared.has_deadline() {
             return;
         }
         let channel = self.weak();
@@ -396,24 +345,21 @@ impl ChannelIo {
     }
 
     /// Nothing is read any more, and nothing more is taken to be written.
-    fn end(&mut self) {
-        self.bits |= bits::ENDS;
+    fn end(&mut self, end: RequestedEnd) {
+        self.state.request_end(end);
         self.shared.set_ends();
-        self.auto_read = false;
-        self.read_wanted = false;
     }
 
     #[cold]
     fn shutdown_head(&mut self) {
         // What was written before goes before, even if a handler holds its flushes back.
         self.flush_head();
-        self.shutdown_wanted = true;
-        self.bits |= bits::OUTPUT_ENDS;
+        self.state.output = Output::Ending;
     }
 
     /// Why a write is not taken that comes after the end.
     pub(crate) fn why_late(&self) -> NetError {
-        match self.closed || self.ends() {
+        match self.state.is_closed() || self.state.ends() {
             true => NetError::Closed(self.close_cause.clone()),
             false => NetError::OutputShut,
         }
@@ -422,24 +368,6 @@ impl ChannelIo {
     /// Notes that a write for which nobody waits came too late: the next flush that is waited for
     /// fails.
     pub(crate) fn lose(&mut self) {
-        self.bits |= bits::LOST;
-    }
-
-    /// Reads no more on its own until [`Parts::release_reads`], whatever anybody wishes.
-    pub(crate) fn hold_reads(&mut self) {
-        // Of more than that many some let go early: still better than never.
-        if self.bits & bits::HOLDS < bits::HOLDS {
-            self.bits += 1;
-        }
-        self.auto_read = false;
-    }
-
-    /// Answers whether it reads on its own from now on.
-    pub(crate) fn release_reads(&mut self) -> bool {
-        if self.bits & bits::HOLDS > 0 {
-            self.bits -= 1;
-        }
-        self.auto_read = self.bits & bits::READS == bits::READS_WISHED;
-        self.auto_read
+        self.state.flags.set(Flags::LOST);
     }
 }

@@ -47,7 +47,7 @@ pub use self::event::{Deregistered, InputShutdown, Registered, UserEvent};
 pub(crate) use self::event::{InEvent, InputEnd, OutOp, Own, mask};
 pub use self::handle::Channel;
 pub(crate) use self::handle::ring_timer;
-pub(crate) use self::io::{ChannelIo, Record, bits};
+pub(crate) use self::io::{ChannelIo, Record};
 pub(crate) use self::local::local_ends;
 pub(crate) use self::mail::{Back, ChangeRequest, Mail, refuse};
 pub use self::options::{
@@ -58,6 +58,7 @@ pub(crate) use self::pipeline::ChannelPipeline;
 pub use self::shared::Closed;
 pub(crate) use self::shared::{Home, Shared};
 pub(crate) use self::start::{Connecting, Start};
+pub(crate) use self::state::Flags;
 pub(crate) use self::timers::replace_home;
 pub(crate) use self::transport::Transport;
 pub(crate) use self::wire::Wire;

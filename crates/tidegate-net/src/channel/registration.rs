@@ -6,10 +6,10 @@
 
 use tidegate_promise::{Failure, Promise};
 
-use super::core::{ChannelCore, State};
+use super::core::ChannelCore;
 use super::event::{Deregistered, InEvent, Registered, UserEvent};
 use super::pipeline::ChannelPipeline;
-use super::state::{Off, Phase};
+use super::state::{Flags, Life, Off, Phase};
 use crate::errors::NetError;
 use crate::reactor::{Desk, Next};
 use crate::sys::Readiness;
@@ -22,21 +22,21 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
         // What was asked before comes before.
         self.carry_out(desk);
-        let refused = match &mut self.state {
-            State::Off(off) => {
+        let refused = match &mut self.state_mut().life {
+            Life::Off(off) => {
                 off.wishes.push_back((on, promise));
                 return self.next_wish();
             }
-            State::Open if !on => {
+            Life::Open if !on => {
                 if !promise.set_uncancellable() {
                     return;
                 }
-                self.state = State::Off(Off::leaving(promise));
+                self.state_mut().life = Life::Off(Off::leaving(promise));
                 return;
             }
-            State::Open => NetError::Registered,
-            State::Closed => NetError::Closed(self.pipeline.io().close_cause.clone()),
-            State::New(_) | State::Connecting(_) => NetError::NotConnected,
+            Life::Open => NetError::Registered,
+            Life::Closed => NetError::Closed(self.pipeline.io().close_cause.clone()),
+            Life::New(_) | Life::Connecting(_) => NetError::NotConnected,
         };
         let _ = promise.fail(Failure::new(refused));
     }
@@ -45,13 +45,17 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     /// it is back.
     pub(super) fn remember(&mut self, readiness: Readiness) {
         let ends = Readiness::HANG_UP | Readiness::ERROR;
-        self.read_ready |= readiness.any(Readiness::READ | ends);
-        self.hung_up |= readiness.any(ends);
+        if readiness.any(Readiness::READ | ends) {
+            self.set(Flags::READ_READY);
+        }
+        if readiness.any(ends) {
+            self.state_mut().hang_up();
+        }
     }
 
     /// Looks how the change went that the loop was asked for.
     pub(super) fn look_off(&mut self, desk: &mut Desk) {
-        let State::Off(off) = &mut self.state else {
+        let Life::Off(off) = &mut self.state_mut().life else {
             return;
         };
         let Some(said) = off.said.take() else {
@@ -82,14 +86,15 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// The poller watches the socket: everything goes on where it stood.
     fn come_back(&mut self, desk: &mut Desk) {
-        let State::Off(off) = std::mem::replace(&mut self.state, State::Open) else {
+        let Life::Off(off) = std::mem::replace(&mut self.state_mut().life, Life::Open) else {
             return;
         };
-        self.blocked = false;
+        self.clear(Flags::WRITE_BLOCKED);
         // A poller tells what there is to read; where there is none, one has to look.
-        self.read_ready |= self.transport.io().is_none();
-        let io = self.pipeline.io_mut();
-        io.flush_wanted |= io.queue.has_flushed() || io.outbox.is_some();
+        if self.transport.io().is_none() {
+            self.set(Flags::READ_READY);
+        }
+        self.pipeline.io_mut().resume_flush();
         for (on, promise) in off.wishes {
             self.wish(on, promise, desk);
         }
@@ -97,7 +102,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// Turns to what was asked meanwhile.
     fn next_wish(&mut self) {
-        let State::Off(off) = &mut self.state else {
+        let Life::Off(off) = &mut self.state_mut().life else {
             return;
         };
         while off.phase == Phase::Off
@@ -118,14 +123,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
 
     /// What the loop has to do for a channel that is not open; `None` if that is as for others.
     pub(super) fn next_unless_open(&mut self) -> Option<Next> {
-        match &mut self.state {
-            State::Closed => Some(Next::Leave),
-            State::Off(off) => {
+        match &mut self.state_mut().life {
+            Life::Closed => Some(Next::Leave),
+            Life::Off(off) => {
                 let next = off.next();
                 self.show(true);
                 Some(next)
             }
-            State::New(_) | State::Connecting(_) | State::Open => None,
+            Life::New(_) | Life::Connecting(_) | Life::Open => None,
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use tidegate_core::discard;
 
-use super::core::{ChannelCore, State};
+use super::core::ChannelCore;
 use super::event::{InEvent, OutOp};
 use super::mail::{Mail, refuse};
 use super::pipeline::ChannelPipeline;
+use super::state::{Flags, Life, Output, RequestedEnd};
 use crate::reactor::Desk;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
@@ -17,7 +18,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 continue;
             }
             self.read_letter(mail, desk);
-            if self.pipeline.io().close_wanted && !self.is_closed() {
+            if self.state().end == RequestedEnd::Now && !self.is_closed() {
                 // What was asked for after that comes too late.
                 self.carry_out(desk);
             }
@@ -54,7 +55,9 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.pipeline.out(OutOp::Flush);
                 self.pipeline.out(OutOp::CloseWhenFlushed);
             }
-            Mail::ShutdownOutput(promise) if self.output_shut => drop(promise.succeed(())),
+            Mail::ShutdownOutput(promise) if self.state().output == Output::Shut => {
+                let _ = promise.succeed(());
+            }
             Mail::ShutdownOutput(promise) if !promise.set_uncancellable() => {}
             Mail::ShutdownOutput(promise) => {
                 self.shared().wait_for_half(promise);
@@ -63,10 +66,10 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             }
             Mail::AutoRead(yes) => self.pipeline.set_auto_read(yes),
             Mail::Read => self.pipeline.out(OutOp::Read),
-            Mail::CanRead => self.read_ready = true,
+            Mail::CanRead => self.set(Flags::READ_READY),
             Mail::CanWrite => {
-                self.blocked = false;
-                self.pipeline.io_mut().flush_wanted |= self.pipeline.io().queue.has_flushed();
+                self.clear(Flags::WRITE_BLOCKED);
+                self.pipeline.io_mut().flush_rest();
             }
             Mail::Fire(event) => self.pipeline.fire(event),
             Mail::Stage(id, back) => self.pipeline.back(id, back),
@@ -75,7 +78,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 let _ = self.pipeline.io_mut().set_user_writable(flag, writable);
             }
             Mail::Own(id, what) => self.pipeline.own(id, what),
-            Mail::Inbound(msg) if self.pipeline.io().ends() => discard(msg),
+            Mail::Inbound(msg) if self.state().ends() => discard(msg),
             Mail::Inbound(msg) => {
                 self.pipeline.read(msg);
                 self.pipeline.fire(InEvent::ReadComplete);
@@ -84,7 +87,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             Mail::Register(on, promise) => self.wish(on, promise, desk),
             Mail::CloseDeadline => self.give_up_sending(desk),
             Mail::CancelConnect(why) => {
-                if let State::Connecting(_) = self.state {
+                if let Life::Connecting(_) = self.state().life {
                     self.close(Some(why), desk);
                 }
             }

@@ -350,7 +350,7 @@ fn a_gentle_end_waits_for_datagrams_that_the_socket_did_not_take() {
     let size = socket2::SockRef::from(socket).recv_buffer_size().unwrap();
     assert_eq!(size, 200_000, "the system counts its own share");
     let mut alone = Alone::of(transport, None, options);
-    alone.core.blocked = true;
+    alone.core.set(crate::channel::Flags::WRITE_BLOCKED);
     let bytes = Bytes::from_static(b"last");
     let peer = to.local_addr().unwrap();
     let datagram = Msg::of(Datagram { bytes, peer });

@@ -8,7 +8,9 @@ use tidegate_promise::{Failure, Promise};
 use super::context::HandlerContext;
 use super::erased::{Checked, Erased, Held};
 use super::parts::{Action, Doing, Meta, Parts};
-use crate::channel::{Back, ChangeRequest, ChannelIo, ChannelPipeline, InEvent, OutOp, Own, mask};
+use crate::channel::{
+    Back, ChangeRequest, ChannelIo, ChannelPipeline, Flags, InEvent, OutOp, Own, mask,
+};
 use crate::errors::NetError;
 use crate::message::Msg;
 use crate::sys::prefetch;
@@ -89,8 +91,9 @@ impl<E: ?Sized + Held> Pipeline<E> {
     fn complete(&mut self) {
         self.parts.doing = Doing::Nothing;
         self.run_stack();
-        if !self.parts.completed {
-            self.parts.completed = true;
+        let flags = &mut self.parts.io.state.flags;
+        if !flags.any(Flags::READ_COMPLETED) {
+            flags.set(Flags::READ_COMPLETED);
             self.step_in(0, InEvent::ReadComplete);
             self.run_stack();
         }
@@ -99,7 +102,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
     /// A handler has panicked within [`Pipeline::read_last`].
     #[cold]
     fn read_broke(&mut self, panic: CaughtPanic) {
-        let completed = self.parts.completed;
+        let completed = self.parts.io.state.flags.any(Flags::READ_COMPLETED);
         self.contain(panic);
         self.run();
         if !completed {
@@ -406,7 +409,7 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
 
     #[inline]
     fn read_last(&mut self, msg: Msg) {
-        self.parts.completed = false;
+        self.parts.io.state.flags.clear(Flags::READ_COMPLETED);
         match contain(|| self.step_read_last(msg)) {
             Ok(()) => self.rest(),
             Err(panic) => self.read_broke(panic),
@@ -436,7 +439,7 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
     }
 
     fn set_auto_read(&mut self, yes: bool) {
-        self.parts.io.set_auto_read(yes);
+        self.parts.io.state.set_auto_read(yes);
         if yes && self.parts.is_watched(self.tail(), mask::DEMAND) {
             self.out(OutOp::Read);
         }

@@ -166,7 +166,7 @@ fn find(chain: &[(Name, &'static Shape)], name: &str) -> Result<usize, PipelineE
 impl Parts {
     /// Checks a change and puts it on the stack; a refused one leaves everything as it is.
     pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {
-        if self.io.closed {
+        if self.io.state.is_closed() {
             return Err(PipelineError::Closed);
         }
         if self.is_elsewhere() {

@@ -7,10 +7,8 @@ use std::time::Duration;
 use tidegate_promise::{Completion, Failure, Promise};
 
 use super::parts::{Action, Parts};
-#[cfg(feature = "tls")]
-use crate::channel::bits;
 use crate::channel::{
-    Channel, ChannelOptions, InEvent, Mail, OutOp, Shared, UserEvent, mask, ring_timer,
+    Channel, ChannelOptions, Flags, InEvent, Mail, OutOp, Shared, UserEvent, mask, ring_timer,
 };
 use crate::errors::NetError;
 use crate::message::{Kind, Msg, Passing};
@@ -117,7 +115,7 @@ impl HandlerContext<'_> {
     /// Asks for an [`InputEnd`](crate::channel::InputEnd) event before the peer's end closes the channel.
     #[cfg(feature = "tls")]
     pub(crate) fn tell_input_end(&mut self) {
-        self.parts.io.bits |= bits::TELL_INPUT_END;
+        self.parts.io.state.flags.set(Flags::TELL_INPUT_END);
     }
 
     /// Switches one of 31 flags of the user's, numbered from 1: the channel is writable when
@@ -134,12 +132,12 @@ impl HandlerContext<'_> {
 
     /// Whether the channel reads on its own.
     pub fn is_auto_read(&self) -> bool {
-        self.parts.io.auto_read
+        self.parts.io.state.flags.any(Flags::AUTO_READ)
     }
 
     /// Lets the channel read on its own, or only when asked.
     pub fn set_auto_read(&mut self, yes: bool) {
-        self.parts.io.set_auto_read(yes);
+        self.parts.io.state.set_auto_read(yes);
         self.tell_home(|| Mail::AutoRead(yes));
         if yes && self.parts.is_watched(self.at, mask::DEMAND) {
             self.out(OutOp::Read);
@@ -215,7 +213,11 @@ impl HandlerContext<'_> {
     #[inline]
     pub(super) fn completes(&mut self) -> bool {
         let completes = self.parts.is_first_word();
-        self.parts.completed = completes;
+        self.parts
+            .io
+            .state
+            .flags
+            .put(Flags::READ_COMPLETED, completes);
         completes
     }
 

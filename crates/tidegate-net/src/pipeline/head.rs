@@ -4,15 +4,18 @@ use tidegate_promise::{Failure, Promise};
 
 use super::parts::{Action, Parts};
 use crate::channel::write_queue::{ENTRY_OVERHEAD, Overfull};
-use crate::channel::{Datagram, InEvent, bits};
+use crate::channel::{Datagram, Flags, InEvent};
 use crate::errors::NetError;
 use crate::message::Msg;
+
+/// What makes a write unusual that is not too late.
+const UNUSUAL: Flags = Flags::DATAGRAMS.and(Flags::REFUSAL_TOLD);
 
 impl Parts {
     /// A write that has passed all handlers.
     #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        if self.io.closed | (self.io.bits & bits::UNUSUAL != 0) {
+        if !self.io.state.takes_writes() | self.io.state.flags.any(UNUSUAL) {
             return self.write_unusual(msg, promise);
         }
         self.write_usual(msg, promise);
@@ -43,7 +46,7 @@ impl Parts {
     /// or to a channel that speaks in datagrams.
     #[inline(never)]
     fn write_unusual(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        if !self.io.closed && self.io.bits & (bits::ENDS | bits::OUTPUT_ENDS) == 0 {
+        if self.io.state.takes_writes() {
             return self.write_again(msg, promise);
         }
         // The handlers need not know: there is nothing after the end to miss it in.
@@ -55,13 +58,13 @@ impl Parts {
 
     /// A write after one that was refused, or to a channel that speaks in datagrams.
     fn write_again(&mut self, msg: Msg, promise: Option<Promise<()>>) {
-        let taken = match self.io.bits & bits::DATAGRAMS {
-            0 => self.write_usual(msg, promise),
-            _ => self.write_other(msg, promise),
+        let taken = match self.io.state.flags.any(Flags::DATAGRAMS) {
+            false => self.write_usual(msg, promise),
+            true => self.write_other(msg, promise),
         };
         if taken {
             // The next refusal is news again.
-            self.io.bits &= !bits::REFUSAL_TOLD;
+            self.io.state.flags.clear(Flags::REFUSAL_TOLD);
         }
     }
 
@@ -147,12 +150,13 @@ impl Parts {
     /// otherwise hear of the refusal of its answer, and so on without end. Returns whether they hear.
     #[cold]
     pub(super) fn tell_refusal(&mut self, at: u32, why: Failure) -> bool {
-        let known = match self.io.bits & bits::DATAGRAMS {
-            0 => self.io.bits & bits::REFUSAL_TOLD != 0,
-            _ => self.depth > 0,
+        let flags = &mut self.io.state.flags;
+        let known = match flags.any(Flags::DATAGRAMS) {
+            false => flags.any(Flags::REFUSAL_TOLD),
+            true => self.depth > 0,
         };
         if !known {
-            self.io.bits |= bits::REFUSAL_TOLD;
+            flags.set(Flags::REFUSAL_TOLD);
             let event = InEvent::Error(why);
             self.stack.push(Action::Return { at, event });
         }

@@ -14,7 +14,7 @@ use tidegate_promise::Failure;
 use super::chain::Pipeline;
 use super::erased::Held;
 use super::parts::{Action, Parts};
-use crate::channel::bits;
+use crate::channel::Flags;
 use crate::errors::NetError;
 
 /// Levels within levels.
@@ -29,7 +29,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         let parts = &mut self.parts;
         parts.levels += 1;
         let endless = parts.depth >= MOST_DEEP || parts.levels > MOST_LEVELS;
-        if endless || parts.io.bits & bits::CUT != 0 {
+        if endless || parts.io.state.flags.any(Flags::CUT) {
             self.cut(Failure::new(NetError::Endless));
             return false;
         }
@@ -42,11 +42,11 @@ impl<E: ?Sized + Held> Pipeline<E> {
     #[cold]
     fn cut(&mut self, why: Failure) {
         self.parts.give_up(&why);
-        if self.parts.io.bits & bits::CUT != 0 {
+        if self.parts.io.state.flags.any(Flags::CUT) {
             return;
         }
-        self.parts.io.bits |= bits::CUT;
-        if !self.parts.io.closed {
+        self.parts.io.state.flags.set(Flags::CUT);
+        if !self.parts.io.state.is_closed() {
             self.unhandled(why);
         }
     }

@@ -144,8 +144,6 @@ pub(crate) struct Parts {
     /// The promise of the write that an outbound handler is busy with.
     pub(super) promise: Option<Promise<()>>,
     pub(crate) io: ChannelIo,
-    /// The handlers have heard that a read is complete.
-    pub(super) completed: bool,
 }
 
 impl Parts {
@@ -164,7 +162,6 @@ impl Parts {
             planned: None,
             promise: None,
             io: ChannelIo::new(shared),
-            completed: false,
         }
     }
 

@@ -206,7 +206,7 @@ impl Stage {
             inbox.messages += 1;
             if inbox.messages > MOST_WAITING && !inbox.paused {
                 inbox.paused = true;
-                ctx.parts.io.hold_reads();
+                ctx.parts.io.state.hold_reads();
             }
         }
         inbox.letters.push_back(letter);
@@ -495,7 +495,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
             Back::Out(op) => self.start(Action::Out { at, op }),
             Back::Resume => {
                 // Who holds messages back until somebody reads has to know.
-                if self.parts.io.release_reads() && self.parts.is_watched(at, mask::DEMAND) {
+                if self.parts.io.state.release_reads() && self.parts.is_watched(at, mask::DEMAND) {
                     self.start(Action::Out {
                         at,
                         op: OutOp::Read,
