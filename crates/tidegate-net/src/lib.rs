@@ -30,6 +30,18 @@
 //! ```
 #![deny(unsafe_code)]
 
+// The layers, from bottom to top; each knows only those before it.
+//
+//   sys        the operating system: pollers, sockets, buffers; all unsafe code
+//   events     what is ready, and for which source
+//   reactor    tells sources that they are ready, on pinned and on roaming loops
+//   channel    a connection: its handle, its state, its socket
+//   pipeline   the handlers of a channel
+//   group      loops, and how channels come to them
+//   server, client, handlers, embedded
+//
+// `errors`, `message`, `metrics` and `awaited` are words that all of them use.
+
 mod awaited;
 mod channel;
 mod client;

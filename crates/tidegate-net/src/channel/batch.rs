@@ -51,6 +51,25 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
 }
 
 impl<P: ChannelPipeline> ChannelCore<P> {
+    /// Returns what was received before its turn, or else receives now.
+    #[inline(always)]
+    pub(super) fn receive(&mut self, room: usize, desk: &mut Desk) -> io::Result<Bytes> {
+        match self.early.take() {
+            Some(read) => read,
+            None => {
+                desk.counters.reads.add(1);
+                self.transport.receive(&mut desk.chunk, room)
+            }
+        }
+    }
+
+    /// Returns `true` if what it has to send may wait for the others of its batch, and is all that is
+    /// left to do.
+    #[inline(always)]
+    pub(super) fn sends_late(&self, desk: &Desk) -> bool {
+        desk.batch.may_wait && self.pipeline.io().has_one_to_send()
+    }
+
     /// Takes out what was received before its turn, and whether that was all.
     pub(super) fn take_early(&mut self) -> Option<io::Result<(Bytes, bool)>> {
         let room = self.room();

@@ -42,14 +42,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     #[inline(always)]
     pub(super) fn read_plain(&mut self, desk: &mut Desk) -> Next {
         let room = self.room();
-        let read = match self.early.take() {
-            Some(read) => read,
-            None => {
-                desk.counters.reads.add(1);
-                self.transport.receive(&mut desk.chunk, room)
-            }
-        };
-        let bytes = match read {
+        let bytes = match self.receive(room, desk) {
             Ok(bytes) if !bytes.is_empty() && bytes.len() < room => bytes,
             other => return self.read_long(other, room, desk),
         };
@@ -63,7 +56,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.pipeline.begin_turn();
         self.pipeline.read_last(Msg::Bytes(bytes));
         if self.has(Flags::FLUSH) && self.pipeline.is_idle() {
-            if desk.batch.may_wait && self.pipeline.io().has_one_to_send() {
+            if self.sends_late(desk) {
                 self.pipeline.end_turn();
                 return Next::SendLate;
             }

@@ -17,8 +17,7 @@ use crate::awaited::Awaited;
 use crate::channel::read_size::ReadSize;
 use crate::message::Msg;
 use crate::pipeline::{Action, Assembly, Erased, Head, Inbound, InboundContext, Parts, Pipeline};
-use crate::reactor::PollDriver;
-use crate::reactor::{Batched, Desk, EventSource, Next, register};
+use crate::reactor::{Batched, Desk, EventSource, Next, PollDriver, register};
 use crate::sys::{FakePoller, Readiness, Token};
 use crate::{Blocking, Nothing, Registered, UserEvent};
 

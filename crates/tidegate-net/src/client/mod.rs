@@ -1,4 +1,6 @@
 //! Clients: connecting to somewhere else, or to oneself.
+//!
+//! Above [`group`](crate::group) and [`resolve`](crate::resolve); knows no server.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,8 +22,7 @@ use crate::channel::{
     Channel, ChannelOptions, Connecting, Mail, Shared, Start, Transport, local_ends,
 };
 use crate::errors::NetError;
-use crate::group::NetGroup;
-use crate::group::{Residence, Residing, Settler};
+use crate::group::{NetGroup, Residence, Residing, Settler};
 use crate::pipeline::{Assembly, Head, Initialiser, Parts, assemble};
 use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 

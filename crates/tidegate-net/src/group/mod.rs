@@ -1,4 +1,8 @@
-//! Groups of event loops with I/O, and how a channel comes to live on one of them.
+//! Groups of event loops with I/O, and how a channel or a source of the user's comes to live on one.
+//!
+//! `net_group` has the loops, `residence` brings channels to them, `watch` other sources. Knows the
+//! [`reactor`](crate::reactor), the [`channel`](crate::channel) and the [`pipeline`](crate::pipeline);
+//! servers and clients are above.
 
 mod net_group;
 mod residence;

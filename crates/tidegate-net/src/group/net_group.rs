@@ -13,8 +13,7 @@ use tidegate_pool::{Counts, Monitor, WorkerPool};
 
 use crate::group::Residing;
 use crate::metrics::IoMetrics;
-use crate::reactor::{IoWatch, PollDriver};
-use crate::reactor::{Roam, RoamDriver};
+use crate::reactor::{IoWatch, PollDriver, Roam, RoamDriver};
 use crate::sys::MioPoller;
 
 /// Makes `loops` event loops with I/O, each on a thread of its own that a channel never leaves;

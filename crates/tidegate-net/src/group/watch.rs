@@ -4,9 +4,9 @@ use std::fmt;
 
 use tidegate_promise::{Completion, promise};
 
+use super::net_group::NetGroup;
+use super::residence::Residence;
 use crate::awaited::Awaited;
-use crate::group::NetGroup;
-use crate::group::Residence;
 use crate::reactor::{Batched, Desk, EventSource, Next};
 use crate::sys::{Readiness, Source};
 

@@ -19,9 +19,8 @@ use tidegate_core::{Blocking, contain, discard};
 use tidegate_loop::EventLoop;
 use tidegate_promise::{Completion, Failure};
 
-use crate::channel::Channel;
 use crate::channel::write_queue::ENTRY_OVERHEAD;
-use crate::channel::{InputShutdown, UserEvent};
+use crate::channel::{Channel, InputShutdown, UserEvent};
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext};
 

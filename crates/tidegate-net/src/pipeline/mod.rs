@@ -7,6 +7,19 @@
 //!
 //! A handler that does not care about an event is skipped: which ones it cares about is learned
 //! from the methods that it did not write, the first time each would be called.
+//!
+//! From bottom to top, each file knows only those before it, but for the three that are one thing:
+//!
+//! * `shape`, `check`, `plan`: what is known of handlers without calling them.
+//! * `parts`, `context`, `erased`: what the handlers of a chain share, what one of them can do with it,
+//!   and a handler without its types. These know each other: a handler is called with a context, which
+//!   may have changes of handlers on their way.
+//! * `handler`, `adapter`: what users implement, and how that is called.
+//! * `chain`: the pipeline; `head`, `levels` and `places` are the rest of its methods.
+//! * `stage`: a handler on an executor of its own.
+//! * `assembly`, `change`: building a pipeline, and changing it.
+//!
+//! Knows the [`channel`](crate::channel), which is generic over it.
 
 mod adapter;
 mod assembly;

@@ -17,8 +17,7 @@ use tidegate_promise::{Completion, Promise, promise_of};
 
 use super::drain::{DrainReport, drain, welcome};
 use crate::channel::{Channel, ChannelOptions, Closed, Home, Origin, Shared, Start, Transport};
-use crate::group::NetGroup;
-use crate::group::{Residence, Settler};
+use crate::group::{NetGroup, Residence, Settler};
 use crate::pipeline::{Head, Initialiser, Parts, assemble};
 use crate::reactor::{self, Batched, Desk, EventSource, Next, Update};
 use crate::sys::{Readiness, Ready, Source, SpareDescriptor, Token, is_out_of_descriptors};

@@ -10,8 +10,7 @@ use tidegate_testkit::{Counter, DropCount, Log};
 
 use super::updates::Traveller;
 use super::*;
-use crate::reactor::{Batched, Desk, EventSource, Next};
-use crate::reactor::{RENEW_AFTER, SPINS};
+use crate::reactor::{Batched, Desk, EventSource, Next, RENEW_AFTER, SPINS};
 use crate::sys::{FakePoller, FakeScript, Readiness, Ready, Source, Token};
 
 /// Tells the log what it hears, and answers what it was told to.

@@ -1,0 +1,480 @@
+//! The handle of a server, and what describes one before it is bound.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+#[cfg(unix)]
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tidegate_core::SignalBlock;
+use tidegate_loop::{LoopTimers, Pinned};
+use tidegate_promise::{Completion, Failure, Outcome, Promise, promise};
+
+use super::drain::DrainReport;
+use super::listener::{Accepting, Config, ListenerCore, Listening, Nursery, Port};
+use crate::awaited::Awaited;
+use crate::channel::{ChannelOptions, Closed, Home};
+use crate::errors::tried;
+use crate::group::{NetGroup, Residence, Residing};
+use crate::pipeline::{Assembly, Head, Initialiser, assemble};
+use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
+
+/// Connections that the operating system holds until they are accepted, when nothing is said.
+pub const DEFAULT_BACKLOG: i32 = 1024;
+/// How long accepting pauses when there are no descriptors left, when nothing is said.
+pub const DEFAULT_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// The address of a server that listens on a path.
+const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
+
+/// Describes a server, and when bound is a handle of it.
+///
+/// Once bound it accepts, and keeps its loops running, until it is [closed](Server::close) or
+/// [drained](Server::drain) or they are shut down, also when every handle of it and of its group has
+/// been dropped.
+///
+/// ```
+/// use bytes::Bytes;
+/// use tidegate_net::{Inbound, InboundContext, Nothing, Server};
+///
+/// struct Echo;
+/// impl Inbound for Echo {
+///     type In = Bytes;
+///     type Out = Nothing;
+///     type Write = Bytes;
+///     fn read(&mut self, bytes: Bytes, ctx: &mut InboundContext<'_, Self>) {
+///         ctx.write(bytes);
+///     }
+///     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
+///         ctx.flush();
+///     }
+/// }
+///
+/// let group = tidegate_net::pinned("io", 1)?;
+/// let server = Server::new(&group)
+///     .pipeline(|p| p.add("echo", Echo))
+///     .bind("127.0.0.1:0")
+///     .wait()?;
+/// println!("listening on {}", server.local_addr());
+/// server.close().wait()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Server {
+    listeners: Arc<[Arc<SignalBlock<Accepting>>]>,
+    port: Arc<Port>,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Describes a server whose connections live on the loops of `group`.
+    #[expect(
+        clippy::new_ret_no_self,
+        reason = "a server exists when its description is bound"
+    )]
+    pub fn new<P: Residence>(group: &NetGroup<P>) -> ServerBuilder<P> {
+        ServerBuilder {
+            bosses: Vec::new(),
+            children: group.clone(),
+            initialise: None,
+            options: ChannelOptions::default(),
+            backlog: DEFAULT_BACKLOG,
+            pause: DEFAULT_ACCEPT_PAUSE,
+            reuse_port: false,
+            listeners: 1,
+            resolver: Arc::new(SystemResolver::new()),
+            resolve_timeout: DEFAULT_RESOLVE_TIMEOUT,
+        }
+    }
+
+    /// Where it listens; the unspecified address for a server on a Unix socket.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.port.origin().live()
+    }
+
+    /// Connections accepted since it was bound.
+    pub fn accepted(&self) -> u64 {
+        self.port.origin().accepted()
+    }
+
+    /// Stops accepting; connections stay, also those that came before this call and were not accepted
+    /// yet: they are, as far as the backlog goes. Completes when the port is free.
+    pub fn close(&self) -> Closed {
+        let closed = self.closed();
+        for listener in self.listeners.iter() {
+            listener.stop();
+            Accepting::wake(listener);
+        }
+        closed
+    }
+
+    /// Completes when it no longer accepts.
+    pub fn closed(&self) -> Closed {
+        self.port.closed()
+    }
+
+    /// Accepts what has come so far and no more, tells each connection's handlers with a [`Draining`] event, and lets
+    /// them finish until `deadline`; then closes what is left. The report says who that was, and does
+    /// not wait for handlers that do not return: [`DRAIN_GRACE`] after the deadline it is made without
+    /// them.
+    pub fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
+        drop(self.close());
+        let first = self.listeners.first();
+        first.map_or_else(
+            || Completion::succeeded(DrainReport::default()),
+            |listener| listener.drain(deadline),
+        )
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("address", &self.address)
+            .field("connections", &self.connections())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Describes a [`Server`].
+#[must_use = "a server exists when its description is bound"]
+pub struct ServerBuilder<P: Residence = Pinned> {
+    /// The loops that may accept, the chosen one first; none stands for the connections' own.
+    bosses: Vec<Boss>,
+    children: NetGroup<P>,
+    initialise: Option<Initialiser<P>>,
+    options: ChannelOptions,
+    backlog: i32,
+    pause: Duration,
+    reuse_port: bool,
+    listeners: usize,
+    resolver: Arc<dyn Resolver>,
+    resolve_timeout: Duration,
+}
+
+/// Registers the listener of a server and completes its promise.
+type Register = Box<dyn FnOnce(Listening, Shard, Awaited<()>) + Send>;
+/// One listener of a server.
+type Shard = Arc<SignalBlock<Accepting>>;
+
+/// The loop that accepts, whatever its shape.
+struct Boss {
+    home: Home,
+    timers: LoopTimers,
+    register: Register,
+}
+
+impl Boss {
+    /// Every loop of a group, the one whose turn it is first.
+    fn all<Q: Residence>(group: &NetGroup<Q>) -> Vec<Self> {
+        let first = group.pick();
+        let rest = group.each().filter(|one| one.home != first.home);
+        let rest: Vec<_> = rest.collect();
+        [first].into_iter().chain(rest).map(Self::of).collect()
+    }
+
+    fn of<Q: Residence>(one: Residing<Q>) -> Self {
+        Self {
+            home: one.of_channel(),
+            timers: one.home.timers(),
+            register: Box::new(move |listening, accepting, promise| {
+                let core = |token| Box::new(ListenerCore::new(listening, accepting, token));
+                one.register(core, promise);
+            }),
+        }
+    }
+}
+
+impl<P: Residence> ServerBuilder<P> {
+    /// Accepts on the next loop of another group than the one on which connections live.
+    pub fn boss<Q: Residence>(mut self, group: &NetGroup<Q>) -> Self {
+        self.bosses = Boss::all(group);
+        self
+    }
+
+    /// The handlers of each connection, first to last. Called on the connection's loop, and
+    /// once when the server is bound, to check that they fit each other. If it panics there, or
+    /// makes something else of them later, that connection is closed and `on_unhandled` hears why.
+    pub fn pipeline(
+        mut self,
+        assemble: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
+    ) -> Self {
+        self.initialise = Some(Arc::new(assemble));
+        self
+    }
+
+    /// How its connections behave.
+    pub fn options(mut self, options: ChannelOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Connections that the operating system holds until they are accepted.
+    pub fn backlog(mut self, connections: i32) -> Self {
+        self.backlog = connections;
+        self
+    }
+
+    /// How long accepting pauses when there are no descriptors left.
+    pub fn accept_pause(mut self, pause: Duration) -> Self {
+        self.pause = pause;
+        self
+    }
+
+    /// Lets several servers listen on one port, each with a share of the connections.
+    pub fn reuse_port(mut self, yes: bool) -> Self {
+        self.reuse_port = yes;
+        self
+    }
+
+    /// Listens with `listeners` sockets on the one port, each on a loop of its own (at most one
+    /// for each loop): the operating system shares the connections out, and each lives on the loop
+    /// that accepted it.
+    ///
+    /// ```
+    /// use tidegate_net::Server;
+    ///
+    /// let group = tidegate_net::pinned("io", 2)?;
+    /// let server = Server::new(&group).listeners_per_port(2).bind("127.0.0.1:0").wait()?;
+    /// # server.close().wait()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn listeners_per_port(mut self, listeners: usize) -> Self {
+        self.listeners = listeners.max(1);
+        self
+    }
+
+    /// Who resolves names.
+    pub fn resolver(mut self, resolver: impl Resolver) -> Self {
+        self.resolver = Arc::new(resolver);
+        self
+    }
+
+    /// How long a name may take to resolve; zero means as long as it likes.
+    pub fn resolve_timeout(mut self, after: Duration) -> Self {
+        self.resolve_timeout = after;
+        self
+    }
+
+    /// Listens on `address`, or on the first address of a name that can be listened on. Fails if
+    /// the handlers do not fit each other, or with what the operating system says. If it is cancelled
+    /// before it completes, the port is free again.
+    pub fn bind(self, address: impl Into<Address>) -> Completion<Server> {
+        let address = address.into();
+        if let Address::Socket(address) = address {
+            return self.bind_any(None, &[address]);
+        }
+        let name = address.to_string();
+        let timers = self.children.pick().home.timers();
+        let found = address.look_up(&*self.resolver, self.resolve_timeout, &timers);
+        let (promise, bound) = promise();
+        found.finally(move |outcome| {
+            let started = match outcome {
+                Outcome::Success(found) => self.bind_any(Some(&name), found),
+                Outcome::Failure(why) => Completion::failed(why.clone()),
+                Outcome::Cancelled => Completion::failed(Failure::cancelled()),
+            };
+            hand_on(started, promise);
+        });
+        bound
+    }
+
+    /// Listens on one of `addresses`, which are those of a name or one given as such.
+    fn bind_any(self, name: Option<&str>, addresses: &[SocketAddr]) -> Completion<Server> {
+        let started = self.listen(name, addresses).map_err(Failure::new);
+        match started.and_then(|listeners| self.start_tcp(listeners)) {
+            Ok(server) => server,
+            Err(why) => Completion::failed(why),
+        }
+    }
+
+    /// Serves on a listener made before.
+    pub fn serve(self, listener: std::net::TcpListener) -> Completion<Server> {
+        match self.start_tcp(vec![listener]) {
+            Ok(server) => server,
+            Err(why) => Completion::failed(why),
+        }
+    }
+
+    /// Listens on a Unix socket at `path`, which must not exist yet and is left there.
+    #[cfg(unix)]
+    pub fn bind_unix(self, path: impl AsRef<Path>) -> Completion<Server> {
+        let path = path.as_ref();
+        let listener = mio::net::UnixListener::bind(path);
+        let what = || format!("cannot listen on `{}`", path.display());
+        self.start_unix(listener.map_err(|why| tried(what(), why)))
+    }
+
+    /// Serves on a Unix listener made before.
+    #[cfg(unix)]
+    pub fn serve_unix(self, listener: std::os::unix::net::UnixListener) -> Completion<Server> {
+        let unblocked = listener.set_nonblocking(true);
+        self.start_unix(unblocked.map(|()| mio::net::UnixListener::from_std(listener)))
+    }
+
+    #[cfg(unix)]
+    fn start_unix(self, listener: io::Result<mio::net::UnixListener>) -> Completion<Server> {
+        let started = listener.map(Listening::Unix).map_err(Failure::new);
+        match started.and_then(|listening| self.start(vec![listening], NO_ADDRESS)) {
+            Ok(server) => server,
+            Err(why) => Completion::failed(why),
+        }
+    }
+
+    fn start_tcp(
+        self,
+        listeners: Vec<std::net::TcpListener>,
+    ) -> Result<Completion<Server>, Failure> {
+        let address = match listeners.first() {
+            Some(first) => first.local_addr().map_err(Failure::new)?,
+            None => NO_ADDRESS,
+        };
+        let mut listening = Vec::with_capacity(listeners.len());
+        for listener in listeners {
+            listener.set_nonblocking(true).map_err(Failure::new)?;
+            let listener = mio::net::TcpListener::from_std(listener);
+            listening.push(Listening::Tcp(listener));
+        }
+        self.start(listening, address)
+    }
+
+    fn start(
+        self,
+        listening: Vec<Listening>,
+        address: SocketAddr,
+    ) -> Result<Completion<Server>, Failure> {
+        let initialise = self.initialise.unwrap_or_else(|| Arc::new(|p| p));
+        assemble(&initialise, Head::BYTES)?;
+        let mut bosses = self.bosses;
+        if bosses.is_empty() {
+            bosses = Boss::all(&self.children);
+        }
+        let port = Port::new(listening.len());
+        let stay = listening.len() > 1;
+        let options = Arc::new(self.options);
+        let (mut listeners, mut registered) = (Vec::new(), Vec::new());
+        for (listening, boss) in listening.into_iter().zip(bosses) {
+            let executor = Arc::clone(&boss.home.executor);
+            let accepting = Accepting::new(Config {
+                home: boss.home,
+                timers: boss.timers,
+                children: Box::new(Nursery {
+                    group: self.children.clone(),
+                    initialise: Arc::clone(&initialise),
+                }),
+                options: Arc::clone(&options),
+                pause: self.pause,
+                backlog: usize::try_from(self.backlog).unwrap_or(1).max(1),
+                port: Arc::clone(&port),
+                stay,
+            });
+            let (promise, done) = promise();
+            listeners.push(Arc::clone(&accepting));
+            registered.push(done);
+            let what = match address {
+                NO_ADDRESS => "cannot listen on a Unix socket".to_owned(),
+                address => format!("cannot listen on {address}"),
+            };
+            let promise = Awaited::new(promise, what, executor);
+            // A refused one fails, and so fails them all below.
+            (boss.register)(listening, accepting, promise);
+        }
+        let server = Server {
+            listeners: listeners.into(),
+            port,
+            address,
+        };
+        let (promise, bound) = promise();
+        tidegate_promise::all(registered).finally(move |outcome| {
+            let failed = match outcome {
+                Outcome::Success(_) => return give(&server, promise),
+                Outcome::Failure(why) => why.clone(),
+                Outcome::Cancelled => Failure::cancelled(),
+            };
+            drop(server.close());
+            let _ = promise.fail(failed);
+        });
+        Ok(bound)
+    }
+
+    /// Listens on the first of `addresses` on which that can be done.
+    fn listen(
+        &self,
+        name: Option<&str>,
+        addresses: &[SocketAddr],
+    ) -> io::Result<Vec<std::net::TcpListener>> {
+        let mut last = None;
+        for &address in addresses {
+            let why = match self.listen_often(address) {
+                Ok(listeners) => return Ok(listeners),
+                Err(why) => why,
+            };
+            let what = match name {
+                Some(name) => format!("cannot listen on `{name}` ({address})"),
+                None => format!("cannot listen on {address}"),
+            };
+            last = Some(tried(what, why));
+        }
+        Err(last.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
+    }
+
+    fn listen_often(&self, address: SocketAddr) -> io::Result<Vec<std::net::TcpListener>> {
+        let loops = match self.bosses.len() {
+            0 => self.children.loops().len(),
+            bosses => bosses,
+        };
+        let count = self.listeners.min(loops);
+        let first = self.listen_on(address)?;
+        // The port that the operating system chose for the first is everybody's.
+        let address = first.local_addr()?;
+        let mut all = vec![first];
+        for _ in 1..count {
+            all.push(self.listen_on(address)?);
+        }
+        Ok(all)
+    }
+
+    fn listen_on(&self, address: SocketAddr) -> io::Result<std::net::TcpListener> {
+        let domain = Domain::for_address(address);
+        let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        if self.reuse_port || self.listeners > 1 {
+            socket.set_reuse_port(true)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(self.backlog.max(1))?;
+        Ok(socket.into())
+    }
+}
+
+/// Completes `promise` as `started` does.
+fn hand_on(started: Completion<Server>, promise: Promise<Server>) {
+    started.finally(move |outcome| match outcome {
+        Outcome::Success(server) => give(server, promise),
+        Outcome::Failure(why) => drop(promise.fail(why.clone())),
+        Outcome::Cancelled => drop(promise.fail(Failure::cancelled())),
+    });
+}
+
+/// Keeps `promise` with a server; closes that if nobody wants it any more.
+fn give(server: &Server, promise: Promise<Server>) {
+    if promise.succeed(server.clone()).is_err() {
+        drop(server.close());
+    }
+}
+
+impl<P: Residence> fmt::Debug for ServerBuilder<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerBuilder")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
