@@ -1,23 +1,36 @@
 //! What the unit tests of this crate share; the rest is in the testkit.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task};
+use crate::{Clock, Executor, ExecutorId, Refusal, Rejected, Signal, Task, change_width};
 
 /// An executor that runs nothing and only has a name, an identity and a width.
 pub(crate) struct Nameplate {
     name: &'static str,
     id: ExecutorId,
-    width: usize,
+    width: AtomicUsize,
+    /// Becomes the width while the width is asked for the first time.
+    narrows_to: Option<usize>,
     clock: Clock,
 }
 
 impl Nameplate {
     pub(crate) fn new(name: &'static str, width: usize) -> Arc<Self> {
+        Self::narrowing(name, width, None)
+    }
+
+    /// One whose width changes just after it was read for the first time.
+    pub(crate) fn narrowing(
+        name: &'static str,
+        width: usize,
+        narrows_to: Option<usize>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             name,
             id: ExecutorId::next(),
-            width,
+            width: AtomicUsize::new(width),
+            narrows_to,
             clock: Clock::system(),
         })
     }
@@ -49,6 +62,11 @@ impl Executor for Nameplate {
     }
 
     fn width(&self) -> usize {
-        self.width
+        let width = self.width.load(Ordering::Relaxed);
+        if let Some(narrow) = self.narrows_to.filter(|narrow| *narrow != width) {
+            let apply = || self.width.store(narrow, Ordering::Relaxed);
+            change_width(self.id, narrow, apply).expect("no wait relies on more");
+        }
+        width
     }
 }

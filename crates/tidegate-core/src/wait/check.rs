@@ -32,10 +32,11 @@ pub(crate) fn check_end(thread: &Life) -> Result<WaitGuard, WaitRefused> {
 /// Records that the calling thread waits for `home`: as its executor, or else as itself.
 fn record_from_here(home: ExecutorId) -> Result<WaitGuard, WaitRefused> {
     if let Some(waiting) = current() {
-        return record(waiting.id(), waiting.name(), waiting.width(), home).map(WaitGuard::of);
+        let width = || waiting.width();
+        return record(waiting.id(), waiting.name(), width, home).map(WaitGuard::of);
     }
     match thread::current() {
-        Some(thread) => record(thread.party(), thread.name(), 1, home).map(WaitGuard::of),
+        Some(thread) => record(thread.party(), thread.name(), || 1, home).map(WaitGuard::of),
         None => Ok(WaitGuard::NOTHING),
     }
 }

@@ -3,6 +3,7 @@
 //! One short lock, taken only by a thread that is about to sleep anyway.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::refused::WaitRefused;
@@ -24,18 +25,33 @@ pub(super) struct Node {
 
 static RECORD: LazyLock<Mutex<Record>> = LazyLock::new(Mutex::default);
 
+/// Changes of any executor's width so far. Written under the lock.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
 pub(super) fn lock() -> MutexGuard<'static, Record> {
     RECORD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Adds that a thread of `from` waits for `to`, unless that closes a circle.
+///
+/// `width` is asked outside the lock, since it may be user code, and asked again if any width has
+/// changed before the lock was taken: a wait never counts on threads that were just given up.
 pub(super) fn record(
     from: ExecutorId,
     name: &str,
-    width: usize,
+    width: impl Fn() -> usize,
     to: ExecutorId,
 ) -> Result<Edge, WaitRefused> {
-    let mut record = lock();
+    let (mut record, width) = loop {
+        // ORDERING: Acquire pairs with the Release in `change_width`: a reader that sees the change
+        // also sees the width that it applied.
+        let before = CHANGES.load(Ordering::Acquire);
+        let width = width();
+        let record = lock();
+        if CHANGES.load(Ordering::Relaxed) == before {
+            break (record, width);
+        }
+    };
     let node = record.waiting.entry(from).or_insert_with(|| Node {
         name: name.to_owned(),
         width: 1,
@@ -96,6 +112,8 @@ pub fn change_width(
         }
     }
     apply();
+    // ORDERING: Release pairs with the Acquire in `record`.
+    CHANGES.fetch_add(1, Ordering::Release);
     Ok(())
 }
 

@@ -57,6 +57,13 @@ fn an_executor_of_one_thread_cannot_wait_for_itself() {
 }
 
 #[test]
+fn a_width_that_changes_while_a_wait_is_checked_counts() {
+    let a = Nameplate::narrowing("a", 2, Some(1));
+    let refused = wait(&a, &a).unwrap_err();
+    assert_eq!(refused.names(), ["a"]);
+}
+
+#[test]
 fn a_pool_of_two_may_wait_for_itself_once() {
     let pool = Nameplate::new("pool", 2);
     let first = wait(&pool, &pool).expect("the other thread is free");
