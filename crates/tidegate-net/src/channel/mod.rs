@@ -43,8 +43,10 @@ pub(crate) mod write_queue;
 
 pub(crate) use self::core::ChannelCore;
 pub use self::datagram::Datagram;
+#[cfg(feature = "tls")]
+pub(crate) use self::event::InputEnd;
 pub use self::event::{Deregistered, InputShutdown, Registered, UserEvent};
-pub(crate) use self::event::{InEvent, InputEnd, OutOp, Own, mask};
+pub(crate) use self::event::{InEvent, OutOp, Own, mask};
 pub use self::handle::Channel;
 pub(crate) use self::handle::ring_timer;
 pub(crate) use self::io::{ChannelIo, Record};

@@ -18,7 +18,8 @@ use crate::raw::{Fate, TimeoutNode};
 impl Shared {
     /// Starts the worker unless it runs.
     pub(super) fn start(self: &Arc<Self>) -> Result<(), TimerError> {
-        // Acquire pairs with the Release below; a stop is found by the lane.
+        // ORDERING: Acquire pairs with the Release below: the worker has been started. A stop that
+        // this misses has closed the lane, or will, which refuses.
         if self.running.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -45,6 +46,7 @@ impl Shared {
                 // Else it has ended already.
                 if matches!(*life, Life::Starting(_)) {
                     *life = Life::Running(thread.watch());
+                    // ORDERING: Release pairs with the Acquire above.
                     self.running.store(true, Ordering::Release);
                 }
                 Ok(())

@@ -88,6 +88,7 @@ impl Shared {
             Life::New(_) | Life::Broken => *life = Life::Ended,
             Life::Stopping(_) | Life::Ended => return Ok(Begun::Before),
         }
+        // ORDERING: Release pairs with the Acquire in `start`, which then looks at `life`.
         self.running.store(false, Ordering::Release);
         let late = self.lane.close();
         drop(life);
@@ -129,6 +130,7 @@ impl Shared {
             Life::Broken
         };
         let before = std::mem::replace(&mut *life, after);
+        // ORDERING: Release pairs with the Acquire in `start`, which then looks at `life`.
         self.running.store(false, Ordering::Release);
         let late = self.lane.close();
         drop(life);
