@@ -9,11 +9,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_core::prim::{AtomicU64, Ordering};
 use tidegate_core::{Deliver, Delivery, SignalBlock, Task, is_current};
+use tidegate_timer::internal::KeySlot;
 use tidegate_timer::raw::{Fate, Reset, StillPending, TimeoutCell};
 
-use super::timeouts::{NOWHERE, Timeout};
+use super::timeouts::Timeout;
 use crate::state::shared::{Shared, drop_contained};
 use crate::thread::local;
 
@@ -47,7 +47,7 @@ pub(crate) fn add(shared: &Arc<Shared>, after: Duration, task: Task) -> TimeoutH
     let block = SignalBlock::new(Timeout {
         home: Arc::downgrade(shared),
         cell: TimeoutCell::new(deadline, task),
-        place: AtomicU64::new(NOWHERE),
+        key: KeySlot::new(),
     });
     if is_current(shared.id) {
         place(shared, &block);
@@ -141,7 +141,7 @@ impl Deliver for Timeout {
 
 /// Ends a timeout that will never run.
 pub(crate) fn end(shared: &Shared, timeout: &Timeout) {
-    timeout.place.store(NOWHERE, Ordering::Relaxed);
+    timeout.key.clear();
     drop_contained(shared, timeout.cell.decide(Fate::Stopped));
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn expire(
     timeout: &Arc<SignalBlock<Timeout>>,
     now: u64,
 ) -> Option<(Task, u64)> {
-    timeout.place.store(NOWHERE, Ordering::Relaxed);
+    timeout.key.clear();
     let deadline = timeout.cell.deadline()?;
     match timeout.cell.expire(now) {
         Ok(task) => Some((task, now.saturating_sub(deadline))),

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tidegate_core::prim::{AtomicU64, Ordering};
 use tidegate_core::{SignalBlock, Task, prefetch_block};
+use tidegate_timer::Wheel;
+use tidegate_timer::internal::{KeySlot, place};
 use tidegate_timer::raw::TimeoutCell;
-use tidegate_timer::{Key, Wheel};
 
 use crate::errors::BuildError;
 use crate::state::shared::Shared;
@@ -17,16 +17,13 @@ pub const DEFAULT_TIMEOUT_TICK: Duration = Duration::from_millis(1);
 /// Slots of a loop's wheel on its finest level.
 const SLOTS: usize = 1_024;
 
-/// No place in the wheel.
-pub(super) const NOWHERE: u64 = 0;
-
 /// What travels and waits.
 #[derive(Debug)]
 pub(crate) struct Timeout {
     pub(super) home: Weak<Shared>,
     pub(super) cell: TimeoutCell<Task>,
-    /// Its place in the wheel, or [`NOWHERE`]. Written and read on the loop only.
-    pub(super) place: AtomicU64,
+    /// Its key in the wheel. Written and read on the loop only.
+    pub(super) key: KeySlot,
 }
 
 /// Waiting timeouts of one loop.
@@ -60,7 +57,7 @@ impl Timeouts {
     /// Puts the timeout where its deadline says, wherever it was; out if it has ended. `tick` is how
     /// fine the wheel is.
     pub(super) fn place(&mut self, tick: Duration, timeout: &Arc<SignalBlock<Timeout>>) {
-        let Some(mut deadline) = timeout.cell.deadline() else {
+        let Some(deadline) = timeout.cell.deadline() else {
             return self.remove(timeout);
         };
         let wheel = self.wheel.get_or_insert_with(|| {
@@ -68,39 +65,14 @@ impl Timeouts {
             let wheel = wheel.expect("the builder has checked the tick");
             Box::new(wheel.warmed_by(|timeout| prefetch_block(&**timeout)))
         });
-        loop {
-            match timeout.place() {
-                Some(key) => {
-                    wheel.reset(key, deadline);
-                }
-                None => {
-                    let key = wheel.insert(deadline, Arc::clone(timeout));
-                    timeout.place.store(key.to_bits(), Ordering::Relaxed);
-                }
-            }
-            match timeout.cell.arm(deadline) {
-                Some(sooner) => deadline = sooner,
-                None => return,
-            }
-        }
+        let entry = || Arc::clone(timeout);
+        place(wheel, &timeout.cell, &timeout.key, deadline, entry);
     }
 
     pub(super) fn remove(&mut self, timeout: &Timeout) {
-        if let (Some(key), Some(wheel)) = (timeout.leave(), &mut self.wheel) {
+        if let (Some(key), Some(wheel)) = (timeout.key.take(), &mut self.wheel) {
             wheel.remove(key);
         }
-    }
-}
-
-impl Timeout {
-    fn place(&self) -> Option<Key> {
-        Key::from_bits(self.place.load(Ordering::Relaxed))
-    }
-
-    fn leave(&self) -> Option<Key> {
-        let key = self.place();
-        self.place.store(NOWHERE, Ordering::Relaxed);
-        key
     }
 }
 
