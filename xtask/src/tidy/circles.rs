@@ -1,7 +1,7 @@
 //! Files of a library crate that import each other in a circle.
 //!
-//! A file depends on the file that defines the item it names: paths that begin with `crate`, `self`
-//! or `super` are followed through re-exports. A `pub use` that the file itself does not need is
+//! A file depends on the file that defines the item it names: paths that begin with `crate`, `self`,
+//! `super` or a module of the file's own are followed through re-exports. A `pub use` that the file itself does not need is
 //! no dependency, and neither is anything in tests. A circle is a set of files each of which reaches every
 //! other one; none of them can be understood or moved alone.
 
@@ -100,10 +100,14 @@ impl Crate {
     fn read(tree: &Tree, root: &str) -> Self {
         let folder = format!("{root}/");
         let files = tree.rust_below(&folder).filter(|file| !file.is_test());
+        let files: BTreeMap<String, &File> = files
+            .map(|file| (module_name(&file.path[folder.len()..]), file))
+            .collect();
+        let names: BTreeSet<String> = files.keys().cloned().collect();
         let modules = files
-            .map(|file| {
-                let name = module_name(&file.path[folder.len()..]);
-                let module = Module::read(file, &name);
+            .into_iter()
+            .map(|(name, file)| {
+                let module = Module::read(file, &name, &names);
                 (name, module)
             })
             .collect();
@@ -140,7 +144,7 @@ impl Crate {
 }
 
 impl Module {
-    fn read(file: &File, name: &str) -> Self {
+    fn read(file: &File, name: &str, modules: &BTreeSet<String>) -> Self {
         let tests = syntax::test_lines(&file.tokens);
         let is_code = |token: &&Token| {
             token.kind != Kind::Comment && !tests.iter().any(|test| test.contains(&token.line))
@@ -158,7 +162,7 @@ impl Module {
                 let is_public =
                     at > 0 && (code[at - 1].is_word("pub") || code[at - 1].is_mark(')'));
                 for (path, alias) in leaves(&code[at + 1..end]) {
-                    let Some(path) = absolute(&path, name) else {
+                    let Some(path) = absolute(&path, name, modules) else {
                         continue;
                     };
                     if is_public {
@@ -169,11 +173,16 @@ impl Module {
                     module.imports.insert(alias, path);
                 }
                 at = end;
+            } else if code[at].is_word("pub") && code.get(at + 1).is_some_and(|t| t.is_mark('(')) {
+                // `pub(super)` says who may see the item, and names nothing.
+                at = (at..code.len())
+                    .find(|&i| code[i].is_mark(')'))
+                    .unwrap_or(code.len());
             } else if code[at].kind == Kind::Word {
                 let path = path_at(&code[at..]);
                 words.extend((0..path.len()).map(|i| code[at + 3 * i].text.as_str()));
                 at += 3 * (path.len() - 1);
-                module.needs.extend(absolute(&path, name));
+                module.needs.extend(absolute(&path, name, modules));
             }
             at += 1;
         }
@@ -213,7 +222,7 @@ fn path_at(code: &[&Token]) -> Segments {
 }
 
 /// The path from the root of the crate; none if it begins elsewhere.
-fn absolute(path: &[String], module: &str) -> Option<Segments> {
+fn absolute(path: &[String], module: &str, modules: &BTreeSet<String>) -> Option<Segments> {
     let mut here: Segments = module.split("::").map(String::from).collect();
     here.retain(|part| !part.is_empty());
     let mut rest = path;
@@ -226,7 +235,12 @@ fn absolute(path: &[String], module: &str) -> Option<Segments> {
                 rest = &rest[1..];
             }
         }
-        _ => return None,
+        first => {
+            let child: Segments = here.iter().cloned().chain([first.to_string()]).collect();
+            if path.len() < 2 || !modules.contains(&child.join("::")) {
+                return None;
+            }
+        }
     }
     here.extend(rest.iter().cloned());
     Some(here)
@@ -316,10 +330,28 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_begins_with_a_module_of_the_file_counts() {
+        let c = ("crates/a/src/b/c.rs", "use super::B; pub struct C;");
+        for text in ["mod c;\nuse c::C;\nstruct B;", "mod c;\nstruct B(c::C);"] {
+            assert_eq!(
+                found(&[("crates/a/src/b/mod.rs", text), c]),
+                [["b", "b::c"]]
+            );
+        }
+    }
+
+    #[test]
+    fn who_may_see_an_item_is_no_dependency() {
+        let b = ("crates/a/src/b/mod.rs", "mod c;\nstruct B(c::C);");
+        let c = ("crates/a/src/b/c.rs", "pub(super) struct C;");
+        assert!(found(&[b, c]).is_empty());
+    }
+
+    #[test]
     fn tests_do_not_count() {
         let a = (
             "crates/a/src/a.rs",
-            "#[cfg(test)]\nmod tests { use crate::b::B; }",
+            "#[cfg(all(test, not(loom)))]\nmod tests { use crate::b::B; }",
         );
         let b = ("crates/a/src/b.rs", "use crate::a::A;");
         let tests = ("crates/a/src/a/tests.rs", "use crate::b::B;");

@@ -113,11 +113,10 @@ impl Attribute<'_> {
         self.words.last() == Some(&"test") && !self.words.contains(&"cfg")
     }
 
-    /// `#[cfg(test)]`, alone or in an `all` or `any`.
+    /// `#[cfg(test)]`, alone or in an `all` or `any`, also beside a `not` of something else.
     fn is_cfg_test(&self) -> bool {
-        self.words.first() == Some(&"cfg")
-            && self.words.contains(&"test")
-            && !self.words.contains(&"not")
+        let negated = self.words.windows(2).any(|pair| pair == ["not", "test"]);
+        self.words.first() == Some(&"cfg") && self.words.contains(&"test") && !negated
     }
 }
 
