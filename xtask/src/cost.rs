@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::root;
 use crate::step::{self, Outcome};
 
-/// The kinds that `examples/cost.rs` of the exec crate knows, and what they are.
+/// The kinds that `examples/cost.rs` of the loop crate knows, and what they are.
 const KINDS: [(&str, &str); 5] = [
     ("execute", "empty task"),
     ("execute-timed", "empty task, with `time_tasks`"),

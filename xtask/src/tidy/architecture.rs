@@ -1,13 +1,18 @@
 //! ARCHITECTURE.md names things that exist.
 //!
 //! In its code spans, CamelCase names and `snake_case()` calls must be defined somewhere below
-//! `crates/`; every path that begins with `crates/` must exist.
+//! `crates/`; every path that begins with `crates/`, `bench/` or `xtask/` must exist. The table "To
+//! change something, start here" names a file for each of at least twenty changes.
 
 use std::collections::HashSet;
 
 use super::{Finding, Tree, markdown, syntax};
 
 const PATH: &str = "ARCHITECTURE.md";
+/// The heading of the table that says where a change begins.
+const START_HERE: &str = "## To change something, start here";
+/// How many changes that table names at least.
+const FEWEST_CHANGES: usize = 20;
 
 /// Names of the standard library that the text may use freely.
 const STD: [&str; 19] = [
@@ -38,6 +43,33 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::new(PATH, line, format!("`{path}` does not exist")));
         }
     }
+    findings.extend(check_start_here(&file.text));
+    findings
+}
+
+/// Checks that the table of changes is there, is long enough, and names a file in each row.
+fn check_start_here(text: &str) -> Vec<Finding> {
+    let section = text.lines().enumerate();
+    let section = section.skip_while(|(_, line)| *line != START_HERE).skip(1);
+    let section = section.take_while(|(_, line)| !line.starts_with("## "));
+    // The first two rows are the head of the table.
+    let rows: Vec<_> = section
+        .filter(|(_, line)| line.starts_with('|'))
+        .skip(2)
+        .collect();
+    let mut findings = Vec::new();
+    if rows.len() < FEWEST_CHANGES {
+        let message = format!(
+            "\"{START_HERE}\" has {} rows; name the file for at least {FEWEST_CHANGES} changes",
+            rows.len()
+        );
+        findings.push(Finding::new(PATH, 0, message));
+    }
+    for (index, row) in rows {
+        if !paths(row).any(|path| path.ends_with(".rs")) {
+            findings.push(Finding::new(PATH, index + 1, "name the file to start at"));
+        }
+    }
     findings
 }
 
@@ -58,20 +90,32 @@ fn is_camel_case(word: &str) -> bool {
         && word.contains(|c: char| c.is_ascii_lowercase())
 }
 
-/// The paths below `crates/` that a line mentions, patterns left out.
+/// The paths below `crates/`, `bench/` and `xtask/` that a line mentions, patterns left out.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
+    const ROOTS: [&str; 3] = ["crates/", "bench/", "xtask/"];
     let is_end = |c: char| c.is_whitespace() || "`()[],;:\"'".contains(c);
     line.split(is_end)
-        .filter(|word| word.starts_with("crates/") && !word.contains(['*', '<', '{']))
+        .filter(|word| ROOTS.iter().any(|root| word.starts_with(root)))
+        .filter(|word| !word.contains(['*', '<', '{']))
         .map(|word| word.trim_end_matches('.'))
-        .filter(|word| *word != "crates/")
+        .filter(|word| !ROOTS.contains(word))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// What is found in a map that says of twenty changes where they begin.
     fn findings(text: &str) -> Vec<String> {
+        of(&format!("{text}\n{START_HERE}\n{}", table(20)))
+    }
+
+    fn table(rows: usize) -> String {
+        let row = "| a thing | `crates/a/src/lib.rs` |\n";
+        format!("| change | start |\n|---|---|\n{}", row.repeat(rows))
+    }
+
+    fn of(text: &str) -> Vec<String> {
         let tree = Tree::of(&[
             ("ARCHITECTURE.md", text),
             (
@@ -94,6 +138,14 @@ mod tests {
     fn names_that_are_gone_are_found() {
         assert_eq!(findings("`Heap` and `Wheel::stop()`").len(), 2);
         assert_eq!(findings("`crates/b/src/lib.rs` and crates/c.").len(), 2);
+    }
+
+    #[test]
+    fn the_table_of_changes_names_a_file_for_each_of_twenty() {
+        assert_eq!(of("no table").len(), 1);
+        assert_eq!(of(&format!("{START_HERE}\n{}", table(19))).len(), 1);
+        let vague = format!("{START_HERE}\n{}| another | the loop |\n", table(20));
+        assert_eq!(of(&vague), ["name the file to start at"]);
     }
 
     #[test]

@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_dependency_needs_a_reason() {
-        let manifest = "[dependencies]\ntidegate-sync.workspace = true\n# Sockets.\nmio = \"1\"\nrand = \"0.9\"\n[dev-dependencies]\nproptest = \"1\"\n";
+        let manifest = "[dependencies]\ntidegate-core.workspace = true\n# Sockets.\nmio = \"1\"\nrand = \"0.9\"\n[dev-dependencies]\nproptest = \"1\"\n";
         let tree = Tree::of(&[("crates/tidegate-net/Cargo.toml", manifest)]);
         let lines: Vec<usize> = check(&tree).iter().map(|f| f.line).collect();
         assert_eq!(lines, [5]);
