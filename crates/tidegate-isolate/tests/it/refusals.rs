@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use tidegate_core::ManualClock;
 use tidegate_isolate::{
-    BreakerConfig, BreakerState, BreakerWindow, Cause, Command, Criticality, Event, Isolation,
-    Partitions, PoolConfig, Refused, Retry, RetryBudget,
+    BreakerConfig, BreakerState, BreakerWindow, Cause, Command, Criticality, Event, Install,
+    Isolation, Partitions, PoolConfig, Propagator, Refused, Retry, RetryBudget,
 };
-use tidegate_testkit::{Gate, until};
+use tidegate_testkit::{Counter, Gate, until};
 
 use crate::support::{builder, cause, hold, poll_once, pool, pool_of, still, with_properties};
 
@@ -289,6 +289,27 @@ fn nothing_is_tried_again_after_the_end() {
         (totals[Event::PoolRejected], totals[Event::Retried]),
         (1, 0)
     );
+}
+
+#[test]
+fn a_call_after_the_end_is_refused_before_anything_is_prepared_for_it() {
+    struct Counting(Counter);
+    impl Propagator for Counting {
+        fn capture(&self) -> Install {
+            self.0.hit();
+            Box::new(|| Box::new(|| ()))
+        }
+    }
+    let captured = Counter::new();
+    let isolation = Isolation::builder().clock(ManualClock::new());
+    let isolation = isolation.propagator(Counting(captured.clone()));
+    let isolation = isolation.build().unwrap();
+    let command = builder("a").threads(pool_of(1, 0)).build(&isolation);
+    let command = command.unwrap();
+    drop(isolation.shutdown(Duration::from_secs(1)));
+    let error = command.run(|_| Ok(1)).unwrap_err();
+    assert_eq!(error.cause(), &Cause::Rejected(Refused::Closed));
+    assert_eq!(captured.count(), 0, "it was not timed either");
 }
 
 #[test]

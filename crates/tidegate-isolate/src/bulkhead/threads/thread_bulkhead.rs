@@ -106,9 +106,14 @@ impl ThreadBulkhead {
     ///
     /// # Errors
     ///
-    /// There is no room, or the rest is kept for what matters more.
+    /// There is no room, the rest is kept for what matters more, or the pool was stopped.
     #[inline]
     pub(crate) fn take_place(&self, criticality: Criticality) -> Result<Option<Permit>, Refused> {
+        // Before the call is timed: the end of the isolation would expire it, and it would fail as
+        // too late although it was never accepted.
+        if self.is_closed.load(Ordering::Relaxed) {
+            return Err(Refused::Closed);
+        }
         if !self.is_parted.load(Ordering::Relaxed) {
             return Ok(None);
         }
