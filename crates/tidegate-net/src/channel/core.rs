@@ -409,7 +409,6 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         desk: &mut Desk,
         work: impl FnOnce(&mut Self, &mut Desk) -> R,
     ) -> R {
-        self.pipeline.begin_turn();
         let done = work(self, desk);
         self.pipeline.end_turn();
         done

@@ -53,7 +53,6 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             // Less than the least offer teaches nothing.
             self.size.record_turn(count);
         }
-        self.pipeline.begin_turn();
         self.pipeline.read_last(Msg::Bytes(bytes));
         if self.has(Flags::FLUSH) && self.pipeline.is_idle() {
             if self.sends_late(desk) {

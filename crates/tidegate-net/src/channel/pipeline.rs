@@ -29,11 +29,7 @@ pub(crate) trait ChannelPipeline {
     /// Prefetches the memory that the next message will need.
     fn prefetch(&self);
 
-    /// Lends the chain the stack of this thread, for the events of one turn: so a channel that idles
-    /// holds none.
-    fn begin_turn(&mut self);
-
-    /// Gives the stack of this thread back, empty.
+    /// Ends a turn: gives memory back that the channel needs only while its handlers run.
     fn end_turn(&mut self);
 
     /// Tells every handler that it was added.

@@ -1,7 +1,5 @@
 //! Handlers in a row.
 
-use std::cell::Cell;
-
 use tidegate_core::{Blocking, CaughtPanic, contain};
 use tidegate_promise::{Failure, Promise};
 
@@ -14,11 +12,6 @@ use crate::channel::{
 use crate::errors::NetError;
 use crate::message::Msg;
 use crate::sys::prefetch;
-
-thread_local! {
-    /// The stack of events in flight, while no channel runs on this thread.
-    static SPARE: Cell<Vec<Action>> = const { Cell::new(Vec::new()) };
-}
 
 /// The handlers of a channel, and what they share. `E` says whether they can leave their thread.
 pub(crate) struct Pipeline<E: ?Sized + Held = dyn Erased> {
@@ -116,6 +109,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
 
     #[inline]
     pub(super) fn start(&mut self, action: Action) {
+        self.parts.borrow_stack();
         self.parts.stack.push(action);
         self.run();
     }
@@ -387,13 +381,8 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
     }
 
     #[inline]
-    fn begin_turn(&mut self) {
-        self.parts.stack = SPARE.take();
-    }
-
-    #[inline]
     fn end_turn(&mut self) {
-        SPARE.set(std::mem::take(&mut self.parts.stack));
+        self.parts.return_stack();
     }
 
     #[inline]
@@ -410,6 +399,10 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
     #[inline]
     fn read_last(&mut self, msg: Msg) {
         self.parts.io.state.flags.clear(Flags::READ_COMPLETED);
+        if self.handlers.len() > 1 {
+            // One handler alone hardly ever leaves anything to do.
+            self.parts.borrow_stack();
+        }
         match contain(|| self.step_read_last(msg)) {
             Ok(()) => self.rest(),
             Err(panic) => self.read_broke(panic),
@@ -422,6 +415,7 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
 
     fn write(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         let at = self.tail();
+        self.parts.borrow_stack();
         self.parts.hand_on(at, msg, promise);
         self.run();
     }

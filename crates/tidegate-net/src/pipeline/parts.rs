@@ -1,5 +1,6 @@
 //! What the handlers of one chain share: who they are, and what is on its way between them.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use tidegate_core::{Blocking, SignalBlock};
@@ -11,6 +12,11 @@ use super::plan::What;
 use super::shape::Shape;
 use crate::channel::{ChannelIo, InEvent, OutOp, Own, Shared, mask};
 use crate::message::Msg;
+
+thread_local! {
+    /// The stack of events in flight, while no channel on this thread needs it.
+    static SPARE: Cell<Vec<Action>> = const { Cell::new(Vec::new()) };
+}
 
 /// Something on its way through the chain. `at` is the first handler that an inbound event may
 /// reach, and the one behind the first that an outbound one may reach.
@@ -186,6 +192,26 @@ impl Parts {
 
     pub(super) fn id(&self, at: u32) -> u32 {
         self.metas.get(at as usize).map_or(0, |meta| meta.id)
+    }
+
+    /// Takes the memory of this thread's stack for a turn that needs one: so a channel that idles holds
+    /// none.
+    #[inline]
+    pub(super) fn borrow_stack(&mut self) {
+        if self.stack.capacity() == 0 {
+            let none = std::mem::replace(&mut self.stack, SPARE.with(Cell::take));
+            // It has no memory: there is nothing to drop.
+            std::mem::forget(none);
+        }
+    }
+
+    /// Gives the memory of the stack, which is empty, back to this thread.
+    #[inline]
+    pub(super) fn return_stack(&mut self) {
+        if self.stack.capacity() != 0 {
+            let stack = std::mem::take(&mut self.stack);
+            SPARE.with(|spare| spare.set(stack));
+        }
     }
 
     #[inline]
