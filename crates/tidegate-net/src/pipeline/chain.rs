@@ -380,7 +380,7 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
         chain.iter().map(|(name, _)| name.to_string()).collect()
     }
 
-    #[inline]
+    #[inline(always)]
     fn end_turn(&mut self) {
         self.parts.return_stack();
     }
