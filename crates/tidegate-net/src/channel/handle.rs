@@ -176,7 +176,7 @@ impl Channel {
 
     /// Closes the channel as soon as everything written so far is sent; completes when it is closed.
     /// Nothing more is read meanwhile, and later writes fail with [`NetError::Closed`]. What cannot be
-    /// sent within [`ChannelOptions::close_timeout`] fails: the channel is then closed with a
+    /// sent within [`close_timeout`](crate::ChannelOptions::close_timeout) fails: the channel is then closed with a
     /// [`NetError::CloseTimeout`].
     pub fn close_when_flushed(&self) -> Closed {
         let closed = self.closed();

@@ -223,7 +223,7 @@ impl HandlerContext<'_> {
 
 impl Channel {
     /// Changes the chain of handlers. `make` runs on the loop, so that handlers need not be
-    /// `Send`. Fails with a [`PipelineError`](crate::PipelineError) if the new chain would not
+    /// `Send`. Fails with a [`PipelineError`] if the new chain would not
     /// fit, or with the panic of `make`; the old one stays. A change that is cancelled before `make`
     /// runs does not happen; later it cannot be cancelled.
     pub fn change(&self, make: impl FnOnce() -> Change + Send + 'static) -> Completion<()> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::roaming::Roam;
 use crate::metrics::{Counters, IoMetrics};
 
-/// A view of the counters of a [`PollDriver`].
+/// A view of the counters of a [`PollDriver`](crate::PollDriver).
 ///
 /// ```
 /// use tidegate_net::PollDriver;

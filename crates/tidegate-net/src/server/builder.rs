@@ -121,9 +121,9 @@ impl Server {
         self.port.closed()
     }
 
-    /// Accepts what has come so far and no more, tells each connection's handlers with a [`Draining`] event, and lets
+    /// Accepts what has come so far and no more, tells each connection's handlers with a [`Draining`](crate::Draining) event, and lets
     /// them finish until `deadline`; then closes what is left. The report says who that was, and does
-    /// not wait for handlers that do not return: [`DRAIN_GRACE`] after the deadline it is made without
+    /// not wait for handlers that do not return: [`DRAIN_GRACE`](crate::DRAIN_GRACE) after the deadline it is made without
     /// them.
     pub fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
         drop(self.close());
