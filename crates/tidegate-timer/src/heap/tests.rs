@@ -186,6 +186,10 @@ fn a_drain_is_in_order_and_leaves_a_usable_heap() {
 }
 
 #[test]
+#[cfg_attr(
+    any(tidegate_sanitize, miri),
+    ignore = "what a forgotten drain holds is left behind"
+)]
 fn a_forgotten_drain_leaves_the_heap_whole() {
     let mut heap = Heap::new();
     let key = heap.insert(10, 'a');
