@@ -1,5 +1,7 @@
 //! Running one task: the one place where its panic is caught, and what is noted of its time.
 
+use std::sync::atomic::Ordering;
+
 use tidegate_core::{CaughtPanic, Task, Unhandled, contain};
 
 use crate::state::shared::Shared;
@@ -28,7 +30,7 @@ fn run_timed(shared: &Shared, task: Task) {
 
 #[cold]
 pub(crate) fn report_panic(shared: &Shared, task: &str, panic: CaughtPanic) {
-    shared.meter.counters.panics.add(1);
+    shared.meter.counters.panics.fetch_add(1, Ordering::Relaxed);
     let running = || shared.meter.running.now().map(|running| running.name);
     let task = if task.is_empty() {
         let name = shared.meter.running.panicked().or_else(running);

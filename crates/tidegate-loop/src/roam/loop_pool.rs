@@ -1,5 +1,7 @@
 //! The pool of a roaming loop, as its strategy sees it.
 
+use std::sync::atomic::Ordering;
+
 use std::sync::{Arc, Weak};
 
 use tidegate_core::{Executor, Rejected, Task, Unhandled};
@@ -45,7 +47,7 @@ impl Executor for LoopPool {
         match self.shared.upgrade() {
             Some(shared) => {
                 if let Unhandled::TaskPanic { .. } = what {
-                    shared.meter.counters.panics.add(1);
+                    shared.meter.counters.panics.fetch_add(1, Ordering::Relaxed);
                 }
                 shared.unhandled(what);
             }

@@ -21,7 +21,6 @@ pub(crate) struct Counters {
     /// When the current turn began, on the loop's clock.
     pub(crate) heartbeat: Counter,
     pub(crate) high_water: Counter,
-    pub(crate) panics: Counter,
     pub(crate) timers_run: Counter,
     pub(crate) lateness_max: Counter,
     pub(crate) lateness_sum: Counter,
@@ -42,6 +41,8 @@ pub(crate) struct Counters {
     /// has come, plus one. Otherwise 0.
     pub(crate) told_at: Counter,
     pub(crate) fell_back: AtomicU64,
+    /// Tasks that panicked; those of a roaming loop do so on several threads.
+    pub(crate) panics: AtomicU64,
     pub(crate) listener_panics: AtomicU64,
     pub(crate) wakeups: AtomicU64,
     pub(crate) refused: AtomicU64,
@@ -141,7 +142,7 @@ impl Meter {
             tasks_pending: self.pending(in_lane),
             high_water: counters.high_water.get(),
             refused: counters.refused.load(Ordering::Relaxed),
-            panics: counters.panics.get(),
+            panics: counters.panics.load(Ordering::Relaxed),
             listener_panics: counters.listener_panics.load(Ordering::Relaxed),
             fell_back: counters.fell_back.load(Ordering::Relaxed),
             timers_pending: counters.timers.get(),
