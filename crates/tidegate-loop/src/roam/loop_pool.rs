@@ -1,7 +1,6 @@
 //! The pool of a roaming loop, as its strategy sees it.
 
 use std::sync::atomic::Ordering;
-
 use std::sync::{Arc, Weak};
 
 use tidegate_core::{Executor, Rejected, Task, Unhandled};
