@@ -390,7 +390,8 @@ impl<P: Placement> EventLoop<P> {
     }
 
     /// Waits until everything that is due on the loop's manual clock has run; on the system
-    /// clock, until everything submitted so far has.
+    /// clock, until everything submitted so far has. On the system clock, tasks of a roaming loop
+    /// that may block can still run on other threads of its pool.
     pub fn settle(&self) {
         if self.shared.clock.is_manual() {
             self.shared.clock.settle();
