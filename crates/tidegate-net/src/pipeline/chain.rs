@@ -5,7 +5,8 @@ use tidegate_promise::{Failure, Promise};
 
 use super::context::HandlerContext;
 use super::erased::{Checked, Erased, Held};
-use super::parts::{Action, Doing, Meta, Parts};
+use super::parts::{Doing, Meta, Parts};
+use super::stack::Action;
 use crate::channel::{
     Back, ChangeRequest, ChannelIo, ChannelPipeline, Flags, InEvent, OutOp, Own, mask,
 };
@@ -109,7 +110,6 @@ impl<E: ?Sized + Held> Pipeline<E> {
 
     #[inline]
     pub(super) fn start(&mut self, action: Action) {
-        self.parts.borrow_stack();
         self.parts.stack.push(action);
         self.run();
     }
@@ -247,7 +247,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         if self.parts.promise.is_some() {
             self.give_promise(base);
         }
-        self.parts.stack[base..].reverse();
+        self.parts.stack.entries()[base..].reverse();
     }
 
     /// Lets the promise of a write ride with the last thing that the handler made of it. Where that
@@ -256,7 +256,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         let Some(own) = self.parts.promise.take() else {
             return;
         };
-        let made = self.parts.stack[base..].iter_mut().rev();
+        let made = self.parts.stack.entries()[base..].iter_mut().rev();
         let mut free = made.filter_map(|action| match action {
             Action::Write { promise, .. } if promise.is_none() => Some(promise),
             _ => None,
@@ -299,7 +299,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         let at = self.parts.running;
         let base = std::mem::take(&mut self.parts.base) as usize;
         let base = base.min(self.parts.stack.len());
-        let said: Vec<_> = self.parts.stack.drain(base..).rev().collect();
+        let said: Vec<_> = self.parts.stack.entries().drain(base..).rev().collect();
         let id = self.parts.metas.get(at as usize).map(|meta| meta.id);
         let why = Failure::from_panic(panic);
         match self.parts.doing {
@@ -335,7 +335,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
             }
         }
         self.parts.doing = Doing::Nothing;
-        self.parts.stack.extend(said);
+        self.parts.stack.entries().extend(said);
     }
 
     /// An error that no handler took.
@@ -382,7 +382,7 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
 
     #[inline(always)]
     fn end_turn(&mut self) {
-        self.parts.return_stack();
+        self.parts.stack.end_turn();
     }
 
     #[inline]
@@ -399,10 +399,6 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
     #[inline]
     fn read_last(&mut self, msg: Msg) {
         self.parts.io.state.flags.clear(Flags::READ_COMPLETED);
-        if self.handlers.len() > 1 {
-            // One handler alone hardly ever leaves anything to do.
-            self.parts.borrow_stack();
-        }
         match contain(|| self.step_read_last(msg)) {
             Ok(()) => self.rest(),
             Err(panic) => self.read_broke(panic),
@@ -415,7 +411,6 @@ impl<E: ?Sized + Held> ChannelPipeline for Pipeline<E> {
 
     fn write(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         let at = self.tail();
-        self.parts.borrow_stack();
         self.parts.hand_on(at, msg, promise);
         self.run();
     }

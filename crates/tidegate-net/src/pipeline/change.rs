@@ -12,9 +12,10 @@ use super::chain::Pipeline;
 use super::check::{Name, PipelineError, check};
 use super::context::HandlerContext;
 use super::erased::{Held, Lodged};
-use super::parts::{Action, Parts};
+use super::parts::Parts;
 use super::plan::{Place, What};
 use super::shape::Shape;
+use super::stack::Action;
 use crate::channel::{ChangeRequest, Channel, Mail};
 
 /// A change of a pipeline. Checked before anything happens: if the new chain would not fit, the

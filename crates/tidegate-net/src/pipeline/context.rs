@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tidegate_promise::{Completion, Failure, Promise};
 
-use super::parts::{Action, Parts};
+use super::parts::Parts;
+use super::stack::Action;
 use crate::channel::{
     Channel, ChannelOptions, Flags, InEvent, Mail, OutOp, Shared, UserEvent, mask, ring_timer,
 };

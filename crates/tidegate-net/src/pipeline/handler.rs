@@ -7,7 +7,7 @@ use tidegate_core::Blocking;
 use tidegate_promise::{Completion, Failure, Promise};
 
 use super::context::HandlerContext;
-use super::parts::Action;
+use super::stack::Action;
 use crate::channel::{UserEvent, mask};
 use crate::errors::WriteRefused;
 use crate::message::{Message, Msg};

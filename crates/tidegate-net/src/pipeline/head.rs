@@ -2,7 +2,8 @@
 
 use tidegate_promise::{Failure, Promise};
 
-use super::parts::{Action, Parts};
+use super::parts::Parts;
+use super::stack::Action;
 use crate::channel::write_queue::{ENTRY_OVERHEAD, Overfull};
 use crate::channel::{Datagram, Flags, InEvent};
 use crate::errors::NetError;

@@ -13,7 +13,8 @@ use tidegate_promise::Failure;
 
 use super::chain::Pipeline;
 use super::erased::Held;
-use super::parts::{Action, Parts};
+use super::parts::Parts;
+use super::stack::Action;
 use crate::channel::Flags;
 use crate::errors::NetError;
 

@@ -8,12 +8,12 @@
 //! A handler that does not care about an event is skipped: which ones it cares about is learned
 //! from the methods that it did not write, the first time each would be called.
 //!
-//! From bottom to top, each file knows only those before it, but for the three that are one thing:
+//! From bottom to top, each file knows only those before it, except the four that belong together:
 //!
 //! * `shape`, `check`, `plan`: what is known of handlers without calling them.
-//! * `parts`, `context`, `erased`: what the handlers of a chain share, what one of them can do with it,
-//!   and a handler without its types. These know each other: a handler is called with a context, which
-//!   may have changes of handlers on their way.
+//! * `stack`, `parts`, `context`, `erased`: the events in flight, what the handlers of a chain
+//!   share, what one of them can do with it, and a handler without its types. These know each
+//!   other: a handler is called with a context, and changes of handlers are among the events.
 //! * `handler`, `adapter`: what users implement, and how that is called.
 //! * `chain`: the pipeline; `head`, `levels` and `places` are the rest of its methods.
 //! * `stage`: a handler on an executor of its own.
@@ -35,6 +35,7 @@ mod parts;
 mod places;
 mod plan;
 mod shape;
+mod stack;
 mod stage;
 
 pub use self::assembly::{Assembly, Handler};
@@ -46,6 +47,6 @@ pub use self::check::PipelineError;
 pub use self::context::HandlerContext;
 pub(crate) use self::erased::{Checked, Erased};
 pub use self::handler::{Inbound, InboundContext, Outbound, OutboundContext};
-#[cfg(test)]
-pub(crate) use self::parts::Action;
 pub(crate) use self::parts::Parts;
+#[cfg(test)]
+pub(crate) use self::stack::Action;

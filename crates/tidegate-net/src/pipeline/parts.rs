@@ -1,67 +1,15 @@
 //! What the handlers of one chain share: who they are, and what is on its way between them.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use tidegate_core::{Blocking, SignalBlock};
 use tidegate_promise::Promise;
 
 use super::check::{Head, Name};
-use super::erased::Lodged;
-use super::plan::What;
 use super::shape::Shape;
+use super::stack::{Action, ActionStack};
 use crate::channel::{ChannelIo, InEvent, OutOp, Own, Shared, mask};
 use crate::message::Msg;
-
-thread_local! {
-    /// The stack of events in flight, while no channel on this thread needs it.
-    static SPARE: Cell<Vec<Action>> = const { Cell::new(Vec::new()) };
-}
-
-/// Drops a stack that was left over: another channel ran within the turn of one.
-#[cold]
-fn drop_spare(stack: Vec<Action>) {
-    drop(stack);
-}
-
-/// Something on its way through the chain. `at` is the first handler that an inbound event may
-/// reach, and the one behind the first that an outbound one may reach.
-#[derive(Debug)]
-pub(crate) enum Action {
-    Read {
-        at: u32,
-        msg: Msg,
-    },
-    In {
-        at: u32,
-        event: InEvent,
-    },
-    Write {
-        at: u32,
-        msg: Msg,
-        promise: Option<Promise<()>>,
-    },
-    Out {
-        at: u32,
-        op: OutOp,
-    },
-    /// An event that something on its way out has caused: a level of its own begins with it.
-    Return {
-        at: u32,
-        event: InEvent,
-    },
-    /// Everything that followed from the beginning of a level is done.
-    Level,
-    Own {
-        id: u32,
-        what: Own,
-    },
-    /// Takes the handler out that has been told of its removal.
-    Drop {
-        id: u32,
-    },
-    Change(Box<What<Lodged>>),
-}
 
 /// What a chain knows of one of its handlers.
 #[derive(Debug)]
@@ -141,7 +89,7 @@ pub(crate) struct Parts {
     cares: u16,
     /// What the handlers together may do to their thread.
     pub(super) blocking: Blocking,
-    pub(crate) stack: Vec<Action>,
+    pub(super) stack: ActionStack,
     /// Where on the stack the running handler's own actions begin.
     pub(super) base: u32,
     pub(super) running: u32,
@@ -164,7 +112,7 @@ impl Parts {
             metas: Vec::new(),
             cares: 0,
             blocking: Blocking::Never,
-            stack: Vec::new(),
+            stack: ActionStack::new(),
             base: 0,
             running: 0,
             depth: 0,
@@ -198,30 +146,6 @@ impl Parts {
 
     pub(super) fn id(&self, at: u32) -> u32 {
         self.metas.get(at as usize).map_or(0, |meta| meta.id)
-    }
-
-    /// Takes the memory of this thread's stack for a turn that needs one: so a channel that idles holds
-    /// none.
-    #[inline]
-    pub(super) fn borrow_stack(&mut self) {
-        if self.stack.capacity() == 0 {
-            let none = std::mem::replace(&mut self.stack, SPARE.with(Cell::take));
-            // It has no memory: there is nothing to drop.
-            std::mem::forget(none);
-        }
-    }
-
-    /// Gives the memory of the stack, which is empty, back to this thread.
-    #[inline(always)]
-    pub(super) fn return_stack(&mut self) {
-        if self.stack.capacity() != 0 {
-            let stack = std::mem::take(&mut self.stack);
-            let before = SPARE.with(|spare| spare.replace(stack));
-            match before.capacity() {
-                0 => std::mem::forget(before),
-                _ => drop_spare(before),
-            }
-        }
     }
 
     #[inline]

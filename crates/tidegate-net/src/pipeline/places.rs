@@ -6,8 +6,9 @@ use tidegate_promise::Failure;
 use super::chain::Pipeline;
 use super::check::Name;
 use super::erased::{Held, Lodged};
-use super::parts::{Action, Meta};
+use super::parts::Meta;
 use super::plan::{Place, What};
+use super::stack::Action;
 use crate::channel::{ChannelPipeline as _, Own};
 
 impl<E: ?Sized + Held> Pipeline<E> {
@@ -20,9 +21,9 @@ impl<E: ?Sized + Held> Pipeline<E> {
             if let Err(panic) = contain(|| self.step_own(id, Own::Added)) {
                 self.contain(panic);
             }
-            said.extend(self.parts.stack.drain(..).rev());
+            said.extend(self.parts.stack.entries().drain(..).rev());
         }
-        self.parts.stack.extend(said.into_iter().rev());
+        self.parts.stack.entries().extend(said.into_iter().rev());
         self.run();
     }
 
@@ -134,7 +135,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
 
     /// Shows the places of everything on the stack, and whether it goes out.
     fn each_place(&mut self, mut look: impl FnMut(&mut u32, bool)) {
-        for action in &mut self.parts.stack {
+        for action in self.parts.stack.entries() {
             match action {
                 Action::Read { at, .. } | Action::In { at, .. } | Action::Return { at, .. } => {
                     look(at, false);
