@@ -1,9 +1,9 @@
-//! Containment: the one place where a panic of user code is caught.
+//! Containment: the single place where panics of user code are caught.
 //!
-//! User code is everything that a caller hands to the library: closures, futures, listeners,
-//! hooks, and the `Drop` of what they captured, returned or panicked with. The payload of a panic
-//! is a user value as well, and its `Drop` may panic in turn. A [`CaughtPanic`] therefore drops its
-//! payload inside containment, so a library thread that merely forgets about a panic survives it.
+//! User code is everything that a caller hands to the library: closures, futures, listeners, hooks,
+//! and the `Drop` of the values that they captured, returned or panicked with. The payload of a
+//! panic is a user value as well, and its `Drop` may panic in turn. A [`CaughtPanic`] therefore
+//! drops its payload inside containment, so a library thread that ignores a panic survives it.
 //! `cargo xtask tidy` refuses `catch_unwind` anywhere else in the library.
 
 use std::any::Any;
@@ -11,16 +11,16 @@ use std::fmt;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// How many payloads in a row may panic while they are dropped, each with the next one, before
-/// the last is leaked.
+/// How many nested payloads are dropped before the next one is leaked: each of them panics in its
+/// `Drop` with the next.
 const ROUNDS: usize = 4;
 
 type Payload = Box<dyn Any + Send>;
 
 /// Runs user code and catches its panic.
 ///
-/// A value that `run` captured is dropped inside as well. What `run` returns is not: drop it with
-/// [`discard`] if it belongs to the user.
+/// Values that `run` captured are dropped inside containment as well. The value that `run` returns
+/// is not: drop it with [`discard`] if it belongs to the user.
 ///
 /// # Errors
 ///
@@ -38,7 +38,7 @@ pub fn contain<R>(run: impl FnOnce() -> R) -> Result<R, CaughtPanic> {
     catch_unwind(AssertUnwindSafe(run)).map_err(CaughtPanic::from)
 }
 
-/// The message of a caught panic, for reports.
+/// Returns the message of a caught panic, for reports.
 ///
 /// ```
 /// let caught = std::panic::catch_unwind(|| panic!("out of ink")).unwrap_err();
@@ -54,7 +54,7 @@ pub fn panic_message(payload: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Drops a user value. A panic of its `Drop` goes no further.
+/// Drops a user value and catches a panic of its `Drop`.
 ///
 /// ```
 /// struct Bomb;
@@ -72,19 +72,19 @@ pub fn discard<T>(value: T) {
     }
 }
 
-/// Drops user values one by one, so that a panic in the `Drop` of one neither keeps the others
-/// nor meets the panic of another.
+/// Drops user values one by one, so that a panic in the `Drop` of one value neither leaks the other
+/// values nor coincides with the panic of another value.
 pub fn discard_all<T>(values: impl IntoIterator<Item = T>) {
     values.into_iter().for_each(discard);
 }
 
 /// A panic of user code that [`contain`] caught.
 ///
-/// Dropping it drops the payload inside containment: a payload whose `Drop` panics is reported by
-/// the panic hook of the process and by nothing else. After a few payloads that panic one inside
-/// the other, the last one is leaked.
+/// Dropping it drops the payload inside containment: a panic in the payload's `Drop` is reported
+/// only by the panic hook of the process. After a few payloads that each panic with the next one,
+/// the last one is leaked.
 pub struct CaughtPanic {
-    /// Present until it is dropped or resumed.
+    /// Present until this is dropped or resumed.
     payload: Option<Payload>,
 }
 
@@ -129,7 +129,7 @@ impl fmt::Debug for CaughtPanic {
 
 #[cfg(test)]
 mod tests {
-    //! Nothing gets out of containment, whatever a payload does while it is dropped.
+    //! No panic escapes from containment, whatever a payload does while it is dropped.
 
     use std::panic::panic_any;
     use std::sync::Arc;
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// A payload that counts its drop and panics with the next one.
+    /// A payload that counts its drop and panics with the next payload.
     struct Nested {
         left: usize,
         dropped: Arc<AtomicUsize>,

@@ -1,14 +1,14 @@
-//! A counter with one writer.
+//! A counter with a single writer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A counter that one thread writes and any thread reads: a load and a store, no locked
-/// instruction.
+/// A counter that one thread writes and any thread reads. An update is a load and a store, without
+/// a locked instruction.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `by`; by the one writer only.
+    /// Adds `by`. Only the single writer may call this.
     #[inline(always)]
     pub fn add(&self, by: u64) {
         self.0.store(
@@ -17,20 +17,20 @@ impl Counter {
         );
     }
 
-    /// Sets it to `value` if that is more; by the one writer only.
+    /// Raises the counter to `value` if that is more. Only the single writer may call this.
     pub fn raise_to(&self, value: u64) {
         if value > self.get() {
             self.set(value);
         }
     }
 
-    /// Sets it; by the one writer only.
+    /// Sets the counter. Only the single writer may call this.
     #[inline(always)]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// What it holds.
+    /// Returns the current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

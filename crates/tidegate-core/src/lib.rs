@@ -1,34 +1,33 @@
-//! The words that every crate of Tidegate shares: time, tasks, executors, threads, and the ways
+//! The types that every crate of Tidegate shares: time, tasks, executors, threads, and the queues
 //! between threads.
 //!
 //! | folder or file | what it holds |
 //! |---|---|
 //! | `clock` | [`Clock`], [`ManualClock`], [`FastClock`], [`CoarseClock`], [`Ticker`] |
 //! | `raw` | [`Task`] (a closure in four words), [`Signal`], [`OwnerCell`], [`Running`] |
-//! | `executor` | [`Executor`], [`ExecutorId`], [`Rejected`]; [`current`], the executor whose work the calling thread runs, and [`stance`], whether it may block |
-//! | `lane` | the way into a loop: [`TaskLane`], [`SignalLane`], [`Doorbell`] |
+//! | `executor` | [`Executor`], [`ExecutorId`], [`Rejected`]; [`current`] executor and [`stance`] |
+//! | `lane` | queues into an event loop: [`TaskLane`], [`SignalLane`]; its wake-up: [`Doorbell`] |
 //! | `cancel` | [`CancelToken`] |
-//! | `parker`, `look_on` | [`Parker`], where a thread sleeps; [`LookOn`], how long it spins before |
+//! | `parker`, `look_on` | [`Parker`], in which a thread sleeps; [`LookOn`], which spins before |
 //! | `permits` | [`Permits`], counted bounds |
 //! | `thread` | [`ThreadBuilder`], [`ThreadHandle`], [`ThreadInfo`], [`ThreadPerTask`] |
-//! | `wait` | [`check_wait`], which refuses a wait that could not end |
+//! | `wait` | [`check_wait`], which refuses a wait that would deadlock |
 //! | `contain` | [`contain()`], [`discard`], [`CaughtPanic`]: user code that may panic |
-//! | `unhandled` | [`Unhandled`] and [`OnUnhandled`]: errors that nobody handles |
-//! | `sys` | what the operating system and the processor are asked for, among it [`prefetch`] |
-//! | `prim`, `counter`, `sentence` | primitives for models; a counter with one writer; [`debug_as_display!`] |
+//! | `unhandled` | [`Unhandled`] and [`OnUnhandled`]: errors that no other code handles |
+//! | `sys` | access to the operating system and the processor, including [`prefetch`] |
+//! | `prim`, `counter`, `sentence` | atomics for models; a counter; [`debug_as_display!`] |
 //!
-//! Unsafe code stands in `lane`, `raw` and `sys` only. Every unsafe block is argued where it
-//! stands, every atomic operation that orders something names its partner, and the word-level
-//! protocols are model-checked (`cargo xtask loom`).
+//! Unsafe code exists only in `lane`, `raw` and `sys`. Every unsafe block has a comment that argues
+//! its soundness, every atomic operation stronger than relaxed names its partner, and the
+//! word-level protocols are model-checked (`cargo xtask loom`).
 //!
 //! # Hidden items
 //!
-//! These are public for the other crates of this workspace only. They are unstable: they change
-//! without notice, and no version number says so.
+//! These are public only for the other crates of this workspace. They are unstable: they change
+//! without notice and without a change of the version number.
 //!
 //! * [`internal`]: parts of the raw types that other crates build on.
-//! * [`prim`]: atomics, locks and threads that are std's in a program, and loom's or shuttle's in a
-//!   model.
+//! * [`prim`]: atomics, locks and threads. A program gets std's, a model gets loom's or shuttle's.
 //! * The macros `debug_as_display!` and, under shuttle, `scheduled_thread_local!`.
 #![deny(unsafe_code)]
 

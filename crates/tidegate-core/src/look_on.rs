@@ -1,32 +1,34 @@
-//! How long a thread looks on before it sleeps, learned from whether that paid.
+//! Adaptive spinning: how long a thread spins before it sleeps, learned from whether spinning
+//! helped.
 //!
-//! A hand-over between two threads that are awake takes a fraction of a microsecond, waking one
-//! that sleeps several. Looking on is worth its time only if what one waits for comes soon and
-//! the other side has a CPU of its own, and both are found out by trying: a look that pays makes
-//! the next one longer, looks in vain make it shorter, and then there are none but a try
-//! now and then.
+//! A hand-off between two running threads takes a fraction of a microsecond; waking a sleeping
+//! thread takes several. Spinning is worth its time only if the awaited event comes soon and the
+//! other thread has a CPU of its own. Both are found out by trying: a spin that succeeds doubles
+//! the length of the next one, a spin in vain halves it. Below a minimum the thread sleeps at once,
+//! except for a trial spin now and then.
 
 use std::sync::OnceLock;
 
 use crate::prim::spin_loop;
 use crate::{Clock, usable_cpus};
 
-/// The longest look, in microseconds: what sleeping and being woken costs, a few times over.
+/// The longest spin, in microseconds: a few times the cost of sleeping and being woken.
 const MOST: u32 = 32;
-/// A first look, and a try after sleeps without one. Longer than a wakeup takes: where both sides
-/// sleep, the answer to a try comes from a thread that has to be woken first, and a shorter try
-/// would never find out that looking on pays.
+/// Length of the first spin, and of a trial spin after sleeps without a spin. It is longer than a
+/// wakeup takes: where both threads sleep, the answer to a trial comes from a thread that has to be
+/// woken first, and a shorter trial would never find out that spinning helps.
 const TRY: u32 = 16;
-/// A look shorter than this finds nothing that was not there at once.
+/// The shortest spin: a shorter one finds only what was there at the first check.
 const LEAST: u32 = 4;
-/// Sleeps without a look before a try; twice as many after each try in vain.
+/// Number of sleeps without a spin before a trial. It doubles after each trial in vain, up to
+/// `MOST_REST`.
 const REST: u32 = 16;
 const MOST_REST: u32 = 64;
 
-/// What one thread has learned about looking on.
+/// The adaptive spinning of one thread, with what it has learned so far.
 ///
-/// The cost is bounded: with nothing to be seen, a sleep is preceded by less than a microsecond of
-/// looking, on average.
+/// The cost is bounded: if the awaited event never comes while spinning, the thread spins less than
+/// a microsecond per sleep, on average.
 ///
 /// ```
 /// use tidegate_core::LookOn;
@@ -37,17 +39,18 @@ const MOST_REST: u32 = 64;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LookOn {
-    /// The length of the next look; 0 means to sleep at once.
+    /// The length of the next spin; 0 means to sleep at once.
     micros: u32,
-    /// Sleeps until the next try, and how many there were before this one.
+    /// Sleeps since the last trial, and (`rest`) the number of sleeps after which the next trial is
+    /// due.
     sleeps: u32,
     rest: u32,
-    /// Looks in a microsecond; 0 when nobody else could run meanwhile.
+    /// Checks per microsecond; 0 when no other thread could run meanwhile (a single CPU).
     speed: u32,
 }
 
 impl LookOn {
-    /// One that has learned nothing yet.
+    /// Creates a value that has learned nothing yet.
     pub fn new() -> Self {
         Self::with_speed(if usable_cpus() == 1 { 0 } else { speed() })
     }
@@ -61,7 +64,8 @@ impl LookOn {
         }
     }
 
-    /// Looks on for a while; true as soon as `ready` is.
+    /// Spins for a while. Returns `true` as soon as `ready` does, or `false` at the end of the
+    /// spin.
     #[inline]
     pub fn look_on(&mut self, mut ready: impl FnMut() -> bool) -> bool {
         if self.micros == 0 && !self.tries() {
@@ -82,7 +86,7 @@ impl LookOn {
         false
     }
 
-    /// Whether it is time for a try.
+    /// Counts a sleep and returns `true` if a trial spin is due.
     fn tries(&mut self) -> bool {
         self.sleeps += 1;
         if self.sleeps < self.rest {
@@ -101,7 +105,8 @@ impl Default for LookOn {
     }
 }
 
-/// Looks in a microsecond, found out once: a pause takes 5 to 50 ns, by the make of the CPU.
+/// Returns the checks per microsecond, measured once: a pause takes 5 to 50 ns, depending on the
+/// CPU model.
 fn speed() -> u32 {
     const LOOKS: u32 = 128;
     const TRIES: usize = 8;
@@ -116,7 +121,7 @@ fn speed() -> u32 {
             (0..LOOKS).for_each(|_| spin_loop());
             (clock.nanos() - began).max(1)
         });
-        // The shortest: in the others somebody else ran.
+        // The shortest run: in the longer ones another thread ran in between.
         let best = spans.min().unwrap_or(u64::from(LOOKS) * 20);
         (u64::from(LOOKS) * 1_000 / best).clamp(4, 400) as u32
     })
@@ -124,7 +129,7 @@ fn speed() -> u32 {
 
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests {
-    //! Looks follow what they brought.
+    //! Spins get longer when they succeed and shorter when they do not.
 
     use super::*;
 
@@ -163,8 +168,8 @@ mod tests {
         assert_eq!(looks_in_vain(&mut look), MOST);
     }
 
-    /// Two that sleep: what one waits for comes `wakeup` after the other was asked, who answers at
-    /// once when it looks on. Each must find out, though the other still sleeps.
+    /// Two threads that sleep and wait for each other: the answer comes after `wakeup` if the other
+    /// thread sleeps, and at once if it spins. Both must learn to spin, although both start asleep.
     #[test]
     fn two_that_sleep_both_come_to_look_on() {
         let mut sides = [LookOn::with_speed(SPEED), LookOn::with_speed(SPEED)];

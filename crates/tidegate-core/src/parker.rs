@@ -1,13 +1,13 @@
 //! The parker: where one thread sleeps until another wakes it.
 //!
-//! Like std's `park` and `unpark`, but a value: it can be handed to another thread before that
-//! thread sleeps in it, it tells whether a wakeup is pending, and it counts wakeups, which is how
-//! a [`ManualClock`](crate::ManualClock) knows who is really asleep.
+//! Like std's `park` and `unpark`, but a value. It can be handed to another thread before that
+//! thread sleeps in it, it reports whether a wakeup is pending, and it counts wakeups. The count is
+//! how a [`ManualClock`](crate::ManualClock) knows which threads are really asleep.
 //!
 //! | state | meaning |
 //! |---|---|
-//! | `EMPTY` | nobody sleeps, nothing is pending |
-//! | `PARKED` | the owner sleeps or is about to |
+//! | `EMPTY` | no thread sleeps, no wakeup is pending |
+//! | `PARKED` | the owning thread sleeps or is about to |
 //! | `NOTIFIED` | a wakeup is pending; the next park returns at once |
 
 use std::fmt;
@@ -21,7 +21,7 @@ const EMPTY: u32 = 0;
 const PARKED: u32 = 1;
 const NOTIFIED: u32 = 2;
 
-/// A place to sleep for one thread at a time. Clones are handles to the same place.
+/// A place in which one thread at a time can sleep. Clones are handles to the same parker.
 ///
 /// ```
 /// use tidegate_core::Parker;
@@ -38,12 +38,12 @@ pub struct Parker {
 struct Shared {
     state: AtomicU32,
     futex: Futex,
-    /// Calls of `unpark` so far.
+    /// Number of calls of `unpark` so far.
     wakes: AtomicU64,
 }
 
 impl Parker {
-    /// A parker with no wakeup pending.
+    /// Creates a parker with no wakeup pending.
     pub fn new() -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -54,8 +54,8 @@ impl Parker {
         }
     }
 
-    /// Sleeps until [`Parker::unpark`] or until `timeout` has passed; returns whether it was
-    /// woken. A wakeup that is already pending is consumed without sleeping.
+    /// Sleeps until [`Parker::unpark`] is called or `timeout` has passed. Returns `true` if the
+    /// thread was woken. A wakeup that is already pending is consumed without sleeping.
     pub fn park(&self, timeout: Option<Duration>) -> bool {
         if self.take_wakeup() {
             return true;
@@ -65,8 +65,8 @@ impl Parker {
             .compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Relaxed)
             .is_err()
         {
-            // ORDERING: Acquire, as above: `unpark` came in between. Read again, not only
-            // written: a second `unpark` may have come since, and this consumes it too.
+            // ORDERING: Acquire, as above: `unpark` came in between. A swap, not a store: a second
+            // `unpark` may have come since, and the swap reads and consumes it too.
             state.swap(EMPTY, Ordering::Acquire);
             return true;
         }
@@ -75,7 +75,7 @@ impl Parker {
         state.swap(EMPTY, Ordering::Acquire) == NOTIFIED
     }
 
-    /// Consumes a pending wakeup without sleeping; returns whether there was one.
+    /// Consumes a pending wakeup without sleeping. Returns `true` if there was one.
     pub fn take_wakeup(&self) -> bool {
         let state = &self.shared.state;
         // ORDERING: Acquire pairs with the Release in `unpark`.
@@ -84,9 +84,10 @@ impl Parker {
             .is_ok()
     }
 
-    /// Wakes the sleeper, or makes its next park return at once.
+    /// Wakes the sleeping thread, or makes the next `park` return at once.
     pub fn unpark(&self) {
-        // Relaxed: counted before the state changes, read by a clock under its own lock.
+        // Relaxed: incremented before the state changes, and read by a clock under the clock's own
+        // lock.
         self.shared.wakes.fetch_add(1, Ordering::Relaxed);
         // ORDERING: Release publishes what the waker did to the woken thread, in `park`.
         if self.shared.state.swap(NOTIFIED, Ordering::Release) == PARKED {
@@ -94,17 +95,17 @@ impl Parker {
         }
     }
 
-    /// Whether a wakeup is pending.
+    /// Returns `true` if a wakeup is pending.
     pub fn is_notified(&self) -> bool {
         self.shared.state.load(Ordering::Relaxed) == NOTIFIED
     }
 
-    /// Whether both are handles to the same place.
+    /// Returns `true` if both are handles to the same parker.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Calls of [`Parker::unpark`] so far.
+    /// Returns the number of calls of [`Parker::unpark`] so far.
     pub fn wakes(&self) -> u64 {
         self.shared.wakes.load(Ordering::Relaxed)
     }
@@ -123,7 +124,7 @@ impl std::task::Wake for Shared {
 }
 
 impl From<&Parker> for std::task::Waker {
-    /// A waker that unparks, for futures polled by a thread that sleeps in this parker.
+    /// Creates a waker that unparks, for futures polled by a thread that sleeps in this parker.
     fn from(parker: &Parker) -> Self {
         Arc::clone(&parker.shared).into()
     }

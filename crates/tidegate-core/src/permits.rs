@@ -1,11 +1,11 @@
-//! Permits: a bound on how much may happen at the same time, with a live limit.
+//! Permits: a bound on how much may happen at the same time. The limit can change at any time.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::prim::{AtomicU64, Ordering};
 
-/// A number of permits that can be held at the same time. Clones are handles to the same set.
+/// A set of permits that can be held at the same time. Clones are handles to the same set.
 ///
 /// ```
 /// use tidegate_core::Permits;
@@ -27,7 +27,7 @@ struct Shared {
 }
 
 impl Permits {
-    /// At most `limit` permits at a time.
+    /// Creates a set of `limit` permits.
     pub fn new(limit: usize) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -37,12 +37,12 @@ impl Permits {
         }
     }
 
-    /// As many permits as are asked for; still counted.
+    /// Creates a set without a limit; held permits are still counted.
     pub fn unlimited() -> Self {
         Self::new(usize::MAX)
     }
 
-    /// Takes a permit if one is free; dropping it gives it back.
+    /// Takes a permit if one is free. Dropping the permit returns it.
     pub fn try_acquire(&self) -> Option<Permit> {
         let taken = self.shared.take(self.limit());
         taken.then(|| Permit {
@@ -50,29 +50,29 @@ impl Permits {
         })
     }
 
-    /// Takes a permit that cannot outlive this handle, which is cheaper: nothing but the count
-    /// is touched.
+    /// Takes a permit that cannot outlive this handle. This is cheaper than
+    /// [`Permits::try_acquire`]: only the counter is touched.
     #[inline]
     pub fn try_borrow(&self) -> Option<PermitRef<'_>> {
         self.try_borrow_below(usize::MAX)
     }
 
-    /// Takes a permit only while fewer than `ceiling` are held, so that what is above the ceiling
-    /// stays free for others. A ceiling above the limit means the limit.
+    /// Takes a permit only while fewer than `ceiling` permits are held, so that the permits above
+    /// the ceiling stay free for other callers. A ceiling above the limit means the limit.
     #[inline]
     pub fn try_borrow_below(&self, ceiling: usize) -> Option<PermitRef<'_>> {
         let taken = self.shared.take(self.limit().min(ceiling));
         taken.then(|| PermitRef { of: &self.shared })
     }
 
-    /// Whether [`Permits::try_borrow_below`] would find no permit now. Cheaper than asking for
-    /// one where most are refused.
+    /// Returns `true` if [`Permits::try_borrow_below`] would find no permit now. This is cheaper
+    /// than trying to take a permit where most attempts fail.
     #[inline]
     pub fn is_full_below(&self, ceiling: usize) -> bool {
         self.held() >= self.limit().min(ceiling)
     }
 
-    /// As [`Permits::try_borrow_below`], with a permit that owns its handle.
+    /// Does the same as [`Permits::try_borrow_below`], but the permit owns its handle.
     pub fn try_acquire_below(&self, ceiling: usize) -> Option<Permit> {
         let taken = self.shared.take(self.limit().min(ceiling));
         taken.then(|| Permit {
@@ -80,32 +80,33 @@ impl Permits {
         })
     }
 
-    /// Makes a permit of one that was taken and then let go of by [`PermitRef::forget`]. Together
-    /// they hand a held permit to another thread.
+    /// Creates a guard for a permit that was released by [`PermitRef::forget`] and still counts as
+    /// held. The two methods together hand a held permit to another thread.
     pub fn adopt(&self) -> PermitRef<'_> {
         PermitRef { of: &self.shared }
     }
 
-    /// As [`Permits::adopt`], with a permit that owns its handle.
+    /// Does the same as [`Permits::adopt`], but the permit owns its handle.
     pub fn adopt_owned(&self) -> Permit {
         Permit {
             of: Arc::clone(&self.shared),
         }
     }
 
-    /// Permits held now. After the limit was lowered this may exceed it until enough are back.
+    /// Returns the number of permits held now. After the limit was lowered, this may exceed the
+    /// limit until enough permits are returned.
     #[inline]
     pub fn held(&self) -> usize {
         self.shared.held.load(Ordering::Relaxed) as usize
     }
 
-    /// The most permits that can be held.
+    /// Returns the limit.
     #[inline]
     pub fn limit(&self) -> usize {
         self.shared.limit.load(Ordering::Relaxed) as usize
     }
 
-    /// Changes the limit; holders keep what they hold.
+    /// Changes the limit; permits that are held now stay valid.
     pub fn set_limit(&self, limit: usize) {
         self.shared.limit.store(limit as u64, Ordering::Relaxed);
     }
@@ -115,8 +116,8 @@ impl Shared {
     #[inline]
     fn take(&self, limit: usize) -> bool {
         let limit = limit as u64;
-        // ORDERING: Acquire pairs with the Release in `give`: what the last holder did is
-        // visible to the next.
+        // ORDERING: Acquire pairs with the Release in `give`: what the last holder did is visible
+        // to the next holder.
         self.held
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, |held| {
                 (held < limit).then(|| held + 1)
@@ -140,7 +141,7 @@ impl fmt::Debug for Permits {
     }
 }
 
-/// One permit; dropping it gives it back.
+/// One permit. Dropping it returns it to its set.
 #[must_use = "dropping a permit gives it back"]
 pub struct Permit {
     of: Arc<Shared>,
@@ -152,15 +153,15 @@ impl Drop for Permit {
     }
 }
 
-/// One permit, borrowed from its [`Permits`]; dropping it gives it back.
+/// One permit, borrowed from its [`Permits`]. Dropping it returns it to its set.
 #[must_use = "dropping a permit gives it back"]
 pub struct PermitRef<'a> {
     of: &'a Shared,
 }
 
 impl PermitRef<'_> {
-    /// Lets go of the permit without giving it back: it counts as held until somebody adopts
-    /// it ([`Permits::adopt`]) and drops it.
+    /// Releases the guard without returning the permit: the permit counts as held until a guard
+    /// from [`Permits::adopt`] is dropped.
     pub fn forget(self) {
         std::mem::forget(self);
     }

@@ -1,7 +1,7 @@
-//! Errors that are sentences wherever they are printed.
+//! A macro for errors whose `Debug` output is the same sentence as their `Display` output.
 
-/// Lets `Debug` of an error print what `Display` does. An error that `main` returns is printed with
-/// `Debug`, and so is one that `unwrap` finds; both are read by people.
+/// Implements `Debug` for an error by its `Display`. An error that `main` returns is printed with
+/// `Debug`, and so is an error that `unwrap` finds; people read both.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_as_display {

@@ -1,4 +1,4 @@
-//! What the unit tests of this crate share; the rest is in the testkit.
+//! Helpers of this crate's unit tests; other test helpers are in the testkit crate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ pub(crate) struct Nameplate {
     name: &'static str,
     id: ExecutorId,
     width: AtomicUsize,
-    /// Becomes the width while the width is asked for the first time.
+    /// The width after the first read of the width.
     narrows_to: Option<usize>,
     clock: Clock,
 }
@@ -20,7 +20,7 @@ impl Nameplate {
         Self::narrowing(name, width, None)
     }
 
-    /// One whose width changes just after it was read for the first time.
+    /// Creates an executor whose width changes just after it was read for the first time.
     pub(crate) fn narrowing(
         name: &'static str,
         width: usize,

@@ -1,8 +1,8 @@
-//! What a thread is right now: which executor's work it runs, and whether it may block.
+//! The current thread's role: which executor's work it runs, and whether it may block.
 //!
-//! A mark is entered by whoever runs an executor's work on a thread and left when its guard
-//! is dropped, so that nested drivers restore what was there before. Asking "is this my thread?"
-//! is one thread-local load and a compare.
+//! Code that runs an executor's work on a thread calls [`enter`]. Dropping the returned guard
+//! restores the previous values, so that drivers can nest. "Is this my thread?" is one thread-local
+//! load and a compare.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -16,39 +16,42 @@ prim::thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
     static STANCE: Cell<Stance> = const { Cell::new(Stance::Free) };
     static EXECUTOR: RefCell<Option<Arc<dyn Executor>>> = const { RefCell::new(None) };
-    /// The moment of the current turn on the current executor's clock, plus one; 0 outside a turn.
+    /// The time at which the current turn began on the current executor's clock, plus one; 0
+    /// outside a turn.
     static TURN: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether a thread may block.
+/// The wait policy of a thread: whether it may block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stance {
-    /// It may: a plain, worker or bulkhead thread, or a loop's inside [`blocking_allowed`].
+    /// The thread may block: a plain, worker or bulkhead thread, or a loop's thread inside
+    /// [`blocking_allowed`].
     Free,
-    /// It must not: it drives a pinned loop.
+    /// The thread must not block: it drives a pinned loop.
     Loop,
-    /// It must not: it was tagged by [`non_blocking`].
+    /// The thread must not block: it was tagged by [`non_blocking`].
     Tagged,
 }
 
-/// Whether the calling thread runs work of the executor `id`.
+/// Returns `true` if the calling thread runs work of the executor `id`.
 #[inline(always)]
 pub fn is_current(id: ExecutorId) -> bool {
     CURRENT.with(Cell::get) == id.get()
 }
 
-/// The executor whose work the calling thread runs.
+/// Returns the executor whose work the calling thread runs.
 pub fn current() -> Option<Arc<dyn Executor>> {
     EXECUTOR.try_with(|slot| slot.borrow().clone()).ok()?
 }
 
-/// Whether the calling thread may block.
+/// Returns whether the calling thread may block.
 pub fn stance() -> Stance {
     STANCE.with(Cell::get)
 }
 
-/// Runs `work` with the calling thread tagged as non-blocking: waits inside it are refused, and
-/// tasks that adapt do not block. The tag is restored afterwards, also by a panic; nesting works.
+/// Runs `work` with the calling thread tagged as non-blocking: waits inside `work` are refused, and
+/// tasks that adapt to the tag do not block. The previous tag is restored afterwards, also after a
+/// panic. Calls can be nested.
 ///
 /// ```
 /// use tidegate_core::{Stance, non_blocking, stance};
@@ -62,8 +65,8 @@ pub fn non_blocking<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Runs `work` with waits allowed even on a loop's thread. The loop does nothing else
-/// meanwhile: for the rare place that knows that the other side needs nothing of this loop.
+/// Runs `work` with waits allowed even on a loop's thread. The loop does nothing else meanwhile.
+/// Use this only where the awaited side is known to need nothing from this loop.
 ///
 /// ```
 /// use tidegate_core::{Stance, blocking_allowed, non_blocking, stance};
@@ -95,20 +98,20 @@ pub fn enter(executor: Arc<dyn Executor>, stance: Stance) -> MarkGuard {
     }
 }
 
-/// Notes the moment of the turn that the calling thread's loop has begun.
+/// Stores the time at which the current turn of the calling thread's loop began.
 #[inline]
 pub fn begin_turn(nanos: u64) {
     TURN.set(nanos.saturating_add(1));
 }
 
-/// The moment at which the current turn of the calling thread's loop began: the cached "now"
+/// Returns the time at which the current turn of the calling thread's loop began: the cached "now"
 /// of everything that happens in that turn. `None` outside a loop.
 #[inline]
 pub fn turn() -> Option<u64> {
     TURN.with(Cell::get).checked_sub(1)
 }
 
-/// Puts back what the thread was before.
+/// Guard of [`enter`]. Dropping it restores the thread's previous executor, wait policy and turn.
 #[must_use = "dropping the guard ends the entry"]
 pub struct MarkGuard {
     executor: Option<Arc<dyn Executor>>,

@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct ExecutorId(NonZeroU64);
 
 impl ExecutorId {
-    /// Takes the next free identity.
+    /// Returns the next free identity.
     pub fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Self(NonZeroU64::new(id).expect("2^64 executors are more than one process can make"))
     }
 
-    /// The identity as a number, never zero.
+    /// Returns the identity as a number, never zero.
     pub fn get(self) -> u64 {
         self.0.get()
     }

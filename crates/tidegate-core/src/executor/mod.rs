@@ -1,13 +1,12 @@
-//! Where tasks run.
+//! Executors: where tasks run.
 //!
 //! * `id`: [`ExecutorId`].
 //! * `rejected`: [`Rejected`], which gives a refused value back, and [`Refusal`], the reason.
-//! * `traits`: [`Executor`], the one small trait through which every lower crate knows a loop or a
-//!   pool.
+//! * `traits`: [`Executor`], the small trait by which every lower crate knows a loop or a pool.
 //! * `current`: which executor's work the calling thread runs, and whether it may block
 //!   ([`enter`], [`current()`], [`stance`], [`non_blocking`]).
 //!
-//! Each knows only those before it.
+//! Each module uses only the modules listed before it.
 
 mod current;
 mod id;

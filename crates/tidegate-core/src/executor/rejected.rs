@@ -1,11 +1,11 @@
-//! A refused submission: the value comes back, with the reason.
+//! The error for a refused submission: it returns the value together with the reason.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::Task;
 
-/// A refusal that gives the refused value back.
+/// A refused submission that returns the refused value.
 ///
 /// ```
 /// use tidegate_core::{Rejected, Refusal};
@@ -21,41 +21,41 @@ pub struct Rejected<T> {
     why: Refusal,
 }
 
-/// Why something was refused.
+/// The reason of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The queue holds as many tasks as it may.
+    /// The queue is full.
     Full,
     /// The executor no longer accepts work.
     Closed,
-    /// No thread could be started to run it.
+    /// No thread could be started to run the task.
     NoThread,
-    /// No thread waits for work at this moment, and the caller asked not to queue.
+    /// No thread is idle at this moment, and the caller asked not to queue.
     Busy,
     /// The executor does not offer this operation.
     Unsupported,
-    /// The caller's token was tripped while it waited for room.
+    /// The caller's cancel token was cancelled while the caller waited for room.
     Interrupted,
 }
 
 impl<T> Rejected<T> {
-    /// A refusal of `value`.
+    /// Creates a refusal of `value`.
     pub fn new(value: T, why: Refusal) -> Self {
         Self { value, why }
     }
 
-    /// Why it was refused.
+    /// Returns the reason of the refusal.
     pub fn why(&self) -> Refusal {
         self.why
     }
 
-    /// The refused value.
+    /// Returns the refused value.
     pub fn into_inner(self) -> T {
         self.value
     }
 
-    /// The same refusal of another value, made from the refused one.
+    /// Replaces the refused value with `f` of it and keeps the reason.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Rejected<U> {
         Rejected {
             value: f(self.value),
@@ -91,6 +91,6 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The closure of a policy that decides what becomes of a task for which there is no room.
+/// The closure of a rejection policy: decides what happens to a task for which there is no room.
 pub type RejectWith =
     std::sync::Arc<dyn Fn(Rejected<Task>) -> Result<(), Rejected<Task>> + Send + Sync>;

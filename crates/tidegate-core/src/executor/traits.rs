@@ -1,4 +1,5 @@
-//! The one small trait through which every lower crate knows a place where tasks run.
+//! The [`Executor`] trait: the small interface by which every lower crate knows a place where tasks
+//! run.
 
 use std::any::Any;
 
@@ -6,11 +7,11 @@ use super::id::ExecutorId;
 use super::rejected::Rejected;
 use crate::{Clock, OnUnhandled, Signal, Task, Unhandled, WaitRefused};
 
-/// A place where tasks run: an event loop, a pool, a view over one.
+/// A place where tasks run: an event loop, a pool, or a view over a pool.
 ///
-/// `execute` takes what users submit and may refuse it. `signal` takes what was accepted
-/// earlier and only has to be told (a completed promise, a woken future); it refuses only when
-/// the place is gone for good.
+/// `execute` takes tasks that users submit and may refuse them. `signal` takes work that was
+/// accepted earlier and only needs a notification (a completed promise, a woken future); it refuses
+/// only when the executor has terminated.
 ///
 /// ```
 /// use tidegate_core::{Executor, Task, ThreadPerTask, ThreadBuilder};
@@ -25,12 +26,12 @@ pub trait Executor: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The task itself, when the place is full or closed.
+    /// The task itself, when the executor is full or closed.
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>>;
 
-    /// Accepts a task of the runtime's own, such as a helper that is to produce, or the start of a
-    /// loop. An executor with a lane for those refuses none for want of room; any other takes it
-    /// like the rest.
+    /// Accepts a task of the runtime itself, such as a helper that becomes the producer, or the
+    /// start of a loop. An executor with a lane for such tasks never refuses them because it is
+    /// full; any other executor treats them like all tasks.
     ///
     /// # Errors
     ///
@@ -46,33 +47,33 @@ pub trait Executor: Send + Sync + 'static {
     /// The signal itself, when this executor has terminated.
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>>;
 
-    /// Whether the calling thread is running this executor's work right now.
+    /// Returns `true` if the calling thread is running this executor's work right now.
     fn is_current(&self) -> bool;
 
-    /// This executor's identity.
+    /// Returns this executor's identity.
     fn id(&self) -> ExecutorId;
 
-    /// What this executor is called in errors and reports.
+    /// Returns this executor's name in errors and reports.
     fn name(&self) -> &str;
 
-    /// The clock by which this executor waits.
+    /// Returns the clock by which this executor waits.
     fn clock(&self) -> &Clock;
 
-    /// How many of its tasks can run at the same time; a loop runs one.
+    /// Returns how many tasks of this executor can run at the same time; a loop runs one.
     fn width(&self) -> usize {
         1
     }
 
-    /// Whether tasks that it accepted and has not begun will not begin here: it has ended, or its
-    /// end was given up, and nobody has taken them. Whoever waits for such a task hears so. Never,
-    /// by default.
+    /// Returns `true` if accepted tasks that have not started will not start on this executor: it
+    /// has ended, or its shutdown was given up, and no caller has taken the tasks. A waiter for
+    /// such a task gets an error. The default is `false`.
     fn has_left_tasks(&self) -> bool {
         false
     }
 
-    /// Called before the calling thread waits for something of this executor; what it returns is held
-    /// for as long as the wait lasts. For an executor that knows more of who waits for whom than the
-    /// record of waits does.
+    /// Called before the calling thread waits for something of this executor. The returned guard is
+    /// held until the wait ends. An executor implements this if it knows more about which threads
+    /// wait for which than the wait record does.
     ///
     /// # Errors
     ///
@@ -81,9 +82,9 @@ pub trait Executor: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Hears of what nobody else handles: a panicking listener, a listener that had to run
-    /// elsewhere. Called on the thread where it happened, with no lock held. By default it goes to
-    /// [`OnUnhandled::stderr`].
+    /// Receives errors that no other code handles: a panicking listener, a listener that had to run
+    /// elsewhere. Called on the thread where the error happened, with no lock held. The default
+    /// reports to [`OnUnhandled::stderr`].
     fn unhandled(&self, what: &Unhandled<'_>) {
         OnUnhandled::stderr().tell(self.name(), what);
     }

@@ -1,4 +1,4 @@
-//! What loom's models run on: loom's words, and std's for what no model looks at.
+//! The primitives of a loom model: loom's types, and std's where no model examines them.
 
 pub use loom::cell::UnsafeCell;
 pub use loom::hint::spin_loop;
@@ -11,8 +11,8 @@ pub use std::sync::{Condvar, Mutex, MutexGuard, mpsc};
 pub use std::thread::{Builder, JoinHandle};
 pub use std::thread_local;
 
-/// See the real one: loom treats `SeqCst` accesses as `AcqRel` and models only the fence.
+/// Executes a `SeqCst` fence. Loom treats `SeqCst` accesses as `AcqRel` and models only the fence.
 pub fn claim_fence() {
-    // ORDERING: SeqCst fence between the claim and the look that follows it.
+    // ORDERING: SeqCst fence between the claim and the load that follows it.
     loom::sync::atomic::fence(Ordering::SeqCst);
 }

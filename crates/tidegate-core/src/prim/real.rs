@@ -1,4 +1,4 @@
-//! What a program runs on.
+//! The primitives of a program: std's types.
 
 pub use std::hint::spin_loop;
 pub use std::sync::atomic::{
@@ -8,5 +8,5 @@ pub use std::sync::{Condvar, Mutex, MutexGuard, mpsc};
 pub use std::thread::{Builder, JoinHandle, yield_now};
 pub use std::thread_local;
 
-/// A lock that models look at: under loom it is loom's, where [`Mutex`] stays std's.
+/// The lock for code that models examine: under loom it is loom's, whereas [`Mutex`] stays std's.
 pub use std::sync::{Mutex as ModelMutex, MutexGuard as ModelMutexGuard};

@@ -1,4 +1,4 @@
-//! What shuttle's runs are on: each operation may hand over to another thread.
+//! The primitives of a shuttle run: each operation may switch to another thread.
 
 use std::cell::{Cell, RefCell};
 
@@ -14,7 +14,7 @@ pub use shuttle::thread_local as inner_thread_local;
 
 pub use crate::scheduled_thread_local as thread_local;
 
-/// Declares thread-locals as std's macro does, for the threads of shuttle.
+/// Declares thread-locals with the syntax of std's macro, for the threads of shuttle.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! scheduled_thread_local {
@@ -37,7 +37,7 @@ macro_rules! scheduled_thread_local {
     };
 }
 
-/// A key of shuttle's with the short ways that std's has.
+/// A thread-local key of shuttle with the shorthand methods of std's `LocalKey`.
 #[derive(Debug)]
 pub struct Key<T: 'static>(pub &'static LocalKey<T>);
 

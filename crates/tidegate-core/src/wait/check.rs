@@ -1,4 +1,4 @@
-//! Checks of blocking waits: whether the calling thread may wait, and for what.
+//! Checks of blocking waits: may the calling thread block, and would the wait deadlock?
 
 use std::any::Any;
 
@@ -7,12 +7,12 @@ use super::refused::{WaitRefused, Why, thread_name};
 use crate::executor::{Executor, ExecutorId, Stance, current, stance};
 use crate::thread::{self, Life};
 
-/// Checks a blocking wait of the calling thread for something whose home is `home`.
-/// Hold the answer while waiting.
+/// Checks a blocking wait of the calling thread for a result whose home is `home`. The caller must
+/// hold the returned guard while it waits.
 ///
 /// # Errors
 ///
-/// A [`WaitRefused`] when the thread must not block, or when a circle would close.
+/// A [`WaitRefused`] if the thread must not block, or if the wait would close a cycle.
 pub fn check_wait(home: Option<&dyn Executor>) -> Result<WaitGuard, WaitRefused> {
     check_stance(home)?;
     let Some(home) = home else {
@@ -23,13 +23,14 @@ pub fn check_wait(home: Option<&dyn Executor>) -> Result<WaitGuard, WaitRefused>
     Ok(WaitGuard { _also, ..guard })
 }
 
-/// The same for the end of a thread, or for something that it has to do first.
+/// Checks a wait for the end of `thread`, or for something that `thread` does before it ends.
 pub(crate) fn check_end(thread: &Life) -> Result<WaitGuard, WaitRefused> {
     check_stance_for(Some(thread.name()), true)?;
     record_from_here(thread.party())
 }
 
-/// Records that the calling thread waits for `home`: as its executor, or else as itself.
+/// Records that the calling thread waits for `home`. The waiting node is the thread's executor, or
+/// the thread itself if it runs for no executor.
 fn record_from_here(home: ExecutorId) -> Result<WaitGuard, WaitRefused> {
     if let Some(waiting) = current() {
         let width = || waiting.width();
@@ -41,12 +42,12 @@ fn record_from_here(home: ExecutorId) -> Result<WaitGuard, WaitRefused> {
     }
 }
 
-/// Checks only that the calling thread may block at all, for a wait that is known not to be
-/// part of a circle.
+/// Checks only that the calling thread may block at all, for a wait that is known not to be part of
+/// a cycle.
 ///
 /// # Errors
 ///
-/// A [`WaitRefused`] when the thread must not block.
+/// A [`WaitRefused`] if the thread must not block.
 pub fn check_stance(home: Option<&dyn Executor>) -> Result<(), WaitRefused> {
     if stance() == Stance::Free {
         return Ok(());
@@ -71,17 +72,17 @@ fn check_stance_for(home: Option<&str>, end: bool) -> Result<(), WaitRefused> {
     })
 }
 
-/// One recorded wait; dropping it takes the edge out of the record.
+/// A recorded wait. Dropping the guard removes the edge from the record.
 #[derive(Debug)]
 #[must_use = "the record holds the wait only while the guard lives"]
 pub struct WaitGuard {
     _edge: Option<Edge>,
-    /// What the home of the wait holds for it.
+    /// The guard that [`Executor::begin_wait`] of the home returned.
     _also: Option<Box<dyn Any + Send>>,
 }
 
 impl WaitGuard {
-    /// A wait that is in no record.
+    /// A wait that is not recorded.
     const NOTHING: Self = Self {
         _edge: None,
         _also: None,

@@ -1,21 +1,23 @@
-//! The wait record: which executor's threads wait for which other executor.
+//! The wait record: which executors have threads that wait for which other executors.
 //!
-//! A blocking wait is checked before it sleeps. On a thread that must not block it is refused
-//! at once. Elsewhere it leaves an edge from the executor it runs for to the home of what it
-//! waits for, and is refused if all threads of every executor on some path back to itself
-//! would then wait: a circle that nobody could leave. A thread that runs for no executor stands
-//! in the record itself, if a `ThreadBuilder` started it, and so does one whose end is awaited.
+//! A blocking wait is checked before the thread sleeps. On a thread that must not block, the wait
+//! is refused at once. On any other thread, the wait adds an edge to the record: from the executor
+//! whose work the thread runs to the home of the awaited promise, which is the executor that the
+//! promise belongs to. The wait is refused if it closes a cycle in which all threads of every
+//! executor wait: a deadlock. A thread that runs for no executor is a node of the record by itself
+//! if a `ThreadBuilder` started it, and so is a thread whose end is awaited.
 //!
-//! Edges go by home, not by who really completes the promise, so a wait whose promise a third
-//! party completes may be refused for nothing; such a wait says so and skips the check.
+//! Edges go to the home, not to the thread that really completes the promise. A wait whose promise
+//! a third party completes may therefore be refused although it would end; such a wait declares
+//! this and skips the check.
 //!
-//! The record is one short lock, taken only by a thread that is about to sleep anyway.
+//! The record is behind one short lock, taken only by a thread that is about to sleep anyway.
 //!
-//! * `refused`: [`WaitRefused`], which names who would have waited for whom.
+//! * `refused`: [`WaitRefused`], which names the executors of the refused wait.
 //! * `record`: the record itself, and [`change_width`].
 //! * `check`: [`check_wait`], [`check_stance`] and the guard of a wait.
 //!
-//! Each knows only those before it.
+//! Each module uses only the modules listed before it.
 
 mod check;
 mod record;

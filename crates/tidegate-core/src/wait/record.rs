@@ -1,6 +1,6 @@
-//! The wait record: which executor's threads wait for which other executor.
+//! The wait record: a graph of which executors have threads that wait for which other executors.
 //!
-//! One short lock, taken only by a thread that is about to sleep anyway.
+//! It is behind one short lock, taken only by a thread that is about to sleep anyway.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use super::refused::WaitRefused;
 use crate::executor::ExecutorId;
 
-/// Waiting threads by executor, and for whom each of them waits.
+/// The waiting threads of each executor, and the homes that they wait for.
 #[derive(Default)]
 pub(super) struct Record {
     pub(super) waiting: HashMap<ExecutorId, Node>,
@@ -17,7 +17,7 @@ pub(super) struct Record {
 
 pub(super) struct Node {
     name: String,
-    /// Threads it could run tasks on when it was last seen.
+    /// Number of threads that could run its tasks, when last read.
     width: usize,
     /// Homes that its threads wait for, one entry per waiting thread.
     homes: Vec<ExecutorId>,
@@ -25,17 +25,18 @@ pub(super) struct Node {
 
 static RECORD: LazyLock<Mutex<Record>> = LazyLock::new(Mutex::default);
 
-/// Changes of any executor's width so far. Written under the lock.
+/// Number of width changes of any executor so far. Written under the lock.
 static CHANGES: AtomicU64 = AtomicU64::new(0);
 
 pub(super) fn lock() -> MutexGuard<'static, Record> {
     RECORD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds that a thread of `from` waits for `to`, unless that closes a circle.
+/// Records that a thread of `from` waits for `to`, unless that closes a cycle.
 ///
-/// `width` is asked outside the lock, since it may be user code, and asked again if any width has
-/// changed before the lock was taken: a wait never counts on threads that were just given up.
+/// `width` is called outside the lock because it may be user code. It is called again if any width
+/// changed before the lock was taken, so that a wait never counts on threads that were just given
+/// up.
 pub(super) fn record(
     from: ExecutorId,
     name: &str,
@@ -75,13 +76,14 @@ pub(super) fn record(
     Ok(edge)
 }
 
-/// Changes how many threads an executor can run tasks on: calls `apply`, after which its
-/// [`Executor::width`](crate::Executor::width) is `width`, unless waits that go on now rely on more. No wait is checked
-/// between the two.
+/// Changes the number of threads that can run an executor's tasks, unless current waits rely on
+/// more threads than `width`. Calls `apply`, after which
+/// [`Executor::width`](crate::Executor::width) must return `width`. No wait is checked between the
+/// check of the current waits and `apply`.
 ///
 /// # Errors
 ///
-/// A [`WaitRefused`] when a circle would close, naming it; `apply` is not called then.
+/// A [`WaitRefused`] that names the cycle, if a cycle would close; `apply` is not called then.
 ///
 /// ```
 /// use tidegate_core::{ExecutorId, change_width};
@@ -118,8 +120,8 @@ pub fn change_width(
 }
 
 impl Record {
-    /// Whether every thread of `at`, and of whomever they wait for, is waiting, on a path that
-    /// ends at `start`. `path` is that path without `start`.
+    /// Returns `true` if there is a path of waits from `at` to `start` on which all threads of
+    /// every executor wait. `path` is that path without `start`.
     fn leads_back(&self, start: ExecutorId, at: ExecutorId, path: &mut Vec<ExecutorId>) -> bool {
         let Some(start_node) = self.waiting.get(&start) else {
             return false;
@@ -149,7 +151,7 @@ impl Record {
     }
 }
 
-/// An edge of the record; dropping it takes it out.
+/// An edge of the record. Dropping it removes it from the record.
 #[derive(Debug)]
 pub(super) struct Edge {
     from: ExecutorId,

@@ -1,9 +1,9 @@
-//! The refusal of a wait.
+//! The error for a refused wait.
 
 use std::error::Error;
 use std::fmt;
 
-/// Why a blocking wait was refused, naming who would have waited for whom.
+/// A refused blocking wait: the reason, and the names of the waiter and of what it waited for.
 ///
 /// ```
 /// use tidegate_core::{check_wait, non_blocking};
@@ -22,18 +22,19 @@ pub(super) enum Why {
     Stance {
         waiting: String,
         home: Option<String>,
-        /// It would wait for the end of a thread, not for a promise.
+        /// `true` for a wait for the end of a thread, `false` for a wait for a promise.
         end: bool,
         tagged: bool,
     },
-    /// Names of the executors around the circle, the first one being the waiting one.
+    /// Names of the executors on the cycle, starting with the waiting executor.
     Circle { names: Vec<String> },
-    /// A listener would wait until it has been told.
+    /// A listener would wait for the promise that is notifying it.
     OwnListener { name: String },
 }
 
 impl WaitRefused {
-    /// The refusal of a wait, inside a listener, for what that listener is being told.
+    /// Creates the refusal of a wait, inside a listener, for the promise that is notifying this
+    /// listener.
     pub fn own_listener() -> Self {
         Self {
             why: Why::OwnListener {
@@ -42,19 +43,21 @@ impl WaitRefused {
         }
     }
 
-    /// The refusal of a wait that would close a circle through these, of which the first waits.
+    /// Creates the refusal of a wait that would close a cycle of these executors; the first one
+    /// waits.
     pub fn circle(names: Vec<String>) -> Self {
         Self {
             why: Why::Circle { names },
         }
     }
 
-    /// Whether the wait would have closed a circle of waiting executors.
+    /// Returns `true` if the wait would have closed a cycle of waiting executors.
     pub fn is_circle(&self) -> bool {
         matches!(self.why, Why::Circle { .. })
     }
 
-    /// Names of the executors involved: who waits, and for whom.
+    /// Returns the names of the executors involved: the waiting executor first, then those it waits
+    /// for.
     pub fn names(&self) -> Vec<&str> {
         match &self.why {
             Why::Stance { waiting, home, .. } => std::iter::once(waiting.as_str())
