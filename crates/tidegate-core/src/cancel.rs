@@ -1,4 +1,4 @@
-//! Cancellation tokens: how running work is told that nobody wants its result any more.
+//! Cancellation tokens: how running work learns that its result is no longer wanted.
 
 use std::error::Error;
 use std::fmt;
@@ -11,10 +11,11 @@ use crate::contain::{contain, discard, discard_all};
 use crate::parker::Parker;
 use crate::unhandled::{OnUnhandled, Unhandled};
 
-/// Tells work that it should stop. Clones are handles to the same token.
+/// A request to stop, shared between the work and the code that cancels it. Clones are handles to
+/// the same token.
 ///
-/// Rust has no interrupt: the token is asked, or calls back. Every wait of this library that
-/// takes a token ends when it is tripped.
+/// Rust cannot interrupt a thread: the work polls the token or registers a hook. Every wait of this
+/// library that takes a token ends when the token is cancelled.
 ///
 /// ```
 /// use tidegate_core::CancelToken;
@@ -34,9 +35,10 @@ pub struct CancelToken {
 
 struct Shared {
     cancelled: AtomicBool,
-    /// Whether a hook was ever added.
+    /// Set once a hook was added.
     hooked: AtomicBool,
-    /// Nanoseconds from the process's origin of time, before or after it; `NEVER` is none.
+    /// Nanoseconds from the process's origin of time, negative before it; `NEVER` means no
+    /// deadline.
     deadline: AtomicI64,
     hooks: Mutex<Hooks>,
 }
@@ -59,30 +61,31 @@ struct Hooks {
 }
 
 enum Hook {
-    /// A thread of the library waits: it is woken by whoever trips the token.
+    /// A library thread that waits; the thread that cancels the token wakes it.
     Wake(Parker),
-    /// Code of the user's.
+    /// User code.
     Call(Box<dyn FnOnce() + Send>),
 }
 
 const NEVER: i64 = i64::MAX;
 
 impl CancelToken {
-    /// A token that nobody has tripped.
+    /// Creates a token that is not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A token whose work is expected to end by `deadline`. Whoever set the deadline trips the
-    /// token; the work may look at the deadline to plan its own timeouts.
+    /// Creates a token whose work is expected to end by `deadline`. The deadline does not cancel
+    /// the token; the code that set it does. The work may read the deadline to plan its own
+    /// timeouts.
     pub fn with_deadline(deadline: Instant) -> Self {
         let token = Self::new();
         token.set_deadline(Some(deadline));
         token
     }
 
-    /// Says when the work is expected to be done, in place of what was said before. For
-    /// whoever made the token.
+    /// Sets or clears the time at which the work is expected to be done. Called by the code that
+    /// created the token.
     pub fn set_deadline(&self, deadline: Option<Instant>) {
         let nanos = |span| i64::try_from(as_nanos(span)).unwrap_or(NEVER);
         let offset = deadline.map_or(NEVER, |at| match at.checked_duration_since(origin()) {
@@ -92,7 +95,7 @@ impl CancelToken {
         self.shared.deadline.store(offset, Ordering::Relaxed);
     }
 
-    /// As [`CancelToken::set_deadline`], with the moment in nanoseconds of `clock`.
+    /// Does the same as [`CancelToken::set_deadline`], with a time in nanoseconds of `clock`.
     #[inline]
     pub fn set_deadline_at(&self, clock: &Clock, nanos: u64) {
         let offset = if clock.is_manual() {
@@ -103,19 +106,19 @@ impl CancelToken {
         self.shared.deadline.store(offset, Ordering::Relaxed);
     }
 
-    /// Whether nobody but the caller can tell this token from a new one: no clone of it is
-    /// alive, it was not tripped and it never had a hook. Such a token can serve the next call.
+    /// Returns `true` if no other code can have used this token: no clone of it is alive, it was
+    /// not cancelled and it never had a hook. Such a token can be reused for the next call.
     #[inline]
     pub fn is_untouched(&self) -> bool {
-        // Relaxed: clones and hooks made on other threads came back to this one before it asks,
-        // by whatever ended those threads' use of the token, or count as alive.
+        // Relaxed: another thread's clone either is still alive and counted, or that thread's use
+        // of the token happened before this call, by whatever ended that use.
         Arc::strong_count(&self.shared) == 1
             && !self.shared.hooked.load(Ordering::Relaxed)
             && !self.shared.cancelled.load(Ordering::Relaxed)
     }
 
-    /// Trips the token and calls its hooks on this thread, oldest first. Returns whether this
-    /// call tripped it. A panicking hook does not keep the others from running.
+    /// Cancels the token and calls its hooks on this thread, oldest first. Returns `true` if this
+    /// call cancelled it. A panicking hook does not prevent the others from running.
     pub fn cancel(&self) -> bool {
         let first = self.trip();
         if first {
@@ -124,9 +127,10 @@ impl CancelToken {
         first
     }
 
-    /// Trips the token and wakes the waits that watch it, but calls no hook: for a thread that
-    /// must not run user code. Returns `true` if this call tripped it; the caller then arranges
-    /// for [`CancelToken::run_hooks`] on another thread, if there [are any](CancelToken::has_hooks).
+    /// Cancels the token and wakes the waits that watch it, but calls no hook: for a thread that
+    /// must not run user code. Returns `true` if this call cancelled it; the caller then arranges
+    /// for [`CancelToken::run_hooks`] on another thread, if there [are
+    /// any](CancelToken::has_hooks).
     ///
     /// ```
     /// use tidegate_core::CancelToken;
@@ -140,8 +144,8 @@ impl CancelToken {
     /// assert_eq!(rx.recv(), Ok("stop"));
     /// ```
     pub fn trip(&self) -> bool {
-        // ORDERING: AcqRel. Release publishes what the canceller did to whoever then sees the
-        // token tripped; Acquire for the second caller.
+        // ORDERING: AcqRel. Release publishes what the canceller did to any thread that then sees
+        // the token cancelled (Acquire in `is_cancelled`); Acquire for the second caller.
         if self.shared.cancelled.swap(true, Ordering::AcqRel) {
             return false;
         }
@@ -158,19 +162,19 @@ impl CancelToken {
         true
     }
 
-    /// Returns `true` if hooks wait to be called, or to be [dropped](CancelToken::drop_hooks).
+    /// Returns `true` if there are hooks to call or to [drop](CancelToken::drop_hooks).
     pub fn has_hooks(&self) -> bool {
         self.shared.hooked.load(Ordering::Relaxed) && !self.lock().waiting.is_empty()
     }
 
-    /// Calls the hooks of a token that was tripped, on this thread, oldest first; each of them
-    /// once, whoever calls them. Does nothing before the token is tripped.
+    /// Calls the hooks of a cancelled token on this thread, oldest first. Each hook is called once,
+    /// even if several threads call this. Does nothing before the token is cancelled.
     pub fn run_hooks(&self) {
         self.run_hooks_to(WHO, &OnUnhandled::stderr());
     }
 
-    /// Calls the hooks as [`CancelToken::run_hooks`] does; their panics are reported to `hear`, as
-    /// being about `who`.
+    /// Does the same as [`CancelToken::run_hooks`], but reports panics of hooks to `hear`, under
+    /// the name `who`.
     pub fn run_hooks_to(&self, who: &str, hear: &OnUnhandled) {
         while let Some(hook) = self.next_hook() {
             hook.run(who, hear);
@@ -183,20 +187,20 @@ impl CancelToken {
         is_due.then(|| hooks.waiting.remove(0).1)
     }
 
-    /// Drops the hooks uncalled, on this thread: for the end of the work, when nobody trips the
-    /// token any more.
+    /// Drops the hooks on this thread without calling them: for the end of the work, when the token
+    /// will not be cancelled any more.
     pub fn drop_hooks(&self) {
         let hooks = std::mem::take(&mut self.lock().waiting);
         discard_all(hooks);
     }
 
-    /// Whether the token was tripped.
+    /// Returns `true` if the token was cancelled.
     pub fn is_cancelled(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release of the swap in `cancel`.
+        // ORDERING: Acquire pairs with the Release of the swap in `trip`.
         self.shared.cancelled.load(Ordering::Acquire)
     }
 
-    /// When the work is expected to be done, if that was said.
+    /// Returns the time at which the work is expected to be done, if it was set.
     pub fn deadline(&self) -> Option<Instant> {
         let offset = self.shared.deadline.load(Ordering::Relaxed);
         let distance = Duration::from_nanos(offset.unsigned_abs());
@@ -207,16 +211,17 @@ impl CancelToken {
         }
     }
 
-    /// Calls `hook` when the token is tripped, on the thread that trips it; at once, on this
-    /// thread, when it already is. A panic in it goes no further. Dropping the answer takes the
-    /// hook back.
+    /// Calls `hook` when the token is cancelled, on the thread that calls [`CancelToken::cancel`]
+    /// or [`CancelToken::run_hooks`]. If the token is already cancelled, calls `hook` at once on
+    /// this thread. A panic in `hook` is caught and reported. Dropping the returned guard removes
+    /// the hook.
     #[must_use = "dropping the hook takes it back"]
     pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) -> CancelHook {
         self.add(Hook::Call(Box::new(hook)))
     }
 
-    /// Unparks `parker` when the token is tripped, before any hook is called; at once when it
-    /// already is. Dropping the answer takes this back.
+    /// Unparks `parker` when the token is cancelled, before any hook is called; at once if it
+    /// already is. Dropping the returned guard removes the registration.
     #[must_use = "dropping the hook takes it back"]
     pub fn unpark_on_cancel(&self, parker: &Parker) -> CancelHook {
         self.add(Hook::Wake(parker.clone()))
@@ -225,8 +230,8 @@ impl CancelToken {
     fn add(&self, hook: Hook) -> CancelHook {
         self.shared.hooked.store(true, Ordering::Relaxed);
         let mut hooks = self.lock();
-        // The flag is set before the hooks are taken under this lock, so a hook added after
-        // that sees the flag here.
+        // `trip` sets the flag before it takes the hooks under this lock, so a hook that is added
+        // after that sees the flag here.
         if self.is_cancelled() {
             drop(hooks);
             hook.run(WHO, &OnUnhandled::stderr());
@@ -245,11 +250,11 @@ impl CancelToken {
     }
 }
 
-/// Whose panics they are, where nobody says more.
+/// The name in reports of panics, unless the caller gives another.
 const WHO: &str = "a cancel token";
 
 impl Hook {
-    /// Runs the hook; its panic is reported and goes no further.
+    /// Runs the hook; catches and reports its panic.
     fn run(self, who: &str, hear: &OnUnhandled) {
         let call = match self {
             Self::Wake(parker) => return parker.unpark(),
@@ -277,13 +282,13 @@ impl fmt::Debug for CancelToken {
     }
 }
 
-/// A hook on a [`CancelToken`]; dropping it takes the hook back.
+/// A hook of a [`CancelToken`]. Dropping it removes the hook.
 pub struct CancelHook {
     of: Option<(Arc<Shared>, u64)>,
 }
 
 impl CancelHook {
-    /// Leaves the hook in place for the token's life.
+    /// Leaves the hook registered for the token's lifetime.
     pub fn forget(mut self) {
         self.of = None;
     }
@@ -296,7 +301,7 @@ impl Drop for CancelHook {
             let at = hooks.waiting.iter().position(|(one, _)| one == id);
             let hook = at.map(|at| hooks.waiting.remove(at));
             drop(hooks);
-            // Whatever the hook captured is dropped outside the lock.
+            // The values that the hook captured are dropped outside the lock.
             discard(hook);
         }
     }
@@ -310,7 +315,7 @@ impl fmt::Debug for CancelHook {
     }
 }
 
-/// A wait ended because its [`CancelToken`] was tripped.
+/// The error for a wait that ended because its [`CancelToken`] was cancelled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Interrupted;
 
@@ -326,7 +331,7 @@ impl Error for Interrupted {}
 
 #[cfg(test)]
 mod tests {
-    //! A token trips once, and every hook that is in place runs once.
+    //! A token is cancelled once, and every registered hook runs once.
 
     use super::*;
     use std::sync::atomic::AtomicUsize;

@@ -1,4 +1,4 @@
-//! Describing and starting the threads of one pool.
+//! The description and the start of the threads of one pool.
 
 use std::error::Error;
 use std::fmt;
@@ -12,9 +12,9 @@ use super::start::{
 };
 use crate::{OnUnhandled, Unhandled, contain, discard, discard_all, prim, sys};
 
-/// A callback of a thread's life.
+/// A hook that runs when a thread starts or stops.
 type Hook = Arc<dyn Fn() + Send + Sync>;
-/// A user's way of starting threads.
+/// The user's function that starts threads.
 type Spawner = Arc<dyn Fn(ThreadJob) -> io::Result<()> + Send + Sync>;
 
 /// Describes and starts the threads of one pool.
@@ -45,12 +45,13 @@ pub struct ThreadBuilder {
 }
 
 impl ThreadBuilder {
-    /// The priority that a thread has when nothing is said.
+    /// The default priority of a thread.
     pub const NORMAL_PRIORITY: u8 = NORMAL_PRIORITY;
-    /// The highest priority that can be asked for.
+    /// The highest priority that can be requested.
     pub const MAX_PRIORITY: u8 = 10;
 
-    /// Threads of a pool called `name`. A NUL, which the system takes in no name, is replaced.
+    /// Describes the threads of a pool called `name`. A NUL, which the system allows in no name, is
+    /// replaced.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             names: ThreadNames::new(name),
@@ -65,8 +66,8 @@ impl ThreadBuilder {
         }
     }
 
-    /// Threads of a pool named after the type `T`: its simple name, with a lower-case first
-    /// letter unless it begins like an abbreviation.
+    /// Describes the threads of a pool named after the type `T`: its simple name, with a lower-case
+    /// first letter unless it begins like an abbreviation.
     ///
     /// ```
     /// # use tidegate_core::ThreadBuilder;
@@ -77,7 +78,7 @@ impl ThreadBuilder {
         Self::new(pool_name(std::any::type_name::<T>()))
     }
 
-    /// Asks for a priority from 1 (lowest) to 10.
+    /// Requests a priority from 1 (lowest) to 10.
     ///
     /// # Errors
     ///
@@ -90,7 +91,7 @@ impl ThreadBuilder {
         Ok(self)
     }
 
-    /// Asks for the CPUs that the threads may run on.
+    /// Requests the CPUs that the threads may run on.
     pub fn cpus(mut self, cpus: impl Into<Vec<usize>>) -> Self {
         self.cpus = cpus.into();
         self
@@ -102,7 +103,7 @@ impl ThreadBuilder {
         self
     }
 
-    /// Says whether the threads can be joined.
+    /// Sets whether the threads can be joined.
     pub fn join_policy(mut self, policy: JoinPolicy) -> Self {
         self.policy = policy;
         self
@@ -120,8 +121,8 @@ impl ThreadBuilder {
         self
     }
 
-    /// Starts threads through `spawner`, which must run the job's [`ThreadJob::run`] on a
-    /// thread of its own and not on the calling one.
+    /// Starts threads through `spawner`, which must call [`ThreadJob::run`] on a new thread and not
+    /// on the calling thread.
     pub fn spawner(
         mut self,
         spawner: impl Fn(ThreadJob) -> io::Result<()> + Send + Sync + 'static,
@@ -130,20 +131,20 @@ impl ThreadBuilder {
         self
     }
 
-    /// Who hears of panics of the threads' jobs and hooks, with the thread's name;
-    /// [`OnUnhandled::stderr`] unless given.
+    /// Sets the hook that receives panics of the threads' jobs and hooks, with the thread's name;
+    /// the default is [`OnUnhandled::stderr`].
     pub fn report_to(mut self, hook: OnUnhandled) -> Self {
         self.on_unhandled = Some(hook);
         self
     }
 
-    /// [`ThreadBuilder::report_to`], unless a hook was given already.
+    /// Does the same as [`ThreadBuilder::report_to`], unless a hook is already set.
     pub fn or_report_to(mut self, hook: &OnUnhandled) -> Self {
         self.on_unhandled.get_or_insert_with(|| hook.clone());
         self
     }
 
-    /// The pool's name.
+    /// Returns the pool's name.
     pub fn pool(&self) -> &str {
         self.names.pool()
     }
@@ -152,17 +153,18 @@ impl ThreadBuilder {
     ///
     /// # Errors
     ///
-    /// What the system or the user's spawner says when no thread can be started, or that the
-    /// spawner panicked; `job` is then dropped without having run.
+    /// The error of the system or of the user's spawner if no thread can be started, or an error
+    /// which says that the spawner panicked; `job` is then dropped without having run.
     pub fn spawn(&self, job: impl FnOnce() + Send + 'static) -> io::Result<ThreadHandle> {
         self.spawn_watched(move |_| job())
     }
 
-    /// [`ThreadBuilder::spawn`] of a job that is given what others know of its thread.
+    /// Does the same as [`ThreadBuilder::spawn`], and passes the job a [`ThreadWatch`] of its
+    /// thread.
     ///
     /// # Errors
     ///
-    /// As for [`ThreadBuilder::spawn`].
+    /// The same as for [`ThreadBuilder::spawn`].
     pub fn spawn_watched(
         &self,
         job: impl FnOnce(&ThreadWatch) + Send + 'static,
@@ -185,7 +187,7 @@ impl ThreadBuilder {
         Ok(ThreadHandle::new(life, joined))
     }
 
-    /// Drops what hooks of the user's captured, if this is the last to have them.
+    /// Drops the user's hooks inside containment, in case this is the last reference to them.
     fn discard(self) {
         discard_all(self.on_start);
         discard_all(self.on_stop);
@@ -205,8 +207,8 @@ impl fmt::Debug for ThreadBuilder {
     }
 }
 
-/// What a started thread has to run. A user-supplied spawner gets one and calls
-/// [`ThreadJob::run`] on a new thread.
+/// The work of a new thread. A user-supplied spawner receives it and calls [`ThreadJob::run`] on a
+/// new thread.
 #[must_use = "a job that is dropped never runs"]
 pub struct ThreadJob {
     builder: ThreadBuilder,
@@ -215,19 +217,19 @@ pub struct ThreadJob {
 }
 
 impl ThreadJob {
-    /// The name that the thread should have.
+    /// Returns the name that the thread should have.
     pub fn name(&self) -> &str {
         self.end.life().name()
     }
 
-    /// The stack size that was asked for.
+    /// Returns the requested stack size.
     pub fn stack_size(&self) -> Option<usize> {
         self.builder.stack_size
     }
 
-    /// Runs the job on the calling thread: sets the thread up, runs the start hooks, the job,
-    /// the stop hooks and what was left with [`at_thread_exit`](crate::at_thread_exit). A panic of the job or of a
-    /// hook is contained and reported.
+    /// Runs the job on the calling thread: sets the thread up, then runs the start hooks, the job,
+    /// the stop hooks and the hooks of [`at_thread_exit`](crate::at_thread_exit). A panic of the
+    /// job or of a hook is contained and reported.
     pub fn run(self) {
         let Self { builder, end, job } = self;
         let life = end.life();
@@ -237,7 +239,7 @@ impl ThreadJob {
             sys::thread::set_affinity(&builder.cpus);
         }
         if !life.begin(granted) {
-            // The spawner said that it had no thread: nobody counts on the job any more.
+            // The spawner reported that it had no thread, and `spawn` has returned that error.
             discard(job);
             return builder.discard();
         }
@@ -272,8 +274,8 @@ impl fmt::Debug for ThreadJob {
     }
 }
 
-/// Starts a thread the user's way. A spawner that fails or panics although it has started the
-/// thread is overruled by that thread; otherwise the job cannot begin any more.
+/// Starts a thread through the user's spawner. If the spawner fails or panics although the thread
+/// has started, the start counts as successful; otherwise the job is revoked and cannot start.
 fn start_by(spawner: &Spawner, job: ThreadJob, life: &Life) -> io::Result<()> {
     let failed = match contain(|| spawner(job)) {
         Ok(Ok(())) => return Ok(()),
@@ -312,13 +314,13 @@ crate::debug_as_display!(BadPriority);
 
 impl Error for BadPriority {}
 
-/// Runs what was left with [`at_thread_exit`](crate::at_thread_exit) on this thread, newest first, until nothing is
-/// left. A panicking one does not keep the others from running.
+/// Runs the hooks that [`at_thread_exit`](crate::at_thread_exit) registered on this thread, newest
+/// first, until none is left. A panicking hook does not prevent the others from running.
 pub fn run_exit_hooks() {
     run_exit_hooks_to(|who, what| OnUnhandled::stderr().tell(who, what));
 }
 
-/// The pool name that a type's name gives.
+/// Returns the pool name for a type's name.
 pub(super) fn pool_name(type_name: &str) -> String {
     let path = type_name.split('<').next().unwrap_or_default();
     let simple = path.rsplit("::").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is known of a thread from outside.
+//! The shared record of a thread, and what other threads can see of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,33 +6,33 @@ use std::task::Waker;
 
 use crate::{ExecutorId, contain, sys};
 
-/// The priority that a thread has when nothing is said.
+/// The default priority of a thread.
 pub(super) const NORMAL_PRIORITY: u8 = 5;
 
-/// Whether somebody waits for a thread's end.
+/// Whether the owner of a thread can wait for its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JoinPolicy {
-    /// Its owner can join it.
+    /// The owner can join the thread.
     #[default]
     Joined,
-    /// It runs on its own (a daemon, elsewhere): its handle cannot be joined.
+    /// The thread runs on its own (elsewhere called a daemon): its handle cannot be joined.
     Detached,
 }
 
-/// What a thread does.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadState {
-    /// It was asked for and has not run yet.
+    /// It was requested and does not run yet.
     Starting,
-    /// It runs, or would if it had a CPU.
+    /// It runs, or is ready to run.
     Running,
-    /// It sleeps until there is something to do.
+    /// It sleeps until there is work.
     Waiting,
     /// Its job is over.
     Ended,
 }
 
-/// A look at a thread: the eight properties that the JVM's loops show of theirs.
+/// A view of a thread: the eight properties that event loops on the JVM show of their threads.
 ///
 /// ```
 /// use tidegate_core::{JoinPolicy, ThreadBuilder};
@@ -51,27 +51,27 @@ pub struct ThreadInfo {
 }
 
 impl ThreadInfo {
-    /// Its name.
+    /// Returns the thread's name.
     pub fn name(&self) -> &str {
         self.life.name()
     }
 
-    /// The system's id of it; 0 until it runs.
+    /// Returns the system's id of the thread; 0 until it runs.
     pub fn id(&self) -> u64 {
         self.life.id.load(Ordering::Relaxed)
     }
 
-    /// What it did when this look was taken.
+    /// Returns the thread's state at the time this view was created.
     pub fn state(&self) -> ThreadState {
         self.state
     }
 
-    /// Whether it had started and not ended when this look was taken.
+    /// Returns `true` if the thread had started and not ended when this view was created.
     pub fn is_alive(&self) -> bool {
         matches!(self.state, ThreadState::Running | ThreadState::Waiting)
     }
 
-    /// The priority it runs with: what was asked for if the system granted it, else normal.
+    /// Returns the thread's priority: the requested priority if the system granted it, else normal.
     pub fn priority(&self) -> u8 {
         if self.life.granted.load(Ordering::Relaxed) {
             self.life.priority
@@ -80,18 +80,18 @@ impl ThreadInfo {
         }
     }
 
-    /// Whether it can be joined.
+    /// Returns whether the thread can be joined.
     pub fn join_policy(&self) -> JoinPolicy {
         self.life.policy
     }
 
-    /// Whether it was asked to stop.
+    /// Returns `true` if the thread was asked to stop.
     pub fn is_cancel_requested(&self) -> bool {
         self.life.cancel.load(Ordering::Relaxed)
     }
 
-    /// Where it is right now, frame by frame, if the system lets us look; `None` elsewhere than
-    /// on Linux, for a thread that does not run, and while another look is being taken.
+    /// Returns the frames of the thread's current stack. `None` on systems other than Linux, for a
+    /// thread that does not run, if the system refuses, and while another backtrace is being taken.
     pub fn backtrace(&self) -> Option<Vec<String>> {
         if !self.is_alive() {
             return None;
@@ -104,7 +104,7 @@ impl ThreadInfo {
 #[derive(Debug)]
 pub(crate) struct Life {
     name: String,
-    /// What the thread is called in the record of waits while it runs for no executor.
+    /// The thread's node in the wait record while it runs for no executor.
     party: ExecutorId,
     id: AtomicU64,
     priority: u8,
@@ -112,7 +112,7 @@ pub(crate) struct Life {
     policy: JoinPolicy,
     cancel: AtomicBool,
     state: AtomicU8,
-    /// Woken at the end.
+    /// Woken when the thread ends.
     watchers: Mutex<Watchers>,
 }
 
@@ -145,47 +145,48 @@ impl Life {
         self.party
     }
 
-    /// Notes that the thread runs. Returns `false` if the job was revoked before.
+    /// Records that the thread runs. Returns `false` if the job was revoked before.
     pub(super) fn begin(&self, granted: bool) -> bool {
         self.granted.store(granted, Ordering::Relaxed);
         self.id.store(sys::thread::thread_id(), Ordering::Relaxed);
         self.leave_start(ThreadState::Running)
     }
 
-    /// Keeps a job that has not begun from beginning. Returns `false` if it has begun.
+    /// Prevents a job that has not started from starting. Returns `false` if it has started.
     pub(super) fn revoke(&self) -> bool {
-        // Without an id it ended because it was dropped.
+        // Ended without an id: the job was dropped and never ran.
         self.leave_start(ThreadState::Ended) || self.id.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether this call is the one that ends the thread's start.
+    /// Returns `true` if this call moved the thread out of the state `Starting`.
     fn leave_start(&self, to: ThreadState) -> bool {
         let (from, to) = (ThreadState::Starting as u8, to as u8);
         // ORDERING: Release publishes the id that `begin` wrote; pairs with the Acquire load in
-        // `info` and with the Acquire of the failing side here, after which `revoke` reads it.
+        // `info` and with the Acquire of the failing side here, after which `revoke` reads the id.
         self.state
             .compare_exchange(from, to, Ordering::Release, Ordering::Acquire)
             .is_ok()
     }
 
     pub(super) fn end(&self) {
-        // ORDERING: Release, so that who sees the end sees what the thread did before it.
+        // ORDERING: Release pairs with the Acquire loads in `has_ended` and `info`: a thread that
+        // sees the end also sees what this thread did before it.
         self.state
             .store(ThreadState::Ended as u8, Ordering::Release);
-        // After the state: who comes too late to be woken here sees it.
+        // After the state: a watcher that registers too late to be woken here sees the ended state.
         let wakers = std::mem::take(&mut self.watchers().wakers);
         for (_, waker) in wakers {
             let _ = contain(|| waker.wake());
         }
     }
 
-    /// Returns `true` if the thread has ended; if not, `waker` is woken when it does, in place of
-    /// the one that `key` names.
+    /// Returns `true` if the thread has ended. Otherwise registers `waker` to be woken at the end,
+    /// in place of the waker that `key` identifies.
     pub(super) fn wake_at_end(&self, key: &mut Option<u64>, waker: &Waker) -> bool {
         if self.has_ended() {
             return true;
         }
-        // Wakers are the user's: cloned and dropped without the lock.
+        // Wakers are user code: clone and drop them without the lock.
         let waker = waker.clone();
         let mut watchers = self.watchers();
         if self.has_ended() {
@@ -207,7 +208,7 @@ impl Life {
         false
     }
 
-    /// Forgets the waker that `key` names.
+    /// Removes the waker that `key` identifies.
     pub(super) fn forget(&self, key: u64) {
         let mut watchers = self.watchers();
         let at = watchers.find(key);
@@ -239,7 +240,7 @@ impl Life {
     }
 
     pub(super) fn info(self: &Arc<Self>) -> ThreadInfo {
-        // ORDERING: Acquire pairs with the Release stores in `begin` and `end`.
+        // ORDERING: Acquire pairs with the Release in `leave_start` and `end`.
         let state = match self.state.load(Ordering::Acquire) {
             state if state == ThreadState::Starting as u8 => ThreadState::Starting,
             state if state == ThreadState::Running as u8 => ThreadState::Running,
@@ -255,7 +256,7 @@ impl Life {
 
 #[cfg(all(test, not(tidegate_loom)))]
 impl Life {
-    /// How many wakers wait for the end.
+    /// Returns the number of wakers that wait for the end.
     pub(super) fn watching(&self) -> usize {
         self.watchers().wakers.len()
     }

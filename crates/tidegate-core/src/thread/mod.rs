@@ -1,17 +1,17 @@
-//! Threads with a name, an owner and an end.
+//! Threads with a name, an owner and an observable end.
 //!
-//! A [`ThreadBuilder`] describes the threads of one pool or group: how they are called, what
-//! priority and CPUs they ask for, what runs when they start and stop. Asking for a priority or
-//! a CPU that the system refuses is not an error; [`ThreadInfo`] tells what was granted.
+//! A [`ThreadBuilder`] describes the threads of one pool or group: their names, the priority and
+//! CPUs they request, and the hooks that run when they start and stop. A priority or CPU that the
+//! system refuses is not an error; [`ThreadInfo`] reports the granted priority.
 //!
-//! * `info`: what is known of a thread from outside ([`ThreadInfo`]).
+//! * `info`: what other threads can see of a thread ([`ThreadInfo`]).
 //! * `start`: names, the start and the end of a thread, [`at_thread_exit`].
 //! * `handle`: [`ThreadHandle`], which waits for the end of a thread.
 //! * `builder`: [`ThreadBuilder`].
 //! * `per_task`: [`ThreadPerTask`], the simplest executor.
 //!
-//! Each knows only those before it. Wait checks and the hook for unhandled errors know `info` and
-//! `start`; `handle` and `builder` know them.
+//! Each module uses only the modules listed before it. Wait checks and the hook for unhandled
+//! errors use `info` and `start`; `handle` and `builder` use both of them.
 
 mod builder;
 mod handle;

@@ -1,4 +1,4 @@
-//! The simplest executor: a new thread for every task.
+//! The simplest executor: it starts a new thread for every task.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use super::builder::ThreadBuilder;
 use crate::executor::{Executor, ExecutorId, Refusal, Rejected, Stance, enter, is_current};
 use crate::{Clock, Signal, Task};
 
-/// Runs each task on a thread of its own.
+/// An executor that runs each task on a thread of its own.
 ///
 /// ```
 /// use tidegate_core::{Executor, Task, ThreadBuilder, ThreadPerTask};
@@ -29,7 +29,7 @@ struct Shared {
 }
 
 impl ThreadPerTask {
-    /// An executor whose threads `threads` describes.
+    /// Creates an executor whose threads `threads` describes.
     pub fn new(threads: ThreadBuilder) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -40,10 +40,10 @@ impl ThreadPerTask {
         }
     }
 
-    /// Starts a thread for `job`; gives it back when no thread can be had.
+    /// Starts a thread for `job`, or returns `job` if no thread can be started.
     fn start<J: Send + 'static>(&self, job: J, run: fn(J)) -> Result<(), Rejected<J>> {
-        // The job stays reachable from here until the thread has it, so that a failed start
-        // loses nothing.
+        // The job stays reachable from here until the new thread takes it, so that a failed start
+        // can return it.
         let place = Arc::new(Mutex::new(Some(job)));
         let executor = self.clone();
         let take = Arc::clone(&place);

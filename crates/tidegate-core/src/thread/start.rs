@@ -1,8 +1,8 @@
-//! The start and the end of a thread: its name, which thread is the calling one, what runs last.
+//! The start and the end of a thread: its name, its record as the current thread, its exit hooks.
 //!
-//! Below [`ThreadBuilder`](crate::ThreadBuilder), which adds hooks and settings of the user, and
-//! below the hook for unhandled errors, whose own thread starts here ([`spawn_bare`]). So panics
-//! are told to a closure.
+//! This module is below [`ThreadBuilder`](crate::ThreadBuilder), which adds the user's hooks and
+//! settings, and below the hook for unhandled errors, whose own thread starts here
+//! ([`spawn_bare`]). Panics are therefore reported to a closure.
 
 use std::cell::RefCell;
 use std::io;
@@ -23,7 +23,7 @@ pub(crate) struct ThreadNames {
 }
 
 impl ThreadNames {
-    /// Takes the next number of a pool. A NUL, which the system takes in no name, is replaced.
+    /// Takes the next pool number. A NUL, which the system allows in no name, is replaced.
     pub(crate) fn new(pool: impl Into<String>) -> Self {
         static POOLS: AtomicU64 = AtomicU64::new(1);
         let mut pool = pool.into();
@@ -37,20 +37,20 @@ impl ThreadNames {
         }
     }
 
-    /// The pool's name.
+    /// Returns the pool's name.
     pub(super) fn pool(&self) -> &str {
         &self.pool
     }
 
-    /// Names the next thread.
+    /// Returns the name of the next thread.
     pub(super) fn next(&self) -> String {
         let number = self.threads.fetch_add(1, Ordering::Relaxed);
         format!("{}-{}-{}", self.pool, self.pool_number, number)
     }
 }
 
-/// Starts a thread that is known by its name and can be waited for, without hooks or settings.
-/// `tell` hears of panics of `job` and of its exit hooks, with the name of what they belong to.
+/// Starts a named thread with a record that can be waited for, without hooks or settings. Panics of
+/// `job` and of its exit hooks are reported to `tell`, with the name of the thread or hook.
 pub(crate) fn spawn_bare(
     names: &ThreadNames,
     job: impl FnOnce() + Send + 'static,
@@ -83,7 +83,7 @@ pub(super) fn spawn_named(
     thread.spawn(run)
 }
 
-/// Runs the job of a thread; `tell` hears of its panic.
+/// Runs the job of a thread and reports its panic to `tell`.
 pub(super) fn run_contained(job: impl FnOnce(), tell: impl FnOnce(&Unhandled<'_>)) {
     if let Err(panic) = contain(job) {
         tell(&Unhandled::TaskPanic {
@@ -93,12 +93,12 @@ pub(super) fn run_contained(job: impl FnOnce(), tell: impl FnOnce(&Unhandled<'_>
     }
 }
 
-/// Reports a panic of a hook.
+/// Creates the report of a hook's panic.
 pub(super) fn hook_panic(message: &str) -> Unhandled<'_> {
     Unhandled::HookPanic { message }
 }
 
-/// Ends the life of a thread whose job is over, or was dropped without having run.
+/// Guard that marks a thread as ended: its job is over, or was dropped without having run.
 pub(super) struct End(Arc<Life>);
 
 impl Drop for End {
@@ -117,7 +117,7 @@ impl End {
     }
 }
 
-/// The calling thread is the one of a [`Life`]; dropped when it no longer is.
+/// Guard that makes a [`Life`] the record of the calling thread until it is dropped.
 pub(super) struct Current(Option<Arc<Life>>);
 
 impl Current {
@@ -133,7 +133,7 @@ impl Drop for Current {
     }
 }
 
-/// The calling thread, if a [`ThreadBuilder`] started it.
+/// Returns the record of the calling thread, if a [`ThreadBuilder`] started it.
 pub(crate) fn current() -> Option<Arc<Life>> {
     CURRENT
         .try_with(|current| current.borrow().clone())
@@ -146,9 +146,9 @@ prim::thread_local! {
     static AT_EXIT: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `clean_up` when the calling thread's job ends, also by a panic, before anybody is told
-/// that the thread has ended. Only for threads of a [`ThreadBuilder`](crate::ThreadBuilder); on others `clean_up` is
-/// never called.
+/// Runs `clean_up` when the calling thread's job ends, also by a panic, before the thread is
+/// reported as ended. Only for threads of a [`ThreadBuilder`](crate::ThreadBuilder); on other
+/// threads `clean_up` is never called.
 ///
 /// ```
 /// use tidegate_core::{ThreadBuilder, at_thread_exit};
@@ -162,8 +162,8 @@ pub fn at_thread_exit(clean_up: impl FnOnce() + 'static) {
     AT_EXIT.with_borrow_mut(|hooks| hooks.push(Box::new(clean_up)));
 }
 
-/// Runs what was left with [`at_thread_exit`] on this thread, newest first, until nothing is
-/// left; `tell` hears of panics.
+/// Runs the hooks that [`at_thread_exit`] registered on this thread, newest first, until none is
+/// left. Panics are reported to `tell`.
 pub(super) fn run_exit_hooks_to(tell: impl Fn(&str, &Unhandled<'_>)) {
     while let Some(clean_up) = AT_EXIT.with_borrow_mut(Vec::pop) {
         if let Err(panic) = contain(clean_up) {

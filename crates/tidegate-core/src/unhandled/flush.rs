@@ -1,15 +1,15 @@
-//! Waiting for a hook: a blocking wait, checked like every other.
+//! Waiting for a hook. This is a blocking wait and is checked like every other.
 
 use super::hook::OnUnhandled;
 use crate::wait::{WaitRefused, check_stance};
 
 impl OnUnhandled {
-    /// Waits until the hook has heard what was told so far, however long that takes: for tests, and
-    /// for the end of a program.
+    /// Waits, without a time limit, until the hook has received all reports made so far. For tests
+    /// and for the end of a program.
     ///
     /// # Errors
     ///
-    /// A [`WaitRefused`] on a thread that must not block. On the hook's own thread it returns at
+    /// A [`WaitRefused`] on a thread that must not block. On the hook's own thread this returns at
     /// once.
     pub fn flush(&self) -> Result<(), WaitRefused> {
         check_stance(None)?;

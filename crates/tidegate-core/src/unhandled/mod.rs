@@ -1,10 +1,10 @@
-//! Errors that nobody handles, and where they go.
+//! Errors that no other code handles, and the hook that receives them.
 //!
-//! * `report`: [`Unhandled`], what went wrong.
-//! * `hook`: [`OnUnhandled`], which hears of it on a thread of its own.
-//! * `flush`: [`OnUnhandled::flush`], the one call that waits for a hook without limit.
+//! * `report`: [`Unhandled`], the error.
+//! * `hook`: [`OnUnhandled`], which receives errors on a thread of its own.
+//! * `flush`: [`OnUnhandled::flush`], the only call that waits for a hook without a time limit.
 //!
-//! `hook` lies below executors and wait checks, which report to it; `flush` lies above them.
+//! `hook` is below executors and wait checks, which report to it; `flush` is above them.
 
 mod flush;
 mod hook;

@@ -1,8 +1,8 @@
-//! What is reported: an error that nobody else handles.
+//! The report: an error that no other code handles.
 
 use std::fmt;
 
-/// Something that went wrong with nobody waiting to be told.
+/// An error for which no caller is waiting.
 ///
 /// ```
 /// use tidegate_core::Unhandled;
@@ -25,7 +25,8 @@ pub enum Unhandled<'a> {
         /// The panic's message.
         message: &'a str,
     },
-    /// A shutdown hook or a start or stop hook of a thread panicked.
+    /// A hook panicked: a shutdown hook, a start, stop or exit hook of a thread, a hook of a cancel
+    /// token, or the hook for unhandled errors.
     HookPanic {
         /// The panic's message.
         message: &'a str,
@@ -35,21 +36,22 @@ pub enum Unhandled<'a> {
         /// The panic's message.
         message: &'a str,
     },
-    /// Something went wrong with a channel, and none of its handlers took it.
+    /// An error occurred on a channel, and none of its handlers handled it.
     ChannelError {
         /// What went wrong.
         message: &'a str,
     },
-    /// A setting that was accepted has no effect, or not the one that its name suggests.
+    /// A setting that was accepted has no effect, or not the effect that its name suggests.
     Setting {
         /// Which setting, why, and what to do.
         message: &'a str,
     },
     /// Listeners ran on the completing thread because their executor has terminated.
     ListenerFellBack,
-    /// Reports that a hook was not told, because there were too many; see [`OnUnhandled`](crate::OnUnhandled).
+    /// Reports that a hook did not receive because there were too many; see
+    /// [`OnUnhandled`](crate::OnUnhandled).
     LeftOut {
-        /// How many.
+        /// The number of reports.
         count: u64,
     },
 }

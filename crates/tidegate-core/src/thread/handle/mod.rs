@@ -1,4 +1,4 @@
-//! A started thread as others see it: how they wait for its end.
+//! Handles to a started thread, and the ways to wait for its end.
 
 use std::error::Error;
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::{CancelToken, CaughtPanic, Parker, Stance, WaitGuard, WaitRefused, pr
 
 /// A started thread.
 ///
-/// There are two ways to wait for its end: [`join`](Self::join) blocks and is refused where every
-/// other blocking wait is, and [`ended`](Self::ended) is a future.
+/// There are two ways to wait for its end: [`join`](Self::join) blocks, and is refused where every
+/// other blocking wait is refused; [`ended`](Self::ended) returns a future.
 #[derive(Debug)]
 pub struct ThreadHandle {
     life: Arc<Life>,
@@ -27,39 +27,39 @@ impl ThreadHandle {
         Self { life, joined }
     }
 
-    /// What is known of the thread now.
+    /// Returns a view of the thread with its present state.
     pub fn info(&self) -> ThreadInfo {
         self.life.info()
     }
 
-    /// A handle that asks after the thread without owning it.
+    /// Returns a handle that observes the thread without owning it.
     pub fn watch(&self) -> ThreadWatch {
         ThreadWatch::new(&self.life)
     }
 
-    /// Returns a future that is ready when the thread's job and its hooks are over. Also for a
-    /// thread that cannot be joined.
+    /// Returns a future that is ready when the thread's job and its hooks are over. It also works
+    /// for a thread that cannot be joined.
     pub fn ended(&self) -> ThreadEnd {
         ThreadEnd::new(&self.life)
     }
 
-    /// Waits for the thread's end. Returns false at once for a thread that cannot be joined:
-    /// a detached one, or one from a user's spawner.
+    /// Waits for the thread's end. Returns `false` at once for a thread that cannot be joined: a
+    /// detached thread, or one from a user's spawner.
     ///
     /// # Errors
     ///
-    /// [`NotJoined::Refused`] with the handle, when the calling thread must not block, or when
-    /// the two would wait for each other. A thread that has ended is never refused.
+    /// [`NotJoined::Refused`], with the handle, if the calling thread must not block, or if the two
+    /// threads would wait for each other. A join of a thread that has ended is never refused.
     pub fn join(self) -> Result<bool, JoinError> {
         self.wait(None)
     }
 
-    /// As [`ThreadHandle::join`], until `token` is tripped.
+    /// Does the same as [`ThreadHandle::join`], until `token` is cancelled.
     ///
     /// # Errors
     ///
-    /// As there, and [`NotJoined::Interrupted`] when the token was tripped before the thread's
-    /// job was over.
+    /// The same as for `join`, and [`NotJoined::Interrupted`] if the token was cancelled before the
+    /// thread's job was over.
     pub fn join_with(self, token: &CancelToken) -> Result<bool, JoinError> {
         self.wait(Some(token))
     }
@@ -95,13 +95,13 @@ impl ThreadHandle {
     }
 }
 
-/// Joins a thread whose job is over: what is left is the end of its thread-locals, for which a
-/// thread that must not block does not wait.
+/// Joins a thread whose job is over. Only the destructors of its thread-locals are left; a thread
+/// that must not block does not wait for them.
 fn finish(thread: prim::JoinHandle<()>) -> bool {
     stance() != Stance::Free || thread.join().map_err(CaughtPanic::from).is_ok()
 }
 
-/// Asks after a thread that somebody else owns.
+/// Observes a thread without owning it.
 #[derive(Clone, Debug)]
 pub struct ThreadWatch {
     life: Arc<Life>,
@@ -114,12 +114,12 @@ impl ThreadWatch {
         }
     }
 
-    /// What is known of the thread now.
+    /// Returns a view of the thread with its present state.
     pub fn info(&self) -> ThreadInfo {
         self.life.info()
     }
 
-    /// Returns `true` if this is the calling thread.
+    /// Returns `true` if the calling thread is the observed thread.
     pub fn is_current(&self) -> bool {
         current().is_some_and(|life| Arc::ptr_eq(&life, &self.life))
     }
@@ -129,28 +129,29 @@ impl ThreadWatch {
         ThreadEnd::new(&self.life)
     }
 
-    /// Checks a blocking wait of the calling thread for something that this thread has to do
-    /// first. Hold the answer while waiting.
+    /// Checks a blocking wait of the calling thread for something that this thread has to do first.
+    /// The caller must hold the returned guard while it waits.
     ///
     /// # Errors
     ///
-    /// A [`WaitRefused`] when the calling thread must not block, or when a circle would close.
+    /// A [`WaitRefused`] if the calling thread must not block, or if the wait would close a cycle.
     pub fn check_wait(&self) -> Result<WaitGuard, WaitRefused> {
         check_end(&self.life)
     }
 
-    /// Asks the thread's work to stop; what it runs sees it in [`ThreadInfo`].
+    /// Asks the thread's work to stop. The work sees the request in [`ThreadInfo`].
     pub fn request_cancel(&self) {
         self.life.request_cancel();
     }
 
-    /// Notes whether the thread sleeps, for [`ThreadInfo::state`]. Called by whoever drives it.
+    /// Records whether the thread sleeps, for [`ThreadInfo::state`]. Called by the code that drives
+    /// the thread.
     pub fn set_waiting(&self, waiting: bool) {
         self.life.set_waiting(waiting);
     }
 }
 
-/// The end of a thread, as a future: ready when its job and its hooks are over.
+/// A future that is ready when the thread's job and its hooks are over.
 ///
 /// ```
 /// use tidegate_core::ThreadBuilder;
@@ -165,7 +166,7 @@ impl ThreadWatch {
 #[must_use = "a future does nothing unless it is polled"]
 pub struct ThreadEnd {
     life: Arc<Life>,
-    /// Names its waker while one waits.
+    /// Identifies the registered waker, if any.
     key: Option<u64>,
 }
 
@@ -177,7 +178,7 @@ impl ThreadEnd {
         }
     }
 
-    /// Whether the thread has ended; if not, `waker` is woken when it does.
+    /// Returns `true` if the thread has ended; otherwise `waker` is woken when it does.
     fn is_ready(&mut self, waker: &Waker) -> bool {
         self.life.wake_at_end(&mut self.key, waker)
     }
@@ -203,29 +204,29 @@ impl Drop for ThreadEnd {
     }
 }
 
-/// A thread was not joined; the handle is inside.
+/// The error for a thread that was not joined; it contains the handle.
 pub struct JoinError {
     handle: ThreadHandle,
     why: NotJoined,
 }
 
-/// Why a thread was not joined.
+/// The reason why a thread was not joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotJoined {
-    /// The calling thread may not wait for it.
+    /// The calling thread may not wait for that thread.
     Refused(WaitRefused),
-    /// The caller's token was tripped first.
+    /// The caller's token was cancelled first.
     Interrupted,
 }
 
 impl JoinError {
-    /// Why it was not joined.
+    /// Returns the reason.
     pub fn why(&self) -> &NotJoined {
         &self.why
     }
 
-    /// Returns the handle: to await its end, or to join it elsewhere.
+    /// Returns the handle: to await the thread's end, or to join it on another thread.
     pub fn into_handle(self) -> ThreadHandle {
         self.handle
     }

@@ -1,12 +1,13 @@
-//! Where errors go that nobody handles: one hook, on a thread of its own.
+//! The receiver of errors that no other code handles: one hook, on a thread of its own.
 //!
-//! The hook is code of the user's. Whatever it does, it does on a thread that runs only while there
-//! are reports: the loop, pool or timer that tells goes on. It waits for the hook, but only for
-//! [`PATIENCE`], so that a quick hook has heard before the next thing happens, and not at all while
-//! the hook is known to be slow.
+//! The hook is user code. It runs on a thread that exists only while there are reports, so that the
+//! reporting loop, pool or timer goes on. The reporting thread waits for the hook, but only for
+//! [`PATIENCE`], so that a quick hook has received the report before the caller continues. While
+//! the hook is known to be slow, the reporting thread does not wait at all.
 //!
-//! What finds the queue full, or comes more often than the hook wants, is counted, and the count
-//! is told: as soon as the hook has heard the rest, or when the span of its limit ends.
+//! Reports that find the queue full, or that exceed the hook's limit, are only counted. The count
+//! is reported as soon as the hook has received the queued reports, or when the span of its limit
+//! ends.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -20,25 +21,26 @@ use super::report::Unhandled;
 use crate::thread::{ThreadNames, spawn_bare};
 use crate::{Clock, Parker, as_nanos, contain};
 
-/// How long a teller waits until the hook has heard.
+/// How long a reporting thread waits until the hook has received its report.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// The most reports that wait for one hook.
+/// The maximum number of reports queued for one hook.
 const BOUND: usize = 256;
-/// Lines that a hook of lines writes in each [`SPAN`].
+/// The maximum number of lines that [`OnUnhandled::lines`] writes in each [`SPAN`].
 const LINES: u32 = 10;
 const SPAN: Duration = Duration::from_secs(1);
-/// The most bytes of one line, its end included: less than a pipe takes in one piece.
+/// The maximum number of bytes of one line, with its newline: less than a pipe writes atomically.
 const LONGEST: usize = 2048;
 
-/// Hears of errors that nobody handles: a panicking task or listener, an error on a channel, a
-/// setting without effect.
+/// The hook for errors that no other code handles: a panicking task or listener, an error on a
+/// channel, a setting without effect.
 ///
-/// Clones are the same hook. The default writes one line for each to standard error, at most ten in
-/// a second, and then how many it left out.
+/// Clones are handles to the same hook. The default writes one line per error to standard error, at
+/// most ten in a second, and then how many it left out.
 ///
 /// A hook may block, panic, or cause further errors. It runs on a thread of its own, one report at
-/// a time; who tells waits for it a moment and no longer. While it is busy, 256 reports wait; more
-/// are counted ([`Unhandled::LeftOut`]). A report on which it panics goes to standard error.
+/// a time. The reporting thread waits for it only a moment. While the hook is busy, up to 256
+/// reports are queued; further ones are counted ([`Unhandled::LeftOut`]). A report on which the
+/// hook panics goes to standard error.
 ///
 /// ```
 /// use tidegate_core::{OnUnhandled, Unhandled};
@@ -57,10 +59,10 @@ type Hear = dyn Fn(&str, &Unhandled<'_>) + Send + Sync;
 
 struct Shared {
     hear: Box<Hear>,
-    /// By which the lines in each [`SPAN`] are counted; `None`: all are wanted.
+    /// The clock by which lines in each [`SPAN`] are counted; `None` means no limit.
     limit: Option<Clock>,
     desk: Mutex<Desk>,
-    /// Somebody waits until a report was heard.
+    /// Notified after each received report.
     heard: Condvar,
     /// Where the hook's thread waits for the end of a span.
     parker: Parker,
@@ -69,38 +71,39 @@ struct Shared {
 #[derive(Default)]
 struct Desk {
     reports: VecDeque<Report>,
-    /// Reports taken so far, and how many of them were heard.
+    /// Number of reports accepted so far; `heard` is how many of them the hook received.
     taken: u64,
     heard: u64,
-    /// A thread hears, or is on its way.
+    /// The hook's thread runs or is being started.
     attended: bool,
-    /// A teller has waited in vain; nobody else does until all is heard.
+    /// A reporting thread waited in vain; no other waits until the hook has received all reports.
     slow: bool,
-    /// When the present span ends, and what was written in it.
+    /// When the present span ends; `lines` is the number of lines accepted in it.
     span_end: u64,
     lines: u32,
     left_out: u64,
-    /// Who told what was left out; `None` when there are several.
+    /// The name in the left-out reports; `None` if they have several names.
     left_out_of: Option<String>,
-    /// The count is told after so many reports, and not before this moment: when the first of
-    /// those left out came, these were ahead of it, and this was the end of its span.
+    /// The count of left-out reports is reported after this many accepted reports, and not before
+    /// the time `count_at`: the reports ahead of the first one left out, and the end of its span.
     count_after: u64,
     count_at: u64,
 }
 
 thread_local! {
-    /// This thread is a hook's.
+    /// Set on the thread of a hook.
     static HEARS: Cell<bool> = const { Cell::new(false) };
 }
 
 impl OnUnhandled {
-    /// A hook that hears everything, with the name of the executor, timer or isolation that tells.
+    /// Creates a hook that receives every report, with the name of the executor, timer or isolation
+    /// that reports it.
     pub fn new(hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
         Self::with(Box::new(hear), None)
     }
 
-    /// A hook that writes a line for each report to `out`, at most ten in a second of `clock`; at
-    /// the end of such a second it writes how many it left out.
+    /// Creates a hook that writes a line for each report to `out`, at most ten in a second of
+    /// `clock`. At the end of such a second it writes how many reports it left out.
     ///
     /// ```
     /// use std::io::Write;
@@ -127,14 +130,13 @@ impl OnUnhandled {
         let out = Mutex::new(out);
         let write = move |who: &str, what: &Unhandled<'_>| {
             let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
-            // An output that fails has nowhere to say so.
+            // There is nowhere to report that the output fails.
             let _ = out.write_all(&line(who, what)).and_then(|()| out.flush());
         };
         Self::with(Box::new(write), Some(clock.into()))
     }
 
-    /// The hook that is there when nothing is said: lines to standard error, limited for the whole
-    /// process.
+    /// Returns the default hook: lines to standard error, limited for the whole process.
     pub fn stderr() -> Self {
         static STDERR: OnceLock<OnUnhandled> = OnceLock::new();
         STDERR
@@ -154,12 +156,12 @@ impl OnUnhandled {
         }
     }
 
-    /// Tells the hook. `who` is the executor, timer or isolation where it happened.
+    /// Reports an error to the hook. `who` is the executor, timer or isolation where it happened.
     ///
     /// # Threads
     ///
-    /// From any thread, also from the hook itself; never call it with a lock held. Returns when the
-    /// hook has heard, or after a moment.
+    /// May be called from any thread, also from the hook itself; never call it with a lock held.
+    /// Returns when the hook has received the report, or after a moment.
     #[cold]
     pub fn tell(&self, who: &str, what: &Unhandled<'_>) {
         let shared = &self.shared;
@@ -183,7 +185,8 @@ impl OnUnhandled {
         }
     }
 
-    /// Waits until the hook has heard what was told so far; returns at once on the hook's thread.
+    /// Waits until the hook has received all reports made so far. Returns at once on the hook's
+    /// thread.
     pub(super) fn wait_until_heard(&self) {
         if HEARS.try_with(Cell::get).unwrap_or(true) {
             return;
@@ -220,8 +223,9 @@ impl Shared {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the thread that hears; false if none can be had. Then lines are written here, and
-    /// what is for a user's hook waits until the next teller finds a thread.
+    /// Starts the hook's thread. Returns `false` if no thread can be started: lines are then
+    /// written on this thread, and reports for a user's hook stay queued until a later report
+    /// starts a thread.
     fn attend(self: &Arc<Self>) -> bool {
         static NAMES: LazyLock<ThreadNames> = LazyLock::new(|| ThreadNames::new("unhandled"));
         let shared = Arc::clone(self);
@@ -258,8 +262,8 @@ impl Shared {
         self.heard.notify_all();
     }
 
-    /// The next report, or the count of what was left out when it is time for that; `None` when
-    /// there is neither, and the thread leaves.
+    /// Returns the next report, or the count of left-out reports when it is due. Returns `None` if
+    /// there is neither; the hook's thread then ends.
     fn next(&self) -> Option<Report> {
         loop {
             let mut desk = self.desk();
@@ -283,7 +287,8 @@ impl Shared {
         }
     }
 
-    /// Lets the hook hear. What it panics on is told to the other hook, which does not panic.
+    /// Calls the hook. A report on which a user's hook panics goes to the default hook, which does
+    /// not panic.
     fn hear(&self, report: &Report) {
         let what = report.what.borrow();
         let heard = contain(|| (self.hear)(&report.who, &what));
@@ -304,7 +309,7 @@ impl Shared {
 }
 
 impl Desk {
-    /// Takes a report, or counts it as left out; the number by which it was taken.
+    /// Accepts a report and returns its number, or counts it as left out.
     fn take(&mut self, who: &str, what: &Unhandled<'_>, limit: Option<&Clock>) -> Option<u64> {
         if self.reports.len() >= BOUND || !limit.is_none_or(|clock| self.may_write(clock)) {
             let first = self.left_out == 0;
@@ -326,7 +331,7 @@ impl Desk {
         Some(self.taken)
     }
 
-    /// The count of what was left out, if it is time to tell it.
+    /// Takes the count of left-out reports if it is due.
     fn take_count(&mut self, limit: Option<&Clock>) -> Option<Report> {
         let begun = self.taken - self.reports.len() as u64;
         let early = limit.is_some_and(|clock| clock.nanos() < self.count_at);
@@ -340,7 +345,7 @@ impl Desk {
         })
     }
 
-    /// Whether the present span has a line left, which is then taken.
+    /// Returns `true` if the present span has a line left, and takes that line.
     fn may_write(&mut self, clock: &Clock) -> bool {
         let now = clock.nanos();
         if now >= self.span_end {
@@ -353,7 +358,7 @@ impl Desk {
     }
 }
 
-/// A report on its way to the hook.
+/// A report queued for the hook.
 struct Report {
     who: String,
     what: Kept,
@@ -399,7 +404,7 @@ impl Kept {
     }
 }
 
-/// One line: no control characters inside, not longer than [`LONGEST`].
+/// Formats one line: without control characters inside, and not longer than [`LONGEST`].
 fn line(who: &str, what: &Unhandled<'_>) -> Vec<u8> {
     let mut line = String::from("tidegate: ");
     let text = format!("{who}: {what}");
