@@ -1,21 +1,21 @@
 //! The doorbell: one word that says whether a loop sleeps, and until when.
 //!
-//! A producer pushes and then looks at the word; a loop writes the word and then looks at its
-//! lanes. Whoever comes second sees the other (see *Ordering*), so a push is never slept over.
-//! The first producer that finds the loop asleep takes the word down and wakes it; the others
-//! find it awake: one wakeup per sleep, however many pushes.
+//! A producer pushes and then reads the word; a loop writes the word and then checks its lanes. The
+//! side that comes second sees the other (see *Ordering*), so there is no lost wake-up. The first
+//! producer that finds the loop asleep resets the word and wakes the loop; later producers find it
+//! awake. So there is one wakeup per sleep, however many pushes.
 //!
 //! # Ordering
 //!
-//! This is the store-buffer pattern: acquire and release are not enough. The producer's claim
-//! (the compare-and-swap in `TaskLane::push` or `SignalLane::push`), its look at the word,
-//! the loop's swap in [`Doorbell::arm`] and the loop's look at the lanes (`is_empty`) are all
-//! `SeqCst`, so they lie in one total order. If the producer's look comes before the loop's
-//! swap, its claim came before the loop's look at the lane, which therefore finds it. A fence
-//! of the producer's own is not needed, since the claim is a locked instruction already.
+//! This is the store-buffer pattern: acquire and release are not enough. The producer's claim (the
+//! compare-and-swap in `TaskLane::push` or `SignalLane::push`), its load of the word, the loop's
+//! swap in [`Doorbell::arm`] and the loop's check of the lanes (`is_empty`) are all `SeqCst`, so
+//! they are in one total order. If the producer's load comes before the loop's swap, its claim came
+//! before the loop's check of the lane, which therefore finds it. The producer needs no fence of
+//! its own, since the claim is a locked instruction already.
 //!
-//! Note that the lane must count a task from its *claim* on: a loop that finds a claimed but
-//! unwritten slot does not sleep, it looks again.
+//! The lane must count a task from its *claim* on: a loop that finds a claimed but unwritten slot
+//! does not sleep, it checks again.
 
 use std::fmt;
 
@@ -23,10 +23,10 @@ use crossbeam_utils::CachePadded;
 
 use crate::prim::{AtomicU64, Ordering};
 
-/// The loop is awake and will look at its lanes before it sleeps.
+/// The loop is awake and will check its lanes before it sleeps.
 const AWAKE: u64 = 0;
 
-/// Says whether a loop sleeps, and until when.
+/// One word that says whether a loop sleeps, and until when.
 ///
 /// ```
 /// use tidegate_core::Doorbell;
@@ -38,32 +38,33 @@ const AWAKE: u64 = 0;
 /// assert!(!bell.ring(), "the second finds it awake");
 /// ```
 pub struct Doorbell {
-    /// [`AWAKE`], or the nanosecond at which the sleeping loop will wake by itself
+    /// [`AWAKE`], or the nanosecond at which the sleeping loop will wake up without a ring
     /// (`u64::MAX`: never).
     until: CachePadded<AtomicU64>,
 }
 
 impl Doorbell {
-    /// The doorbell of a loop that is awake.
+    /// Creates the doorbell of a loop that is awake.
     pub fn new() -> Self {
         Self {
             until: CachePadded::new(AtomicU64::new(AWAKE)),
         }
     }
 
-    /// Says that something was pushed. True: the caller must wake the loop's driver.
+    /// Announces a push. Returns `true` if the caller must wake the loop's driver.
     #[inline]
     #[must_use = "true means that the caller has to wake the loop"]
     pub fn ring(&self) -> bool {
-        // ORDERING: SeqCst, the producer's look; pairs with the swap in `arm`.
+        // ORDERING: SeqCst, the producer's load; pairs with the swap in `arm`.
         self.until.load(Ordering::SeqCst) != AWAKE && self.take_down()
     }
 
-    /// Like [`Doorbell::ring`], but only if the loop would otherwise sleep past `deadline`.
+    /// Does the same as [`Doorbell::ring`], but only if the loop would otherwise sleep past
+    /// `deadline`.
     #[inline]
     #[must_use = "true means that the caller has to wake the loop"]
     pub fn ring_before(&self, deadline: u64) -> bool {
-        // ORDERING: SeqCst, the producer's look; pairs with the swap in `arm`.
+        // ORDERING: SeqCst, the producer's load; pairs with the swap in `arm`.
         let until = self.until.load(Ordering::SeqCst);
         until != AWAKE && deadline < until && self.take_down()
     }
@@ -75,22 +76,22 @@ impl Doorbell {
         self.until.swap(AWAKE, Ordering::AcqRel) != AWAKE
     }
 
-    /// Announces that the loop will sleep until nanosecond `until` (at least 1). The loop must
-    /// now look at its lanes once more, and then either sleep or [`Doorbell::disarm`].
+    /// Announces that the loop will sleep until nanosecond `until` (at least 1). The loop must now
+    /// check its lanes once more, and then either sleep or call [`Doorbell::disarm`].
     pub fn arm(&self, until: u64) {
         // ORDERING: SeqCst, the loop's announcement; pairs with the load in `ring`.
         self.until.swap(until.max(1), Ordering::SeqCst);
         crate::prim::claim_fence();
     }
 
-    /// Says that the loop is awake. True if nobody had rung.
+    /// Announces that the loop is awake. Returns `true` if no producer had rung.
     pub fn disarm(&self) -> bool {
         // ORDERING: AcqRel: Acquire pairs with the swap in `take_down`, so that what the ringing
         // producer pushed is visible; Release is for the next `take_down`.
         self.until.swap(AWAKE, Ordering::AcqRel) != AWAKE
     }
 
-    /// Whether the loop is asleep or about to be.
+    /// Returns `true` if the loop is asleep or about to sleep.
     pub fn is_armed(&self) -> bool {
         self.until.load(Ordering::Relaxed) != AWAKE
     }

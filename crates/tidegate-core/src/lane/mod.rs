@@ -1,13 +1,14 @@
-//! The two lanes into a loop, and the word that says whether the loop sleeps.
+//! The two lanes into a loop, and the doorbell that wakes a sleeping loop. A lane is a queue with
+//! many producers and the loop as its only consumer.
 //!
-//! * [`task`]: [`TaskLane`](crate::TaskLane), what users submit. Bounded; a full or closed lane
-//!   gives the task back. `task::chunk` is a run of its slots.
-//! * [`signal`]: [`SignalLane`](crate::SignalLane), what was accepted earlier and only has to be
-//!   told. Never full.
-//! * [`doorbell`]: [`Doorbell`](crate::Doorbell), one word for both, so that a sleeping loop is
-//!   woken once, not per push. It knows neither lane.
+//! * [`task`]: [`TaskLane`](crate::TaskLane), for tasks that users submit. It is bounded; a full or
+//!   closed lane returns the task. `task::chunk` is an array of its slots.
+//! * [`signal`]: [`SignalLane`](crate::SignalLane), for notifications about work that was accepted
+//!   earlier. It is never full.
+//! * [`doorbell`]: [`Doorbell`](crate::Doorbell), one word for both lanes, so that a sleeping loop
+//!   is woken once, not once per push. It depends on neither lane.
 //!
-//! The README beside this file walks through the races by name.
+//! The README beside this file explains the races one by one.
 #![expect(
     unsafe_code,
     reason = "slots of a lane are written by one thread and read by another"

@@ -1,9 +1,9 @@
-//! The signal lane: an intrusive stack that producers push and the loop takes whole.
+//! The signal lane: an intrusive stack. Producers push; the loop takes all blocks at once.
 //!
-//! One compare-and-swap pushes, one takes everything, so there is no window in which a
-//! stalled producer hides the others, and no block is ever read after it was handed on: the
-//! loop owns what it took. Order is restored by reversing, which keeps each producer's order.
-//! Its length is bounded by the number of live blocks, since a block hangs in it at most once.
+//! One compare-and-swap pushes, and one takes everything, so there is no window in which a stalled
+//! producer hides the others. No block is read after it was handed on: the loop owns the blocks
+//! that it took. Reversing the stack restores the order of each producer. Its length is bounded by
+//! the number of live blocks, since a block is in it at most once.
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -14,7 +14,7 @@ use crate::executor::{Refusal, Rejected};
 use crate::prim::{AtomicPtr, Ordering, claim_fence};
 use crate::raw::signal::{Signal, SignalHeader};
 
-/// Many producers, one consumer, unbounded, allocation-free.
+/// A queue for signals with many producers and one consumer: unbounded and allocation-free.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,24 +36,24 @@ use crate::raw::signal::{Signal, SignalHeader};
 /// }
 /// ```
 pub struct SignalLane {
-    /// The newest block, null when empty, [`closed`] once closed.
+    /// The newest block; null when empty, [`closed`] once closed.
     newest: CachePadded<AtomicPtr<SignalHeader>>,
 }
 
-/// What `newest` points to when the lane is closed: no block has this address.
+/// The value of `newest` when the lane is closed: no block has this address.
 fn closed() -> *mut SignalHeader {
     ptr::without_provenance_mut(1)
 }
 
 impl SignalLane {
-    /// An empty lane.
+    /// Creates an empty lane.
     pub fn new() -> Self {
         Self {
             newest: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
         }
     }
 
-    /// Hangs `signal` in the lane. The caller then rings the doorbell.
+    /// Pushes `signal`. The caller then rings the doorbell.
     ///
     /// # Errors
     ///
@@ -71,7 +71,8 @@ impl SignalLane {
             // SAFETY: this thread owns the signal's reference, so the block is alive.
             let header = unsafe { block.as_ref() };
             header.next.store(newest, Ordering::Relaxed);
-            // ORDERING: SeqCst. Release publishes `next` and the block to `take` and `close`; the total order with `Doorbell::arm` is argued at `Doorbell`.
+            // ORDERING: SeqCst. Release publishes `next` and the block to `take` and `close`; the
+            // total order with `Doorbell::arm` is argued at `Doorbell`.
             match self.newest.compare_exchange_weak(
                 newest,
                 block.as_ptr(),
@@ -86,11 +87,12 @@ impl SignalLane {
         Ok(())
     }
 
-    /// Takes everything that hangs in the lane, in the order in which it was pushed.
-    /// Called by the loop only.
+    /// Takes all signals out of the lane, in the order in which they were pushed. Called only by
+    /// the loop.
     pub fn take(&self) -> SignalBatch {
         let mut newest = self.newest.load(Ordering::Relaxed);
-        // Not a swap: that could take the mark of a lane that somebody closes meanwhile.
+        // Not a swap: a swap could remove the closed mark if another thread closes the lane
+        // meanwhile.
         loop {
             if newest.is_null() || newest == closed() {
                 return SignalBatch { oldest: None };
@@ -108,7 +110,8 @@ impl SignalLane {
         }
     }
 
-    /// Closes the lane for good and takes what still hangs in it. Called by the loop only.
+    /// Closes the lane permanently and takes the signals that are still in it. Called only by the
+    /// loop.
     pub fn close(&self) -> SignalBatch {
         // ORDERING: AcqRel. Acquire pairs with the pushes; Release lets a refused producer see
         // what the loop did before it closed.
@@ -119,9 +122,9 @@ impl SignalLane {
         SignalBatch::reversed(newest)
     }
 
-    /// Whether nothing hangs in the lane.
+    /// Returns `true` if the lane holds no signal.
     pub fn is_empty(&self) -> bool {
-        // ORDERING: SeqCst, see `Doorbell`: the loop asks this after arming the doorbell.
+        // ORDERING: SeqCst, see `Doorbell`: the loop calls this after arming the doorbell.
         let newest = self.newest.load(Ordering::SeqCst);
         newest.is_null() || newest == closed()
     }
@@ -147,8 +150,8 @@ impl fmt::Debug for SignalLane {
     }
 }
 
-/// Signals taken out of a lane, oldest first. Those not taken when it is dropped are delivered
-/// as orphaned.
+/// Signals taken out of a lane, oldest first. Signals that are left when the batch is dropped are
+/// delivered as orphaned.
 #[derive(Debug)]
 #[must_use = "signals that are not delivered become orphans"]
 pub struct SignalBatch {
@@ -159,7 +162,7 @@ pub struct SignalBatch {
 unsafe impl Send for SignalBatch {}
 
 impl SignalBatch {
-    /// Turns the chain from newest to oldest into one from oldest to newest.
+    /// Reverses a chain that runs from newest to oldest.
     fn reversed(newest: *mut SignalHeader) -> Self {
         let mut left = NonNull::new(newest);
         let mut oldest = None;
@@ -184,15 +187,15 @@ impl Iterator for SignalBatch {
         // SAFETY: as in `reversed`: this batch owns the references of its blocks.
         let header = unsafe { block.as_ref() };
         self.oldest = NonNull::new(header.next.load(Ordering::Relaxed));
-        // SAFETY: the reference was given up in `push` and belongs to this batch; the link has
-        // been read, so the block can hang elsewhere as soon as it is delivered.
+        // SAFETY: the reference was given up in `push` and belongs to this batch; the link has been
+        // read, so the block can be in another lane as soon as it is delivered.
         Some(unsafe { Signal::from_block(block) })
     }
 }
 
 impl Drop for SignalBatch {
     fn drop(&mut self) {
-        /// Goes on with the rest when a receiver panics.
+        /// Delivers the remaining signals when a receiver panics.
         struct Rest<'a>(&'a mut SignalBatch);
         impl Drop for Rest<'_> {
             fn drop(&mut self) {
@@ -209,7 +212,7 @@ impl Drop for SignalBatch {
 
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests {
-    //! Signals come out in their producers' order, once, and none is lost.
+    //! Signals are delivered once each, in their producers' order, and none is lost.
 
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
     use std::sync::{Arc, Mutex};
@@ -336,7 +339,8 @@ mod tests {
                     scope.spawn(|| {
                         until("the lane is read", || go.load(Relaxed));
                         for number in 0..20 {
-                            // One that comes back is dropped here, which tells it as orphaned.
+                            // A signal that comes back is dropped here, which delivers it as
+                            // orphaned.
                             let pushed = lane.push(numbered(number, &seen)).is_ok();
                             accepted.fetch_add(usize::from(pushed), Relaxed);
                         }

@@ -1,12 +1,12 @@
-//! The types whose inside is unsafe code and that every crate shares.
+//! Types that every crate shares and whose implementation is unsafe code.
 //!
-//! * [`signal`]: a reference to a heap block on its way to an executor.
-//! * [`owner`]: a value that one executor owns and others may hold.
-//! * [`vtable`]: what is known of a task's closure.
-//! * [`running`]: what a thread runs now, readable from other threads.
+//! * [`signal`]: a reference to a heap block, on its way to an executor.
+//! * [`owner`]: a cell for a boxed value that one thread at a time can take and own.
+//! * [`vtable`]: the type information of a task's closure.
+//! * [`running`]: the task that a thread runs now, readable from other threads.
 //! * [`task`]: a closure in four words. A task with a name shows it in `running`.
 //!
-//! Each knows only those before it.
+//! Each module uses only the modules listed before it.
 #![expect(
     unsafe_code,
     reason = "values behind erased types, handed over by one word"

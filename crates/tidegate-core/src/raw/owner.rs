@@ -1,14 +1,14 @@
-//! The owner cell: a place for one boxed value, which whoever takes it out owns.
+//! The owner cell: holds one boxed value, and the thread that takes it out owns it.
 //!
-//! "Only one thread may drive this" becomes "only one thread holds the box": no lock, no flag
-//! beside the value that could disagree with it.
+//! "Only one thread may drive this" becomes "only one thread holds the box". This needs no lock,
+//! and no flag beside the value that could disagree with it.
 
 use std::fmt;
 use std::ptr;
 
 use crate::prim::{AtomicPtr, Ordering};
 
-/// Holds at most one boxed value; `take` and `put` are single atomic operations.
+/// A cell for at most one boxed value; `take` and `put` are single atomic operations.
 ///
 /// ```
 /// use tidegate_core::OwnerCell;
@@ -28,25 +28,25 @@ unsafe impl<T: Send> Send for OwnerCell<T> {}
 unsafe impl<T: Send> Sync for OwnerCell<T> {}
 
 impl<T> OwnerCell<T> {
-    /// A cell that holds `value`.
+    /// Creates a cell that holds `value`.
     pub fn new(value: Box<T>) -> Self {
         Self {
             value: AtomicPtr::new(Box::into_raw(value)),
         }
     }
 
-    /// A cell that holds nothing yet.
+    /// Creates an empty cell.
     pub fn empty() -> Self {
         Self {
             value: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
-    /// Takes the value out; who gets it owns it.
+    /// Takes the value out; the caller then owns it.
     pub fn take(&self) -> Option<Box<T>> {
-        // ORDERING: AcqRel. Acquire pairs with the Release in `put`, so that what the last
-        // owner did to the value is visible; Release orders this owner's claim before what it
-        // publishes to whoever finds the cell empty.
+        // ORDERING: AcqRel. Acquire pairs with the Release in `put`, so that what the last owner
+        // did to the value is visible; Release orders this owner's claim before what it publishes
+        // to a thread that finds the cell empty.
         let value = self.value.swap(ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: non-null pointers in the cell come from `Box::into_raw`, and the swap gave
         // this one to this thread alone.
@@ -57,11 +57,11 @@ impl<T> OwnerCell<T> {
     ///
     /// # Errors
     ///
-    /// The value, when the cell already holds another one.
+    /// The value, if the cell already holds another one.
     pub fn put(&self, value: Box<T>) -> Result<(), Box<T>> {
         let value = Box::into_raw(value);
-        // ORDERING: AcqRel. Release publishes the value to the next `take`; Acquire so that
-        // the putter sees what was done before the cell became empty.
+        // ORDERING: AcqRel. Release publishes the value to the next `take`; Acquire so that the
+        // caller sees what was done before the cell became empty.
         match self.value.compare_exchange(
             ptr::null_mut(),
             value,
@@ -74,7 +74,7 @@ impl<T> OwnerCell<T> {
         }
     }
 
-    /// Whether the value is in its place right now.
+    /// Returns `true` if the cell holds its value right now.
     pub fn is_home(&self) -> bool {
         !self.value.load(Ordering::Relaxed).is_null()
     }

@@ -1,9 +1,9 @@
-//! What a loop runs right now, readable from any thread.
+//! The task that a loop runs right now, readable from any thread.
 //!
-//! One writer (the thread that drives the loop), any number of readers (metrics, watchdogs). A
-//! task costs two relaxed stores: its sequence number and the vtable of its closure. A task with
-//! a name of its own writes that name too, guarded by a version so that no reader sees half of
-//! one name and half of another.
+//! There is one writer (the thread that drives the loop) and any number of readers (metrics,
+//! watchdogs). A task costs two relaxed stores: its sequence number and the vtable of its closure.
+//! A task with a name of its own also writes that name, under a version (a seqlock), so that no
+//! reader sees half of one name and half of another.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -19,8 +19,8 @@ prim::thread_local! {
     static OF_THREAD: RefCell<Option<Arc<Running>>> = const { RefCell::new(None) };
 }
 
-/// The record of what one loop runs. On lines of its own: its loop writes it for every task, and
-/// nothing that others read should suffer from that.
+/// The record of the task that one loop runs. It has cache lines of its own because its loop writes
+/// it for every task, and other data on the same lines would be slower to read.
 ///
 /// ```
 /// use tidegate_core::{Running, Task};
@@ -36,16 +36,16 @@ prim::thread_local! {
 #[derive(Default)]
 #[repr(align(128))]
 pub struct Running {
-    /// Tasks started so far; the sequence number of the one that runs.
+    /// Number of tasks started so far, which is the sequence number of the running task.
     started: AtomicU64,
-    /// The vtable of the task that runs; null between tasks.
+    /// The vtable of the running task; null between tasks.
     what: AtomicPtr<Vtable>,
     given: Given,
-    /// The sequence number and the given name of the last task that had one and panicked.
+    /// The sequence number and the given name of the last named task that panicked.
     panicked: Mutex<Option<(u64, &'static str)>>,
 }
 
-/// A name given by the user, as three words under a version (odd while it is written).
+/// A name given by the user: pointer and length under a version, which is odd during a write.
 #[derive(Default)]
 struct Given {
     version: AtomicU64,
@@ -53,17 +53,17 @@ struct Given {
     len: AtomicUsize,
 }
 
-/// What was running when [`Running::now`] looked.
+/// The task that was running when [`Running::now`] was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunningTask {
-    /// Its place in the order in which the loop started tasks; the first is 1.
+    /// Its position in the order in which the loop started tasks; the first is 1.
     pub sequence: u64,
-    /// The name given to it, or the type of its closure.
+    /// Its given name, or the type of its closure.
     pub name: &'static str,
 }
 
 impl Running {
-    /// Notes that the loop starts a task whose closure is described by `vtable`.
+    /// Records that the loop starts a task whose closure `vtable` describes.
     #[inline(always)]
     pub(super) fn begin_closure(&self, vtable: &'static Vtable) {
         let next = self.started.load(Ordering::Relaxed) + 1;
@@ -72,36 +72,37 @@ impl Running {
             .store(ptr::from_ref(vtable).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Notes that the task that runs comes to the next of several things that it does: it counts as
-    /// another one, and watchdogs see it move. Called by the loop's thread only.
+    /// Records that the running task begins the next of several steps. The step counts as another
+    /// task, so that watchdogs see progress. Called only by the loop's thread.
     #[inline(always)]
     pub fn move_on(&self) {
         let next = self.started.load(Ordering::Relaxed) + 1;
         self.started.store(next, Ordering::Relaxed);
     }
 
-    /// The record of the loop that the current thread drives.
+    /// Returns the record of the loop that the current thread drives.
     pub fn of_thread() -> Option<Arc<Self>> {
         let of_thread = OF_THREAD.try_with(|slot| slot.borrow().clone());
         of_thread.unwrap_or_default()
     }
 
-    /// Notes that the loop runs no task. Called by the loop's thread only.
+    /// Records that the loop runs no task. Called only by the loop's thread.
     #[inline]
     pub fn idle(&self) {
         self.what.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Tasks started so far.
+    /// Returns the number of tasks started so far.
     pub fn started(&self) -> u64 {
         self.started.load(Ordering::Relaxed)
     }
 
-    /// What the loop runs at this moment, if anything. A look, not a promise: the task may be
-    /// over when the caller reads the answer.
+    /// Returns the task that the loop runs at this moment, if any. It may already be over when the
+    /// caller reads the result.
     pub fn now(&self) -> Option<RunningTask> {
         let what = self.what.load(Ordering::Relaxed);
-        // SAFETY: `begin_closure` stores only pointers made from `&'static Vtable`, `idle` only null.
+        // SAFETY: `begin_closure` stores only pointers made from `&'static Vtable`, `idle` only
+        // null.
         let vtable = unsafe { what.as_ref() }?;
         Some(RunningTask {
             sequence: self.started(),
@@ -109,8 +110,8 @@ impl Running {
         })
     }
 
-    /// The name given to the task started last, if it has panicked: by the time that its panic is
-    /// caught it no longer shows its name. Asked by the loop's thread only.
+    /// Returns the given name of the task started last, if it has panicked: when its panic is
+    /// caught, the record no longer shows its name. Called only by the loop's thread.
     pub fn panicked(&self) -> Option<&'static str> {
         let panicked = *self.lock_panicked();
         let (sequence, name) = panicked?;
@@ -121,7 +122,7 @@ impl Running {
         self.panicked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes this the record of what the current thread runs, until the guard is dropped.
+    /// Makes this the record of the current thread until the guard is dropped.
     pub fn enter(self: &Arc<Self>) -> RunningGuard {
         let before = OF_THREAD.with_borrow_mut(|slot| slot.replace(Arc::clone(self)));
         RunningGuard { before }
@@ -137,7 +138,7 @@ impl fmt::Debug for Running {
     }
 }
 
-/// Puts the previous record of the thread back when dropped.
+/// Guard of [`Running::enter`]. Dropping it restores the thread's previous record.
 #[derive(Debug)]
 #[must_use = "dropping the guard ends the entry"]
 pub struct RunningGuard {
@@ -154,9 +155,9 @@ impl Drop for RunningGuard {
 impl Given {
     fn set(&self, name: Option<&'static str>) {
         let version = self.version.load(Ordering::Relaxed);
-        // Nothing keeps two threads from entering one record; the second then shows no name.
-        // ORDERING: Acquire pairs with the Release store of the last writer, below: its words
-        // come before this writer's.
+        // Two threads could enter the same record; the second one then shows no name.
+        // ORDERING: Acquire pairs with the Release store of the last writer, below: its words come
+        // before this writer's.
         let alone = version.is_multiple_of(2)
             && self
                 .version
@@ -178,14 +179,14 @@ impl Given {
         self.version.store(version + 2, Ordering::Release);
     }
 
-    /// The name, or `None` when there is none or it is being changed.
+    /// Returns the name, or `None` if there is none or it is being changed.
     fn get(&self) -> Option<&'static str> {
         // ORDERING: Acquire pairs with the Release store of the even version in `set`.
         let before = self.version.load(Ordering::Acquire);
         let bytes = self.bytes.load(Ordering::Relaxed);
         let len = self.len.load(Ordering::Relaxed);
-        // ORDERING: Acquire fence pairs with the Release fence in `set`: whoever read a word of
-        // a newer name also reads that name's odd version here.
+        // ORDERING: Acquire fence pairs with the Release fence in `set`: a reader that read a word
+        // of a newer name also reads that name's odd version here.
         fence(Ordering::Acquire);
         let after = self.version.load(Ordering::Relaxed);
         if before != after || before % 2 == 1 || bytes.is_null() {
@@ -199,7 +200,7 @@ impl Given {
     }
 }
 
-/// Shows `name` as what the current thread runs, until the guard is dropped.
+/// Shows `name` as the running task of the current thread until the guard is dropped.
 pub(crate) fn show_name(name: &'static str) -> impl Drop {
     struct Shown(Option<Arc<Running>>, &'static str);
     impl Drop for Shown {
@@ -220,7 +221,7 @@ pub(crate) fn show_name(name: &'static str) -> impl Drop {
 
 #[cfg(test)]
 mod tests {
-    //! The name of the running task is whole or absent, never torn.
+    //! A reader sees the complete name of the running task or none, never a mixture of two.
 
     use super::*;
     use crate::raw::task::Task;
@@ -263,7 +264,7 @@ mod tests {
     fn a_second_writer_keeps_out_of_a_half_written_name() {
         let given = Given::default();
         given.set(Some("first"));
-        // What another thread leaves behind that is in the middle of writing.
+        // The state in which another thread leaves the record in the middle of a write.
         let version = given.version.fetch_add(1, Ordering::Relaxed);
         given.set(Some("a longer second"));
         assert_eq!(given.len.load(Ordering::Relaxed), "first".len());

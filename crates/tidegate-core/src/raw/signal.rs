@@ -1,12 +1,12 @@
-//! Signals: news of something accepted earlier, carried to a loop without allocating.
+//! Signals: notifications about work that was accepted earlier, sent to a loop without allocating.
 //!
 //! A signal is one reference to a heap block that begins with a [`SignalHeader`]. The header
-//! is the link by which the block hangs in a loop's signal lane, so carrying it there needs no
-//! memory and nothing can be refused for want of it. A block hangs in at most one lane at a
-//! time; whoever makes the [`Signal`] sees to that.
+//! contains the link by which the block is queued in a loop's signal lane. Queueing therefore needs
+//! no memory, and a signal is never refused for lack of memory. A block is in at most one lane at a
+//! time; the code that creates the [`Signal`] ensures that.
 //!
-//! Code without unsafe makes signals with [`SignalBlock`]: a value in an `Arc` that can be
-//! raised, and tells by itself whether it already hangs somewhere.
+//! Code without unsafe creates signals with [`SignalBlock`]: a value in an `Arc` that can be raised
+//! as a signal and that knows whether a signal for it already exists.
 
 use std::fmt;
 use std::mem;
@@ -18,24 +18,25 @@ use crate::prim::{AtomicBool, AtomicPtr, Ordering};
 /// How a signal reaches its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {
-    /// On the executor it was sent to.
+    /// On the executor to which it was sent.
     Home,
-    /// Somewhere else: the executor it was sent to has terminated.
+    /// On another thread: the executor to which it was sent has terminated.
     Orphaned,
 }
 
-/// The first field of every block that can be a signal: link and receiver.
+/// The first field of every block that can be a signal: the link and the delivery function.
 #[derive(Debug)]
 #[repr(C)]
 pub struct SignalHeader {
-    /// The next block in the lane; written only by whoever owns the [`Signal`].
+    /// The next block in the lane; written only by the owner of the [`Signal`].
     pub next: AtomicPtr<SignalHeader>,
-    /// Takes over the reference that the signal stands for.
+    /// Delivers the block and takes over the reference that the signal owned.
     deliver: unsafe fn(NonNull<SignalHeader>, Delivery),
 }
 
 impl SignalHeader {
-    /// A header whose block is delivered by `deliver`, to which the signal's reference passes.
+    /// Creates a header whose block is delivered by `deliver`, which takes over the signal's
+    /// reference.
     pub fn new(deliver: unsafe fn(NonNull<SignalHeader>, Delivery)) -> Self {
         Self {
             next: AtomicPtr::new(ptr::null_mut()),
@@ -44,40 +45,41 @@ impl SignalHeader {
     }
 }
 
-/// News on its way to an executor; owns one reference to the block that it tells about.
+/// A notification on its way to an executor. It owns one reference to its block.
 ///
-/// Dropping a signal delivers it as [`Delivery::Orphaned`]: news is never lost silently.
+/// Dropping a signal delivers it as [`Delivery::Orphaned`], so that no notification is lost
+/// silently.
 #[must_use = "a signal that is dropped is delivered as orphaned"]
 pub struct Signal {
     block: NonNull<SignalHeader>,
 }
 
 impl Signal {
-    /// A signal that stands for one reference to `block`.
+    /// Creates a signal that owns one reference to `block`.
     ///
     /// # Safety
     ///
-    /// `block` must point to a live block that begins with this header, the caller gives one
-    /// reference to it away, the block must be fit to be used from any thread, and no other
-    /// signal for it may exist until this one is delivered.
+    /// `block` must point to a live block that begins with this header, the caller gives up one
+    /// reference to it, any thread must be able to use the block, and no other signal for it may
+    /// exist until this one is delivered.
     pub unsafe fn from_block(block: NonNull<SignalHeader>) -> Self {
         Self { block }
     }
 
-    /// Where the block lies, to tell it from others.
+    /// Returns the address of the block, to distinguish it from others.
     pub fn addr(&self) -> usize {
         self.block.addr().get()
     }
 
-    /// Takes the block out without delivering; the counterpart of [`Signal::from_block`].
+    /// Returns the block without delivering the signal; the counterpart of [`Signal::from_block`].
     pub fn into_block(self) -> NonNull<SignalHeader> {
         let block = self.block;
         mem::forget(self);
         block
     }
 
-    /// Tells the block what it was waiting to be told. Called by the executor that received
-    /// the signal, on its own thread.
+    /// Delivers the signal to its block. Called by the executor that received the signal, on its
+    /// own thread.
     #[inline]
     pub fn deliver(self) {
         self.deliver_as(Delivery::Home);
@@ -110,10 +112,10 @@ impl fmt::Debug for Signal {
     }
 }
 
-/// What a [`SignalBlock`] does when its signal arrives.
+/// The delivery function of a [`SignalBlock`].
 pub trait Deliver: Send + Sync + Sized + 'static {
-    /// Called once for each raised signal, on the receiving executor (or wherever the signal was
-    /// dropped, if `how` says orphaned). The block can be raised again from here on.
+    /// Called once for each raised signal, on the receiving executor, or where the signal was
+    /// dropped if `how` is orphaned. From here on the block can be raised again.
     fn deliver(block: Arc<SignalBlock<Self>>, how: Delivery);
 }
 
@@ -147,7 +149,7 @@ pub struct SignalBlock<S> {
 }
 
 impl<S: Deliver> SignalBlock<S> {
-    /// Makes a block of `value`.
+    /// Creates a block that contains `value`.
     pub fn new(value: S) -> Arc<Self> {
         Arc::new(Self {
             header: SignalHeader::new(deliver_block::<S>),
@@ -156,11 +158,12 @@ impl<S: Deliver> SignalBlock<S> {
         })
     }
 
-    /// A signal for this block, or `None` while one is already on its way: that one will do.
+    /// Returns a signal for this block, or `None` if a signal for it is already in flight, which
+    /// suffices.
     pub fn raise(self: &Arc<Self>) -> Option<Signal> {
-        // ORDERING: AcqRel. Release publishes what the caller wrote before raising to the
-        // swap in `deliver_block` (whether this call made the signal or found one on its way);
-        // Acquire makes that swap's `false` visible with what its thread did before.
+        // ORDERING: AcqRel. Release publishes what the caller wrote before raising to the swap in
+        // `deliver_block` (whether this call made the signal or found one in flight); Acquire makes
+        // that swap's `false` visible with what its thread did before.
         if self.raised.swap(true, Ordering::AcqRel) {
             return None;
         }
@@ -187,9 +190,9 @@ unsafe fn deliver_block<S: Deliver>(header: NonNull<SignalHeader>, how: Delivery
     // SAFETY: only `raise` makes signals with this function, from an `Arc<SignalBlock<S>>`
     // whose reference the signal owned and now gives up.
     let block = unsafe { Arc::from_raw(header.as_ptr().cast_const().cast::<SignalBlock<S>>()) };
-    // ORDERING: AcqRel pairs with the swap in `raise`: a raise that found `true` happened
-    // before this, so what it wrote is visible to the delivery; one that comes later finds
-    // `false` and makes a new signal.
+    // ORDERING: AcqRel pairs with the swap in `raise`: a raise that found `true` happened before
+    // this, so what it wrote is visible to the delivery; a later raise finds `false` and makes a
+    // new signal.
     block.raised.swap(false, Ordering::AcqRel);
     S::deliver(block, how);
 }

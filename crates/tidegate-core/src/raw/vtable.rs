@@ -1,11 +1,11 @@
-//! What is known of a task's closure: its kind, its bytes, and its functions.
+//! The type information of a task's closure: its kind, its bytes, and its functions.
 
 use std::mem::MaybeUninit;
 
-/// What a task may do to the thread that runs it.
+/// Whether a task may block the thread that runs it.
 ///
-/// Ordered by how much it may ask for, so that the kind of a chain of handlers is the maximum
-/// of their kinds.
+/// Ordered from least to most blocking, so that the kind of a chain of handlers is the maximum of
+/// their kinds.
 ///
 /// ```
 /// use tidegate_core::Blocking;
@@ -17,9 +17,9 @@ use std::mem::MaybeUninit;
 pub enum Blocking {
     /// Never blocks.
     Never,
-    /// Blocks only where the thread allows it; looks at the thread's tag first.
+    /// Blocks only where the thread allows it: the task checks the thread's tag first.
     Adapts,
-    /// May block: what is assumed of a task that says nothing.
+    /// May block. This is the default.
     #[default]
     May,
 }
@@ -31,7 +31,7 @@ pub(crate) const INLINE_WORDS: usize = 3;
 /// provenance when the task is moved word by word through a lane.
 pub(crate) type Data = [MaybeUninit<*mut ()>; INLINE_WORDS];
 
-/// What is known of a closure's type; one static per closure type.
+/// The description of a closure type; one static per closure type.
 #[derive(Debug)]
 #[repr(align(8))]
 pub(crate) struct Vtable {
@@ -39,9 +39,9 @@ pub(crate) struct Vtable {
     pub(super) run: unsafe fn(*mut Data),
     /// Drops the closure in `Data` without running it.
     pub(super) drop: unsafe fn(*mut Data),
-    /// The closure's name, read from its type or from its data.
+    /// Returns the closure's name, read from its type or from its data.
     pub(super) name: unsafe fn(*const Data) -> &'static str,
-    /// The name of the closure's type, for watchers that cannot see the data.
+    /// Returns the name of the closure's type, for observers that cannot read the data.
     pub(crate) type_name: fn() -> &'static str,
     pub(super) blocking: Blocking,
     pub(super) long: bool,

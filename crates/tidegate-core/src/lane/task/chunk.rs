@@ -1,4 +1,4 @@
-//! A chunk of a task lane: a run of slots and the tag that says which of them are written.
+//! A chunk of a task lane: an array of slots and the tag that marks the written ones.
 
 use std::fmt;
 use std::mem;
@@ -12,30 +12,30 @@ use crate::sys;
 /// Slots in a chunk (16 KiB), a power of two.
 pub(super) const CHUNK: usize = if cfg!(tidegate_loom) { 2 } else { 512 };
 
-/// How many slots ahead a producer asks for the line that it will write. The lines of a chunk in
-/// use again lie in the loop's cache, and fetching one takes longer than writing two tasks.
+/// How many slots ahead a producer prefetches the cache line that it will write. The lines of a
+/// reused chunk are in the loop's cache, and fetching one takes longer than writing two tasks.
 const AHEAD: usize = 8;
 
-/// The bits of a slot's first word that hold its tag; a vtable is aligned to 8.
+/// The number of low bits of a slot's first word that hold its tag; a vtable is aligned to 8.
 const TAG_BITS: usize = 3;
-/// Tags of the uses of a chunk, in turn. Fresh memory carries 0.
+/// The tags of successive uses of a chunk. Fresh memory carries 0.
 const TAGS: [usize; 2] = [1, 2];
 
-/// A run of slots. All are written and read once in each use of the chunk.
+/// An array of slots. Each slot is written and read once in each use of the chunk.
 #[repr(C, align(64))]
 pub(super) struct Chunk {
     slots: [Slot; CHUNK],
-    /// Which of [`TAGS`] marks a slot as written in this use; changed only between uses.
+    /// The one of [`TAGS`] that marks a slot as written in this use; changed only between uses.
     tag: UnsafeCell<Tag>,
 }
 
-/// Fills its cache line, so that every byte of a chunk lies in a cell. The loop may free a chunk
-/// while the last producer is still on its way out of [`Chunk::write`], whose `&self` must then
-/// promise nothing about any byte of it.
+/// The tag, padded to a cache line, so that every byte of a chunk is in a cell. The loop may free a
+/// chunk while the last producer is still returning from [`Chunk::write`]; the `&self` there must
+/// therefore guarantee nothing about any byte of the chunk.
 #[repr(align(64))]
 struct Tag(usize);
 
-/// Room for one task: 32 bytes, two to a cache line.
+/// Storage for one task: 32 bytes, two to a cache line.
 #[repr(C)]
 struct Slot {
     /// The task's vtable with the tag in its low bits. Written last.
@@ -44,7 +44,7 @@ struct Slot {
 }
 
 impl Chunk {
-    /// A chunk with no slot written.
+    /// Creates a chunk with no slot written.
     pub(super) fn allocate() -> Box<Self> {
         let slots = std::array::from_fn(|_| Slot {
             first: AtomicPtr::new(ptr::null_mut()),
@@ -56,7 +56,7 @@ impl Chunk {
         })
     }
 
-    /// The tag of a written slot.
+    /// Returns the tag of a written slot.
     ///
     /// # Safety
     ///
@@ -67,7 +67,7 @@ impl Chunk {
         self.tag.with(|tag| unsafe { (*tag).0 })
     }
 
-    /// Makes every slot unwritten again.
+    /// Toggles the tag, which makes every slot unwritten again.
     ///
     /// # Safety
     ///
@@ -82,7 +82,8 @@ impl Chunk {
     ///
     /// # Safety
     ///
-    /// The caller claimed `index`, this chunk serves it, and it has not written it yet.
+    /// The caller claimed `index`, this chunk contains its slot, and it has not written the slot
+    /// yet.
     #[inline(always)]
     pub(super) unsafe fn write(&self, index: u32, task: Task) {
         let task = mem::ManuallyDrop::new(task);
@@ -99,14 +100,14 @@ impl Chunk {
         slot.first.store(first, Ordering::Release);
     }
 
-    /// Whether the slot of `index` is written; `tag` is the chunk's.
+    /// Returns `true` if the slot of `index` is written; `tag` is the chunk's.
     #[inline(always)]
     pub(super) fn is_written(&self, index: u32, tag: usize) -> bool {
         let slot = &self.slots[index as usize % CHUNK];
         slot.first.load(Ordering::Relaxed).addr() & ((1 << TAG_BITS) - 1) == tag
     }
 
-    /// Takes the task out of the slot of `index`, if it is written.
+    /// Takes the task out of the slot of `index`, if the slot is written.
     ///
     /// # Safety
     ///
@@ -119,7 +120,7 @@ impl Chunk {
         if first.addr() & ((1 << TAG_BITS) - 1) != tag {
             return None;
         }
-        // SAFETY: the tag says that the slot was written in this use, so nobody writes it now.
+        // SAFETY: the tag says that the slot was written in this use, so no thread writes it now.
         let data = slot.data.with(|data| unsafe { *data });
         // SAFETY: `write` made the word from a `&'static Vtable` and the tag.
         let vtable = unsafe { &*untag(first) };

@@ -1,25 +1,26 @@
-//! The task lane: many producers, one loop, a bound, and closures that lie in the lane itself.
+//! The task lane: a bounded queue with many producers and one loop, which stores closures in place.
 //!
-//! Tasks lie in slots of 32 bytes, two to a cache line, in the order of their index. A producer
-//! claims the next index with one compare-and-swap and then writes the slot; the loop reads
-//! slots in order and **never writes to them**: whether a slot is written is told by a tag in
-//! its first word, and the tag that counts alternates each time a chunk is used again. So the
-//! lines that producers write are only ever read by the loop, and the one line that the loop
-//! writes (`head`) changes once a batch and is looked at only when the lane seems full.
+//! Tasks are stored in slots of 32 bytes, two to a cache line, in the order of their index. A
+//! producer claims the next index with one compare-and-swap and then writes the slot. The loop
+//! reads slots in order and **never writes to them**: a tag in the first word of a slot says
+//! whether it is written, and the expected tag alternates each time a chunk is used again. So the
+//! loop only ever reads the cache lines that producers write. The one line that the loop writes
+//! (`head`) changes once per batch, and producers read it only when the lane seems full.
 //!
 //! # Invariants
 //!
-//! * `index - head + local <= bound`, where `index` and `local` come from one claim word, so
-//!   the bound is exact: never more accepted and unstarted tasks than the bound. `head` is
-//!   published late, so a refusal may be early by the tasks of the running batch; a producer
-//!   that is refused says so in `wanted`, and the loop publishes after its current task.
-//! * A claim is refused from the moment the closed bit is set: a push either claims before it,
-//!   and its task is seen by whoever drains, or gives its task back.
-//! * Chunks hang in a directory, at `index / CHUNK` modulo its length, which exceeds the bound by
-//!   at least one chunk. A chunk leaves its place before the `head` beyond it is published, so
-//!   no producer can reach the place while the old chunk hangs there.
-//! * Any chunk whose slots all carry the *other* tag may serve any empty place; used chunks
-//!   are therefore hung where the producers will be next, and an idle lane keeps two or three.
+//! * `index - head + local <= bound`, where `index` and `local` come from one claim word. The bound
+//!   is therefore exact: there are never more accepted and unstarted tasks than the bound. `head`
+//!   is published late, so a push may be refused too early, by the tasks of the running batch; a
+//!   refused producer sets `wanted`, and the loop publishes after its current task.
+//! * A claim is refused from the moment the closed bit is set. A push either claims before that,
+//!   and `drain` returns its task, or it returns its task to the producer.
+//! * Chunks are installed in a directory, in the entry `index / CHUNK` modulo its length, which
+//!   exceeds the bound by at least one chunk. A chunk is removed from its entry before the `head`
+//!   beyond it is published, so no producer can reach the entry while the old chunk is there.
+//! * Any chunk whose slots all carry the *other* tag may be installed in any empty entry. Used
+//!   chunks are therefore installed where the producers will be next, and an idle lane keeps two or
+//!   three.
 
 use std::fmt;
 use std::ptr;
@@ -38,7 +39,7 @@ mod chunk;
 
 /// Set in the claim word once the lane is closed.
 const CLOSED: u64 = 1 << 63;
-/// One locally queued task in the claim word.
+/// One task of the loop's local queue in the claim word.
 const LOCAL_ONE: u64 = 1 << 32;
 /// The largest bound a lane can have.
 const MAX_BOUND: usize = 1 << 30;
@@ -56,47 +57,47 @@ const MAX_BOUND: usize = 1 << 30;
 /// ```
 pub struct TaskLane {
     producers: CachePadded<Producers>,
-    /// The first index that is not known to be started; written by the loop once a batch.
+    /// The first index that is not known to be started; written by the loop once per batch.
     head: CachePadded<AtomicU32>,
-    /// A producer was refused and wants `head` published.
+    /// Set when a producer was refused and wants `head` published.
     wanted: CachePadded<AtomicBool>,
     directory: Box<[AtomicPtr<Chunk>]>,
     bound: u32,
 }
 
-/// What producers compete for, on a line of its own.
+/// The words that producers compete for, on a cache line of their own.
 #[derive(Debug)]
 struct Producers {
     /// Closed bit, tasks in the loop's local queue (31 bits), next index (32 bits).
     claim: AtomicU64,
-    /// A `head` that some producer has seen: as good as the real one until the lane looks full,
-    /// and it spares every push a look at the loop's line.
+    /// A `head` that some producer has read. It is as good as the real one until the lane looks
+    /// full, and it saves every push a read of the loop's cache line.
     seen: AtomicU32,
 }
 
-/// The loop's side of its task lane: there is one, and it takes tasks out.
+/// The loop's side of its task lane: the only consumer.
 pub struct TaskLaneEnd {
     lane: Arc<TaskLane>,
     /// The next index to take.
     head: u32,
-    /// The `head` that producers were told last.
+    /// The `head` that was published last.
     told: u32,
-    /// The chunk of `head`, null until a producer has hung it up.
+    /// The chunk of `head`; null until a producer has installed it.
     chunk: *mut Chunk,
     /// The tag of a written slot in `chunk`.
     tag: usize,
 }
 
-// SAFETY: the end owns the right to read slots; a chunk is reached through the lane, which the
-// end keeps alive, and tasks are `Send`.
+// SAFETY: the receiver owns the right to read slots; a chunk is reached through the lane, which the
+// receiver keeps alive, and tasks are `Send`.
 unsafe impl Send for TaskLaneEnd {}
 
 impl TaskLane {
     /// The smallest bound a lane can have; a smaller one is raised to it.
     pub const MIN_BOUND: usize = if cfg!(tidegate_loom) { 1 } else { 16 };
 
-    /// A lane that holds at most `bound` tasks (raised to [`TaskLane::MIN_BOUND`] where it is
-    /// less, lowered to 2^30 where it is more), and its other end.
+    /// Creates a lane that holds at most `bound` tasks, and its receiver. A bound below
+    /// [`TaskLane::MIN_BOUND`] is raised to it, and one above 2^30 is lowered to that.
     pub fn new(bound: usize) -> (Arc<Self>, TaskLaneEnd) {
         Self::starting_at(bound, 0)
     }
@@ -126,8 +127,9 @@ impl TaskLane {
         (lane, end)
     }
 
-    /// Puts `task` at the end of the lane and answers how many tasks now wait at the most (fewer
-    /// if the loop has come further than producers know). The caller then rings the doorbell.
+    /// Appends `task` to the lane. Returns an upper bound of the number of waiting tasks; there are
+    /// fewer if the loop has taken tasks and not published that yet. The caller then rings the
+    /// doorbell.
     ///
     /// # Errors
     ///
@@ -151,9 +153,10 @@ impl TaskLane {
                 return Err(Rejected::new(task, Refusal::Full));
             }
             let next = claim & !u64::from(u32::MAX) | u64::from(index.wrapping_add(1));
-            // ORDERING: SeqCst: the claim that `TaskLaneEnd::is_empty` must see, see
-            // `Doorbell`. It publishes nothing: the slot's tag does. Loom sees `claim_fence` in
-            // its place, so no model fails when this is weakened, but when that is left out.
+            // ORDERING: SeqCst: the claim that `TaskLaneEnd::is_empty` must see, see `Doorbell`. It
+            // publishes nothing: the slot's tag does. In loom's models `claim_fence` gives this
+            // order instead: no model fails if this ordering is weakened, but models fail if that
+            // fence is removed.
             match self.producers.claim.compare_exchange_weak(
                 claim,
                 next,
@@ -164,50 +167,51 @@ impl TaskLane {
                 Err(now) => claim = now,
             }
         };
-        // SAFETY: a chunk that hangs in its place is alive, and the loop takes it down only after
-        // it has read every slot of it, this thread's included.
+        // SAFETY: a chunk in its directory entry is alive, and the loop removes it only after it
+        // has read every slot of it, this thread's included.
         let chunk = unsafe { &*self.chunk_at(index) };
-        // SAFETY: the claim gave this index to this thread alone, so its slot is unwritten in
-        // this use of the chunk and nobody else writes it.
+        // SAFETY: the claim gave this index to this thread alone, so its slot is unwritten in this
+        // use of the chunk and no other thread writes it.
         unsafe { chunk.write(index, task) };
-        // Last, since loom's fence would otherwise stand in for the Acquire of `head`.
+        // Last, because loom's fence would otherwise hide a missing Acquire of `head`.
         claim_fence();
         Ok(waiting as usize + 1)
     }
 
-    /// Refuses every later push. Returns false if the lane was closed before.
+    /// Refuses every later push. Returns `false` if the lane was closed before.
     pub fn close(&self) -> bool {
-        // ORDERING: SeqCst, as the claims: what was claimed before it is counted by `is_empty`,
-        // what comes after is refused. No model sees more of it than that it is one operation on
-        // the word, which any ordering gives; it keeps the close in the order of `Doorbell`.
+        // ORDERING: SeqCst, as the claims: earlier claims are counted by `is_empty`, later ones are
+        // refused. The models need only that this is one atomic operation on the word, which any
+        // ordering gives; `SeqCst` keeps the close in the total order of `Doorbell`.
         self.producers.claim.fetch_or(CLOSED, Ordering::SeqCst) & CLOSED == 0
     }
 
-    /// Whether the lane is closed.
+    /// Returns `true` if the lane is closed.
     pub fn is_closed(&self) -> bool {
         self.producers.claim.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    /// Tasks accepted and not known to be started, those in the loop's local queue included.
+    /// Returns the number of tasks that are accepted and not known to be started, including those
+    /// in the loop's local queue.
     pub fn len(&self) -> usize {
-        // ORDERING: SeqCst, as `TaskLaneEnd::is_empty`: a loop that gives its thread back asks
-        // this after arming its doorbell. (Not seen by loom, for the same reason.)
+        // ORDERING: SeqCst, as in `TaskLaneEnd::is_empty`: a loop that gives its thread back calls
+        // this after arming its doorbell. (No loom model depends on it, for the same reason.)
         let claim = self.producers.claim.load(Ordering::SeqCst);
         self.waiting(claim, self.head()) as usize
     }
 
-    /// Whether no task waits.
+    /// Returns `true` if no task waits.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The most tasks that may wait.
+    /// Returns the maximum number of waiting tasks.
     pub fn bound(&self) -> usize {
         self.bound as usize
     }
 
-    /// Counts up to `most` tasks of the loop's own queue against the bound; answers how many.
-    /// Called by the loop only.
+    /// Counts up to `most` tasks of the loop's own queue against the bound. Returns how many were
+    /// counted. Called only by the loop.
     pub fn reserve(&self, most: u32) -> u32 {
         let mut claim = self.producers.claim.load(Ordering::Relaxed);
         loop {
@@ -217,7 +221,7 @@ impl TaskLane {
                 return 0;
             }
             let next = claim + u64::from(granted) * LOCAL_ONE;
-            // Relaxed: a count; the tasks it stands for never leave the loop's thread.
+            // Relaxed: only a count; the counted tasks never leave the loop's thread.
             match self.producers.claim.compare_exchange_weak(
                 claim,
                 next,
@@ -230,7 +234,7 @@ impl TaskLane {
         }
     }
 
-    /// Gives `count` reserved tasks back: they were started, or are no longer needed.
+    /// Releases `count` reserved tasks: they were started, or are no longer needed.
     pub fn release(&self, count: u32) {
         if count > 0 {
             let before = self
@@ -241,17 +245,17 @@ impl TaskLane {
         }
     }
 
-    /// How far the loop has come, for this producer and the others.
+    /// Reads the loop's `head` and stores it in `seen` for the other producers.
     #[cold]
     fn look_at_head(&self) -> u32 {
         let head = self.head();
-        // ORDERING: Release passes on what `head` acquired; pairs with the Acquire load in
-        // `push`. An older value may replace a newer one: it only looks sooner again.
+        // ORDERING: Release passes on what `head` acquired; pairs with the Acquire load in `push`.
+        // An older value may replace a newer one: producers then only read the real `head` sooner.
         self.producers.seen.store(head, Ordering::Release);
         head
     }
 
-    /// Makes the loop publish its head after its current task.
+    /// Asks the loop to publish its head after its current task.
     #[cold]
     fn want_head(&self) {
         if !self.wanted.load(Ordering::Relaxed) {
@@ -261,24 +265,24 @@ impl TaskLane {
 
     #[inline(always)]
     fn head(&self) -> u32 {
-        // ORDERING: Acquire pairs with the Release store in `publish`: who sees that a chunk's
-        // indexes are free again also sees that the chunk has left its place.
+        // ORDERING: Acquire pairs with the Release store in `publish`: a producer that sees that a
+        // chunk's indexes are free again also sees that the chunk has left its directory entry.
         self.head.load(Ordering::Acquire)
     }
 
     #[inline(always)]
     fn waiting(&self, claim: u64, head: u32) -> u32 {
-        // A stale claim may lie behind a fresh head; it then fails its compare-and-swap.
+        // A stale claim may be behind a fresh head; its compare-and-swap then fails.
         let queued = index_of(claim).wrapping_sub(head) as i32;
         u32::try_from(queued).unwrap_or(0) + local_of(claim)
     }
 
-    /// The chunk of `index`, hung up now if it is the first of its chunk to be needed.
+    /// Returns the chunk of `index`. Installs a new one if the directory entry is empty.
     #[inline(always)]
     fn chunk_at(&self, index: u32) -> *mut Chunk {
         let place = self.place(index);
-        // ORDERING: Acquire pairs with the Release of whoever hung the chunk up, below or in
-        // `TaskLaneEnd::retire`: its tag and its old slots are visible.
+        // ORDERING: Acquire pairs with the Release of the thread that installed the chunk, in
+        // `hang` or in `TaskLaneEnd::retire`: its tag and its old slots are visible.
         let chunk = place.load(Ordering::Acquire);
         if chunk.is_null() {
             return Self::hang(place);
@@ -290,7 +294,8 @@ impl TaskLane {
     fn hang(place: &AtomicPtr<Chunk>) -> *mut Chunk {
         let fresh = Box::into_raw(Chunk::allocate());
         // ORDERING: Release publishes the fresh chunk to `chunk_at` and `find_chunk`; Acquire, on
-        // failure, sees another's. Who finds the place empty reads nothing through it.
+        // failure, sees another thread's chunk. A thread that finds the entry empty reads nothing
+        // through it.
         match place.compare_exchange(ptr::null_mut(), fresh, Ordering::Release, Ordering::Acquire) {
             Ok(_) => fresh,
             Err(theirs) => {
@@ -301,7 +306,7 @@ impl TaskLane {
         }
     }
 
-    /// How many chunks hang in the directory.
+    /// Returns the number of chunks in the directory.
     #[cfg(test)]
     fn chunks(&self) -> usize {
         let hangs = |place: &&AtomicPtr<Chunk>| !place.load(Ordering::Relaxed).is_null();
@@ -320,8 +325,8 @@ impl Drop for TaskLane {
         for place in &self.directory {
             let chunk = place.load(Ordering::Relaxed);
             if !chunk.is_null() {
-                // SAFETY: chunks in the directory come from `Box::into_raw`; both sides of the
-                // lane are gone, and the end dropped every task before it went.
+                // SAFETY: chunks in the directory come from `Box::into_raw`; both sides of the lane
+                // are gone, and the receiver's drop has dropped every task before.
                 drop(unsafe { Box::from_raw(chunk) });
             }
         }
@@ -339,17 +344,17 @@ impl fmt::Debug for TaskLane {
 }
 
 impl TaskLaneEnd {
-    /// Takes the oldest task. `None` if there is none, or if its producer is still writing it
-    /// (then [`TaskLaneEnd::is_empty`] is false).
+    /// Takes the oldest task. Returns `None` if there is none, or if its producer is still writing
+    /// it (then [`TaskLaneEnd::is_empty`] is false).
     #[inline]
     pub fn pop(&mut self) -> Option<Task> {
         if self.chunk.is_null() {
             self.find_chunk()?;
         }
-        // SAFETY: `chunk` hangs at the place of `head` and leaves it only in `retire`, by this
-        // thread.
+        // SAFETY: `chunk` is in the directory entry of `head`, and only this thread removes it, in
+        // `retire`.
         let chunk = unsafe { &*self.chunk };
-        // SAFETY: this is the lane's only end, and each index is read once, since `head` moves
+        // SAFETY: this is the lane's only receiver, and each index is read once, since `head` moves
         // on below.
         let task = unsafe { chunk.read(self.head, self.tag) }?;
         self.head = self.head.wrapping_add(1);
@@ -359,8 +364,8 @@ impl TaskLaneEnd {
         Some(task)
     }
 
-    /// Whether the oldest task can be taken now. Looks only at its slot, not at the word that
-    /// producers compete for: what a loop watches while it waits a moment.
+    /// Returns `true` if the oldest task can be taken now. Reads only the slot of that task, not
+    /// the word that producers compete for: a loop polls this while it waits a moment.
     #[inline]
     pub fn is_ready(&mut self) -> bool {
         if self.chunk.is_null() && self.find_chunk().is_none() {
@@ -371,7 +376,7 @@ impl TaskLaneEnd {
         chunk.is_written(self.head, self.tag)
     }
 
-    /// Tells the producers how far the loop has come. Called once a batch.
+    /// Publishes the loop's `head` to the producers. Called once per batch.
     #[inline]
     pub fn publish(&mut self) {
         if self.told != self.head {
@@ -381,44 +386,44 @@ impl TaskLaneEnd {
         }
     }
 
-    /// Whether a producer was refused since the last call; the loop then publishes after its
-    /// current task and gives back what it reserved and does not use.
+    /// Returns `true` if a producer was refused since the last call. The loop then publishes after
+    /// its current task and releases what it reserved and does not use.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.lane.wanted.load(Ordering::Relaxed) && self.lane.wanted.swap(false, Ordering::Relaxed)
     }
 
-    /// See [`TaskLane::reserve`].
+    /// Does the same as [`TaskLane::reserve`].
     pub fn reserve(&self, most: u32) -> u32 {
         self.lane.reserve(most)
     }
 
-    /// See [`TaskLane::release`].
+    /// Does the same as [`TaskLane::release`].
     pub fn release(&self, count: u32) {
         self.lane.release(count);
     }
 
-    /// Whether no task was claimed beyond those taken. The loop asks this after arming its
-    /// doorbell; see `Doorbell` for why the answer can be trusted.
+    /// Returns `true` if no task was claimed beyond those taken. The loop calls this after arming
+    /// its doorbell; see `Doorbell` for why the result is reliable then.
     pub fn is_empty(&self) -> bool {
-        // ORDERING: SeqCst, the loop's look; pairs with the claim in `TaskLane::push`. Loom sees
-        // the fence of `Doorbell::arm` in its place.
+        // ORDERING: SeqCst, the loop's check; pairs with the claim in `TaskLane::push`. In loom's
+        // models the fence of `Doorbell::arm` gives this order instead.
         index_of(self.lane.producers.claim.load(Ordering::SeqCst)) == self.head
     }
 
-    /// Tasks claimed and not yet taken.
+    /// Returns the number of tasks that are claimed and not yet taken.
     pub fn len(&self) -> usize {
         let claim = self.lane.producers.claim.load(Ordering::Relaxed);
         index_of(claim).wrapping_sub(self.head) as usize
     }
 
-    /// The producers' side.
+    /// Returns the producers' side.
     pub fn lane(&self) -> &Arc<TaskLane> {
         &self.lane
     }
 
-    /// Takes everything out of a closed lane, waiting for producers that have claimed a place
-    /// and are still writing.
+    /// Takes all tasks out of a closed lane. Waits for producers that have claimed an index and are
+    /// still writing.
     pub fn drain(&mut self) -> Vec<Task> {
         debug_assert!(self.lane.is_closed(), "an open lane has no end to drain to");
         let mut left = Vec::with_capacity(self.len());
@@ -447,31 +452,32 @@ impl TaskLaneEnd {
             return None;
         }
         self.chunk = chunk;
-        // SAFETY: a chunk that hangs in its place is alive until this thread takes it down.
+        // SAFETY: a chunk in its directory entry is alive until this thread removes it.
         let hung = unsafe { &*chunk };
         // SAFETY: it is in use, and its tag changes only in `retire`, by this thread.
         self.tag = unsafe { hung.tag() };
         Some(())
     }
 
-    /// Takes the chunk that was read to its end down and hangs it where it is needed next.
+    /// Removes the completely read chunk from its directory entry and installs it where it is
+    /// needed next.
     #[cold]
     fn retire(&mut self) {
         let chunk = std::mem::replace(&mut self.chunk, ptr::null_mut());
         let last = self.head.wrapping_sub(1);
-        // Relaxed: no producer looks at this place before it has seen the `head` that is
-        // published after this, with Release.
+        // Relaxed: no producer reads this entry before it has seen the `head` that is published
+        // after this, with Release.
         self.lane
             .place(last)
             .store(ptr::null_mut(), Ordering::Relaxed);
         // SAFETY: it came from `Box::into_raw` in `hang` and is freed only below.
         let used = unsafe { &*chunk };
-        // SAFETY: every slot was read, so every producer of this chunk is done with it, and it
-        // hangs nowhere: this thread alone holds it.
+        // SAFETY: every slot was read, so every producer of this chunk is done with it, and it is
+        // in no directory entry: this thread alone holds it.
         unsafe { used.turn() };
         let claimed = index_of(self.lane.producers.claim.load(Ordering::Relaxed));
         let ahead = claimed.wrapping_add(CHUNK as u32);
-        // ORDERING: Release publishes the turned tag; pairs with the Acquire load in
+        // ORDERING: Release publishes the toggled tag; pairs with the Acquire load in
         // `TaskLane::chunk_at` and `find_chunk`.
         let hung = self.lane.place(ahead).compare_exchange(
             ptr::null_mut(),
@@ -480,7 +486,7 @@ impl TaskLaneEnd {
             Ordering::Relaxed,
         );
         if hung.is_err() {
-            // SAFETY: it came from `Box::into_raw` in `hang` and hangs nowhere.
+            // SAFETY: it came from `Box::into_raw` in `hang` and is in no directory entry.
             drop(unsafe { Box::from_raw(chunk) });
         }
     }

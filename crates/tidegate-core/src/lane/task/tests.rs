@@ -1,4 +1,4 @@
-//! What a task lane promises: order, an exact bound, an atomic close, little memory.
+//! The guarantees of a task lane: order, an exact bound, an atomic close, little memory.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
@@ -11,7 +11,7 @@ use super::*;
 
 type Seen = Arc<Mutex<Vec<(usize, usize)>>>;
 
-/// A task that notes who pushed it and as which one; every third is too big to lie in the lane.
+/// Creates a task that records its producer and number; every third one is too large to be inline.
 fn noting(seen: &Seen, producer: usize, number: usize) -> Task {
     let seen = Arc::clone(seen);
     if number.is_multiple_of(3) {
@@ -29,12 +29,12 @@ fn lock(seen: &Seen) -> MutexGuard<'_, Vec<(usize, usize)>> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What ran, without who pushed it.
+/// Returns the numbers of the tasks that ran, without their producers.
 fn numbers(seen: &Seen) -> Vec<usize> {
     lock(seen).iter().map(|(_, number)| *number).collect()
 }
 
-/// Counts how often it was run and how often it was dropped.
+/// Counts how often a task was run and how often it was dropped.
 #[derive(Default)]
 struct Fate {
     ran: AtomicUsize,
@@ -64,7 +64,7 @@ fn fated(fate: &Arc<Fate>, wide: bool) -> Task {
     Task::new(run)
 }
 
-/// A task that counts its start.
+/// Creates a task that counts its start.
 fn counting(started: &Arc<AtomicUsize>) -> Task {
     let started = Arc::clone(started);
     Task::new(move || {
@@ -214,8 +214,8 @@ fn with_the_loop_running_the_bound_is_never_exceeded() {
             scope.spawn(|| {
                 for _ in 0..each {
                     insist(&lane, counting(&started));
-                    // Counted after the push and compared with a later count of the started:
-                    // never more than really waited when the push was counted.
+                    // Incremented after the push and compared with a later count of started tasks,
+                    // so this is never more than the number of tasks that really waited.
                     let waiting = accepted.fetch_add(1, SeqCst) + 1;
                     assert!(waiting <= BOUND + started.load(SeqCst));
                 }
@@ -433,7 +433,7 @@ fn a_task_whose_drop_panics_does_not_keep_the_others() {
     assert!(fates.iter().all(|fate| fate.dropped.load(Relaxed) == 1));
 }
 
-/// What a lane is meant to be: a queue under a lock.
+/// The reference model of a lane: a queue under a lock.
 struct Reference {
     queue: VecDeque<usize>,
     bound: usize,
@@ -485,7 +485,8 @@ fn agrees_with_the_reference(seed: u64) {
                 let pushed = lane.push(noting(&seen, 0, number));
                 let pushed = pushed.map_err(|refused| refused.why());
                 let expected = reference.push(number);
-                // How many wait is told from a head that may be old: never too few.
+                // The number of waiting tasks is computed from a possibly old head: never too
+                // small.
                 assert!(pushed.unwrap_or(0) >= expected.unwrap_or(0), "seed {seed}");
                 assert_eq!(pushed.err(), expected.err(), "seed {seed}");
             }

@@ -1,8 +1,8 @@
 //! A task: one closure, type-erased, in 32 bytes.
 //!
-//! A [`Task`] is what executors run, lanes carry and a refusal gives back. A closure of up to
-//! three words lives inside the task itself; a larger one is boxed. Moving a task between
-//! threads therefore allocates nothing for the closures that programs submit by the million.
+//! Executors run tasks, lanes carry them, and a refusal returns them. A closure of up to three
+//! words is stored in the task itself; a larger one is boxed. Moving a task between threads
+//! therefore allocates nothing for the closures that programs submit by the million.
 
 use std::any::type_name;
 use std::fmt;
@@ -33,7 +33,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Makes a task of `run`, which may block.
+    /// Creates a task from `run`, which may block.
     #[inline]
     pub fn new<F>(run: F) -> Self
     where
@@ -42,7 +42,7 @@ impl Task {
         Self::erase::<F, May>(run)
     }
 
-    /// Makes a task that never blocks the thread that runs it.
+    /// Creates a task that never blocks the thread that runs it.
     #[inline]
     pub fn non_blocking<F>(run: F) -> Self
     where
@@ -51,7 +51,7 @@ impl Task {
         Self::erase::<F, Never>(run)
     }
 
-    /// Makes a task that looks at its thread before it blocks.
+    /// Creates a task that checks whether its thread may block before it blocks.
     #[inline]
     pub fn adaptive<F>(run: F) -> Self
     where
@@ -60,8 +60,8 @@ impl Task {
         Self::erase::<F, Adapts>(run)
     }
 
-    /// Makes a task that may block and is known to take long: a hint to strategies, which give
-    /// it a thread of its own at once instead of waiting to see.
+    /// Creates a task that may block and is known to take long. Strategies use this as a hint and
+    /// give the task a thread of its own at once, instead of observing it first.
     ///
     /// ```
     /// use tidegate_core::{Blocking, Task};
@@ -77,7 +77,7 @@ impl Task {
         Self::erase::<F, Long>(run)
     }
 
-    /// Makes a task of a kind that is known only when the program runs.
+    /// Creates a task of a kind that is known only at run time.
     ///
     /// ```
     /// use tidegate_core::{Blocking, Task};
@@ -97,9 +97,9 @@ impl Task {
         }
     }
 
-    /// Makes a task that shows up under `name` in metrics and watchdog reports.
+    /// Creates a task with a `name` for metrics and watchdog reports.
     ///
-    /// Without a name a task is called by the type of its closure. The name takes two of the
+    /// A task without a name is identified by the type of its closure. The name takes two of the
     /// three inline words.
     #[inline]
     pub fn named<F>(name: &'static str, run: F) -> Self
@@ -109,8 +109,8 @@ impl Task {
         Self::erase::<Named<F>, May>(Named { name, run })
     }
 
-    /// Makes a task that is called by the type `L` instead of that of its closure: for code that
-    /// wraps a closure of the user's and wants the user's to show.
+    /// Creates a task that is identified by the type `L` instead of the type of its closure: for
+    /// code that wraps a user's closure and wants reports to show the user's type.
     #[inline]
     pub fn labelled<L: 'static, F>(run: F) -> Self
     where
@@ -122,7 +122,7 @@ impl Task {
         })
     }
 
-    /// Runs the task on this thread. A panic of the closure passes through.
+    /// Runs the task on this thread. A panic of the closure propagates to the caller.
     #[inline]
     pub fn run(self) {
         let mut task = ManuallyDrop::new(self);
@@ -132,23 +132,23 @@ impl Task {
         unsafe { run(&raw mut task.data) };
     }
 
-    /// The task's name: the one given, or the type of its closure.
+    /// Returns the task's name: the given name, or the type of its closure.
     pub fn name(&self) -> &'static str {
         // SAFETY: `data` holds the live closure that this vtable was made for.
         unsafe { (self.vtable.name)(&raw const self.data) }
     }
 
-    /// What the task may do to its thread.
+    /// Returns whether the task may block its thread.
     pub fn blocking(&self) -> Blocking {
         self.vtable.blocking
     }
 
-    /// Whether the task is known to take long.
+    /// Returns `true` if the task is known to take long.
     pub fn is_long(&self) -> bool {
         self.vtable.long
     }
 
-    /// A number that tasks made from the same closure share: for statistics by class.
+    /// Returns a number that tasks made from the same closure share: for statistics by class.
     pub fn class(&self) -> usize {
         std::ptr::from_ref(self.vtable).addr()
     }
@@ -184,7 +184,7 @@ unsafe impl Send for Task {}
 unsafe impl Sync for Task {}
 
 impl Running {
-    /// Notes that the loop starts `task`. Called by the loop's thread only.
+    /// Records that the loop starts `task`. Called only by the loop's thread.
     #[inline(always)]
     pub fn begin(&self, task: &Task) {
         self.begin_closure(task.vtable);
@@ -200,12 +200,12 @@ impl fmt::Debug for Task {
     }
 }
 
-/// Whether an `F` can live in the words of a task.
+/// Returns `true` if an `F` fits into the words of a task.
 const fn fits<F>() -> bool {
     mem::size_of::<F>() <= mem::size_of::<Data>() && mem::align_of::<F>() <= mem::align_of::<Data>()
 }
 
-/// What a task holds: a closure, or a closure with a name.
+/// The content of a task: a closure, or a closure with a name.
 trait Body: Send + 'static {
     fn call(self);
     fn name(&self) -> &'static str;
@@ -234,7 +234,8 @@ struct Named<F> {
 
 impl<F: FnOnce() + Send + 'static> Body for Named<F> {
     fn call(self) {
-        // The loop stores only the vtable of what it runs; a given name is told apart.
+        // The loop records only the vtable of the task that it runs, so a given name is shown
+        // separately.
         let _shown = running::show_name(self.name);
         (self.run)();
     }
@@ -248,7 +249,7 @@ impl<F: FnOnce() + Send + 'static> Body for Named<F> {
     }
 }
 
-/// A closure that goes by the name of another type.
+/// A closure that is identified by the name of another type.
 struct Labelled<L, F> {
     run: F,
     label: PhantomData<fn() -> L>,
@@ -269,7 +270,7 @@ impl<L: 'static, F: FnOnce() + Send + 'static> Body for Labelled<L, F> {
     }
 }
 
-/// A [`Blocking`] as a type, so that it costs a task no word.
+/// A [`Blocking`] as a type, so that it takes no word of the task.
 trait Kind {
     const BLOCKING: Blocking;
     const LONG: bool = false;
@@ -293,7 +294,7 @@ impl Kind for May {
     const BLOCKING: Blocking = Blocking::May;
 }
 
-/// Vtable of a closure that lies in the task's own words.
+/// Vtable of a closure that is stored in the task's own words.
 struct Inline<F, B>(PhantomData<(F, B)>);
 
 impl<F: Body, B: Kind> Inline<F, B> {
@@ -324,7 +325,7 @@ impl<F: Body, B: Kind> Inline<F, B> {
     }
 }
 
-/// Vtable of a closure in a box; the first word is the box.
+/// Vtable of a closure in a box; the first word is the pointer to the box.
 struct Boxed<F, B>(PhantomData<(F, B)>);
 
 impl<F: Body, B: Kind> Boxed<F, B> {

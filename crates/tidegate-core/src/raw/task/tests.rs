@@ -1,4 +1,4 @@
-//! A task runs or drops its closure exactly once, wherever the closure lies.
+//! A task runs or drops its closure exactly once, whether the closure is inline or boxed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::{Blocking, Task};
 use crate::executor::{Refusal, Rejected};
 
-/// Adds one when run, a hundred when dropped.
+/// Creates a task that adds one when run and a hundred when dropped.
 fn counting(words: usize, seen: &Arc<AtomicUsize>) -> Task {
     struct OnDrop(Arc<AtomicUsize>);
     impl Drop for OnDrop {
