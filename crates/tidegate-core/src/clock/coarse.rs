@@ -1,18 +1,19 @@
-//! A clock that is late by two ticks at most, and cheaper to read than any other.
+//! A clock that is late by at most two ticks, and cheaper to read than any other.
 //!
-//! The system notes the time at each of its ticks, one to ten milliseconds apart, where every
-//! process can read it: a few loads, less than half the price of a cycle counter. It serves where
-//! a moment is only sorted into something much longer, such as a bucket of a window.
+//! At each of its ticks, one to ten milliseconds apart, the system stores the time where every
+//! process can read it. A reading is a few loads and costs less than half of a read of the cycle
+//! counter. Use it where times are only sorted into much longer spans, such as the buckets of a
+//! window.
 //!
-//! # How wrong it can be
+//! # Accuracy
 //!
-//! It is never ahead of its [`Clock`]. It is behind by the time since the last tick, and by what the
-//! system leaves over at a tick: it counts whole ones only. That is less than two ticks together
-//! ([`CoarseClock::error_bound`]), unless the machine kept the system from ticking: then as long as
-//! that lasted comes on top. Readings never go back.
+//! The coarse clock is never ahead of its [`Clock`]. It is behind by the time since the last tick,
+//! plus a remainder, because the system counts only whole ticks. Both together are less than two
+//! ticks ([`CoarseClock::error_bound`]), unless the machine delayed the system's ticks; that delay
+//! comes on top. Readings never go back.
 //!
-//! On a manual clock and where the system has no such time, every reading is the
-//! [`FastClock`]'s, and the bound is zero.
+//! On a manual clock, and where the system has no such time, every reading is that of the
+//! [`FastClock`], and the bound is zero.
 
 use std::time::Duration;
 
@@ -42,17 +43,17 @@ pub struct CoarseClock {
     ticks: Option<Ticks>,
 }
 
-/// The ticks of the system.
+/// The system's ticks.
 #[derive(Clone, Copy, Debug)]
 struct Ticks {
-    /// What the system's own scale says at the clock's origin, or a little after it.
+    /// The system's own monotonic time at the clock's origin, or a little after it.
     origin: u64,
-    /// From one to the next, in nanoseconds.
+    /// The time from one tick to the next, in nanoseconds.
     length: u64,
 }
 
 impl CoarseClock {
-    /// The coarse reading of `clock`.
+    /// Creates the coarse reading of `clock`.
     pub fn new(clock: &Clock) -> Self {
         Self {
             fast: FastClock::new(clock),
@@ -60,8 +61,8 @@ impl CoarseClock {
         }
     }
 
-    /// The coarse reading of `clock` where it is late by no more than `bound`, and an exact
-    /// one where it would be.
+    /// Creates the coarse reading of `clock` if it is late by at most `bound`, and an exact reading
+    /// otherwise.
     pub fn within(clock: &Clock, bound: Duration) -> Self {
         let mut coarse = Self::new(clock);
         if coarse.error_bound() > bound {
@@ -70,8 +71,8 @@ impl CoarseClock {
         coarse
     }
 
-    /// The moment of the last tick, in whole ones, in nanoseconds since the clock's origin. Never less than an
-    /// earlier reading.
+    /// Returns the time of the last tick, rounded down to whole ticks, in nanoseconds since the
+    /// clock's origin. Never less than an earlier reading.
     #[inline]
     pub fn nanos(&self) -> u64 {
         match self.ticks {
@@ -80,7 +81,8 @@ impl CoarseClock {
         }
     }
 
-    /// How far a reading can be behind the clock; zero where it is the [`FastClock`]'s.
+    /// Returns how far a reading can be behind the clock; zero where it is that of the
+    /// [`FastClock`].
     pub fn error_bound(&self) -> Duration {
         Duration::from_nanos(self.ticks.map_or(0, |ticks| 2 * ticks.length))
     }
@@ -92,8 +94,9 @@ impl Ticks {
             return None;
         }
         let length = tick::length()?;
-        // The clock is asked first: the later the other answers, the later the origin seems, and
-        // the more a reading is behind. So none is ahead, and the closest try is the lowest.
+        // The clock is read first: a delay before the second read makes the origin seem later, and
+        // the readings further behind. So no reading is ahead, and the lowest of the tries is the
+        // closest.
         let tries = (0..3).map(|_| {
             let nanos = clock.nanos();
             tick::fine().saturating_sub(nanos)
@@ -105,7 +108,7 @@ impl Ticks {
 
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests {
-    //! Never ahead, never back, and behind by two ticks at most.
+    //! Readings are never ahead, never go back, and are at most two ticks behind.
 
     use super::*;
     use crate::{ManualClock, as_nanos};
@@ -122,7 +125,7 @@ mod tests {
     fn readings_are_never_ahead_and_never_go_back() {
         let clock = Clock::system();
         let coarse = CoarseClock::new(&clock);
-        // Over several ticks, however long they are.
+        // Runs over several ticks, however long they are.
         let end = clock.nanos() + 5 * as_nanos(coarse.error_bound()).max(1_000_000);
         let mut last = 0;
         while clock.nanos() < end {
@@ -139,8 +142,8 @@ mod tests {
     fn a_reading_is_behind_by_two_ticks_at_most() {
         let clock = Clock::system();
         let coarse = CoarseClock::new(&clock);
-        // The clock is read first: being held up in between makes the difference smaller. That
-        // the whole machine was held up cannot be told, so one good reading has to do.
+        // The clock is read first: a delay in between makes the difference smaller. A delay of the
+        // whole machine cannot be detected, so one good reading suffices.
         let slack = 100_000;
         let bound = as_nanos(coarse.error_bound()) + slack;
         let near = (0..1_000).any(|_| {

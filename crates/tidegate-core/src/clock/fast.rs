@@ -1,22 +1,22 @@
-//! A clock that is cheap to read: the processor's cycle counter, held to the system's clock.
+//! A clock that is cheap to read: the processor's cycle counter, calibrated by the system's clock.
 //!
-//! Reading the system's clock may cost as much as four locked instructions; the counter costs
-//! less than one. The counter is *calibrated*: a pair of readings (cycles, nanoseconds) and a rate
-//! give the time of any later reading. Whoever reads the time more than [`INTERVAL`] after the
-//! last pair takes a new one.
+//! Reading the system's clock may cost as much as four locked instructions; the counter costs less
+//! than one. The counter is *calibrated*: a pair of readings (cycles, nanoseconds) and a rate give
+//! the time of any later reading. A reader that comes more than [`INTERVAL`] after the last pair
+//! takes a new one.
 //!
-//! # How wrong it can be
+//! # Accuracy
 //!
-//! Within an interval the time is off by what the rate changed since the interval before. The
-//! system slews its clock by at most 500 parts in a million, so the worst is 50 µs; a quiet machine
+//! Within an interval, the error is what the rate changed since the interval before. The system
+//! slews its clock by at most 500 parts in a million, so the worst error is 50 µs; a quiet machine
 //! shows well under 1 µs. Each new pair measures the error of the last interval, and
-//! [`FastClock::worst_error`] tells the largest so far. After a pause longer than the interval
+//! [`FastClock::worst_error`] returns the largest so far. After a pause longer than the interval,
 //! the first reading is the system's own. The time never goes back: a counter that ran ahead is
-//! slowed down until the truth has caught up; one that ran ahead by more than [`GIVE_UP`] (a
-//! machine that moved) is not used again.
+//! slowed down until the system's clock has caught up. A counter that ran ahead by more than
+//! [`GIVE_UP`] (a machine that was migrated) is not used again.
 //!
-//! Where the counter is not steady, on a manual clock and in the first moments of a process (no
-//! rate is known), every reading is the clock's own, at full price.
+//! Where the counter is not steady, on a manual clock, and at the start of a process (no rate is
+//! known yet), every reading is the clock's own, at full cost.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -25,16 +25,17 @@ use std::time::Duration;
 use super::handle::Clock;
 use crate::sys::cycles;
 
-/// The longest time that one calibration is used, in nanoseconds.
+/// The longest time for which one calibration is used, in nanoseconds.
 const INTERVAL: u64 = 100_000_000;
 /// The shortest time that gives a usable rate, in nanoseconds.
 const LEARN: u64 = 10_000_000;
-/// A counter that is ahead of the system's clock by more is given up, in nanoseconds.
+/// A counter that is ahead of the system's clock by more than this is not used again, in
+/// nanoseconds.
 const GIVE_UP: u64 = 10_000_000;
 /// Fraction bits of the rate.
 const SHIFT: u32 = 32;
 
-/// A [`Clock`] whose present is cheap to ask for. Made from a clock, and no more exact than its
+/// A [`Clock`] whose present time is cheap to read. It is made from a clock and is as exact as its
 /// error bound says (see [`FastClock::worst_error`]).
 ///
 /// ```
@@ -53,7 +54,7 @@ pub struct FastClock {
 }
 
 impl FastClock {
-    /// The cheap reading of `clock`.
+    /// Creates the cheap reading of `clock`.
     pub fn new(clock: &Clock) -> Self {
         Self {
             clock: clock.clone(),
@@ -61,7 +62,7 @@ impl FastClock {
         }
     }
 
-    /// The present moment in nanoseconds since the clock's origin. Never less than an earlier
+    /// Returns the present time in nanoseconds since the clock's origin. Never less than an earlier
     /// reading on the same thread.
     #[inline]
     pub fn nanos(&self) -> u64 {
@@ -73,27 +74,28 @@ impl FastClock {
         }
     }
 
-    /// The clock it was made from.
+    /// Returns the underlying clock.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Whether readings come from the cycle counter.
+    /// Returns `true` if readings come from the cycle counter.
     pub fn is_counted(&self) -> bool {
         self.counter.is_some_and(|counter| {
-            // Relaxed: for people.
+            // Relaxed: informative only.
             counter.rate.load(Ordering::Relaxed) != 0
         })
     }
 
-    /// The largest error that a calibration has found so far; zero for clocks that are exact.
+    /// Returns the largest error that a calibration has found so far; zero for clocks that are
+    /// exact.
     pub fn worst_error(&self) -> Duration {
         let worst = |counter: &Counter| counter.worst.load(Ordering::Relaxed);
         Duration::from_nanos(self.counter.map_or(0, worst))
     }
 }
 
-/// The one counter of the process, if it is steady.
+/// Returns the only counter of the process, if it is steady.
 fn counter() -> Option<&'static Counter> {
     static COUNTER: OnceLock<Option<Counter>> = OnceLock::new();
     COUNTER
@@ -108,11 +110,11 @@ struct Counter {
     sequence: AtomicU64,
     cycles: AtomicU64,
     nanos: AtomicU64,
-    /// Nanoseconds per cycle, with `SHIFT` fraction bits; 0 while none is known.
+    /// Nanoseconds per cycle, with `SHIFT` fraction bits; 0 while no rate is known.
     rate: AtomicU64,
-    /// Cycles in one interval: after so many a new pair is due.
+    /// Number of cycles in one interval, after which a new pair is due.
     span: AtomicU64,
-    /// Where the rate is measured from: what the clock really said at the last pair.
+    /// The system clock's time at the last pair, from which the rate is measured.
     true_nanos: AtomicU64,
     worst: AtomicU64,
 }
@@ -131,7 +133,7 @@ impl Counter {
         }
     }
 
-    /// The time at `now` cycles, or none when a new pair is due or one is being written.
+    /// Returns the time at `now` cycles, or `None` if a new pair is due or is being written.
     #[inline]
     fn read(&self, now: u64) -> Option<u64> {
         // ORDERING: Acquire pairs with the Release at the end of `recalibrate`: the fields read
@@ -142,16 +144,16 @@ impl Counter {
         let rate = self.rate.load(Ordering::Relaxed);
         let span = self.span.load(Ordering::Relaxed);
         // ORDERING: Acquire fence pairs with the Release fence in `recalibrate`: if a field above
-        // was read in the middle of a change, the sequence below is another.
+        // was read in the middle of a change, the sequence below differs.
         fence(Ordering::Acquire);
         let same = self.sequence.load(Ordering::Relaxed) == sequence;
-        // A pair may be newer than `now`, when this thread was held up in between.
+        // The pair may be newer than `now` if this thread was delayed in between.
         let passed = now.saturating_sub(cycles);
         let fresh = sequence & 1 == 0 && same && passed < span;
         fresh.then(|| nanos + scaled(passed, rate))
     }
 
-    /// Takes a new pair, unless somebody else does, and answers the present time.
+    /// Takes a new pair, unless another thread does, and returns the present time.
     #[cold]
     fn recalibrate(&self, clock: &Clock) -> u64 {
         let (now, truth) = pair(clock);
@@ -170,8 +172,8 @@ impl Counter {
         if taken.is_err() {
             return truth.max(self.nanos.load(Ordering::Relaxed));
         }
-        // ORDERING: Release fence pairs with the Acquire fence in `read`: who reads a field
-        // written below also reads the odd sequence.
+        // ORDERING: Release fence pairs with the Acquire fence in `read`: a thread that reads a
+        // field written below also reads the odd sequence.
         fence(Ordering::Release);
         let time = self.write(now, truth);
         // ORDERING: Release pairs with the Acquire load in `read`.
@@ -179,7 +181,8 @@ impl Counter {
         time
     }
 
-    /// Writes the new pair; the sequence is odd, so this thread is alone here.
+    /// Writes the new pair and returns the present time. The sequence is odd, so no other thread
+    /// writes.
     fn write(&self, now: u64, truth: u64) -> u64 {
         let get = |field: &AtomicU64| field.load(Ordering::Relaxed);
         let old = get(&self.rate);
@@ -195,7 +198,8 @@ impl Counter {
             0
         } else {
             let rate = ((u128::from(passed) << SHIFT) / u128::from(cycles)) as u64;
-            // Ahead of the truth: slower, so that the two meet at the end of the interval.
+            // If ahead of the system's clock: run slower, so that the two meet at the end of the
+            // interval.
             rate - (u128::from(rate) * u128::from(ahead) / u128::from(INTERVAL)) as u64
         };
         let span = (u128::from(INTERVAL) << SHIFT)
@@ -216,8 +220,8 @@ fn scaled(cycles: u64, rate: u64) -> u64 {
     ((u128::from(cycles) * u128::from(rate)) >> SHIFT) as u64
 }
 
-/// Cycles and nanoseconds of one moment: the closest of a few tries, since the thread may be
-/// held up between the two.
+/// Returns the cycles and nanoseconds of one point in time: the closest of a few tries, since the
+/// thread may be delayed between the two reads.
 fn pair(clock: &Clock) -> (u64, u64) {
     let tries = (0..3).map(|_| {
         let before = cycles::now();
@@ -231,7 +235,7 @@ fn pair(clock: &Clock) -> (u64, u64) {
 
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests {
-    //! The counter says what the clock says, within its bound, and never goes back.
+    //! The counter agrees with the clock, within its bound, and never goes back.
 
     use super::*;
     use crate::ManualClock;
@@ -257,13 +261,13 @@ mod tests {
     #[test]
     fn a_counter_that_ran_ahead_is_slowed_and_never_goes_back() {
         let counter = steady();
-        // The truth is 1 µs behind what the counter says.
+        // The system's clock is 1 µs behind the counter.
         let said = counter.write(2 * INTERVAL, 2 * INTERVAL - 1_000);
         assert_eq!(said, 2 * INTERVAL);
         assert_eq!(counter.worst.load(Ordering::Relaxed), 1_000);
         let end = counter.read(3 * INTERVAL - 1).expect("it is calibrated");
         assert!(end.abs_diff(3 * INTERVAL - 1_000) < 1_100, "{end}");
-        // The truth is ahead: a step forward at once.
+        // The system's clock is ahead: the counter steps forward at once.
         assert_eq!(
             counter.write(3 * INTERVAL, 3 * INTERVAL + 500),
             3 * INTERVAL + 500

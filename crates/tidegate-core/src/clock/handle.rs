@@ -1,4 +1,4 @@
-//! The clock that everything takes: the system's, or one that a test turns.
+//! The clock type that all components take: the system's clock, or a manual one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::moment::{as_nanos, origin, system_now};
 use super::sleeper::Sleeper;
 use crate::Parker;
 
-/// A clock: what time it is, and how to sleep until a moment of it.
+/// A clock: it returns the time and can put a thread to sleep until a deadline.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,14 +34,14 @@ enum Source {
 }
 
 impl Clock {
-    /// The system's monotonic clock.
+    /// Returns the system's monotonic clock.
     pub const fn system() -> Self {
         Self {
             source: Source::System,
         }
     }
 
-    /// The present moment.
+    /// Returns the present time.
     pub fn now(&self) -> Instant {
         match &self.source {
             Source::System => system_now(),
@@ -49,7 +49,7 @@ impl Clock {
         }
     }
 
-    /// The present moment in nanoseconds since this clock's origin.
+    /// Returns the present time in nanoseconds since this clock's origin.
     pub fn nanos(&self) -> u64 {
         match &self.source {
             Source::System => as_nanos(system_now().saturating_duration_since(origin())),
@@ -57,12 +57,12 @@ impl Clock {
         }
     }
 
-    /// The moment `after` from now, in nanoseconds; `u64::MAX` where that overflows.
+    /// Returns the time `after` from now, in nanoseconds; `u64::MAX` if that overflows.
     pub fn deadline(&self, after: Duration) -> u64 {
         self.nanos().saturating_add(as_nanos(after))
     }
 
-    /// A moment of `Instant` in nanoseconds since this clock's origin.
+    /// Converts an `Instant` to nanoseconds since this clock's origin.
     pub fn nanos_at(&self, at: Instant) -> u64 {
         let origin = match &self.source {
             Source::System => origin(),
@@ -71,7 +71,7 @@ impl Clock {
         as_nanos(at.saturating_duration_since(origin))
     }
 
-    /// The moment at `nanos` of this clock as an `Instant`; none for "never".
+    /// Converts nanoseconds of this clock to an `Instant`; `None` for "never".
     pub fn instant_at(&self, nanos: u64) -> Option<Instant> {
         let origin = match &self.source {
             Source::System => origin(),
@@ -81,12 +81,12 @@ impl Clock {
         is_moment.then(|| origin.checked_add(Duration::from_nanos(nanos)))?
     }
 
-    /// Whether this clock is turned by hand.
+    /// Returns `true` if this is a manual clock.
     pub fn is_manual(&self) -> bool {
         matches!(self.source, Source::Manual(_))
     }
 
-    /// The clock that is turned by hand, if this is one.
+    /// Returns the manual clock, if this is one.
     pub fn as_manual(&self) -> Option<&ManualClock> {
         match &self.source {
             Source::System => None,
@@ -94,8 +94,8 @@ impl Clock {
         }
     }
 
-    /// Sleeps in `parker` until it is unparked or until nanosecond `deadline`; returns whether
-    /// it was unparked. May return early and without cause, like every wait.
+    /// Sleeps in `parker` until it is unparked or until nanosecond `deadline`. Returns `true` if it
+    /// was unparked. Spurious wake-ups are possible.
     pub fn park_until(&self, parker: &Parker, deadline: Option<u64>) -> bool {
         match &self.source {
             Source::System => match self.left_until(deadline) {
@@ -106,18 +106,18 @@ impl Clock {
                 let sleeper: Arc<dyn Sleeper> = Arc::new(parker.clone());
                 let mut woken = false;
                 if !clock.sleep(&sleeper, deadline, || woken = parker.park(None)) {
-                    // As on the system's clock: a wakeup that is pending is not kept for later.
+                    // As on the system's clock, a pending wakeup is consumed.
                     return parker.take_wakeup();
                 }
-                // The clock wakes a sleeper at its deadline by the same means.
+                // The clock also unparks a sleeper at its deadline.
                 woken && deadline.is_none_or(|deadline| clock.nanos() < deadline)
             }
         }
     }
 
-    /// Lets `wait` sleep until `deadline` on this clock. `wait` gets the longest time that it
-    /// may really sleep, and must return when `sleeper` is woken. For waits that are not a
-    /// parker's, such as a poller's.
+    /// Calls `wait` to sleep until `deadline` on this clock. `wait` gets the longest time that it
+    /// may really sleep, and must return when `sleeper` is woken. For waits outside a parker, such
+    /// as a poller's.
     pub fn sleep_until(
         &self,
         sleeper: &Arc<dyn Sleeper>,
@@ -132,8 +132,8 @@ impl Clock {
         }
     }
 
-    /// Announces a thread that this clock's [`ManualClock::settle`] has to wait for. Made before
-    /// the thread starts, and entered on it.
+    /// Announces a thread that [`ManualClock::settle`] of this clock has to wait for. Called before
+    /// the thread starts; the thread then calls [`ClockMember::enter`].
     pub fn join(&self) -> ClockMember {
         match &self.source {
             Source::System => ClockMember::none(),
@@ -141,7 +141,7 @@ impl Clock {
         }
     }
 
-    /// Waits until every member of a manual clock is asleep; returns at once on the system's.
+    /// Waits until every member of a manual clock is asleep; returns at once on the system's clock.
     pub fn settle(&self) {
         if let Source::Manual(clock) = &self.source {
             clock.settle();

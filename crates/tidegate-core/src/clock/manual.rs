@@ -1,13 +1,13 @@
-//! A clock that stands still until a test turns it.
+//! A clock that stands still until a test advances it.
 //!
-//! Whoever waits on a manual clock registers as a sleeper with its deadline; [`advance`] steps
-//! from deadline to deadline and wakes each at exactly its time. Threads that drive loops are
-//! *members*: between two steps the clock waits until every member sleeps again, so a test sees
-//! the same order of events each time, and a year passes in a millisecond.
+//! A thread that waits on a manual clock registers as a sleeper with its deadline. [`advance`]
+//! steps from deadline to deadline and wakes each sleeper at exactly its time. Threads that drive
+//! loops are *members*: between two steps the clock waits until every member sleeps again. So a
+//! test sees the same order of events each time, and a year passes in a millisecond.
 //!
-//! A member is quiet when it sleeps through this clock and nobody has woken it since. A wakeup
-//! counts from the moment it is sent (`Sleeper::wakes`), not from the moment its thread runs,
-//! so work that one loop gave another is never mistaken for idleness.
+//! A member is quiet when it sleeps through this clock and was not woken since. A wakeup counts
+//! from the moment it is sent (`Sleeper::wakes`), not from the moment its thread runs, so work that
+//! one loop gave to another is never mistaken for idleness.
 //!
 //! [`advance`]: ManualClock::advance
 
@@ -23,12 +23,12 @@ use super::sleeper::Sleeper;
 use crate::prim::{self, Condvar, Mutex, MutexGuard};
 
 prim::thread_local! {
-    /// Ids of the members that this thread is, innermost last. An id is unique in the process,
-    /// since a thread may be a member of several clocks.
+    /// Ids of the memberships of this thread, innermost last. An id is unique in the process, since
+    /// a thread may be a member of several clocks.
     static MEMBER_OF: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A clock for tests: time moves only when told to.
+/// A clock for tests: time moves only when the test advances it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,7 +47,7 @@ pub struct ManualClock {
 struct Shared {
     origin: Instant,
     state: Mutex<State>,
-    /// Notified when a member falls asleep or leaves, and when time moves.
+    /// Notified when a member falls asleep or leaves, when time moves, and by `nudge`.
     changed: Condvar,
 }
 
@@ -55,25 +55,25 @@ struct Shared {
 struct State {
     now: u64,
     next_id: u64,
-    /// Who sleeps, by registration.
+    /// Sleeping threads, by registration.
     sleepers: BTreeMap<u64, Registered>,
-    /// Members by id; each with the registrations under which its thread sleeps.
+    /// Members by id, each with the registration under which its thread sleeps.
     members: BTreeMap<u64, Option<u64>>,
 }
 
 struct Registered {
     sleeper: Arc<dyn Sleeper>,
     deadline: Option<u64>,
-    /// `wakes` when it registered; a difference means that it was woken since.
+    /// `wakes` at the registration; a difference means that the sleeper was woken since.
     wakes: u64,
-    /// A wakeup was already pending when it registered.
+    /// A wakeup was already pending at the registration.
     notified: bool,
 }
 
 impl ManualClock {
-    /// A clock that stands at its origin.
+    /// Creates a clock that stands at its origin.
     pub fn new() -> Self {
-        // Asked for first: the process's own origin never lies after a manual clock's.
+        // Called first, so that the process's own origin is never after a manual clock's.
         origin();
         Self {
             shared: Arc::new(Shared {
@@ -84,7 +84,7 @@ impl ManualClock {
         }
     }
 
-    /// The present moment.
+    /// Returns the present time.
     pub fn now(&self) -> Instant {
         let nanos = self.nanos();
         self.shared
@@ -93,7 +93,7 @@ impl ManualClock {
             .unwrap_or(self.shared.origin)
     }
 
-    /// The present moment in nanoseconds since the origin.
+    /// Returns the present time in nanoseconds since the origin.
     pub fn nanos(&self) -> u64 {
         self.lock().now
     }
@@ -102,13 +102,13 @@ impl ManualClock {
         self.shared.origin
     }
 
-    /// Moves time forward by `by`, from deadline to deadline, waking each sleeper at its own
-    /// and letting the loops on this clock finish what that causes before the next step.
+    /// Moves time forward by `by`, from deadline to deadline. Wakes each sleeper at its deadline,
+    /// and lets the loops on this clock finish the resulting work before the next step.
     ///
     /// # Threads
     ///
-    /// Not from a loop on this clock: it would wait for itself. Hangs while a loop on this
-    /// clock is blocked by something that is not of this library; use [`ManualClock::jump`].
+    /// Do not call this from a loop on this clock: it would wait for itself. It hangs while a loop
+    /// on this clock is blocked by something outside this library; use [`ManualClock::jump`] then.
     pub fn advance(&self, by: Duration) {
         self.settle();
         let mut state = self.lock();
@@ -130,7 +130,7 @@ impl ManualClock {
         }
     }
 
-    /// Moves time forward by `by` in one step, wakes whoever is due, and waits for nobody.
+    /// Moves time forward by `by` in one step and wakes the sleepers that are due, without waiting.
     pub fn jump(&self, by: Duration) {
         let mut state = self.lock();
         state.now = state.now.saturating_add(as_nanos(by));
@@ -138,14 +138,14 @@ impl ManualClock {
         self.shared.changed.notify_all();
     }
 
-    /// Returns when every loop on this clock is idle: asleep, with nothing that is due and
-    /// nobody having woken it.
+    /// Returns when every loop on this clock is idle: asleep, not due and not woken.
     pub fn settle(&self) {
         drop(self.settled(self.lock()));
     }
 
-    /// [`ManualClock::settle`] until `stop` returns `true`; returns whether the clock settled.
-    /// `stop` is asked at first and after each [`ManualClock::nudge`], with the lock held.
+    /// Does the same as [`ManualClock::settle`], until `stop` returns `true`. Returns `true` if the
+    /// clock settled. `stop` is called at first and after each [`ManualClock::nudge`], with the
+    /// lock held.
     pub(super) fn settle_unless(&self, stop: impl Fn() -> bool) -> bool {
         let mut state = self.lock();
         loop {
@@ -159,14 +159,14 @@ impl ManualClock {
         }
     }
 
-    /// Makes whoever waits for this clock look again.
+    /// Makes threads that wait for this clock check again.
     pub(super) fn nudge(&self) {
-        // Under the lock: a thread that has looked and not yet fallen asleep hears it.
+        // Under the lock: a thread that has checked and is about to wait is notified too.
         let _state = self.lock();
         self.shared.changed.notify_all();
     }
 
-    /// The earliest deadline that somebody sleeps towards.
+    /// Returns the earliest deadline of all sleepers.
     pub fn next_deadline(&self) -> Option<Instant> {
         let state = self.lock();
         let next = state
@@ -177,13 +177,13 @@ impl ManualClock {
         self.shared.origin.checked_add(Duration::from_nanos(next))
     }
 
-    /// How many threads sleep through this clock.
+    /// Returns the number of threads that sleep through this clock.
     pub fn sleepers(&self) -> usize {
         self.lock().sleepers.len()
     }
 
-    /// Blocks until at least `count` threads sleep through this clock: for a test that must
-    /// not turn the clock before a waiting thread has arrived.
+    /// Blocks until at least `count` threads sleep through this clock: for a test that must not
+    /// advance the clock before a thread waits.
     pub fn await_sleepers(&self, count: usize) {
         let mut state = self.lock();
         while state.sleepers.len() < count {
@@ -191,8 +191,8 @@ impl ManualClock {
         }
     }
 
-    /// Registers `sleeper` until `wait` returns. Does not call `wait` when the deadline has
-    /// passed; answers whether it did.
+    /// Registers `sleeper` until `wait` returns. Returns `false`, without calling `wait`, if the
+    /// deadline has passed.
     pub(super) fn sleep(
         &self,
         sleeper: &Arc<dyn Sleeper>,
@@ -283,13 +283,13 @@ impl State {
         self.next_id
     }
 
-    /// The member of this clock that the calling thread is.
+    /// Returns the calling thread's membership of this clock.
     fn member_here(&self) -> Option<u64> {
         let is_mine = |id: &&u64| self.members.contains_key(id);
         MEMBER_OF.with_borrow(|ids| ids.iter().rev().find(is_mine).copied())
     }
 
-    /// Notes under which registration a member's thread sleeps; answers what it was before.
+    /// Records the registration under which a member's thread sleeps. Returns the previous one.
     fn replace_sleep_of(&mut self, member: Option<u64>, sleep: Option<u64>) -> Option<u64> {
         let slot = self.members.get_mut(&member?)?;
         std::mem::replace(slot, sleep)
@@ -316,7 +316,7 @@ fn wake_due(state: &mut State) {
     }
 }
 
-/// A thread that [`ManualClock::settle`] waits for. Made by [`Clock::join`] before the thread
+/// A thread that [`ManualClock::settle`] waits for. Created by [`Clock::join`] before the thread
 /// starts, so that a starting thread counts as busy; dropped when the thread is done.
 ///
 /// [`Clock::join`]: crate::Clock::join
@@ -334,7 +334,7 @@ impl ClockMember {
         }
     }
 
-    /// Makes the calling thread the member.
+    /// Makes the calling thread this member.
     pub fn enter(&mut self) {
         if let (Some((_, id)), false) = (&self.of, self.entered) {
             MEMBER_OF.with_borrow_mut(|ids| ids.push(*id));

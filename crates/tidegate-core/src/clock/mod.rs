@@ -1,17 +1,19 @@
-//! Time as an argument.
+//! Clocks: time is an argument, not a global.
 //!
-//! Everything that waits takes a [`Clock`]: the system's, or a [`ManualClock`] that a test turns
-//! by hand. Inside the runtime a moment is a `u64`: nanoseconds since the clock's origin,
-//! saturating at `u64::MAX`, which means "never". At the edges it is `Duration` and `Instant`.
+//! Every component that waits takes a [`Clock`]: the system's, or a [`ManualClock`] that a test
+//! advances. Inside the runtime a point in time is a `u64`: nanoseconds since the clock's origin,
+//! saturating at `u64::MAX`, which means "never". In the public API it is a `Duration` or an
+//! `Instant`.
 //!
-//! * `moment`: nanoseconds, and where they start.
-//! * `sleeper`: [`Sleeper`], what a clock wakes.
-//! * `manual`: [`ManualClock`]; `settle` is its wait that a cancel token ends.
+//! * `moment`: nanoseconds, and their origin.
+//! * `sleeper`: [`Sleeper`], which a clock can wake.
+//! * `manual`: [`ManualClock`]; `settle` adds a wait for it that a cancel token can end.
 //! * `handle`: [`Clock`].
-//! * `fast`, `coarse`: [`FastClock`] and [`CoarseClock`], which read the time for less.
-//! * `ticker`: [`Ticker`], periodic ticks on a clock.
+//! * `fast`, `coarse`: [`FastClock`] and [`CoarseClock`], which are cheaper to read.
+//! * `ticker`: [`Ticker`], periodic ticks of the system's clock, or steps of a test.
 //!
-//! Each knows only those before it; `settle` alone knows cancel tokens, which know clocks.
+//! Each module uses only the modules listed before it; only `settle` uses cancel tokens, which use
+//! clocks.
 
 mod coarse;
 mod fast;

@@ -1,14 +1,14 @@
-//! Settling a manual clock until a token is tripped.
+//! Settling a manual clock until a token is cancelled.
 
 use super::manual::ManualClock;
 use crate::cancel::{CancelToken, Interrupted};
 
 impl ManualClock {
-    /// [`ManualClock::settle`] until `token` is tripped.
+    /// Does the same as [`ManualClock::settle`], until `token` is cancelled.
     ///
     /// # Errors
     ///
-    /// [`Interrupted`] when the token was tripped first.
+    /// [`Interrupted`] if the token was cancelled first.
     pub fn settle_with(&self, token: &CancelToken) -> Result<(), Interrupted> {
         let clock = self.clone();
         let _hook = token.on_cancel(move || clock.nudge());

@@ -1,16 +1,16 @@
-//! What a clock needs to know of a thread that sleeps.
+//! The interface by which a clock wakes a sleeping thread.
 
 use crate::Parker;
 
-/// Something that sleeps and can be woken: what a clock needs to know of it.
+/// A sleeping thread, as a clock sees it: something that can be woken.
 pub trait Sleeper: Send + Sync + 'static {
-    /// Wakes it, or makes its next sleep end at once.
+    /// Wakes the sleeper, or makes its next sleep end at once.
     fn wake(&self);
 
-    /// Calls of `wake` so far, from whomever.
+    /// Returns the number of calls of `wake` so far, from all callers.
     fn wakes(&self) -> u64;
 
-    /// Whether a wakeup is pending.
+    /// Returns `true` if a wakeup is pending.
     fn is_notified(&self) -> bool;
 }
 

@@ -1,4 +1,4 @@
-//! Time moves when told to, and whoever is due is woken at exactly its time.
+//! Time moves only when the test advances it, and each sleeper is woken at exactly its deadline.
 
 use std::sync::mpsc;
 use std::thread;
@@ -11,7 +11,8 @@ use crate::Parker;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A thread on `clock` that sleeps until each of `deadlines` in turn and tells when it woke.
+/// Starts a thread on `clock` that sleeps until each of `deadlines` in turn and sends the time at
+/// which it woke.
 fn sleeper(clock: &ManualClock, deadlines: Vec<u64>, tell: mpsc::Sender<u64>) -> Member {
     let clock = Clock::from(clock);
     let mut member = clock.join();
@@ -30,7 +31,7 @@ fn sleeper(clock: &ManualClock, deadlines: Vec<u64>, tell: mpsc::Sender<u64>) ->
 
 type Member = thread::JoinHandle<()>;
 
-/// A member that does one job at a time and sleeps in between, like a loop.
+/// A member that runs one job at a time and sleeps in between, like a loop.
 struct Worker {
     jobs: mpsc::Sender<Box<dyn FnOnce() + Send>>,
     parker: Parker,
@@ -202,14 +203,14 @@ fn a_wakeup_counts_as_work_before_its_thread_runs() {
     let mut member = Clock::from(&clock).join();
     member.enter();
     let sleeper: Arc<dyn Sleeper> = Arc::new(parker.clone());
-    // This thread plays a member that sleeps; the real waiting is replaced by looks.
+    // This thread plays a sleeping member; checks replace the real waiting.
     Clock::from(&clock).sleep_until(&sleeper, None, |_| {
         assert!(clock.is_quiet());
         parker.unpark();
         assert!(!clock.is_quiet(), "woken, though it has not run yet");
     });
     assert!(!clock.is_quiet(), "awake");
-    // The wakeup above was not consumed: asleep with one pending is not quiet either.
+    // The wakeup above was not consumed: a sleeper with a pending wakeup is not quiet either.
     Clock::from(&clock).sleep_until(&sleeper, None, |_| assert!(!clock.is_quiet()));
     let due: Arc<dyn Sleeper> = Arc::new(wait);
     Clock::from(&clock).sleep_until(&due, Some(5), |_| {
@@ -262,7 +263,7 @@ fn a_nested_sleep_gives_the_outer_one_back() {
 fn a_member_of_one_clock_is_a_stranger_to_another() {
     let (mine, other) = (ManualClock::new(), ManualClock::new());
     let mut here = Clock::from(&mine).join();
-    // A member of the other clock that is busy, and as old as this thread's.
+    // A busy member of the other clock, created at the same time as this thread's membership.
     let busy = Clock::from(&other).join();
     here.enter();
     let sleeper: Arc<dyn Sleeper> = Arc::new(Parker::new());

@@ -1,7 +1,8 @@
-//! Tickers: what watchdogs and monitors wait on between two looks.
+//! Tickers: the periodic ticks on which watchdogs and monitors wait between two checks.
 //!
-//! A watcher must not sleep through the clock that it watches, or every manual clock would have
-//! to turn it too. It waits for ticks instead: a real interval, or a test's own steps.
+//! A watchdog must not sleep through the clock that it watches, because a test with a manual clock
+//! would then have to drive the watchdog too. It waits for ticks instead: a real interval, or the
+//! steps of a test.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -47,15 +48,15 @@ enum Source {
     },
     Manual {
         steps: Arc<Steps>,
-        /// Dropped when the look that the last tick caused is over.
+        /// Dropped when the watcher has finished the check for the last tick.
         looking: Option<Sender<()>>,
     },
 }
 
-/// One tick: how much time it stands for, and what is dropped when it was dealt with.
+/// One tick: the time that it stands for, and a sender that is dropped when it was handled.
 type Step = (Duration, Sender<()>);
 
-/// Between a manual ticker and its hands.
+/// The queue between a manual ticker and its [`ManualTicker`] handles.
 #[derive(Default)]
 struct Steps {
     state: Mutex<StepState>,
@@ -65,14 +66,14 @@ struct Steps {
 #[derive(Default)]
 struct StepState {
     waiting: VecDeque<Step>,
-    /// Hands that may still tick.
+    /// Number of [`ManualTicker`] handles that may still tick.
     hands: usize,
-    /// Nobody looks any more, or nobody shall.
+    /// The ticker was stopped or dropped.
     stopped: bool,
 }
 
 impl Steps {
-    /// The next step; `None` when there will be no more.
+    /// Returns the next step; `None` when there will be no more.
     fn next(&self) -> Option<Step> {
         let mut state = self.lock();
         loop {
@@ -93,7 +94,7 @@ impl Steps {
     fn stop(&self) {
         let mut state = self.lock();
         state.stopped = true;
-        // Whoever ticked and was not looked at goes on.
+        // Lets callers of `tick` return whose ticks were not handled.
         let left = std::mem::take(&mut state.waiting);
         drop(state);
         drop(left);
@@ -112,7 +113,7 @@ impl fmt::Debug for Steps {
 }
 
 impl Ticker {
-    /// Ticks every `interval` of the system's clock.
+    /// Creates a ticker that ticks every `interval` of the system's clock.
     pub fn every(interval: Duration) -> Self {
         Self {
             source: Source::Every {
@@ -123,7 +124,7 @@ impl Ticker {
         }
     }
 
-    /// A ticker that a test steps by hand.
+    /// Creates a ticker that a test steps.
     pub fn manual() -> (Self, ManualTicker) {
         let steps = Arc::<Steps>::default();
         steps.lock().hands = 1;
@@ -134,8 +135,8 @@ impl Ticker {
         (Self { source }, ManualTicker { steps })
     }
 
-    /// Waits for the next tick; answers how much time has passed since the last one, or `None`
-    /// when there will be no more.
+    /// Waits for the next tick. Returns how much time has passed since the last one, or `None` when
+    /// there will be no more.
     pub fn wait(&mut self) -> Option<Duration> {
         match &mut self.source {
             Source::Every {
@@ -162,14 +163,15 @@ impl Ticker {
         }
     }
 
-    /// Waits without ticking until [`TickerStop::wake`] or [`TickerStop::stop`], also one that
-    /// came before. May return early. A manual ticker does not wait here: its next tick comes
-    /// when the test says so.
+    /// Waits without ticking until [`TickerStop::wake`] or [`TickerStop::stop`] is called; a call
+    /// that came before counts too. May return early. A manual ticker does not wait here: its next
+    /// tick comes when the test calls it.
     pub fn rest(&mut self) {
         self.rest_at_most(None);
     }
 
-    /// The same, for at most `limit`. Returns how long it has rested: nothing, by a manual ticker.
+    /// Does the same as [`Ticker::rest`], for at most `limit`. Returns how long it has rested: zero
+    /// for a manual ticker.
     pub fn rest_at_most(&mut self, limit: Option<Duration>) -> Duration {
         let Source::Every { last, stop, .. } = &mut self.source else {
             return Duration::ZERO;
@@ -182,8 +184,8 @@ impl Ticker {
         Duration::from_nanos(last.saturating_sub(began))
     }
 
-    /// A handle that stops this ticker from another thread. A manual ticker also stops when the
-    /// last [`ManualTicker`] is dropped.
+    /// Returns a handle that stops this ticker from another thread. A manual ticker also stops when
+    /// the last [`ManualTicker`] is dropped.
     pub fn stop_handle(&self) -> TickerStop {
         TickerStop {
             stops: match &self.source {
@@ -196,7 +198,7 @@ impl Ticker {
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        // Nobody is left who would look.
+        // There is no watcher any more.
         if let Source::Manual { steps, .. } = &self.source {
             steps.stop();
         }
@@ -216,7 +218,7 @@ enum Stops {
 }
 
 impl TickerStop {
-    /// Makes [`Ticker::wait`] answer `None` from now on.
+    /// Makes [`Ticker::wait`] return `None` from now on.
     pub fn stop(&self) {
         match &self.stops {
             Stops::Every(alarm) => {
@@ -227,7 +229,7 @@ impl TickerStop {
         }
     }
 
-    /// Ends a [`Ticker::rest`], now or the next one. A manual ticker does not rest.
+    /// Ends the current or the next [`Ticker::rest`]. A manual ticker does not rest.
     pub fn wake(&self) {
         if let Stops::Every(alarm) = &self.stops {
             alarm.parker.unpark();
@@ -235,7 +237,7 @@ impl TickerStop {
     }
 }
 
-/// Where a ticker of the system's clock sleeps.
+/// Where a ticker on the system's clock sleeps.
 #[derive(Clone, Debug, Default)]
 struct Alarm {
     parker: Parker,
@@ -248,15 +250,15 @@ impl Alarm {
     }
 }
 
-/// The hand that steps a manual [`Ticker`].
+/// The handle with which a test steps a manual [`Ticker`].
 #[derive(Debug)]
 pub struct ManualTicker {
     steps: Arc<Steps>,
 }
 
 impl ManualTicker {
-    /// Ticks once, as if `passed` had gone by, and returns when the watcher has dealt with it
-    /// (it waits for the next tick, was stopped, or is gone).
+    /// Ticks once, as if `passed` had gone by. Returns when the watcher has handled the tick (it
+    /// waits for the next tick, was stopped, or is gone).
     pub fn tick(&self, passed: Duration) {
         let (seen, dealt_with) = channel();
         let mut state = self.steps.lock();
@@ -266,7 +268,7 @@ impl ManualTicker {
         state.waiting.push_back((passed, seen));
         drop(state);
         self.steps.changed.notify_all();
-        // Nothing is ever sent: the answer is that the sender was dropped.
+        // Nothing is ever sent: the sender is dropped when the tick was handled.
         let _ = dealt_with.recv();
     }
 }

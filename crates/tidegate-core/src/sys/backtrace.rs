@@ -1,20 +1,21 @@
-//! A look at where another thread is: its frames, taken by the thread itself in a signal handler.
+//! The stack of another thread: its frames, which the thread itself collects in a signal handler.
 //!
-//! Linux only; elsewhere there is nothing to see. The watcher names the thread in [`TARGET`] and
-//! sends it a signal; the handler walks the stack into a fixed buffer (no allocation, no lock of
-//! ours) and says how many frames there are; the watcher finds the names. One look at a time.
+//! Linux only; other systems return nothing. The watcher stores the thread's id in [`TARGET`] and
+//! sends it a signal. The handler walks the stack into a fixed buffer (no allocation, none of our
+//! locks) and stores the number of frames. The watcher then resolves the names. Only one backtrace
+//! is taken at a time.
 //!
-//! The signal is `SIGURG`: ignored by default, so one that comes astray does no harm, and hardly
-//! used otherwise (the Go runtime chose it for the same reasons). A handler that was there
-//! before is called for every signal that is not a look. System calls are restarted.
+//! The signal is `SIGURG`: it is ignored by default, so a stray one does no harm, and it is hardly
+//! used otherwise (the Go runtime chose it for the same reasons). A handler that was installed
+//! before is called for every signal that is not a request of ours. System calls are restarted.
 //!
-//! | `TARGET` | meaning | who may touch the frames |
+//! | `TARGET` | meaning | owner of the frames |
 //! |---|---|---|
-//! | 0 | no look, or the handler took it | the handler until `FOUND` is stored, then the watcher |
-//! | a thread's id | that thread is asked | nobody: the watcher may still take the question back |
+//! | 0 | no request, or the handler took it | the handler; after it stored `FOUND`, the watcher |
+//! | a thread's id | request to that thread | none: the watcher may still withdraw the request |
 //!
-//! The walk is that of the unwinder, which reads tables and takes no lock with a glibc of 2.35 or
-//! later; older ones lock the list of loaded libraries, recursively. It is for a thread that is
+//! The unwinder walks the stack. It reads tables and takes no lock with glibc 2.35 or later; older
+//! versions lock the list of loaded libraries, recursively. A backtrace is for a thread that is
 //! already stuck, on request, and not for production traffic.
 
 #[cfg(not(target_os = "linux"))]
@@ -38,52 +39,53 @@ mod linux {
 
     const SIGNAL: c_int = libc::SIGURG;
     const MOST_FRAMES: usize = 64;
-    /// How long the watched thread may take to answer.
+    /// How long the watched thread may take to respond.
     const PATIENCE: Duration = Duration::from_millis(200);
-    /// [`FOUND`] while there is no answer.
+    /// The value of [`FOUND`] until the handler has responded.
     const PENDING: usize = usize::MAX;
 
-    /// Set while somebody looks.
+    /// Set while a backtrace is being taken.
     static LOOKING: AtomicBool = AtomicBool::new(false);
     /// The thread that is asked for its frames.
     static TARGET: AtomicU64 = AtomicU64::new(0);
-    /// How many frames the handler found.
+    /// The number of frames that the handler found.
     static FOUND: AtomicUsize = AtomicUsize::new(PENDING);
     static FRAMES: [AtomicUsize; MOST_FRAMES] = [const { AtomicUsize::new(0) }; MOST_FRAMES];
-    /// The handler that was there before ours, null if there was none.
+    /// The handler that was installed before ours; null if there was none.
     static BEFORE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
     static BEFORE_TAKES_INFO: AtomicBool = AtomicBool::new(false);
 
     type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
     type PlainHandler = extern "C" fn(c_int);
 
-    /// The frames of the thread with the system's id `id`, innermost first. `None` when there is
-    /// no such thread, when it does not answer in time, and while another look is being taken.
+    /// Returns the frames of the thread with the system's id `id`, innermost first. `None` if there
+    /// is no such thread, if it does not respond in time, and while another backtrace is being
+    /// taken.
     pub(crate) fn of_thread(id: u64) -> Option<Vec<String>> {
         let thread = libc::pid_t::try_from(id).ok().filter(|&id| id > 0)?;
-        // ORDERING: Acquire pairs with the Release store at the end of the last look.
+        // ORDERING: Acquire pairs with the Release store at the end of the last backtrace.
         if LOOKING.swap(true, Ordering::Acquire) {
             return None;
         }
         install();
         FOUND.store(PENDING, Ordering::Relaxed);
-        // ORDERING: Release orders the reset of `FOUND` before the question; pairs with the
+        // ORDERING: Release orders the reset of `FOUND` before the request; pairs with the
         // compare-and-swap in `on_signal`.
         TARGET.store(id, Ordering::Release);
         let frames = if send(thread) { answer() } else { None };
-        // ORDERING: AcqRel: takes the question back, so that a handler that comes late finds
-        // none. If the handler was faster and is not done, the buffer is its own for good, and
-        // nobody may look again.
+        // ORDERING: AcqRel: withdraws the request, so that a handler that comes late finds none. If
+        // the handler was faster and is not done, it keeps the buffer, and no thread may take a
+        // backtrace again.
         let taken = TARGET.swap(0, Ordering::AcqRel) != id;
         // ORDERING: Acquire pairs with the Release store in `on_signal`.
         if !taken || FOUND.load(Ordering::Acquire) != PENDING {
-            // ORDERING: Release pairs with the swap above, of the next look.
+            // ORDERING: Release pairs with the swap above, of the next backtrace.
             LOOKING.store(false, Ordering::Release);
         }
         Some(name_all(&frames?))
     }
 
-    /// Waits for the handler; the addresses it found.
+    /// Waits for the handler and returns the addresses that it found.
     fn answer() -> Option<Vec<usize>> {
         let (clock, parker) = (Clock::system(), Parker::new());
         let deadline = clock.deadline(PATIENCE);
@@ -97,7 +99,7 @@ mod linux {
             if clock.nanos() >= deadline {
                 return None;
             }
-            // The handler must not wake anybody, so this looks again every millisecond.
+            // The handler must not wake a thread, so this polls every millisecond.
             clock.park_until(&parker, Some(clock.deadline(Duration::from_millis(1))));
         }
     }
@@ -113,12 +115,13 @@ mod linux {
     fn install() {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // The unwinder prepares itself at its first use; let that not be in a handler.
-            // SAFETY: walking is not synchronised with naming, and nobody names frames here.
+            // The unwinder initialises itself at its first use, which must not happen in a handler.
+            // SAFETY: walking is not synchronised with resolving names, and no names are resolved
+            // here.
             unsafe { backtrace::trace_unsynchronized(|_| true) };
             // SAFETY: all zeroes is a valid `sigaction`: a number, an empty set, no flags.
             let mut before: libc::sigaction = unsafe { mem::zeroed() };
-            // SAFETY: a null new action only asks for the present one, which `before` can hold.
+            // SAFETY: a null new action only reads the present one, which `before` can hold.
             unsafe { libc::sigaction(SIGNAL, ptr::null(), &raw mut before) };
             if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN {
                 let handler = ptr::with_exposed_provenance_mut(before.sa_sigaction);
@@ -131,27 +134,27 @@ mod linux {
             let mut ours: libc::sigaction = unsafe { mem::zeroed() };
             ours.sa_sigaction = (on_signal as Handler as *const c_void).expose_provenance();
             ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-            // SAFETY: `on_signal` has the signature that `SA_SIGINFO` asks for and does only
-            // what a handler may, as argued there.
+            // SAFETY: `on_signal` has the signature that `SA_SIGINFO` requires and does only what a
+            // handler may do, as argued there.
             unsafe { libc::sigaction(SIGNAL, &raw const ours, ptr::null_mut()) };
         });
     }
 
-    /// Runs on the watched thread, between any two of its instructions: allocates nothing, takes
-    /// no lock, calls nothing that could panic, and leaves `errno` as it was.
+    /// Runs on the watched thread, between any two of its instructions: allocates nothing, takes no
+    /// lock, calls nothing that could panic, and preserves `errno`.
     extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         // SAFETY: `__errno_location` has no preconditions.
         let errno = unsafe { libc::__errno_location() };
-        // SAFETY: it answers the address of this thread's own `errno`.
+        // SAFETY: `__errno_location` returned the address of this thread's own `errno`.
         let saved = unsafe { errno.read() };
-        // ORDERING: AcqRel: Acquire pairs with the Release store of the question in `of_thread`;
-        // Release lets a watcher that finds it taken know that the frames are ours.
+        // ORDERING: AcqRel: Acquire pairs with the Release store of the request in `of_thread`;
+        // Release tells a watcher that finds the request taken that this handler owns the frames.
         let asked = TARGET
             .compare_exchange(thread_id(), 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
         if asked {
             let mut found = 0;
-            // SAFETY: walking reads the unwinder's tables only; see the head of this file.
+            // SAFETY: walking only reads the unwinder's tables; see the header of this file.
             unsafe {
                 backtrace::trace_unsynchronized(|frame| {
                     let Some(place) = FRAMES.get(found) else {
@@ -171,7 +174,7 @@ mod linux {
         unsafe { errno.write(saved) };
     }
 
-    /// Calls the handler that was there before ours.
+    /// Calls the handler that was installed before ours.
     fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         // ORDERING: Acquire pairs with the Release store in `install`.
         let before = BEFORE.load(Ordering::Acquire);
@@ -189,24 +192,24 @@ mod linux {
         }
     }
 
-    /// The frames' names, without those of the handler itself.
+    /// Returns the names of the frames, without those of the handler itself.
     fn name_all(frames: &[usize]) -> Vec<String> {
         let names: Vec<Vec<String>> = frames.iter().map(|&at| names_at(at)).collect();
         let is_handler = |names: &Vec<String>| names.iter().any(|name| name.contains(HANDLER));
         let first = names.iter().rposition(is_handler).map_or(0, |at| at + 1);
-        // Between the handler and the interrupted function lies the kernel's way back.
+        // Between the handler and the interrupted function is the kernel's signal return frame.
         let is_way_back = |names: &&Vec<String>| names.iter().all(|n| n.contains("restore_rt"));
         let skip = usize::from(names.get(first).filter(is_way_back).is_some());
         names.into_iter().skip(first + skip).flatten().collect()
     }
 
-    /// How the handler's own frame is called.
+    /// The name of the handler's own frame.
     const HANDLER: &str = "sys::backtrace::linux::on_signal";
 
-    /// The functions at a return address: several where calls were inlined.
+    /// Returns the functions at a return address: several if calls were inlined.
     fn names_at(at: usize) -> Vec<String> {
         let mut names = Vec::new();
-        // One back: a return address may be the first of the next function.
+        // Minus one: a return address may be the first address of the next function.
         let call = ptr::without_provenance_mut(at.saturating_sub(1));
         backtrace::resolve(call, |symbol| {
             let Some(name) = symbol.name() else { return };
@@ -223,7 +226,7 @@ mod linux {
 
 #[cfg(all(test, target_os = "linux", not(tidegate_loom)))]
 mod tests {
-    //! A stuck thread tells where it is, and goes on afterwards.
+    //! A stuck thread shows its stack, and continues afterwards.
 
     use std::hint::black_box;
     use std::sync::mpsc::{Receiver, Sender, channel};
@@ -232,7 +235,7 @@ mod tests {
     use super::of_thread;
     use crate::{ThreadBuilder, thread_id};
 
-    /// There is one look at a time, and the tests of this file all want one.
+    /// Only one backtrace is taken at a time, and every test of this file takes one.
     fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().unwrap_or_else(PoisonError::into_inner)

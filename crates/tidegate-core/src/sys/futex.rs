@@ -12,12 +12,12 @@ mod linux {
 
     use rustix::thread::futex::{Flags, Timespec, wait, wake};
 
-    /// Nothing: the kernel keys the sleepers by the word's address.
+    /// Empty: the kernel finds the sleeping threads by the word's address.
     #[derive(Debug, Default)]
     pub struct Futex;
 
     impl Futex {
-        /// A place to sleep.
+        /// Creates a place to sleep.
         pub fn new() -> Self {
             Self
         }
@@ -26,23 +26,24 @@ mod linux {
         pub fn wait_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
             let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
             loop {
-                // ORDERING: Acquire pairs with the Release store of whoever changed the word.
+                // ORDERING: Acquire pairs with the Release store of the thread that changed the
+                // word.
                 if word.load(Ordering::Acquire) != value {
                     return;
                 }
                 match wait(word, Flags::PRIVATE, value, timeout.as_ref()) {
                     Err(rustix::io::Errno::TIMEDOUT) => return,
-                    // Woken, changed before sleeping, or interrupted by a signal. With a
-                    // timeout the caller looks at its clock and decides; without one, look on.
+                    // Woken, changed before sleeping, or interrupted by a signal. With a timeout
+                    // the caller checks its clock and decides; without one, check the word again.
                     _ if timeout.is_some() => return,
                     _ => {}
                 }
             }
         }
 
-        /// Wakes one sleeper of `word`.
+        /// Wakes one thread that sleeps on `word`.
         pub fn wake(&self, word: &AtomicU32) {
-            // A failure would mean a bad address, and the word is borrowed.
+            // It fails only for a bad address, and the word is borrowed.
             let _ = wake(word, Flags::PRIVATE, 1);
         }
     }
@@ -59,7 +60,7 @@ mod portable {
     #[cfg(not(tidegate_loom))]
     use crate::prim::{Condvar, Mutex};
 
-    /// A condition variable beside the word.
+    /// A condition variable that accompanies the word.
     #[derive(Debug, Default)]
     pub struct Futex {
         lock: Mutex<()>,
@@ -67,7 +68,7 @@ mod portable {
     }
 
     impl Futex {
-        /// A place to sleep.
+        /// Creates a place to sleep.
         pub fn new() -> Self {
             Self {
                 lock: Mutex::new(()),
@@ -78,7 +79,7 @@ mod portable {
         /// Sleeps while `word` holds `value`, at most for `timeout`.
         pub fn wait_while(&self, word: &AtomicU32, value: u32, timeout: Option<Duration>) {
             let mut held = self.lock.lock().expect("no code panics under this lock");
-            // ORDERING: Acquire pairs with the Release store of whoever changed the word.
+            // ORDERING: Acquire pairs with the Release store of the thread that changed the word.
             while word.load(Ordering::Acquire) == value {
                 match timeout {
                     Some(timeout) => {
@@ -98,12 +99,12 @@ mod portable {
             }
         }
 
-        /// Wakes one sleeper.
+        /// Wakes one sleeping thread.
         pub fn wake(&self, _word: &AtomicU32) {
             self.ring();
         }
 
-        /// Wakes one sleeper, whatever has become of its word.
+        /// Wakes one sleeping thread, even if the word no longer exists.
         pub fn ring(&self) {
             drop(self.lock.lock().expect("no code panics under this lock"));
             self.changed.notify_one();

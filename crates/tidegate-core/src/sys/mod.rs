@@ -1,13 +1,13 @@
-//! What the operating system and the processor are asked for, one file per mechanism.
+//! Access to the operating system and the processor, one file per mechanism.
 //!
 //! * [`futex`]: sleeping on a word until it changes.
 //! * [`thread`]: ids, CPU time, priority and CPUs of threads.
 //! * [`backtrace`]: the stack of another thread.
 //! * [`tick`], [`cycles`]: cheap clocks, of the system and of the processor.
-//! * [`prefetch`]: asking for memory before it is needed.
+//! * [`prefetch`]: fetching memory into the cache before it is needed.
 //!
-//! Each file offers the same functions everywhere; where a system lacks the mechanism, the
-//! function says so or does nothing, and its documentation says which.
+//! Each file offers the same functions on every system. Where a system lacks the mechanism, the
+//! function reports that or does nothing, as its documentation says.
 #![expect(
     unsafe_code,
     reason = "calls of the system, and instructions of the processor"

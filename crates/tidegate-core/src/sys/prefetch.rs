@@ -1,7 +1,8 @@
-//! Asking for a cache line before it is needed. A hint: on other processors it does nothing.
+//! Prefetching: fetching a cache line before it is needed. It is a hint and does nothing on
+//! processors other than x86-64.
 
-/// Asks for the memory of a value before it is needed, for writing. A hint: it never faults, and
-/// where the processor has no such instruction it does nothing.
+/// Prefetches the memory of a value for writing. This is a hint: it never faults, and it does
+/// nothing where the processor has no such instruction.
 ///
 /// ```
 /// let later = Box::new([0_u64; 8]);
@@ -12,8 +13,8 @@ pub fn prefetch<T: ?Sized>(value: &T) {
     for_writing(std::ptr::from_ref(value).cast::<u8>());
 }
 
-/// The same for a value in a block of the heap that will be dropped soon: asks for its beginning
-/// and its end, and for the words around them, where an allocator looks when it gets the block back.
+/// Prefetches a value in a heap block that will be dropped soon: its beginning, its end, and the
+/// words around them, which an allocator accesses when the block is freed.
 ///
 /// ```
 /// let callback: Box<dyn FnOnce()> = Box::new(|| ());
@@ -31,20 +32,20 @@ pub fn prefetch_block<T: ?Sized>(value: &T) {
     }
 }
 
-/// Bytes that come from memory together. What is smaller lies on the line of its end or of the
-/// word before it.
+/// Bytes of a cache line. A smaller value is on the line of its end or of the word before it.
 const LINE: usize = 64;
 
-/// No common allocator has blocks with less room than this.
+/// No common allocator has smaller blocks than this.
 const SMALLEST: usize = 3 * size_of::<usize>();
 
-/// Asks for the line at `at`, to be written soon. The address need not be valid.
+/// Prefetches the line at `at` for a write. The address need not be valid.
 #[inline(always)]
 pub fn for_writing<T>(at: *const T) {
     #[cfg(all(target_arch = "x86_64", not(tidegate_loom), not(miri)))]
     {
-        // By hand: the intrinsic becomes a prefetch for reading unless the whole program is built
-        // for processors that announce the other one. Those that lack it do nothing here.
+        // In assembly: the intrinsic becomes a prefetch for reading unless the whole program is
+        // built for processors that announce `prefetchw`. Processors that lack the instruction do
+        // nothing here.
         // SAFETY: a prefetch reads and writes nothing and ignores addresses that it cannot use.
         unsafe {
             std::arch::asm!(

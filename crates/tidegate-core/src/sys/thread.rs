@@ -1,8 +1,8 @@
-//! What the system can do for the calling thread: its id, its CPUs, its priority.
+//! System functions for the calling thread: its id, its CPU time, its CPUs, its priority.
 //!
-//! Linux only; elsewhere the functions answer that nothing was done.
+//! Linux only; on other systems the functions report that nothing was done.
 
-/// The system's id of the calling thread; 0 where it has none to tell.
+/// Returns the system's id of the calling thread; 0 on systems other than Linux.
 pub fn thread_id() -> u64 {
     #[cfg(target_os = "linux")]
     {
@@ -14,12 +14,12 @@ pub fn thread_id() -> u64 {
     }
 }
 
-/// CPU time that the calling thread has used; zero where the system does not tell.
+/// Returns the CPU time that the calling thread has used; zero where the system does not report it.
 pub fn thread_cpu_time() -> std::time::Duration {
     std::time::Duration::from_nanos(super::tick::of_thread())
 }
 
-/// Binds the calling thread to `cpus`; returns whether the system did so.
+/// Binds the calling thread to `cpus`. Returns `true` if the system did so.
 pub(crate) fn set_affinity(cpus: &[usize]) -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -37,12 +37,12 @@ pub(crate) fn set_affinity(cpus: &[usize]) -> bool {
     }
 }
 
-/// Gives the calling thread a priority from 1 to 10, 5 being normal; returns whether the
-/// system did so. More than normal usually takes privileges.
+/// Sets the calling thread's priority, from 1 to 10 with 5 as normal. Returns `true` if the system
+/// did so. A priority above normal usually requires privileges.
 pub(crate) fn set_priority(priority: u8) -> bool {
     #[cfg(target_os = "linux")]
     {
-        // A nice value counts the other way and four steps at a time: 1 is 16, 10 is -20.
+        // A nice value counts the other way, four steps per priority: 1 is 16, 10 is -20.
         let nice = (5 - i32::from(priority)) * 4;
         let thread = Some(rustix::thread::gettid());
         rustix::process::setpriority_process(thread, nice).is_ok()
@@ -54,7 +54,7 @@ pub(crate) fn set_priority(priority: u8) -> bool {
     }
 }
 
-/// How many CPUs the calling thread may run on.
+/// Returns how many CPUs the calling thread may run on.
 pub fn usable_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

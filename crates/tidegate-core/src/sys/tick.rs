@@ -1,8 +1,8 @@
-//! The system's clock as of its last tick: reading it is a few loads, without a counter. And the
+//! The system's clock as of its last tick, whose reading is a few loads without a counter; and the
 //! CPU time of a thread.
 //!
-//! By way of the C library and not of rustix: that looks for the kernel's functions by itself, and
-//! falls where a debugger such as valgrind has hidden them.
+//! This uses the C library and not rustix: rustix looks up the kernel's functions itself, and fails
+//! where a tool such as valgrind has hidden them.
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod linux {
@@ -10,26 +10,26 @@ mod linux {
         CLOCK_MONOTONIC, CLOCK_MONOTONIC_COARSE, CLOCK_THREAD_CPUTIME_ID, clockid_t, timespec,
     };
 
-    /// The time at the last tick, in nanoseconds of the system's monotonic clock.
+    /// Returns the time at the last tick, in nanoseconds of the system's monotonic clock.
     #[inline]
     pub(crate) fn coarse() -> u64 {
         now(CLOCK_MONOTONIC_COARSE)
     }
 
-    /// The time now, on the same scale.
+    /// Returns the time now, on the same scale.
     pub(crate) fn fine() -> u64 {
         now(CLOCK_MONOTONIC)
     }
 
-    /// The CPU time that the calling thread has used, in nanoseconds.
+    /// Returns the CPU time that the calling thread has used, in nanoseconds.
     pub(crate) fn of_thread() -> u64 {
         now(CLOCK_THREAD_CPUTIME_ID)
     }
 
-    /// The time between two ticks; none where ticks tell no time.
+    /// Returns the time between two ticks; `None` if the system has no coarse clock.
     pub(crate) fn length() -> Option<u64> {
         let mut time = ZERO;
-        // SAFETY: writes one `timespec` to where it may, and answers 0 if it did.
+        // SAFETY: writes one `timespec` to a variable that can hold it, and returns 0 on success.
         let answer = unsafe { libc::clock_getres(CLOCK_MONOTONIC_COARSE, &mut time) };
         Some(nanos(time)).filter(|&length| answer == 0 && length != 0)
     }
@@ -42,8 +42,8 @@ mod linux {
     #[inline]
     fn now(clock: clockid_t) -> u64 {
         let mut time = ZERO;
-        // SAFETY: writes one `timespec` to where it may. It fails for clocks that do not exist:
-        // whoever asks for a coarse one has seen that it has a length.
+        // SAFETY: writes one `timespec` to a variable that can hold it. It fails for clocks that do
+        // not exist: a caller of `coarse` has seen that `length` is not `None`.
         unsafe { libc::clock_gettime(clock, &mut time) };
         nanos(time)
     }
@@ -54,7 +54,7 @@ mod linux {
     }
 }
 
-/// Systems without such a clock.
+/// For systems without such a clock.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod none {
     pub(crate) fn coarse() -> u64 {
