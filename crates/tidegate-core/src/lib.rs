@@ -1,7 +1,7 @@
 //! The types that every crate of Tidegate shares: time, tasks, executors, threads, and the queues
 //! between threads.
 //!
-//! | folder or file | what it holds |
+//! | folder or file | content |
 //! |---|---|
 //! | `clock` | [`Clock`], [`ManualClock`], [`FastClock`], [`CoarseClock`], [`Ticker`] |
 //! | `raw` | [`Task`] (a closure in four words), [`Signal`], [`OwnerCell`], [`Running`] |

@@ -4,37 +4,38 @@
 //! to six tasks, at most `LOOM_MAX_PREEMPTIONS` preemptions per execution (two by default in
 //! `xtask`, three with `--long`). Each model says its own sizes.
 //!
-//! Loom knows the C11 memory model without a total order of `SeqCst` accesses: it treats those
-//! as `AcqRel` and honours `SeqCst` fences. `claim_fence` in `prim.rs` is such a fence here and
-//! nothing in a program. `TaskLane::push` has it after the write, where a program orders only
-//! the claim before the look at the doorbell: that the loop must look for claims and not for
-//! written slots is therefore seen by the models of draining, not by those of sleeping.
+//! Loom implements the C11 memory model without a total order of `SeqCst` accesses: it treats them
+//! as `AcqRel` and honours `SeqCst` fences. `claim_fence` in `prim` is such a fence here and does
+//! nothing in a program. `TaskLane::push` executes it after the write, whereas a program orders
+//! only the claim before the load of the doorbell. That the loop must check for claims and not for
+//! written slots is therefore covered by the models of draining, not by those of sleeping.
 //!
-//! What loom itself watches in every model: two threads in one cell without an order between them
-//! (a slot's data, a chunk's tag, [`Log`]), a loom `Arc` dropped too often or never (each
-//! task holds one), and threads that all sleep.
+//! In every model, loom itself detects unordered accesses of two threads to one cell (a slot's
+//! data, a chunk's tag, [`Log`]), a loom `Arc` that is dropped too often or never (each task holds
+//! one), and deadlocks.
 //!
-//! # The models bite
+//! # Mutations that the models detect
 //!
 //! Each of these changes to the sources, made one at a time, failed at least one model with two
 //! preemptions (*Fails when* at a model names the typical ones):
 //!
-//! * Task lane: tag stored or read relaxed; tag not turned; a fresh or a used chunk hung up
-//!   relaxed, or another's fresh one taken relaxed; the place read relaxed by a producer or by
-//!   the loop; `head` published or read relaxed; `seen` stored or loaded relaxed; a used place not cleared; a directory one place short (hangs); the bound off by
-//!   one; the closed bit not looked at; `drain` not waiting for claimed slots; reservations not
-//!   counted, or counted after the look.
-//! * Doorbell: no fence in `arm`, in `TaskLane::push` or in `SignalLane::push`; `is_empty` going by
-//!   written slots; `ring` without taking down, or without looking at what it took down.
+//! * Task lane: tag stored or read relaxed; tag not toggled; a fresh or a used chunk installed
+//!   relaxed, or another producer's fresh one read relaxed; the directory entry read relaxed by a
+//!   producer or by the loop; `head` published or read relaxed; `seen` stored or loaded relaxed; a
+//!   used entry not cleared; a directory one entry short (hangs); the bound off by one; the closed
+//!   bit not checked; `drain` not waiting for claimed slots; reservations not counted, or counted
+//!   after the check.
+//! * Doorbell: no fence in `arm`, in `TaskLane::push` or in `SignalLane::push`; `is_empty` counting
+//!   written slots; `ring` that does not reset the word, or ignores the value that it replaced.
 //! * Parker: each of its swaps relaxed; a pending wakeup overwritten instead of read.
 //! * Signals: push, take or close relaxed; `take` by a plain swap; the batch not reversed; either
-//!   swap of `raised` relaxed, or the mark cleared after the delivery.
+//!   swap of `raised` relaxed, or the flag cleared after the delivery.
 //! * Owner cell: `put` or `take` relaxed.
 //!
-//! Not seen, for reasons given where they stand: the `SeqCst` of the claim, of `close`, `len` and
-//! `is_empty` (the fences stand in for them).
+//! Not detected, for reasons given at the code: the `SeqCst` of the claim, of `close`, `len` and
+//! `is_empty` (the fences replace them).
 //!
-//! A model that loom finishes in one iteration proves nothing: `LOOM_LOG=info` tells how many.
+//! A model that loom finishes in one iteration proves nothing: `LOOM_LOG=info` prints the number.
 #![cfg(tidegate_loom)]
 
 use std::sync::Arc as StdArc;
@@ -52,13 +53,13 @@ mod loom_log;
 
 use loom_log::Log;
 
-/// A task that notes `what`.
+/// Creates a task that logs `what`.
 fn note(log: &Arc<Log>, what: u32) -> Task {
     let log = Arc::clone(log);
     Task::new(move || log.note(what))
 }
 
-/// Pops and runs until `count` tasks have run, publishing after each if `publish`.
+/// Pops and runs tasks until `count` tasks have run; publishes after each one if `publish`.
 fn run(end: &mut TaskLaneEnd, count: usize, publish: bool) {
     let mut ran = 0;
     while ran < count {
@@ -81,7 +82,7 @@ mod task_lane;
 #[path = "models/sleep.rs"]
 mod sleep;
 
-/// A block that tells the latest news when it is delivered.
+/// A block that stores its latest value in `heard` when it is delivered.
 struct News {
     latest: AtomicUsize,
     heard: AtomicUsize,
@@ -108,7 +109,8 @@ impl Deliver for News {
 #[path = "models/signals.rs"]
 mod signals;
 
-/// Three threads, one value: whoever takes it is alone with it and sees what the last owner did.
+/// Three threads, one value: a thread that takes it is its only owner and sees what the last owner
+/// did.
 /// Fails when: `put` is not Release or `take` is not Acquire.
 #[test]
 fn an_owner_is_alone_and_sees_what_the_last_one_did() {
@@ -140,7 +142,7 @@ fn an_owner_is_alone_and_sees_what_the_last_one_did() {
     });
 }
 
-/// Three threads, one permit: never two inside, and the next holder sees what the last one did.
+/// Three threads, one permit: never two holders, and the next holder sees what the last one did.
 /// Fails when: `take` is not Acquire or `give` is not Release; or when a permit is taken by an
 /// addition that is undone.
 #[test]
@@ -173,8 +175,9 @@ fn a_permit_has_one_holder_who_sees_what_the_last_one_did() {
     });
 }
 
-/// Two threads, two permits, a limit that falls to one meanwhile: never more than the limit that
-/// was in force, and all come back. Fails when: a permit is given back twice or never.
+/// Two threads, two permits, a limit that falls to one meanwhile: never more holders than the limit
+/// in force, and all permits are returned.
+/// Fails when: a permit is returned twice or never.
 #[test]
 fn a_falling_limit_loses_no_permit() {
     loom::model(|| {

@@ -1,4 +1,4 @@
-//! A thread always knows whose work it runs, and is put back to what it was.
+//! A thread knows the executor whose work it runs, and the guard restores the previous one.
 
 use std::sync::Arc;
 

@@ -19,8 +19,8 @@ type Spawner = Arc<dyn Fn(ThreadJob) -> io::Result<()> + Send + Sync>;
 
 /// Describes and starts the threads of one pool.
 ///
-/// The first thread of the first builder called `io` is named `io-1-1`, the next one `io-1-2`;
-/// the first of the next builder in the process is `…-2-1`.
+/// If `io` is the first builder of the process, its first thread is named `io-1-1` and the next one
+/// `io-1-2`; the first thread of the next builder is `…-2-1`.
 ///
 /// ```
 /// use tidegate_core::ThreadBuilder;

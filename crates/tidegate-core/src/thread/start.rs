@@ -14,7 +14,7 @@ use crate::contain::contain;
 use crate::prim;
 use crate::unhandled::Unhandled;
 
-/// Names the threads of one pool: `io-1-1`, `io-1-2` for the first pool called `io`.
+/// Names the threads of one pool: `io-1-1`, `io-1-2` if `io` is the first pool of the process.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadNames {
     pool: String,

@@ -1,4 +1,4 @@
-//! A wait that could never end is refused, and the refusal names who waits for whom.
+//! A wait that could never end is refused, and the error names the executors of the cycle.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use super::*;
 use crate::executor::{Executor, Stance, blocking_allowed, enter, non_blocking};
 use crate::testing::Nameplate;
 
-/// A wait of one of `from`'s threads for `to`. All waits of a test are made on its own thread:
-/// the record goes by executor.
+/// Records a wait of one of `from`'s threads for `to`. All waits of a test are made on the test's
+/// own thread, because the record is kept per executor.
 fn wait(from: &Arc<Nameplate>, to: &Arc<Nameplate>) -> Result<WaitGuard, WaitRefused> {
     let _mark = enter(Arc::clone(from) as _, Stance::Loop);
     blocking_allowed(|| check_wait(Some(&**to)))
@@ -83,7 +83,7 @@ fn fewer_threads_than_waits_rely_on_are_refused() {
     assert_eq!(refused.names(), ["pool"]);
     drop(first);
     change_width(pool.id(), 1, || ()).expect("nobody waits");
-    // The same by way of another executor.
+    // The same through another executor.
     let _to = wait(&pool, &other).expect("it does not wait");
     let _back = wait(&other, &pool).expect("two threads are free");
     let refused = change_width(pool.id(), 1, || unreachable!("it is refused")).unwrap_err();

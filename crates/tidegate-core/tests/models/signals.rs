@@ -1,8 +1,8 @@
-//! The signal lane and the blocks that hang in it.
+//! The signal lane and the blocks that are queued in it.
 
 use super::*;
 
-/// A block that notes its number.
+/// A block that logs its number.
 struct Numbered(u32, Arc<Log>);
 
 impl Deliver for Numbered {
@@ -50,9 +50,9 @@ fn each_is_delivered_once_and_in_its_producers_order_or_comes_back() {
     });
 }
 
-/// Three threads: one takes while another closes (both are safe to call from anywhere) and a
+/// Three threads: one takes while another closes (both are safe to call from any thread) and a
 /// third pushes. The lane stays closed, and every signal is seen once.
-/// Fails when: `take` swaps without looking for the mark of the closed lane, or is relaxed.
+/// Fails when: `take` swaps without checking for the closed mark, or is relaxed.
 #[test]
 fn a_take_against_a_close_does_not_open_the_lane_again() {
     loom::model(|| {
@@ -77,9 +77,9 @@ fn a_take_against_a_close_does_not_open_the_lane_again() {
     });
 }
 
-/// Two threads, two pieces of news, one block: a raise that finds the block on its way adds
-/// nothing, and yet its news is heard.
-/// Fails when: a swap of `raised` is relaxed, or the mark is cleared after the delivery.
+/// Two threads, two updates, one block: a raise that finds a signal in flight creates no second
+/// one, and yet its update is delivered.
+/// Fails when: a swap of `raised` is relaxed, or the flag is cleared after the delivery.
 #[test]
 fn no_news_is_lost_when_a_block_is_raised_again() {
     loom::model(|| {
@@ -98,7 +98,7 @@ fn no_news_is_lost_when_a_block_is_raised_again() {
                 }
             })
         };
-        // News that got lost would never be heard: loom gives up on a loop that does not end.
+        // A lost update would never be delivered: loom reports a loop that does not end.
         while block.heard.load(Relaxed) < 2 {
             lane.take().for_each(|signal| signal.deliver());
             thread::yield_now();

@@ -1,8 +1,8 @@
-//! Going to sleep without missing a push: doorbell, lanes and parker together.
+//! Going to sleep without a lost wake-up: doorbell, lanes and parker together.
 
 use super::*;
 
-/// Everything a loop sleeps by.
+/// The parts by which a loop sleeps and is woken.
 struct Door {
     bell: Doorbell,
     signals: SignalLane,
@@ -24,7 +24,7 @@ impl Door {
         }
     }
 
-    /// Arms, looks once more, sleeps, disarms: what a loop does when it found nothing.
+    /// Arms, checks the lanes once more, sleeps, disarms: what a loop does when it found nothing.
     fn sleep(&self, end: &TaskLaneEnd) {
         self.bell.arm(u64::MAX);
         if end.is_empty() && self.signals.is_empty() {
@@ -112,7 +112,7 @@ fn neither_lane_is_slept_over() {
     });
 }
 
-/// Three threads: of two that ring at a sleeping loop, one wakes it.
+/// Three threads: if two producers ring while the loop sleeps, exactly one of them wakes it.
 #[test]
 fn one_ringer_of_two_wakes() {
     loom::model(|| {
@@ -134,7 +134,7 @@ fn one_ringer_of_two_wakes() {
     });
 }
 
-/// Three threads: each of two wakers says something first; whoever was woken has heard it.
+/// Three threads: each of two wakers writes first, and the woken thread sees what its waker wrote.
 /// Fails when: `park` consumes a pending wakeup without acquiring it.
 #[test]
 fn a_wakeup_carries_what_was_said_before_it() {
@@ -159,8 +159,8 @@ fn a_wakeup_carries_what_was_said_before_it() {
     });
 }
 
-/// Two threads: a wakeup before, during or after going to sleep ends that sleep, and what
-/// the waker wrote without a lock can be read.
+/// Two threads: a wakeup before, during or after going to sleep ends that sleep, and the woken
+/// thread can read what the waker wrote without a lock.
 /// Fails when: `unpark` or `park` is relaxed.
 #[test]
 fn one_wakeup_ends_one_sleep() {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Three threads, three tasks, bound 4 (three places of two slots).
+/// Three threads, three tasks, bound 4 (four directory entries, chunks of two slots).
 /// Fails when: the tag is stored or read relaxed.
 #[test]
 fn two_producers_each_task_once_and_each_producer_in_order() {
@@ -32,8 +32,8 @@ fn two_producers_each_task_once_and_each_producer_in_order() {
     });
 }
 
-/// Three threads, up to four tasks, bound 4. Every accepted task is drained, every refused
-/// one came back, none is both.
+/// Three threads, up to four tasks, bound 4. Every accepted task is drained, every refused one is
+/// returned to its producer, and none is both.
 #[test]
 fn a_push_against_close_is_drained_or_comes_back() {
     loom::model(|| {
@@ -64,7 +64,7 @@ fn a_push_against_close_is_drained_or_comes_back() {
     });
 }
 
-/// Three threads: the end is dropped while two push; loom's `Arc` finds a lost task.
+/// Three threads: the receiver is dropped while two threads push; loom's `Arc` detects a lost task.
 #[test]
 fn a_dropped_end_drops_what_was_accepted() {
     loom::model(|| {
@@ -84,8 +84,9 @@ fn a_dropped_end_drops_what_was_accepted() {
     });
 }
 
-/// Two threads, five tasks through bound 2: places and chunks are used up to three times.
-/// Fails when: `head` is published relaxed; `retire` does not clear the place or turn the tag.
+/// Two threads, five tasks through bound 2: directory entries and chunks are used up to three
+/// times.
+/// Fails when: `head` is published relaxed; `retire` does not clear the entry or toggle the tag.
 #[test]
 fn chunks_are_recycled_under_a_running_producer() {
     loom::model(|| {
@@ -105,9 +106,9 @@ fn chunks_are_recycled_under_a_running_producer() {
     });
 }
 
-/// Two threads, five tasks, bound 6, nothing published: the producer reaches a used chunk
-/// without having read a `head` that vouches for it.
-/// Fails when: `retire` hangs the chunk up relaxed.
+/// Two threads, five tasks, bound 6, nothing published: the producer reaches a used chunk without
+/// having read a `head` that was published after its reuse.
+/// Fails when: `retire` installs the chunk relaxed.
 #[test]
 fn a_used_chunk_is_reached_before_the_head_is_published() {
     loom::model(|| {
@@ -129,8 +130,8 @@ fn a_used_chunk_is_reached_before_the_head_is_published() {
     });
 }
 
-/// Three threads, up to five tasks through bound 2: the producer that comes to a recycled place
-/// is not the one that saw the place become free. Each tries once.
+/// Three threads, up to five tasks through bound 2: the producer that reaches a recycled entry is
+/// not the one that saw the entry become free. Each tries once.
 /// Fails when: `head` is read relaxed.
 #[test]
 fn a_producer_that_comes_late_finds_the_recycled_chunk() {
@@ -158,9 +159,9 @@ fn a_producer_that_comes_late_finds_the_recycled_chunk() {
     });
 }
 
-/// Three threads, up to six tasks through bound 2: two producers fill a recycled place by the
-/// `seen` that a third, here the model's own thread, has left and not claimed by. Each pushes once,
-/// since a second push would come after the fence that loom has at the end of the first.
+/// Three threads, up to six tasks through bound 2: two producers fill a recycled entry by the
+/// `seen` that a third producer (the model's own thread) has stored without a claim. Each pushes
+/// once, since a second push would come after the fence that loom has at the end of the first.
 /// Fails when: `seen` is stored or loaded relaxed.
 #[test]
 fn producers_go_by_the_head_that_another_has_seen() {
@@ -189,8 +190,8 @@ fn producers_go_by_the_head_that_another_has_seen() {
     });
 }
 
-/// Three threads, bound 2: two pushes against one reservation; exactly two get in.
-/// Fails when: a reservation is not counted, or counted after the look.
+/// Three threads, bound 2: two pushes against one reservation; exactly two of the three succeed.
+/// Fails when: a reservation is not counted, or counted after the check.
 #[test]
 fn reservations_and_pushes_share_one_exact_bound() {
     loom::model(|| {
@@ -210,7 +211,7 @@ fn reservations_and_pushes_share_one_exact_bound() {
     });
 }
 
-/// Pushes until there is room.
+/// Retries until the lane accepts the task.
 fn push(lane: &TaskLane, mut task: Task) {
     while let Err(refused) = lane.push(task) {
         task = refused.into_inner();

@@ -1,4 +1,4 @@
-//! Waiting for the end of a thread: refused where a wait is, a future everywhere.
+//! Waiting for the end of a thread: a blocking join is checked, a future always works.
 
 use std::io;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use super::*;
 use crate::testing::Nameplate;
 use crate::{ThreadBuilder, ThreadJob, ThreadState, at_thread_exit, check_wait, enter};
 
-/// A thread that runs until the sender is dropped.
+/// Starts a thread that runs until the sender is dropped.
 fn held() -> (ThreadHandle, Sender<()>) {
     let (tx, rx) = mpsc::channel();
     let run = move || assert!(rx.recv().is_err(), "it is only dropped");
@@ -19,7 +19,7 @@ fn held() -> (ThreadHandle, Sender<()>) {
     (thread.expect("a thread can be had"), tx)
 }
 
-/// A count, and a job that adds one to it.
+/// Returns a count, and a job that adds one to it.
 fn counter() -> (Arc<AtomicUsize>, impl FnOnce() + Send + 'static) {
     let ran = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&ran);

@@ -1,4 +1,5 @@
-//! What a hook hears, when, and that nothing it does holds up who tells.
+//! Which reports a hook receives and when, and that a hook never blocks a reporting thread for
+//! long.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 
@@ -15,7 +16,7 @@ fn next(heard: &Receiver<String>) -> String {
     heard.recv_timeout(LONG).expect("the hook hears")
 }
 
-/// An output whose lines a test receives.
+/// An output that sends its lines to the test.
 struct Lines(Sender<String>);
 
 impl Write for Lines {
@@ -30,7 +31,7 @@ impl Write for Lines {
     }
 }
 
-/// A hook that says that it hears, and returns when it is let.
+/// A hook that sends each report to the test and returns when the test lets it.
 fn held() -> (OnUnhandled, Receiver<String>, Sender<()>) {
     let (tx, heard) = mpsc::channel();
     let (go, let_go) = mpsc::channel::<()>();
@@ -38,7 +39,7 @@ fn held() -> (OnUnhandled, Receiver<String>, Sender<()>) {
     let hook = OnUnhandled::new(move |who, what| {
         tx.send(format!("{who}: {what}"))
             .expect("the test receives");
-        // Once the test has let go of its end, nothing holds it.
+        // Fails, and so returns at once, when the test has dropped its sender.
         let _ = let_go.lock().expect("one at a time").recv();
     });
     (hook, heard, go)
@@ -88,7 +89,7 @@ fn what_several_left_out_is_said_of_none_of_them() {
 fn the_count_comes_before_what_came_after_it_even_if_errors_never_stop() {
     let clock = ManualClock::new();
     let hook = OnUnhandled::lines(std::io::sink(), &clock);
-    // This test is the hook's thread.
+    // This test plays the hook's thread.
     hook.shared.desk().attended = true;
     HEARS.set(true);
     let next = || hook.shared.next().expect("there is more").what;
@@ -162,7 +163,7 @@ fn a_hook_may_panic_even_in_the_drop_of_its_payload() {
 #[test]
 fn a_hook_may_tell_itself_and_wait_for_nothing_there() {
     let (tx, heard) = mpsc::channel();
-    // Taken out at the end: the hook has itself.
+    // Emptied at the end: the hook holds a handle to itself.
     let own = Arc::new(Mutex::new(None::<OnUnhandled>));
     let inner = Arc::clone(&own);
     let hook = OnUnhandled::new(move |who, what| {
