@@ -129,8 +129,8 @@ impl CancelToken {
 
     /// Cancels the token and wakes the waits that watch it, but calls no hook: for a thread that
     /// must not run user code. Returns `true` if this call cancelled it; the caller then arranges
-    /// for [`CancelToken::run_hooks`] on another thread, if there [are
-    /// any](CancelToken::has_hooks).
+    /// for [`CancelToken::run_hooks`] on another thread if [`CancelToken::has_hooks`] returns
+    /// `true`.
     ///
     /// ```
     /// use tidegate_core::CancelToken;

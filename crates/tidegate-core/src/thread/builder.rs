@@ -239,7 +239,8 @@ impl ThreadJob {
             sys::thread::set_affinity(&builder.cpus);
         }
         if !life.begin(granted) {
-            // The spawner reported that it had no thread, and `spawn` has returned that error.
+            // The spawner reported that it had no thread, so `spawn` returns an error and the job
+            // must not run.
             discard(job);
             return builder.discard();
         }
