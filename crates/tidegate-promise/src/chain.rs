@@ -1,9 +1,9 @@
-//! Completions made from a value that is there already, and from other completions.
+//! Completions made from a known value or from other completions.
 
 use crate::{Abandoned, Completion, Outcome, Promise, promise_of};
 
 impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
-    /// A completion that has succeeded already.
+    /// Returns a completion that has already succeeded.
     ///
     /// ```
     /// use tidegate_promise::Completion;
@@ -20,7 +20,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         Self::completed(Ok(value))
     }
 
-    /// A completion that has failed already.
+    /// Returns a completion that has already failed.
     pub fn failed(cause: impl Into<E>) -> Self
     where
         E: From<Abandoned>,
@@ -33,13 +33,14 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         E: From<Abandoned>,
     {
         let (promise, completion) = promise_of();
-        // Nobody else holds the new completion, so nobody can have cancelled it.
+        // No other code holds the new completion yet, so it cannot have been cancelled.
         let _ = promise.complete(result);
         completion
     }
 
-    /// A completion of what `map` makes of the value. `map` runs where listeners run; a panic
-    /// in it abandons the answer. Cancelling the answer cancels this one.
+    /// Returns a completion of the value that `map` returns. `map` runs as a listener of this
+    /// completion. If it panics, the returned completion fails as abandoned. Cancelling the
+    /// returned completion cancels this one.
     ///
     /// ```
     /// let (promise, answer) = tidegate_promise::promise::<u32>();
@@ -60,11 +61,12 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         mapped
     }
 
-    /// Passes the outcome on to `target`, and a cancellation of the target back to this.
+    /// Completes `target` with the outcome of this completion. A cancellation of `target` cancels
+    /// this one.
     ///
-    /// A target that was cancelled meanwhile keeps its cancellation; one that cannot be
-    /// cancelled any more fails as abandoned when this is cancelled. The hook of the target,
-    /// if it had one, is replaced.
+    /// If `target` was already cancelled, it stays cancelled. If `target` can no longer be
+    /// cancelled, it fails as abandoned when this completion is cancelled. Replaces an existing
+    /// cancel hook of `target`.
     pub fn cascade(self, target: Promise<T, E>)
     where
         T: Clone + Sync,
@@ -82,7 +84,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     {
         let source = match self.share() {
             Ok(source) => source,
-            // Taken: there is nothing to pass on, and dropping the target says so.
+            // The outcome was already taken. Dropping `target` fails it as abandoned.
             Err(_) => return,
         };
         let back = source.clone();

@@ -1,15 +1,15 @@
-//! Several completions as one: all of them, the first of them, the first that succeeds.
+//! Combinators for several completions: all of them, the first of them, the first that succeeds.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Abandoned, Completion, Failure, Outcome, Promise, SharedCompletion, promise_of};
 
-/// Completes when every one of `parts` has: with all values, or with the first failure that
-/// was seen (a cancelled part counts as a failure). Waits for all of them; does not fail fast.
-/// With nothing to wait for it completes at once.
+/// Completes when all of `parts` have completed: with all values, or with the first failure that
+/// was seen. A cancelled part counts as a failure. Does not fail fast: it waits for all parts.
+/// Without parts it completes at once.
 ///
-/// Cancelling the answer cancels every part.
+/// Cancelling the returned completion cancels every part.
 ///
 /// ```
 /// use tidegate_promise::{all, promise};
@@ -33,7 +33,7 @@ where
     combine.finish()
 }
 
-/// Collects completions one by one, then waits for all of them: [`all`], step by step.
+/// Collects completions one by one, then waits for all of them, like [`all`].
 ///
 /// ```
 /// use tidegate_promise::{Combine, promise};
@@ -52,7 +52,7 @@ pub struct Combine<T: Clone + Send + Sync + 'static> {
 }
 
 impl<T: Clone + Send + Sync + 'static> Combine<T> {
-    /// With nothing in it.
+    /// Creates an empty collector.
     pub fn new() -> Self {
         Self { parts: Vec::new() }
     }
@@ -63,8 +63,8 @@ impl<T: Clone + Send + Sync + 'static> Combine<T> {
         self
     }
 
-    /// The completion of them all. Consumes the collector: adding afterwards, or finishing
-    /// twice, does not compile.
+    /// Returns the completion of all parts. Consumes the collector, so adding a part afterwards,
+    /// or finishing twice, does not compile.
     pub fn finish(self) -> Completion<Vec<T>> {
         let (promise, every) = promise_of();
         if self.parts.is_empty() {
@@ -94,7 +94,7 @@ impl<T: Clone + Send + Sync + 'static> Default for Combine<T> {
     }
 }
 
-/// Outcomes on their way together.
+/// Collects the outcomes of the parts.
 struct Gather<T: Send + 'static> {
     state: Mutex<Gathered<T>>,
 }
@@ -119,7 +119,7 @@ impl<T: Clone + Send + Sync + 'static> Gather<T> {
     }
 
     fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) {
-        // The hook may run here and now, so not under the lock.
+        // The hook may run in place, so it must not run under the lock.
         let promise = self.lock().promise.take();
         let Some(promise) = promise else { return };
         promise.on_cancel(hook);
@@ -129,8 +129,8 @@ impl<T: Clone + Send + Sync + 'static> Gather<T> {
     }
 
     fn put(&self, at: usize, outcome: Outcome<&T, &Failure>) {
-        // Cloned before anything is counted, and not under the lock: if it panics, this part
-        // stays missing and the answer is abandoned.
+        // Clones before anything is counted, and not under the lock. If the clone panics, this
+        // part stays missing and the combined promise is abandoned.
         let outcome = outcome.cloned();
         let mut state = self.lock();
         state.missing -= 1;
@@ -146,7 +146,7 @@ impl<T: Clone + Send + Sync + 'static> Gather<T> {
         Self::complete_if_whole(state);
     }
 
-    /// Parts whose outcome was taken elsewhere: they will never be seen here.
+    /// Counts parts whose outcome was already taken, and which therefore never report here.
     fn put_taken(&self, count: usize) {
         let mut state = self.lock();
         state.missing -= count;
@@ -163,7 +163,7 @@ impl<T: Clone + Send + Sync + 'static> Gather<T> {
         };
         let values = std::mem::take(&mut state.values);
         let failure = state.failure.take();
-        // Listeners of the answer run in here: not under the lock.
+        // Listeners of the combined promise run in here, so the lock is released first.
         drop(state);
         let _ = match failure {
             Some(cause) => promise.complete(Err(cause)),
@@ -176,8 +176,8 @@ impl<T: Clone + Send + Sync + 'static> Gather<T> {
     }
 }
 
-/// Completes as the first of `parts` does, in whichever way, and cancels the others. With no
-/// parts it fails as abandoned.
+/// Completes with the outcome of the first of `parts` that completes, and cancels the others.
+/// Without parts it fails as abandoned.
 ///
 /// ```
 /// use tidegate_promise::{any, promise};
@@ -197,8 +197,8 @@ where
     race(parts, |_| true)
 }
 
-/// Completes with the first of `parts` that succeeds, and cancels the others; fails with the
-/// last failure when none does. With no parts it fails as abandoned.
+/// Completes with the value of the first of `parts` that succeeds, and cancels the others. If none
+/// succeeds, it fails with the last failure. Without parts it fails as abandoned.
 ///
 /// ```
 /// use tidegate_promise::{Failure, first_success, promise};
@@ -235,7 +235,8 @@ where
     for part in parts.iter() {
         let (promise, others, left) = (promise.clone(), Arc::downgrade(&parts), Arc::clone(&left));
         part.on_complete(move |outcome| {
-            // Before completing, which lets go of the hook that keeps the others.
+            // Upgrade before completing: completion drops the hook that keeps the other parts
+            // alive.
             let others = others.upgrade();
             let wins = wins(&outcome);
             let result = match outcome.cloned() {
@@ -243,14 +244,15 @@ where
                 Outcome::Failure(cause) => Err(cause),
                 Outcome::Cancelled => Err(Failure::cancelled()),
             };
-            // A winner completes before it counts itself out, so that the last loser finds the
-            // answer decided if there was any winner.
+            // A winner completes the promise before it decrements the counter, so that the last
+            // loser finds the promise decided if any part has won.
             let result = if wins {
                 promise.try_complete(result)
             } else {
                 Err(result)
             };
-            // ORDERING: AcqRel, so that the last one comes after what all the others did.
+            // ORDERING: AcqRel, so that the last decrement happens after everything the other
+            // parts did.
             let last = left.fetch_sub(1, Ordering::AcqRel) == 1;
             match result {
                 Ok(()) => cancel_all(others.as_deref()),
@@ -259,8 +261,8 @@ where
             }
         });
     }
-    // The hook keeps the parts, and with them the way to cancel them, as long as the answer
-    // is undecided.
+    // The hook keeps the parts alive, so that they can be cancelled, until the combined promise is
+    // decided.
     promise.on_cancel(move || cancel_all(Some(&parts)));
     winner
 }

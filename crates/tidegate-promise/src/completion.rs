@@ -1,4 +1,4 @@
-//! The unique read end.
+//! The unique read end of a promise.
 
 use std::fmt;
 use std::future::Future;
@@ -14,21 +14,21 @@ use crate::block::{ListenerToken, Reader};
 use crate::wait::{Limit, left, wait};
 use crate::{Failure, Outcome, SharedCompletion, WaitError};
 
-/// The read end of a promise: takes listeners, can be waited for, is a future.
+/// The read end of a promise. It accepts listeners, a thread can block on it, and it is a future.
 ///
-/// The outcome is stored once. Listeners and [`Completion::peek`] see it by reference, any
-/// number of them; one taker gets it by value ([`Completion::wait`], `.await`,
-/// [`Completion::take`]), after every listener that was added before.
+/// The outcome is stored once. Any number of listeners, and [`Completion::peek`], see it by
+/// reference. One taker gets it by value ([`Completion::wait`], `.await`, [`Completion::take`]),
+/// after all listeners that were added earlier have run.
 ///
 /// # Cancellation
 ///
-/// Dropping a completion detaches: the work goes on, its outcome is nobody's.
-/// [`Completion::cancel_on_drop`] makes it a guard.
+/// Dropping a completion detaches it: the work continues, and its outcome is discarded.
+/// [`Completion::cancel_on_drop`] returns a guard that cancels instead.
 ///
 /// # Threads
 ///
-/// It can be sent to another thread and belongs to one at a time; [`Completion::share`] makes
-/// one for several. So this does not compile:
+/// A completion can be sent to another thread but is used by one thread at a time;
+/// [`Completion::share`] returns a read end for several threads. So this does not compile:
 ///
 /// ```compile_fail,E0277
 /// fn needs_sync<T: Sync>(_: &T) {}
@@ -39,15 +39,15 @@ pub struct Completion<T: Send + 'static, E: Send + 'static = Failure> {
     reader: Reader<T, E>,
 }
 
-/// Names one listener of a [`Completion`], to remove it.
+/// Identifies one listener of a [`Completion`], to remove it.
 #[derive(Debug)]
 pub struct ListenerId<T: Send + 'static, E: Send + 'static> {
     token: Option<ListenerToken<T, E>>,
 }
 
 impl<T: Send + 'static, E: Send + 'static> ListenerId<T, E> {
-    /// False if the outcome had been taken already: there was nothing left to show, and the
-    /// listener was dropped uncalled.
+    /// Returns `false` if the outcome had already been taken. The listener was then dropped
+    /// without being called.
     pub fn is_accepted(&self) -> bool {
         self.token.is_some()
     }
@@ -58,14 +58,15 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         Self { reader }
     }
 
-    /// Calls `listen` with the outcome when it is decided; at once if it is and this is the
-    /// right thread.
+    /// Calls `listen` with the outcome when it is decided. If it is already decided and the
+    /// listener may run on this thread, `listen` runs at once.
     ///
     /// # Threads
     ///
-    /// `listen` runs on the promise's home, or, if it has none, on the thread that completes
-    /// it. Listeners run in the order in which they were added, each once; one that panics is
-    /// reported to the home and does not disturb the others.
+    /// `listen` runs on the promise's home, or, if it has none, on the thread that completes the
+    /// promise. If the promise is already decided and has no home, `listen` runs on the calling
+    /// thread. Listeners run once each, in the order in which they were added. A panic in a
+    /// listener is reported to the home and does not affect the other listeners.
     #[inline]
     pub fn on_complete<F>(&self, listen: F) -> ListenerId<T, E>
     where
@@ -76,8 +77,8 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         }
     }
 
-    /// Like [`Completion::on_complete`], and gives the read end up: for who listens once and
-    /// looks no further. The cheapest way to listen.
+    /// Like [`Completion::on_complete`], but consumes the read end. This is the cheapest way to
+    /// listen, for callers that need nothing else from the completion.
     #[inline]
     pub fn finally<F>(self, listen: F)
     where
@@ -86,13 +87,13 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         self.reader.finish(listen);
     }
 
-    /// Removes a listener; false if it was told already, or is being told.
+    /// Removes a listener. Returns `false` if it has already run or is running.
     pub fn remove_listener(&self, listener: &ListenerId<T, E>) -> bool {
         let token = listener.token.as_ref();
         token.is_some_and(|token| self.reader.remove(token))
     }
 
-    /// The outcome, if it is decided and was not taken. Never blocks.
+    /// Returns the outcome if it is decided and has not been taken. Never blocks.
     pub fn peek(&self) -> Option<Outcome<&T, &E>>
     where
         T: Sync,
@@ -101,34 +102,34 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         self.reader.peek()
     }
 
-    /// Takes the outcome if it is decided and the listeners were told. Never blocks.
+    /// Takes the outcome if it is decided and all listeners have run. Never blocks.
     pub fn take(&mut self) -> Option<Outcome<T, E>> {
         self.reader.try_take()
     }
 
-    /// Waits for the outcome.
+    /// Blocks until the outcome is decided and takes it.
     ///
     /// # Errors
     ///
-    /// [`WaitError`]: the failure, the cancellation, or why this thread may not wait: on an
-    /// event loop's thread a wait is refused, never a deadlock. A decided outcome is never
-    /// refused.
+    /// Returns a [`WaitError`]: the failure, the cancellation, or the reason why this thread may
+    /// not wait. On an event loop's thread a wait is refused rather than risking a deadlock. A
+    /// wait for an outcome that is already decided is never refused.
     pub fn wait(mut self) -> Result<T, WaitError<E>> {
         wait(&mut self.reader, Limit::None, None, true)
     }
 
-    /// Waits for the outcome at most for `timeout`, by the clock of the promise's home. A
-    /// timeout of zero only looks.
+    /// Blocks for the outcome at most for `timeout`, measured by the clock of the promise's home.
+    /// A timeout of zero only checks the outcome and does not block.
     ///
     /// # Errors
     ///
-    /// As [`Completion::wait`], and [`WaitError::TimedOut`]; the completion can then be waited
-    /// for again.
+    /// As [`Completion::wait`], and [`WaitError::TimedOut`]. After a timeout the completion can be
+    /// waited for again.
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<T, WaitError<E>> {
         wait(&mut self.reader, Limit::For(timeout), None, true)
     }
 
-    /// Waits for the outcome until `deadline`, by the clock of the promise's home.
+    /// Blocks for the outcome until `deadline`, measured by the clock of the promise's home.
     ///
     /// # Errors
     ///
@@ -137,7 +138,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::Until(deadline), None, true)
     }
 
-    /// Waits for the outcome until `token` is tripped.
+    /// Blocks for the outcome until `token` is tripped.
     ///
     /// # Errors
     ///
@@ -146,7 +147,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::None, Some(token), true)
     }
 
-    /// Waits for the outcome until `token` is tripped, at most for `timeout`.
+    /// Blocks for the outcome until `token` is tripped, at most for `timeout`.
     ///
     /// # Errors
     ///
@@ -159,8 +160,9 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::For(timeout), Some(token), true)
     }
 
-    /// Waits although the wait record would refuse: for a promise that somebody else than its
-    /// home completes. On a thread that must not block it is refused all the same.
+    /// Blocks for the outcome without the check for a circular wait. Use it for a promise that its
+    /// home executor does not complete itself. On a thread that must not block, the wait is still
+    /// refused.
     ///
     /// # Errors
     ///
@@ -169,44 +171,44 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::None, None, false)
     }
 
-    /// Cancels. True if the promise is cancelled by this call; false if it was decided before,
-    /// or its work has begun and cannot be cancelled any more.
+    /// Cancels the promise. Returns `true` if this call cancelled it, and `false` if it was
+    /// already decided or can no longer be cancelled because its work has started.
     pub fn cancel(&self) -> bool {
         self.reader.cancel()
     }
 
-    /// Whether the outcome is decided, in whichever way.
+    /// Returns `true` if the outcome is decided: success, failure or cancellation.
     pub fn is_done(&self) -> bool {
         self.reader.is_done()
     }
 
-    /// Whether it was cancelled.
+    /// Returns `true` if the promise was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.reader.is_cancelled()
     }
 
-    /// Whether it can still be cancelled.
+    /// Returns `true` if the promise can still be cancelled.
     pub fn is_cancellable(&self) -> bool {
         self.reader.is_cancellable()
     }
 
-    /// Where the listeners run.
+    /// Returns the executor on which the listeners run, if any.
     pub fn home(&self) -> Option<&Arc<dyn Executor>> {
         self.reader.home()
     }
 
-    /// Makes this a guard that cancels when it is dropped.
+    /// Converts this into a guard that cancels the promise when it is dropped.
     pub fn cancel_on_drop(self) -> CancelOnDrop<T, E> {
         CancelOnDrop {
             completion: Some(self),
         }
     }
 
-    /// Turns this into a read end that can be cloned.
+    /// Converts this into a read end that can be cloned.
     ///
     /// # Errors
     ///
-    /// The completion itself, when the outcome was taken out of it.
+    /// Returns the completion itself if its outcome was already taken.
     pub fn share(self) -> Result<SharedCompletion<T, E>, Self>
     where
         T: Sync,
@@ -239,7 +241,7 @@ impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Completion<T, E> {
     }
 }
 
-/// A completion that is cancelled when it is dropped undecided.
+/// A completion that cancels its promise when it is dropped, if the promise is still undecided.
 ///
 /// ```
 /// let (promise, answer) = tidegate_promise::promise::<u32>();
@@ -253,7 +255,7 @@ pub struct CancelOnDrop<T: Send + 'static, E: Send + 'static = Failure> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> CancelOnDrop<T, E> {
-    /// The completion without the guard.
+    /// Returns the completion without the guard.
     pub fn disarm(mut self) -> Completion<T, E> {
         self.completion
             .take()

@@ -1,5 +1,5 @@
-//! Why something failed: a cause that is cheap to clone and can be shown to any number of
-//! listeners.
+//! The default failure type of promises: an error that is cheap to clone, so that any number of
+//! listeners can receive it.
 
 use std::error::Error;
 use std::fmt;
@@ -30,39 +30,39 @@ enum Cause {
     Cancelled,
 }
 
-/// What kind of failure it is.
+/// The kind of a [`Failure`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureKind {
-    /// An error of the user's.
+    /// An error of the user's code.
     Error,
     /// The code that should have completed the promise panicked.
     Panicked,
     /// The promise was dropped without being completed.
     Abandoned,
-    /// Something that this one depended on was cancelled.
+    /// A promise that this one depends on was cancelled.
     Cancelled,
 }
 
 impl Failure {
-    /// A failure caused by `error`.
+    /// Creates a failure caused by `error`.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::from_cause(Cause::Error(error.into()))
     }
 
-    /// Creates a failure caused by a panic, from what `contain` or `catch_unwind` returned. The
-    /// payload is dropped here; a panic of its `Drop` goes no further.
+    /// Creates a failure caused by a panic, from the return value of `contain` or `catch_unwind`.
+    /// The payload is dropped here; a panic in its `Drop` is contained.
     pub fn from_panic(panic: impl Into<CaughtPanic>) -> Self {
         let message = panic.into().message().to_owned();
         Self::from_cause(Cause::Panicked { message })
     }
 
-    /// The failure of what depends on something that was cancelled.
+    /// Creates the failure of a promise that depends on a cancelled promise.
     pub fn cancelled() -> Self {
         Self::from_cause(Cause::Cancelled)
     }
 
-    /// What kind of failure this is.
+    /// Returns the kind of this failure.
     pub fn kind(&self) -> FailureKind {
         match *self.cause {
             Cause::Error(_) => FailureKind::Error,
@@ -72,17 +72,17 @@ impl Failure {
         }
     }
 
-    /// Whether a panic caused it.
+    /// Returns `true` if a panic caused the failure.
     pub fn is_panic(&self) -> bool {
         self.kind() == FailureKind::Panicked
     }
 
-    /// Whether the promise was dropped without being completed.
+    /// Returns `true` if the promise was dropped without being completed.
     pub fn is_abandoned(&self) -> bool {
         self.kind() == FailureKind::Abandoned
     }
 
-    /// The user's error, if that is the cause and it is an `E`.
+    /// Returns the user's error if it caused the failure and is an `E`.
     pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
         match &*self.cause {
             Cause::Error(error) => error.downcast_ref(),
@@ -108,7 +108,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The sentence, since an error that `main` returns is printed like this.
+/// Prints the `Display` text, because an error returned from `main` is printed with `Debug`.
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -124,7 +124,8 @@ impl Error for Failure {
     }
 }
 
-/// The promise was dropped without being completed: what a failure type must be able to say.
+/// The error of a promise that was dropped without being completed. A custom failure type must
+/// implement `From<Abandoned>`.
 ///
 /// ```
 /// use tidegate_promise::{Abandoned, promise_of};

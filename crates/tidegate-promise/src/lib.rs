@@ -1,9 +1,10 @@
-//! Promises whose listeners run where you say.
+//! Promises with listeners that run on a chosen executor.
 //!
-//! A [`Promise`] is the write end: unique, consumed by `succeed` or `fail`, so completing twice
-//! does not compile. A [`Completion`] is the read end: it takes listeners, can be waited for,
-//! and is a future in any runtime. Exactly one of success, failure and cancellation happens,
-//! exactly once; dropping the promise fails it as abandoned instead of hanging whoever waits.
+//! A [`Promise`] is the write end. It is unique, and `succeed` or `fail` consumes it, so
+//! completing a promise twice does not compile. A [`Completion`] is the read end: it accepts
+//! listeners, a thread can block on it, and it is a future in any runtime. Each promise ends
+//! exactly once, with a success, a failure or a cancellation. Dropping the promise fails it as
+//! abandoned, so that no waiter hangs.
 //!
 //! ```
 //! use tidegate_promise::{Outcome, promise};
@@ -19,17 +20,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A promise has a home: the executor on which its listeners run. [`promise_on`] sets it (an
-//! event loop's own `promise` method does so), [`promise`] makes one without a home, whose
+//! A promise has a home: the executor on which its listeners run. [`promise_on`] sets it, and so
+//! does an event loop's own `promise` method. [`promise`] creates a promise without a home; its
 //! listeners run on the thread that completes it.
 //!
 //! # Files
 //!
-//! `block` is the raw block and holds all unsafe code; its header lists what lies below what. On
-//! it stand `wait` (blocking waits), `shared` ([`SharedCompletion`]), `completion`
-//! ([`Completion`]) and `promise` ([`Promise`], and the functions that create pairs); above those
-//! `chain` (completions made from others), `combine` ([`all`], [`any`], [`first_success`]) and
-//! `progress` ([`ProgressPromise`]). `outcome` and `failure` know none of them.
+//! `block` is the raw block and contains all unsafe code; its header lists its files in dependency
+//! order. `wait` (blocking waits), `shared` ([`SharedCompletion`]), `completion` ([`Completion`])
+//! and `promise` ([`Promise`], and the functions that create pairs) build on it. `chain`
+//! (completions made from others), `combine` ([`all`], [`any`], [`first_success`]) and `progress`
+//! ([`ProgressPromise`]) build on those. `outcome` and `failure` depend on none of them.
 #![deny(unsafe_code)]
 
 #[doc(hidden)]

@@ -1,6 +1,6 @@
-//! How a promise ended.
+//! The outcome of a promise.
 
-/// How something ended: exactly one of three ways.
+/// The outcome of a promise: success, failure or cancellation.
 ///
 /// ```
 /// use tidegate_promise::Outcome;
@@ -11,16 +11,16 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome<T, E> {
-    /// It succeeded.
+    /// The promise succeeded.
     Success(T),
-    /// It failed.
+    /// The promise failed.
     Failure(E),
-    /// It was cancelled before it was completed.
+    /// The promise was cancelled before it was completed.
     Cancelled,
 }
 
 impl<T, E> Outcome<T, E> {
-    /// The same outcome, borrowed.
+    /// Returns the same outcome, borrowed.
     pub fn as_ref(&self) -> Outcome<&T, &E> {
         match self {
             Self::Success(value) => Outcome::Success(value),
@@ -29,7 +29,7 @@ impl<T, E> Outcome<T, E> {
         }
     }
 
-    /// The value of a success.
+    /// Returns the value of a success.
     pub fn success(self) -> Option<T> {
         match self {
             Self::Success(value) => Some(value),
@@ -37,7 +37,7 @@ impl<T, E> Outcome<T, E> {
         }
     }
 
-    /// The cause of a failure.
+    /// Returns the cause of a failure.
     pub fn failure(self) -> Option<E> {
         match self {
             Self::Failure(cause) => Some(cause),
@@ -45,19 +45,19 @@ impl<T, E> Outcome<T, E> {
         }
     }
 
-    /// Whether it succeeded.
+    /// Returns `true` if this is a success.
     pub fn is_success(&self) -> bool {
         matches!(self, Self::Success(_))
     }
 
-    /// Whether it was cancelled.
+    /// Returns `true` if this is a cancellation.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, Self::Cancelled)
     }
 }
 
 impl<T: Clone, E: Clone> Outcome<&T, &E> {
-    /// The same outcome, owned.
+    /// Returns the same outcome, cloned.
     pub fn cloned(self) -> Outcome<T, E> {
         match self {
             Outcome::Success(value) => Outcome::Success(value.clone()),

@@ -1,8 +1,8 @@
-//! Progress: news on the way to an outcome.
+//! Promises that report progress before they complete.
 //!
-//! Progress travels like everything else of a promise: to its home, without being refused. It
-//! tells the latest: where several reports arrive at the home before it runs, its listeners
-//! see the last of them.
+//! A report is sent to the promise's home as a signal, which a full queue cannot reject. Only the
+//! latest report is kept: if several arrive before the home executor runs, the listeners see the
+//! last one.
 
 use std::error::Error;
 use std::fmt;
@@ -15,21 +15,21 @@ use tidegate_core::{
 
 use crate::{AlreadyCancelled, Completion, Failure, Promise};
 
-/// How far something has come.
+/// A report of how much work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is done.
+    /// The amount of work that is done.
     pub done: u64,
-    /// What there is to do, if that is known.
+    /// The total amount of work, if it is known.
     pub total: Option<u64>,
 }
 
 impl Progress {
-    /// Checks and makes a report; `total` may be a number or `None`.
+    /// Creates a report and checks it. `total` may be a number or `None`.
     ///
     /// # Errors
     ///
-    /// [`BadProgress`] when more is done than there is to do.
+    /// Returns [`BadProgress`] if `done` exceeds `total`.
     pub fn new(done: u64, total: impl Into<Option<u64>>) -> Result<Self, BadProgress> {
         let total = total.into();
         if total.is_some_and(|total| done > total) {
@@ -39,18 +39,18 @@ impl Progress {
     }
 }
 
-/// Why a report of progress was not taken.
+/// The reason why a progress report was rejected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadProgress {
-    /// More is done than there is to do.
+    /// The amount done exceeds the total.
     TooMuch {
-        /// What was said to be done.
+        /// The reported amount done.
         done: u64,
-        /// What was said to be there to do.
+        /// The reported total.
         total: Option<u64>,
     },
-    /// The reader has cancelled; nobody listens.
+    /// The reader has cancelled.
     Cancelled,
 }
 
@@ -70,8 +70,8 @@ tidegate_core::debug_as_display!(BadProgress);
 
 impl Error for BadProgress {}
 
-/// A promise that can report progress. Completing goes through [`ProgressPromise::into_inner`]
-/// or the methods below.
+/// A promise that can report progress. Complete it with the methods below, or through
+/// [`ProgressPromise::into_inner`].
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -101,7 +101,8 @@ pub struct Progressive<T: Send + 'static, E: Send + 'static = Failure> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
-    /// Adds progress to a promise: pass what `promise` or a loop's `promise` method answered.
+    /// Adds progress to a promise. Takes the pair returned by `promise` or by a loop's `promise`
+    /// method.
     pub fn with_progress(
         (promise, completion): (Promise<T, E>, Completion<T, E>),
     ) -> (Self, Progressive<T, E>) {
@@ -117,16 +118,16 @@ impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
         (promise, Progressive { completion, hub })
     }
 
-    /// Tells how far the work has come.
+    /// Reports the progress of the work.
     ///
     /// # Errors
     ///
-    /// [`BadProgress`] when the numbers make no sense or the reader has cancelled.
+    /// Returns [`BadProgress`] if `done` exceeds `total` or the reader has cancelled.
     ///
     /// # Threads
     ///
-    /// Listeners run before this returns if the promise has no home or this is its home's
-    /// thread; else on the home.
+    /// Listeners run before this method returns if the promise has no home, or if the calling
+    /// thread is running the home executor. Otherwise they run on the home executor.
     pub fn progress(&self, done: u64, total: impl Into<Option<u64>>) -> Result<(), BadProgress> {
         let progress = Progress::new(done, total)?;
         if self.promise.is_cancelled() {
@@ -142,43 +143,44 @@ impl<T: Send + 'static, E: Send + 'static> ProgressPromise<T, E> {
         }
         self.hub.post(progress);
         if let Some(signal) = self.hub.raise() {
-            // Refused means that the home has terminated; dropping the signal delivers it.
+            // A refused signal means that the home executor has terminated. Dropping the signal
+            // delivers it.
             drop(home.signal(signal));
         }
         Ok(())
     }
 
-    /// Completes with a value; see [`Promise::succeed`].
+    /// Completes the promise with a value; see [`Promise::succeed`].
     ///
     /// # Errors
     ///
-    /// The value, when the reader has cancelled.
+    /// Returns the value if the reader has cancelled.
     pub fn succeed(self, value: T) -> Result<(), AlreadyCancelled<T>> {
         self.promise.succeed(value)
     }
 
-    /// Completes with a failure; see [`Promise::fail`].
+    /// Completes the promise with a failure; see [`Promise::fail`].
     ///
     /// # Errors
     ///
-    /// The cause, when the reader has cancelled.
+    /// Returns the cause if the reader has cancelled.
     pub fn fail(self, cause: impl Into<E>) -> Result<(), AlreadyCancelled<E>> {
         self.promise.fail(cause)
     }
 
-    /// The promise without progress.
+    /// Returns the promise without progress.
     pub fn into_inner(self) -> Promise<T, E> {
         self.promise
     }
 }
 
 impl<T: Send + 'static, E: Send + 'static> Progressive<T, E> {
-    /// Calls `listen` with each report from now on.
+    /// Calls `listen` with each later report.
     ///
     /// # Threads
     ///
-    /// On the promise's home, or, if it has none, on the thread that reports. A panic in it is
-    /// reported to the home.
+    /// `listen` runs on the promise's home, or, if it has none, on the thread that reports. A
+    /// panic in it is reported to the home.
     pub fn on_progress(&self, listen: impl Fn(Progress) + Send + Sync + 'static) {
         let mut place = &self.hub.first;
         let mut node = Box::new(Node {
@@ -190,7 +192,7 @@ impl<T: Send + 'static, E: Send + 'static> Progressive<T, E> {
                 Ok(()) => return,
                 Err(back) => node = back,
             }
-            // Somebody's listener is there; go behind it.
+            // This position is occupied by another listener; try the next one.
             match place.get() {
                 Some(taken) => place = &taken.next,
                 None => continue,
@@ -198,7 +200,7 @@ impl<T: Send + 'static, E: Send + 'static> Progressive<T, E> {
         }
     }
 
-    /// The completion without progress.
+    /// Returns the completion without progress.
     pub fn into_inner(self) -> Completion<T, E> {
         self.completion
     }
@@ -218,11 +220,11 @@ impl<T: Send + 'static, E: Send + 'static> DerefMut for Progressive<T, E> {
     }
 }
 
-/// What both ends share: who listens, and the latest report on its way to the home.
+/// The state shared by both ends: the listeners, and the latest report that the home has not seen.
 struct Hub {
     home: Option<Arc<dyn Executor>>,
     latest: OwnerCell<Progress>,
-    /// Listeners in the order in which they came; only ever added to.
+    /// Listeners in the order in which they were added. None is ever removed.
     first: OnceLock<Box<Node>>,
 }
 
@@ -232,7 +234,7 @@ struct Node {
 }
 
 impl Hub {
-    /// Leaves a report for the home, in place of an earlier one.
+    /// Stores a report for the home executor and replaces an earlier one.
     fn post(&self, progress: Progress) {
         let mut report = Box::new(progress);
         loop {
@@ -261,7 +263,7 @@ impl Hub {
 }
 
 impl Drop for Hub {
-    /// One by one: left to itself, each listener would drop the next inside its own drop.
+    /// Drops the listeners iteratively. Dropping the list recursively could overflow the stack.
     fn drop(&mut self) {
         let mut next = self.first.take();
         while let Some(mut node) = next {

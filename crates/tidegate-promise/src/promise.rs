@@ -1,4 +1,4 @@
-//! The write end.
+//! The write ends of a promise, and the functions that create a promise with its completion.
 
 use std::error::Error;
 use std::fmt;
@@ -9,7 +9,7 @@ use tidegate_core::{Executor, Task};
 use crate::block::{SharedWriter, Writer, block, owed_block};
 use crate::{Abandoned, Completion, Failure};
 
-/// Makes a promise without a home: its listeners run on the thread that completes it.
+/// Creates a promise without a home. Its listeners run on the thread that completes it.
 ///
 /// ```
 /// let (promise, answer) = tidegate_promise::promise::<&str>();
@@ -22,7 +22,7 @@ pub fn promise<T: Send + 'static>() -> (Promise<T>, Completion<T>) {
     promise_of()
 }
 
-/// Makes a promise without a home and with a failure type of your own.
+/// Creates a promise without a home, with a custom failure type.
 #[inline]
 pub fn promise_of<T, E>() -> (Promise<T, E>, Completion<T, E>)
 where
@@ -32,7 +32,7 @@ where
     make(None)
 }
 
-/// Makes a promise whose listeners run on `home`.
+/// Creates a promise whose listeners run on `home`.
 #[inline]
 pub fn promise_on<T, E>(home: Arc<dyn Executor>) -> (Promise<T, E>, Completion<T, E>)
 where
@@ -42,8 +42,8 @@ where
     make(Some(home))
 }
 
-/// Makes the promise of a task that `home` has accepted: where `home` ends without beginning it,
-/// whoever waits gets `left` instead.
+/// Creates the promise of a task that `home` has accepted. If `home` ends before it starts the
+/// task, waiters receive the failure that `left` returns.
 #[inline]
 pub fn promise_owed<T, E>(
     home: Arc<dyn Executor>,
@@ -69,7 +69,7 @@ where
 
 /// The unique write end of a promise.
 ///
-/// Completing consumes it, so completing twice does not compile:
+/// Completing the promise consumes this value, so completing twice does not compile:
 ///
 /// ```compile_fail,E0382
 /// let (promise, _answer) = tidegate_promise::promise::<u32>();
@@ -85,23 +85,24 @@ where
 ///
 /// # Cancellation
 ///
-/// Dropping it without completing it fails the promise as [`Abandoned`].
+/// Dropping this without completing it fails the promise as [`Abandoned`].
 #[must_use = "dropping a promise fails it as abandoned"]
 pub struct Promise<T: Send + 'static, E: Send + 'static = Failure> {
     writer: Writer<T, E>,
 }
 
 impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
-    /// Completes with a value.
+    /// Completes the promise with a value.
     ///
     /// # Errors
     ///
-    /// The value, when the reader has cancelled. Ignoring it is fine: nobody wanted it.
+    /// Returns the value if the reader has cancelled. It is fine to ignore this error.
     ///
     /// # Threads
     ///
-    /// From any thread. Listeners run before this returns if the promise has no home or this is
-    /// its home's thread; else on the home.
+    /// Can be called from any thread. Listeners run before this method returns if the promise has
+    /// no home, or if the calling thread is running the home executor. Otherwise they run on the
+    /// home executor.
     #[inline]
     pub fn succeed(self, value: T) -> Result<(), AlreadyCancelled<T>> {
         match self.writer.complete(Ok(value)) {
@@ -111,11 +112,11 @@ impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
         }
     }
 
-    /// Completes with a failure.
+    /// Completes the promise with a failure.
     ///
     /// # Errors
     ///
-    /// The cause, when the reader has cancelled.
+    /// Returns the cause if the reader has cancelled.
     pub fn fail(self, cause: impl Into<E>) -> Result<(), AlreadyCancelled<E>> {
         match self.writer.complete(Err(cause.into())) {
             Ok(()) => Ok(()),
@@ -124,48 +125,50 @@ impl<T: Send + 'static, E: Send + 'static> Promise<T, E> {
         }
     }
 
-    /// Completes with what a fallible function answered.
+    /// Completes the promise with the result of a fallible function.
     ///
     /// # Errors
     ///
-    /// The result, when the reader has cancelled.
+    /// Returns the result if the reader has cancelled.
     pub fn complete(self, result: Result<T, E>) -> Result<(), AlreadyCancelled<Result<T, E>>> {
         self.writer.complete(result).map_err(AlreadyCancelled)
     }
 
-    /// Gives up: the reader sees a cancellation; an abandoned promise where the work had begun
-    /// and could not be cancelled any more.
+    /// Cancels the promise from the writer's side: the reader sees a cancellation. If the promise
+    /// was made uncancellable, it fails as abandoned instead.
     pub fn cancel(self) {
         self.writer.cancel();
     }
 
-    /// From now on the reader cannot cancel: the work has begun. False only if it has already.
+    /// Makes the promise uncancellable, because its work has started. Returns `false` only if it
+    /// was already cancelled.
     pub fn set_uncancellable(&self) -> bool {
         self.writer.set_uncancellable()
     }
 
-    /// Calls `hook` when the reader cancels, on the thread that cancels; at once, on this
-    /// thread, if it already has. A later hook replaces an earlier one.
+    /// Registers `hook`, which runs when the promise is cancelled, on the thread that cancels it.
+    /// If the promise is already cancelled, `hook` runs at once on this thread. A later hook
+    /// replaces an earlier one.
     pub fn on_cancel(&self, hook: impl FnOnce() + Send + 'static) {
         self.writer.on_cancel(Task::new(hook));
     }
 
-    /// Whether the reader has cancelled.
+    /// Returns `true` if the promise was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.writer.is_cancelled()
     }
 
-    /// Whether anybody can still see the outcome: a read end or a listener.
+    /// Returns `true` if a read end or a listener can still see the outcome.
     pub fn is_observed(&self) -> bool {
         self.writer.is_observed()
     }
 
-    /// Where the listeners run.
+    /// Returns the executor on which the listeners run, if any.
     pub fn home(&self) -> Option<&Arc<dyn Executor>> {
         self.writer.home()
     }
 
-    /// Turns this into a write end that can be cloned; the first to complete wins.
+    /// Converts this into a write end that can be cloned. The first clone to complete wins.
     pub fn share(self) -> SharedPromise<T, E> {
         SharedPromise {
             writer: self.writer.share(),
@@ -181,8 +184,9 @@ impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Promise<T, E> {
     }
 }
 
-/// A write end that can be cloned. The first to complete wins; the others get their value back.
-/// When the last one is dropped without completing, the promise fails as [`Abandoned`].
+/// A write end that can be cloned. The first clone to complete wins; the others get their value
+/// back. When the last clone is dropped and none has completed, the promise fails as
+/// [`Abandoned`].
 ///
 /// ```
 /// let (promise, answer) = tidegate_promise::promise::<u32>();
@@ -199,7 +203,7 @@ pub struct SharedPromise<T: Send + 'static, E: Send + 'static = Failure> {
     writer: SharedWriter<T, E>,
 }
 
-// By hand: a handle can be cloned whatever it completes with.
+// Not derived: a derived impl would require `T` and `E` to be `Clone`.
 impl<T: Send + 'static, E: Send + 'static> Clone for SharedPromise<T, E> {
     fn clone(&self) -> Self {
         Self {
@@ -209,11 +213,11 @@ impl<T: Send + 'static, E: Send + 'static> Clone for SharedPromise<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> SharedPromise<T, E> {
-    /// Completes with a value if nobody was faster.
+    /// Completes the promise with a value, unless it is already decided.
     ///
     /// # Errors
     ///
-    /// The value, when another writer or a cancellation was faster.
+    /// Returns the value if another writer or a cancellation was faster.
     pub fn try_succeed(&self, value: T) -> Result<(), T> {
         match self.writer.try_complete(Ok(value)) {
             Err(Ok(value)) => Err(value),
@@ -221,11 +225,11 @@ impl<T: Send + 'static, E: Send + 'static> SharedPromise<T, E> {
         }
     }
 
-    /// Completes with a failure if nobody was faster.
+    /// Completes the promise with a failure, unless it is already decided.
     ///
     /// # Errors
     ///
-    /// The cause, when another writer or a cancellation was faster.
+    /// Returns the cause if another writer or a cancellation was faster.
     pub fn try_fail(&self, cause: impl Into<E>) -> Result<(), E> {
         match self.writer.try_complete(Err(cause.into())) {
             Err(Err(cause)) => Err(cause),
@@ -233,16 +237,17 @@ impl<T: Send + 'static, E: Send + 'static> SharedPromise<T, E> {
         }
     }
 
-    /// Completes with a result if nobody was faster.
+    /// Completes the promise with a result, unless it is already decided.
     ///
     /// # Errors
     ///
-    /// The result, when another writer or a cancellation was faster.
+    /// Returns the result if another writer or a cancellation was faster.
     pub fn try_complete(&self, result: Result<T, E>) -> Result<(), Result<T, E>> {
         self.writer.try_complete(result)
     }
 
-    /// Cancels from the writers' side; false if it was decided before or cannot be cancelled.
+    /// Cancels the promise from the writers' side. Returns `false` if it was already decided or
+    /// cannot be cancelled.
     pub fn cancel(&self) -> bool {
         self.writer.cancel()
     }
@@ -257,23 +262,23 @@ impl<T: Send + 'static, E: Send + 'static> SharedPromise<T, E> {
         self.writer.on_cancel(Task::new(hook));
     }
 
-    /// Whether the outcome is decided.
+    /// Returns `true` if the outcome is decided.
     pub fn is_done(&self) -> bool {
         self.writer.is_done()
     }
 
-    /// Whether it was cancelled.
+    /// Returns `true` if the promise was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.writer.is_cancelled()
     }
 }
 
-/// The reader had cancelled; gives back what it no longer wanted.
+/// The error of completing a promise that was already cancelled. Contains the rejected value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct AlreadyCancelled<T>(pub T);
 
 impl<T> AlreadyCancelled<T> {
-    /// What was refused.
+    /// Returns the rejected value.
     pub fn into_inner(self) -> T {
         self.0
     }

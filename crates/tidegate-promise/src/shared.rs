@@ -1,4 +1,4 @@
-//! The read end that many can hold.
+//! The read end that can be cloned.
 
 use std::fmt;
 use std::future::Future;
@@ -13,8 +13,8 @@ use crate::block::{ListenerToken, SharedReader};
 use crate::wait::{Limit, Waitable, left, wait};
 use crate::{Failure, Outcome, WaitError};
 
-/// A read end that can be cloned: everybody sees the outcome, nobody takes it. Waiting and
-/// `.await` answer with a clone.
+/// A read end that can be cloned. Every clone sees the outcome, and none takes it: waiting and
+/// `.await` return a clone of it.
 ///
 /// ```
 /// let (promise, answer) = tidegate_promise::promise::<u32>();
@@ -26,7 +26,7 @@ use crate::{Failure, Outcome, WaitError};
 /// ```
 pub struct SharedCompletion<T: Send + Sync + 'static, E: Send + Sync + 'static = Failure> {
     reader: SharedReader<T, E>,
-    /// The waker of the last poll through this handle.
+    /// The waker of the last poll through this handle, and its registration.
     polled: Option<(Waker, ListenerToken<T, E>)>,
 }
 
@@ -50,9 +50,9 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         drop(self.reader.listen(listen));
     }
 
-    /// Like [`SharedCompletion::on_complete`]; dropping the answer removes the listener. For
-    /// the many short-lived listeners of a long-lived completion: what they leave behind is
-    /// swept.
+    /// Like [`SharedCompletion::on_complete`], but dropping the returned guard removes the
+    /// listener. Suited to many short-lived listeners of a long-lived completion: the nodes of
+    /// removed listeners are freed by a periodic sweep.
     pub fn listen<F>(&self, listen: F) -> ListenerGuard<T, E>
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
@@ -63,12 +63,12 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         }
     }
 
-    /// The outcome, if it is decided. Never blocks.
+    /// Returns the outcome if it is decided. Never blocks.
     pub fn peek(&self) -> Option<Outcome<&T, &E>> {
         self.reader.peek()
     }
 
-    /// Waits for the outcome.
+    /// Blocks until the outcome is decided and returns a clone of it.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::None, None, true)
     }
 
-    /// Waits for the outcome at most for `timeout`, by the clock of the promise's home.
+    /// Blocks for the outcome at most for `timeout`, measured by the clock of the promise's home.
     ///
     /// # Errors
     ///
@@ -94,7 +94,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::For(timeout), None, true)
     }
 
-    /// Waits for the outcome until `deadline`, by the clock of the promise's home.
+    /// Blocks for the outcome until `deadline`, measured by the clock of the promise's home.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::Until(deadline), None, true)
     }
 
-    /// Waits for the outcome until `token` is tripped.
+    /// Blocks for the outcome until `token` is tripped.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::None, Some(token), true)
     }
 
-    /// Waits for the outcome until `token` is tripped, at most for `timeout`.
+    /// Blocks for the outcome until `token` is tripped, at most for `timeout`.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::For(timeout), Some(token), true)
     }
 
-    /// Waits although the wait record would refuse; see
+    /// Blocks for the outcome without the check for a circular wait; see
     /// [`Completion::wait_unchecked`](crate::Completion::wait_unchecked).
     ///
     /// # Errors
@@ -151,22 +151,22 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::None, None, false)
     }
 
-    /// Cancels; false if it was decided before or cannot be cancelled.
+    /// Cancels the promise. Returns `false` if it was already decided or cannot be cancelled.
     pub fn cancel(&self) -> bool {
         self.reader.cancel()
     }
 
-    /// Whether the outcome is decided.
+    /// Returns `true` if the outcome is decided.
     pub fn is_done(&self) -> bool {
         self.reader.is_done()
     }
 
-    /// Whether it can still be cancelled.
+    /// Returns `true` if the promise can still be cancelled.
     pub fn is_cancellable(&self) -> bool {
         self.reader.is_cancellable()
     }
 
-    /// Where the listeners run.
+    /// Returns the executor on which the listeners run, if any.
     pub fn home(&self) -> Option<&Arc<dyn Executor>> {
         self.reader.home()
     }
@@ -202,7 +202,8 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
             let token = self.reader.listen_waker(waker.clone());
             self.polled = Some((waker.clone(), token));
         }
-        // Decided between the look and the registration: the waker was called on the spot.
+        // The outcome may have been decided between the first check and the registration. The
+        // waker was then called in place.
         self.look().map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -211,7 +212,7 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
     }
 
     fn sleep(&mut self) -> Option<Self::Answer> {
-        // Several may sleep on one block; each does so in its own parker.
+        // Several threads may wait for one block. Each sleeps in its own parker.
         None
     }
 
@@ -220,7 +221,8 @@ impl<T: Send + Sync + Clone + 'static, E: Send + Sync + Clone + 'static> Waitabl
     }
 
     fn is_told_here(&self) -> bool {
-        // Whoever only looks need not wait until everybody was told.
+        // A shared reader only reads the outcome, so it need not wait until all listeners have
+        // run.
         false
     }
 
@@ -264,7 +266,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> fmt::Debug for SharedCo
     }
 }
 
-/// A listener of a [`SharedCompletion`]; dropping it removes the listener.
+/// A listener of a [`SharedCompletion`]. Dropping the guard removes the listener.
 #[must_use = "dropping the guard removes the listener"]
 pub struct ListenerGuard<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     reader: SharedReader<T, E>,
@@ -272,7 +274,7 @@ pub struct ListenerGuard<T: Send + Sync + 'static, E: Send + Sync + 'static> {
 }
 
 impl<T: Send + Sync + 'static, E: Send + Sync + 'static> ListenerGuard<T, E> {
-    /// Leaves the listener in place for good.
+    /// Consumes the guard without removing the listener.
     pub fn forget(mut self) {
         self.token = None;
     }

@@ -1,4 +1,4 @@
-//! Waiting: how a thread sleeps until an outcome can be taken, and why it may not.
+//! Blocking waits: how a thread sleeps until an outcome can be taken, and when a wait is refused.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -11,7 +11,7 @@ use tidegate_core::{CancelToken, Clock, LookOn, Parker, WaitRefused, check_stanc
 use crate::Outcome;
 use crate::block::Reader;
 
-/// Why a wait, or an `.await`, did not answer with a value.
+/// The reason why a wait or an `.await` returned no value.
 ///
 /// ```
 /// use tidegate_promise::{WaitError, promise};
@@ -31,21 +31,21 @@ pub enum WaitError<E> {
     Failed(E),
     /// The promise was cancelled.
     Cancelled,
-    /// The time was over before the outcome was decided.
+    /// The timeout elapsed before the outcome was decided.
     TimedOut {
-        /// How long the wait was allowed to take.
+        /// The time limit of the wait.
         after: Duration,
     },
     /// The caller's token was tripped before the outcome was decided.
     Interrupted,
-    /// This thread may not wait for that promise; says who would have waited for whom.
+    /// This thread may not wait for that promise. The value names the waiting executors.
     Refused(WaitRefused),
-    /// The outcome was taken before.
+    /// The outcome was already taken.
     Taken,
 }
 
 impl<E> WaitError<E> {
-    /// The cause, if the promise failed.
+    /// Returns the cause if the promise failed.
     pub fn failure(self) -> Option<E> {
         match self {
             Self::Failed(cause) => Some(cause),
@@ -53,22 +53,22 @@ impl<E> WaitError<E> {
         }
     }
 
-    /// Whether this thread was not allowed to wait.
+    /// Returns `true` if this thread was not allowed to wait.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
 
-    /// Whether the time was over first.
+    /// Returns `true` if the wait timed out.
     pub fn is_timeout(&self) -> bool {
         matches!(self, Self::TimedOut { .. })
     }
 
-    /// Whether the promise was cancelled.
+    /// Returns `true` if the promise was cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, Self::Cancelled)
     }
 
-    /// What a taken outcome means to whoever waited; `None` is one that was taken before.
+    /// Converts a taken outcome into the result of a wait. `None` means that it was already taken.
     pub(crate) fn from_taken<T>(taken: Option<Outcome<T, E>>) -> Result<T, Self> {
         match taken {
             Some(Outcome::Success(value)) => Ok(value),
@@ -80,7 +80,7 @@ impl<E> WaitError<E> {
 }
 
 impl<E> WaitError<E> {
-    /// Shows everything but the cause of a failure, which `cause` shows.
+    /// Formats the error. The cause of a failure is formatted by `cause`.
     fn show(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -103,7 +103,7 @@ impl<E: fmt::Display> fmt::Display for WaitError<E> {
     }
 }
 
-/// A sentence, since an error that `main` returns is printed like this.
+/// Prints a sentence, because an error returned from `main` is printed with `Debug`.
 impl<E: fmt::Debug> fmt::Debug for WaitError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.show(f, E::fmt)
@@ -119,7 +119,7 @@ impl<E: Error + 'static> Error for WaitError<E> {
     }
 }
 
-/// How long a wait may take.
+/// The time limit of a wait.
 #[derive(Clone, Copy)]
 pub(crate) enum Limit {
     None,
@@ -127,13 +127,14 @@ pub(crate) enum Limit {
     Until(Instant),
 }
 
-/// A wait with a shorter limit does not look on: it would overstay by as much as that takes.
+/// The shortest time limit for which a wait spins before it sleeps. Spinning could exceed a
+/// shorter limit by the whole spin time.
 const LOOK_ON_FROM: Duration = Duration::from_millis(1);
 
 tidegate_core::prim::thread_local! {
-    /// Where this thread sleeps when it waits for a promise.
+    /// The parker in which this thread sleeps when it waits for a promise.
     static PARKER: (Parker, Waker) = new_parker();
-    /// What this thread has learned about looking on before it sleeps.
+    /// What this thread has learned about spinning before it sleeps.
     static LOOK_ON: Cell<LookOn> = Cell::new(LookOn::new());
 }
 
@@ -143,20 +144,22 @@ fn new_parker() -> (Parker, Waker) {
     (parker, waker)
 }
 
-/// Something that can be waited for: polled with a waker until it is ready.
+/// An object that a thread can wait for by polling it with a waker.
 pub(crate) trait Waitable {
     type Answer;
     type Cause;
-    /// What it has come to, if it has; registers nothing.
+    /// Returns the result if it is ready. Registers nothing.
     fn look(&mut self) -> Option<Self::Answer>;
     fn poll(&mut self, waker: &Waker) -> Poll<Self::Answer>;
     fn forget(&mut self);
-    /// Sleeps until it is ready or never will be, without a waker; `None` if it cannot do that, or
-    /// is left.
+    /// Sleeps without a waker until the result is ready or never will be. Returns `None` if this
+    /// object does not support that, or if its executor ended without starting the task.
     fn sleep(&mut self) -> Option<Self::Answer>;
-    /// The failure of what will never be ready, because its executor has ended without it.
+    /// Returns the failure of a task that will never complete because its executor ended without
+    /// starting it.
     fn left(&self) -> Option<Self::Cause>;
-    /// Whether the calling thread is what keeps it from being ready.
+    /// Returns `true` if the calling thread itself prevents completion, because it runs a listener
+    /// of this promise.
     fn is_told_here(&self) -> bool;
     fn home(&self) -> Option<&std::sync::Arc<dyn tidegate_core::Executor>>;
 }
@@ -200,7 +203,8 @@ impl<T: Send + 'static, E: Send + 'static> Waitable for Reader<T, E> {
     }
 }
 
-/// What a poll of something that is not ready comes to: it may never be.
+/// Returns the poll result of an object that is not ready: a failure if it never will be, else
+/// `Pending`.
 pub(crate) fn left<W: Waitable, T>(what: &W) -> Poll<Result<T, WaitError<W::Cause>>> {
     match what.left() {
         Some(cause) => Poll::Ready(Err(WaitError::Failed(cause))),
@@ -208,7 +212,7 @@ pub(crate) fn left<W: Waitable, T>(what: &W) -> Poll<Result<T, WaitError<W::Caus
     }
 }
 
-/// Waits for `what`. `checked`: the wait record may refuse.
+/// Waits for `what`. `checked` enables the check for a circular wait.
 pub(crate) fn wait<W, T, E>(
     what: &mut W,
     limit: Limit,
@@ -221,7 +225,7 @@ where
     if token.is_some_and(CancelToken::is_cancelled) {
         return Err(WaitError::Interrupted);
     }
-    // A decided outcome is never refused.
+    // A wait for a decided outcome is never refused.
     if let Some(outcome) = what.look() {
         return WaitError::from_taken(outcome);
     }
@@ -248,7 +252,7 @@ where
             (Some(clock.nanos_at(at)), left)
         }
     };
-    // A wait of no time only looks, wherever it is.
+    // A wait with a zero timeout never blocks, so it is allowed on every thread.
     if deadline.is_some() && after.is_zero() {
         return Err(WaitError::TimedOut { after });
     }
@@ -267,7 +271,7 @@ where
     {
         return WaitError::from_taken(outcome);
     }
-    // Where nothing but the outcome can end the wait, the thread may sleep on the block itself.
+    // If only the outcome can end the wait, the thread may sleep on the block itself.
     if deadline.is_none() && token.is_none() && !clock.is_manual() {
         if let Some(outcome) = what.sleep() {
             return WaitError::from_taken(outcome);
@@ -283,7 +287,7 @@ where
         after,
         token,
     };
-    // A thread that is ending may have lost its own parker already.
+    // A thread that is exiting may have destroyed its thread-local parker already.
     PARKER
         .try_with(|(parker, waker)| rest.sleep(parker, waker))
         .unwrap_or_else(|_| {
@@ -292,7 +296,7 @@ where
         })
 }
 
-/// The part of a wait that sleeps.
+/// The sleeping phase of a wait.
 struct Rest<'a, W> {
     what: &'a mut W,
     clock: &'a Clock,
@@ -327,8 +331,8 @@ where
     }
 }
 
-/// Looks on for a while, as far as that has paid on this thread lately: an answer that is nearly
-/// there costs no sleep.
+/// Spins for as long as spinning has paid off on this thread lately, so that an outcome that is
+/// imminent costs no sleep.
 fn look_on<W: Waitable>(what: &mut W, token: Option<&CancelToken>) -> Option<W::Answer> {
     let mut look = LOOK_ON.try_with(Cell::get).ok()?;
     let mut seen = None;
