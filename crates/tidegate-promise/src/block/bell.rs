@@ -1,9 +1,10 @@
-//! Sleeping on a word that lies in somebody else's memory, and ringing it by its address.
+//! Sleeping on a state word, and waking the sleeper by the word's address.
 //!
-//! A parker outlives whoever wakes it; a promise block does not: its reader may see the outcome
-//! and free the block before the writer has come to wake it. So the writer only names the
-//! address. The kernel looks nothing up there, it compares addresses: if another thread sleeps on
-//! new memory at the same place it wakes for nothing, which every sleeper on a futex must bear.
+//! A parker outlives the thread that wakes it, but a promise block does not: its reader may see
+//! the outcome and free the block before the writer wakes it. So the writer passes only the
+//! address. The kernel does not access the memory there, it compares addresses. If another thread
+//! sleeps on new memory at the same address, it gets a spurious wake-up, which every futex waiter
+//! must tolerate.
 
 #[cfg(all(target_os = "linux", not(any(tidegate_loom, tidegate_shuttle))))]
 pub(crate) use self::linux::Bell;
@@ -18,12 +19,12 @@ mod linux {
 
     use rustix::thread::futex::{Flags, wait};
 
-    /// Nothing: the kernel keys the sleepers by the word's address.
+    /// An empty type, because the kernel finds the sleepers by the word's address.
     #[derive(Clone)]
     pub(crate) struct Bell;
 
     impl Bell {
-        /// Whether a thread can sleep on a word here.
+        /// `true` if a thread can sleep on a word on this platform.
         pub(crate) const WORKS: bool = true;
 
         #[inline(always)]
@@ -31,17 +32,18 @@ mod linux {
             Self
         }
 
-        /// Sleeps while `word` holds `value`; may return early.
+        /// Sleeps while `word` holds `value`. May return early.
         pub(crate) fn sleep_while(&self, word: &AtomicU32, value: u32) {
-            // Woken, changed before sleeping, or interrupted by a signal: the caller looks.
+            // The wait ends by a wake-up, a changed value or an interrupt; the caller re-checks
+            // the word.
             let _ = wait(word, Flags::PRIVATE, value, None);
         }
 
-        /// Wakes one sleeper of the word that is, or was, at `word`.
+        /// Wakes one thread that sleeps on the word that is, or was, at `word`.
         pub(crate) fn ring(&self, word: *const AtomicU32) {
             let (wake, one) = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
-            // SAFETY: the kernel takes the address as a key and neither reads nor writes there;
-            // an address that is no longer mapped is answered with an error.
+            // SAFETY: the kernel uses the address as a key and neither reads nor writes there; for
+            // an address that is no longer mapped it returns an error.
             unsafe { libc::syscall(libc::SYS_futex, word, wake, one) };
         }
     }
@@ -54,7 +56,7 @@ mod model {
     use tidegate_core::internal::Futex;
     use tidegate_core::prim::AtomicU32;
 
-    /// A condition variable that outlives the word, as the kernel's table does.
+    /// A condition variable that outlives the word, like the kernel's futex table.
     #[derive(Clone)]
     pub(crate) struct Bell(Arc<Futex>);
 
@@ -79,7 +81,7 @@ mod model {
 mod none {
     use std::sync::atomic::AtomicU32;
 
-    /// Nothing: threads sleep in their parkers here.
+    /// An empty type: on this platform threads sleep in their parkers.
     #[derive(Clone)]
     pub(crate) struct Bell;
 

@@ -1,4 +1,4 @@
-//! Cancelling a block, and the hook that runs on the thread that cancels it.
+//! Cancellation of a block, and the hook that runs on the thread that cancels it.
 
 use tidegate_core::Task;
 use tidegate_core::prim::{Ordering, fence};
@@ -9,21 +9,22 @@ use super::state::{CANCELLED, CLAIMED, DONE, UNCANCELLABLE};
 use super::storage::{Block, BlockPtr};
 
 impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
-    /// Cancels; false if the outcome is decided, being stored, or cannot be cancelled.
+    /// Cancels the block. Returns `false` if the outcome is decided, is being stored, or cannot be
+    /// cancelled.
     pub(super) fn cancel(self) -> bool {
         let Some(decided) = self.decide(|state| {
             (state & (DONE | CLAIMED | UNCANCELLABLE) == 0).then_some(state | DONE | CANCELLED)
         }) else {
             return false;
         };
-        // ORDERING: SeqCst fence between setting `CANCELLED` and looking for a hook; pairs with
-        // the fence in `Block::on_cancel`.
+        // ORDERING: SeqCst fence between setting `CANCELLED` and reading the hook; pairs with the
+        // fence in `Block::on_cancel`.
         fence(Ordering::SeqCst);
         self.after_cancel(&decided);
         true
     }
 
-    /// What comes after a cancellation: the hook runs, the listeners are told.
+    /// Runs the hook and notifies the listeners after a cancellation.
     pub(super) fn after_cancel(self, decided: &Decided) {
         let block = self.get();
         if let Some(hook) = block.take_hook() {
@@ -37,7 +38,7 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
     pub(super) fn set_uncancellable(&self) -> bool {
         let mut state = self.state.load(Ordering::Relaxed);
         while state & (DONE | UNCANCELLABLE) == 0 {
-            // Relaxed: says nothing about data, only that no cancellation can follow.
+            // Relaxed: publishes no data, only rules out a later cancellation.
             match self.state.compare_exchange_weak(
                 state,
                 state | UNCANCELLABLE,
@@ -53,18 +54,19 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
 
     pub(super) fn on_cancel(&self, hook: Task) {
         let hook = Box::into_raw(Box::new(hook));
-        // ORDERING: AcqRel: Release publishes the hook to `take_hook`, Acquire takes over an
-        // earlier one.
+        // ORDERING: AcqRel: Release publishes the hook to `take_hook`, Acquire receives an earlier
+        // hook.
         let before = self.hook.swap(hook, Ordering::AcqRel);
         if !before.is_null() {
-            // SAFETY: non-null hooks come from `Box::into_raw`; the swap gave this one away.
+            // SAFETY: non-null hooks come from `Box::into_raw`; the swap transferred this one to
+            // this thread.
             let before = unsafe { Box::from_raw(before) };
             depth::contain(self.home.as_deref(), || drop(before));
         }
-        // ORDERING: SeqCst fence between storing the hook and looking at the state; pairs with
-        // those in `BlockPtr::cancel` and `SharedWriter::try_complete`: whoever decides finds
-        // the hook, or this thread finds `DONE`, or both, and then `take_hook` gives it to one
-        // of them.
+        // ORDERING: SeqCst fence between storing the hook and reading the state; pairs with those
+        // in `BlockPtr::cancel` and `SharedWriter::try_complete`: the deciding thread finds the
+        // hook, or this thread finds `DONE`, or both. In the last case `take_hook` gives the hook
+        // to only one of them.
         fence(Ordering::SeqCst);
         let state = self.state.load(Ordering::Relaxed);
         if state & DONE != 0

@@ -1,4 +1,4 @@
-//! Creating a block and its two ends.
+//! Functions that create a block and its two ends.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use super::state::OWED;
 use super::storage::BlockPtr;
 use super::writer::Writer;
 
-/// Creates a block and returns its two ends. `home` is where listeners run, `abandoned` makes the
-/// failure for a block whose write end is dropped undecided.
+/// Creates a block and returns its two ends. Listeners run on `home`. `abandoned` returns the
+/// failure of a block whose write end is dropped undecided.
 #[inline]
 pub fn block<T: Send + 'static, E: Send + 'static>(
     home: Option<Arc<dyn Executor>>,
@@ -21,8 +21,9 @@ pub fn block<T: Send + 'static, E: Send + 'static>(
     (Writer::new(block), Reader::new(block))
 }
 
-/// [`block`] for the outcome of a task that `home` has accepted. Where `home` ends without having
-/// begun it ([`Executor::has_left_tasks`]), readers see `left` instead of waiting for ever.
+/// Creates a [`block`] for the outcome of a task that `home` has accepted. If `home` ends without
+/// starting the task ([`Executor::has_left_tasks`]), readers see `left` instead of waiting for
+/// ever.
 #[inline]
 pub fn owed_block<T: Send + 'static, E: Send + 'static>(
     home: Arc<dyn Executor>,

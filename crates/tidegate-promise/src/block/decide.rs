@@ -1,4 +1,4 @@
-//! Deciding the outcome: the step from open to done, and what the deciding thread found.
+//! The transition of a block from open to done.
 
 use tidegate_core::prim::Ordering;
 
@@ -6,23 +6,23 @@ use super::bell::Bell;
 use super::state::{DONE, INLINE, LISTENER, NOTIFYING, OWNERS, WRITER};
 use super::storage::BlockPtr;
 
-/// What a thread that decided an outcome has to see to.
+/// What the thread that decided an outcome must do next.
 pub(super) struct Decided {
-    /// It got the right to notify.
+    /// The thread acquired the right to notify.
     pub(super) notify: bool,
-    /// The inline listener is among those to be told.
+    /// The inline slot holds a listener to be notified.
     pub(super) inline: bool,
-    /// The state it left.
+    /// The state after the decision.
     pub(super) state: u32,
     pub(super) bell: Bell,
 }
 
 impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
-    /// Decides the outcome if `next` finds a next state; `None` means that it was decided
-    /// before. Answers whether listeners wait to be told and this thread must see to it.
+    /// Decides the outcome if `next` returns a next state. Returns `None` if the outcome was
+    /// already decided. [`Decided::notify`] says whether this thread must notify listeners.
     ///
-    /// On the pointer, not on a reference: another owner may free the block as soon as the
-    /// state has changed.
+    /// Takes the pointer rather than a reference, because another owner may free the block as soon
+    /// as the state has changed.
     #[inline(always)]
     pub(super) fn decide(self, next: impl Fn(u32) -> Option<u32>) -> Option<Decided> {
         let word = &self.get().state;
@@ -50,16 +50,17 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         }
     }
 
-    /// Decides the outcome for a unique writer that is the only owner left, which is the case
-    /// when the read end was given up with its listener: nobody else can change the state, so a
-    /// plain store will do. `None` if there is another owner; it must then be done by [`decide`].
+    /// Decides the outcome for a unique writer that is the only owner, as it is when adding the
+    /// listener also consumed the read end. No other thread can change the state then, so a plain
+    /// store suffices. Returns `None` if there is another owner; the caller must then use
+    /// [`decide`].
     ///
     /// [`decide`]: Self::decide
     #[inline(always)]
     pub(super) fn decide_alone(self, leave: u32) -> Option<Decided> {
         let word = &self.get().state;
         // ORDERING: Acquire pairs with the Release by which the read end announced its listener
-        // and left.
+        // and cleared its owner bit.
         let state = word.load(Ordering::Acquire);
         if state & (OWNERS | DONE) != WRITER {
             return None;

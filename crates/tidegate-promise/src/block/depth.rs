@@ -1,12 +1,13 @@
-//! How deep this thread is in code of the user's, and what waits until the outermost returns.
+//! The nesting depth of user code on this thread, and the queue of what runs after the outermost
+//! listener.
 //!
-//! A listener may complete another promise, whose listener may complete a third: inline, that
-//! is one stack frame more each time. Beyond a limit the next one is queued instead, and runs
-//! when the outermost has returned. The limit and the queue are the thread's, shared by all
-//! promises, and hooks count like listeners.
+//! A listener may complete another promise, whose listener may complete a third. Run in place,
+//! each adds a stack frame. Beyond a limit the next notification is queued instead, and runs when
+//! the outermost listener has returned. Limit and queue are per thread and shared by all promises,
+//! and hooks count like listeners.
 //!
-//! Only the outermost empties the queue: what runs from the queue adds to the same queue, so the
-//! stack does not grow with its length.
+//! Only the outermost listener drains the queue. User code that runs from the queue adds to the
+//! same queue, so the stack does not grow with the queue's length.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -16,23 +17,23 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tidegate_core::{CaughtPanic, Executor, OnUnhandled, Signal, Task, Unhandled};
 
-/// The most listeners inside listeners that one thread runs before it queues the rest.
+/// The maximum nesting depth of listeners on one thread. Deeper ones are queued.
 const MAX_DEPTH: u32 = 8;
-/// Lowers [`MAX_DEPTH`].
+/// The environment variable that lowers [`MAX_DEPTH`].
 const DEPTH_VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 
 #[cfg(not(tidegate_loom))]
 tidegate_core::prim::thread_local! {
     static DEPTH: Cell<Depth> = const { Cell::new(Depth::OUTSIDE) };
-    /// The innermost block whose listener runs on this thread, on its stack.
+    /// The innermost listener that runs on this thread. Points to the stack.
     static TELLING: Cell<*const Telling> = const { Cell::new(ptr::null()) };
-    /// Whether anything was ever put off and not run yet: spares the common case the queue.
+    /// `true` if the queue may contain entries, so that the common case does not look into it.
     static WAITING: Cell<bool> = const { Cell::new(false) };
-    /// What runs when the outermost of them has returned.
+    /// What runs when the outermost listener has returned.
     static DEFERRED: RefCell<VecDeque<Deferred>> = const { RefCell::new(VecDeque::new()) };
 }
 
-// Loom runs its threads on one real thread, and its macro knows no constants.
+// Loom runs its threads on one real thread, and its macro does not support `const`.
 #[cfg(tidegate_loom)]
 loom::thread_local! {
     static DEPTH: Cell<Depth> = Cell::new(Depth::OUTSIDE);
@@ -41,16 +42,16 @@ loom::thread_local! {
     static DEFERRED: RefCell<VecDeque<Deferred>> = RefCell::new(VecDeque::new());
 }
 
-/// How deep a thread is.
+/// The nesting depth of a thread.
 #[derive(Clone, Copy)]
 struct Depth {
-    /// Listeners and hooks inside each other, counted anew for each that comes from the queue.
+    /// The number of nested listeners and hooks, counted anew for each entry of the queue.
     level: u32,
-    /// The queue is being emptied, further out.
+    /// An outer frame is draining the queue.
     emptying: bool,
 }
 
-/// A block whose listener this thread is in.
+/// A block whose listener runs on this thread.
 struct Telling {
     block: usize,
     outer: *const Self,
@@ -69,9 +70,9 @@ fn set(depth: Depth) {
 }
 
 enum Deferred {
-    /// A block whose listeners are to be told here.
+    /// A block whose listeners run on this thread.
     Block(Signal),
-    /// A hook of a cancelled block, and who hears of its panic.
+    /// The hook of a cancelled block, and the executor to which its panic is reported.
     Hook(Box<Task>, Option<Arc<dyn Executor>>),
 }
 
@@ -84,18 +85,18 @@ impl Deferred {
     }
 }
 
-/// Whether no further listener or hook may run inside the present one.
+/// Returns `true` if no further listener or hook may be nested on this thread.
 #[inline]
 pub(super) fn is_full() -> bool {
     DEPTH.with(Cell::get).level >= max_depth()
 }
 
-/// Whether this thread is in a listener of the block at `block`, or has put off telling it until
-/// the listener that it is in returns: the block cannot settle before that.
+/// Returns `true` if this thread runs a listener of the block at address `block`, or has deferred
+/// its notification until the current listener returns. The block cannot settle before that.
 pub(super) fn is_told_here(block: usize) -> bool {
     let mut telling = TELLING.with(Cell::get);
-    // SAFETY: what `deeper` notes lies on this thread's stack, further out, and is noted no longer
-    // when it returns.
+    // SAFETY: the entries that `deeper` links lie in outer frames of this thread's stack, and
+    // `deeper` unlinks its entry before it returns.
     while let Some(one) = unsafe { telling.as_ref() } {
         if one.block == block {
             return true;
@@ -108,9 +109,9 @@ pub(super) fn is_told_here(block: usize) -> bool {
         .unwrap_or(false)
 }
 
-/// Runs code of the user's, contained, one level deeper; the outermost then empties the queue.
-/// `block` is the one whose listener it is, or 0. Nothing unwinds out of it, so the depth is put
-/// back without a guard.
+/// Runs user code, contained, one level deeper. The outermost call then drains the queue. `block`
+/// is the address of the block whose listener runs, or 0. Nothing unwinds out of `contain`, so the
+/// depth is restored without a guard.
 #[inline(always)]
 pub(super) fn deeper(block: usize, home: Option<&dyn Executor>, run: impl FnOnce()) {
     let before = DEPTH.with(Cell::get);
@@ -135,12 +136,12 @@ pub(super) fn deeper(block: usize, home: Option<&dyn Executor>, run: impl FnOnce
     set(before);
 }
 
-/// Tells a block's listeners when the outermost listener has returned.
+/// Defers the notification of a block until the outermost listener has returned.
 pub(super) fn defer(block: Signal) {
     put_off(Deferred::Block(block));
 }
 
-/// Runs the hook of a cancelled block: now, or when the outermost listener has returned.
+/// Runs the hook of a cancelled block, at once or after the outermost listener has returned.
 pub(super) fn run_hook(home: Option<&Arc<dyn Executor>>, hook: Box<Task>) {
     if is_full() {
         put_off(Deferred::Hook(hook, home.cloned()));
@@ -149,7 +150,7 @@ pub(super) fn run_hook(home: Option<&Arc<dyn Executor>>, hook: Box<Task>) {
     }
 }
 
-/// Runs code of the user's; a panic in it is reported to `home` and goes no further.
+/// Runs user code. A panic in it is reported to `home` and contained.
 #[inline]
 pub(super) fn contain(home: Option<&dyn Executor>, run: impl FnOnce()) {
     if let Err(panic) = tidegate_core::contain(run) {
@@ -168,7 +169,7 @@ fn report(home: Option<&dyn Executor>, panic: CaughtPanic) {
     drop(panic);
 }
 
-/// Reports to `home`; a panic in its hook must not cost other listeners their turn.
+/// Reports to `home`. A panic in its handler is contained, so that other listeners still run.
 #[cold]
 pub(super) fn tell_home(home: Option<&dyn Executor>, what: &Unhandled<'_>) {
     let Some(home) = home else {
@@ -181,7 +182,7 @@ fn put_off(what: Deferred) {
     let mut what = Some(what);
     WAITING.with(|waiting| waiting.set(true));
     let queued = DEFERRED.try_with(|queue| queue.borrow_mut().extend(what.take()));
-    // The thread is ending and its queue is gone: now or never.
+    // The thread is exiting and its queue is destroyed, so run the entry at once.
     if let (Err(_), Some(what)) = (queued, what) {
         what.run();
     }
@@ -196,7 +197,7 @@ fn run_deferred() {
     WAITING.with(|waiting| waiting.set(false));
 }
 
-/// The limit, read from the environment once; 0 until then.
+/// The limit, read from the environment once. 0 until then.
 static LIMIT: AtomicU32 = AtomicU32::new(0);
 
 #[inline]

@@ -1,5 +1,5 @@
-//! Blocks of tasks that an executor has accepted and may leave: what becomes of their readers and
-//! listeners when the executor ends without beginning the task.
+//! Blocks of tasks that an executor has accepted: fails their readers and listeners if the
+//! executor ends without starting the task.
 
 use std::ptr::NonNull;
 use std::task::Waker;
@@ -15,7 +15,8 @@ use super::watch_list::{GivenUp, Listening, Watch};
 use crate::outcome::Outcome;
 
 impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
-    /// Whether this is the block of a task that its home has accepted, has not begun and has left.
+    /// Returns `true` if the home has accepted the task of this block, has not started it and
+    /// never will.
     pub(super) fn is_left(&self) -> bool {
         // ORDERING: Acquire, as in `has`.
         let state = self.state.load(Ordering::Acquire);
@@ -25,14 +26,15 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
-    /// Whether the outcome is that of a task which the home has accepted.
+    /// Returns `true` if the outcome is that of a task which the home has accepted.
     #[inline(always)]
     pub(super) fn is_owed(&self) -> bool {
-        // Relaxed: the bit is set when the block is made.
+        // Relaxed: the bit is set when the block is created.
         self.get().state.load(Ordering::Relaxed) & OWED != 0
     }
 
-    /// The executor that owes the outcome. None in models, whose threads share this one.
+    /// Returns the id of the executor that has accepted the task. `None` in models, whose threads
+    /// all run on one real thread.
     #[inline]
     fn debtor(&self) -> Option<u64> {
         if cfg!(any(tidegate_loom, tidegate_shuttle)) || !self.is_owed() {
@@ -41,15 +43,16 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         self.get().home.as_ref().map(|home| home.id().get())
     }
 
-    /// Has `waker` woken when the executor that owes the outcome ends without beginning the task.
-    /// The caller looks after this whether it has.
+    /// Registers `waker`, to be woken if the executor ends without starting the task. The caller
+    /// must check afterwards whether that has already happened.
     pub(super) fn watch_waker(&self, waker: &Waker) -> Option<Watch> {
         let home = self.debtor()?;
         Some(Watch::waker(home, waker))
     }
 
-    /// Has the block given up when the executor that owes the outcome is. The answer goes into the
-    /// listener. True if that executor was given up already: the caller gives up on the block.
+    /// Registers the block, to be failed if its executor is given up. The caller stores the watch
+    /// in the listener. The flag is `true` if the executor was already given up; the caller must
+    /// then fail the block.
     fn watch_listener(&self) -> Option<(Watch, bool)> {
         let home = self.debtor()?;
         let listening = Listening {
@@ -59,8 +62,8 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         Some(Watch::listener(home, listening))
     }
 
-    /// A listener that is found when the executor that owes the outcome is given up. True if it was
-    /// given up already.
+    /// Returns a listener that is notified if the executor of the task is given up. The flag is
+    /// `true` if that has already happened.
     #[inline(never)]
     pub(super) fn watched<F>(self, listen: F) -> (Listener<T, E>, bool)
     where
@@ -78,7 +81,8 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         }
     }
 
-    /// Decides that a task was left; `None` if it is decided, or has begun.
+    /// Decides the block as never started. Returns `None` if it is decided or the task has
+    /// started.
     fn decide_left(self) -> Option<Decided> {
         let decided = self.decide(|state| {
             let open = state & (DONE | CLAIMED | UNCANCELLABLE) == 0;
@@ -89,8 +93,9 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
         Some(decided)
     }
 
-    /// Gives up on a task that its home has left: it is cancelled, so that it does not run any more,
-    /// and this is what its reader is told. `None` if it is not left, or has begun after all.
+    /// Gives up on a task that its home never started: cancels it, so that it cannot start later,
+    /// and returns the failure for the reader. Returns `None` if the home may still start the
+    /// task, or has started it.
     pub(super) fn give_up_on_left(self) -> Option<E> {
         if !self.get().is_left() {
             return None;
@@ -101,11 +106,11 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     }
 }
 
-/// Gives up on the block of a listener, without running anything of the user's.
+/// Gives up on the block of a listener, without running user code.
 ///
 /// # Safety
 ///
-/// The block is alive and is one of `T` and `E`.
+/// The block is alive and has the types `T` and `E`.
 unsafe fn give_up<T: Send + 'static, E: Send + 'static>(block: NonNull<()>) -> Option<GivenUp> {
     let ptr = BlockPtr::<T, E>(block.cast());
     if !ptr.get().is_left() {
@@ -118,7 +123,8 @@ unsafe fn give_up<T: Send + 'static, E: Send + 'static>(block: NonNull<()>) -> O
         if let Some(hook) = hook {
             depth::run_hook(home.as_ref(), hook);
         }
-        // The block is alive if the decision came with the right to notify; else it is only named.
+        // If the decision came with the right to notify, the block is alive; otherwise `tell` uses
+        // only its address.
         decided.tell(ptr);
     }))
 }

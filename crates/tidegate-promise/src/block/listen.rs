@@ -1,4 +1,4 @@
-//! Adding listeners to a block and taking them back.
+//! Adding listeners to a block and removing them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::notify;
 use super::state::{DONE, INLINE, LISTENER, NOTIFYING};
 use super::storage::BlockPtr;
 
-/// Names one listener, to take it back.
+/// Identifies one listener, to remove it.
 pub struct ListenerToken<T: 'static, E: 'static> {
     pub(super) place: Place<T, E>,
 }
@@ -28,7 +28,7 @@ impl<T, E> fmt::Debug for ListenerToken<T, E> {
     }
 }
 
-/// Adds a listener as a node of its own.
+/// Adds a listener in a new node.
 pub(super) fn push_node<T: Send + 'static, E: Send + 'static>(
     ptr: BlockPtr<T, E>,
     listener: Listener<T, E>,
@@ -49,8 +49,8 @@ pub(super) fn push_node<T: Send + 'static, E: Send + 'static>(
     node
 }
 
-/// Takes a node's listener back; true if it had not been told. Sweeps now and then, so that
-/// what is left of removed nodes stays below what is live.
+/// Removes a node's listener. Returns `true` if it had not been called. Sweeps periodically, so
+/// that removed nodes do not outnumber live ones for long.
 pub(super) fn take_back<T: Send + 'static, E: Send + 'static>(
     ptr: BlockPtr<T, E>,
     node: &Node<T, E>,
@@ -62,8 +62,8 @@ pub(super) fn take_back<T: Send + 'static, E: Send + 'static>(
     removed
 }
 
-/// Says that a listener was added, and starts a notification if the outcome is decided and
-/// nobody is at it. Clears `give_up` in the same step.
+/// Marks a listener as added, and starts a notification if the outcome is decided and no other
+/// thread is notifying. Clears the bits in `give_up` in the same step.
 #[inline]
 pub(super) fn announce<T: Send + 'static, E: Send + 'static>(
     ptr: BlockPtr<T, E>,
@@ -79,7 +79,7 @@ pub(super) fn announce<T: Send + 'static, E: Send + 'static>(
         } else {
             (state | added) & !give_up
         };
-        // ORDERING: AcqRel. Release publishes the listener to whoever then notifies; Acquire
+        // ORDERING: AcqRel. Release publishes the listener to the thread that notifies; Acquire
         // pairs with the Release by which the outcome was decided, for a late listener.
         match block
             .state

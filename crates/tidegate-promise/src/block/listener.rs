@@ -1,8 +1,8 @@
-//! Listeners: closures that are told an outcome once, type-erased in four words.
+//! Listeners: closures that receive an outcome once, type-erased in four words.
 //!
-//! The same idea as a `Task`, with an argument. A waker is a listener of its own kind: it needs
-//! no outcome and may be called on any thread, so a waiting thread is woken without a detour
-//! over the promise's home.
+//! The layout is that of a `Task`, with an argument. A waker is a special kind of listener: it
+//! needs no outcome and may be called on any thread, so a waiting thread is woken without a detour
+//! through the promise's home.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,11 +23,11 @@ struct Vtable<T, E> {
     call: unsafe fn(*mut Data, Outcome<&T, &E>),
     /// Drops the closure in `Data`.
     drop: unsafe fn(*mut Data),
-    /// Takes the waker out of `Data`, where it is one.
+    /// Takes the waker out of `Data`. `None` if this listener is not a waker.
     waker: Option<unsafe fn(*mut Data) -> Waker>,
 }
 
-/// One listener. Dropping it drops the closure uncalled.
+/// One listener. Dropping it drops the closure without calling it.
 pub(super) struct Listener<T: 'static, E: 'static> {
     vtable: &'static Vtable<T, E>,
     data: Data,
@@ -53,12 +53,12 @@ impl<T: 'static, E: 'static> Listener<T, E> {
         Self { vtable, data }
     }
 
-    /// A waker, and where it is found when the executor that owes the outcome ends.
+    /// Creates a listener from a waker and its entry in the watch list.
     pub(super) fn waker(waker: Waker, watch: Option<Watch>) -> Self {
         const { assert!(mem::size_of::<Watched>() <= mem::size_of::<Data>()) };
         const { assert!(mem::align_of::<Watched>() <= mem::align_of::<Data>()) };
         let mut data: Data = [MaybeUninit::uninit(); WORDS];
-        // SAFETY: size and alignment of `data` suffice for both, checked above.
+        // SAFETY: size and alignment of `data` suffice for a `Watched`, checked above.
         unsafe { (&raw mut data).cast::<Watched>().write((waker, watch)) };
         Self {
             vtable: Wake::<T, E>::VTABLE,
@@ -66,12 +66,12 @@ impl<T: 'static, E: 'static> Listener<T, E> {
         }
     }
 
-    /// Whether this is a waker, which may be called anywhere.
+    /// Returns `true` if this is a waker, which may be called on any thread.
     pub(super) fn is_waker(&self) -> bool {
         self.vtable.waker.is_some()
     }
 
-    /// The waker, where this is one.
+    /// Returns the waker, if this is one.
     pub(super) fn into_waker(self) -> Option<Waker> {
         let take = self.vtable.waker?;
         let mut this = ManuallyDrop::new(self);
@@ -91,19 +91,19 @@ impl<T: 'static, E: 'static> Listener<T, E> {
 }
 
 impl<T: 'static, E: 'static> Listener<T, E> {
-    /// Calls the listener where it lies, without moving it first.
+    /// Calls the listener in place, without moving it first.
     ///
     /// # Safety
     ///
     /// `place` holds a listener that the caller owns and does not use afterwards.
     #[inline(always)]
     pub(super) unsafe fn call_at(place: *mut Self, outcome: Outcome<&T, &E>) {
-        // SAFETY: as the caller promises, there is a listener.
+        // SAFETY: the caller guarantees that there is a listener.
         let call = unsafe { &*place }.vtable.call;
-        // SAFETY: as above; the field lies within it.
+        // SAFETY: as above; the field is part of it.
         let data = unsafe { &raw mut (*place).data };
-        // SAFETY: `data` holds the closure that this vtable was made for, and nobody uses it
-        // after this.
+        // SAFETY: `data` holds the closure that this vtable was made for, and it is not used
+        // afterwards.
         unsafe { call(data, outcome) };
     }
 }
@@ -116,10 +116,10 @@ impl<T: 'static, E: 'static> Drop for Listener<T, E> {
     }
 }
 
-// SAFETY: listeners are only made of `Send` closures and of wakers, which are `Send`.
+// SAFETY: a listener is created only from a `Send` closure or a waker, which is `Send`.
 unsafe impl<T: 'static, E: 'static> Send for Listener<T, E> {}
 
-/// Vtable of a closure in the listener's own words.
+/// The vtable of a closure stored in the listener's own words.
 struct Inline<F, T, E>(PhantomData<(F, T, E)>);
 
 impl<F, T: 'static, E: 'static> Inline<F, T, E>
@@ -144,7 +144,7 @@ where
     }
 }
 
-/// Vtable of a closure in a box; the first word is the box.
+/// The vtable of a boxed closure; the first word is the box.
 struct Boxed<F, T, E>(PhantomData<(F, T, E)>);
 
 impl<F, T: 'static, E: 'static> Boxed<F, T, E>
@@ -160,26 +160,26 @@ where
     unsafe fn unbox(data: *mut Data) -> Box<F> {
         // SAFETY: the caller passes data made for a boxed `F`: word 0 is the box.
         let word = unsafe { data.cast::<*mut F>().read() };
-        // SAFETY: that word came from `Box::into_raw`, and the caller gives it up.
+        // SAFETY: that word came from `Box::into_raw`, and the caller does not use it afterwards.
         unsafe { Box::from_raw(word) }
     }
 
     unsafe fn call(data: *mut Data, outcome: Outcome<&T, &E>) {
-        // SAFETY: as this function's caller promises.
+        // SAFETY: the caller guarantees what `unbox` requires.
         let listen = unsafe { Self::unbox(data) };
         listen(outcome);
     }
 
     unsafe fn drop(data: *mut Data) {
-        // SAFETY: as this function's caller promises.
+        // SAFETY: the caller guarantees what `unbox` requires.
         drop(unsafe { Self::unbox(data) });
     }
 }
 
-/// What the data of a waker hold.
+/// The data of a waker.
 type Watched = (Waker, Option<Watch>);
 
-/// Vtable of a waker.
+/// The vtable of a waker.
 struct Wake<T, E>(PhantomData<(T, E)>);
 
 impl<T: 'static, E: 'static> Wake<T, E> {
@@ -197,21 +197,21 @@ impl<T: 'static, E: 'static> Wake<T, E> {
     }
 
     unsafe fn call(data: *mut Data, _outcome: Outcome<&T, &E>) {
-        // SAFETY: as this function's caller promises.
+        // SAFETY: the caller guarantees what `take` requires.
         unsafe { Self::take(data) }.wake();
     }
 
     unsafe fn drop(data: *mut Data) {
-        // SAFETY: as this function's caller promises.
+        // SAFETY: the caller guarantees what `take` requires.
         drop(unsafe { Self::take(data) });
     }
 }
 
-/// A listener beyond the first: a node of its own in the block's inbox.
+/// A list node for a listener after the first one.
 pub(super) struct Node<T: 'static, E: 'static> {
-    /// The next older node in the inbox, the next newer one in the queue.
+    /// The next older node while in the inbox; the next newer one while in the queue.
     pub(super) next: AtomicPtr<Node<T, E>>,
-    /// [`WAITING`], then exactly once [`GONE`].
+    /// [`WAITING`], then [`GONE`].
     state: AtomicU32,
     is_waker: bool,
     listener: UnsafeCell<MaybeUninit<Listener<T, E>>>,
@@ -222,7 +222,8 @@ const WAITING: u32 = 0;
 /// The listener was taken out, to be called or dropped.
 const GONE: u32 = 1;
 
-// SAFETY: the listener is `Send` and only ever taken out whole, by whoever wins `state`.
+// SAFETY: the listener is `Send` and only ever taken out whole, by the one thread that swaps
+// `state`.
 unsafe impl<T: 'static, E: 'static> Send for Node<T, E> {}
 // SAFETY: as above; no reference to the listener is handed out.
 unsafe impl<T: 'static, E: 'static> Sync for Node<T, E> {}
@@ -241,20 +242,21 @@ impl<T: 'static, E: 'static> Node<T, E> {
         self.is_waker
     }
 
-    /// Whether the listener was taken out.
+    /// Returns `true` if the listener was taken out.
     pub(super) fn is_gone(&self) -> bool {
         self.state.load(Ordering::Relaxed) == GONE
     }
 
-    /// Takes the listener out, once: to call it, or to remove it.
+    /// Takes the listener out, to call it or to remove it. Returns `Some` only once.
     pub(super) fn take(&self) -> Option<Listener<T, E>> {
-        // ORDERING: AcqRel between whoever calls and whoever removes: one of them wins.
+        // ORDERING: AcqRel between the thread that calls and the thread that removes: one of them
+        // wins.
         if self.state.swap(GONE, Ordering::AcqRel) == GONE {
             return None;
         }
-        // SAFETY: the swap gave the right to the listener to this thread alone.
+        // SAFETY: the swap gave this thread exclusive access to the listener.
         let listener = self.listener.with_mut(|place| unsafe { place.read() });
-        // SAFETY: it was there since `new`.
+        // SAFETY: `new` stored the listener.
         Some(unsafe { listener.assume_init() })
     }
 }

@@ -1,20 +1,21 @@
-//! Memory of promise blocks: recycled per thread, up to a bound.
+//! Memory of promise blocks, recycled per thread up to a bound.
 //!
-//! Most promises live shortly and die on the thread that made them, so a small stack of free
-//! blocks per thread spares malloc in the steady state. Blocks of other sizes, and all of them
-//! under loom, shuttle and sanitizers (which want to see each one come and go), use the allocator.
+//! Most promises are short-lived and end on the thread that created them, so a stack of free
+//! blocks per thread avoids malloc in the steady state. Blocks of other sizes use the allocator,
+//! and so do all blocks under loom, shuttle, Miri and sanitizers, which must see each allocation.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-/// The one size that is recycled: what a promise of a word or two takes.
+/// The only recycled size: that of a promise of one or two words.
 const SIZE: usize = 128;
 const ALIGN: usize = 64;
-/// The most free blocks that a thread keeps: 16 MiB, and only if it had that many alive.
+/// The maximum number of free blocks that a thread keeps: 16 MiB, reached only by a thread that
+/// had that many blocks alive.
 ///
-/// Chosen with the `promise` benchmark in view, which has 100,000 alive: all of them fit. Beyond
-/// the bound blocks come from the allocator and cost about as much as the leanest oneshot's
+/// Chosen so that all 100,000 live blocks of the `promise` benchmark fit. Beyond the bound, blocks
+/// come from the allocator and cost about as much as those of the leanest oneshot channel
 /// (`promise_outstanding` 1.1 instead of 1.85 with a bound of 65,536).
 const KEPT: usize = 128 * 1024;
 
@@ -25,7 +26,7 @@ const RECYCLES: bool = cfg!(not(any(
     miri
 )));
 
-/// Whether blocks of this layout come from the pool.
+/// Returns `true` if blocks of this layout are recycled.
 const fn is_pooled(layout: Layout) -> bool {
     RECYCLES && layout.size() <= SIZE && layout.size() > SIZE / 2 && layout.align() <= ALIGN
 }
@@ -46,13 +47,13 @@ thread_local! {
     };
 }
 
-/// The free blocks of a thread: a list whose links lie in the blocks themselves.
+/// The free blocks of a thread: a linked list whose links are stored in the blocks themselves.
 struct Free {
     newest: Cell<Option<NonNull<Link>>>,
     count: Cell<usize>,
 }
 
-/// What a free block holds: the one that was freed before it.
+/// The content of a free block: a link to the block that was freed before it.
 struct Link(Option<NonNull<Link>>);
 
 const _: () = assert!(size_of::<Link>() <= SIZE && align_of::<Link>() <= ALIGN);
@@ -61,14 +62,14 @@ impl Free {
     #[inline(always)]
     fn pop(&self) -> Option<NonNull<u8>> {
         let block = self.newest.get()?;
-        // SAFETY: blocks in the list hold a link, and nobody else knows them.
+        // SAFETY: blocks in the list hold a link, and no other code has a pointer to them.
         let Link(before) = unsafe { block.read() };
         self.newest.set(before);
         self.count.set(self.count.get() - 1);
         Some(block.cast())
     }
 
-    /// Keeps `memory`, a whole unused block, unless there are enough; answers whether it did.
+    /// Keeps `memory`, an unused block. Returns `false` if the list is full.
     #[inline(always)]
     fn push(&self, memory: NonNull<u8>) -> bool {
         let count = self.count.get();
@@ -93,7 +94,7 @@ impl Drop for Free {
     }
 }
 
-/// Memory for a value of `layout`, uninitialised.
+/// Returns uninitialised memory for a value of `layout`.
 #[inline]
 pub(super) fn take(layout: Layout) -> NonNull<u8> {
     if !is_pooled(layout) {
@@ -112,11 +113,11 @@ fn fresh(layout: Layout) -> NonNull<u8> {
     NonNull::new(memory).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
-/// Gives memory back.
+/// Returns memory to this thread's free list or to the allocator.
 ///
 /// # Safety
 ///
-/// `memory` came from [`take`] with the same `layout` and is used no more.
+/// `memory` came from [`take`] with the same `layout` and is not used afterwards.
 #[inline]
 pub(super) unsafe fn give(memory: NonNull<u8>, layout: Layout) {
     if !is_pooled(layout) {

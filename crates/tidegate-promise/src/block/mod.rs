@@ -1,33 +1,32 @@
 //! The promise block: one heap block, one state word, the first listener inline.
 //!
-//! [`Writer`] and [`Reader`] are the two ends of a block: the raw, minimal ones, on which the rest
-//! of this crate builds what users see. A block that lives the common life (created, listened to,
-//! completed) costs one atomic read-modify-write when its read end is given up with the listener,
-//! three otherwise, and no lock.
+//! [`Writer`] and [`Reader`] are the two raw ends of a block, on which the public types of this
+//! crate build. The common life of a block (created, listened to, completed) takes no lock and
+//! three atomic read-modify-writes, or one if adding the listener also consumes the read end.
 //!
-//! Hidden, and unstable: for the other crates of this workspace and for the models only.
+//! Hidden and unstable: only for the other crates of this workspace and for the models.
 //!
 //! # Files
 //!
-//! Each knows only files above it in this table.
+//! Each file depends only on files above it in this table.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `state` | the bits of the state word, and which thread may touch which field in which state |
+//! | `state` | the bits of the state word, and which thread may access which field in which state |
 //! | `bell` | sleeping on a state word, and waking by its address |
 //! | `memory` | allocation of blocks, recycled per thread |
-//! | `depth` | how deep a thread is in listeners, and what waits until the outermost returns |
-//! | `sleepers` | threads that sleep for a task which an executor may leave |
+//! | `depth` | the nesting depth of listeners on a thread, and its queue of deferred ones |
+//! | `sleepers` | threads that sleep until a task of an executor completes |
 //! | `watch_list` | wakers and listeners that wait for such a task |
 //! | `listener` | a listener as a type-erased closure, and its node in the list |
 //! | `storage` | the block's fields; allocating, reading and freeing it |
-//! | `decide` | the step from open to done |
-//! | `notify` | runs the listeners where they belong; sweeps removed ones |
+//! | `decide` | the transition from open to done |
+//! | `notify` | runs the listeners on the right thread; sweeps removed ones |
 //! | `cancel` | cancellation and its hook |
-//! | `left` | giving up on a task that its executor has left |
-//! | `listen` | adding listeners and taking them back |
+//! | `left` | failing a task that its executor never started |
+//! | `listen` | adding and removing listeners |
 //! | `shared_reader`, `reader`, `writer` | the ends |
-//! | `create` | a block with its two ends |
+//! | `create` | creates a block with its two ends |
 
 #![expect(
     unsafe_code,

@@ -1,9 +1,10 @@
-//! Telling the listeners, where they belong.
+//! Notification: runs the listeners of a decided block on the right thread.
 //!
-//! Whoever holds the `NOTIFYING` bit of a block owns its listeners. It runs them if it is at the
-//! block's home (or the block has none) and not too deep in other listeners; else it sends the
-//! block itself to its home, as a signal, and the right travels with it. Wakers are called on
-//! the spot. No lock is held while anything of the user's runs.
+//! The thread that holds the `NOTIFYING` bit of a block has exclusive access to its listeners. It
+//! runs them in place if it is running the block's home (or the block has none) and is not nested
+//! too deep in other listeners. Otherwise it sends the block itself to its home, as a signal, and
+//! the signal carries the right to notify. Wakers are called in place. No lock is held while user
+//! code runs.
 
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use super::state::{DONE, INLINE, LEFT, LISTENER, NOTIFYING, READER, SLEEPER, WRI
 use super::storage::{Block, BlockPtr, SWEEP_AFTER};
 
 impl Decided {
-    /// Tells the listeners, or wakes the reader that sleeps on the block. The block may be gone
-    /// unless this thread got the right to notify.
+    /// Notifies the listeners, or wakes the reader that sleeps on the block. The block may be
+    /// freed already, unless this thread holds the right to notify.
     #[inline(always)]
     pub(super) fn tell<T: Send + 'static, E: Send + 'static>(&self, ptr: BlockPtr<T, E>) {
         if self.notify {
@@ -32,7 +33,8 @@ impl Decided {
     }
 }
 
-/// Begins a notification: the caller has just set `NOTIFYING`, and saw `INLINE` if `inline`.
+/// Starts a notification. The caller has just set `NOTIFYING`; `inline` is `true` if it saw
+/// `INLINE`.
 #[inline]
 pub(super) fn start<T: Send, E: Send>(ptr: BlockPtr<T, E>, inline: bool) {
     if inline {
@@ -47,7 +49,7 @@ pub(super) fn start<T: Send, E: Send>(ptr: BlockPtr<T, E>, inline: bool) {
     go_on(ptr, false);
 }
 
-/// Whether listeners beyond the inline one were there when the right to notify was taken.
+/// Returns `true` if there were listeners after the inline one when this thread set `NOTIFYING`.
 #[inline(always)]
 fn has_more<T: Send, E: Send>(block: &Block<T, E>) -> bool {
     // SAFETY: `queue` belongs to the holder of `NOTIFYING`: this thread.
@@ -55,8 +57,9 @@ fn has_more<T: Send, E: Send>(block: &Block<T, E>) -> bool {
     queued || !block.inbox.load(Ordering::Relaxed).is_null()
 }
 
-/// Tells the inline listener without noting it first: the common case of a single listener that
-/// may run here and now. False if it is a waker, which is woken last.
+/// Calls the inline listener without setting `inline_waits` first: the common case of a single
+/// listener that may run in place. Returns `false` if it is a waker, because the last waker is
+/// called after the block is released.
 #[inline(always)]
 fn tell_first<T: Send, E: Send>(block: &Block<T, E>) -> bool {
     let place = block.inline.with_mut(|slot| slot.cast::<Listener<T, E>>());
@@ -67,7 +70,7 @@ fn tell_first<T: Send, E: Send>(block: &Block<T, E>) -> bool {
     }
     depth::deeper(ptr::from_ref(block).addr(), block.home.as_deref(), || {
         block.show(|outcome| {
-            // SAFETY: as above; nobody looks at the slot again, since `INLINE` is clear and
+            // SAFETY: as above; no thread reads the slot again, since `INLINE` is clear and
             // `inline_waits` was not set, and the block lives while `NOTIFYING` is held.
             unsafe { Listener::call_at(place, outcome) };
         });
@@ -82,7 +85,7 @@ fn note_inline<T: Send, E: Send>(block: &Block<T, E>) {
         .with_mut(|waits| unsafe { *waits = true });
 }
 
-/// Receives a block that was sent home. The signal carried the right to notify.
+/// Receives a block that was sent to its home. The signal carried the right to notify.
 pub(super) unsafe fn deliver<T: Send + 'static, E: Send + 'static>(
     header: NonNull<SignalHeader>,
     how: Delivery,
@@ -91,15 +94,16 @@ pub(super) unsafe fn deliver<T: Send + 'static, E: Send + 'static>(
     if how == Delivery::Orphaned {
         depth::tell_home(ptr.get().home.as_deref(), &Unhandled::ListenerFellBack);
     }
-    // An orphan runs inside whatever the completing thread is in, and so does a signal of an
-    // executor that delivers on the spot.
+    // An orphaned signal is delivered inside the code that completed the promise, and an executor
+    // may also deliver a signal in place. Both can be nested too deep.
     if depth::is_full() {
         return depth::defer(signal_of(ptr));
     }
     go_on(ptr, true);
 }
 
-/// Tells listeners until none is left, or sends the block on. `arrived`: it need not go home.
+/// Calls listeners until there are none left, or sends the block to its home. `arrived` means that
+/// it need not be sent.
 fn go_on<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, arrived: bool) {
     let block = ptr.get();
     let mut last: Option<Waker> = None;
@@ -127,38 +131,39 @@ fn go_on<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>, arrived: boo
             }
         }
     }
-    // Woken only now, so that a reader which comes back at once finds the block settled.
-    // The block may be gone, and with it the home that would hear of a panic.
+    // The last waker is called only now, so that a reader which polls at once finds the block
+    // settled. The block may be freed already, and with it the home to which a panic would be
+    // reported.
     if let Some(waker) = last {
         contain(None, || waker.wake());
     }
 }
 
-/// Whether listeners may run on this thread, now.
+/// Returns `true` if listeners may run on this thread now.
 #[inline]
 fn is_here<T: Send, E: Send>(block: &Block<T, E>) -> bool {
     block.home.as_ref().is_none_or(|home| home.is_current()) && !depth::is_full()
 }
 
-/// Sends the block to its home, or, if it has none, queues it behind the outermost listener.
+/// Sends the block to its home. If it has none, defers it until the outermost listener returns.
 #[cold]
 fn send_home<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
     if ptr.get().has(LEFT) {
-        // Its home has ended or is stuck for good. As if refused:
+        // The home has ended or is stuck. Handle the signal as if it had been refused:
         return drop(signal_of(ptr));
     }
-    // A clone: another thread may finish and free the block as soon as it was sent.
+    // Clone the home: another thread may finish and free the block as soon as it was sent.
     match ptr.get().home.clone() {
-        // A refused signal is dropped, and so delivered as orphaned: its listeners run here.
+        // Dropping a refused signal delivers it as orphaned: its listeners run on this thread.
         Some(home) => drop(home.signal(signal_of(ptr))),
         None => depth::defer(signal_of(ptr)),
     }
 }
 
-/// A signal that carries the right to notify.
+/// Returns a signal that carries the right to notify.
 fn signal_of<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> Signal {
-    // SAFETY: the header comes first in the block; the right to notify keeps the block alive,
-    // and only whoever holds that right, this thread, makes a signal.
+    // SAFETY: the header is the first field of the block; the right to notify keeps the block
+    // alive, and only the thread that holds that right, this one, creates a signal.
     unsafe { Signal::from_block(ptr.0.cast::<SignalHeader>()) }
 }
 
@@ -170,20 +175,20 @@ fn tell<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>, listener: Lis
     });
 }
 
-/// What comes next.
+/// The kind of the next listener.
 enum Next {
     None,
     Listener,
     Waker,
 }
 
-/// Looks at the oldest waiting listener; drops removed ones on the way.
+/// Returns the kind of the oldest pending listener. Drops removed listeners on the way.
 #[inline]
 fn next<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Next {
     // SAFETY: `inline_waits` belongs to the holder of `NOTIFYING`: this thread.
     let inline = block.inline_waits.with(|waits| unsafe { *waits });
     let is_waker = if inline {
-        // SAFETY: `inline_waits` says that the slot is full and belongs to this thread.
+        // SAFETY: `inline_waits` means that the slot is full and belongs to this thread.
         let slot = block.inline.with(|slot| unsafe { &*slot });
         // SAFETY: as above.
         unsafe { slot.assume_init_ref() }.is_waker()
@@ -200,7 +205,7 @@ fn next<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Next {
     }
 }
 
-/// Takes the oldest waiting listener out; `None` if it was removed meanwhile.
+/// Takes the oldest pending listener out. Returns `None` if it was removed meanwhile.
 #[inline]
 fn take<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<Listener<T, E>> {
     // SAFETY: `inline_waits` belongs to the holder of `NOTIFYING`: this thread.
@@ -208,7 +213,8 @@ fn take<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<Lis
         .inline_waits
         .with_mut(|waits| unsafe { ptr::replace(waits, false) });
     if inline {
-        // SAFETY: the slot was full and belongs to this thread, and is empty from now on.
+        // SAFETY: the slot was full and belongs to this thread, and is treated as empty from now
+        // on.
         let listener = block.inline.with_mut(|slot| unsafe { slot.read() });
         // SAFETY: as above.
         return Some(unsafe { listener.assume_init() });
@@ -216,13 +222,13 @@ fn take<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<Lis
     pop(block)?.take()
 }
 
-/// The oldest node that still holds its listener. Fills the queue from the inbox.
+/// Returns the oldest node that still holds its listener. Refills the queue from the inbox.
 fn oldest<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<&Node<T, E>> {
     loop {
         refill(block);
         // SAFETY: `queue` belongs to the holder of `NOTIFYING`: this thread.
         let head = block.queue.with(|queue| unsafe { *queue });
-        // SAFETY: nodes in the queue are alive: the queue owns a reference to each.
+        // SAFETY: nodes in the queue are alive, because the queue owns a reference to each.
         let node = unsafe { head.as_ref() }?;
         if !node.is_gone() {
             return Some(node);
@@ -231,7 +237,7 @@ fn oldest<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<&
     }
 }
 
-/// Moves what is in the inbox into the queue if the queue is empty, oldest first.
+/// Moves the nodes of the inbox into the queue, oldest first, if the queue is empty.
 fn refill<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) {
     // SAFETY: `queue` belongs to the holder of `NOTIFYING`: this thread.
     if !block.queue.with(|queue| unsafe { *queue }).is_null() {
@@ -242,7 +248,7 @@ fn refill<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) {
     block.queue.with_mut(|queue| unsafe { *queue = list });
 }
 
-/// Empties the inbox; the answer is a list from oldest to newest.
+/// Empties the inbox and returns its nodes as a list from oldest to newest.
 fn take_inbox<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> *const Node<T, E> {
     if block.inbox.load(Ordering::Relaxed).is_null() {
         return ptr::null();
@@ -251,7 +257,8 @@ fn take_inbox<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> *con
     let mut newest = block.inbox.swap(ptr::null_mut(), Ordering::Acquire);
     let mut oldest: *mut Node<T, E> = ptr::null_mut();
     while !newest.is_null() {
-        // SAFETY: nodes in the inbox are alive: it owned a reference to each, now this list's.
+        // SAFETY: nodes in the inbox are alive: it owned a reference to each, which now belongs to
+        // this list.
         let node = unsafe { &*newest };
         let older = node.next.load(Ordering::Relaxed);
         node.next.store(oldest, Ordering::Relaxed);
@@ -261,7 +268,7 @@ fn take_inbox<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> *con
     oldest
 }
 
-/// Takes the first node out of the queue.
+/// Removes the first node from the queue.
 fn pop<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<Arc<Node<T, E>>> {
     // SAFETY: `queue` belongs to the holder of `NOTIFYING`: this thread.
     let head = block.queue.with(|queue| unsafe { *queue });
@@ -276,13 +283,14 @@ fn pop<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) -> Option<Arc<
     Some(node)
 }
 
-/// Gives the right to notify up, unless something was added meanwhile (then false). Frees the
-/// block if nobody else needs it.
+/// Releases the right to notify, and frees the block if this was the last owner. Returns `false`
+/// and keeps the right if a listener was added meanwhile.
 #[inline]
 fn release<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> bool {
     let block = ptr.get();
     let bell = block.bell.clone();
-    // ORDERING: Acquire pairs with the Release by which a listener was added or an owner left.
+    // ORDERING: Acquire pairs with the Release by which a listener was added or an owner bit
+    // cleared.
     let mut state = block.state.load(Ordering::Acquire);
     loop {
         if state & LISTENER == 0 && state & (WRITER | READER) == 0 {
@@ -296,10 +304,11 @@ fn release<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> bool {
         } else {
             state & !NOTIFYING
         };
-        // ORDERING: AcqRel. Release hands the listeners' fields to the next holder and what the
-        // listeners did to the taker; Acquire pairs with the Release of an addition. No model
-        // sees the Acquire of a success: the value was read with Acquire before, and while this
-        // thread may notify, no bit that it finds set comes and goes. That of a failure counts.
+        // ORDERING: AcqRel. Release publishes the listeners' fields to the next holder of
+        // `NOTIFYING`, and what the listeners did to the taker; Acquire pairs with the Release of
+        // an addition. No model needs the Acquire on success: the value was read with Acquire
+        // before, and while this thread holds `NOTIFYING`, no bit that it finds set is cleared and
+        // set again. The Acquire on failure is needed.
         match block
             .state
             .compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire)
@@ -311,7 +320,7 @@ fn release<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> bool {
                 return false;
             }
             Ok(_) => {
-                // The block may be gone.
+                // The block may be freed already.
                 if next & SLEEPER != 0 && is_settled(next) {
                     bell.ring(ptr.word());
                 }
@@ -322,8 +331,8 @@ fn release<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> bool {
     }
 }
 
-/// Takes removed listeners out of an undecided block, so that a long-lived promise does not
-/// collect the husks of listeners that came and went.
+/// Frees the nodes of removed listeners of an undecided block, so that they do not accumulate in a
+/// long-lived promise.
 pub(super) fn sweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
     let block = ptr.get();
     let state = block.state.load(Ordering::Relaxed);
@@ -331,7 +340,7 @@ pub(super) fn sweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
     if state & (DONE | NOTIFYING) != 0 {
         return;
     }
-    // ORDERING: Acquire pairs with the Release by which the last holder of the right left.
+    // ORDERING: Acquire pairs with the Release by which the last holder of `NOTIFYING` cleared it.
     if block
         .state
         .compare_exchange(
@@ -351,7 +360,7 @@ pub(super) fn sweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
     unsweep(ptr);
 }
 
-/// Rebuilds the queue from its own nodes and the inbox's, without the removed ones.
+/// Rebuilds the queue from its own nodes and those of the inbox, without the removed ones.
 fn keep_live<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) {
     let mut live = Vec::new();
     loop {
@@ -379,8 +388,8 @@ fn keep_live<T: Send + 'static, E: Send + 'static>(block: &Block<T, E>) {
     block.queue.with_mut(|queue| unsafe { *queue = list });
 }
 
-/// Ends a sweep: gives the right back with what waits marked as waiting, or, if the block was
-/// decided meanwhile, tells the listeners.
+/// Ends a sweep: clears `NOTIFYING` and marks the remaining listeners as added. If the block was
+/// decided meanwhile, notifies them instead.
 fn unsweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
     let block = ptr.get();
     // SAFETY: both belong to the holder of `NOTIFYING`: this thread.
@@ -397,13 +406,14 @@ fn unsweep<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) {
     let mut state = block.state.load(Ordering::Relaxed);
     while state & DONE == 0 {
         if inline {
-            // SAFETY: as above; the bit in the state says the same from now on.
+            // SAFETY: as above; from now on the `INLINE` bit records that the slot is full.
             block
                 .inline_waits
                 .with_mut(|waits| unsafe { *waits = false });
         }
-        // ORDERING: Release hands `queue` to the next holder, in `decide`, `announce` or `sweep`.
-        // Nothing is read after it, and before a look at the outcome there is an Acquire load.
+        // ORDERING: Release publishes `queue` to the next holder, in `decide`, `announce` or
+        // `sweep`. Nothing is read after it, and an Acquire load comes before each access to the
+        // outcome.
         match block.state.compare_exchange_weak(
             state,
             (state | waits) & !NOTIFYING,

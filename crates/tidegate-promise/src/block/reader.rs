@@ -23,42 +23,42 @@ use super::state::{
 use super::storage::BlockPtr;
 use crate::outcome::Outcome;
 
-/// The unique read end. Dropping it detaches: the outcome is then nobody's to take.
+/// The unique read end. Dropping it detaches: the outcome can then no longer be taken.
 pub struct Reader<T: Send + 'static, E: Send + 'static> {
     block: BlockPtr<T, E>,
-    /// How far the inline slot was used.
+    /// The use of the inline slot so far.
     slot: Cell<Slot>,
-    /// The waker registered by the last poll, and where it lies.
+    /// The waker registered by the last poll, and its location.
     waker: Option<Registered<T, E>>,
     /// The outcome was moved out through this end.
     taken: bool,
-    /// Listeners are added without a lock because one thread at a time holds this end.
+    /// Not `Sync`: listeners are added without a lock, because one thread at a time uses this end.
     _not_sync: PhantomData<Cell<()>>,
 }
 
-/// What the inline slot was used for so far.
+/// The use of the inline slot so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Slot {
-    /// Nothing, or a waker that was taken back; there is no other listener.
+    /// Unused, or a waker was removed from it. There is no other listener.
     Free,
-    /// A waker, and there is no other listener.
+    /// Contains a waker. There is no other listener.
     Waker,
-    /// A listener, and there is no other.
+    /// Contains a listener. There is no other one.
     Listener,
-    /// Others came after the one that is or was in it: not to be used again, or the order of
-    /// the listeners would be lost.
+    /// Other listeners were added after the one in the slot. The slot is not used again, because
+    /// that would change the order of the listeners.
     Passed,
 }
 
 struct Registered<T: 'static, E: 'static> {
-    /// Its data and vtable, to tell whether the next poll brings the same one.
+    /// The waker's data and vtable, to compare them with those of the next poll.
     same: (*const (), *const ()),
-    /// Its node; `None` if it lies in the inline slot.
+    /// The waker's node; `None` if the waker is in the inline slot.
     node: Option<Arc<Node<T, E>>>,
 }
 
-// SAFETY: the read end passes the outcome to the thread that holds it; its own fields are used
-// by that thread alone, and the pointers in `same` are only compared.
+// SAFETY: the read end gives the outcome to the thread that uses it; its own fields are used by
+// that thread alone, and the pointers in `same` are only compared.
 unsafe impl<T: Send, E: Send> Send for Reader<T, E> {}
 
 impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
@@ -72,8 +72,8 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         }
     }
 
-    /// Calls `listen` with the outcome, at the block's home. `None` if the outcome was taken:
-    /// there is nothing left to show, and `listen` was dropped.
+    /// Calls `listen` with the outcome, on the block's home. If the outcome was already taken,
+    /// drops `listen` and returns `None`.
     #[inline]
     pub fn listen<F>(&self, listen: F) -> Option<ListenerToken<T, E>>
     where
@@ -110,8 +110,8 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         }
     }
 
-    /// Calls `listen` with the outcome, at the block's home, and gives the read end up: one
-    /// atomic operation less than listening and dropping.
+    /// Calls `listen` with the outcome, on the block's home, and consumes the read end. Saves one
+    /// atomic operation compared to `listen` and a drop.
     #[inline]
     pub fn finish<F>(self, listen: F)
     where
@@ -125,11 +125,11 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         this.fill_inline(Listener::new(listen), 0);
     }
 
-    /// Takes a listener back before it was told; true if it will not be told.
+    /// Removes a listener before it is called. Returns `true` if it will not be called.
     pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
         match &token.place {
             Place::Node(node) => take_back(self.block, node),
-            // A waker in the slot is not the caller's to remove, however it came by the token.
+            // A token never removes a waker from the slot, even if it refers to that slot.
             Place::Inline { block } => {
                 let mine = *block == self.block.addr() && !self.is_waker_inline();
                 let removed = mine && self.empty_inline().is_some();
@@ -141,7 +141,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         }
     }
 
-    /// The outcome, if it is decided and was not taken.
+    /// Returns the outcome if it is decided and was not taken.
     pub fn peek(&self) -> Option<Outcome<&T, &E>>
     where
         T: Sync,
@@ -153,13 +153,13 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         self.block.get().outcome()
     }
 
-    /// Whether the calling thread is in a listener of this very block, or has put off telling it:
-    /// a wait for it on this thread would never end.
+    /// Returns `true` if the calling thread runs a listener of this block, or has deferred its
+    /// notification. A wait for the block on this thread would never end.
     pub fn is_told_here(&self) -> bool {
         depth::is_told_here(self.block.addr())
     }
 
-    /// Takes the outcome if it is decided and every listener was told.
+    /// Takes the outcome if it is decided and every listener has run.
     pub fn try_take(&mut self) -> Option<Outcome<T, E>> {
         let block = self.block.get();
         // ORDERING: Acquire pairs with the Release by which the outcome was decided, and with
@@ -172,30 +172,31 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         if state & CANCELLED != 0 {
             return Some(block.cancelled_outcome(state));
         }
-        // SAFETY: `taken` belongs to the unique reader until the block is freed.
+        // SAFETY: only the unique reader accesses `taken` until the block is freed.
         block.taken.with_mut(|taken| unsafe { *taken = true });
-        // SAFETY: the outcome is stored and settled: no notifier is left, none can come, since
-        // only this end adds listeners, and it was not taken before.
+        // SAFETY: the outcome is stored and settled: there is no notifier and none can come, since
+        // only this end adds listeners, and the outcome was not taken before.
         Some(match unsafe { block.take_outcome() } {
             Ok(value) => Outcome::Success(value),
             Err(cause) => Outcome::Failure(cause),
         })
     }
 
-    /// Sleeps until the outcome can be taken or there will be none ([`Reader::left`]); false where a thread cannot sleep on a block. The
-    /// end of this reader: it may do nothing afterwards but take the outcome.
+    /// Sleeps until the outcome can be taken or never will be stored ([`Reader::left`]). Returns
+    /// `false` if threads cannot sleep on a block on this platform. After this call the reader may
+    /// only take the outcome.
     pub fn sleep(&mut self) -> bool {
         if !Bell::WORKS {
             return false;
         }
         let block = self.block.get();
-        // Relaxed: whoever takes the outcome looks at the state again.
+        // Relaxed: `try_take` reads the state again, with Acquire.
         let mut state = block.state.fetch_or(SLEEPER, Ordering::Relaxed) | SLEEPER;
         let noted = match &block.home {
             Some(home) if state & OWED != 0 => Noted::new(&**home, self.block.word()),
             _ => None,
         };
-        // Whoever settles the block after this has seen the bit and rings.
+        // A thread that settles the block after this sees the bit and wakes this thread.
         while !is_settled(state) {
             if let Some(noted) = &noted {
                 noted.hear();
@@ -204,28 +205,29 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
                 }
             }
             block.bell.sleep_while(&block.state, state);
-            // The other side has written both lines; they come at once rather than in turn.
+            // The writer has written both cache lines. Prefetch them together rather than miss on
+            // each in turn.
             self.prefetch();
             state = block.state.load(Ordering::Relaxed);
         }
         true
     }
 
-    /// The failure of a task whose executor has ended without beginning it: whoever asks gives up on
-    /// it, and it does not run any more.
+    /// Returns the failure of a task whose executor ended without starting it. In that case the
+    /// task is cancelled and never runs.
     pub fn left(&self) -> Option<E> {
         self.block.give_up_on_left()
     }
 
-    /// Asks for the lines of the block before they are needed.
+    /// Prefetches the cache lines of the block.
     fn prefetch(&self) {
         let at = self.block.0.as_ptr().cast::<u8>();
         for_writing(at);
         for_writing(at.wrapping_add(64));
     }
 
-    /// Takes the outcome, or sees to it that `waker` is woken when it can be taken. `None` when
-    /// ready: it was taken before.
+    /// Takes the outcome, or registers `waker` to be woken when it can be taken. Ready with `None`
+    /// means that it was already taken.
     pub fn poll(&mut self, waker: &Waker) -> Poll<Option<Outcome<T, E>>> {
         loop {
             if self.taken {
@@ -244,15 +246,16 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
                 same,
                 node: self.add_waker(waker.clone()),
             });
-            // Added while a notifier was busy: it will wake. Added after: it was woken on the
-            // spot and the block is settled, or a new notifier is at work elsewhere.
+            // If a notifier was running when the waker was added, it will call the waker.
+            // Otherwise the waker was called in place and the block is settled, or a new notifier
+            // is at work on another thread.
             if !is_settled(ptr.get().load()) {
                 return Poll::Pending;
             }
         }
     }
 
-    /// Takes the registered waker back.
+    /// Removes the registered waker.
     pub fn forget_waker(&mut self) {
         let Some(registered) = self.waker.take() else {
             return;
@@ -269,37 +272,37 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         }
     }
 
-    /// Cancels the block; false if it was decided before or cannot be cancelled.
+    /// Cancels the block. Returns `false` if it was already decided or cannot be cancelled.
     pub fn cancel(&self) -> bool {
         self.block.cancel()
     }
 
-    /// Whether the outcome is decided.
+    /// Returns `true` if the outcome is decided.
     pub fn is_done(&self) -> bool {
         self.block.get().has(DONE)
     }
 
-    /// Whether the block was cancelled.
+    /// Returns `true` if the block was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.block.get().has(CANCELLED)
     }
 
-    /// Whether it can still be cancelled.
+    /// Returns `true` if the block can still be cancelled.
     pub fn is_cancellable(&self) -> bool {
         !self.block.get().has(DONE | CLAIMED | UNCANCELLABLE)
     }
 
-    /// Whether the outcome was taken through this end.
+    /// Returns `true` if the outcome was taken through this end.
     pub fn is_taken(&self) -> bool {
         self.taken
     }
 
-    /// Where the listeners run.
+    /// Returns the executor on which the listeners run, if any.
     pub fn home(&self) -> Option<&Arc<dyn Executor>> {
         self.block.get().home.as_ref()
     }
 
-    /// Turns the unique end into one that can be cloned, unless the outcome was taken.
+    /// Converts the unique end into one that can be cloned, unless the outcome was taken.
     pub fn share(self) -> Result<SharedReader<T, E>, Self>
     where
         T: Sync,
@@ -321,7 +324,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
     }
 
     fn add_waker(&self, waker: Waker) -> Option<Arc<Node<T, E>>> {
-        // Watched before the caller looks whether the task was left.
+        // Registered before the caller checks whether the executor has ended.
         let watch = self.block.watch_waker(&waker);
         let listener = Listener::waker(waker, watch);
         if self.slot.get() == Slot::Free {
@@ -338,20 +341,20 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
         registered.is_some_and(|registered| registered.node.is_none())
     }
 
-    /// Puts the first listener into the inline slot; `keep` is `READER`, or 0 to give the read
-    /// end up in the same step.
+    /// Puts the first listener into the inline slot. `keep` is `READER`, or 0 to clear that owner
+    /// bit in the same step.
     #[inline]
     fn fill_inline(&self, listener: Listener<T, E>, keep: u32) {
         let block = self.block.get();
-        // SAFETY: the slot is free, and only this end fills it; a notifier looks at it only
-        // after it has seen `INLINE`, which is set below.
+        // SAFETY: the slot is free, and only this end fills it; a notifier reads it only after it
+        // has seen `INLINE`, which is set below.
         block
             .inline
             .with_mut(|slot| unsafe { slot.write(MaybeUninit::new(listener)) });
         announce(self.block, LISTENER | INLINE, READER & !keep);
     }
 
-    /// Takes the inline listener back, if no notifier has seen it.
+    /// Removes and returns the inline listener, unless a notifier has seen it.
     fn empty_inline(&self) -> Option<Listener<T, E>> {
         let block = self.block.get();
         let alone = self.slot.get() != Slot::Passed;
@@ -362,7 +365,7 @@ impl<T: Send + 'static, E: Send + 'static> Reader<T, E> {
                 return None;
             }
             // ORDERING: Acquire: the slot was filled by this end, maybe on another thread; the
-            // notifier that loses this race never looks at the slot.
+            // notifier that loses this race never reads the slot.
             match block.state.compare_exchange_weak(
                 state,
                 state & !emptied,

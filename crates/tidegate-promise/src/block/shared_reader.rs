@@ -1,4 +1,4 @@
-//! The read end that can be cloned; the outcome stays in the block.
+//! The read end that can be cloned. The outcome stays in the block.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ unsafe impl<T: Send + Sync, E: Send + Sync> Send for SharedReader<T, E> {}
 unsafe impl<T: Send + Sync, E: Send + Sync> Sync for SharedReader<T, E> {}
 
 impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
-    /// Takes over the read end of `block`.
+    /// Takes ownership of the read end of `block`.
     pub(super) fn new(block: BlockPtr<T, E>) -> Self {
         Self { block }
     }
 
-    /// Calls `listen` with the outcome, at the block's home.
+    /// Calls `listen` with the outcome, on the block's home.
     pub fn listen<F>(&self, listen: F) -> ListenerToken<T, E>
     where
         F: FnOnce(Outcome<&T, &E>) + Send + 'static,
@@ -50,9 +50,9 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
         self.block
     }
 
-    /// Wakes `waker` when the outcome is decided and earlier listeners were told.
+    /// Wakes `waker` when the outcome is decided and earlier listeners have run.
     pub fn listen_waker(&self, waker: Waker) -> ListenerToken<T, E> {
-        // Watched before the caller looks whether the task was left.
+        // Registered before the caller checks whether the executor has ended.
         let watch = self.block.watch_waker(&waker);
         let node = push_node(self.block, Listener::waker(waker, watch));
         ListenerToken {
@@ -60,7 +60,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
         }
     }
 
-    /// Takes a listener back before it was told; true if it will not be told.
+    /// Removes a listener before it is called. Returns `true` if it will not be called.
     pub fn remove(&self, token: &ListenerToken<T, E>) -> bool {
         match &token.place {
             Place::Node(node) => take_back(self.block, node),
@@ -68,12 +68,13 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
         }
     }
 
-    /// The outcome, if it is decided.
+    /// Returns the outcome if it is decided.
     pub fn peek(&self) -> Option<Outcome<&T, &E>> {
         self.block.get().outcome()
     }
 
-    /// What a cancelled outcome means: that, or that the task [was left](super::Reader::left).
+    /// Returns the outcome of a cancelled block: `Cancelled`, or the failure of a task that was
+    /// never started (see [`Reader::left`](super::Reader::left)).
     pub fn cancelled_outcome(&self) -> Outcome<T, E> {
         let block = self.block.get();
         block.cancelled_outcome(block.load())
@@ -89,17 +90,17 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedReader<T, E> {
         self.block.cancel()
     }
 
-    /// Whether the outcome is decided.
+    /// Returns `true` if the outcome is decided.
     pub fn is_done(&self) -> bool {
         self.block.get().has(DONE)
     }
 
-    /// Whether it can still be cancelled.
+    /// Returns `true` if the block can still be cancelled.
     pub fn is_cancellable(&self) -> bool {
         !self.block.get().has(DONE | CLAIMED | UNCANCELLABLE)
     }
 
-    /// Where the listeners run.
+    /// Returns the executor on which the listeners run, if any.
     pub fn home(&self) -> Option<&Arc<dyn Executor>> {
         self.block.get().home.as_ref()
     }

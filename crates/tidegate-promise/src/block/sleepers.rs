@@ -1,9 +1,10 @@
-//! Threads that sleep on the block of a task that some executor owes, to be found when that executor
-//! ends without beginning it.
+//! Threads that sleep on the block of a task of an executor, so that the executor can wake them if
+//! it ends without starting the task.
 //!
-//! Each thread has one record, made with its first such wait: two words that it writes before it
-//! sleeps and clears afterwards. Nobody else writes them, so a wait costs no lock and no shared line;
-//! an executor that ends looks at the records of all threads.
+//! Each thread has one record, created by its first such wait. The thread stores the executor and
+//! the state word there before it sleeps, and clears the executor afterwards. No other thread
+//! writes these two fields, so a wait takes no lock and no contended cache line. An executor that
+//! ends checks the records of all threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,14 +14,14 @@ use tidegate_core::{Executor, ExecutorId};
 
 use super::bell::Bell;
 
-/// One thread's record.
+/// The record of one thread.
 #[derive(Default)]
 struct Sleeper {
-    /// The executor that owes what the thread sleeps for; 0 while it does not.
+    /// The id of the executor whose task the thread sleeps for; 0 if the thread does not sleep.
     home: AtomicU64,
-    /// The address of the word that it sleeps on.
+    /// The address of the word on which the thread sleeps.
     word: AtomicUsize,
-    /// It was told to look at its executor again, and has not yet.
+    /// Set to make the thread check its executor again; cleared by the thread before it does.
     asked: AtomicBool,
 }
 
@@ -42,12 +43,12 @@ fn lock() -> MutexGuard<'static, Vec<Weak<Sleeper>>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A thread that is about to sleep; cleared when dropped.
+/// The record of a thread that is about to sleep. Cleared on drop.
 pub(super) struct Noted(Arc<Sleeper>);
 
 impl Noted {
-    /// Notes that this thread sleeps on `word` for something that `home` owes. `None` on a thread
-    /// that is ending, and in models, whose threads share this one.
+    /// Records that this thread sleeps on `word` for a task of `home`. Returns `None` on a thread
+    /// that is exiting, and in models, whose threads all run on one real thread.
     pub(super) fn new(home: &dyn Executor, word: *const AtomicU32) -> Option<Self> {
         if cfg!(any(tidegate_loom, tidegate_shuttle)) {
             return None;
@@ -58,11 +59,13 @@ impl Noted {
         Some(Self(mine))
     }
 
-    /// Called before each look at the executor: after this, who asks again rings until it is heard.
+    /// Acknowledges a wake-up request. Called before each check of the executor. After this call,
+    /// `wake_sleepers` repeats a new request until it is acknowledged.
     pub(super) fn hear(&self) {
         self.0.asked.store(false, Ordering::Relaxed);
-        // ORDERING: SeqCst fence between the record and the look at the executor; pairs with the
-        // one in `wake`: the executor that this look finds alive finds the record.
+        // ORDERING: SeqCst fence between the record and the check of the executor; pairs with the
+        // one in `wake_sleepers`: if this check finds the executor alive, the executor finds the
+        // record.
         fence(Ordering::SeqCst);
     }
 }
@@ -73,17 +76,19 @@ impl Drop for Noted {
     }
 }
 
-/// Wakes every thread that sleeps for something that `home` owes, to look at it again. Called by
-/// an executor that ends, after it has said so; returns when each of them has heard.
+/// Wakes every thread that sleeps for a task of `home`, so that it checks the executor again.
+/// Called by an executor that ends, after it has marked itself as ended. Returns when each of the
+/// threads has acknowledged.
 pub fn wake_sleepers(home: ExecutorId) {
-    // ORDERING: SeqCst fence between what the caller said and the look at the records; pairs with
+    // ORDERING: SeqCst fence between the caller's mark and the check of the records; pairs with
     // the one in `Noted::hear`.
     fence(Ordering::SeqCst);
     let all: Vec<_> = lock().iter().filter_map(Weak::upgrade).collect();
     let sleeps = |one: &Sleeper| one.home.load(Ordering::Relaxed) == home.get();
     for one in all.iter().filter(|one| sleeps(one)) {
         one.asked.store(true, Ordering::Relaxed);
-        // It may have looked and not fallen asleep yet: a ring then meets nobody.
+        // The thread may have checked already but not be asleep yet. A single wake-up would then
+        // be lost, so it is repeated.
         while sleeps(one) && one.asked.load(Ordering::Relaxed) {
             let word = one.word.load(Ordering::Relaxed);
             Bell::new().ring(std::ptr::without_provenance(word));

@@ -1,7 +1,7 @@
 //! The memory of a block: its fields, and how it is allocated, read and freed.
 //!
-//! [`state`](super::state) says which thread may touch which field in which state. Nothing here
-//! runs a listener: the files above decide, notify and cancel.
+//! [`state`](super::state) says which thread may access which field in which state. Nothing here
+//! runs a listener: `decide`, `notify` and `cancel` build on this file.
 
 use std::alloc::Layout;
 use std::mem::MaybeUninit;
@@ -18,21 +18,21 @@ use super::state::{CANCELLED, DONE, INLINE, LEFT, LISTENER, OWNERS, READER, WRIT
 use super::{depth, memory};
 use crate::outcome::Outcome;
 
-/// The fewest removals of listeners between two sweeps.
+/// The minimum number of listener removals between two sweeps.
 pub(super) const SWEEP_AFTER: u16 = if cfg!(tidegate_loom) { 1 } else { 64 };
 
-/// The block itself. Fields in the order in which they are used, so that a promise of a word
-/// with one listener touches two cache lines.
+/// The block itself. The fields are in the order of their use, so that a promise of one word with
+/// one listener touches two cache lines.
 #[repr(C)]
 pub(super) struct Block<T: 'static, E: 'static> {
-    /// The link to hang in a signal lane; must come first.
+    /// The link for a signal lane; must be the first field.
     header: SignalHeader,
     pub(super) state: AtomicU32,
-    /// Shared writers, while the write end is shared.
+    /// The number of shared writers, while the write end is shared.
     pub(super) writers: AtomicU32,
-    /// Shared readers, while the read end is shared.
+    /// The number of shared readers, while the read end is shared.
     pub(super) readers: AtomicU32,
-    /// Removals of listeners until the next sweep.
+    /// The number of listener removals until the next sweep.
     pub(super) sweep_in: AtomicU16,
     /// The holder of `NOTIFYING` has seen that `inline` is full.
     pub(super) inline_waits: UnsafeCell<bool>,
@@ -40,26 +40,26 @@ pub(super) struct Block<T: 'static, E: 'static> {
     pub(super) taken: UnsafeCell<bool>,
     pub(super) inline: UnsafeCell<MaybeUninit<Listener<T, E>>>,
     pub(super) outcome: UnsafeCell<MaybeUninit<Result<T, E>>>,
-    /// By which the reader is woken when it sleeps on `state`.
+    /// Wakes the reader that sleeps on `state`.
     pub(super) bell: Bell,
-    /// Where listeners run; `None` means wherever the outcome is decided.
+    /// The executor on which listeners run; `None` means the thread that decides the outcome.
     pub(super) home: Option<Arc<dyn Executor>>,
-    /// Listeners beyond the first, newest first.
+    /// Listeners after the first, newest first.
     pub(super) inbox: AtomicPtr<Node<T, E>>,
-    /// Listeners taken out of the inbox, oldest first.
+    /// Listeners moved out of the inbox, oldest first.
     pub(super) queue: UnsafeCell<*const Node<T, E>>,
-    /// What runs on the thread that cancels.
+    /// The cancel hook, which runs on the thread that cancels.
     pub(super) hook: AtomicPtr<Task>,
-    /// The failure of a promise whose writers are all gone.
+    /// Returns the failure of a promise whose writers were all dropped.
     pub(super) abandoned: fn() -> E,
 }
 
-/// A promise of a word, failing with a pointer, fills two cache lines. (Those of
-/// the models are larger.)
+/// A promise of one word with a pointer-sized failure fits into two cache lines. (Blocks in the
+/// models are larger.)
 #[cfg(not(any(tidegate_loom, tidegate_shuttle)))]
 const _: () = assert!(size_of::<Block<u64, Arc<()>>>() <= 128);
 
-/// A pointer to a block, by which the two ends and the notification share it.
+/// A pointer to a block, shared by the two ends and the notifier.
 pub(super) struct BlockPtr<T: 'static, E: 'static>(pub(super) NonNull<Block<T, E>>);
 
 impl<T, E> Clone for BlockPtr<T, E> {
@@ -72,8 +72,8 @@ impl<T, E> Copy for BlockPtr<T, E> {}
 impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     const LAYOUT: Layout = Layout::new::<Block<T, E>>();
 
-    /// Creates a block. `deliver` receives it when it is sent to `home` as a signal; `owed` is
-    /// `OWED` or 0.
+    /// Creates a block. `deliver` receives the block when it was sent to `home` as a signal.
+    /// `owed` is `OWED` or 0.
     #[inline(always)]
     pub(super) fn allocate(
         deliver: unsafe fn(NonNull<SignalHeader>, Delivery),
@@ -99,25 +99,25 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
             hook: AtomicPtr::new(ptr::null_mut()),
             abandoned,
         };
-        // SAFETY: the memory is fresh and of the block's layout.
+        // SAFETY: the memory is unused and has the block's layout.
         unsafe { memory.as_ptr().write(block) };
         Self(memory)
     }
 
     #[inline(always)]
     pub(super) fn get(&self) -> &Block<T, E> {
-        // SAFETY: a `BlockPtr` is only kept by somebody whose owner bit is set in the state
-        // (writer, reader, notifier), and the block is freed when the last bit is cleared.
+        // SAFETY: a `BlockPtr` is only kept by an owner whose bit is set in the state (writer,
+        // reader, notifier), and the block is freed when the last bit is cleared.
         unsafe { self.0.as_ref() }
     }
 
-    /// Where its state lies, to be named and not to be looked at.
+    /// Returns the address of the state word. It is used as a futex key and not dereferenced.
     pub(super) fn word(&self) -> *const AtomicU32 {
         let offset = std::mem::offset_of!(Block<T, E>, state);
         self.0.as_ptr().wrapping_byte_add(offset).cast()
     }
 
-    /// Where the block lies, to tell it from others.
+    /// Returns the address of the block, which identifies it.
     pub(super) fn addr(&self) -> usize {
         self.0.addr().get()
     }
@@ -126,38 +126,38 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
     ///
     /// # Safety
     ///
-    /// No owner bit is set any more, and the caller saw that with Acquire.
+    /// No owner bit is set, and the caller saw that with Acquire.
     pub(super) unsafe fn free(self) {
         let block = self.get();
         let state = block.state.load(Ordering::Relaxed);
         debug_assert_eq!(state & (LISTENER | INLINE), 0, "a listener was forgotten");
-        // SAFETY: nobody else is left.
+        // SAFETY: there is no other owner.
         let taken = block.taken.with(|taken| unsafe { *taken });
         if state & DONE != 0 && state & CANCELLED == 0 && !taken {
-            // SAFETY: nobody else is left, and `DONE` without `CANCELLED` says that the outcome
-            // was stored; it was not taken.
+            // SAFETY: there is no other owner, and `DONE` without `CANCELLED` means that the
+            // outcome was stored; it was not taken.
             match unsafe { block.take_outcome() } {
                 Ok(value) => drop_contained(block.home.as_deref(), value),
                 Err(cause) => drop_contained(block.home.as_deref(), cause),
             }
         }
         block.drop_hook();
-        // SAFETY: what is left in the block is dropped here and not used again. The listener
-        // slot and the outcome are `MaybeUninit` and have been dealt with.
+        // SAFETY: the remaining fields are dropped here and not used again. The listener slot and
+        // the outcome are `MaybeUninit` and were emptied before.
         unsafe { ptr::drop_in_place(self.0.as_ptr()) };
-        // SAFETY: the memory came from the pool with this layout.
+        // SAFETY: `memory::take` returned this memory for the same layout.
         unsafe { memory::give(self.0.cast(), Self::LAYOUT) };
     }
 
-    /// Clears `bit` and frees the block if nobody else needs it.
+    /// Clears the owner bit `bit` and frees the block if it was the last one.
     pub(super) fn give_up(self, bit: u32) {
         let block = self.get();
-        // ORDERING: Acquire, so that freeing comes after whatever the other owners did; pairs
+        // ORDERING: Acquire, so that freeing happens after everything the other owners did; pairs
         // with the Release of the operation by which each of them cleared its bit.
         let mut state = block.state.load(Ordering::Acquire);
         if state & OWNERS != bit {
-            // ORDERING: AcqRel. Release hands what this owner did to the one that frees; Acquire
-            // as above.
+            // ORDERING: AcqRel. Release publishes this owner's accesses to the owner that frees;
+            // Acquire as above.
             state = block.state.fetch_and(!bit, Ordering::AcqRel);
         }
         if state & OWNERS == bit {
@@ -168,15 +168,15 @@ impl<T: Send + 'static, E: Send + 'static> BlockPtr<T, E> {
 }
 
 impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
-    /// Moves the outcome out.
+    /// Moves the outcome out of the block.
     ///
     /// # Safety
     ///
-    /// It was stored, was not moved out before, and the caller alone may touch it.
+    /// The outcome was stored and not moved out before, and the caller has exclusive access to it.
     pub(super) unsafe fn take_outcome(&self) -> Result<T, E> {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees exclusive access.
         let outcome = self.outcome.with_mut(|place| unsafe { place.read() });
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller guarantees that the outcome was stored.
         unsafe { outcome.assume_init() }
     }
 
@@ -184,14 +184,15 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
         if self.hook.load(Ordering::Relaxed).is_null() {
             return None;
         }
-        // ORDERING: AcqRel: Acquire pairs with the Release in `Writer::on_cancel`; the swap
-        // gives the hook to one thread.
+        // ORDERING: AcqRel: Acquire pairs with the Release in `Block::on_cancel`; the swap gives
+        // the hook to one thread.
         let hook = self.hook.swap(ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: non-null hooks come from `Box::into_raw`, and the swap gave this one away.
+        // SAFETY: non-null hooks come from `Box::into_raw`, and the swap transferred this one to
+        // this thread.
         (!hook.is_null()).then(|| unsafe { Box::from_raw(hook) })
     }
 
-    /// Drops the hook, which will never be needed.
+    /// Drops the hook, which is no longer needed.
     #[inline(always)]
     pub(super) fn drop_hook(&self) {
         if !self.hook.load(Ordering::Relaxed).is_null() {
@@ -212,8 +213,8 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
     }
 
     pub(super) fn has(&self, bits: u32) -> bool {
-        // ORDERING: Acquire pairs with the Release by which `DONE` was set, so that who sees the
-        // block done sees what happened before.
+        // ORDERING: Acquire pairs with the Release by which `DONE` was set, so that everything
+        // before the decision is visible to the caller.
         self.state.load(Ordering::Acquire) & bits != 0
     }
 
@@ -229,7 +230,7 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
         Some(unsafe { self.decided_outcome(state) })
     }
 
-    /// Shows the outcome to a listener, if it is decided.
+    /// Calls `see` with the outcome, if it is decided.
     #[inline(always)]
     pub(super) fn show(&self, see: impl FnOnce(Outcome<&T, &E>)) {
         // ORDERING: Acquire pairs with the Release by which `DONE` was set.
@@ -243,11 +244,12 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
                 _ => see(Outcome::Failure(&(self.abandoned)())),
             };
         }
-        // SAFETY: `DONE` is set, and the caller, who notifies, keeps the outcome from being taken.
+        // SAFETY: `DONE` is set, and the caller holds `NOTIFYING`, so the outcome cannot be taken.
         see(unsafe { self.decided_outcome(state) });
     }
 
-    /// What the outcome of a cancelled block is to whoever reads it.
+    /// Returns the outcome of a cancelled block: the failure if its task was never started, else
+    /// `Cancelled`.
     pub(super) fn cancelled_outcome(&self, state: u32) -> Outcome<T, E> {
         match state & LEFT {
             0 => Outcome::Cancelled,
@@ -255,16 +257,18 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
         }
     }
 
+    /// Returns the outcome of a decided block.
+    ///
     /// # Safety
     ///
-    /// `state` has `DONE` and was read with Acquire, and the outcome is not taken meanwhile.
+    /// `state` contains `DONE` and was read with Acquire, and the outcome is not taken meanwhile.
     #[inline(always)]
     unsafe fn decided_outcome(&self, state: u32) -> Outcome<&T, &E> {
         if state & CANCELLED != 0 {
             return Outcome::Cancelled;
         }
-        // SAFETY: `DONE` without `CANCELLED` says that the outcome was stored, and nobody
-        // changes it any more.
+        // SAFETY: `DONE` without `CANCELLED` means that the outcome was stored, and it does not
+        // change after that.
         let outcome = self.outcome.with(|place| unsafe { &*place });
         // SAFETY: as above.
         match unsafe { outcome.assume_init_ref() } {
@@ -274,8 +278,8 @@ impl<T: Send + 'static, E: Send + 'static> Block<T, E> {
     }
 }
 
-/// Counts one more handle. Ends the process, as `Arc` does, before a program that forgets handles
-/// by the billion makes the count wrap and frees what is in use.
+/// Increments a handle count. Aborts the process, as `Arc` does, before the count can overflow and
+/// free a block that is in use.
 pub(super) fn count_one(handles: &AtomicU32) {
     // Relaxed: a new reference made from a live one, as in `Arc`.
     if handles.fetch_add(1, Ordering::Relaxed) > u32::MAX / 2 {
@@ -283,7 +287,7 @@ pub(super) fn count_one(handles: &AtomicU32) {
     }
 }
 
-/// Drops something of the user's; its panic goes no further.
+/// Drops a user's value and contains a panic of its `Drop`.
 #[inline(always)]
 fn drop_contained<V>(home: Option<&dyn Executor>, value: V) {
     if std::mem::needs_drop::<V>() {

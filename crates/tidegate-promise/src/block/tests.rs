@@ -1,4 +1,4 @@
-//! The block from inside: its size, its bits, its slot, its queue.
+//! Unit tests of the block's internals: size, state bits, inline slot and queue.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -34,17 +34,17 @@ fn state<T: Send, E: Send>(block: BlockPtr<T, E>) -> u32 {
     block.get().state.load(Ordering::Relaxed)
 }
 
-/// Nodes in the inbox and in the queue, removed ones too.
+/// Counts the nodes in the inbox and in the queue, including removed ones.
 fn nodes(block: BlockPtr<u32, u32>) -> usize {
     let block = block.get();
     let heads = [
         block.inbox.load(Ordering::Relaxed).cast_const(),
-        // SAFETY: the tests that count nodes have one thread.
+        // SAFETY: the tests that count nodes are single-threaded.
         block.queue.with(|queue| unsafe { *queue }),
     ];
     let mut count = 0;
     for mut node in heads {
-        // SAFETY: nodes in the lists are alive, and nobody takes them out meanwhile.
+        // SAFETY: nodes in the lists are alive, and no thread removes them meanwhile.
         while let Some(one) = unsafe { node.as_ref() } {
             count += 1;
             node = one.next.load(Ordering::Relaxed);
@@ -53,7 +53,7 @@ fn nodes(block: BlockPtr<u32, u32>) -> usize {
     count
 }
 
-/// An executor of the test's: delivers on the spot, keeps, or refuses.
+/// A test executor that delivers signals in place, keeps them, or refuses them.
 struct Odd {
     id: ExecutorId,
     clock: Clock,
@@ -67,7 +67,7 @@ enum How {
     OnTheSpot,
     Keeps,
     Refuses,
-    /// Refuses, and panics when it is told of that.
+    /// Refuses, and panics in its `unhandled` handler.
     Panics,
 }
 

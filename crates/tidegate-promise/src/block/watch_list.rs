@@ -1,9 +1,9 @@
-//! Wakers and listeners of tasks that some executor owes, to be found when that executor ends
-//! without beginning them.
+//! Wakers and listeners that wait for a task of an executor, so that the executor can notify them
+//! if it ends without starting the task.
 //!
-//! Each is in one of a few lists, chosen by the thread that adds it, so that threads rarely meet at
-//! a lock. The entry goes when the waker or the listener is called or dropped, since the [`Watch`]
-//! lies in it, and both happen while its block is alive.
+//! Each is an entry in one of 64 lists, chosen by the thread that adds it, so that threads rarely
+//! contend for a lock. The waker or listener owns a [`Watch`], which removes the entry when the
+//! waker or listener is called or dropped. Both happen while its block is alive.
 
 use std::cell::Cell;
 use std::num::NonZeroU64;
@@ -20,29 +20,30 @@ const LISTS: usize = 64;
 
 static ALL: [CachePadded<Mutex<List>>; LISTS] =
     [const { CachePadded::new(Mutex::new(List::new())) }; LISTS];
-/// Threads that have a list.
+/// The number of threads that were assigned a list.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The list of this thread, which it may share with others.
+    /// The index of this thread's list, which other threads may share.
     static MINE: Cell<usize> = Cell::new(THREADS.fetch_add(1, Ordering::Relaxed) % LISTS);
 }
 
-/// Some of the wakers and listeners that wait for what executors owe.
+/// Some of the wakers and listeners that wait for tasks of executors.
 struct List {
     entries: Vec<Entry>,
-    /// The first free entry; `entries.len()` for none.
+    /// The first free entry, or `entries.len()` if there is none.
     free: usize,
-    /// Executors that were given up: nobody comes by for their listeners again.
+    /// Stuck executors that were given up. [`tell_left`] does not run for them again, so the caller
+    /// that adds a listener later must fail its block.
     given_up: Vec<u64>,
 }
 
 enum Entry {
-    /// Names the next free one.
+    /// A free entry, and the index of the next one.
     Free(usize),
     Waker(u64, Waker),
     Listener(u64, Listening),
-    /// Told; whoever added it has not taken it back yet.
+    /// The waker was taken out to be woken; its `Watch` still exists.
     Told,
 }
 
@@ -50,17 +51,17 @@ enum Entry {
 #[derive(Clone, Copy)]
 pub(super) struct Listening {
     pub(super) block: NonNull<()>,
-    /// Gives up on the block, if it is still open; runs none of the user's code. The block is
+    /// Decides the block as never started, if it is still open. Runs no user code. The block is
     /// alive during the call.
     pub(super) give_up: unsafe fn(NonNull<()>) -> Option<GivenUp>,
 }
 
-/// What is left to do for a block that was given up: runs its hook and tells its listeners. Called
-/// with no lock held.
+/// The second half of giving up on a block: runs its hook and its listeners. Called without a
+/// lock.
 pub(super) type GivenUp = Box<dyn FnOnce()>;
 
-// SAFETY: only pointers to blocks whose values are `Send` are put in; what is done with the block
-// is what any thread may do that keeps it alive.
+// SAFETY: only pointers to blocks whose values are `Send` are stored, and any thread that keeps
+// the block alive may do what is done with it here.
 unsafe impl Send for Listening {}
 
 impl List {
@@ -95,11 +96,11 @@ impl List {
     }
 }
 
-/// An entry; dropping it removes the entry.
+/// Owns one entry and removes it on drop.
 pub(super) struct Watch(NonZeroU64);
 
 impl Watch {
-    /// Adds `waker`, to be woken when the executor `home` ends without beginning a task.
+    /// Adds `waker`, to be woken when the executor `home` ends without starting a task.
     pub(super) fn waker(home: u64, waker: &Waker) -> Self {
         let entry = Entry::Waker(home, waker.clone());
         let list = MINE.try_with(Cell::get).unwrap_or(0);
@@ -107,8 +108,8 @@ impl Watch {
         Self::new(list, at)
     }
 
-    /// Adds a block, to be given up when the executor `home` is. Returns `true` if that executor
-    /// was given up already: the caller gives up on the block.
+    /// Adds a block, to be failed when the executor `home` is given up. Returns `true` if that has
+    /// already happened; the caller must then fail the block.
     pub(super) fn listener(home: u64, listening: Listening) -> (Self, bool) {
         let list = MINE.try_with(Cell::get).unwrap_or(0);
         let mut mine = lock(list);
@@ -128,7 +129,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let key = (self.0.get() - 1) as usize;
         let entry = lock(key % LISTS).remove(key / LISTS);
-        // With no lock held: a waker is the user's.
+        // Dropped without the lock: dropping a waker is user code.
         drop(entry);
     }
 }
@@ -137,9 +138,9 @@ fn lock(list: usize) -> MutexGuard<'static, List> {
     ALL[list].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes every waker that waits for something that `home` owes, to look at it again. Called by an
-/// executor that ends, after it has said so. With `give_up` the listeners are told, too, that the
-/// tasks were left: nobody can take them.
+/// Wakes every waker that waits for a task of `home`, so that its owner checks the executor again.
+/// Called by an executor that ends, after it has marked itself as ended. With `give_up`, the tasks
+/// cannot be taken over by another executor, so their listeners are notified too.
 pub fn tell_left(home: ExecutorId, give_up: bool) {
     let home = home.get();
     for list in 0..LISTS {
@@ -152,8 +153,8 @@ pub fn tell_left(home: ExecutorId, give_up: bool) {
                 }
                 Entry::Listener(of, listening) if give_up && *of == home => {
                     // SAFETY: the listener has not been called or dropped, since its watch would
-                    // then have removed the entry, so its block is alive as long as the lock is
-                    // held; the function was stored with it.
+                    // then have removed the entry, so its block is alive while the lock is held;
+                    // the function was stored with the block.
                     given_up.extend(unsafe { (listening.give_up)(listening.block) });
                 }
                 _ => {}

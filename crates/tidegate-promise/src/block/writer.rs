@@ -1,5 +1,5 @@
-//! The write ends of a block: the unique one, which decides once by being consumed, and the
-//! shared ones, of which the first wins.
+//! The write ends of a block: the unique one, which is consumed by completing, and the shared
+//! ones, of which the first to complete wins.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -16,9 +16,10 @@ pub struct Writer<T: Send + 'static, E: Send + 'static> {
     block: BlockPtr<T, E>,
 }
 
-// SAFETY: a writer is the right to store one `T` or `E` that others read or take elsewhere.
+// SAFETY: a writer may store one `T` or `E`, which other threads read or take.
 unsafe impl<T: Send, E: Send> Send for Writer<T, E> {}
-// SAFETY: a shared reference only asks for the state and the home, and cancels.
+// SAFETY: a shared reference only reads the state and the home, sets the hook and marks the block
+// as uncancellable.
 unsafe impl<T: Send, E: Send> Sync for Writer<T, E> {}
 
 impl<T: Send + 'static, E: Send + 'static> Writer<T, E> {
@@ -26,30 +27,31 @@ impl<T: Send + 'static, E: Send + 'static> Writer<T, E> {
         Self { block }
     }
 
-    /// Stores the outcome and tells the listeners.
+    /// Stores the outcome and notifies the listeners.
     ///
     /// # Errors
     ///
-    /// The outcome, when the block was cancelled.
+    /// Returns the outcome if the block was cancelled.
     #[inline]
     pub fn complete(self, outcome: Result<T, E>) -> Result<(), Result<T, E>> {
         let ptr = self.block;
         std::mem::forget(self);
         let block = ptr.get();
-        // SAFETY: the write end is unique and has not decided yet, so nobody else touches the
+        // SAFETY: the write end is unique and has not decided yet, so no other thread accesses the
         // outcome before `DONE` is set below.
         block
             .outcome
             .with_mut(|place| unsafe { place.write(MaybeUninit::new(outcome)) });
-        // Only this end sets hooks. While there is one, this end stays an owner until it has
-        // dropped what the hook captured; without one it leaves in the same step.
+        // Only this end sets hooks. If there is one, this end stays an owner until it has dropped
+        // what the hook captured; otherwise it clears its owner bit in the same step.
         let hooked = !block.hook.load(Ordering::Relaxed).is_null();
         let leave = if hooked { 0 } else { WRITER };
         let decided = ptr
             .decide_alone(leave)
             .or_else(|| ptr.decide(|state| (state & DONE == 0).then_some((state | DONE) & !leave)));
         let Some(decided) = decided else {
-            // SAFETY: it was cancelled, so nobody looks at the outcome that was stored above.
+            // SAFETY: the block was cancelled, so no thread reads the outcome that was stored
+            // above.
             let outcome = unsafe { block.take_outcome() };
             ptr.give_up(WRITER);
             return Err(outcome);
@@ -69,39 +71,39 @@ impl<T: Send + 'static, E: Send + 'static> Writer<T, E> {
         Ok(())
     }
 
-    /// Cancels the block from the writer's side; fails it as abandoned where it cannot be
-    /// cancelled any more. The hook runs here.
+    /// Cancels the block from the writer's side and runs the hook on this thread. If the block
+    /// cannot be cancelled any more, it fails as abandoned.
     pub fn cancel(self) {
         self.block.cancel();
     }
 
-    /// Marks the block as no longer cancellable; false only if it was cancelled already.
+    /// Makes the block uncancellable. Returns `false` only if it was already cancelled.
     pub fn set_uncancellable(&self) -> bool {
         self.block.get().set_uncancellable()
     }
 
-    /// Runs `hook` on the thread that cancels the block; at once, on this thread, if it is
-    /// cancelled already. A later hook replaces an earlier one.
+    /// Registers `hook`, which runs on the thread that cancels the block. If the block is already
+    /// cancelled, `hook` runs at once on this thread. A later hook replaces an earlier one.
     pub fn on_cancel(&self, hook: Task) {
         self.block.get().on_cancel(hook);
     }
 
-    /// Whether the block was cancelled: nobody waits for the outcome.
+    /// Returns `true` if the block was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.block.get().has(CANCELLED)
     }
 
-    /// Whether anybody can still see the outcome: a read end, or a listener.
+    /// Returns `true` if a read end or a listener can still see the outcome.
     pub fn is_observed(&self) -> bool {
         self.block.get().has(READER | LISTENER | NOTIFYING)
     }
 
-    /// Where the listeners run.
+    /// Returns the executor on which the listeners run, if any.
     pub fn home(&self) -> Option<&Arc<dyn Executor>> {
         self.block.get().home.as_ref()
     }
 
-    /// Turns the unique end into one that can be cloned.
+    /// Converts the unique end into one that can be cloned.
     pub fn share(self) -> SharedWriter<T, E> {
         let block = self.block;
         std::mem::forget(self);
@@ -113,13 +115,13 @@ impl<T: Send + 'static, E: Send + 'static> Drop for Writer<T, E> {
     fn drop(&mut self) {
         let block = self.block.get();
         if block.has(DONE) {
-            // It was cancelled; nobody else could have decided.
+            // The block was cancelled, or a shared writer has completed it.
             self.block.give_up(WRITER);
             return;
         }
         let outcome = Err((block.abandoned)());
         let writer = Self { block: self.block };
-        // A cancellation may still win; then nothing was abandoned.
+        // A cancellation may still win the race; then the block is cancelled and not abandoned.
         drop(writer.complete(outcome));
     }
 }
@@ -132,8 +134,8 @@ impl<T: Send + 'static, E: Send + 'static> fmt::Debug for Writer<T, E> {
     }
 }
 
-/// A write end that can be cloned. The first to complete wins; when the last one is dropped
-/// undecided, the block fails as abandoned.
+/// A write end that can be cloned. The first clone to complete wins. When the last clone is
+/// dropped undecided, the block fails as abandoned.
 pub struct SharedWriter<T: Send + 'static, E: Send + 'static> {
     block: BlockPtr<T, E>,
 }
@@ -144,11 +146,11 @@ unsafe impl<T: Send, E: Send> Send for SharedWriter<T, E> {}
 unsafe impl<T: Send, E: Send> Sync for SharedWriter<T, E> {}
 
 impl<T: Send + 'static, E: Send + 'static> SharedWriter<T, E> {
-    /// Stores the outcome and tells the listeners, if nobody was faster.
+    /// Stores the outcome and notifies the listeners, unless the block is already decided.
     ///
     /// # Errors
     ///
-    /// The outcome, when another writer or a cancellation was faster.
+    /// Returns the outcome if another writer or a cancellation was faster.
     pub fn try_complete(&self, outcome: Result<T, E>) -> Result<(), Result<T, E>> {
         let block = self.block.get();
         let mut state = block.state.load(Ordering::Relaxed);
@@ -156,7 +158,7 @@ impl<T: Send + 'static, E: Send + 'static> SharedWriter<T, E> {
             if state & (DONE | CLAIMED) != 0 {
                 return Err(outcome);
             }
-            // Relaxed: a claim among writers; `DONE` below publishes.
+            // Relaxed: a claim among writers; setting `DONE` below publishes the outcome.
             match block.state.compare_exchange_weak(
                 state,
                 state | CLAIMED,
@@ -167,13 +169,13 @@ impl<T: Send + 'static, E: Send + 'static> SharedWriter<T, E> {
                 Err(now) => state = now,
             }
         }
-        // SAFETY: `CLAIMED` gives the outcome to this thread alone until `DONE` is set.
+        // SAFETY: `CLAIMED` gives this thread exclusive access to the outcome until `DONE` is set.
         block
             .outcome
             .with_mut(|place| unsafe { place.write(MaybeUninit::new(outcome)) });
         let decided = self.block.decide(|state| Some(state | DONE));
-        // ORDERING: SeqCst fence between setting `DONE` and looking for a hook; pairs with the
-        // fence in `Block::on_cancel`.
+        // ORDERING: SeqCst fence between setting `DONE` and reading the hook; pairs with the fence
+        // in `Block::on_cancel`.
         fence(Ordering::SeqCst);
         block.drop_hook();
         if let Some(decided) = decided {
@@ -192,17 +194,18 @@ impl<T: Send + 'static, E: Send + 'static> SharedWriter<T, E> {
         self.block.get().on_cancel(hook);
     }
 
-    /// Whether the outcome is decided.
+    /// Returns `true` if the outcome is decided.
     pub fn is_done(&self) -> bool {
         self.block.get().has(DONE)
     }
 
-    /// Whether the block was cancelled.
+    /// Returns `true` if the block was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.block.get().has(CANCELLED)
     }
 
-    /// Cancels the block from the writers' side.
+    /// Cancels the block from the writers' side. Returns `false` if it was already decided or
+    /// cannot be cancelled.
     pub fn cancel(&self) -> bool {
         self.block.cancel()
     }
