@@ -1,5 +1,5 @@
-//! What promises cost the allocator, counted by one that counts. A program of its own, since the
-//! allocator is the whole program's.
+//! Counts the heap allocations of promises. A separate test program, because its counting
+//! allocator applies to the whole program.
 #![cfg(not(any(tidegate_sanitize, miri)))]
 
 use std::sync::Arc;
@@ -12,14 +12,14 @@ mod counting;
 
 use counting::{ALLOCATED, BYTES};
 
-/// Allocations by this thread while `work` runs.
+/// Returns the number of allocations by this thread while `work` runs.
 fn allocations(work: impl FnOnce()) -> u64 {
     let before = ALLOCATED.get();
     work();
     ALLOCATED.get() - before
 }
 
-/// Runs `work` on a new thread, which has no block to reuse.
+/// Runs `work` on a new thread, which has no free block to reuse.
 fn on_new_thread<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
     let thread = std::thread::Builder::new().spawn(work);
     let thread = thread.expect("a thread can be had");
@@ -82,7 +82,8 @@ fn waiting_and_polling_allocate_nothing_more() {
             assert_eq!(answer.wait().unwrap(), 1);
         })
     });
-    // Dropping the very first promise made an abandoned failure; nothing since did.
+    // Only the first promise, which is dropped before the count starts, creates an abandoned
+    // failure.
     assert_eq!(count, 0);
 }
 

@@ -1,44 +1,56 @@
-//! Models of the promise block: every interleaving within a bound (`cargo xtask loom`).
+//! Loom models of the promise block: every interleaving within a bound (`cargo xtask loom`).
 //!
 //! Bounds: at most three threads, at most three listeners, a sweep after every removal, at most
 //! `LOOM_MAX_PREEMPTIONS` preemptions per execution (two by default in `xtask`, three with
 //! `--long`). The blocks have no home, or one whose lane the model drains by hand.
 //!
-//! What loom itself watches in every model: two threads in one cell without an order between them
-//! (the outcome, the inline slot, the queue, a node's listener), and a loom `Arc` dropped too
-//! often or never: every value and every listener holds one. What it does not see is a look into
-//! a block that was freed (blocks are not loom's); the races under AddressSanitizer are for that.
+//! In every model, loom itself detects two threads that access one cell without a happens-before
+//! relation (the outcome, the inline slot, the queue, a node's listener), and a loom `Arc` that is
+//! dropped too often or never. Every value and every listener holds such an `Arc`. Loom does not
+//! detect an access to a freed block, because blocks are not loom objects; the race tests under
+//! AddressSanitizer cover that.
 //!
-//! # Do they bite?
+//! # Which faults the models detect
 //!
-//! The table was made before `start` called the inline listener directly. Of that path one fault
-//! was seen: releasing without a look at the inbox failed
+//! The list was made before `start` called the inline listener directly. For that path one fault
+//! was tried: releasing without checking the inbox failed
 //! `a_completion_against_listeners_tells_each_once` and `a_waiting_thread_is_never_left_asleep`.
 //!
 //! Each of these changes, made by hand, fails the model named after it (and mostly others):
 //!
-//! | changed | fails |
-//! |---|---|
-//! | `decide`, `announce`, `release`: Release or Acquire dropped (each of six) | `a_completion_against_listeners_tells_each_once` |
-//! | `decide`, `sweep`: the right to notify taken though it is held | `a_sweep_against_an_addition_and_a_completion_loses_nothing`, `sweeps_against_each_other_lose_nothing` |
-//! | `announce`: never starts, or starts though the right is held; `release`: does not look for `LISTENER` | `a_completion_against_listeners_tells_each_once` |
-//! | `cancel`: ignores `CLAIMED`; ignores `UNCANCELLABLE` | `shared_writers_against_a_cancellation_have_one_winner`; `a_mark_against_a_cancellation_has_one_winner` |
-//! | `try_complete`: ignores `CLAIMED` | `two_shared_writers_have_one_winner` |
-//! | `cancel`, `on_cancel`: no fence; `take_hook`: relaxed | `a_hook_against_a_cancellation_runs_once` |
-//! | `try_complete`: no fence; `on_cancel`: looks for `CANCELLED` only | `a_hook_against_a_decision_is_not_kept` |
-//! | `give_up`: load or clearing relaxed | `a_completion_against_a_dropped_reader_frees_once` |
-//! | `try_take`: load relaxed; `DONE` suffices | `a_completion_against_a_poll_wakes_the_last_waker`; `a_waiting_thread_is_never_left_asleep` |
-//! | `poll`: content with the same waker though `DONE` | the program, at `a_waker_that_was_called_too_early_is_registered_again` |
-//! | `outcome`: load relaxed | the program: loom panics while it unwinds |
-//! | inbox: push or take relaxed | `a_completion_against_two_shared_readers_tells_each_once` |
-//! | `release`: first load relaxed; load after a failure relaxed | `a_notifier_that_frees_comes_after_every_look`; `a_reader_that_leaves_during_the_notification_is_waited_for` |
-//! | `unsweep`: forgets what waits, does not tell when decided, Release dropped; node taken without a swap | `a_removal_against_a_notification_has_one_winner` |
-//! | `tell`: does not ring; `release`: does not ring | `a_sleeper_is_woken_by_a_decision`; `a_sleeper_is_woken_after_the_listeners` |
+//! - `decide`, `announce`, `release`: Release or Acquire dropped (each of six):
+//!   `a_completion_against_listeners_tells_each_once`.
+//! - `decide`, `sweep`: the right to notify taken although it is held:
+//!   `a_sweep_against_an_addition_and_a_completion_loses_nothing`,
+//!   `sweeps_against_each_other_lose_nothing`.
+//! - `announce`: never starts, or starts although the right is held; `release`: does not check
+//!   `LISTENER`: `a_completion_against_listeners_tells_each_once`.
+//! - `cancel`: ignores `CLAIMED`: `shared_writers_against_a_cancellation_have_one_winner`.
+//! - `cancel`: ignores `UNCANCELLABLE`: `a_mark_against_a_cancellation_has_one_winner`.
+//! - `try_complete`: ignores `CLAIMED`: `two_shared_writers_have_one_winner`.
+//! - `cancel`, `on_cancel`: no fence; `take_hook`: relaxed:
+//!   `a_hook_against_a_cancellation_runs_once`.
+//! - `try_complete`: no fence; `on_cancel`: checks only `CANCELLED`:
+//!   `a_hook_against_a_decision_is_not_kept`.
+//! - `give_up`: load or clearing relaxed: `a_completion_against_a_dropped_reader_frees_once`.
+//! - `try_take`: load relaxed: `a_completion_against_a_poll_wakes_the_last_waker`.
+//! - `try_take`: takes as soon as `DONE` is set: `a_waiting_thread_is_never_left_asleep`.
+//! - `poll`: does not register the same waker again although `DONE` is set: the program fails, at
+//!   `a_waker_that_was_called_too_early_is_registered_again`.
+//! - `outcome`: load relaxed: the program fails, because loom panics while it unwinds.
+//! - inbox: push or take relaxed: `a_completion_against_two_shared_readers_tells_each_once`.
+//! - `release`: first load relaxed: `a_notifier_that_frees_comes_after_every_look`.
+//! - `release`: load after a failure relaxed:
+//!   `a_reader_that_leaves_during_the_notification_is_waited_for`.
+//! - `unsweep`: does not mark pending listeners, does not notify when decided, or Release dropped;
+//!   node taken without a swap: `a_removal_against_a_notification_has_one_winner`.
+//! - `tell`: does not wake the sleeper: `a_sleeper_is_woken_by_a_decision`.
+//! - `release`: does not wake the sleeper: `a_sleeper_is_woken_after_the_listeners`.
 //!
-//! Not caught, and right so: waking before the right is given up (the woken task registers
-//! again, which only costs time); the Acquire of a success in `release` (said there). Not caught,
-//! and a gap: an owner that leaves before it has dropped its hook, which only AddressSanitizer
-//! can see.
+//! Two changes are not detected because they are harmless: waking before the right to notify is
+//! released (the woken task registers again, which only costs time), and dropping the Acquire on
+//! success in `release` (explained there). One gap remains: an owner that clears its bit before it
+//! has dropped its hook, which only AddressSanitizer can detect.
 #![cfg(tidegate_loom)]
 
 use std::sync::Arc as StdArc;
@@ -52,7 +64,7 @@ use tidegate_core::{Clock, Executor, ExecutorId, Parker, Rejected, Signal, Signa
 use tidegate_promise::Outcome;
 use tidegate_promise::block::{Reader, SharedReader, Writer, block};
 
-/// A value whose leak or second drop loom reports.
+/// A value for which loom reports a leak or a double drop.
 type Value = Arc<u32>;
 type Ends = (Writer<Value, u32>, Reader<Value, u32>);
 
@@ -66,7 +78,8 @@ fn value(n: u32) -> Value {
     Arc::new(n)
 }
 
-/// Counts calls; each listener holds a handle, so loom sees whether it was dropped.
+/// Counts calls. Each listener holds a clone, so that loom reports a listener that was not
+/// dropped.
 #[derive(Clone)]
 struct Calls(Arc<AtomicUsize>);
 
@@ -83,7 +96,7 @@ impl Calls {
         self.0.load(Relaxed)
     }
 
-    /// A listener that counts and looks at the value.
+    /// Returns a listener that counts its call and reads the value.
     fn listener(&self) -> impl FnOnce(Outcome<&Value, &u32>) + Send + 'static {
         let calls = self.clone();
         move |outcome| {
@@ -95,7 +108,7 @@ impl Calls {
     }
 }
 
-/// A waker that counts.
+/// A waker that counts its calls.
 struct Woken(Arc<AtomicUsize>);
 
 impl Wake for Woken {
@@ -109,7 +122,7 @@ fn waker() -> (Waker, Arc<AtomicUsize>) {
     (Waker::from(StdArc::new(Woken(Arc::clone(&count)))), count)
 }
 
-/// A home whose lane the model drains on the thread that it calls the home.
+/// A home executor whose signal lane is drained explicitly by a thread of the model.
 struct Home {
     id: ExecutorId,
     lane: SignalLane,

@@ -1,4 +1,4 @@
-//! Long chains: each promise completes the next in its listener, and the stack stays flat.
+//! Long chains: each promise completes the next in its listener, and the stack does not grow.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::support::Loop;
 
 const LENGTH: u64 = 100_000;
 
-/// Links `LENGTH` promises, each completing the next; answers the first, and counts at each.
+/// Links `LENGTH` promises so that each completes the next, and returns the first. Each listener
+/// increments `told`.
 fn chain(make: impl Fn() -> (Promise<u64>, Completion<u64>), told: &Counter) -> Promise<u64> {
     let (first, mut answer) = make();
     for _ in 1..LENGTH {
@@ -113,7 +114,7 @@ fn a_cancellation_passes_back_through_a_long_row_of_maps() {
     assert_eq!(cancelled.count(), 1);
 }
 
-/// How deep inside each other the listeners of a chain run: by the order of enter and leave.
+/// Returns a chain whose listeners log when they start and end, which shows their nesting depth.
 fn depths(make: impl Fn() -> (Promise<u64>, Completion<u64>)) -> (Promise<u64>, Log<i64>) {
     let log = Log::new();
     let (first, mut answer) = make();
@@ -143,7 +144,7 @@ const VARIABLE: &str = "TIDEGATE_MAX_LISTENER_DEPTH";
 
 #[test]
 fn nesting_is_inline_to_a_depth_of_eight_and_then_queued() {
-    // The next test runs this one in a process of its own, with another limit.
+    // The next test runs this one in a separate process, with another limit.
     let limit = std::env::var(VARIABLE).map_or(8, |limit| limit.parse().unwrap());
     let limit = i64::clamp(limit, 1, 8);
     let (first, log) = depths(promise);
@@ -179,7 +180,8 @@ fn the_depth_can_be_lowered_by_the_environment_and_not_raised() {
 
 #[test]
 fn the_depth_is_the_threads_and_shared_by_all_promises() {
-    // Eight levels of promises without a home leave none for one at home on this very loop.
+    // Eight nested listeners of promises without a home use up the depth, so that the listener of
+    // a promise whose home is this loop is deferred.
     let home = Loop::new("home");
     let executor: Arc<dyn Executor> = home.executor();
     let log = home.run(move || {
@@ -232,8 +234,8 @@ fn a_promise_that_dies_with_its_thread_still_tells() {
         static KEPT: std::cell::RefCell<Vec<Promise<u64>>> = const { std::cell::RefCell::new(Vec::new()) };
     }
     let told = Counter::new();
-    // Whether the thread used listeners before or after it kept a promise decides which of the
-    // thread's own values goes first.
+    // The order in which the thread-local values are destroyed depends on whether the thread used
+    // listeners before or after it stored a promise.
     for before in [false, true] {
         let told = told.clone();
         let worker = crate::support::thread(move || {

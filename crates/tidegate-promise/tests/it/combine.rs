@@ -1,4 +1,4 @@
-//! Several completions as one, and outcomes passed on, with cancellation both ways.
+//! Combined and cascaded completions, with cancellation in both directions.
 
 use tidegate_promise::{
     Combine, Completion, Failure, FailureKind, Promise, all, any, first_success, promise,
@@ -107,7 +107,7 @@ fn all_hops_from_other_threads_without_losing_a_part() {
     }
 }
 
-/// Panics when it is cloned.
+/// Panics on clone if the field is `false`.
 #[derive(Debug)]
 struct Single(bool);
 

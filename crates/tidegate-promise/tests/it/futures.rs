@@ -1,4 +1,4 @@
-//! A completion as a future: wakers, and other people's runtimes.
+//! Completions as futures: wakers, and other runtimes.
 
 use std::future::Future;
 use std::pin::Pin;

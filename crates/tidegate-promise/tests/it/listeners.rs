@@ -1,4 +1,4 @@
-//! Listeners: where they run, in which order, how often, and how they are taken back.
+//! Listeners: where they run, in which order, how often, and how they are removed.
 
 use std::sync::{Arc, Mutex};
 
@@ -421,8 +421,8 @@ fn one_added_after_the_outcome_was_taken_is_refused() {
 
 #[test]
 fn keep_their_order_when_a_waker_came_first_and_was_taken_back() {
-    // The waker lies in the slot of the block; the slot must not be used again once a listener
-    // has gone past it.
+    // The waker is in the inline slot of the block. The slot must not be used again once another
+    // listener was added after it.
     let (promise, mut answer) = promise::<u32>();
     let (waker, _woken) = counting_waker();
     let mut context = std::task::Context::from_waker(&waker);

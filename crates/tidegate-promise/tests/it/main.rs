@@ -1,4 +1,4 @@
-//! Integration tests of `tidegate-promise`: what a user of promises can rely on.
+//! Integration tests of `tidegate-promise`: the guarantees for users of promises.
 #![expect(
     clippy::unwrap_used,
     reason = "an unwrap is an assertion here; clippy knows that only inside of test functions"

@@ -1,4 +1,4 @@
-//! Memory: what is freed, when, and how large things are.
+//! Memory: what is freed and when, and the sizes of the types.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Progress: what is accepted, who hears of it, where and when.
+//! Progress: which reports are accepted, and where and when the listeners run.
 
 use tidegate_promise::{BadProgress, Progress, ProgressPromise, Progressive, promise};
 use tidegate_testkit::{Bomb, Counter, DropCount, Log, explode};
@@ -208,7 +208,7 @@ fn reports_from_many_threads_reach_the_home() {
 
 #[test]
 fn very_many_listeners_are_dropped_one_by_one() {
-    // Left to the compiler, each would be dropped inside the one before it.
+    // The default drop of the list would be recursive.
     let drops = Counter::new();
     let worker = std::thread::Builder::new().stack_size(64 * 1024);
     let count = drops.clone();

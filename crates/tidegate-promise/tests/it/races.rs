@@ -1,4 +1,4 @@
-//! Races between real threads: many rounds, each started by a barrier, each checked.
+//! Races between real threads: many rounds, each started by a barrier and checked.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};

@@ -1,4 +1,4 @@
-//! The read end that many can hold.
+//! The read end that can be cloned.
 
 use std::time::Duration;
 

@@ -357,7 +357,7 @@ fn dropping_the_read_end_detaches() {
 
 #[test]
 fn a_cancellation_needs_no_cause_object() {
-    // The outcome of a cancellation is a word: nothing is made that would have to be kept.
+    // A cancellation is a bare enum variant: no cause object is created.
     assert_eq!(size_of::<Outcome<(), ()>>(), 1);
     let (_promise, answer) = promise::<u32>();
     answer.cancel();

@@ -1,4 +1,4 @@
-//! An executor to test with: one queue, one thread or a few, and an end that can be asked for.
+//! A test executor with one queue, one or more threads, and an explicit end.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +14,7 @@ use tidegate_core::{
 use tidegate_promise::{Completion, Promise, promise_on};
 use tidegate_testkit::{Counter, Gate, Log, until};
 
-/// A loop of one thread that must not block, or a pool of several that may.
+/// A loop with one thread that must not block, or a pool of threads that may.
 pub(crate) struct Loop {
     shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -27,7 +27,7 @@ struct Shared {
     width: usize,
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// Calls of `execute` and `signal`, accepted or not.
+    /// The number of calls of `execute` and `signal`, accepted or not.
     touches: AtomicU64,
     unhandled: Log<String>,
 }
@@ -44,17 +44,17 @@ enum Work {
 }
 
 impl Loop {
-    /// A loop on the system's clock.
+    /// Starts a loop on the system clock.
     pub(crate) fn new(name: &str) -> Self {
         Self::start(name, Clock::system(), 1, Stance::Loop)
     }
 
-    /// A loop on a clock of the test's.
+    /// Starts a loop on the test's clock.
     pub(crate) fn with_clock(name: &str, clock: impl Into<Clock>) -> Self {
         Self::start(name, clock.into(), 1, Stance::Loop)
     }
 
-    /// A pool whose threads may block.
+    /// Starts a pool whose threads may block.
     pub(crate) fn pool(name: &str, width: usize) -> Self {
         Self::start(name, Clock::system(), width, Stance::Free)
     }
@@ -83,33 +83,33 @@ impl Loop {
         Arc::clone(&self.shared) as _
     }
 
-    /// A promise at home here.
+    /// Creates a promise whose home is this executor.
     pub(crate) fn promise<T: Send + 'static>(&self) -> (Promise<T>, Completion<T>) {
         promise_on(self.executor())
     }
 
-    /// Runs `work` on the loop and answers what it answers.
+    /// Runs `work` on the loop and returns its result.
     pub(crate) fn run<R: Send + 'static>(&self, work: impl FnOnce() -> R + Send + 'static) -> R {
         let (tx, rx) = mpsc::channel();
         self.spawn(move || tx.send(work()).unwrap());
         rx.recv().expect("the task does not panic")
     }
 
-    /// Gives the loop a task.
+    /// Submits a task to the loop.
     pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         self.shared.execute(Task::new(work)).unwrap();
     }
 
-    /// Returns when everything that was given to the loop so far has run.
+    /// Blocks until everything that was submitted so far has run.
     pub(crate) fn settle(&self) {
-        // Listeners that were queued on the loop's own thread may queue others in turn.
+        // Listeners that run on the loop's thread may queue further ones.
         until("the loop has nothing queued", || {
             let shared = Arc::clone(&self.shared);
             self.run(move || shared.queue.lock().unwrap().work.is_empty())
         });
     }
 
-    /// Keeps the loop busy until the gate is opened.
+    /// Blocks the loop until the returned gate is opened.
     pub(crate) fn hold(&self) -> Gate {
         let (arrived, go_on) = (Gate::new(), Gate::new());
         let (here, gate) = (arrived.clone(), go_on.clone());
@@ -121,7 +121,7 @@ impl Loop {
         go_on
     }
 
-    /// Runs what is left, then refuses everything.
+    /// Runs the queued work, then refuses everything.
     pub(crate) fn terminate(&self) {
         self.shared.queue.lock().unwrap().closed = true;
         self.shared.changed.notify_all();
@@ -132,12 +132,12 @@ impl Loop {
         }
     }
 
-    /// How often the executor was asked to take something.
+    /// Returns the number of calls of `execute` and `signal`.
     pub(crate) fn touches(&self) -> u64 {
         self.shared.touches.load(Ordering::SeqCst)
     }
 
-    /// What was reported and not yet looked at.
+    /// Returns and clears the reports of unhandled events.
     pub(crate) fn unhandled(&self) -> Vec<String> {
         self.shared.unhandled.take()
     }
@@ -231,14 +231,14 @@ impl Executor for Shared {
     }
 }
 
-/// Runs `work` on a thread of its own.
+/// Runs `work` on a new thread.
 pub(crate) fn thread<R: Send + 'static>(
     work: impl FnOnce() -> R + Send + 'static,
 ) -> JoinHandle<R> {
     thread::Builder::new().spawn(work).unwrap()
 }
 
-/// A waker that counts, and the count.
+/// Returns a waker that counts its calls, and the counter.
 pub(crate) fn counting_waker() -> (Waker, Counter) {
     struct Count(Counter);
     impl Wake for Count {

@@ -1,4 +1,4 @@
-//! Waiting: what a blocked thread gets, and where it may not block.
+//! Blocking waits: their results, and where they are refused.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -209,7 +209,7 @@ fn a_token_interrupts_a_wait() {
     );
     promise.succeed(1).unwrap();
     let again = answer.wait_with(&token).unwrap_err();
-    // A tripped token is honoured first.
+    // A tripped token takes precedence over a decided outcome.
     assert!(matches!(again, WaitError::Interrupted));
     assert_eq!(answer.wait_with(&CancelToken::new()).unwrap(), 1);
 }
@@ -346,8 +346,8 @@ fn a_loop_that_waits_for_itself_is_a_circle() {
     assert_eq!(why.names(), ["home"]);
 }
 
-/// Lets each of `loops` but the last wait for the next, then asks the last to wait for the
-/// first, and answers what it was told.
+/// Makes each of `loops` but the last wait for the next, then the last for the first. Returns the
+/// error of the last wait.
 fn close_circle(loops: &[Loop]) -> WaitError<Failure> {
     let mut promises = Vec::new();
     for pair in loops.windows(2) {
@@ -365,7 +365,7 @@ fn close_circle(loops: &[Loop]) -> WaitError<Failure> {
     }
     let (_promise, answer) = loops[0].promise::<u32>();
     let answer = answer.share().unwrap();
-    // The others are about to wait; look until the record has them all.
+    // The other loops may not be waiting yet; retry until all their waits are recorded.
     let last = &loops[loops.len() - 1];
     until_some("the last wait is refused", || {
         let answer = answer.clone();
@@ -486,7 +486,7 @@ fn errors_chain_to_the_cause_behind_the_failure() {
     assert_eq!(error.source().unwrap().to_string(), "disk full");
 }
 
-/// A place from which a listener takes the completion that it listens to.
+/// Holds the completion that a listener takes and waits for.
 type Slot = Arc<Mutex<Option<Completion<u32>>>>;
 
 fn wait_for(slot: &Slot) -> Result<u32, WaitError<Failure>> {
@@ -526,7 +526,7 @@ fn a_wait_in_a_listener_inside_its_own_listener_is_refused() {
 
 #[test]
 fn a_wait_for_what_this_thread_has_put_off_is_refused() {
-    /// Completes promises inside each other's listeners; the innermost waits for the last.
+    /// Completes promises in nested listeners. The innermost waits for the last one.
     fn nest(depth: u32, log: Log<bool>) {
         let (promise, answer) = promise::<u32>();
         if depth == 0 {

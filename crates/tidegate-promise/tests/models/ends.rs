@@ -1,9 +1,10 @@
-//! Deciding and leaving: one outcome wins, nothing leaks, nothing is freed twice.
+//! Models of deciding and dropping the ends: one outcome wins, nothing leaks, nothing is freed
+//! twice.
 
 use super::*;
 
-/// Two threads: either the value is stored and told, or the cancellation is and the value comes
-/// back.
+/// Two threads: either the value is stored and the listener receives it, or the block is cancelled
+/// and the writer gets the value back.
 #[test]
 fn a_completion_against_a_cancellation_has_one_winner() {
     loom::model(|| {
@@ -25,7 +26,7 @@ fn a_completion_against_a_cancellation_has_one_winner() {
     });
 }
 
-/// Three threads: a cancellation against two readers that leave and a writer that completes.
+/// Three threads: two shared readers cancel and are dropped while the writer completes.
 #[test]
 fn cancellations_against_each_other_have_one_winner() {
     loom::model(|| {
@@ -43,7 +44,7 @@ fn cancellations_against_each_other_have_one_winner() {
     });
 }
 
-/// Two threads: whoever leaves last frees the block and the value in it.
+/// Two threads: the last owner frees the block and the value in it.
 #[test]
 fn a_completion_against_a_dropped_reader_frees_once() {
     loom::model(|| {
@@ -54,7 +55,7 @@ fn a_completion_against_a_dropped_reader_frees_once() {
     });
 }
 
-/// Two threads: a writer that leaves undecided tells the listener of it.
+/// Two threads: a writer that is dropped undecided notifies the listener of the abandonment.
 #[test]
 fn an_abandoning_writer_against_a_listener_tells_it() {
     loom::model(|| {
@@ -71,7 +72,7 @@ fn an_abandoning_writer_against_a_listener_tells_it() {
     });
 }
 
-/// Three threads: of two shared writers one wins; the other gets its value back.
+/// Three threads: one of two shared writers wins; the other gets its value back.
 #[test]
 fn two_shared_writers_have_one_winner() {
     loom::model(|| {
@@ -93,7 +94,8 @@ fn two_shared_writers_have_one_winner() {
     });
 }
 
-/// Three threads: a shared writer completes, another leaves, the reader cancels and leaves.
+/// Three threads: a shared writer completes, another is dropped, and the reader cancels and is
+/// dropped.
 #[test]
 fn shared_writers_against_a_cancellation_have_one_winner() {
     loom::model(|| {
@@ -111,7 +113,8 @@ fn shared_writers_against_a_cancellation_have_one_winner() {
     });
 }
 
-/// Two threads: a hook against a cancellation runs exactly once, on one side or the other.
+/// Two threads: a hook that is set while the block is cancelled runs exactly once, on either
+/// thread.
 #[test]
 fn a_hook_against_a_cancellation_runs_once() {
     loom::model(|| {
@@ -119,7 +122,8 @@ fn a_hook_against_a_cancellation_runs_once() {
         let calls = Calls::new();
         let inner = calls.clone();
         let worker = thread::spawn(move || {
-            // Loom watches this cell: whoever runs the hook must see what its maker wrote.
+            // Loom checks this cell: the thread that runs the hook must see what the thread that
+            // set it wrote.
             let written = Cell::new(0);
             written.set(7);
             writer.on_cancel(Task::new(move || {
@@ -136,8 +140,8 @@ fn a_hook_against_a_cancellation_runs_once() {
     });
 }
 
-/// Three threads: a late hook against a completion and a cancellation. It is run if the block
-/// was cancelled, dropped if not, and in any case not kept.
+/// Three threads: a hook is set while the block is completed and cancelled. If the block was
+/// cancelled, the hook runs; otherwise it is dropped. In both cases it is not kept.
 #[test]
 fn a_hook_against_a_decision_is_not_kept() {
     loom::model(|| {
@@ -166,7 +170,7 @@ fn a_hook_against_a_decision_is_not_kept() {
     });
 }
 
-/// Two threads: once marked, a block cannot be cancelled.
+/// Two threads: a block that was made uncancellable cannot be cancelled.
 #[test]
 fn a_mark_against_a_cancellation_has_one_winner() {
     loom::model(|| {

@@ -1,4 +1,4 @@
-//! A completion against listeners: each is told exactly once, on one thread at a time.
+//! Models of a completion against listeners: each runs exactly once, on one thread at a time.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn a_completion_against_listeners_tells_each_once() {
     });
 }
 
-/// Two threads: the reader listens and leaves in one step while the other completes.
+/// Two threads: the reader listens and is consumed in one step while the other thread completes.
 #[test]
 fn a_completion_against_the_last_listener_tells_and_frees() {
     loom::model(|| {
@@ -50,7 +50,7 @@ fn a_completion_against_two_shared_readers_tells_each_once() {
     });
 }
 
-/// Three threads: two late listeners race for the right to notify of a decided block.
+/// Three threads: two late listeners of a decided block race for the right to notify.
 #[test]
 fn late_listeners_against_each_other_are_told_once() {
     loom::model(|| {
@@ -72,8 +72,8 @@ fn late_listeners_against_each_other_are_told_once() {
     });
 }
 
-/// Three threads: the block travels to its home while its reader adds a late listener and
-/// leaves. Listeners stay in order.
+/// Three threads: the block is sent to its home while its reader adds a late listener and is
+/// dropped. The listeners stay in order.
 #[test]
 fn a_late_listener_against_the_home_keeps_its_place() {
     loom::model(|| {
@@ -102,8 +102,8 @@ fn a_late_listener_against_the_home_keeps_its_place() {
     });
 }
 
-/// Two threads: a task polls, with another waker each time, until it can take what the other
-/// thread stores; it is woken if it has to wait.
+/// Two threads: a task polls, with another waker each time, until it can take the value that the
+/// other thread stores. It is woken if it has to wait.
 #[test]
 fn a_completion_against_a_poll_wakes_the_last_waker() {
     loom::model(|| {
@@ -134,8 +134,8 @@ fn a_completion_against_a_poll_wakes_the_last_waker() {
     });
 }
 
-/// Two threads: one sleeps until it is woken and can take. A lost wakeup is a deadlock, which
-/// loom reports.
+/// Two threads: one sleeps until it is woken and can take the outcome. A lost wake-up is a
+/// deadlock, which loom reports.
 #[test]
 fn a_waiting_thread_is_never_left_asleep() {
     loom::model(|| {
@@ -159,8 +159,8 @@ fn a_waiting_thread_is_never_left_asleep() {
     });
 }
 
-/// Two threads: the waiting one is woken on the spot, while a listener behind its waker is still
-/// on its way home; it must register again, though it comes with the same waker.
+/// Two threads: the waiting thread is woken in place while a later listener is still being sent to
+/// its home. The waiting thread must register again, although it polls with the same waker.
 #[test]
 fn a_waker_that_was_called_too_early_is_registered_again() {
     loom::model(|| {
@@ -187,7 +187,7 @@ fn a_waker_that_was_called_too_early_is_registered_again() {
     });
 }
 
-/// Two threads: taking by value never meets a listener that still looks.
+/// Two threads: the outcome is never taken while a listener still reads it.
 #[test]
 fn a_take_never_meets_a_listener() {
     loom::model(|| {
@@ -210,10 +210,10 @@ fn look(reader: &SharedReader<Value, u32>) {
     }
 }
 
-/// Two threads: the one that tells the listeners may be the last owner; it frees the outcome only
-/// after every look at it. The listener yields, since loom looks for what could come between two
-/// steps of one thread only at the last step that touched the same word.
-/// Fails when: `release` loads relaxed, or is content with a relaxed load when it was disturbed.
+/// Two threads: the notifier may be the last owner. It frees the outcome only after every access
+/// to it. The listener yields, because loom tries an interleaving between two steps of one thread
+/// only at the last step that accessed the same word. Fails if the first load in `release`, or the
+/// load after a failed exchange, is relaxed.
 #[test]
 fn a_notifier_that_frees_comes_after_every_look() {
     loom::model(|| {
@@ -226,7 +226,7 @@ fn a_notifier_that_frees_comes_after_every_look() {
     });
 }
 
-/// The same, with the look on the other side of the notification.
+/// The same, but the reader accesses the outcome on the other side of the notification.
 #[test]
 fn a_reader_that_leaves_during_the_notification_is_waited_for() {
     loom::model(|| {
@@ -239,7 +239,7 @@ fn a_reader_that_leaves_during_the_notification_is_waited_for() {
     });
 }
 
-/// Three threads: shared readers look by reference while the third thread completes.
+/// Three threads: shared readers read the outcome by reference while the third thread completes.
 #[test]
 fn a_look_sees_the_whole_outcome_or_none() {
     loom::model(|| {

@@ -1,8 +1,8 @@
-//! Taking listeners back, and sweeping what they leave: under loom every removal sweeps.
+//! Models of removing listeners and sweeping their nodes. Under loom every removal sweeps.
 
 use super::*;
 
-/// Two threads: a listener in its own node is either told or taken back.
+/// Two threads: a listener in its own node is either called or removed.
 #[test]
 fn a_removal_against_a_notification_has_one_winner() {
     loom::model(|| {
@@ -39,7 +39,8 @@ fn a_removal_of_the_inline_listener_has_one_winner() {
     });
 }
 
-/// Three threads: a sweep keeps what another thread adds and a third one tells, in order.
+/// Three threads: a sweep loses no listener while another thread adds one and a third one
+/// completes.
 #[test]
 fn a_sweep_against_an_addition_and_a_completion_loses_nothing() {
     loom::model(|| {
@@ -62,7 +63,7 @@ fn a_sweep_against_an_addition_and_a_completion_loses_nothing() {
     });
 }
 
-/// Three threads: two sweeps against each other and a cancellation by one of the sweepers.
+/// Three threads: two sweeps race, and one of the sweeping threads then adds a listener.
 #[test]
 fn sweeps_against_each_other_lose_nothing() {
     loom::model(|| {
@@ -91,8 +92,8 @@ fn sweeps_against_each_other_lose_nothing() {
     });
 }
 
-/// Two threads: a future that is dropped while the block completes: its waker is let go, and
-/// the listener behind it is told.
+/// Two threads: a future is dropped while the block completes. Its waker is dropped, and the
+/// listener after it runs.
 #[test]
 fn a_dropped_future_against_a_completion_leaves_the_listener() {
     loom::model(|| {

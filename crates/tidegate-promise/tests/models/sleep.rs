@@ -1,5 +1,5 @@
-//! A reader that sleeps on the block itself: whoever settles the block wakes it. A lost wakeup is
-//! a deadlock, which loom reports.
+//! Models of a reader that sleeps on the block itself: the thread that settles the block wakes it.
+//! A lost wake-up is a deadlock, which loom reports.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn sleep_and_take(mut reader: Reader<Value, u32>) -> Option<Outcome<Value, u32>>
     reader.try_take()
 }
 
-/// Two threads: nobody listens, so the decision itself settles the block.
+/// Two threads: there is no listener, so the decision itself settles the block.
 #[test]
 fn a_sleeper_is_woken_by_a_decision() {
     loom::model(|| {
@@ -20,7 +20,7 @@ fn a_sleeper_is_woken_by_a_decision() {
     });
 }
 
-/// Two threads: with a listener it is the end of the notification that settles the block.
+/// Two threads: there is a listener, so the end of the notification settles the block.
 #[test]
 fn a_sleeper_is_woken_after_the_listeners() {
     loom::model(|| {
@@ -35,7 +35,7 @@ fn a_sleeper_is_woken_after_the_listeners() {
     });
 }
 
-/// Two threads: the listener runs at its home, some time after the decision.
+/// Two threads: the listener runs on its home, some time after the decision.
 #[test]
 fn a_sleeper_is_woken_from_the_listeners_home() {
     loom::model(|| {
@@ -52,7 +52,8 @@ fn a_sleeper_is_woken_from_the_listeners_home() {
     });
 }
 
-/// Three threads: a shared writer completes, the other cancels; either wakes the sleeper.
+/// Three threads: one shared writer completes while the other cancels. The winner wakes the
+/// sleeper.
 #[test]
 fn a_sleeper_is_woken_by_whoever_wins() {
     loom::model(|| {
@@ -68,7 +69,7 @@ fn a_sleeper_is_woken_by_whoever_wins() {
     });
 }
 
-/// Two threads: a write end that is dropped undecided wakes the sleeper too.
+/// Two threads: a write end that is dropped undecided wakes the sleeper, too.
 #[test]
 fn a_sleeper_is_woken_when_the_writer_leaves() {
     loom::model(|| {
