@@ -118,8 +118,8 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::None, None, true)
     }
 
-    /// Blocks for the outcome at most for `timeout`, measured by the clock of the promise's home.
-    /// A timeout of zero only checks the outcome and does not block.
+    /// Blocks until the outcome is decided, at most for `timeout`, measured by the clock of the
+    /// promise's home. A timeout of zero only checks the outcome and does not block.
     ///
     /// # Errors
     ///
@@ -129,7 +129,8 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::For(timeout), None, true)
     }
 
-    /// Blocks for the outcome until `deadline`, measured by the clock of the promise's home.
+    /// Blocks until the outcome is decided or `deadline` is reached, measured by the clock of the
+    /// promise's home.
     ///
     /// # Errors
     ///
@@ -138,7 +139,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::Until(deadline), None, true)
     }
 
-    /// Blocks for the outcome until `token` is tripped.
+    /// Blocks until the outcome is decided or `token` is tripped.
     ///
     /// # Errors
     ///
@@ -147,7 +148,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::None, Some(token), true)
     }
 
-    /// Blocks for the outcome until `token` is tripped, at most for `timeout`.
+    /// Blocks until the outcome is decided or `token` is tripped, at most for `timeout`.
     ///
     /// # Errors
     ///
@@ -160,9 +161,9 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         wait(&mut self.reader, Limit::For(timeout), Some(token), true)
     }
 
-    /// Blocks for the outcome without the check for a circular wait. Use it for a promise that its
-    /// home executor does not complete itself. On a thread that must not block, the wait is still
-    /// refused.
+    /// Blocks until the outcome is decided, without the check for a circular wait. Use it for a
+    /// promise that its home executor does not complete itself. On a thread that must not block,
+    /// the wait is still refused.
     ///
     /// # Errors
     ///

@@ -81,7 +81,8 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::None, None, true)
     }
 
-    /// Blocks for the outcome at most for `timeout`, measured by the clock of the promise's home.
+    /// Blocks until the outcome is decided, at most for `timeout`, measured by the clock of the
+    /// promise's home.
     ///
     /// # Errors
     ///
@@ -94,7 +95,8 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::For(timeout), None, true)
     }
 
-    /// Blocks for the outcome until `deadline`, measured by the clock of the promise's home.
+    /// Blocks until the outcome is decided or `deadline` is reached, measured by the clock of the
+    /// promise's home.
     ///
     /// # Errors
     ///
@@ -107,7 +109,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::Until(deadline), None, true)
     }
 
-    /// Blocks for the outcome until `token` is tripped.
+    /// Blocks until the outcome is decided or `token` is tripped.
     ///
     /// # Errors
     ///
@@ -120,7 +122,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::None, Some(token), true)
     }
 
-    /// Blocks for the outcome until `token` is tripped, at most for `timeout`.
+    /// Blocks until the outcome is decided or `token` is tripped, at most for `timeout`.
     ///
     /// # Errors
     ///
@@ -137,7 +139,7 @@ impl<T: Send + Sync + 'static, E: Send + Sync + 'static> SharedCompletion<T, E> 
         wait(&mut self.clone(), Limit::For(timeout), Some(token), true)
     }
 
-    /// Blocks for the outcome without the check for a circular wait; see
+    /// Blocks until the outcome is decided, without the check for a circular wait; see
     /// [`Completion::wait_unchecked`](crate::Completion::wait_unchecked).
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Sleeping on a state word, and waking the sleeper by the word's address.
 //!
-//! A parker outlives the thread that wakes it, but a promise block does not: its reader may see
+//! A parker lives until its waker has woken it, but a promise block may not: its reader may see
 //! the outcome and free the block before the writer wakes it. So the writer passes only the
 //! address. The kernel does not access the memory there, it compares addresses. If another thread
 //! sleeps on new memory at the same address, it gets a spurious wake-up, which every futex waiter

@@ -306,9 +306,9 @@ fn release<T: Send + 'static, E: Send + 'static>(ptr: BlockPtr<T, E>) -> bool {
         };
         // ORDERING: AcqRel. Release publishes the listeners' fields to the next holder of
         // `NOTIFYING`, and what the listeners did to the taker; Acquire pairs with the Release of
-        // an addition. No model needs the Acquire on success: the value was read with Acquire
-        // before, and while this thread holds `NOTIFYING`, no bit that it finds set is cleared and
-        // set again. The Acquire on failure is needed.
+        // an addition. No model detects a missing Acquire on success: the value was read with
+        // Acquire before, and while this thread holds `NOTIFYING`, no bit that it finds set is
+        // cleared and set again. The Acquire on failure is needed.
         match block
             .state
             .compare_exchange_weak(state, next, Ordering::AcqRel, Ordering::Acquire)

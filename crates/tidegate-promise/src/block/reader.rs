@@ -45,8 +45,8 @@ enum Slot {
     Waker,
     /// Contains a listener. There is no other one.
     Listener,
-    /// Other listeners were added after the one in the slot. The slot is not used again, because
-    /// that would change the order of the listeners.
+    /// Other listeners were added after the one in the slot, or a listener was removed from it.
+    /// The slot is not used again, because that could change the order of the listeners.
     Passed,
 }
 

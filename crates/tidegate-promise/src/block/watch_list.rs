@@ -139,8 +139,8 @@ fn lock(list: usize) -> MutexGuard<'static, List> {
 }
 
 /// Wakes every waker that waits for a task of `home`, so that its owner checks the executor again.
-/// Called by an executor that ends, after it has marked itself as ended. With `give_up`, the tasks
-/// cannot be taken over by another executor, so their listeners are notified too.
+/// Called by an executor that ends, after it has marked itself as ended. `give_up` means that
+/// the executor is stuck: its tasks cannot be handed back, so their listeners are notified too.
 pub fn tell_left(home: ExecutorId, give_up: bool) {
     let home = home.get();
     for list in 0..LISTS {
