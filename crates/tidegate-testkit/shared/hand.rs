@@ -1,4 +1,4 @@
-//! An executor that runs nothing until the test says so.
+//! A test executor that runs a job only when the test asks for it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -11,22 +11,23 @@ use tidegate_core::{
 use tidegate_pool::{Headroom, Room, TryExecutor};
 use tidegate_testkit::Log;
 
-/// Keeps what it is given: jobs in a queue, and jobs for threads that wait in reserve.
+/// Stores submitted jobs: in one queue those for any thread, in another those for idle reserved
+/// threads.
 pub(crate) struct Hand {
     queue: Mutex<VecDeque<Task>>,
     given: Mutex<VecDeque<Task>>,
-    /// Threads that wait.
+    /// The number of idle reserved threads.
     reserve: AtomicUsize,
-    /// Threads that may start.
+    /// The number of threads that may still start.
     may_start: AtomicUsize,
     refuses: AtomicBool,
-    /// Jobs that its threads have ended, as far as it tells.
+    /// The reported number of finished jobs.
     moves: AtomicU64,
-    /// Calls of `try_execute`.
+    /// The number of calls of `try_execute`.
     tried: AtomicUsize,
     clock: Clock,
     id: ExecutorId,
-    /// What nobody handled.
+    /// The reports of unhandled events.
     pub(crate) unhandled: Log<String>,
 }
 
@@ -54,12 +55,12 @@ impl Hand {
         self.may_start.store(threads, Ordering::Relaxed);
     }
 
-    /// Tells that its threads have ended so many jobs more.
+    /// Increases the reported number of finished jobs.
     pub(crate) fn ended(&self, jobs: u64) {
         self.moves.fetch_add(jobs, Ordering::Relaxed);
     }
 
-    /// Refuses everything from now on, or no longer.
+    /// Sets whether everything is refused from now on.
     pub(crate) fn refuse(&self, yes: bool) {
         self.refuses.store(yes, Ordering::Relaxed);
     }
@@ -68,7 +69,7 @@ impl Hand {
         self.queue.lock().unwrap().len()
     }
 
-    /// Jobs that reserved threads have and did not begin.
+    /// Returns the number of jobs that reserved threads have received and not started.
     pub(crate) fn given(&self) -> usize {
         self.given.lock().unwrap().len()
     }
@@ -77,7 +78,8 @@ impl Hand {
         self.tried.load(Ordering::Relaxed)
     }
 
-    /// Runs the next job of the reserved threads, on another thread; whether there was one.
+    /// Runs the next job of the reserved threads, on another thread. Returns `false` if there is
+    /// none.
     pub(crate) fn run_given(self: &Arc<Self>) -> bool {
         let task = self.given.lock().unwrap().pop_front();
         let Some(task) = task else { return false };
@@ -86,24 +88,25 @@ impl Hand {
         true
     }
 
-    /// Runs the next job of the queue, on another thread; whether there was one.
+    /// Runs the next job of the queue, on another thread. Returns `false` if there is none.
     pub(crate) fn run_queued(self: &Arc<Self>) -> bool {
         let task = self.queue.lock().unwrap().pop_front();
         task.map(|task| self.run(task)).is_some()
     }
 
-    /// Runs everything until nothing is left.
+    /// Runs jobs until there are none left.
     pub(crate) fn settle(self: &Arc<Self>) {
         while self.run_given() || self.run_queued() {}
     }
 
-    /// Drops everything that waits, as a pool does that ends.
+    /// Drops all pending jobs, like a pool that ends.
     pub(crate) fn drop_all(&self) {
         drop(std::mem::take(&mut *self.queue.lock().unwrap()));
         drop(std::mem::take(&mut *self.given.lock().unwrap()));
     }
 
-    /// Runs the next job, as one of the executor's threads does; whether there was one.
+    /// Runs the next job on this thread, like a thread of the executor. Returns `false` if there
+    /// is none.
     pub(crate) fn work(self: &Arc<Self>) -> bool {
         let given = self.given.lock().unwrap().pop_front();
         if let Some(task) = given {
@@ -128,7 +131,7 @@ impl Hand {
     }
 }
 
-/// Runs `work` on a thread of its own and waits for it.
+/// Runs `work` on a new thread and waits for it.
 pub(crate) fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     thread::scope(|scope| scope.spawn(work).join().unwrap())
 }

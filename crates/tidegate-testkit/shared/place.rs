@@ -1,8 +1,9 @@
-//! What models write without a lock.
+//! A cell for loom models that is written without a lock.
 
 use loom::cell::UnsafeCell;
 
-/// A place that is written without a lock: loom reports two users without an order between them.
+/// A number that is written without a lock, so that loom reports two accesses without a
+/// happens-before relation.
 #[derive(Debug, Default)]
 pub(crate) struct Place(UnsafeCell<u32>);
 
@@ -13,12 +14,12 @@ unsafe impl Send for Place {}
 
 impl Place {
     pub(crate) fn set(&self, to: u32) {
-        // SAFETY: loom fails the model before two threads are in here.
+        // SAFETY: loom fails the model before two threads access the cell at once.
         self.0.with_mut(|place| unsafe { *place = to });
     }
 
     pub(crate) fn get(&self) -> u32 {
-        // SAFETY: loom fails the model before a reader meets a writer.
+        // SAFETY: loom fails the model before a read races with a write.
         self.0.with(|place| unsafe { *place })
     }
 }

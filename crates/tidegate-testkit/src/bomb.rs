@@ -1,11 +1,12 @@
-//! A value whose drop panics, and a panic that carries one.
+//! A value that panics when it is dropped, and a panic with such a payload.
 
 use std::panic::panic_any;
 
-/// Panics when it is dropped, with another bomb, until the last one panics with a message.
+/// Panics when it is dropped, with another bomb as payload. The last one panics with a message.
 ///
-/// Put one into a task, a queue or a closure to see that the thread which drops it survives.
-/// It stays quiet while its thread unwinds already, where a second panic would end the process.
+/// Put it into a task, a queue or a closure to check that the thread which drops it survives. It
+/// does not panic while its thread is already unwinding, where a second panic would abort the
+/// process.
 ///
 /// # Examples
 ///
@@ -19,17 +20,17 @@ use std::panic::panic_any;
 #[derive(Debug)]
 #[must_use = "it panics when it is dropped, which is at once"]
 pub struct Bomb {
-    /// Bombs still inside.
+    /// The number of nested bombs.
     inside: u8,
 }
 
 impl Bomb {
-    /// Makes a value whose drop panics with a payload whose drop panics.
+    /// Creates a value whose drop panics, with a payload whose drop panics.
     pub fn new() -> Self {
         Self { inside: 2 }
     }
 
-    /// Drops it quietly.
+    /// Consumes the bomb without a panic.
     pub fn defuse(self) {
         std::mem::forget(self);
     }
@@ -53,7 +54,7 @@ impl Drop for Bomb {
     }
 }
 
-/// Panics with a [`Bomb`]: whoever catches it and drops the payload panics in turn.
+/// Panics with a [`Bomb`] as payload, so that dropping the caught payload panics again.
 ///
 /// # Panics
 ///

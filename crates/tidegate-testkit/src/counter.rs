@@ -1,11 +1,11 @@
-//! A count that threads share and can wait for.
+//! A shared counter that threads can wait on.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::watched::{WATCHDOG, Watched};
 
-/// Counts what happened, on any thread. Clones are the same counter.
+/// Counts events on any thread. Clones share the same counter.
 ///
 /// # Examples
 ///
@@ -26,13 +26,13 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Makes a counter at zero.
+    /// Creates a counter at zero.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts one more and returns the new count, which no other call returns.
+    /// Increments the counter and returns the new count, which no other call returns.
     pub fn hit(&self) -> u64 {
         self.count.update(|count| {
             *count += 1;
@@ -44,13 +44,13 @@ impl Counter {
     ///
     /// # Panics
     ///
-    /// When it is still lower after [`WATCHDOG`]; the panic says how far it came.
+    /// If the count is still lower after [`WATCHDOG`]. The message contains the count.
     #[track_caller]
     pub fn wait_for(&self, count: u64) {
         self.wait_at_most(WATCHDOG, count);
     }
 
-    /// The count so far.
+    /// Returns the current count.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count.read(|&count| count)

@@ -1,9 +1,9 @@
-//! A value whose drop is counted.
+//! A value that counts its drop.
 
 use crate::Counter;
 
-/// Counts its drop on a [`Counter`]: put one into a task, a queue or a closure to see when it
-/// goes, and that it goes once.
+/// Increments a [`Counter`] when it is dropped. Put it into a task, a queue or a closure to check
+/// when that is dropped, and that it is dropped once.
 ///
 /// # Examples
 ///
@@ -27,7 +27,7 @@ pub struct DropCount {
 }
 
 impl DropCount {
-    /// Makes a value that counts one on `drops` when it is dropped.
+    /// Creates a value that increments `drops` when it is dropped.
     pub fn new(drops: &Counter) -> Self {
         Self {
             drops: drops.clone(),

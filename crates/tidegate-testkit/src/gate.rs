@@ -1,4 +1,4 @@
-//! A one-shot latch: threads wait until somebody opens it.
+//! A one-shot latch on which threads wait until it is opened.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use crate::watched::{WATCHDOG, Watched};
 
 /// A gate that starts closed, is opened once and stays open.
 ///
-/// Two of them script an interleaving: one thread says that it has arrived, the other that it
-/// may go on. Clones are the same gate.
+/// Two gates script an interleaving: one thread opens the first to report that it has arrived, the
+/// other opens the second to let it continue. Clones share the same gate.
 ///
 /// # Examples
 ///
@@ -35,17 +35,18 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// Makes a closed gate.
+    /// Creates a closed gate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets everyone through, now and later. What this thread did before is visible to them.
+    /// Opens the gate for all current and later waiters. What this thread did before happens
+    /// before they continue.
     ///
     /// # Threads
     ///
-    /// Any thread, any number of times; never waits for the others.
+    /// Can be called on any thread, any number of times. Never blocks on the waiters.
     pub fn open(&self) {
         self.is_open.update(|is_open| *is_open = true);
     }
@@ -54,13 +55,13 @@ impl Gate {
     ///
     /// # Panics
     ///
-    /// When nobody has opened it after [`WATCHDOG`]; the panic names the waiting line.
+    /// If the gate is still closed after [`WATCHDOG`]. The location is the caller's line.
     #[track_caller]
     pub fn wait(&self) {
         self.wait_at_most(WATCHDOG);
     }
 
-    /// Whether it was opened.
+    /// Returns `true` if the gate is open.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.is_open.read(|&is_open| is_open)

@@ -1,11 +1,11 @@
-//! How long a test runs: set by the environment, for nightly runs and for slow machines.
+//! The length of a test run, set by the environment for nightly runs and slow machines.
 
-/// The variable that asks for the long version of tests; set to 1 by nightly runs.
+/// The variable that selects the long version of tests. Nightly runs set it to 1.
 pub const LONG_VARIABLE: &str = "TIDEGATE_LONG";
-/// The variable that asks for few repetitions; set where each step is slow, as under valgrind.
+/// The variable that selects few repetitions. Set where each step is slow, as under valgrind.
 pub const SMALL_VARIABLE: &str = "TIDEGATE_SMALL";
 
-/// Returns `long` when [`LONG_VARIABLE`] is 1, else `short`.
+/// Returns `long` if [`LONG_VARIABLE`] is 1, else `short`.
 ///
 /// # Examples
 ///
@@ -21,7 +21,7 @@ pub fn short_or_long<T>(short: T, long: T) -> T {
     }
 }
 
-/// Returns how often to repeat something: `many` times, or a fiftieth of that when
+/// Returns the number of repetitions: `many`, or a fiftieth of it but at least 4 if
 /// [`SMALL_VARIABLE`] is set.
 #[must_use]
 pub fn rounds(many: usize) -> usize {

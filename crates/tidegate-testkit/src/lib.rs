@@ -1,26 +1,26 @@
-//! Tools for the integration tests of the workspace: seeded randomness, a model runner, and
-//! what scripts threads without sleeping.
+//! Tools for the tests of the workspace: seeded random numbers, a model runner, and primitives
+//! that coordinate threads without sleeping.
 //!
 //! | To | Use |
 //! |---|---|
-//! | try random operations that can be repeated | [`Rng`] |
-//! | run them for many seeds and learn which one failed | [`model`] |
+//! | test random operations reproducibly | [`Rng`] |
+//! | run them for many seeds and report the seed that failed | [`model`] |
 //! | run longer at night, and shorter where each step is slow | [`short_or_long`], [`rounds`] |
 //! | hold a thread at a point until another has reached its own | [`Gate`] |
-//! | count what happened, and wait for the n-th time | [`Counter`] |
-//! | record what happened, and in which order | [`Log`] |
+//! | count events, and wait for the n-th | [`Counter`] |
+//! | record events in order | [`Log`] |
 //! | wait for a condition that none of these reports | [`until`], [`until_some`] |
 //! | wait for a future | [`block_on`] |
 //! | let other threads run for a moment | [`yield_times`], [`spin_times`] |
-//! | see that a value is dropped once and when | [`DropCount`] |
-//! | see that a thread survives the drop of a value or of a panic's payload | [`Bomb`], [`explode`] |
+//! | check that a value is dropped once, and when | [`DropCount`] |
+//! | check that a thread survives a panic in a `Drop` | [`Bomb`], [`explode`] |
 //!
-//! The environment variable [`SEED_VARIABLE`] repeats a failure. Whatever waits here gives up
-//! after [`WATCHDOG`] with a sentence, so a test that hangs fails instead; no other wait depends
-//! on real time.
+//! The environment variable [`SEED_VARIABLE`] reproduces a failure. Every wait in this crate
+//! panics with a message after [`WATCHDOG`], so that a test that hangs fails instead. No wait
+//! depends on real time otherwise.
 //!
 //! This crate depends on no other crate of the workspace, so that the unit tests of each of them
-//! can use it too. `cargo xtask tidy` refuses tests that yield or spin in loops of their own.
+//! can use it too. `cargo xtask tidy` rejects tests that yield or spin in their own loops.
 //!
 //! # Examples
 //!

@@ -1,4 +1,4 @@
-//! A record of events from many threads, in the order in which they were pushed.
+//! A record of events from several threads, in the order in which they were pushed.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::watched::{WATCHDOG, Watched};
 
-/// Records events, on any thread, in one order. Clones are the same log.
+/// Records events from any thread in one order. Clones share the same log.
 ///
 /// # Examples
 ///
@@ -27,7 +27,7 @@ pub struct Log<E> {
 }
 
 impl<E> Log<E> {
-    /// Makes an empty log.
+    /// Creates an empty log.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -35,12 +35,12 @@ impl<E> Log<E> {
         }
     }
 
-    /// Records an event after all that were pushed before.
+    /// Appends an event.
     pub fn push(&self, event: E) {
         self.events.update(|events| events.push(event));
     }
 
-    /// Takes all events out, oldest first, and leaves the log empty.
+    /// Removes and returns all events, oldest first.
     #[must_use]
     pub fn take(&self) -> Vec<E> {
         self.events.update(std::mem::take)
@@ -60,19 +60,19 @@ impl<E> Log<E> {
     ///
     /// # Panics
     ///
-    /// When there are still fewer after [`WATCHDOG`].
+    /// If there are still fewer events after [`WATCHDOG`].
     #[track_caller]
     pub fn wait_for(&self, len: usize) {
         self.wait_at_most(WATCHDOG, len);
     }
 
-    /// How many events it holds.
+    /// Returns the number of events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.events.read(Vec::len)
     }
 
-    /// Whether it holds no event.
+    /// Returns `true` if the log is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -89,13 +89,13 @@ impl<E> Log<E> {
 }
 
 impl<E: PartialEq + Debug> Log<E> {
-    /// Asserts that these events were recorded in this order; others may lie between them.
+    /// Asserts that these events were recorded in this order. Other events may lie between them.
     ///
-    /// For "these and nothing else", compare with [`take`](Self::take).
+    /// To assert that there are no other events, compare with [`take`](Self::take).
     ///
     /// # Panics
     ///
-    /// When one of them is missing after those before it. The panic names it and shows the log.
+    /// If an event is missing after its predecessors. The message contains the event and the log.
     #[track_caller]
     pub fn assert_order(&self, expected: &[E]) {
         let complaint = self.events.read(|events| {

@@ -1,15 +1,15 @@
-//! Runs one test for many seeds and says which seed failed.
+//! Runs one test for many seeds and reports the seed that failed.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 
 use crate::rng::{self, Rng, SEED_VARIABLE};
 
-/// Runs `test` once per seed, each time with a fresh generator; stops at the first that panics.
+/// Runs `test` once per seed, each time with a new generator. Stops at the first seed that panics.
 ///
-/// The test usually feeds random operations to the thing under test and to a naive reference,
-/// and asserts that they agree. When [`SEED_VARIABLE`] is set, only that seed runs. `test` runs
-/// on the calling thread.
+/// The test usually applies random operations to the code under test and to a naive reference, and
+/// asserts that they agree. If [`SEED_VARIABLE`] is set, only that seed runs. `test` runs on the
+/// calling thread.
 ///
 /// # Examples
 ///
@@ -25,7 +25,7 @@ use crate::rng::{self, Rng, SEED_VARIABLE};
 ///
 /// # Panics
 ///
-/// When the test does, with its message and the seed; and when there is no seed to run.
+/// If the test panics, with its message and the seed. Also if there is no seed to run.
 #[track_caller]
 pub fn model(seeds: impl IntoIterator<Item = u64>, test: impl FnMut(&mut Rng)) {
     match rng::seed_from_env() {
@@ -40,7 +40,7 @@ pub(crate) fn run(seeds: impl IntoIterator<Item = u64>, mut test: impl FnMut(&mu
     for seed in seeds {
         ran = true;
         let mut rng = Rng::silent(seed);
-        // Nothing that the test may have left half done is looked at again.
+        // Unwind safe: state that the test left inconsistent is not used again.
         let outcome = panic::catch_unwind(AssertUnwindSafe(|| test(&mut rng)));
         if let Err(payload) = outcome {
             let message = message(&*payload);

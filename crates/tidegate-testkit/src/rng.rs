@@ -1,7 +1,7 @@
-//! Random numbers that can be had again: one seed, one sequence, on every machine.
+//! Reproducible random numbers: a seed gives the same sequence on every machine.
 //!
-//! xoshiro256** by Blackman and Vigna, its state filled by splitmix64. Good enough to find bugs;
-//! not for secrets.
+//! The generator is xoshiro256** by Blackman and Vigna, seeded by splitmix64. Good enough to find
+//! bugs; not for secrets.
 
 use std::env::{self, VarError};
 use std::thread;
@@ -10,7 +10,7 @@ use std::thread;
 /// `0x`.
 pub const SEED_VARIABLE: &str = "TIDEGATE_SEED";
 
-/// A seeded generator that names its seed when the test around it panics.
+/// A seeded generator that prints its seed if the test panics.
 ///
 /// # Examples
 ///
@@ -26,12 +26,12 @@ pub const SEED_VARIABLE: &str = "TIDEGATE_SEED";
 pub struct Rng {
     seed: u64,
     pub(crate) state: [u64; 4],
-    /// Whether dropping it in a panic prints the seed.
+    /// `true` if dropping the generator during a panic prints the seed.
     announces: bool,
 }
 
 impl Rng {
-    /// Makes the generator of a seed, whatever the environment says.
+    /// Creates the generator of a seed, regardless of the environment.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Rng {
         }
     }
 
-    /// Makes the generator of the seed in [`SEED_VARIABLE`], or of `default` without one.
+    /// Creates the generator of the seed in [`SEED_VARIABLE`], or of `default` if it is not set.
     ///
     /// # Examples
     ///
@@ -53,15 +53,15 @@ impl Rng {
     ///
     /// # Panics
     ///
-    /// When the variable is set to something that is not a number: running with another seed
-    /// than the one asked for would look like a repaired test.
+    /// If the variable is not a number. Running with a seed other than the requested one would
+    /// make the test look repaired.
     #[must_use]
     pub fn seed_from_env_or(default: u64) -> Self {
         Self::new(seed_from_env().unwrap_or(default))
     }
 
-    /// Makes an independent generator, for another thread. Its seed is drawn from this one, so
-    /// the seed of this one still repeats everything.
+    /// Creates an independent generator for another thread. Its seed is drawn from this generator,
+    /// so that this generator's seed still reproduces everything.
     ///
     /// # Examples
     ///
@@ -77,7 +77,7 @@ impl Rng {
         Self::silent(self.next_u64())
     }
 
-    /// Any number.
+    /// Returns a random number.
     pub fn next_u64(&mut self) -> u64 {
         let [mut s0, mut s1, mut s2, mut s3] = self.state;
         let drawn = s1.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
@@ -91,24 +91,24 @@ impl Rng {
         drawn
     }
 
-    /// A number less than `n`, each equally likely (Lemire's method).
+    /// Returns a number less than `n`, uniformly distributed (Lemire's method).
     ///
     /// # Panics
     ///
-    /// When `n` is zero.
+    /// If `n` is zero.
     #[track_caller]
     pub fn below(&mut self, n: u64) -> u64 {
         assert!(n > 0, "there is no number below zero to draw");
         loop {
             let wide = u128::from(self.next_u64()) * u128::from(n);
-            // Of the 2^64 draws, this many would favour the small results.
+            // Rejects this many of the 2^64 draws, which would favour small results.
             if wide as u64 >= n.wrapping_neg() % n {
                 return (wide >> 64) as u64;
             }
         }
     }
 
-    /// An index into something of length `len`.
+    /// Returns an index into a collection of length `len`.
     ///
     /// # Examples
     ///
@@ -121,13 +121,13 @@ impl Rng {
     ///
     /// # Panics
     ///
-    /// When `len` is zero.
+    /// If `len` is zero.
     #[track_caller]
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// True with probability `p`: never for 0 or less, always for 1 or more.
+    /// Returns `true` with probability `p`: never for 0 or less, always for 1 or more.
     ///
     /// # Examples
     ///
@@ -141,7 +141,7 @@ impl Rng {
         ((self.next_u64() >> 11) as f64) * STEP < p
     }
 
-    /// Puts a slice into random order, each equally likely (Fisher and Yates).
+    /// Shuffles a slice; each order is equally likely (Fisher and Yates).
     ///
     /// # Examples
     ///
@@ -158,13 +158,13 @@ impl Rng {
         }
     }
 
-    /// The seed it was made from.
+    /// Returns the seed of this generator.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// A generator whose seed somebody else reports.
+    /// Creates a generator that does not print its seed, because the caller reports it.
     pub(crate) fn silent(seed: u64) -> Self {
         let mut mixer = seed;
         Self {
@@ -183,7 +183,7 @@ impl Drop for Rng {
     }
 }
 
-/// The seed the environment asks for.
+/// Returns the seed from the environment, if it is set.
 pub(crate) fn seed_from_env() -> Option<u64> {
     match env::var(SEED_VARIABLE) {
         Ok(text) => Some(parse_seed(&text)),

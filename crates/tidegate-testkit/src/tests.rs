@@ -1,4 +1,5 @@
-//! What cannot be seen from outside without waiting a minute or changing the environment.
+//! Unit tests for behaviour that an integration test could only reach by waiting a minute or by
+//! changing the environment.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
@@ -6,7 +7,7 @@ use std::time::Duration;
 use crate::waiting::{block_on_at_most, until_some_at_most};
 use crate::{Counter, Gate, Log, Rng, block_on, model, rng, until, until_some};
 
-/// Long enough to have been a wait, too short to be noticed.
+/// A limit that is long enough for a real wait and too short to slow the tests down.
 const SHORT: Duration = Duration::from_millis(1);
 
 fn panic_message(test: impl FnOnce()) -> String {

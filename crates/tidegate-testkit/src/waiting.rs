@@ -1,8 +1,8 @@
-//! Waiting for a condition that no gate, counter or log reports.
+//! Waits for a condition that no gate, counter or log reports.
 //!
-//! Each wait names its condition and panics with that name after [`WATCHDOG`], so that a condition
-//! that never becomes true fails its test instead of hanging it. Not for models: loom and shuttle
-//! need the yields of their own schedulers.
+//! Each wait takes a description of its condition and panics with it after [`WATCHDOG`], so that a
+//! condition that never becomes true fails its test instead of hanging it. Not for models: loom
+//! and shuttle require the yields of their own schedulers.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::watched::WATCHDOG;
 
-/// Blocks until `condition` returns true, and lets other threads run between two calls of it.
+/// Blocks until `condition` returns `true`. Yields to other threads between two calls.
 ///
 /// `what` states the condition as a clause: "the pool has no thread".
 ///
@@ -28,14 +28,14 @@ use crate::watched::WATCHDOG;
 ///
 /// # Panics
 ///
-/// When the condition is still false after [`WATCHDOG`]; the panic names `what` and the waiting
-/// line.
+/// If the condition is still false after [`WATCHDOG`]. The message contains `what`; the location
+/// is the caller's line.
 #[track_caller]
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     until_some(what, || condition().then_some(()));
 }
 
-/// Calls `attempt` until it returns a value, and lets other threads run between two calls.
+/// Calls `attempt` until it returns a value. Yields to other threads between two calls.
 ///
 /// # Examples
 ///
@@ -74,7 +74,7 @@ pub(crate) fn until_some_at_most<T>(
     }
 }
 
-/// Polls `future` on the calling thread until it is ready, and sleeps in between.
+/// Polls `future` on the calling thread until it is ready, and parks in between.
 ///
 /// # Examples
 ///
@@ -84,7 +84,8 @@ pub(crate) fn until_some_at_most<T>(
 ///
 /// # Panics
 ///
-/// When the future is not woken for [`WATCHDOG`]; the panic names `what` and the waiting line.
+/// If the future is not ready after [`WATCHDOG`]. The message contains `what`; the location is the
+/// caller's line.
 #[track_caller]
 pub fn block_on<F: Future>(what: &str, future: F) -> F::Output {
     block_on_at_most(WATCHDOG, what, future)
@@ -107,7 +108,7 @@ pub(crate) fn block_on_at_most<F: Future>(limit: Duration, what: &str, future: F
     }
 }
 
-/// Wakes the thread that polls.
+/// A waker that unparks the polling thread.
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -116,13 +117,13 @@ impl Wake for Unpark {
     }
 }
 
-/// Yields the processor `times` times: time for other threads to run, where a test wants them to
-/// run in between but waits for nothing in particular.
+/// Yields the processor `times` times, so that other threads can run. For tests that wait for no
+/// particular condition.
 pub fn yield_times(times: u64) {
     (0..times).for_each(|_| thread::yield_now());
 }
 
-/// Spins `times` times: a pause shorter than a yield, to move two threads against each other.
+/// Spins `times` times: a pause shorter than a yield, to vary the relative timing of two threads.
 pub fn spin_times(times: u64) {
     (0..times).for_each(|_| std::hint::spin_loop());
 }

@@ -1,15 +1,14 @@
-//! A value under a lock that threads wait on, with a watchdog.
+//! A value under a lock, with a wait for a condition on it and a watchdog.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long anything in this crate waits before it decides that the test hangs.
+/// The time after which a wait in this crate decides that the test hangs.
 ///
-/// Far beyond what a loaded machine needs: it turns a hang into a failure and decides nothing
-/// else.
+/// Far longer than a loaded machine needs. It turns a hang into a failure and has no other effect.
 pub const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// A value, and a way to wait until it looks right.
+/// A value, and a way to wait until it satisfies a condition.
 #[derive(Debug, Default)]
 pub(crate) struct Watched<T> {
     value: Mutex<T>,
@@ -24,7 +23,7 @@ impl<T> Watched<T> {
         }
     }
 
-    /// Changes the value and wakes everyone who waits for it.
+    /// Changes the value and wakes all waiters.
     pub(crate) fn update<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         let answer = change(&mut self.lock());
         self.changed.notify_all();
@@ -35,8 +34,7 @@ impl<T> Watched<T> {
         look(&self.lock())
     }
 
-    /// Blocks until `ready`; panics with the sentence of `excuse` when that takes longer than
-    /// `limit`.
+    /// Blocks until `ready` returns `true`. Panics with the message from `excuse` after `limit`.
     #[track_caller]
     pub(crate) fn wait_until(
         &self,
@@ -50,13 +48,15 @@ impl<T> Watched<T> {
         let (guard, result) = waited.unwrap_or_else(PoisonError::into_inner);
         if result.timed_out() {
             let sentence = excuse(&guard);
-            // Released before the panic: the other threads of the test still need it.
+            // Release the lock before the panic, because the other threads of the test still need
+            // it.
             drop(guard);
             panic!("{sentence} (gave up after {limit:?})");
         }
     }
 
-    /// A thread that failed an assertion must not hide its failure behind a poisoned lock.
+    /// Locks the value and ignores poisoning, so that a failed assertion on one thread is not
+    /// hidden by a poisoned lock on another.
     fn lock(&self) -> MutexGuard<'_, T> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,14 +1,14 @@
-//! The generator, and the seed that comes from the environment.
+//! The generator, and the seed from the environment.
 
 use std::env;
 use std::process::{Command, Output};
 
 use tidegate_testkit::{Rng, SEED_VARIABLE, model};
 
-/// Set in the child processes of these tests, whose bodies then do something else.
+/// Set in the child processes of these tests, whose bodies then behave differently.
 const CHILD: &str = "TIDEGATE_TESTKIT_CHILD";
 
-/// Runs one test of this file in a process of its own, under a seed.
+/// Runs one test of this file in a separate process, with a seed.
 fn rerun(test: &str, seed: &str) -> Output {
     let this_program = env::current_exe().expect("a test knows its program");
     Command::new(this_program)
