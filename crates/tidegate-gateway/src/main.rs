@@ -1,7 +1,6 @@
-//! The `tidegate` binary: a guided tour of what is built, until the gateway exists.
+//! The `tidegate` binary: a guided tour of the existing features, until the gateway exists.
 //!
-//! Each part is run for real and its result printed; a part that does not do what it should
-//! ends the tour with an error.
+//! Each part runs real code and prints its result. A part that fails ends the tour with an error.
 #![forbid(unsafe_code)]
 
 mod table;

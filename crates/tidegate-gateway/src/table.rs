@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Rows of three cells under a heading.
+/// A table of three columns with a heading.
 pub(crate) struct Table {
     rows: Vec<[String; 3]>,
 }
@@ -41,7 +41,7 @@ impl fmt::Display for Table {
 
 #[cfg(test)]
 mod tests {
-    //! Columns line up.
+    //! Tests of the column alignment.
 
     use super::Table;
 

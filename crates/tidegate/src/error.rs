@@ -1,11 +1,12 @@
-//! The error of a program.
+//! The error type for a program's `main`.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// Any error, for `main` to return: the system prints it with `Debug`, which is a sentence here.
+/// Any error, for `main` to return. An error returned from `main` is printed with `Debug`, which
+/// prints a sentence here.
 ///
-/// Whatever is an error becomes one with `?`, and so does a text.
+/// `?` converts any error into this type, and also a string.
 ///
 /// ```
 /// fn port(text: &str) -> tidegate::Result<u16> {
@@ -22,12 +23,12 @@ use std::fmt;
 pub struct Error(Box<dyn StdError>);
 
 impl Error {
-    /// The error itself, if it is an `E`.
+    /// Returns the inner error if it is an `E`.
     pub fn downcast_ref<E: StdError + 'static>(&self) -> Option<&E> {
         self.0.downcast_ref()
     }
 
-    /// The error itself.
+    /// Returns the inner error.
     pub fn into_inner(self) -> Box<dyn StdError> {
         self.0
     }
@@ -45,7 +46,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// The sentence, and behind it each cause that it does not mention.
+/// Prints the error's text, then each cause that the text does not mention.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut said = self.0.to_string();
@@ -65,7 +66,7 @@ impl fmt::Debug for Error {
 
 #[cfg(test)]
 mod tests {
-    //! What `main` prints.
+    //! What `main` prints for an error.
 
     use super::*;
 

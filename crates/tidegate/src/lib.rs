@@ -1,11 +1,10 @@
 //! A runtime for services that must not fall over.
 //!
-//! Tidegate unites what three systems do apart on the JVM: Netty's event loops, promises,
-//! timers and channels; Jetty's execution strategies, which decide which thread runs a task;
+//! Tidegate combines what three separate systems do on the JVM: Netty's event loops, promises,
+//! timers and channels; Jetty's execution strategies, which decide which thread runs a task; and
 //! Hystrix's isolation, which gives every dependency its own bounded resource.
 //!
-//! This crate only gathers the others under one name; most programs begin with the
-//! [`prelude`].
+//! This crate re-exports the others under one name. Most programs start with the [`prelude`].
 //!
 //! ```
 //! use tidegate::prelude::*;
@@ -48,10 +47,10 @@ mod error;
 
 pub use self::error::Error;
 
-/// What a program's `main` returns: any error will do, and it is printed as a sentence.
+/// The return type of a program's `main`. Accepts any error and prints it as a sentence.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What most programs need.
+/// The types that most programs need.
 ///
 /// ```
 /// use tidegate::prelude::*;
@@ -86,7 +85,7 @@ pub mod prelude {
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The programs of the guide, run as tests.
+/// The programs of the guide, run as doc tests.
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../../../docs/guide/promises.md")]

@@ -1,4 +1,4 @@
-//! The parts of the tour: what exists, run for real.
+//! The parts of the tour. Each runs one feature for real.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -12,13 +12,13 @@ use tidegate::promise::{all, promise};
 mod parts;
 mod sockets;
 
-/// What was done, and what came of it.
+/// Pairs of an action and its result.
 type Lines = Vec<(String, String)>;
 
 /// One part of the tour.
 type Part = fn() -> Result<Lines>;
 
-/// The parts, in the order in which one would meet them.
+/// The parts, in the order in which a newcomer would use the features.
 pub(crate) const PARTS: [(&str, Part); 15] = [
     ("promise", promises),
     ("wait", waits),
@@ -98,7 +98,8 @@ fn waits() -> Result<Lines> {
     ])
 }
 
-/// Lets `one` wait for `two` while `two` waits for `one`; answers why one of them was refused.
+/// Makes `one` wait for `two` while `two` waits for `one`. Returns the reason why one of the waits
+/// was refused.
 fn circle(one: &EventLoop, two: &EventLoop) -> Result<String> {
     let (_a, of_one) = one.promise::<()>();
     let (_b, of_two) = two.promise::<()>();
@@ -107,7 +108,7 @@ fn circle(one: &EventLoop, two: &EventLoop) -> Result<String> {
         let token = token.clone();
         home.submit(move || {
             let waited = blocking_allowed(|| other.wait_with(&token));
-            // Whoever is refused lets the other one go.
+            // The loop whose wait is refused cancels the wait of the other one.
             token.cancel();
             waited.map_err(|why| (why.is_refused(), why.to_string()))
         })

@@ -1,4 +1,4 @@
-//! The parts of the tour above the loops: threads, strategies, sockets, isolation.
+//! The parts of the tour for pools, strategies, a server and isolation.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -48,7 +48,7 @@ pub(super) fn pool() -> Result<Lines> {
     ])
 }
 
-/// Says the number of each task that runs, one of which waits for a later one.
+/// Reports the number of each task that runs. One task waits for a later one.
 pub(super) fn strategy() -> Result<Lines> {
     const TASKS: u32 = 1_000;
     let workers = WorkerPool::builder("workers")
@@ -64,7 +64,7 @@ pub(super) fn strategy() -> Result<Lines> {
     let producer = move || {
         next += 1;
         let (number, say) = (next, say.clone());
-        // The tenth blocks until the last has run.
+        // The tenth task blocks until the last one runs.
         let waits = (number == 10).then(|| gate.take()).flatten();
         let opens = (number == TASKS).then(|| open.take()).flatten();
         (number <= TASKS).then(|| {

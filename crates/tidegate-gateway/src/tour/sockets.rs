@@ -13,7 +13,7 @@ use tidegate::prelude::*;
 
 use super::{Lines, line};
 
-/// Echoes; whoever says `slow` is answered when somebody has said `fast`.
+/// Echoes each message. The echo of `slow` is delayed until another connection has sent `fast`.
 struct Sometimes {
     fast: Sender<()>,
     slow: Arc<Mutex<Receiver<()>>>,
@@ -80,7 +80,7 @@ pub(super) fn roams() -> Result<Lines> {
     ])
 }
 
-/// Says hello when the handshake is over, and tells what came of both.
+/// Sends `hello` after the TLS handshake. Reports the TLS version, the reply, or the error.
 struct Ask(Sender<String>);
 
 impl Inbound for Ask {
@@ -123,7 +123,7 @@ impl Inbound for Echo {
     }
 
     fn error(&mut self, _: tidegate::promise::Failure, ctx: &mut InboundContext<'_, Self>) {
-        // The client of the second line does not like the certificate, and says so itself.
+        // The client of the second line rejects the certificate and reports that itself.
         ctx.close();
     }
 }
