@@ -30,17 +30,17 @@
 //! ```
 #![deny(unsafe_code)]
 
-// The layers, from bottom to top; each knows only those before it.
+// The layers, from bottom to top. Each layer uses only the layers above it in this list.
 //
 //   sys        the operating system: pollers, sockets, buffers; all unsafe code
-//   events     what is ready, and for which source
-//   reactor    tells sources that they are ready, on pinned and on roaming loops
+//   events     readiness events and the sources that they belong to
+//   reactor    delivers readiness events to sources, on pinned and on roaming event loops
 //   channel    a connection: its handle, its state, its socket
 //   pipeline   the handlers of a channel
-//   group      loops, and how channels come to them
+//   group      event loops, and how channels are placed on them
 //   server, client, handlers, embedded
 //
-// `errors`, `message`, `metrics` and `awaited` are words that all of them use.
+// All layers use `errors`, `message`, `metrics` and `awaited`.
 
 mod awaited;
 mod channel;

@@ -1,4 +1,5 @@
-//! The user's handlers as a pipeline sees them: messages are cast, events become method calls.
+//! Adapts the user's handlers to the pipeline: downcasts messages and calls the method for each
+//! event.
 
 use std::any::type_name;
 
@@ -35,7 +36,7 @@ const fn wider(a: Blocking, b: Blocking) -> Blocking {
     if a as u8 > b as u8 { a } else { b }
 }
 
-/// The shape of a handler of what comes in.
+/// Returns the shape of a handler of inbound events.
 pub(crate) const fn inbound_shape<H: Inbound>(blocking: Blocking) -> Shape {
     assert!(
         !H::DUPLEX,
@@ -49,7 +50,7 @@ pub(crate) const fn inbound_shape<H: Inbound>(blocking: Blocking) -> Shape {
     }
 }
 
-/// The shape of a handler of both.
+/// Returns the shape of a handler of both directions.
 pub(crate) const fn duplex_shape<H: Inbound + Outbound>(blocking: Blocking) -> Shape {
     Shape {
         inbound: Some(in_kinds::<H>()),

@@ -1,4 +1,4 @@
-//! Assembling the handlers of a new channel.
+//! Builds the chain of handlers of a new channel.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,30 +25,31 @@ use super::stage::Stage;
 /// # let _ = change;
 /// ```
 ///
-/// One that is not `Send` is made with the `local_` variants and fits a channel of a pinned loop
-/// only; that of a roaming loop refuses it with [`PipelineError::Stays`].
+/// A handler that is not `Send` is created with the `local_` variants and fits only a channel of a
+/// pinned event loop. A channel of a roaming loop refuses it with [`PipelineError::Stays`].
 pub struct Handler(pub(crate) Made);
 
 impl Handler {
-    /// A handler of what comes in.
+    /// Wraps a handler of inbound events.
     pub fn inbound(handler: impl Inbound + Send) -> Self {
         Self(Made::Sent(Box::new(In(handler))))
     }
 
-    /// A handler of what goes out.
+    /// Wraps a handler of outbound operations.
     pub fn outbound(handler: impl Outbound + Send) -> Self {
         Self(Made::Sent(Box::new(Out(handler))))
     }
 
-    /// A handler of both.
+    /// Wraps a handler of both directions.
     pub fn duplex(handler: impl Inbound + Outbound + Send) -> Self {
         Self(Made::Sent(Box::new(Both(handler))))
     }
 
-    /// [`Handler::inbound`] for one that runs on `executor` instead of the channel's loop: one call
-    /// at a time, in order, whatever the executor is like. It may block there. What it passes on
-    /// and writes goes back to the loop. When much waits for it the channel reads no more; work
-    /// that the executor refuses is an error event, a [`NetError::Refused`](crate::NetError).
+    /// Like [`Handler::inbound`], but the handler runs on `executor` instead of the channel's event
+    /// loop: one call at a time, in order, on any executor. It may block there. What it passes on
+    /// and writes goes back to the loop. The channel stops reading while too many messages wait for
+    /// the handler. If the executor refuses work, an error event with
+    /// [`NetError::Refused`](crate::NetError) follows.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -62,7 +63,7 @@ impl Handler {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn inbound_on<H: Inbound + Send>(executor: Arc<dyn Executor>, handler: H) -> Self {
-        // There it may do what it likes.
+        // The handler may block on its own executor; the stage on the event loop never does.
         let shape = const { &inbound_shape::<H>(Blocking::Never) };
         Self(Made::Sent(Box::new(Stage::new(
             executor,
@@ -71,7 +72,7 @@ impl Handler {
         ))))
     }
 
-    /// [`Handler::duplex`] for one that runs on `executor`: see [`Handler::inbound_on`].
+    /// Like [`Handler::duplex`], but the handler runs on `executor`: see [`Handler::inbound_on`].
     pub fn duplex_on<H: Inbound + Outbound + Send>(
         executor: Arc<dyn Executor>,
         handler: H,
@@ -84,22 +85,22 @@ impl Handler {
         ))))
     }
 
-    /// [`Handler::inbound`] for one that stays on its thread.
+    /// Like [`Handler::inbound`], for a handler that is not `Send`.
     pub fn local_inbound(handler: impl Inbound) -> Self {
         Self(Made::Local(Box::new(In(handler))))
     }
 
-    /// [`Handler::outbound`] for one that stays on its thread.
+    /// Like [`Handler::outbound`], for a handler that is not `Send`.
     pub fn local_outbound(handler: impl Outbound) -> Self {
         Self(Made::Local(Box::new(Out(handler))))
     }
 
-    /// [`Handler::duplex`] for one that stays on its thread.
+    /// Like [`Handler::duplex`], for a handler that is not `Send`.
     pub fn local_duplex(handler: impl Inbound + Outbound) -> Self {
         Self(Made::Local(Box::new(Both(handler))))
     }
 
-    /// A name for a handler that was given none: its type, and a number.
+    /// Returns a free name for an unnamed handler: its type name and a number.
     pub(super) fn default_name(&self, taken: impl Fn(&str) -> bool) -> Name {
         let whole = (self.0.shape().type_name)();
         let path = whole.split('<').next().unwrap_or(whole);
@@ -129,7 +130,7 @@ impl fmt::Debug for Handler {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// On a roaming loop handlers travel, so they must be `Send`:
+/// On a roaming event loop, handlers move between threads, so they must be `Send`:
 ///
 /// ```compile_fail
 /// use std::rc::Rc;
@@ -149,7 +150,7 @@ impl fmt::Debug for Handler {
 /// }
 /// ```
 ///
-/// A handler of both directions that says [`Inbound::DUPLEX`] is not added for one alone:
+/// A handler with [`Inbound::DUPLEX`] cannot be added for one direction alone:
 ///
 /// ```compile_fail,E0080
 /// use bytes::Bytes;
@@ -183,18 +184,18 @@ pub struct Assembly<P: Placement = Pinned> {
 }
 
 impl Assembly {
-    /// Adds a handler of what comes in behind the others. An empty name stands for one made of
-    /// the handler's type.
+    /// Adds a handler of inbound events behind the others. An empty name is replaced with one
+    /// derived from the handler's type.
     pub fn add(self, name: impl Into<Cow<'static, str>>, handler: impl Inbound) -> Self {
         self.add_handler(name, Handler::local_inbound(handler))
     }
 
-    /// Adds a handler of what goes out.
+    /// Adds a handler of outbound operations.
     pub fn add_outbound(self, name: impl Into<Cow<'static, str>>, handler: impl Outbound) -> Self {
         self.add_handler(name, Handler::local_outbound(handler))
     }
 
-    /// Adds a handler of both.
+    /// Adds a handler of both directions.
     pub fn add_duplex(
         self,
         name: impl Into<Cow<'static, str>>,
@@ -205,13 +206,13 @@ impl Assembly {
 }
 
 impl Assembly<Roaming> {
-    /// Adds a handler of what comes in behind the others. An empty name stands for one made of
-    /// the handler's type.
+    /// Adds a handler of inbound events behind the others. An empty name is replaced with one
+    /// derived from the handler's type.
     pub fn add(self, name: impl Into<Cow<'static, str>>, handler: impl Inbound + Send) -> Self {
         self.add_handler(name, Handler::inbound(handler))
     }
 
-    /// Adds a handler of what goes out.
+    /// Adds a handler of outbound operations.
     pub fn add_outbound(
         self,
         name: impl Into<Cow<'static, str>>,
@@ -220,7 +221,7 @@ impl Assembly<Roaming> {
         self.add_handler(name, Handler::outbound(handler))
     }
 
-    /// Adds a handler of both.
+    /// Adds a handler of both directions.
     pub fn add_duplex(
         self,
         name: impl Into<Cow<'static, str>>,
@@ -238,7 +239,7 @@ impl<P: Placement> Assembly<P> {
         }
     }
 
-    /// Adds a handler made before.
+    /// Adds a wrapped handler.
     pub fn add_handler(mut self, name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
         let mut name = name.into();
         if name.is_empty() {
@@ -249,7 +250,7 @@ impl<P: Placement> Assembly<P> {
         self
     }
 
-    /// The handlers, if they fit each other and `head`.
+    /// Returns the handlers if they fit each other and `head`.
     pub(crate) fn checked(self, head: Head) -> Result<Checked, PipelineError> {
         let chain: Vec<_> = self
             .handlers
@@ -268,10 +269,11 @@ impl<P: Placement> Assembly<P> {
     }
 }
 
-/// What makes the handlers of a new connection, on its loop.
+/// The user's closure that creates the handlers of a new connection, called on its event loop.
 pub(crate) type Initialiser<P> = Arc<dyn Fn(Assembly<P>) -> Assembly<P> + Send + Sync>;
 
-/// The handlers of a new connection, if they fit each other and `head`. Contains a panic.
+/// Creates the handlers of a new connection and checks that they fit each other and `head`. Catches
+/// a panic.
 pub(crate) fn assemble<P: Placement>(
     initialise: &Initialiser<P>,
     head: Head,

@@ -1,4 +1,4 @@
-//! Changing the chain of handlers of a channel that exists.
+//! Changes the handlers of an existing channel.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -18,8 +18,8 @@ use super::shape::Shape;
 use super::stack::Action;
 use crate::channel::{ChangeRequest, Channel, Mail};
 
-/// A change of a pipeline. Checked before anything happens: if the new chain would not fit, the
-/// old one stays.
+/// A change to a pipeline. It is checked first: if the new handlers would not fit each other, the
+/// old chain stays.
 #[derive(Debug)]
 #[must_use = "a change does nothing until it is given to a channel or a context"]
 pub struct Change {
@@ -27,7 +27,7 @@ pub struct Change {
 }
 
 impl What<Handler> {
-    /// The name of a handler that stays on its thread, if that is what it brings.
+    /// Returns the name of the handler that this change inserts, if that handler is not `Send`.
     pub(crate) fn stays(&self) -> Option<&Name> {
         match self {
             Self::Insert { name, handler, .. } | Self::Replace { name, handler, .. } => {
@@ -37,7 +37,7 @@ impl What<Handler> {
         }
     }
 
-    /// The same, fit to wait with a channel that may leave its thread.
+    /// Converts the change so that it can wait in a channel that may move to another thread.
     pub(crate) fn lodge(self) -> What<Lodged> {
         match self {
             Self::Insert {
@@ -60,17 +60,17 @@ impl What<Handler> {
 }
 
 impl Change {
-    /// Puts a handler before all others.
+    /// Inserts a handler before all others.
     pub fn add_first(name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
         Self::insert(Place::First, name.into(), handler)
     }
 
-    /// Puts a handler behind all others.
+    /// Inserts a handler behind all others.
     pub fn add_last(name: impl Into<Cow<'static, str>>, handler: Handler) -> Self {
         Self::insert(Place::Last, name.into(), handler)
     }
 
-    /// Puts a handler before `other`.
+    /// Inserts a handler before `other`.
     pub fn add_before(
         other: impl Into<Cow<'static, str>>,
         name: impl Into<Cow<'static, str>>,
@@ -79,7 +79,7 @@ impl Change {
         Self::insert(Place::Before(other.into()), name.into(), handler)
     }
 
-    /// Puts a handler behind `other`.
+    /// Inserts a handler behind `other`.
     pub fn add_after(
         other: impl Into<Cow<'static, str>>,
         name: impl Into<Cow<'static, str>>,
@@ -88,7 +88,7 @@ impl Change {
         Self::insert(Place::After(other.into()), name.into(), handler)
     }
 
-    /// Takes a handler out.
+    /// Removes a handler.
     pub fn remove(name: impl Into<Cow<'static, str>>) -> Self {
         let name = name.into();
         Self {
@@ -96,8 +96,8 @@ impl Change {
         }
     }
 
-    /// Puts a handler in the place of `old`. An empty name stands for one made of the handler's type,
-    /// here as for the others.
+    /// Replaces the handler `old`. An empty name is replaced with one derived from the handler's
+    /// type, as in the other changes.
     pub fn replace(
         old: impl Into<Cow<'static, str>>,
         name: impl Into<Cow<'static, str>>,
@@ -120,8 +120,8 @@ impl Change {
     }
 }
 
-/// Does to a list of names and shapes what `what` will do to the chain; fills in the name of a
-/// handler that was given none.
+/// Applies `what` to a list of names and shapes, in the same way as the chain will be changed
+/// later. Fills in the name of an unnamed handler.
 pub(crate) fn plan(
     what: &mut What<Handler>,
     chain: &mut Vec<(Name, &'static Shape)>,
@@ -165,7 +165,7 @@ fn find(chain: &[(Name, &'static Shape)], name: &str) -> Result<usize, PipelineE
 }
 
 impl Parts {
-    /// Checks a change and puts it on the stack; a refused one leaves everything as it is.
+    /// Checks a change and pushes it on the stack. A refused change has no effect.
     pub(crate) fn change(&mut self, change: Change) -> Result<(), PipelineError> {
         if self.io.state.is_closed() {
             return Err(PipelineError::Closed);
@@ -192,7 +192,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Names and shapes of the handlers that are there.
+    /// Returns the names and shapes of the handlers, without those that were removed.
     pub(super) fn chain(&self) -> Vec<(Name, &'static Shape)> {
         let present = self.metas.iter().filter(|meta| !meta.name.is_empty());
         present
@@ -202,20 +202,20 @@ impl Parts {
 }
 
 impl HandlerContext<'_> {
-    /// Changes the chain. Takes effect when this handler's method has returned.
+    /// Changes the chain of handlers after this handler's method has returned.
     ///
     /// # Errors
     ///
-    /// [`PipelineError`] when the new chain would not fit; the old one stays.
+    /// [`PipelineError`] if the new handlers would not fit each other; the old chain stays.
     pub fn change(&mut self, change: Change) -> Result<(), PipelineError> {
         self.parts.change(change)
     }
 
-    /// Takes this handler out of the chain.
+    /// Removes this handler from the chain.
     ///
     /// # Errors
     ///
-    /// As for [`HandlerContext::change`].
+    /// See [`HandlerContext::change`].
     pub fn remove_me(&mut self) -> Result<(), PipelineError> {
         let name = self.name().to_owned();
         self.change(Change::remove(name))
@@ -223,10 +223,10 @@ impl HandlerContext<'_> {
 }
 
 impl Channel {
-    /// Changes the chain of handlers. `make` runs on the loop, so that handlers need not be
-    /// `Send`. Fails with a [`PipelineError`] if the new chain would not
-    /// fit, or with the panic of `make`; the old one stays. A change that is cancelled before `make`
-    /// runs does not happen; later it cannot be cancelled.
+    /// Changes the chain of handlers. `make` runs on the event loop, so the handlers need not be
+    /// `Send`. Fails with a [`PipelineError`] if the new handlers would not fit each other, or with
+    /// the panic of `make`; the old chain stays. A change that is cancelled before `make` runs does
+    /// not happen. Once `make` runs, the change cannot be cancelled.
     pub fn change(&self, make: impl FnOnce() -> Change + Send + 'static) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared().executor()));
         let make = Box::new(make);
@@ -235,7 +235,7 @@ impl Channel {
     }
 }
 
-/// A change that was asked for from outside, on its way to the channel's loop.
+/// A change requested from outside the event loop, on its way to the channel.
 struct Requested {
     make: Box<dyn FnOnce() -> Change + Send>,
     promise: Promise<()>,
@@ -244,13 +244,13 @@ struct Requested {
 impl ChangeRequest for Requested {
     fn refuse(self: Box<Self>) {
         drop(self.promise.fail(Failure::new(PipelineError::Closed)));
-        // The user's, and its drop may panic.
+        // `make` is user code: its `Drop` may panic.
         discard(self.make);
     }
 }
 
 impl<E: ?Sized + Held> Pipeline<E> {
-    /// Makes a change that was asked for from outside, unless it was cancelled.
+    /// Carries out a change requested with [`Channel::change`], unless it was cancelled.
     pub(super) fn carry_out_change(&mut self, request: Box<dyn ChangeRequest>) {
         let request: Box<dyn Any> = request;
         let Ok(request) = request.downcast::<Requested>() else {

@@ -1,4 +1,4 @@
-//! Whether the handlers of a chain fit each other, and what to say if not.
+//! Checks that the handlers of a chain fit each other, and the error if they do not.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -13,7 +13,7 @@ use crate::message::{Kind, Nothing, Passing};
 /// The name of a handler.
 pub(crate) type Name = Cow<'static, str>;
 
-/// Why a chain of handlers was refused.
+/// The error for a chain of handlers that was refused.
 ///
 /// ```
 /// use tidegate_net::handlers::{LineFrames, Strings};
@@ -29,20 +29,20 @@ pub(crate) type Name = Cow<'static, str>;
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PipelineError {
-    /// Two handlers do not fit each other.
+    /// The message types of two handlers, or of a handler and the socket, do not match.
     Misfit {
-        /// Who gives.
+        /// The handler that passes the message on or writes it.
         from: String,
-        /// What it gives.
+        /// The type of that message.
         gives: &'static str,
-        /// Who takes.
+        /// The handler that takes the message.
         to: String,
-        /// What it takes.
+        /// The type that it takes.
         takes: &'static str,
-        /// Whether that is a write; else it is a read.
+        /// `true` for a write, `false` for a read.
         writing: bool,
     },
-    /// There is a handler of that name.
+    /// There already is a handler of that name.
     Duplicate {
         /// The name.
         name: String,
@@ -57,7 +57,7 @@ pub enum PipelineError {
         /// The handler's name.
         name: String,
     },
-    /// A handler that runs on an executor of its own cannot change the chain by its context.
+    /// A handler on an executor of its own cannot change the chain through its context.
     Elsewhere {
         /// The handler's name.
         name: String,
@@ -105,7 +105,7 @@ tidegate_core::debug_as_display!(PipelineError);
 
 impl Error for PipelineError {}
 
-/// What stands before the first handler: a socket speaks bytes, a test anything.
+/// The message type at the socket end of a chain; an embedded channel for tests accepts anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head {
     Kind(Kind),
@@ -121,7 +121,8 @@ impl Head {
 
 const SOCKET: &str = "the socket";
 
-/// Checks names and neighbours of `chain`, head first.
+/// Checks that the names of `chain` are unique and that adjacent types match, from the socket to
+/// the last handler.
 pub(crate) fn check(chain: &[(Name, &'static Shape)], head: Head) -> Result<(), PipelineError> {
     for (at, (name, _)) in chain.iter().enumerate() {
         if chain[..at].iter().any(|(other, _)| other == name) {
@@ -165,7 +166,7 @@ fn check_reads(chain: &[(Name, &'static Shape)], head: Head) -> Result<(), Pipel
     Ok(())
 }
 
-/// Follows what handler `at` writes, up to whoever takes it.
+/// Checks that the handler which receives the writes of handler `at` takes their type.
 fn check_writes(
     chain: &[(Name, &'static Shape)],
     head: Head,

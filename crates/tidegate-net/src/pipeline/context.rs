@@ -1,4 +1,4 @@
-//! What a handler can do: pass on, write, ask, change the chain.
+//! The context of a handler: passes events on, writes, queries the channel, changes the chain.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,129 +14,131 @@ use crate::channel::{
 use crate::errors::NetError;
 use crate::message::{Kind, Msg, Passing};
 
-/// What every handler can do with its channel, whatever it takes and writes.
+/// The operations that every handler has on its channel, independent of its message types.
 ///
-/// What goes further, in or out, begins at this handler's place, after the handler's method
-/// has returned.
+/// Events and operations start at this handler's position, after the handler's method has returned.
 pub struct HandlerContext<'a> {
     pub(super) parts: &'a mut Parts,
     pub(super) at: u32,
 }
 
 impl HandlerContext<'_> {
-    /// The name under which the handler was added.
+    /// Returns the name under which the handler was added.
     pub fn name(&self) -> &str {
         self.parts.name(self.at)
     }
 
-    /// A handle of the channel.
+    /// Returns a handle of the channel.
     pub fn channel(&self) -> Channel {
         self.parts.io.channel()
     }
 
-    /// The address of the other side, where there is one.
+    /// Returns the address of the peer, if it has one.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.parts.io.shared.peer_addr()
     }
 
-    /// Sends what was written so far. Several flushes of one event are one system call.
+    /// Sends everything written so far. Several flushes during one event cost one system call.
     #[inline]
     pub fn flush(&mut self) {
         self.parts.flush(self.at);
     }
 
-    /// Closes the channel: what was not sent by then fails, and so does what is written later.
+    /// Closes the channel. Messages that are not sent yet fail, and so do later writes.
     pub fn close(&mut self) {
         self.out(OutOp::Close);
     }
 
-    /// Closes the channel as soon as everything written so far is sent: see
+    /// Closes the channel once everything written so far is sent: see
     /// [`Channel::close_when_flushed`].
     pub fn close_when_flushed(&mut self) {
         self.flush();
         self.out(OutOp::CloseWhenFlushed);
     }
 
-    /// Closes the sending half; the peer reads an end after what was written so far. Later writes
-    /// fail with [`NetError::OutputShut`].
+    /// Closes the sending half. The peer reads an end of stream after everything written so far.
+    /// Later writes fail with [`NetError::OutputShut`].
     pub fn shutdown_output(&mut self) {
         self.flush();
         self.out(OutOp::ShutdownOutput);
     }
 
-    /// Whether less than the high water mark waits to be sent.
+    /// Returns `true` if the channel is writable: it is not closed or closing, the pending bytes
+    /// are within the water marks, and all [user flags](Self::set_user_writable) are set.
     #[inline]
     pub fn is_writable(&self) -> bool {
         self.parts.io.is_writable()
     }
 
-    /// How many bytes may be written before the channel is not writable any more.
+    /// Returns how many bytes may be written before the channel becomes unwritable.
     pub fn bytes_before_unwritable(&self) -> usize {
         self.parts.io.bytes_before_unwritable()
     }
 
-    /// Bytes that the operating system has taken since the channel was opened.
+    /// Returns the number of bytes that the operating system has accepted since the channel was
+    /// opened.
     pub fn sent_bytes(&self) -> u64 {
         self.parts.io.queue.written()
     }
 
-    /// Whether something waits to be sent.
+    /// Returns `true` if data is waiting to be sent.
     pub fn has_unsent(&self) -> bool {
         !self.parts.io.queue.is_empty()
     }
 
-    /// Counts `bytes` that this handler keeps for later as waiting to be sent, so that the water
-    /// marks hold for them too. Not for a handler on an executor of its own.
+    /// Counts `bytes` that this handler keeps for later as pending, so that the water marks include
+    /// them. Not for a handler on an executor of its own.
     ///
     /// # Errors
     ///
-    /// [`NetError::Overfull`] when more would wait than the cap allows; nothing is counted.
+    /// [`NetError::Overfull`] if the pending bytes would exceed the cap; nothing is counted then.
     pub fn hold(&mut self, bytes: usize) -> Result<(), NetError> {
         self.parts.io.hold(bytes)
     }
 
-    /// Counts `bytes` of [`HandlerContext::hold`] out: they were written, or given up.
+    /// Stops counting `bytes` of [`HandlerContext::hold`], because they were written or dropped.
     pub fn release(&mut self, bytes: usize) {
         self.parts.io.release(bytes);
     }
 
-    /// How the channel behaves.
+    /// Returns the options of the channel.
     pub fn options(&self) -> &ChannelOptions {
         &self.parts.io.options
     }
 
-    /// Whether the channel stays open when the peer writes no more, whatever its
-    /// [options](ChannelOptions::half_closure) said. Of a handler on the channel's loop.
+    /// Sets whether the channel stays open when the peer closes its sending half. Overrides the
+    /// [option](ChannelOptions::half_closure). Only for a handler on the channel's event loop.
     pub(crate) fn set_half_closure(&mut self, yes: bool) {
         if self.parts.io.options.half_closure != yes {
             Arc::make_mut(&mut self.parts.io.options).half_closure = yes;
         }
     }
 
-    /// Asks for an [`InputEnd`](crate::channel::InputEnd) event before the peer's end closes the channel.
+    /// Requests an [`InputEnd`](crate::channel::InputEnd) event before the end of the peer's stream
+    /// closes the channel.
     #[cfg(feature = "tls")]
     pub(crate) fn tell_input_end(&mut self) {
         self.parts.io.state.flags.set(Flags::TELL_INPUT_END);
     }
 
-    /// Switches one of 31 flags of the user's, numbered from 1: the channel is writable when
-    /// all are set and little waits.
+    /// Sets one of 31 user flags, numbered from 1. The channel is writable only while all flags are
+    /// set and the pending bytes are within the water marks.
     ///
     /// # Errors
     ///
-    /// [`NetError::BadFlag`] for another number.
+    /// [`NetError::BadFlag`] for any other number.
     pub fn set_user_writable(&mut self, flag: u8, writable: bool) -> Result<(), NetError> {
         self.parts.io.set_user_writable(flag, writable)?;
         self.tell_home(|| Mail::UserWritable(flag, writable));
         Ok(())
     }
 
-    /// Whether the channel reads on its own.
+    /// Returns `true` if the channel reads on its own.
     pub fn is_auto_read(&self) -> bool {
         self.parts.io.state.flags.any(Flags::AUTO_READ)
     }
 
-    /// Lets the channel read on its own, or only when asked.
+    /// Sets whether the channel reads on its own or only on request.
     pub fn set_auto_read(&mut self, yes: bool) {
         self.parts.io.state.set_auto_read(yes);
         self.tell_home(|| Mail::AutoRead(yes));
@@ -145,7 +147,7 @@ impl HandlerContext<'_> {
         }
     }
 
-    /// Asks for one read, where the channel does not read on its own.
+    /// Requests one read, if the channel does not read on its own.
     pub fn read(&mut self) {
         self.out(OutOp::Read);
     }
@@ -170,18 +172,19 @@ impl HandlerContext<'_> {
         self.fire(InEvent::Writability(writable));
     }
 
-    /// Sends an event of the user's to the next handlers.
+    /// Passes a user event on to the next handlers.
     pub fn fire_event(&mut self, event: UserEvent) {
         self.fire(InEvent::User(event));
     }
 
-    /// Tells the next handlers that something went wrong.
+    /// Passes an error on to the next handlers.
     pub fn fire_error(&mut self, why: Failure) {
         self.fire(InEvent::Error(why));
     }
 
-    /// Calls this handler's `timer` with `key`, `after` from now. Dropping the completion does
-    /// not cancel it, cancelling does; it ends with the channel.
+    /// Calls this handler's `timer` method with `key`, `after` from now. Cancelling the completion
+    /// cancels the timer; dropping it does not. The timer ends with the channel. Returns `None` if
+    /// the event loop accepts no more timers.
     pub fn schedule(&mut self, after: Duration, key: u64) -> Option<Completion<()>> {
         let channel = self.parts.io.weak();
         let id = self.parts.id(self.at);
@@ -189,15 +192,15 @@ impl HandlerContext<'_> {
         self.parts.io.schedule(after, ring)
     }
 
-    /// Nanoseconds on the loop's clock.
+    /// Returns the time of the event loop's clock in nanoseconds.
     pub fn now(&self) -> u64 {
         self.parts.io.shared.executor().clock().nanos()
     }
 
-    /// Lets the channel know of what was asked of it, if the handler is on an executor of its own.
+    /// Forwards a request to the channel, if the handler runs on an executor of its own.
     fn tell_home(&self, mail: impl FnOnce() -> Mail) {
         if self.parts.is_elsewhere() {
-            // Refused: it is closed, and asks nobody any more.
+            // A refused request is dropped: the channel is closed.
             let _ = Shared::post(&self.parts.io.shared, mail(), true);
         }
     }
@@ -210,7 +213,8 @@ impl HandlerContext<'_> {
         self.parts.promise = promise;
     }
 
-    /// Begins the end of a read, if this handler has said nothing that comes before it.
+    /// Marks the read as completed if this handler has no pending actions, which come first.
+    /// Returns `true` if it did.
     #[inline]
     pub(super) fn completes(&mut self) -> bool {
         let completes = self.parts.is_first_word();
@@ -230,14 +234,14 @@ impl HandlerContext<'_> {
         })
     }
 
-    /// A write for which nobody waits was refused here.
-    /// Notes that a write for which nobody waits came after the end.
+    /// Records that a write without a promise came after the end. The next flush with a promise
+    /// reports it.
     #[cold]
     pub(crate) fn lose(&mut self) {
         self.parts.io.lose();
     }
 
-    /// Tells the handlers behind this one that a write for which nobody waits was refused.
+    /// Tells the handlers behind this one that a write without a promise was refused.
     #[cold]
     pub(crate) fn tell_refusal(&mut self, why: Failure) {
         let _ = self.parts.tell_refusal(self.at + 1, why);
@@ -265,13 +269,14 @@ impl HandlerContext<'_> {
         self.parts.write(self.at, message, promise);
     }
 
-    /// Passes on a message that was kept back, whatever it is.
+    /// Passes on a message of any type that was held back.
     pub(crate) fn pass_on(&mut self, message: Passing) {
         let at = self.at + 1;
         self.parts.push(Action::Read { at, msg: message.0 });
     }
 
-    /// Ends a read of messages that were kept back: since each was, this makes no circle.
+    /// Ends a read of held-back messages. This cannot loop, because each message is held back only
+    /// once.
     pub(crate) fn pass_on_complete(&mut self) {
         let at = self.at + 1;
         let event = InEvent::ReadComplete;

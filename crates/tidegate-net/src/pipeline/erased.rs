@@ -1,8 +1,9 @@
-//! A handler without its types: as a pipeline holds it, and on its way into one.
+//! Type-erased handlers: in a pipeline, or waiting to be inserted into one.
 //!
-//! What waits in a channel must be able to travel with it. A handler that cannot is left with its
-//! thread between the word of a change and its turn, and a ticket waits instead; channels with such
-//! handlers never travel, so the ticket is always redeemed where it was issued.
+//! A pending change waits in its channel and must be able to move with it to another thread. A
+//! handler that is not `Send` stays in a thread-local map until its change is carried out; a ticket
+//! waits in the channel instead. Channels with such handlers never change threads, so the ticket is
+//! always redeemed on its own thread.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,29 +18,30 @@ use super::shape::Shape;
 use crate::channel::{InEvent, OutOp, Own};
 use crate::message::Msg;
 
-/// A handler as a pipeline holds it.
+/// A handler as the pipeline stores it.
 pub(crate) trait Erased {
     fn shape(&self) -> &'static Shape;
-    /// A message; if it is the `last` for the moment, the end of the read as well, unless the
-    /// handler says something that comes before that.
+    /// Delivers a message. If it is the `last` one for the moment, also delivers the end of the
+    /// read, unless the handler has pending actions that come first.
     fn read(&mut self, message: Msg, last: bool, ctx: HandlerContext<'_>);
     fn inbound(&mut self, event: InEvent, ctx: HandlerContext<'_>);
     fn own(&mut self, what: Own, ctx: HandlerContext<'_>);
     fn write(&mut self, message: Msg, promise: Option<Promise<()>>, ctx: HandlerContext<'_>);
     fn outbound(&mut self, op: OutOp, ctx: HandlerContext<'_>);
-    /// Whether it keeps its place after its removal, until it says that it is done.
+    /// Returns `true` if the handler keeps its place after its removal, until it reports that it is
+    /// idle.
     fn lingers(&self) -> bool {
         false
     }
-    /// Whether nothing has come to it since it has said so.
+    /// Returns `true` if nothing was posted to the handler after the first `posted` messages.
     fn is_idle(&self, _posted: u64) -> bool {
         true
     }
 }
 
-/// How a pipeline holds its handlers: bound to their thread, or free to leave it.
+/// How a pipeline stores its handlers: bound to their thread, or `Send`.
 pub(crate) trait Held: Erased {
-    /// The handler, if it can be held that way.
+    /// Converts the handler; `None` if it is not `Send` but has to be.
     fn hold(made: Made) -> Option<Box<Self>>;
 }
 
@@ -61,14 +63,14 @@ impl Held for dyn Erased + Send {
     }
 }
 
-/// The handlers of a new channel, first to last, which fit each other.
+/// The handlers of a new channel, first to last, after the check that they fit each other.
 pub(crate) type Checked = Vec<(Name, Made)>;
 
-/// A handler that is in no pipeline yet.
+/// A handler that is not in a pipeline yet.
 pub(crate) enum Made {
-    /// It may leave its thread.
+    /// The handler may move to another thread.
     Sent(Box<dyn Erased + Send>),
-    /// It stays where it was made.
+    /// The handler stays on the thread that created it.
     Local(Box<dyn Erased>),
 }
 
@@ -86,17 +88,18 @@ impl Made {
 }
 
 thread_local! {
-    /// Handlers left here, by ticket.
+    /// The handlers that stay on this thread, by ticket number.
     static LEFT: RefCell<HashMap<u64, Box<dyn Erased>>> = RefCell::default();
 }
 
-/// A handler, or a ticket for one.
+/// A handler that waits in a channel, or a ticket for it.
 pub(crate) enum Lodged {
     Sent(Box<dyn Erased + Send>),
     Left(Ticket),
 }
 
-/// Stands for a handler that was left with its thread; dropped there, takes it along.
+/// Stands for a handler in the thread-local map. Dropping the ticket on that thread drops the
+/// handler.
 pub(crate) struct Ticket(u64);
 
 impl Lodged {
@@ -112,7 +115,7 @@ impl Lodged {
         }
     }
 
-    /// The handler; `None` on another thread than its own.
+    /// Returns the handler; `None` on any thread other than the handler's own.
     pub(crate) fn take(self) -> Option<Made> {
         match self {
             Self::Sent(handler) => Some(Made::Sent(handler)),

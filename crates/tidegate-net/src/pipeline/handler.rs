@@ -1,4 +1,4 @@
-//! What users implement: the two traits of handlers, and the contexts that know their types.
+//! The two handler traits that users implement, and their typed contexts.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -12,9 +12,10 @@ use crate::channel::{UserEvent, mask};
 use crate::errors::WriteRefused;
 use crate::message::{Message, Msg};
 
-/// A handler of what comes in. Events flow from the first handler to the last.
+/// A handler of inbound events. Events travel from the first handler to the last.
 ///
-/// A method that is not written passes its event on, and its handler is not asked again.
+/// A method that is not implemented passes its event on. After its first call the pipeline skips
+/// this handler for that event.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -42,84 +43,84 @@ use crate::message::{Message, Msg};
 ///
 /// # Threads
 ///
-/// Every method runs on the channel's loop, one at a time; a handler is never entered twice.
-/// What it passes on or writes goes further after it has returned, in the order in which it
-/// said so. A panic becomes an error event that begins at this handler; one in [`Inbound::error`]
-/// begins behind it.
+/// Every method runs on the channel's event loop, one at a time. A handler is never re-entered.
+/// What it passes on or writes travels further after its method has returned, in the order of the
+/// calls. A panic becomes an error event that starts at this handler; a panic in [`Inbound::error`]
+/// starts at the next handler.
 pub trait Inbound: Sized + 'static {
-    /// What it takes.
+    /// The message type that this handler takes.
     type In: Send + 'static;
-    /// What it passes on.
+    /// The message type that it passes on.
     type Out: Send + 'static;
-    /// What it writes.
+    /// The message type that it writes.
     type Write: Message;
-    /// What it may do to its thread. Where all handlers of channels that are ready together never
-    /// block, up to eight of them are told in a row on a pinned loop, and what each sends goes out
-    /// behind the last of them.
+    /// Whether this handler may block its thread. On a pinned event loop, up to eight ready
+    /// channels whose handlers never block are handled as one batch: their data is sent after the
+    /// handlers of the last one have run.
     const BLOCKING: Blocking = Blocking::May;
-    /// Whether it is nothing without its [`Outbound`] side: to add it for what comes in alone, with
-    /// `add` instead of `add_duplex`, then does not compile.
+    /// `true` if this handler must not be used without its [`Outbound`] side. Adding it with `add`
+    /// instead of `add_duplex` is then a compile error.
     const DUPLEX: bool = false;
 
-    /// It was added; nothing has reached it yet.
+    /// Called when the handler was added, before anything else reaches it.
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let _ = ctx;
     }
 
-    /// It was removed; nothing will reach it any more.
+    /// Called when the handler was removed. Nothing reaches it afterwards.
     fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let _ = ctx;
     }
 
-    /// The channel is open.
+    /// Called when the channel is open.
     fn active(&mut self, ctx: &mut InboundContext<'_, Self>) {
         ctx.never(mask::ACTIVE);
         ctx.fire_active();
     }
 
-    /// The channel is closed.
+    /// Called when the channel is closed.
     fn inactive(&mut self, ctx: &mut InboundContext<'_, Self>) {
         ctx.never(mask::INACTIVE);
         ctx.fire_inactive();
     }
 
-    /// A message came.
+    /// Called for each message.
     fn read(&mut self, message: Self::In, ctx: &mut InboundContext<'_, Self>);
 
-    /// No more messages for the moment.
+    /// Called when there are no more messages for the moment.
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
         ctx.never(mask::READ_COMPLETE);
         ctx.fire_read_complete();
     }
 
-    /// The channel became writable, or is not any more.
+    /// Called when the channel becomes writable or unwritable.
     fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
         ctx.never(mask::WRITABILITY);
         ctx.fire_writability(writable);
     }
 
-    /// An event of the user's own.
+    /// Called for a user event.
     fn event(&mut self, event: UserEvent, ctx: &mut InboundContext<'_, Self>) {
         ctx.never(mask::EVENT);
         ctx.fire_event(event);
     }
 
-    /// Something went wrong: a read or a write, or a handler that panicked. An error that no
-    /// handler takes closes the channel, and is then its
-    /// [`close_cause`](crate::Channel::close_cause). A handler that has this method takes it: it
-    /// goes on, closes, or passes it on with [`HandlerContext::fire_error`].
+    /// Called for an error: a failed read or write, or a panic of a handler. An implementation of
+    /// this method handles the error: it can continue, close the channel, or pass the error on with
+    /// [`HandlerContext::fire_error`]. An error that no handler handles closes the channel and
+    /// becomes its [`close_cause`](crate::Channel::close_cause).
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
         ctx.never(mask::ERROR);
         ctx.fire_error(why);
     }
 
-    /// A timer that this handler asked for with [`HandlerContext::schedule`] is due.
+    /// Called when a timer of this handler, set with [`HandlerContext::schedule`], expires.
     fn timer(&mut self, key: u64, ctx: &mut InboundContext<'_, Self>) {
         let _ = (key, ctx);
     }
 }
 
-/// A handler of what goes out. Operations flow from the last handler to the first.
+/// A handler of outbound operations. Operations travel from the last handler to the first.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -140,51 +141,54 @@ pub trait Inbound: Sized + 'static {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Outbound: Sized + 'static {
-    /// What it is given to write.
+    /// The message type that this handler is given to write.
     type Take: Send + 'static;
-    /// What it hands on.
+    /// The message type that it passes on towards the socket.
     type Write: Message;
-    /// What it may do to its thread.
+    /// Whether this handler may block its thread.
     const BLOCKING: Blocking = Blocking::May;
 
-    /// Somebody writes `message`. The promise of that write goes with the last thing that this
-    /// call hands on, unless it is taken with [`OutboundContext::take_promise`]; if nothing is
-    /// handed on, it fails as abandoned.
+    /// Called for each written `message`. The promise of that write is attached to the last message
+    /// that this call passes on, unless the handler takes it with
+    /// [`OutboundContext::take_promise`]. If the call passes nothing on, the promise fails as
+    /// abandoned.
     fn write(&mut self, message: Self::Take, ctx: &mut OutboundContext<'_, Self>);
 
-    /// Somebody flushes.
+    /// Called for a flush.
     fn flush(&mut self, ctx: &mut OutboundContext<'_, Self>) {
         ctx.never(mask::FLUSH);
         ctx.flush();
     }
 
-    /// Somebody closes.
+    /// Called when the channel is to be closed.
     fn close(&mut self, ctx: &mut OutboundContext<'_, Self>) {
         ctx.never(mask::CLOSE);
         ctx.close();
     }
 
-    /// Somebody closes once everything written so far is sent. A handler that holds some of it
-    /// back passes this on when it holds no more, and takes no more writes meanwhile.
+    /// Called when the channel is to be closed once everything written so far is sent. A handler
+    /// that holds messages back passes this operation on after the last of them, and accepts no
+    /// more writes until then.
     fn close_when_flushed(&mut self, ctx: &mut OutboundContext<'_, Self>) {
         ctx.never(mask::CLOSE_WHEN_FLUSHED);
         ctx.close_when_flushed();
     }
 
-    /// Somebody closes the sending half, after what was flushed so far.
+    /// Called when the sending half is to be closed, after everything flushed so far.
     fn shutdown_output(&mut self, ctx: &mut OutboundContext<'_, Self>) {
         ctx.never(mask::SHUTDOWN);
         ctx.shutdown_output();
     }
 
-    /// Somebody asks for a read, or lets the channel read on its own again.
+    /// Called when a read is requested, or when the channel starts to read on its own again.
     fn read(&mut self, ctx: &mut OutboundContext<'_, Self>) {
         ctx.never(mask::DEMAND);
         ctx.read();
     }
 }
 
-/// The context of an [`Inbound`] handler: knows what it passes on and writes.
+/// The context of an [`Inbound`] handler. It checks the types that the handler passes on and
+/// writes.
 pub struct InboundContext<'a, H: Inbound> {
     raw: HandlerContext<'a>,
     handler: PhantomData<fn(&mut H)>,
@@ -207,14 +211,14 @@ impl<'a, H: Inbound> InboundContext<'a, H> {
         self.raw.parts.push(Action::Read { at, msg });
     }
 
-    /// Writes a message, and does not ask what becomes of it: what cannot be written is an
-    /// error event.
+    /// Writes a message without waiting for the result. A failed write becomes an error event.
     #[inline]
     pub fn write(&mut self, message: impl Into<H::Write>) {
         self.raw.write_msg(Msg::to_write(message.into()), None);
     }
 
-    /// Writes a message; completes when the operating system has it.
+    /// Writes a message. The completion succeeds when the operating system has accepted the
+    /// message.
     pub fn write_with(&mut self, message: impl Into<H::Write>) -> Completion<()> {
         let (promise, done) = self.raw.parts.io.new_promise();
         self.raw
@@ -222,7 +226,7 @@ impl<'a, H: Inbound> InboundContext<'a, H> {
         done
     }
 
-    /// Writes a message for a promise made before.
+    /// Writes a message and completes `promise` with the result.
     pub fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
         self.raw.write_msg(Msg::to_write(message.into()), promise);
     }
@@ -231,7 +235,8 @@ impl<'a, H: Inbound> InboundContext<'a, H> {
     ///
     /// # Errors
     ///
-    /// The message, when more waits to be sent than the high water mark, or the channel is closed.
+    /// Returns the message if more bytes than the high-water mark are pending, or if the channel is
+    /// closed.
     pub fn try_write<M: Into<H::Write>>(&mut self, message: M) -> Result<(), WriteRefused<M>> {
         if !self.is_writable() {
             return Err(WriteRefused(message));
@@ -261,7 +266,7 @@ impl<H: Inbound> std::fmt::Debug for InboundContext<'_, H> {
     }
 }
 
-/// The context of an [`Outbound`] handler: knows what it hands on.
+/// The context of an [`Outbound`] handler. It checks the type that the handler passes on.
 pub struct OutboundContext<'a, H: Outbound> {
     raw: HandlerContext<'a>,
     handler: PhantomData<fn(&mut H)>,
@@ -276,26 +281,26 @@ impl<'a, H: Outbound> OutboundContext<'a, H> {
         }
     }
 
-    /// Hands a message on towards the socket.
+    /// Passes a message on towards the socket.
     pub fn write(&mut self, message: impl Into<H::Write>) {
         let at = self.raw.at;
         let message = Msg::to_write(message.into());
         self.raw.parts.hand_on(at, message, None);
     }
 
-    /// Hands a message on with a promise of its own.
+    /// Passes a message on towards the socket and completes `promise` with the result.
     pub fn write_for(&mut self, message: impl Into<H::Write>, promise: Option<Promise<()>>) {
         let at = self.raw.at;
         let message = Msg::to_write(message.into());
         self.raw.parts.hand_on(at, message, promise);
     }
 
-    /// Takes the promise of the write that this handler was asked for, to complete it later.
+    /// Takes the promise of the current write, so that the handler can complete it later.
     pub fn take_promise(&mut self) -> Option<Promise<()>> {
         self.raw.parts.promise.take()
     }
 
-    /// The untyped context.
+    /// Returns the untyped context.
     pub fn as_handler(&mut self) -> HandlerContext<'_> {
         self.raw.reborrow()
     }

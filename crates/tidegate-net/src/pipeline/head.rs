@@ -1,4 +1,4 @@
-//! Where a chain ends at the socket: what has passed all handlers on its way out.
+//! The socket end of a chain: handles writes that have passed all handlers.
 
 use tidegate_promise::{Failure, Promise};
 
@@ -9,11 +9,11 @@ use crate::channel::{Datagram, Flags, InEvent};
 use crate::errors::NetError;
 use crate::message::Msg;
 
-/// What makes a write unusual that is not too late.
+/// The flags that send a write through the slow path although the channel still accepts writes.
 const UNUSUAL: Flags = Flags::DATAGRAMS.and(Flags::REFUSAL_TOLD);
 
 impl Parts {
-    /// A write that has passed all handlers.
+    /// Handles a write that has passed all handlers.
     #[inline]
     pub(crate) fn write_head(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         if !self.io.state.takes_writes() | self.io.state.flags.any(UNUSUAL) {
@@ -22,7 +22,7 @@ impl Parts {
         self.write_usual(msg, promise);
     }
 
-    /// True if it was taken.
+    /// Queues a write. Returns `true` if it was accepted.
     #[inline(always)]
     fn write_usual(&mut self, msg: Msg, promise: Option<Promise<()>>) -> bool {
         let bytes = match msg {
@@ -43,28 +43,28 @@ impl Parts {
         true
     }
 
-    /// A write after the end of both halves, or of the one that sends, or after one that was refused,
-    /// or to a channel that speaks in datagrams.
+    /// Handles a write in the slow path: the channel or its sending half is closed, an earlier
+    /// write was refused, or the channel carries datagrams.
     #[inline(never)]
     fn write_unusual(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         if self.io.state.takes_writes() {
             return self.write_again(msg, promise);
         }
-        // The handlers need not know: there is nothing after the end to miss it in.
+        // No error event: the stream has ended, so the lost write leaves no gap in it.
         match promise {
             Some(promise) => drop(promise.fail(Failure::new(self.io.why_late()))),
             None => self.io.lose(),
         }
     }
 
-    /// A write after one that was refused, or to a channel that speaks in datagrams.
+    /// Handles a write after a refused one, or to a channel that carries datagrams.
     fn write_again(&mut self, msg: Msg, promise: Option<Promise<()>>) {
         let taken = match self.io.state.flags.any(Flags::DATAGRAMS) {
             false => self.write_usual(msg, promise),
             true => self.write_other(msg, promise),
         };
         if taken {
-            // The next refusal is news again.
+            // The next refusal is reported again.
             self.io.state.flags.clear(Flags::REFUSAL_TOLD);
         }
     }
@@ -101,8 +101,9 @@ impl Parts {
         false
     }
 
-    /// A datagram that has passed all handlers; true if it was taken. It counts for the water marks until it is sent; one
-    /// for which there is no room is an error of its promise, or an error event.
+    /// Queues a datagram that has passed all handlers. Returns `true` if it was accepted. It counts
+    /// against the water marks until it is sent. If there is no room, its promise fails, or an
+    /// error event follows.
     pub(super) fn write_datagram(
         &mut self,
         datagram: Datagram,
@@ -134,8 +135,8 @@ impl Parts {
         }
     }
 
-    /// Refuses a write. Its promise fails; if it has none, the handlers hear an error event, since a
-    /// stream with a hole in it must not go on silently.
+    /// Refuses a write. Its promise fails. Without a promise the handlers get an error event,
+    /// because a stream with a gap must not continue silently.
     #[cold]
     fn refuse_write(&mut self, promise: Option<Promise<()>>, why: impl Into<Failure>) {
         let why = why.into();
@@ -145,10 +146,11 @@ impl Parts {
         }
     }
 
-    /// Tells the handlers from `at` on that a write for which nobody waits was refused: once until
-    /// one is taken again, since a stream has one hole until then. Of datagrams each is told, except
-    /// those that an event of that kind has caused. A handler that answers an error with a write would
-    /// otherwise hear of the refusal of its answer, and so on without end. Returns whether they hear.
+    /// Fires an error event at the handlers from `at` on, because a write without a promise was
+    /// refused. For a stream only the first refusal is reported until a write is accepted again,
+    /// because until then there is one gap. For datagrams each refusal is reported, except inside a
+    /// level (see `levels`). Otherwise a handler that answers an error with a write would be told
+    /// that its answer was refused, and so on without end. Returns `true` if the event was fired.
     #[cold]
     pub(super) fn tell_refusal(&mut self, at: u32, why: Failure) -> bool {
         let flags = &mut self.io.state.flags;

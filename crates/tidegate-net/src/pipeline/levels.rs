@@ -1,12 +1,13 @@
-//! Why everything that follows from one event comes to an end.
+//! Bounds the work that follows from one event.
 //!
-//! Events go from the first handler to the last and operations from the last to the first, so
-//! either comes to an end by itself. What can go round in a circle is an operation that causes an
-//! event (a handler fires one, a write is refused, a handler panics), or a handler that changes the
-//! chain whenever it is added. Each of these begins a level, which ends when all that followed from
-//! it is done. Levels within levels are bounded, which bounds the stack, and so are all levels
-//! together, which bounds the time; a chain that goes beyond is cut, and its channel is closed.
-//! The chain of a handler on an executor of its own has no circle: what it says goes back by mail.
+//! Events travel from the first handler to the last and operations from the last to the first, so
+//! each of them ends by itself. Two things can loop: an operation that causes an event (a handler
+//! fires one, a write is refused, a handler panics), and a handler that changes the chain whenever
+//! it is added. Each of these begins a level, which ends when everything that followed from it is
+//! done. The nesting depth of levels is bounded, which bounds the stack. The total number of levels
+//! is bounded too, which bounds the time. A chain that exceeds a bound is cut: its pending actions
+//! are dropped and its channel is closed. The chain of a handler on an executor of its own cannot
+//! loop, because its actions go back to the channel as requests.
 
 use tidegate_core::contain;
 use tidegate_promise::Failure;
@@ -18,13 +19,13 @@ use super::stack::Action;
 use crate::channel::Flags;
 use crate::errors::NetError;
 
-/// Levels within levels.
+/// The maximum nesting depth of levels.
 const MOST_DEEP: u16 = 256;
-/// Levels that follow from one event.
+/// The maximum number of levels that follow from one event.
 const MOST_LEVELS: u32 = 1 << 20;
 
 impl<E: ?Sized + Held> Pipeline<E> {
-    /// Begins a level; false if there are too many, and the chain is cut.
+    /// Begins a level. Returns `false` if there are too many levels; the chain is cut then.
     #[cold]
     pub(super) fn begin_level(&mut self) -> bool {
         let parts = &mut self.parts;
@@ -39,7 +40,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
         true
     }
 
-    /// Gives up everything that is on its way, and has the channel closed for `why`.
+    /// Drops all pending actions and closes the channel with the error `why`.
     #[cold]
     fn cut(&mut self, why: Failure) {
         self.parts.give_up(&why);
@@ -54,12 +55,12 @@ impl<E: ?Sized + Held> Pipeline<E> {
 }
 
 impl Parts {
-    /// Empties the stack. Handlers that are on their way in or out stay as they are: the end of the
-    /// channel is near, which takes all of them out.
+    /// Empties the stack and fails the promises of pending writes. Handlers that are being added or
+    /// removed stay as they are: the channel is about to close, which removes all handlers.
     fn give_up(&mut self, why: &Failure) {
         self.depth = 0;
         while let Some(action) = self.stack.pop() {
-            // What is dropped here is the user's, and may panic.
+            // Messages and events are user values: their `Drop` may panic.
             let _ = contain(|| match action {
                 Action::Write { msg, promise, .. } => {
                     self.io.arrived(&msg);

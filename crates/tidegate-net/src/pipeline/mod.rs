@@ -1,25 +1,26 @@
-//! Handlers in a row: events go in from first to last, operations go out from last to first.
+//! The pipeline of a channel: an ordered chain of handlers. Events travel in, from the first
+//! handler to the last; operations travel out, from the last to the first.
 //!
-//! A handler's method runs to its end before anything that it passed on or wrote goes further:
-//! what it says lies on a stack, in order, and is carried out when it has returned, each thing
-//! with all that follows from it before the next. So a handler is never entered twice, nothing
-//! recurses, and the order is the one that direct calls would have.
+//! A handler's method returns before anything that it passed on or wrote travels further. Each call
+//! pushes its actions on a stack. The pipeline then carries them out in the order of the calls,
+//! each together with everything that follows from it. So a handler is never re-entered, nothing
+//! recurses, and the order is the same as with direct calls.
 //!
-//! A handler that does not care about an event is skipped: which ones it cares about is learned
-//! from the methods that it did not write, the first time each would be called.
+//! A handler that does not implement the method for an event is skipped. The pipeline learns this
+//! the first time that the default method runs.
 //!
-//! From bottom to top, each file knows only those before it, except the four that belong together:
+//! The files, from bottom to top. Each uses only the files before it, except for the second group:
 //!
-//! * `shape`, `check`, `plan`: what is known of handlers without calling them.
-//! * `stack`, `parts`, `context`, `erased`: the events in flight, what the handlers of a chain
-//!   share, what one of them can do with it, and a handler without its types. These know each
-//!   other: a handler is called with a context, and changes of handlers are among the events.
-//! * `handler`, `adapter`: what users implement, and how that is called.
-//! * `chain`: the pipeline; `head`, `levels` and `places` are the rest of its methods.
+//! * `shape`, `check`, `plan`: what is known about handlers without calling them.
+//! * `stack`, `parts`, `context`, `erased`: the events in flight, the state that the handlers of a
+//!   chain share, the context of one handler, and a type-erased handler. These four depend on each
+//!   other: a handler is called with a context, and pending changes of handlers are on the stack.
+//! * `handler`, `adapter`: the traits that users implement, and how their methods are called.
+//! * `chain`: the pipeline; `head`, `levels` and `places` hold the rest of its methods.
 //! * `stage`: a handler on an executor of its own.
 //! * `assembly`, `change`: building a pipeline, and changing it.
 //!
-//! Knows the [`channel`](crate::channel), which is generic over it.
+//! The pipeline uses the [`channel`](crate::channel), which is generic over the pipeline.
 
 mod adapter;
 mod assembly;

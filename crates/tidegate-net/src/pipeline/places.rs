@@ -1,4 +1,4 @@
-//! Putting handlers into a chain, and taking them out again.
+//! Inserts handlers into a chain and removes them.
 
 use tidegate_core::contain;
 use tidegate_promise::Failure;
@@ -12,8 +12,8 @@ use super::stack::Action;
 use crate::channel::{ChannelPipeline as _, Own};
 
 impl<E: ?Sized + Held> Pipeline<E> {
-    /// Tells every handler that it was added, first to last. That is one step: whatever they say is
-    /// carried out when the last of them has been told.
+    /// Calls `added` of every handler, first to last, as one step: their actions are carried out
+    /// after the last call.
     pub(super) fn add_all(&mut self) {
         let ids: Vec<_> = self.parts.metas.iter().map(|meta| meta.id).collect();
         let mut said = Vec::new();
@@ -27,18 +27,18 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.run();
     }
 
-    /// Takes every handler out, last to first.
+    /// Removes every handler, last to first.
     pub(super) fn take_all_out(&mut self) {
         while let Some(meta) = self.parts.metas.last() {
             self.take_out(meta.id);
         }
     }
 
-    /// Takes one handler out, whatever it does.
+    /// Removes one handler immediately, even if it would linger.
     pub(super) fn take_out(&mut self, id: u32) {
         self.remove(id);
         self.run();
-        // It lingers, or what it did at its end was cut short.
+        // The handler is still there if it lingers or if the chain was cut during its removal.
         self.drop_handler(id);
     }
 
@@ -68,8 +68,8 @@ impl<E: ?Sized + Held> Pipeline<E> {
             What::Replace { old, name, handler } => {
                 if let Some(at) = self.position(&old) {
                     let id = self.parts.metas[at].id;
-                    // The new one stands behind the old one, so that it gets what the old one
-                    // passes on at its end; and is told before it.
+                    // The new handler is placed behind the old one, so that it receives what the
+                    // old one passes on in `removed`. Its `added` runs before that.
                     self.remove(id);
                     self.insert(at + 1, name, handler);
                 }
@@ -95,8 +95,8 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.parts.stack.push(Action::Own { id, what });
     }
 
-    /// Begins to take a handler out: nothing reaches it any more but the news of its removal, if it
-    /// has heard that it was added.
+    /// Begins the removal of a handler. From now on only `removed` is called, and only if `added`
+    /// was. A handler that lingers keeps receiving events until it is idle.
     pub(super) fn remove(&mut self, id: u32) {
         let Some(at) = self.find(id) else { return };
         let lingers = self.handlers[at].lingers();
@@ -117,15 +117,15 @@ impl<E: ?Sized + Held> Pipeline<E> {
         self.parts.sum_up();
         let handler = self.handlers.remove(at);
         self.each_place(|place, _| *place -= u32::from(*place as usize > at));
-        // Code of the user's: its panic is no other handler's.
+        // `Drop` is user code: its panic must not be attributed to another handler.
         if let Err(panic) = contain(|| drop(handler)) {
             self.report(&Failure::from_panic(panic));
         }
     }
 
-    /// Corrects the places of everything on the stack after a handler was put in at `new`. What goes
-    /// in from there reaches it first; what goes out from who stood there, and stands behind it now,
-    /// passes it.
+    /// Corrects the positions of all actions on the stack after a handler was inserted at `new`. An
+    /// inbound action for that position reaches the new handler first. An outbound action of the
+    /// handler that was at `new`, and is behind it now, passes through the new handler.
     fn make_way(&mut self, new: usize) {
         self.each_place(|place, out| {
             let behind = *place as usize + usize::from(out) > new;
@@ -133,7 +133,8 @@ impl<E: ?Sized + Held> Pipeline<E> {
         });
     }
 
-    /// Shows the places of everything on the stack, and whether it goes out.
+    /// Calls `look` with the position of each action on the stack, and with `true` if the action is
+    /// outbound.
     fn each_place(&mut self, mut look: impl FnMut(&mut u32, bool)) {
         for action in self.parts.stack.entries() {
             match action {

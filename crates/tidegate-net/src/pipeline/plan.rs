@@ -1,4 +1,5 @@
-//! Where a change puts a handler or takes one out, whatever holds the handler meanwhile.
+//! The description of a change: where a handler is inserted, removed or replaced. `H` is the type
+//! that holds the handler until then.
 
 use super::check::Name;
 

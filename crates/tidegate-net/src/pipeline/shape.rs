@@ -1,16 +1,16 @@
-//! What is known of a handler's types, for checks and for the mask of its events.
+//! What is known of a handler's types, for the checks of a chain and for the mask of its events.
 
 use tidegate_core::Blocking;
 
 use crate::channel::mask;
 use crate::message::Kind;
 
-/// What a pipeline knows of a handler's types.
+/// The types of a handler, as far as the pipeline knows them.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// In, Out and Write of the inbound side.
+    /// `In`, `Out` and `Write` of the inbound side.
     pub(crate) inbound: Option<[Kind; 3]>,
-    /// Take and Write of the outbound side.
+    /// `Take` and `Write` of the outbound side.
     pub(crate) outbound: Option<[Kind; 2]>,
     pub(crate) blocking: Blocking,
     pub(crate) type_name: fn() -> &'static str,

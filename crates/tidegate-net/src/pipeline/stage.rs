@@ -1,17 +1,18 @@
 //! A handler on an executor of its own.
 //!
-//! In the channel's chain stands a [`Stage`], which puts what reaches it into an inbox. The handler
-//! itself lives in a chain of its own between two ports, which mail what it says back to the
-//! channel, where that goes further from the stage's place. One task at a time works the inbox
-//! off, so whatever the executor is like, the handler hears things one by one and in order.
+//! The channel's chain holds a [`Stage`], which puts every message, event and operation into an
+//! inbox. The handler itself is in a separate chain between two ends. The ends send its actions
+//! back to the channel, where they continue from the stage's position. Only one task at a time
+//! processes the inbox, so on any executor the handler is called sequentially and in order.
 //!
 //! # Invariants
 //!
-//! * Work is in the inbox, with nobody running, only if the executor refused it, or took it and let
-//!   it go; then the channel was told, and the next letter tries again.
-//! * Writes in the inbox count for the channel's water marks until they are taken out.
-//! * A stage that was removed stays in its place, and lets everything pass through its inbox,
-//!   until that is empty: nothing overtakes what was there before.
+//! * The inbox holds messages while no task is running only if the executor refused the task, or
+//!   accepted it and dropped it. The channel got an error event then, and the next message submits
+//!   a task again.
+//! * Writes in the inbox count against the channel's water marks until they are taken out.
+//! * A removed stage keeps its position and passes everything on through its inbox until the inbox
+//!   is empty. So nothing overtakes earlier messages.
 
 use std::any::type_name;
 use std::cell::Cell;
@@ -35,18 +36,21 @@ use crate::channel::{Back, InEvent, Mail, OutOp, Own, Shared, mask, refuse, repl
 use crate::errors::NetError;
 use crate::message::{Kind, Msg, Passing};
 
-/// Letters that one task handles before others of the executor have their turn.
+/// The number of inbox messages that one task handles before it is submitted again, so that other
+/// tasks can run.
 const BATCH: usize = 64;
-/// Messages in the inbox above which the channel reads no more, and below which it does again.
+/// The channel stops reading above `MOST_WAITING` messages in the inbox, and resumes below
+/// `FEW_WAITING`.
 const MOST_WAITING: usize = 256;
 const FEW_WAITING: usize = 64;
 
 thread_local! {
-    /// Whose task this thread is about to give to its executor, until that runs it within `execute`.
+    /// The stage whose task this thread is submitting. Reset if the executor runs the task within
+    /// `execute`.
     static OFFERED: Cell<*const Inner> = const { Cell::new(ptr::null()) };
 }
 
-/// Something for the handler.
+/// A message in the inbox of a stage.
 enum Letter {
     Read(Msg),
     In(InEvent),
@@ -55,7 +59,7 @@ enum Letter {
     Own(Own),
 }
 
-/// What stands in the chain for a handler that runs elsewhere.
+/// The placeholder in the channel's chain for a handler that runs on another executor.
 pub(super) struct Stage {
     shape: &'static Shape,
     /// The handler, until it is added.
@@ -65,7 +69,7 @@ pub(super) struct Stage {
 
 struct Inner {
     executor: Arc<dyn Executor>,
-    /// The channel, and the stage's place in it, once they are known.
+    /// The channel and the id of the stage in it, once it is added.
     place: OnceLock<(Weak<SignalBlock<Shared>>, u32)>,
     inbox: Mutex<Inbox>,
     work: Mutex<Option<Work>>,
@@ -74,13 +78,13 @@ struct Inner {
 #[derive(Default)]
 struct Inbox {
     letters: VecDeque<Letter>,
-    /// Messages among them.
+    /// The number of `Read` messages in `letters`.
     messages: usize,
-    /// How many have come in all.
+    /// The total number of messages ever posted.
     posted: u64,
-    /// The channel was told to read no more.
+    /// `true` if the channel was told to stop reading.
     paused: bool,
-    /// A task works it off, or is about to.
+    /// `true` if a task processes the inbox or is about to.
     running: bool,
     /// The number of the last task.
     task: u64,
@@ -88,24 +92,25 @@ struct Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        // Messages and events are the user's, and may panic.
+        // Messages and events are user values: their `Drop` may panic.
         discard_all(self.letters.drain(..));
     }
 }
 
-/// What a task holds that works the inbox off. If it is dropped while it is the one that is to do so,
-/// its executor has let it go, or it has panicked: the channel is told.
+/// The right of a task to process the inbox. If it is dropped while it is still the current one,
+/// the executor dropped the task or the task panicked: the channel gets an error event.
 struct Turn {
     inner: Arc<Inner>,
     number: u64,
 }
 
 impl Turn {
-    /// Works the inbox off, for one turn.
+    /// Processes the inbox, one batch per submission.
     fn run(mut self) {
         let own = Arc::as_ptr(&self.inner);
         if OFFERED.get() == own {
-            // The executor runs it within `execute`: whoever offered it goes on.
+            // The executor ran the task within `execute`: the submitting thread continues with the
+            // next batch.
             OFFERED.set(ptr::null());
             self.number = 0;
             return;
@@ -138,13 +143,13 @@ impl Drop for Turn {
     }
 }
 
-/// The handler in its own chain.
+/// The handler in its separate chain.
 struct Work {
     pipeline: Pipeline<dyn Erased + Send>,
     channel: Weak<SignalBlock<Shared>>,
     home: Option<EventLoop>,
     id: u32,
-    /// It is gone; what comes passes.
+    /// `true` if the handler was removed; later messages pass unchanged.
     removed: bool,
 }
 
@@ -166,7 +171,7 @@ impl Stage {
         }
     }
 
-    /// Takes the handler to its own chain, now that the channel is known.
+    /// Moves the handler to its separate chain, now that the channel is known.
     fn added(&mut self, ctx: &HandlerContext<'_>) {
         let Some(handler) = self.handler.take() else {
             return;
@@ -229,7 +234,7 @@ impl Inner {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Mails to the channel from the stage's place.
+    /// Sends an action to the channel, from the stage's position.
     fn back(&self, back: Back) {
         if let Some((channel, id)) = self.place.get() {
             mail_back(channel, *id, back);
@@ -242,7 +247,7 @@ impl Inner {
         Failure::new(NetError::Refused { executor, why })
     }
 
-    /// Gives the executor a task that works the inbox off.
+    /// Submits a task that processes the inbox.
     fn submit(this: &Arc<Self>) -> Result<(), Failure> {
         let number = {
             let mut inbox = this.inbox();
@@ -256,17 +261,18 @@ impl Inner {
             Ok(Ok(())) => Ok(()),
             Ok(Err(refused)) => {
                 let mut inbox = this.inbox();
-                // Before the task goes, which would tell so again.
+                // Reset before `refused` drops the task, which would report the same error again.
                 inbox.running &= inbox.task != number;
                 drop(inbox);
                 Err(this.refused(refused.to_string()))
             }
-            // Whether it kept the task shows in what becomes of that.
+            // The executor may have kept the task. If it dropped the task, `Turn` has reported
+            // that.
             Err(panic) => Err(Failure::from_panic(panic)),
         }
     }
 
-    /// Works the inbox off on this thread, for one turn; true if there may be more.
+    /// Processes one batch of the inbox on this thread. Returns `true` if there may be more.
     fn turn_here(&self) -> bool {
         let mut work = self.work();
         let Some(work) = work.as_mut() else {
@@ -279,7 +285,7 @@ impl Inner {
         more
     }
 
-    /// Handles some letters; true if there may be more.
+    /// Handles up to `BATCH` messages. Returns `true` if there may be more.
     fn turn(&self, work: &mut Work) -> bool {
         let mut taken = 0;
         for _ in 0..BATCH {
@@ -310,7 +316,7 @@ impl Inner {
         true
     }
 
-    /// Whether nothing has come since so many were posted.
+    /// Returns `true` if nothing was posted after the first `posted` messages.
     fn is_idle(&self, posted: u64) -> bool {
         self.inbox().posted == posted
     }
@@ -332,7 +338,7 @@ impl Work {
             }
             Letter::Out(op) => pipeline.start(Action::Out { at: 2, op }),
             Letter::Own(Own::Removed) => {
-                // Its ports stay: they take what it says at its end.
+                // The ends stay: they forward the last actions of the handler.
                 pipeline.take_out(self.id);
                 self.removed = true;
             }
@@ -343,7 +349,7 @@ impl Work {
         }
     }
 
-    /// Lets pass what comes after the handler's end.
+    /// Passes on a message that came after the handler was removed.
     fn pass(&self, letter: Letter) {
         self.back(match letter {
             Letter::Read(msg) => Back::Read(msg),
@@ -354,7 +360,7 @@ impl Work {
         });
     }
 
-    /// Tells the channel that writes are no longer in the inbox.
+    /// Tells the channel that writes of `taken` bytes have left the inbox.
     fn took(&self, taken: usize) {
         if taken > 0 {
             self.back(Back::Taken(taken));
@@ -366,7 +372,7 @@ impl Work {
     }
 }
 
-/// Mails to the channel; what it does not take any more fails.
+/// Sends an action to the channel. If the channel is closed, the action's promise fails.
 fn mail_back(channel: &Weak<SignalBlock<Shared>>, id: u32, back: Back) {
     let mail = Mail::Stage(id, back);
     let refused = match channel.upgrade() {
@@ -423,7 +429,7 @@ impl Erased for Stage {
     }
 }
 
-/// One end of the handler's own chain.
+/// One end of the handler's separate chain.
 struct Port {
     channel: Weak<SignalBlock<Shared>>,
     id: u32,
@@ -477,7 +483,7 @@ impl Erased for Port {
 }
 
 impl<E: ?Sized + Held> Pipeline<E> {
-    /// What a handler elsewhere has said goes further from its place.
+    /// Continues an action of a handler on another executor, from the stage's position.
     pub(super) fn come_back(&mut self, id: u32, back: Back) {
         if let Back::Write(msg, _) = &back {
             self.parts.io.shared.took(msg);
@@ -495,7 +501,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
             }
             Back::Out(op) => self.start(Action::Out { at, op }),
             Back::Resume => {
-                // Who holds messages back until somebody reads has to know.
+                // A handler that holds messages back until a read is requested must be told.
                 if self.parts.io.state.release_reads() && self.parts.is_watched(at, mask::DEMAND) {
                     self.start(Action::Out {
                         at,
@@ -504,8 +510,8 @@ impl<E: ?Sized + Held> Pipeline<E> {
                 }
             }
             Back::Taken(counts) => self.parts.io.release(counts),
-            // Something may have come since, and what it came to may be in the mail behind this; then
-            // it says so again.
+            // If messages were posted since, their results may still be queued behind this request.
+            // The stage then reports again when it is idle.
             Back::Idle(posted) if self.handlers[place].is_idle(posted) => self.drop_handler(id),
             Back::Idle(_) => {}
         }
@@ -513,7 +519,7 @@ impl<E: ?Sized + Held> Pipeline<E> {
 }
 
 impl Parts {
-    /// Whether this is the chain of a handler on an executor of its own, away from its channel.
+    /// Returns `true` if this is the separate chain of a handler on an executor of its own.
     pub(super) fn is_elsewhere(&self) -> bool {
         let first = self.metas.first();
         first.is_some_and(|meta| std::ptr::eq(meta.shape, &raw const OUTWARDS))
