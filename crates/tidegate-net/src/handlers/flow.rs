@@ -1,4 +1,4 @@
-//! One message at a time, for handlers that ask for each.
+//! Delivers one message per requested read.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use tidegate_core::Blocking;
 use crate::message::{Nothing, Passing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 
-/// Passes one message on for each read that is asked for, while the channel does not read on its
-/// own. Stands behind a decoder, which makes many messages of one read.
+/// Passes on one message for each requested read, while the channel does not read on its own.
+/// Belongs behind a decoder, which makes many messages of one read.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -32,17 +32,17 @@ use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 #[derive(Debug, Default)]
 pub struct FlowControl {
     waiting: VecDeque<Passing>,
-    /// Somebody asked for a message that was not there.
+    /// `true` if a message was requested while none was waiting.
     wanted: bool,
 }
 
 impl FlowControl {
-    /// A handler that holds nothing yet.
+    /// Creates a handler without waiting messages.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Passes everything on if the channel reads on its own again, whoever has told it to.
+    /// Passes all waiting messages on if the channel reads on its own again.
     fn let_out(&mut self, ctx: &mut InboundContext<'_, Self>) {
         if ctx.is_auto_read() {
             for message in self.waiting.drain(..) {
@@ -77,7 +77,7 @@ impl Inbound for FlowControl {
         self.let_out(ctx);
         ctx.fire_read_complete();
         if self.wanted && !ctx.is_auto_read() {
-            // The bytes that came were no whole message.
+            // The received bytes were not a whole message.
             ctx.read();
         }
     }

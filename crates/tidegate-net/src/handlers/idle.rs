@@ -1,4 +1,4 @@
-//! Connections on which nothing happens: told, or closed.
+//! Detects idle connections and stuck writes, and reports or closes them.
 
 use std::time::Duration;
 
@@ -10,28 +10,28 @@ use crate::errors::NetError;
 use crate::message::{Nothing, Passing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 
-/// What did not happen for too long.
+/// The kind of inactivity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quietness {
-    /// Nothing came.
+    /// Nothing was received.
     Read,
     /// Nothing was written.
     Write,
-    /// Neither.
+    /// Nothing was received or written.
     All,
 }
 
-/// The event that tells handlers that nothing happened for a while.
+/// The event that tells handlers that a connection is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleEvent {
-    /// What did not happen.
+    /// The kind of inactivity.
     pub what: Quietness,
-    /// Whether this is the first time since something did.
+    /// `true` for the first event since the last activity.
     pub first: bool,
 }
 
-/// Watches for quiet connections. Activity only notes the time: one timer for each kind looks
-/// when it fires how long it has really been.
+/// Detects idle connections. Activity only records the time. One timer per kind of inactivity
+/// checks, when it fires, how long the connection has really been idle.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,19 +52,19 @@ pub struct IdleEvent {
 #[derive(Clone, Debug)]
 pub struct Idle {
     limits: [u64; 3],
-    /// When each last happened.
+    /// The time of the last activity, per kind.
     last: [u64; 3],
     first: [bool; 3],
     closes: bool,
-    /// Something came, and its handlers may still be busy with it.
+    /// `true` from a message until the end of its read: the handlers may still be busy with it.
     reading: bool,
 }
 
 const KINDS: [Quietness; 3] = [Quietness::Read, Quietness::Write, Quietness::All];
 
 impl Idle {
-    /// Tells with an [`IdleEvent`] when nothing came for `read`, nothing was written for `write`,
-    /// or neither for `all`. Zero switches one off.
+    /// Fires an [`IdleEvent`] when nothing was received for `read`, nothing was written for
+    /// `write`, or neither for `all`. Zero disables a kind.
     pub fn new(read: Duration, write: Duration, all: Duration) -> Self {
         Self {
             limits: [read, write, all].map(as_nanos),
@@ -75,22 +75,22 @@ impl Idle {
         }
     }
 
-    /// When nothing came for `after`.
+    /// Fires the event when nothing was received for `after`.
     pub fn reads(after: Duration) -> Self {
         Self::new(after, Duration::ZERO, Duration::ZERO)
     }
 
-    /// When nothing was written for `after`.
+    /// Fires the event when nothing was written for `after`.
     pub fn writes(after: Duration) -> Self {
         Self::new(Duration::ZERO, after, Duration::ZERO)
     }
 
-    /// When nothing happened for `after`.
+    /// Fires the event when nothing was received or written for `after`.
     pub fn all(after: Duration) -> Self {
         Self::new(Duration::ZERO, Duration::ZERO, after)
     }
 
-    /// Fails the connection instead of telling: the error is a [`NetError::Idle`].
+    /// Fails the connection with a [`NetError::Idle`] instead of firing an event.
     pub fn closes(mut self) -> Self {
         self.closes = true;
         self
@@ -103,7 +103,7 @@ impl Idle {
         }
     }
 
-    /// The channel is open: begins to watch.
+    /// Starts the timers, once the channel is open.
     fn start(&mut self, ctx: &mut InboundContext<'_, Self>) {
         self.last = [ctx.now(); 3];
         for kind in 0..3 {
@@ -113,7 +113,7 @@ impl Idle {
 
     fn arm(&self, kind: usize, after: u64, ctx: &mut InboundContext<'_, Self>) {
         if self.limits[kind] > 0 {
-            // Without timers the loop is on its way out.
+            // No timer is set only if the event loop is shutting down.
             drop(ctx.schedule(Duration::from_nanos(after), kind as u64));
         }
     }
@@ -126,7 +126,7 @@ impl Inbound for Idle {
     const BLOCKING: Blocking = Blocking::Never;
 
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        // Added to a connection that is already there.
+        // The handler was added to an open connection.
         if ctx.channel().is_active() {
             self.start(ctx);
         }
@@ -145,7 +145,7 @@ impl Inbound for Idle {
     }
 
     fn read_complete(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        // The time that the handlers took is not the peer's.
+        // The time that the handlers took does not count as inactivity of the peer.
         if std::mem::take(&mut self.reading) {
             let now = ctx.now();
             self.note(0, now);
@@ -185,8 +185,8 @@ impl Outbound for Idle {
     }
 }
 
-/// Fails a connection when something waits to be sent and not a byte goes out for a time: for
-/// peers that do not read. The error is a [`NetError::WriteTimeout`].
+/// Fails a connection when data waits to be sent and not a byte was sent for some time, because the
+/// peer does not read. The error is a [`NetError::WriteTimeout`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -205,13 +205,13 @@ impl Outbound for Idle {
 #[derive(Clone, Debug)]
 pub struct WriteTimeout {
     limit: Duration,
-    /// A timer looks whether something is sent.
+    /// `true` while a timer is set that checks for progress.
     armed: bool,
 }
 
 impl WriteTimeout {
-    /// Fails when a write waits for longer than `limit`, which is noticed before twice that time is
-    /// over. Zero means as long as it likes.
+    /// Fails the connection when a write waits for longer than `limit`. This is detected before
+    /// twice that time has passed. Zero means no limit.
     pub fn new(limit: Duration) -> Self {
         Self {
             limit,
@@ -236,7 +236,7 @@ impl Inbound for WriteTimeout {
             return;
         }
         if ctx.sent_bytes() == key {
-            // Not a byte went out since the timer was set, and some wait.
+            // Not a byte was sent since the timer was set, and some are waiting.
             return ctx.fire_error(Failure::new(NetError::WriteTimeout(self.limit)));
         }
         let sent = ctx.sent_bytes();

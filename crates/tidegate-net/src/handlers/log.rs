@@ -1,4 +1,4 @@
-//! Shows what passes, with a hex dump.
+//! Logs everything that passes, with a hex dump of the bytes.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use tidegate_promise::Failure;
 use crate::message::Nothing;
 use crate::pipeline::{HandlerContext, Inbound, InboundContext, Outbound, OutboundContext};
 
-/// Tells a function of the user's what passes through this place of a pipeline of bytes, after the
-/// address of the peer where there is one.
+/// Describes everything that passes this position of a byte pipeline to a user's function. Each
+/// text begins with the address of the peer, if it has one.
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -32,7 +32,7 @@ pub struct Logging {
 }
 
 impl Logging {
-    /// Tells `tell`, on the channel's loop: it must not block.
+    /// Creates a handler that calls `tell` on the channel's event loop, so `tell` must not block.
     pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
         Self {
             tell: Arc::new(tell),
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Logging {
     }
 }
 
-/// Bytes as lines of sixteen, in hex and as text.
+/// Formats bytes as lines of sixteen, in hex and as text.
 ///
 /// ```
 /// use tidegate_net::handlers::hex_dump;

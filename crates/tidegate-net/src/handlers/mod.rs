@@ -1,4 +1,4 @@
-//! Handlers that everybody needs.
+//! Ready-made handlers for common tasks.
 
 mod flow;
 mod frames;

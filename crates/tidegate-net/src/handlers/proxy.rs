@@ -1,4 +1,4 @@
-//! The PROXY protocol of HAProxy, versions 1 and 2: who the peer of a proxied connection is.
+//! The PROXY protocol of HAProxy, versions 1 and 2: the original addresses of a proxied connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,21 +13,22 @@ use crate::pipeline::{Inbound, InboundContext};
 
 /// The longest header of version 1, its end included.
 const LONGEST_V1: usize = 107;
-/// The longest header of version 2 that is taken: addresses, and room for extensions.
+/// The longest accepted header of version 2: addresses, and room for extensions.
 const LONGEST_V2: usize = 16 + 4096;
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Who is behind a proxy: the event that a [`ProxyProtocol`] handler fires, and the attribute that
-/// it leaves with the channel.
+/// The addresses of the connection to the proxy. A [`ProxyProtocol`] handler fires this as an event
+/// and stores it as an attribute of the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProxiedPeer {
-    /// Source and destination of the connection to the proxy; `None` if the proxy speaks for
-    /// itself, or does not know.
+    /// Source and destination of the connection to the proxy. `None` if the proxy opened this
+    /// connection for itself, or does not name TCP addresses.
     pub addresses: Option<(SocketAddr, SocketAddr)>,
 }
 
-/// Reads the header with which a proxy begins a connection, then goes. A connection that begins
-/// otherwise fails: one error event, and what follows is dropped.
+/// Reads the header that a proxy sends at the start of a connection, then removes itself. A
+/// connection that starts differently fails: one error event is fired, and the rest of the data is
+/// dropped.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -46,12 +47,12 @@ pub struct ProxiedPeer {
 pub struct ProxyProtocol {
     rest: BytesMut,
     done: bool,
-    /// There was no header: what follows belongs to nobody.
+    /// `true` if there was no header: the rest of the data is dropped.
     failed: bool,
 }
 
 impl ProxyProtocol {
-    /// A handler that has read nothing yet.
+    /// Creates a handler that waits for the header.
     pub fn new() -> Self {
         Self::default()
     }
@@ -89,7 +90,7 @@ impl Inbound for ProxyProtocol {
                     let rest = std::mem::take(&mut self.rest).freeze();
                     ctx.fire_read(rest);
                 }
-                // It only fits where it stands, so it can always go.
+                // The removal cannot fail: the handler passes on the same type that it takes.
                 let _ = ctx.remove_me();
             }
             Err(why) => {
@@ -102,7 +103,7 @@ impl Inbound for ProxyProtocol {
     }
 }
 
-/// The header at the beginning of `bytes` and how long it is; `None` if it is not whole yet.
+/// Returns the header at the start of `bytes` and its length; `None` if it is incomplete.
 fn header(bytes: &[u8]) -> Result<Option<(ProxiedPeer, usize)>, &'static str> {
     let start = bytes.len().min(SIGNATURE.len());
     if bytes[..start] == SIGNATURE[..start] {
@@ -161,7 +162,7 @@ fn version_2(bytes: &[u8]) -> Result<Option<(ProxiedPeer, usize)>, &'static str>
         return Ok(None);
     };
     let addresses = match (version & 0xf, family) {
-        // The proxy speaks for itself.
+        // The proxy opened the connection for itself.
         (0, _) => None,
         (1, 0x11) => Some(pair::<4>(body, |ip| Ipv4Addr::from(ip).into())?),
         (1, 0x21) => Some(pair::<16>(body, |ip| Ipv6Addr::from(ip).into())?),
@@ -173,7 +174,7 @@ fn version_2(bytes: &[u8]) -> Result<Option<(ProxiedPeer, usize)>, &'static str>
     Ok(Some((ProxiedPeer { addresses }, whole)))
 }
 
-/// Two addresses of `N` bytes and two ports.
+/// Reads two addresses of `N` bytes and two ports.
 fn pair<const N: usize>(
     mut body: &[u8],
     ip: impl Fn([u8; N]) -> IpAddr,

@@ -1,4 +1,4 @@
-//! Fewer flushes, and no more bytes a second than allowed.
+//! Consolidates flushes, and limits the bytes per second.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +13,11 @@ use crate::errors::NetError;
 use crate::message::{Nothing, Passing};
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 
-/// Holds flushes back while a read is going on, and lets one out at its end, or after a number.
+/// Holds flushes back during a read. Passes one flush on at the end of the read, or after a number
+/// of flushes.
 ///
-/// A flush of ours is a system call only at the end of an event; this one is for handlers that
-/// flush after each of many reads.
+/// Even without this handler, a flush is a system call only at the end of an event. This handler
+/// helps if other handlers flush after each of many reads.
 ///
 /// ```
 /// use tidegate_net::EmbeddedChannel;
@@ -36,7 +37,7 @@ pub struct FlushLess {
 }
 
 impl FlushLess {
-    /// Lets one of `most` flushes out while a read is going on.
+    /// Creates a handler that passes one of `most` flushes on during a read.
     pub fn every(most: u32) -> Self {
         Self {
             most: most.max(1),
@@ -122,7 +123,7 @@ impl Outbound for FlushLess {
     }
 }
 
-/// A number of bytes a second, for one channel or, cloned, for many together.
+/// A limit of bytes per second, for one channel or, if cloned, for several together.
 ///
 /// ```
 /// use tidegate_net::handlers::Rate;
@@ -139,12 +140,12 @@ pub struct Rate {
 #[derive(Debug)]
 struct Account {
     per_second: u64,
-    /// When the bytes allowed so far have passed, by the loop's clock.
+    /// The time on the event loop's clock at which the bytes counted so far have passed.
     free_at: u64,
 }
 
 impl Rate {
-    /// So many bytes a second; at least one.
+    /// Creates a limit of `bytes` per second, at least one.
     pub fn bytes_per_second(bytes: u64) -> Self {
         let account = Account {
             per_second: bytes.max(1),
@@ -155,17 +156,17 @@ impl Rate {
         }
     }
 
-    /// So many from now on, for all who share it. Who waits already waits as long as before.
+    /// Changes the limit for all clones. Bytes that already wait keep their delay.
     pub fn set(&self, bytes_per_second: u64) {
         self.lock().per_second = bytes_per_second.max(1);
     }
 
-    /// Nanoseconds until more may pass.
+    /// Returns the time until more bytes may pass, in nanoseconds.
     fn wait(&self, now: u64) -> u64 {
         self.lock().free_at.saturating_sub(now)
     }
 
-    /// Counts `bytes` and answers how many nanoseconds to wait until they may pass.
+    /// Counts `bytes` and returns the time until they may pass, in nanoseconds.
     fn take(&self, bytes: usize, now: u64) -> u64 {
         let mut account = self.lock();
         let wait = account.free_at.saturating_sub(now);
@@ -180,10 +181,10 @@ impl Rate {
     }
 }
 
-/// Slows a channel down: reads pause and writes wait when there were more than allowed.
+/// Limits the rate of a channel: reads pause and writes wait when the limit is exceeded.
 ///
-/// Nothing is cut: a long message passes at once, and what follows it waits for as long as it takes.
-/// When it is taken out, what waits goes, and reading goes on.
+/// Messages are not split: a long message passes at once, and the messages behind it wait for the
+/// time that it takes. When the handler is removed, waiting writes are sent and reading resumes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -207,20 +208,20 @@ pub struct Traffic {
     write: Option<Rate>,
     waiting: VecDeque<(Bytes, Option<Promise<()>>)>,
     paused: Option<Pause>,
-    /// What was asked for while something waited.
+    /// The operation that was requested while writes were waiting.
     end: Option<End>,
 }
 
-/// What goes on after a pause.
+/// What to resume after a pause.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pause {
-    /// The channel read on its own.
+    /// `true` if the channel reads on its own.
     auto_read: bool,
-    /// Somebody asked for a read.
+    /// `true` if a read was requested.
     asked: bool,
 }
 
-/// What comes after everything that waits.
+/// The operation that follows the last waiting write.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Close,
@@ -231,7 +232,7 @@ const READ_AGAIN: u64 = 0;
 const WRITE_AGAIN: u64 = 1;
 
 impl Traffic {
-    /// Allows so much in and out; `None` allows anything.
+    /// Creates a handler that limits inbound and outbound bytes; `None` means no limit.
     pub fn new(read: Option<Rate>, write: Option<Rate>) -> Self {
         Self {
             read,
@@ -246,7 +247,7 @@ impl Traffic {
         match self.paused.take() {
             Some(pause) if pause.auto_read => {
                 ctx.set_auto_read(true);
-                // For handlers that kept something back while the channel did not read.
+                // Handlers may have held messages back while the channel did not read.
                 ctx.fire_read_complete();
             }
             Some(pause) if pause.asked => ctx.read(),
@@ -254,7 +255,7 @@ impl Traffic {
         }
     }
 
-    /// Lets the first of those out who wait.
+    /// Writes the first of the waiting messages.
     fn let_one_out(&mut self, ctx: &mut InboundContext<'_, Self>) {
         if let Some((bytes, promise)) = self.waiting.pop_front() {
             ctx.release(bytes.len() + ENTRY_OVERHEAD);
@@ -325,7 +326,7 @@ impl Outbound for Traffic {
 
     fn write(&mut self, bytes: Bytes, ctx: &mut OutboundContext<'_, Self>) {
         if let Some(end) = self.end {
-            // Before it goes what was there when it was asked for, and nothing else.
+            // Only writes from before the request for the end are still sent.
             let why = match end {
                 End::Close => NetError::Closed(None),
                 End::ShutOutput => NetError::OutputShut,
@@ -355,7 +356,7 @@ impl Outbound for Traffic {
         let wait = Duration::from_nanos(rate.take(bytes.len(), now));
         self.waiting.push_back((bytes, promise));
         if ctx.schedule(wait, WRITE_AGAIN).is_none() {
-            // The loop is on its way out: nobody will come for those who wait.
+            // The event loop is shutting down: no timer will send the waiting writes.
             for (bytes, promise) in self.waiting.drain(..) {
                 ctx.release(bytes.len() + ENTRY_OVERHEAD);
                 ctx.write_for(bytes, promise);

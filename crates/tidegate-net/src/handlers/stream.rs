@@ -1,8 +1,8 @@
 //! A channel as a byte stream, for futures.
 //!
-//! A [`TakeOver`] handler at the end of a pipeline gives what it reads to a [`ByteStream`]. What waits
-//! is bounded both ways: the channel stops reading while the stream holds more than its limit, and
-//! the stream takes no more than up to the high water mark and waits above it.
+//! A [`TakeOver`] handler at the end of a pipeline passes the received bytes to a [`ByteStream`].
+//! Both directions are bounded: the channel stops reading while the stream holds more than its
+//! limit, and the stream accepts bytes up to the high-water mark and waits above it.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -24,12 +24,13 @@ use crate::channel::{Channel, InputShutdown, UserEvent};
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext};
 
-/// Bytes that a stream holds before its channel stops reading.
+/// The number of received bytes at which a stream stops its channel from reading.
 const MOST_HELD: usize = 64 * 1024;
-/// Bytes that a write takes at least, where so many are offered: less is not worth the trouble.
+/// The minimum that one write accepts, if so many bytes are offered. Less is not worth the
+/// overhead.
 const LEAST_TAKEN: usize = 1024;
 
-/// What a handler and its stream share.
+/// The state that a handler and its stream share.
 struct Shared {
     channel: Channel,
     state: Mutex<State>,
@@ -39,10 +40,10 @@ struct Shared {
 struct State {
     received: VecDeque<Bytes>,
     held: usize,
-    /// The channel does not read because the stream holds too much.
+    /// `true` if the channel does not read because the stream holds too much.
     paused: bool,
     ended: bool,
-    /// The stream was dropped: nobody reads any more.
+    /// `true` if the stream was dropped.
     gone: bool,
     failure: Option<Failure>,
     reader: Option<Waker>,
@@ -64,23 +65,23 @@ impl Shared {
     }
 }
 
-/// A channel as a duplex byte stream: [`AsyncRead`] and [`AsyncWrite`] of `futures-io`, so that the
-/// extension traits of `futures` and `futures-lite` are its methods, and `tokio_util::compat` makes
-/// it a stream of tokio's.
+/// A channel as a duplex byte stream. It implements [`AsyncRead`] and [`AsyncWrite`] of
+/// `futures-io`, so the extension traits of `futures` and `futures-lite` apply to it, and
+/// `tokio_util::compat` converts it to a tokio stream.
 ///
-/// When the peer writes no more it reads an end, and can still write. Dropping it closes the channel
-/// as soon as everything written is sent. Made by [`TakeOver`].
+/// When the peer closes its sending half, the stream reads an end and can still write. Dropping the
+/// stream closes the channel once everything written is sent. Created by [`TakeOver`].
 ///
 /// # Threads
 ///
-/// It is `Send`: a future may give it to another thread, whose waker is woken there.
+/// The stream is `Send`: it can be moved to another thread and polled there.
 pub struct ByteStream {
     shared: Arc<Shared>,
     /// What a write, a flush or a close waits for.
     room: Option<Completion<()>>,
     flushing: Option<Completion<()>>,
     closing: Option<Completion<()>>,
-    /// Something was written that no flush has answered for.
+    /// `true` if something was written that no completed flush covers.
     unsent: bool,
     shut: bool,
 }
@@ -97,7 +98,7 @@ impl ByteStream {
         }
     }
 
-    /// The channel that was taken over.
+    /// Returns the channel that was taken over.
     pub fn channel(&self) -> Channel {
         self.shared.channel.clone()
     }
@@ -127,7 +128,8 @@ impl ByteStream {
         }
     }
 
-    /// How many bytes may be written now: up to the high mark or a little more, never above the cap.
+    /// Returns how many bytes may be written now: up to the high-water mark or slightly more, never
+    /// above the cap.
     fn room(&self) -> usize {
         let (pending, marks) = self.shared.channel.waiting();
         let below_mark = marks.high().saturating_sub(pending).max(LEAST_TAKEN);
@@ -135,7 +137,7 @@ impl ByteStream {
     }
 }
 
-/// At most `most` bytes of `slices`.
+/// Copies at most `most` bytes of `slices`.
 fn gather(slices: &[IoSlice<'_>], most: usize) -> Bytes {
     let mut gathered = BytesMut::with_capacity(most);
     for slice in slices {
@@ -145,7 +147,7 @@ fn gather(slices: &[IoSlice<'_>], most: usize) -> Bytes {
     gathered.freeze()
 }
 
-/// A failure as an error of its own kind, if the operating system gave it one.
+/// Converts a failure to an I/O error, with the operating system's error kind if it has one.
 fn error_of(why: Failure, otherwise: io::ErrorKind) -> io::Error {
     let kind = why.downcast_ref::<io::Error>().map(io::Error::kind);
     io::Error::new(kind.unwrap_or(otherwise), why)
@@ -214,20 +216,20 @@ impl AsyncWrite for ByteStream {
         ready!(self.poll_room(cx))?;
         let mut most = self.room();
         if most == 0 {
-            // The cap leaves no room beside what waits.
+            // The waiting bytes leave no room below the cap.
             ready!(self.as_mut().poll_flush(cx))?;
             most = self.room().max(1);
         }
         let bytes = gather(slices, offered.min(most));
         let count = bytes.len();
-        // A flush that is under way does not answer for these.
+        // A flush in progress does not cover these bytes.
         self.flushing = None;
         self.unsent = true;
         self.shared.channel.write(bytes);
         Poll::Ready(Ok(count))
     }
 
-    /// Ready when the operating system has everything that was written; does not wait for the peer.
+    /// Ready when the operating system has accepted everything written; does not wait for the peer.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.unsent {
             return Poll::Ready(Ok(()));
@@ -244,8 +246,8 @@ impl AsyncWrite for ByteStream {
         Poll::Ready(Ok(()))
     }
 
-    /// Closes the sending half; the peer reads an end after what was written. Ready when that end is
-    /// on its way behind it all.
+    /// Closes the sending half. The peer reads an end of stream after everything written. Ready
+    /// when that half is closed.
     fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.closing.is_none() {
@@ -258,7 +260,7 @@ impl AsyncWrite for ByteStream {
         if let Some(closing) = &mut this.closing {
             let closed = ready!(Pin::new(closing).poll(cx));
             this.closing = None;
-            // Where everything was sent before, it is closed anyway.
+            // If everything was sent before, a closed channel is not an error.
             if closed.is_err() && this.unsent {
                 return Poll::Ready(Err(this.closed()));
             }
@@ -282,8 +284,8 @@ impl fmt::Debug for ByteStream {
     }
 }
 
-/// The future of a stream. Its panic goes to the hook for unhandled errors and is the cause of the
-/// channel's end, which comes with the end of the stream.
+/// The future of a stream. If it panics, the panic goes to the hook for unhandled errors and
+/// becomes the close cause of the channel, which closes when the stream is dropped.
 struct Taken<T> {
     future: Option<Pin<Box<T>>>,
     shared: Arc<Shared>,
@@ -313,10 +315,10 @@ impl<T: Future<Output = ()>> Future for Taken<T> {
     }
 }
 
-/// The last handler of a pipeline whose channel is taken over by a future: from the start, or when
-/// it is added to the pipeline of an open channel. The channel then reads on its own, and stays open
-/// for what the future writes when the peer writes no more, whatever its
-/// [options](crate::ChannelOptions) say.
+/// The last handler of a pipeline. It lets a future take over the channel: when the channel opens,
+/// or when the handler is added to an open channel. From then on the channel reads on its own. It
+/// stays open for writing when the peer closes its sending half, whatever its
+/// [options](crate::ChannelOptions) are.
 ///
 /// ```
 /// use std::pin::Pin;
@@ -342,12 +344,11 @@ impl<T: Future<Output = ()>> Future for Taken<T> {
 ///
 /// # Threads
 ///
-/// The future runs on the channel's loop and need not be `Send`; so the loop must be a pinned
-/// one.
+/// The future runs on the channel's event loop and need not be `Send`, so the loop must be pinned.
 pub struct TakeOver<F> {
     begin: Option<F>,
     shared: Option<Arc<Shared>>,
-    /// Its future stays on the loop's thread, so it does not fit a roaming loop.
+    /// Makes the handler not `Send`, because its future stays on the loop's thread.
     stays: PhantomData<*const ()>,
 }
 
@@ -356,8 +357,9 @@ where
     F: FnOnce(ByteStream) -> T + 'static,
     T: Future<Output = ()> + 'static,
 {
-    /// When the channel is open, or this is put into the chain of one that is, `begin` makes a future
-    /// of its stream, which runs on the loop. The stream reads an end when this is taken out again.
+    /// Creates a handler that calls `begin` with the stream of the channel when the channel is
+    /// open. The future that `begin` returns runs on the event loop. The stream reads an end when
+    /// the handler is removed.
     pub fn new(begin: F) -> Self {
         Self {
             begin: Some(begin),
@@ -375,7 +377,7 @@ where
             state: Mutex::default(),
         });
         self.shared = Some(Arc::clone(&shared));
-        // The end of what can be read is not the end of what can be written.
+        // The end of input must not close the channel, because the future may still write.
         ctx.set_half_closure(true);
         if !ctx.is_auto_read() {
             ctx.set_auto_read(true);
@@ -383,12 +385,12 @@ where
         let future = Box::pin(begin(ByteStream::new(Arc::clone(&shared))));
         let future = Some(future);
         if home.spawn_local(Taken { future, shared }).is_err() {
-            // The loop takes no more futures: it is on its way out.
+            // The event loop accepts no more futures: it is shutting down.
             ctx.close();
         }
     }
 
-    /// Nothing more will come for the stream.
+    /// Tells the stream that no more data will come.
     fn end(&self) {
         if let Some(shared) = &self.shared {
             shared.wake(|state| state.ended = true);
@@ -407,7 +409,7 @@ where
     const BLOCKING: Blocking = Blocking::Never;
 
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        // Into an open channel: nobody will say so again.
+        // In an open channel `active` will not be called again.
         if ctx.channel().is_active() {
             self.take_over(ctx);
         }
@@ -446,7 +448,7 @@ where
                 shared.wake(|state| state.failure = Some(why));
                 ctx.close();
             }
-            // Nobody reads it from the stream.
+            // There is no stream that could return the error.
             _ => ctx.fire_error(why),
         }
     }

@@ -1,4 +1,4 @@
-//! Bytes as text, both ways.
+//! Converts between bytes and text.
 
 use bytes::Bytes;
 use tidegate_core::Blocking;
@@ -7,7 +7,7 @@ use tidegate_promise::Failure;
 use crate::errors::NetError;
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 
-/// Makes text of frames, and bytes of text. What is not UTF-8 is an error event.
+/// Converts frames to text, and text to bytes. Invalid UTF-8 causes an error event.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -27,12 +27,12 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Text in UTF-8.
+    /// Creates a handler that refuses invalid UTF-8.
     pub fn utf8() -> Self {
         Self { lossy: false }
     }
 
-    /// Text in UTF-8, with a sign in the place of what is not.
+    /// Creates a handler that substitutes the replacement character for invalid UTF-8.
     pub fn lossy() -> Self {
         Self { lossy: true }
     }

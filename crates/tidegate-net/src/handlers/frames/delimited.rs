@@ -1,4 +1,4 @@
-//! Frames that end with a line feed, or another delimiter.
+//! Frames that end with a line feed or with another delimiter.
 
 use bytes::Bytes;
 use tidegate_core::Blocking;
@@ -9,11 +9,11 @@ use crate::errors::NetError;
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext};
 
-/// Frames that end with a line feed, which is cut off, with a carriage return before it.
+/// Splits a stream into lines, without the line feed and a carriage return before it.
 ///
-/// A longer line is an error event, once; what follows it begins after its end. As every handler
-/// that makes frames it passes on what it holds when it is taken out. Frames that it had made by
-/// then stay frames: bytes that stand behind several of them are an error event.
+/// A line that is too long causes one error event; the next frame begins after its end. Like every
+/// frame decoder, this handler passes on the bytes that it holds when it is removed. Frames that it
+/// made before stay frames, so bytes behind several of them are an error event.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -32,7 +32,7 @@ pub struct LineFrames {
 }
 
 impl LineFrames {
-    /// Lines of at most `most` bytes, their ends left out.
+    /// Creates a decoder for lines of at most `most` bytes, not counting the line end.
     pub fn max(most: usize) -> Self {
         let mut cut = Delimited::new(vec![Bytes::from_static(b"\n")], most);
         cut.trims = true;
@@ -44,8 +44,8 @@ impl LineFrames {
 
 cuts_frames!(LineFrames);
 
-/// Frames that end with one of several delimiters, which is cut off; the one that is whole first
-/// counts, and of two that end together the longer.
+/// Splits a stream at any of several delimiters, which are removed. The delimiter that ends first
+/// counts; of two that end at the same byte, the longer one.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -66,11 +66,11 @@ pub struct DelimiterFrames {
 }
 
 impl DelimiterFrames {
-    /// Frames of at most `most` bytes between `delimiters`.
+    /// Creates a decoder for frames of at most `most` bytes between `delimiters`.
     ///
     /// # Errors
     ///
-    /// [`BadFrames`] when there is none, an empty one, or one that can never be whole first.
+    /// [`BadFrames`] if there is no delimiter, or if one is empty or can never be the first to end.
     pub fn new<D: Into<Bytes>>(
         delimiters: impl IntoIterator<Item = D>,
         most: usize,
@@ -100,11 +100,11 @@ pub(super) struct Delimited {
     delimiters: Vec<Bytes>,
     longest: usize,
     most: usize,
-    /// Cuts a carriage return off, too.
+    /// `true` if a carriage return before the delimiter is removed, too.
     trims: bool,
-    /// How far the bytes at hand were looked at.
+    /// The number of available bytes that were already searched.
     looked: usize,
-    /// In the middle of a frame that is too long: its end is looked for.
+    /// `true` inside a frame that is too long: its end is searched.
     skipping: bool,
 }
 
@@ -121,7 +121,7 @@ impl Delimited {
         }
     }
 
-    /// The first delimiter, and where it ends. One look at each byte, whatever they are.
+    /// Returns the start and end of the first delimiter. Looks at each byte once, for any input.
     fn first(&self, bytes: &[u8]) -> Option<(usize, usize)> {
         let from = self.looked;
         if let [only] = self.delimiters.as_slice() {
@@ -173,7 +173,7 @@ impl Cut for Delimited {
             end -= 1;
         }
         if end > self.most {
-            // The frame is whole: it is skipped with the next look.
+            // The frame is complete: the next call skips it.
             self.skipping = true;
             return Err(NetError::FrameTooLong {
                 length: end as u64,

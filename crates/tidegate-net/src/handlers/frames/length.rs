@@ -1,4 +1,4 @@
-//! Frames that say how long they are, both ways.
+//! Frames with a length field: a decoder and an encoder.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tidegate_core::Blocking;
@@ -9,7 +9,7 @@ use crate::errors::NetError;
 use crate::message::Nothing;
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 
-/// How a length stands in a frame.
+/// The position and format of the length field of a frame.
 ///
 /// ```
 /// use tidegate_net::handlers::LengthField;
@@ -19,25 +19,25 @@ use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LengthField {
-    /// Bytes before it.
+    /// The number of bytes before the field.
     pub offset: usize,
-    /// Its own bytes: 1, 2, 3, 4 or 8.
+    /// The size of the field in bytes: 1, 2, 3, 4 or 8.
     pub size: usize,
-    /// Its bytes stand least significant first.
+    /// `true` if the least significant byte comes first.
     pub little_endian: bool,
-    /// What is added to it to have the number of bytes that follow it.
+    /// Added to the value of the field to get the number of bytes that follow the field.
     pub adjust: i64,
-    /// Bytes at the beginning of a frame that are cut off.
+    /// The number of bytes to remove from the start of each frame.
     pub strip: usize,
 }
 
 impl LengthField {
-    /// Two bytes in front of each frame, which are cut off.
+    /// Returns a two-byte field at the start of each frame, which is removed.
     pub fn u16() -> Self {
         Self::of(2)
     }
 
-    /// Four bytes in front of each frame, which are cut off.
+    /// Returns a four-byte field at the start of each frame, which is removed.
     pub fn u32() -> Self {
         Self::of(4)
     }
@@ -72,7 +72,7 @@ impl LengthField {
     }
 }
 
-/// Frames that say how long they are.
+/// Splits a stream into frames that contain their length.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -95,11 +95,11 @@ pub struct LengthFrames {
 }
 
 impl LengthFrames {
-    /// Frames with such a field, of at most `most` bytes.
+    /// Creates a decoder for frames with such a field, of at most `most` bytes.
     ///
     /// # Errors
     ///
-    /// [`BadFrames`] for a field that cannot be read, or that no frame of at most `most` bytes has.
+    /// [`BadFrames`] if the field is invalid, or does not fit into a frame of `most` bytes.
     pub fn new(field: LengthField, most: usize) -> Result<Self, BadFrames> {
         field.check()?;
         if most < (field.offset + field.size).max(field.strip) {
@@ -122,7 +122,7 @@ cuts_frames!(LengthFrames);
 pub(super) struct Counted {
     pub(super) field: LengthField,
     pub(super) most: usize,
-    /// Bytes of a frame that is too long.
+    /// The number of bytes still to skip, of a frame that was refused.
     pub(super) skip: u64,
 }
 
@@ -167,20 +167,20 @@ impl Cut for Counted {
     }
 }
 
-/// Puts its length in front of what is written.
+/// Prefixes each written message with its length.
 ///
-/// The field's offset and strip do not matter here; `adjust` is subtracted.
+/// `offset` and `strip` of the field are ignored; `adjust` is subtracted from the length.
 #[derive(Clone, Copy, Debug)]
 pub struct LengthPrefix {
     field: LengthField,
 }
 
 impl LengthPrefix {
-    /// Prefixes with such a field.
+    /// Creates an encoder with such a field.
     ///
     /// # Errors
     ///
-    /// [`BadFrames`] for a field that cannot be written.
+    /// [`BadFrames`] if the field is invalid.
     pub fn new(field: LengthField) -> Result<Self, BadFrames> {
         field.check()?;
         Ok(Self { field })
@@ -208,7 +208,8 @@ impl Outbound for LengthPrefix {
             let most = usize::try_from(most).unwrap_or(usize::MAX);
             return refuse(NetError::FrameTooLong { length, most }, ctx);
         }
-        // One message of both: a write that is refused or cancelled leaves no length behind.
+        // Length and payload are one message, so that a refused or cancelled write leaves no length
+        // behind.
         let mut frame = BytesMut::with_capacity(size + bytes.len());
         if self.field.little_endian {
             frame.put_slice(&length.to_le_bytes()[..size]);
@@ -220,7 +221,7 @@ impl Outbound for LengthPrefix {
     }
 }
 
-/// A frame that cannot be written: who waits for it hears of it, or else the channel.
+/// Refuses a frame: fails the promise of the write, or fires an error event if there is none.
 fn refuse(why: NetError, ctx: &mut OutboundContext<'_, LengthPrefix>) {
     let why = Failure::new(why);
     match ctx.take_promise() {

@@ -1,4 +1,4 @@
-//! Frames out of a stream: by line, by delimiter, by fixed size, by length field.
+//! Frame decoders: split a stream by line, by delimiter, by fixed size or by length field.
 
 mod delimited;
 mod length;
@@ -17,41 +17,41 @@ use crate::pipeline::{Inbound, InboundContext};
 pub use self::delimited::{DelimiterFrames, LineFrames};
 pub use self::length::{LengthField, LengthFrames, LengthPrefix};
 
-/// What a look at the bytes at hand found.
+/// The result of a search for a frame in the available bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Nothing whole yet.
+    /// No complete frame yet.
     More,
-    /// A frame from `start` to `end`; what follows begins at `next`.
+    /// A frame from `start` to `end`. The next frame begins at `next`.
     Frame {
         start: usize,
         end: usize,
         next: usize,
     },
-    /// Bytes that belong to no frame.
+    /// A number of bytes that belong to no frame.
     Skip(usize),
 }
 
-/// How frames are told apart.
+/// The rule that separates frames.
 pub(super) trait Cut: 'static {
-    /// Looks for a frame at the beginning of `bytes`.
+    /// Searches for a frame at the start of `bytes`.
     fn find(&mut self, bytes: &[u8]) -> Result<Found, NetError>;
 
-    /// Whether the bytes at hand belong to a frame that was given up.
+    /// Returns `true` if the available bytes belong to a frame that was refused.
     fn skips(&self) -> bool {
         false
     }
 }
 
-/// Cuts frames out of a stream.
+/// Splits a stream into frames.
 ///
-/// While nothing waits, new bytes are cut where they lie; only the rest of a frame is copied, so
-/// that a connection between two frames holds nothing.
+/// If no partial frame is stored, frames are slices of the received bytes. Only the rest of a
+/// partial frame is copied, so a connection between two frames holds no memory.
 #[derive(Debug)]
 pub(super) struct Cutter<C> {
     cut: C,
     rest: BytesMut,
-    /// Frames of the bytes that came last, some of which may still be under way.
+    /// The number of frames made of the last bytes. Some may not have reached the next handler yet.
     made: usize,
 }
 
@@ -64,8 +64,8 @@ impl<C: Cut> Cutter<C> {
         }
     }
 
-    /// Gives each frame to `fire`; an error ends this call, and what was not looked at yet is
-    /// looked at with the next bytes.
+    /// Passes each frame to `fire`. An error ends this call; the bytes that were not searched yet
+    /// are searched with the next call.
     fn feed(&mut self, mut bytes: Bytes, mut fire: impl FnMut(Bytes)) -> Result<(), NetError> {
         if self.rest.is_empty() {
             let cut = &mut self.cut;
@@ -82,9 +82,10 @@ impl<C: Cut> Cutter<C> {
         done
     }
 
-    /// What was not cut yet, for who comes after.
+    /// Returns the bytes that are not part of a frame yet, for the next handler.
     ///
-    /// Behind several frames it would overtake those that are still under way, so that is an error.
+    /// If the last bytes made several frames, the rest would overtake those that are still on their
+    /// way, so that is an error.
     fn take_rest(&mut self) -> Result<Bytes, NetError> {
         let rest = std::mem::take(&mut self.rest);
         if rest.is_empty() || self.cut.skips() {
@@ -117,7 +118,7 @@ fn cut_all<C: Cut, B: AsRef<[u8]>>(
     }
 }
 
-/// Makes the inbound side of a handler out of its `cutter`.
+/// Implements the inbound side of a handler with its `cutter`.
 macro_rules! cuts_frames {
     ($handler:ty) => {
         impl Inbound for $handler {
@@ -126,7 +127,7 @@ macro_rules! cuts_frames {
             type Write = Nothing;
             const BLOCKING: Blocking = Blocking::Never;
 
-            /// The protocol has changed: what was read too far is not lost.
+            /// Passes the rest on, because the protocol has changed and the next handler needs it.
             fn removed(&mut self, ctx: &mut InboundContext<'_, Self>) {
                 if !ctx.channel().is_active() {
                     return;
@@ -164,7 +165,7 @@ macro_rules! cuts_frames {
 
 use cuts_frames;
 
-/// Frames of one size.
+/// Splits a stream into frames of a fixed size.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -184,11 +185,11 @@ pub struct FixedFrames {
 }
 
 impl FixedFrames {
-    /// Frames of `size` bytes.
+    /// Creates a decoder for frames of `size` bytes.
     ///
     /// # Errors
     ///
-    /// [`BadFrames`] for a size of zero.
+    /// [`BadFrames`] if `size` is zero.
     pub fn of(size: usize) -> Result<Self, BadFrames> {
         if size == 0 {
             return Err(BadFrames("a frame has at least one byte"));
@@ -219,7 +220,7 @@ impl Cut for Fixed {
     }
 }
 
-/// A way to frame that makes no sense.
+/// The error for an invalid configuration of a frame decoder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BadFrames(&'static str);
 
@@ -235,7 +236,7 @@ impl Error for BadFrames {}
 
 #[cfg(test)]
 mod tests {
-    //! What a decoder holds is bounded by its largest frame, whatever comes.
+    //! The memory of a decoder is bounded by its largest frame, for any input.
 
     use super::delimited::Delimited;
     use super::length::Counted;
@@ -256,7 +257,7 @@ mod tests {
         let delimiters = ["||", ";"].map(Bytes::from).to_vec();
         let mut cutter = Cutter::new(Delimited::new(delimiters, 10));
         let mut frames = 0;
-        // With a look at everything for each frame this would not end today.
+        // If each frame searched all the bytes again, this would practically never end.
         let fed = cutter.feed(Bytes::from(vec![b';'; 4 << 20]), |_| frames += 1);
         assert!(fed.is_ok());
         assert_eq!(frames, 4 << 20);

@@ -1,4 +1,4 @@
-//! Who a TLS server is, and whom a TLS client trusts.
+//! The configuration of TLS servers and TLS clients: certificates and trust.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,14 +15,14 @@ use rustls::{Connection, RootCertStore};
 
 use super::{Tls, TlsError};
 
-/// How long a handshake may take, when nothing else is said.
+/// The default limit for the duration of a handshake.
 pub const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sessions that a server remembers, so that they can be resumed: as many as rustls would.
+/// The number of sessions that a server stores for resumption, the same as the default of rustls.
 const SESSIONS: usize = 256;
 
-/// What a TLS server shows its clients. Clones are the same; certificates can be exchanged while
-/// connections are open, which keep the ones that they were shown.
+/// The TLS configuration of a server. Clones share it. Certificates can be replaced while
+/// connections are open; open connections keep the certificates that they started with.
 ///
 /// ```no_run
 /// use tidegate_net::Server;
@@ -49,11 +49,12 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
-    /// A server with a chain of certificates, its own first, and its private key, both as PEM.
+    /// Creates a server with a chain of certificates, its own first, and its private key, both as
+    /// PEM.
     ///
     /// # Errors
     ///
-    /// [`TlsError::BadIdentity`] when they cannot be read or are not of each other.
+    /// [`TlsError::BadIdentity`] if they cannot be read or do not belong together.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let identities = Arc::new(Identities::default());
         identities.set(None, identity(chain, key)?);
@@ -65,8 +66,8 @@ impl TlsServer {
         Ok(Self::new(Arc::new(config), identities))
     }
 
-    /// A server that does what `config` says, for what is not offered here: client certificates,
-    /// other ciphers, tickets.
+    /// Creates a server with a configuration of rustls, for settings that are not offered here:
+    /// client certificates, other ciphers, tickets.
     pub fn from_config(config: Arc<ServerConfig>) -> Self {
         Self::new(config, Arc::default())
     }
@@ -79,8 +80,8 @@ impl TlsServer {
         }
     }
 
-    /// The protocols that it speaks over TLS, best first. A client that speaks none of them is
-    /// turned away; one that names none is not.
+    /// Sets the application protocols, best first. A client that names only other protocols is
+    /// refused; a client that names none is accepted.
     pub fn alpn<P: AsRef<[u8]>>(self, protocols: impl IntoIterator<Item = P>) -> Self {
         {
             let mut config = self.config.write().unwrap_or_else(PoisonError::into_inner);
@@ -89,29 +90,29 @@ impl TlsServer {
         self
     }
 
-    /// How long a handshake may take; zero means as long as it likes.
+    /// Sets the limit for the duration of a handshake; zero means no limit.
     pub fn handshake_timeout(mut self, after: Duration) -> Self {
         self.timeout = after;
         self
     }
 
-    /// Shows clients that ask for `name` (or, for `*.example.org`, a name one level below) these
-    /// certificates instead.
+    /// Sets the certificates for clients that request `name` (or, for `*.example.org`, a name one
+    /// level below).
     ///
     /// # Errors
     ///
-    /// As for [`TlsServer::from_pem`]; what was shown before stays. Also where the server was given
-    /// a `ServerConfig` of its own, which says itself what is shown.
+    /// As for [`TlsServer::from_pem`]; the previous certificates stay. Also fails if the server was
+    /// created with a `ServerConfig`, which selects the certificates itself.
     pub fn set_name(&self, name: &str, chain: &[u8], key: &[u8]) -> Result<(), TlsError> {
         self.show(Some(name.to_ascii_lowercase()), chain, key)
     }
 
-    /// Shows the next clients these certificates, also those who were here before: their sessions
-    /// are forgotten.
+    /// Replaces the certificates for new connections. Stored sessions are discarded, so returning
+    /// clients get the new certificates, too.
     ///
     /// # Errors
     ///
-    /// As for [`TlsServer::set_name`]; what was shown before stays.
+    /// As for [`TlsServer::set_name`]; the previous certificates stay.
     pub fn reload(&self, chain: &[u8], key: &[u8]) -> Result<(), TlsError> {
         self.show(None, chain, key)
     }
@@ -126,17 +127,17 @@ impl TlsServer {
             return Err(TlsError::BadIdentity(why.to_owned()));
         }
         self.identities.set(name, identity);
-        // A session that is resumed goes on with the certificate that it began with.
+        // A resumed session keeps the certificate that it began with.
         Arc::make_mut(&mut config).session_storage = ServerSessionMemoryCache::new(SESSIONS);
         Ok(())
     }
 
-    /// Does what `config` says with the next clients.
+    /// Uses `config` for new connections.
     pub fn set_config(&self, config: Arc<ServerConfig>) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
-    /// The handler of one connection.
+    /// Creates the handler of one connection.
     pub fn handler(&self) -> Tls {
         Tls::new(Side::Server(self.clone()), self.timeout)
     }
@@ -154,7 +155,7 @@ impl fmt::Debug for TlsServer {
     }
 }
 
-/// Whom a TLS client trusts, and what it speaks.
+/// The TLS configuration of a client: trusted roots and application protocols.
 ///
 /// ```no_run
 /// use tidegate_net::Client;
@@ -175,11 +176,11 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// A client that trusts who has a certificate by one of these, as PEM.
+    /// Creates a client that trusts certificates issued by one of these roots, as PEM.
     ///
     /// # Errors
     ///
-    /// [`TlsError::BadRoots`] when they cannot be read, or there is none.
+    /// [`TlsError::BadRoots`] if they cannot be read, or if there is none.
     pub fn trusting(roots: &[u8]) -> Result<Self, TlsError> {
         let bad = |why: &dyn fmt::Display| TlsError::BadRoots(why.to_string());
         let mut store = RootCertStore::empty();
@@ -200,7 +201,7 @@ impl TlsClient {
         Ok(Self::from_config(Arc::new(config)))
     }
 
-    /// A client that does what `config` says.
+    /// Creates a client with a configuration of rustls.
     pub fn from_config(config: Arc<ClientConfig>) -> Self {
         Self {
             config,
@@ -208,23 +209,23 @@ impl TlsClient {
         }
     }
 
-    /// The protocols that it speaks over TLS, best first.
+    /// Sets the application protocols, best first.
     pub fn alpn<P: AsRef<[u8]>>(mut self, protocols: impl IntoIterator<Item = P>) -> Self {
         Arc::make_mut(&mut self.config).alpn_protocols = names(protocols);
         self
     }
 
-    /// How long a handshake may take; zero means as long as it likes.
+    /// Sets the limit for the duration of a handshake; zero means no limit.
     pub fn handshake_timeout(mut self, after: Duration) -> Self {
         self.timeout = after;
         self
     }
 
-    /// A client of the server `name`, whose certificate has to be for it.
+    /// Creates a client of the server `name`. The server's certificate must be valid for that name.
     ///
     /// # Errors
     ///
-    /// [`TlsError::BadName`] for what is neither a name nor an address.
+    /// [`TlsError::BadName`] if `name` is neither a host name nor an address.
     pub fn name(&self, name: &str) -> Result<TlsName, TlsError> {
         let parsed = ServerName::try_from(name.to_owned());
         let parsed = parsed.map_err(|_| TlsError::BadName(name.to_owned()))?;
@@ -249,7 +250,7 @@ pub struct TlsName {
 }
 
 impl TlsName {
-    /// The handler of one connection.
+    /// Creates the handler of one connection.
     pub fn handler(&self) -> Tls {
         Tls::new(Side::Client(self.clone()), self.client.timeout)
     }
@@ -261,7 +262,7 @@ impl TlsName {
     }
 }
 
-/// Which end of a connection a handler is.
+/// The end of a connection that a handler represents.
 #[derive(Debug)]
 pub(super) enum Side {
     Server(TlsServer),
@@ -276,7 +277,7 @@ impl Side {
         }
     }
 
-    /// The name that was asked for.
+    /// Returns the server name that the client requested.
     pub(super) fn server_name(&self, connection: &Connection) -> Option<String> {
         match (self, connection) {
             (Self::Client(client), _) => Some(client.name.to_str().into_owned()),
@@ -286,7 +287,7 @@ impl Side {
     }
 }
 
-/// Certificates by name; `None` is for everybody else.
+/// Certificates by server name. `None` is for all other names.
 #[derive(Debug, Default)]
 struct Identities {
     by_name: RwLock<HashMap<Option<String>, Arc<CertifiedKey>>>,
@@ -339,7 +340,8 @@ fn names<P: AsRef<[u8]>>(protocols: impl IntoIterator<Item = P>) -> Vec<Vec<u8>>
     all.map(|one| one.as_ref().to_vec()).collect()
 }
 
-/// The cryptography, chosen here and not by whoever came first in the process.
+/// Returns the cryptography provider. It is fixed here and does not depend on the default of the
+/// process.
 fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     let make = || Arc::new(rustls::crypto::ring::default_provider());

@@ -1,11 +1,11 @@
-//! What can go wrong with TLS, as values.
+//! The errors of TLS.
 
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// What went wrong with encryption: the error event of a [`Tls`](super::Tls) handler, and what a
-/// bad certificate is answered with.
+/// The error of a TLS connection or configuration. A [`Tls`](super::Tls) handler fires it as an
+/// error event, and invalid certificates are refused with it.
 ///
 /// ```
 /// use tidegate_net::handlers::{TlsError, TlsServer};
@@ -16,22 +16,23 @@ use std::time::Duration;
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// Certificates or a key that cannot be used; says why.
+    /// Certificates or a key that cannot be used, with the reason.
     BadIdentity(String),
-    /// Certificates to trust that cannot be used; says why.
+    /// Root certificates that cannot be used, with the reason.
     BadRoots(String),
-    /// Not the name of a server.
+    /// The name is not a valid server name.
     BadName(String),
-    /// The two sides did not come to terms: a certificate that does not fit, no protocol in
-    /// common, or bytes that are no TLS.
+    /// The handshake failed: an unacceptable certificate, no common protocol, or bytes that are not
+    /// TLS.
     Handshake(rustls::Error),
     /// The handshake took too long.
     HandshakeTimeout(Duration),
-    /// The peer went away before the handshake was done.
+    /// The peer closed the connection before the handshake was done.
     EndedInHandshake,
-    /// Bytes that cannot be what the peer sent.
+    /// The connection failed after the handshake, for example because of a corrupt record.
     Broken(rustls::Error),
-    /// The peer ended the connection without saying so: what came may be cut short.
+    /// The peer closed the connection without a `close_notify`, so the received data may be
+    /// incomplete.
     Truncated,
 }
 

@@ -1,7 +1,7 @@
-//! Encryption: `rustls` as a handler, for servers and for clients.
+//! TLS encryption: `rustls` as a handler, for servers and clients.
 //!
-//! What is written waits in the handler until it is flushed, and until the handshake is done; a
-//! flush makes as few records of it as possible. It counts against the water marks meanwhile.
+//! Written data waits in the handler until it is flushed and the handshake is done. A flush packs
+//! it into as few records as possible. Waiting data counts against the water marks.
 
 mod config;
 mod error;
@@ -23,17 +23,17 @@ use crate::channel::{InputEnd, InputShutdown, UserEvent};
 use crate::errors::NetError;
 use crate::pipeline::{Inbound, InboundContext, Outbound, OutboundContext};
 
-/// The two sides have come to terms: the event that a [`Tls`] handler fires before the first
-/// bytes, and the attribute that it leaves with the channel.
+/// The result of a handshake. A [`Tls`] handler fires it as an event before the first bytes, and
+/// stores it as an attribute of the channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsHandshake {
     /// The version of TLS.
     pub version: TlsVersion,
-    /// The protocol that was chosen, where both sides named some.
+    /// The negotiated application protocol, if both sides named some.
     pub alpn: Option<Bytes>,
-    /// The name that the client asked for.
+    /// The server name that the client requested.
     pub server_name: Option<String>,
-    /// The peer's own certificate, where it showed one.
+    /// The peer's own certificate, if it sent one.
     pub peer_certificate: Option<Bytes>,
 }
 
@@ -46,13 +46,13 @@ pub enum TlsVersion {
     V1_3,
 }
 
-/// Encrypts what goes out and decrypts what comes in. Made by [`TlsServer::handler`] and
+/// Encrypts outbound data and decrypts inbound data. Created by [`TlsServer::handler`] and
 /// [`TlsName::handler`].
 ///
-/// Fires a [`TlsHandshake`] event when it is done with the handshake. Says goodbye with a
-/// `close_notify` when the channel is closed, and answers one; where half-closure is allowed, one
-/// from the peer becomes an [`InputShutdown`] event. Whatever goes wrong is an error event with a
-/// [`TlsError`], after the peer was told with an alert.
+/// Fires a [`TlsHandshake`] event when the handshake is done. Sends a `close_notify` alert when the
+/// channel is closed, and answers that of the peer. If half-closure is enabled, a `close_notify` of
+/// the peer becomes an [`InputShutdown`] event. On failure the handler sends an alert to the peer,
+/// then fires an error event with a [`TlsError`].
 pub struct Tls {
     side: Side,
     /// `None` until the channel is open.
@@ -60,17 +60,17 @@ pub struct Tls {
     state: State,
     timeout: Duration,
     timer: Option<Completion<()>>,
-    /// What was written and not encrypted yet.
+    /// Data that was written and is not encrypted yet.
     held: Vec<(Bytes, Option<Promise<()>>)>,
     held_bytes: usize,
-    /// Somebody flushed during the handshake.
+    /// `true` if a flush was requested during the handshake.
     flush: bool,
-    /// What comes after everything that is held.
+    /// The operation that follows the held data.
     end: Option<End>,
-    /// Who has said goodbye.
+    /// Whether this side has sent a `close_notify`, and whether the peer has.
     said_bye: bool,
     heard_bye: bool,
-    /// Somebody asked for a read, and nothing was passed on since.
+    /// `true` if a read was requested and nothing was passed on since.
     wished: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Tls {
 enum State {
     Handshaking,
     Open,
-    /// It failed, or the channel is closed.
+    /// The connection failed, or the channel is closed.
     Over,
 }
 
@@ -89,14 +89,14 @@ enum End {
 }
 
 const HANDSHAKE_TIMER: u64 = 0;
-/// The most that fits into a record, and by how much one is longer than what is in it, at most.
+/// The maximum payload of a record, and the maximum size that a record adds to its payload.
 const RECORD: usize = 16 * 1024;
 const RECORD_OVERHEAD: usize = 32;
 
-/// What came of some bytes of the peer's.
+/// The result of processing bytes of the peer.
 #[derive(Default)]
 struct Heard {
-    /// The handshake is done.
+    /// `true` if the handshake is done.
     agreed: bool,
     bytes: Vec<Bytes>,
     bye: bool,
@@ -121,7 +121,7 @@ impl Tls {
         }
     }
 
-    /// The channel is open: a client speaks first.
+    /// Starts the handshake once the channel is open. A client sends the first message.
     fn start(&mut self, ctx: &mut InboundContext<'_, Self>) {
         if self.tls.is_some() || self.state == State::Over {
             return;
@@ -129,7 +129,7 @@ impl Tls {
         ctx.tell_input_end();
         match self.side.connection() {
             Ok(mut tls) => {
-                // What waits is counted by the channel, which has a cap.
+                // No limit here: the channel counts the held data and has a cap.
                 tls.set_buffer_limit(None);
                 self.tls = Some(Box::new(tls));
             }
@@ -142,8 +142,8 @@ impl Tls {
         self.read_on(ctx);
     }
 
-    /// Asks for another read if nobody else will: the handshake is not the other handlers' affair,
-    /// and part of a record is not what they asked for.
+    /// Requests another read if no other handler will: during the handshake, and after an
+    /// incomplete record. The other handlers know of neither.
     fn read_on(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let wanted = match self.state {
             State::Handshaking => true,
@@ -155,7 +155,7 @@ impl Tls {
         }
     }
 
-    /// Takes a piece of what came; answers how much is left of it.
+    /// Processes a part of the received bytes. Returns how many bytes are left.
     fn take(&mut self, mut rest: &[u8], heard: &mut Heard) -> usize {
         let Some(tls) = &mut self.tls else { return 0 };
         let handshaking = self.state == State::Handshaking && !heard.agreed;
@@ -164,7 +164,7 @@ impl Tls {
             false => TlsError::Broken(why),
         };
         match tls.read_tls(&mut rest) {
-            // Nothing counts after a goodbye.
+            // Bytes after a `close_notify` are ignored.
             Ok(0) => return 0,
             Ok(_) => {}
             Err(why) => {
@@ -176,7 +176,7 @@ impl Tls {
         let processed = tls.process_new_packets();
         heard.agreed |= handshaking && processed.is_ok() && !tls.is_handshaking();
         let mut reader = tls.reader();
-        // Both an error and nothing mean that there is no more for now.
+        // Both an error and an empty chunk mean that there is no more data for now.
         while let Ok(chunk) = reader.fill_buf()
             && !chunk.is_empty()
         {
@@ -196,8 +196,8 @@ impl Tls {
         }
     }
 
-    /// Tells what was heard, after this side has answered: what a handler writes because of it is
-    /// encrypted later, and has to go out later.
+    /// Passes on the results, after the reply of `rustls` was sent. What handlers write in response
+    /// is encrypted later, so it has to be sent later.
     fn tell(&mut self, heard: Heard, ctx: &mut InboundContext<'_, Self>) {
         self.send(ctx);
         let end = if heard.agreed { self.agree(ctx) } else { None };
@@ -218,8 +218,8 @@ impl Tls {
         }
     }
 
-    /// The handshake is done: sends what has waited for it, then tells. Answers the end that has
-    /// waited for it, too.
+    /// Completes the handshake: sends the held data, then fires the event. Returns the end that was
+    /// requested during the handshake.
     fn agree(&mut self, ctx: &mut InboundContext<'_, Self>) -> Option<End> {
         self.state = State::Open;
         if let Some(timer) = self.timer.take() {
@@ -256,7 +256,7 @@ impl Tls {
         end
     }
 
-    /// The peer has said goodbye.
+    /// Handles the `close_notify` of the peer.
     fn hear_bye(&mut self, ctx: &mut InboundContext<'_, Self>) {
         self.heard_bye = true;
         if self.state == State::Handshaking {
@@ -265,11 +265,11 @@ impl Tls {
         if ctx.options().half_closure {
             return ctx.fire_event(UserEvent::new(InputShutdown));
         }
-        // Through the handlers behind this one, who may have an answer under way.
+        // Passes the handlers behind this one, because they may be about to send a response.
         drop(ctx.channel().close_when_flushed());
     }
 
-    /// Sends what the engine has to say.
+    /// Sends the records that `rustls` has produced.
     fn send(&mut self, ctx: &mut InboundContext<'_, Self>) {
         let bytes = self.cipher(0);
         if !bytes.is_empty() {
@@ -278,7 +278,8 @@ impl Tls {
         }
     }
 
-    /// What the engine wants sent.
+    /// Returns the records that `rustls` has produced. `room` is the size of their payload, to
+    /// reserve memory.
     fn cipher(&mut self, room: usize) -> Bytes {
         let mut bytes = Vec::new();
         if let Some(tls) = &mut self.tls {
@@ -295,10 +296,10 @@ impl Tls {
         bytes.into()
     }
 
-    /// Encrypts what is held; the promise is that of all of it.
+    /// Encrypts the held data. The returned promise covers all of it.
     fn encrypt(&mut self) -> (Bytes, Option<Promise<()>>) {
         let mut held = std::mem::take(&mut self.held);
-        // Who was cancelled is left out now: a record that was made has to be sent.
+        // Cancelled writes are left out now: a record must be sent once it exists.
         held.retain(|(_, promise)| promise.as_ref().is_none_or(Promise::set_uncancellable));
         if let Some(tls) = &mut self.tls {
             let filled = held.iter().filter(|(bytes, _)| !bytes.is_empty());
@@ -317,7 +318,7 @@ impl Tls {
         (bytes, together(promises.collect()))
     }
 
-    /// The last words of this side, if they were not said before.
+    /// Returns a `close_notify` of this side, if it was not sent before.
     fn say_bye(&mut self) -> Bytes {
         let first = !std::mem::replace(&mut self.said_bye, true);
         match &mut self.tls {
@@ -331,7 +332,7 @@ impl Tls {
         if self.state == State::Over {
             return;
         }
-        // The engine knows what to tell the peer.
+        // `rustls` has an alert for the peer.
         self.send(ctx);
         self.state = State::Over;
         if let Some(timer) = self.timer.take() {
@@ -343,7 +344,7 @@ impl Tls {
         ctx.fire_error(why);
     }
 
-    /// Fails what was written and will not be sent.
+    /// Fails the writes that will not be sent.
     fn give_up(&mut self, why: &Failure) {
         for (_, promise) in std::mem::take(&mut self.held) {
             if let Some(promise) = promise {
@@ -352,16 +353,17 @@ impl Tls {
         }
     }
 
-    /// Sends what was written before the end, even if a handler holds its flushes back.
+    /// Sends what was written before the end, even if a handler holds flushes back.
     fn flush_rest(&mut self, ctx: &mut OutboundContext<'_, Self>) {
         if !self.held.is_empty() {
             Outbound::flush(self, ctx);
         }
     }
 
-    /// What is to be written at the end; `None` while something is held that goes before it.
+    /// Returns the bytes to write at the end; `None` if the end has to wait until the handshake is
+    /// done.
     fn begin_end(&mut self, end: End) -> Option<Bytes> {
-        // A half is closed after the handshake, which needs both.
+        // The sending half is closed after the handshake, which needs both halves.
         let waits = self.flush && !self.held.is_empty() || end == End::ShutOutput;
         if self.state == State::Handshaking && waits {
             if self.end != Some(End::Close) {
@@ -373,13 +375,13 @@ impl Tls {
     }
 }
 
-/// What a write counts for: at least what its record will. A record that was made must not be
-/// refused, since the next ones make no sense without it.
+/// Returns the number of bytes that a write counts for, at least the size of its records. A record
+/// must not be refused once it exists, because later records are useless without it.
 fn counts(bytes: usize) -> usize {
     bytes + ENTRY_OVERHEAD + (bytes / RECORD + 1) * RECORD_OVERHEAD
 }
 
-/// One promise for many.
+/// Combines several promises into one.
 fn together(mut promises: Vec<Promise<()>>) -> Option<Promise<()>> {
     if promises.len() < 2 {
         return promises.pop();
@@ -402,11 +404,11 @@ impl Inbound for Tls {
     type Out = Bytes;
     type Write = Bytes;
     const BLOCKING: Blocking = Blocking::Never;
-    // Added without its outbound side it would let everything out in the clear.
+    // Without its outbound side the handler would let everything out unencrypted.
     const DUPLEX: bool = true;
 
     fn added(&mut self, ctx: &mut InboundContext<'_, Self>) {
-        // Added to a connection that is already there.
+        // The handler was added to an open connection.
         if ctx.channel().is_active() {
             self.start(ctx);
         }
@@ -454,7 +456,7 @@ impl Inbound for Tls {
         if !halved && event.is::<InputEnd>().is_none() {
             return ctx.fire_event(event);
         }
-        // The socket's own end, which ought to come after a goodbye.
+        // The end of the socket's stream, which should come after a `close_notify`.
         if self.heard_bye && self.state == State::Open && !halved {
             let bye = self.say_bye();
             ctx.write(bye);
@@ -497,7 +499,7 @@ impl Outbound for Tls {
                 self.held.push((bytes, promise));
             }
             (Some(why), Some(promise)) => drop(promise.fail(why)),
-            // Of late writes without a promise only a flush tells, as everywhere.
+            // A late write without a promise is reported only by a flush, as in all handlers.
             (Some(NetError::Closed(_) | NetError::OutputShut), None) => ctx.lose(),
             (Some(why), None) => ctx.tell_refusal(Failure::new(why)),
         }
