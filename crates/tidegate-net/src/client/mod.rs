@@ -1,6 +1,7 @@
-//! Clients: connecting to somewhere else, or to oneself.
+//! Clients: connections to other processes, adopted sockets, and pairs of channels within this
+//! process.
 //!
-//! Above [`group`](crate::group) and [`resolve`](crate::resolve); knows no server.
+//! Uses [`group`](crate::group) and [`resolve`](crate::resolve), but not the server.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,8 +27,8 @@ use crate::group::{NetGroup, Residence, Residing, Settler};
 use crate::pipeline::{Assembly, Head, Initialiser, Parts, assemble};
 use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 
-/// Describes connections to be made; each `connect` makes one. They end with the loops of its group,
-/// so hold that, or the client, as long as them.
+/// Creates connections; each call of `connect` makes one. They end with the event loops of the
+/// group, so keep the group or the client at least as long as the connections.
 ///
 /// ```no_run
 /// use tidegate_net::Client;
@@ -48,7 +49,7 @@ pub struct Client<P: Residence = Pinned> {
 }
 
 impl<P: Residence> Client<P> {
-    /// Describes connections that live on the loops of `group`.
+    /// Creates a client whose connections live on the event loops of `group`.
     pub fn new(group: &NetGroup<P>) -> Self {
         Self {
             group: group.clone(),
@@ -59,7 +60,8 @@ impl<P: Residence> Client<P> {
         }
     }
 
-    /// The handlers of each connection, first to last; called on the connection's loop.
+    /// Sets the handlers of each connection, first to last. `assemble` is called on the
+    /// connection's event loop.
     pub fn pipeline(
         mut self,
         assemble: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
@@ -68,29 +70,29 @@ impl<P: Residence> Client<P> {
         self
     }
 
-    /// How the connections behave.
+    /// Sets the options of the connections.
     pub fn options(mut self, options: ChannelOptions) -> Self {
         self.options = Arc::new(options);
         self
     }
 
-    /// Who resolves names.
+    /// Sets the resolver of names.
     pub fn resolver(mut self, resolver: impl Resolver) -> Self {
         self.resolver = Arc::new(resolver);
         self
     }
 
-    /// How long a name may take to resolve; zero means as long as it likes.
+    /// Sets the time limit for resolving a name; zero means no limit.
     pub fn resolve_timeout(mut self, after: Duration) -> Self {
         self.resolve_timeout = after;
         self
     }
 
-    /// Connects: to the addresses of a name in their order, until one answers. The completion fails
-    /// if the handlers do not fit each other or are not made because of a panic, if the name has no
-    /// address, with what the operating system says, or with [`NetError::ConnectTimeout`], which
-    /// holds for each address alone. Cancelling it ends the attempt; a name that is being resolved then is not connected
-    /// to.
+    /// Connects to `to`. The addresses of a name are tried in their order until one succeeds. The
+    /// completion fails if the handlers do not fit each other or `assemble` panics, if the name has
+    /// no address, with the error of the operating system, or with [`NetError::ConnectTimeout`],
+    /// which applies to each address separately. Cancelling the completion ends the attempt; if the
+    /// name is still being resolved, no connection is made.
     pub fn connect(&self, to: impl Into<Address>) -> Completion<Channel> {
         let home = self.group.pick();
         let (promise, connected) = promise_on(home.home.executor());
@@ -117,7 +119,7 @@ impl<P: Residence> Client<P> {
         connected
     }
 
-    /// Connects to `address`, which is called `to` in errors.
+    /// Connects to `address`; `to` is its name in errors.
     fn connect_on(
         &self,
         home: &Residing<P>,
@@ -144,7 +146,7 @@ impl<P: Residence> Client<P> {
         })
     }
 
-    /// Makes a channel of a connection made before.
+    /// Creates a channel of a connected TCP socket.
     pub fn adopt(&self, stream: std::net::TcpStream) -> Completion<Channel> {
         self.open(Subject::Other("adopt a TCP socket"), move || {
             stream.set_nonblocking(true)?;
@@ -154,7 +156,7 @@ impl<P: Residence> Client<P> {
         })
     }
 
-    /// Makes a channel of a Unix socket that is connected, for example one end of a pair.
+    /// Creates a channel of a connected Unix socket, for example one end of a pair.
     ///
     /// ```
     /// use std::io::Read;
@@ -179,7 +181,7 @@ impl<P: Residence> Client<P> {
         })
     }
 
-    /// Opens a UDP socket at `address`; its handlers take and write [`Datagram`](crate::Datagram)s.
+    /// Opens a UDP socket at `address`. Its handlers take and write [`Datagram`](crate::Datagram)s.
     ///
     /// ```
     /// use tidegate_net::{Client, Datagram};
@@ -200,7 +202,7 @@ impl<P: Residence> Client<P> {
         })
     }
 
-    /// Makes a channel of a UDP socket made before: see [`Client::bind_udp`].
+    /// Creates a channel of an existing UDP socket: see [`Client::bind_udp`].
     pub fn adopt_udp(&self, socket: std::net::UdpSocket) -> Completion<Channel> {
         self.open(Subject::Other("adopt a UDP socket"), move || {
             socket.set_nonblocking(true)?;
@@ -210,7 +212,7 @@ impl<P: Residence> Client<P> {
         })
     }
 
-    /// Opens a connection on the next loop.
+    /// Opens a connection on the next event loop.
     fn open(
         &self,
         subject: Subject,
@@ -222,7 +224,7 @@ impl<P: Residence> Client<P> {
         opened
     }
 
-    /// Opens a connection on its loop.
+    /// Opens a connection on the event loop `home`.
     fn open_on(
         &self,
         home: &Residing<P>,
@@ -298,14 +300,14 @@ impl<P: Residence> Client<P> {
 
 /// What a client opens, for errors.
 enum Subject {
-    /// A connection to there.
+    /// A connection to this peer.
     Connect(String),
     Udp(SocketAddr),
     Other(&'static str),
 }
 
 impl Subject {
-    /// The other side, if it is known.
+    /// Returns the name of the peer, if it is known.
     fn into_name(self) -> String {
         match self {
             Self::Connect(to) => to,
@@ -325,27 +327,27 @@ impl fmt::Display for Subject {
     }
 }
 
-/// One address after the other.
+/// The attempts to connect to the addresses of a name, one after the other.
 struct Attempts<P: Residence> {
     client: Client<P>,
     home: Residing<P>,
-    /// What was resolved.
+    /// The name that was resolved.
     name: String,
     current: Arc<Mutex<Current>>,
 }
 
-/// The attempt that is going on.
+/// The attempt in progress.
 #[derive(Default)]
 struct Current {
-    /// Nobody wants a connection any more.
+    /// `true` if the connection was cancelled.
     cancelled: bool,
-    /// How many were begun before, and which one it is.
+    /// The number of attempts before this one, and the attempt itself.
     number: usize,
     attempt: Option<Completion<Channel>>,
 }
 
 impl<P: Residence> Attempts<P> {
-    /// Lets the attempt that is going on end with the wish for a connection.
+    /// Cancels the attempt in progress when `promise` is cancelled.
     fn end_with(&self, promise: &Promise<Channel>) {
         let current = Arc::clone(&self.current);
         promise.on_cancel(move || {
@@ -388,7 +390,7 @@ impl<P: Residence> Attempts<P> {
             drop(current);
             attempt.cancel();
         } else if number >= current.number {
-            // Else it has failed already, and another one goes on.
+            // Otherwise this attempt has already failed, and a later one is in progress.
             current.number = number;
             current.attempt = Some(attempt);
         }
@@ -417,8 +419,8 @@ impl<P: Residence> fmt::Debug for Client<P> {
     }
 }
 
-/// Makes two channels in the memory of this process, joined like a socket pair, each on the
-/// next loop of `group`: what one writes the other reads.
+/// Creates two connected channels within this process, like a socket pair, each on the next event
+/// loop of `group`. Each reads what the other writes.
 ///
 /// ```
 /// let group = tidegate_net::pinned("io", 1)?;
@@ -452,7 +454,7 @@ pub fn local_pair<P: Residence>(
             Outcome::Cancelled => Err(Failure::cancelled()),
         };
         if let Err(AlreadyCancelled(Ok((one, other)))) = promise.complete(made) {
-            // Nobody wants them any more.
+            // The caller has cancelled.
             drop((one.close(), other.close()));
         }
     });

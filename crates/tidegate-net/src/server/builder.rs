@@ -1,4 +1,4 @@
-//! The handle of a server, and what describes one before it is bound.
+//! The handle of a server, and its builder.
 
 use std::fmt;
 use std::io;
@@ -22,19 +22,19 @@ use crate::group::{NetGroup, Residence, Residing};
 use crate::pipeline::{Assembly, Head, Initialiser, assemble};
 use crate::resolve::{Address, DEFAULT_RESOLVE_TIMEOUT, Resolver, SystemResolver};
 
-/// Connections that the operating system holds until they are accepted, when nothing is said.
+/// The default number of connections that the operating system holds until they are accepted.
 pub const DEFAULT_BACKLOG: i32 = 1024;
-/// How long accepting pauses when there are no descriptors left, when nothing is said.
+/// The default pause of accepting when there are no descriptors left.
 pub const DEFAULT_ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// The address of a server that listens on a path.
+/// The address that a server on a Unix socket reports.
 const NO_ADDRESS: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0));
 
-/// Describes a server, and when bound is a handle of it.
+/// A handle of a server. [`Server::new`] returns the builder of one.
 ///
-/// Once bound it accepts, and keeps its loops running, until it is [closed](Server::close) or
-/// [drained](Server::drain) or they are shut down, also when every handle of it and of its group has
-/// been dropped.
+/// Once bound, a server accepts connections and keeps its event loops running until it is
+/// [closed](Server::close) or [drained](Server::drain), or the loops are shut down. This also holds
+/// when every handle of the server and of its group has been dropped.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -70,7 +70,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Describes a server whose connections live on the loops of `group`.
+    /// Returns the builder of a server whose connections live on the event loops of `group`.
     #[expect(
         clippy::new_ret_no_self,
         reason = "a server exists when its description is bound"
@@ -90,23 +90,23 @@ impl Server {
         }
     }
 
-    /// Where it listens; the unspecified address for a server on a Unix socket.
+    /// Returns the listening address; the unspecified address for a server on a Unix socket.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.port.origin().live()
     }
 
-    /// Connections accepted since it was bound.
+    /// Returns the number of connections accepted since the server was bound.
     pub fn accepted(&self) -> u64 {
         self.port.origin().accepted()
     }
 
-    /// Stops accepting; connections stay, also those that came before this call and were not accepted
-    /// yet: they are, as far as the backlog goes. Completes when the port is free.
+    /// Stops accepting. Open connections stay open. Connections that came before this call are
+    /// still accepted, up to the size of the backlog. Completes when the port is free.
     pub fn close(&self) -> Closed {
         let closed = self.closed();
         for listener in self.listeners.iter() {
@@ -116,15 +116,15 @@ impl Server {
         closed
     }
 
-    /// Completes when it no longer accepts.
+    /// Returns a completion that succeeds when the server no longer accepts.
     pub fn closed(&self) -> Closed {
         self.port.closed()
     }
 
-    /// Accepts what has come so far and no more, tells each connection's handlers with a [`Draining`](crate::Draining) event, and lets
-    /// them finish until `deadline`; then closes what is left. The report says who that was, and does
-    /// not wait for handlers that do not return: [`DRAIN_GRACE`](crate::DRAIN_GRACE) after the deadline it is made without
-    /// them.
+    /// Accepts the connections that have come so far and no more. Tells the handlers of each
+    /// connection with a [`Draining`](crate::Draining) event, and closes the connections that are
+    /// still open at `deadline`. The report names those. It does not wait for handlers that do not
+    /// return: it is made [`DRAIN_GRACE`](crate::DRAIN_GRACE) after the deadline without them.
     pub fn drain(&self, deadline: Duration) -> Completion<DrainReport> {
         drop(self.close());
         let first = self.listeners.first();
@@ -144,10 +144,11 @@ impl fmt::Debug for Server {
     }
 }
 
-/// Describes a [`Server`].
+/// The builder of a [`Server`].
 #[must_use = "a server exists when its description is bound"]
 pub struct ServerBuilder<P: Residence = Pinned> {
-    /// The loops that may accept, the chosen one first; none stands for the connections' own.
+    /// The event loops that may accept, the preferred one first. If empty, the loops of the
+    /// connections accept.
     bosses: Vec<Boss>,
     children: NetGroup<P>,
     initialise: Option<Initialiser<P>>,
@@ -165,7 +166,7 @@ type Register = Box<dyn FnOnce(Listening, Shard, Awaited<()>) + Send>;
 /// One listener of a server.
 type Shard = Arc<SignalBlock<Accepting>>;
 
-/// The loop that accepts, whatever its shape.
+/// An event loop that accepts, for any placement.
 struct Boss {
     home: Home,
     timers: LoopTimers,
@@ -173,7 +174,7 @@ struct Boss {
 }
 
 impl Boss {
-    /// Every loop of a group, the one whose turn it is first.
+    /// Returns every event loop of a group, the next one in the rotation first.
     fn all<Q: Residence>(group: &NetGroup<Q>) -> Vec<Self> {
         let first = group.pick();
         let rest = group.each().filter(|one| one.home != first.home);
@@ -194,15 +195,16 @@ impl Boss {
 }
 
 impl<P: Residence> ServerBuilder<P> {
-    /// Accepts on the next loop of another group than the one on which connections live.
+    /// Accepts on the next event loop of `group` instead of a loop on which connections live.
     pub fn boss<Q: Residence>(mut self, group: &NetGroup<Q>) -> Self {
         self.bosses = Boss::all(group);
         self
     }
 
-    /// The handlers of each connection, first to last. Called on the connection's loop, and
-    /// once when the server is bound, to check that they fit each other. If it panics there, or
-    /// makes something else of them later, that connection is closed and `on_unhandled` hears why.
+    /// Sets the handlers of each connection, first to last. `assemble` is called on the
+    /// connection's event loop, and once when the server is bound, to check that the handlers fit
+    /// each other. If it panics on the loop, or the handlers do not fit there, that connection is
+    /// closed and `on_unhandled` is told why.
     pub fn pipeline(
         mut self,
         assemble: impl Fn(Assembly<P>) -> Assembly<P> + Send + Sync + 'static,
@@ -211,32 +213,32 @@ impl<P: Residence> ServerBuilder<P> {
         self
     }
 
-    /// How its connections behave.
+    /// Sets the options of the connections.
     pub fn options(mut self, options: ChannelOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Connections that the operating system holds until they are accepted.
+    /// Sets the number of connections that the operating system holds until they are accepted.
     pub fn backlog(mut self, connections: i32) -> Self {
         self.backlog = connections;
         self
     }
 
-    /// How long accepting pauses when there are no descriptors left.
+    /// Sets the pause of accepting when there are no descriptors left.
     pub fn accept_pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
     }
 
-    /// Lets several servers listen on one port, each with a share of the connections.
+    /// Sets whether several servers may listen on one port, each with a share of the connections.
     pub fn reuse_port(mut self, yes: bool) -> Self {
         self.reuse_port = yes;
         self
     }
 
-    /// Listens with `listeners` sockets on the one port, each on a loop of its own (at most one
-    /// for each loop): the operating system shares the connections out, and each lives on the loop
+    /// Listens with `listeners` sockets on the same port, each on an event loop of its own (at most
+    /// one per loop). The operating system distributes the connections, and each lives on the loop
     /// that accepted it.
     ///
     /// ```
@@ -252,21 +254,21 @@ impl<P: Residence> ServerBuilder<P> {
         self
     }
 
-    /// Who resolves names.
+    /// Sets the resolver of names.
     pub fn resolver(mut self, resolver: impl Resolver) -> Self {
         self.resolver = Arc::new(resolver);
         self
     }
 
-    /// How long a name may take to resolve; zero means as long as it likes.
+    /// Sets the time limit for resolving a name; zero means no limit.
     pub fn resolve_timeout(mut self, after: Duration) -> Self {
         self.resolve_timeout = after;
         self
     }
 
-    /// Listens on `address`, or on the first address of a name that can be listened on. Fails if
-    /// the handlers do not fit each other, or with what the operating system says. If it is cancelled
-    /// before it completes, the port is free again.
+    /// Listens on `address`. For a name, listens on the first of its addresses that can be bound.
+    /// Fails if the handlers do not fit each other, or with the error of the operating system. If
+    /// the completion is cancelled before it completes, the port is free again.
     pub fn bind(self, address: impl Into<Address>) -> Completion<Server> {
         let address = address.into();
         if let Address::Socket(address) = address {
@@ -287,7 +289,7 @@ impl<P: Residence> ServerBuilder<P> {
         bound
     }
 
-    /// Listens on one of `addresses`, which are those of a name or one given as such.
+    /// Listens on one of `addresses`: those of `name`, or a single address that was given as such.
     fn bind_any(self, name: Option<&str>, addresses: &[SocketAddr]) -> Completion<Server> {
         let started = self.listen(name, addresses).map_err(Failure::new);
         match started.and_then(|listeners| self.start_tcp(listeners)) {
@@ -296,7 +298,7 @@ impl<P: Residence> ServerBuilder<P> {
         }
     }
 
-    /// Serves on a listener made before.
+    /// Serves on an existing listener.
     pub fn serve(self, listener: std::net::TcpListener) -> Completion<Server> {
         match self.start_tcp(vec![listener]) {
             Ok(server) => server,
@@ -304,7 +306,7 @@ impl<P: Residence> ServerBuilder<P> {
         }
     }
 
-    /// Listens on a Unix socket at `path`, which must not exist yet and is left there.
+    /// Listens on a Unix socket at `path`, which must not exist yet and is not removed afterwards.
     #[cfg(unix)]
     pub fn bind_unix(self, path: impl AsRef<Path>) -> Completion<Server> {
         let path = path.as_ref();
@@ -313,7 +315,7 @@ impl<P: Residence> ServerBuilder<P> {
         self.start_unix(listener.map_err(|why| tried(what(), why)))
     }
 
-    /// Serves on a Unix listener made before.
+    /// Serves on an existing Unix listener.
     #[cfg(unix)]
     pub fn serve_unix(self, listener: std::os::unix::net::UnixListener) -> Completion<Server> {
         let unblocked = listener.set_nonblocking(true);
@@ -384,7 +386,7 @@ impl<P: Residence> ServerBuilder<P> {
                 address => format!("cannot listen on {address}"),
             };
             let promise = Awaited::new(promise, what, executor);
-            // A refused one fails, and so fails them all below.
+            // A refused registration fails its completion, and so the bind as a whole below.
             (boss.register)(listening, accepting, promise);
         }
         let server = Server {
@@ -405,7 +407,7 @@ impl<P: Residence> ServerBuilder<P> {
         Ok(bound)
     }
 
-    /// Listens on the first of `addresses` on which that can be done.
+    /// Listens on the first of `addresses` that can be bound.
     fn listen(
         &self,
         name: Option<&str>,
@@ -433,7 +435,7 @@ impl<P: Residence> ServerBuilder<P> {
         };
         let count = self.listeners.min(loops);
         let first = self.listen_on(address)?;
-        // The port that the operating system chose for the first is everybody's.
+        // All listeners share the port that the operating system chose for the first.
         let address = first.local_addr()?;
         let mut all = vec![first];
         for _ in 1..count {
@@ -455,7 +457,7 @@ impl<P: Residence> ServerBuilder<P> {
     }
 }
 
-/// Completes `promise` as `started` does.
+/// Completes `promise` with the outcome of `started`.
 fn hand_on(started: Completion<Server>, promise: Promise<Server>) {
     started.finally(move |outcome| match outcome {
         Outcome::Success(server) => give(server, promise),
@@ -464,7 +466,7 @@ fn hand_on(started: Completion<Server>, promise: Promise<Server>) {
     });
 }
 
-/// Keeps `promise` with a server; closes that if nobody wants it any more.
+/// Completes `promise` with a server; closes the server if the promise was cancelled.
 fn give(server: &Server, promise: Promise<Server>) {
     if promise.succeed(server.clone()).is_err() {
         drop(server.close());

@@ -1,4 +1,4 @@
-//! How the connections of one server end together.
+//! Ends the connections of one server together.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,25 +12,26 @@ use crate::channel::{Channel, Origin};
 use crate::group::NetGroup;
 use crate::reactor::{self, Roam, SourceHandle, Update};
 
-/// The event that tells handlers that their server is on its way out: finish what is under way
-/// and close.
+/// The event that tells handlers that their server is shutting down. They should finish their work
+/// and close the channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draining;
 
-/// How long after the deadline of a drain handlers may take to return before the report is made
-/// without them.
+/// How long after the deadline of a drain the report waits for handlers that have not returned.
 pub const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
-/// How a drain went.
+/// The result of a drain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DrainReport {
-    /// Connections that were open when it began, also those that were accepted only then.
+    /// The number of connections that were open when the drain began, including those that were
+    /// accepted after that.
     pub open: usize,
-    /// Peers of connections that had not ended at the deadline and were cut. Those on a pinned loop
-    /// that a handler holds up are not named: nobody else may look at them.
+    /// The peers of connections that were still open at the deadline and were cut. If a handler
+    /// blocks a pinned event loop, the connections of that loop are missing here: no other thread
+    /// may access them.
     pub cut: Vec<String>,
-    /// Connections whose handlers had not even returned [`DRAIN_GRACE`] after the deadline: they end
-    /// when those return.
+    /// The number of connections whose handlers had not returned [`DRAIN_GRACE`] after the
+    /// deadline. They end when the handlers return.
     pub held: usize,
 }
 
@@ -45,35 +46,36 @@ impl fmt::Display for DrainReport {
     }
 }
 
-/// A connection of `origin` has come to its loop: if that was after the others were told of a drain, or
-/// were cut, it is told, or cut.
+/// Handles a connection of `origin` that has reached its event loop. If a drain has begun, the
+/// connection is told; if its deadline has passed, the connection is cut.
 pub(super) fn welcome(origin: &Origin, channel: Channel) {
     if origin.is_over() {
         channel.cut();
         return;
     }
-    // Whoever is on its loop in time is found there; whoever comes later sees this, since the
-    // loop's queue lies between.
+    // A connection that reached its event loop before the task of the drain is found by that task.
+    // A later one sees this flag, because the queue of the loop orders the two.
     if origin.is_draining() {
         tell_of_drain(channel);
     }
 }
 
-/// Tells a connection of a drain, once.
+/// Fires the `Draining` event on a connection, once.
 fn tell_of_drain(channel: Channel) {
     if channel.shared().hears_first_of_drain() {
         channel.fire_event(Draining);
     }
 }
 
-/// Tells every connection of `origin` to finish, and cuts those that have not at the deadline.
+/// Tells every connection of `origin` to finish, and cuts those that are still open at the
+/// deadline.
 pub(crate) fn drain(
     origin: &Arc<Origin>,
     group: &NetGroup<impl Placement>,
     deadline: Duration,
 ) -> Completion<DrainReport> {
     let (promise, done) = promise();
-    // It begins here: nothing can call the `Draining` events back.
+    // The drain begins here and cannot be cancelled: the `Draining` events cannot be taken back.
     promise.set_uncancellable();
     let promise = promise.share();
     let (open, accepted) = (origin.live(), origin.accepted());
@@ -114,10 +116,11 @@ pub(crate) fn drain(
     done
 }
 
-/// A drain that is going on.
+/// A drain in progress.
 struct Drain {
     origin: Arc<Origin>,
-    /// Connections that were open when it began, and all that had been accepted by then.
+    /// The number of open connections when the drain began, and of all connections accepted by
+    /// then.
     open: usize,
     accepted: u64,
     cut: Arc<Mutex<Vec<String>>>,
@@ -125,7 +128,7 @@ struct Drain {
 }
 
 impl Drain {
-    /// Makes the report; only the first one counts.
+    /// Completes the drain with a report. Only the first call has an effect.
     fn report(&self, held: usize) {
         let since = self.origin.accepted() - self.accepted;
         let open = self.open + usize::try_from(since).unwrap_or(0);
@@ -133,8 +136,8 @@ impl Drain {
         let _ = self.promise.try_succeed(DrainReport { open, cut, held });
     }
 
-    /// Starts the thread that makes the report when handlers do not return in time: no loop can, since
-    /// each may be the one that such a handler holds up.
+    /// Starts the thread that makes the report if handlers do not return in time. An event loop
+    /// cannot do it, because such a handler may block any of them.
     fn watch(
         self: &Arc<Self>,
         parker: &Parker,
@@ -146,7 +149,8 @@ impl Drain {
             return;
         };
         let ends = clock.deadline(deadline.saturating_add(DRAIN_GRACE));
-        // Without that thread the report waits for them; everything else works.
+        // If the thread cannot be started, the report waits for the handlers. Everything else
+        // works.
         let _ = ThreadBuilder::new("tidegate-drain").spawn(move || {
             while !drain.promise.is_done() {
                 if clock.nanos() >= ends {
@@ -158,7 +162,8 @@ impl Drain {
     }
 }
 
-/// Does `each` to the connections of `origin` on one loop: the current one, or that of `roam`.
+/// Calls `each` with the connections of `origin` on one event loop: the current one, or that of
+/// `roam`.
 fn each_of(
     origin: Arc<Origin>,
     roam: Option<Arc<Roam>>,
@@ -173,7 +178,7 @@ fn each_of(
         }
     };
     match roam {
-        // A loop that is over has closed its channels.
+        // An event loop that has ended has closed its channels.
         Some(roam) => drop(roam.push(Update::Handles(Box::new(hear)))),
         None => hear(reactor::handles()),
     }

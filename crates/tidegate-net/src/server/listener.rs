@@ -1,4 +1,5 @@
-//! A listening socket on its loop: accepts, and pauses when there are no descriptors left.
+//! A listening socket on its event loop: accepts connections, and pauses when there are no
+//! descriptors left.
 
 use std::fmt;
 use std::io;
@@ -22,28 +23,28 @@ use crate::pipeline::{Head, Initialiser, Parts, assemble};
 use crate::reactor::{self, Batched, Desk, EventSource, Next, Update};
 use crate::sys::{Readiness, Ready, Source, SpareDescriptor, Token, is_out_of_descriptors};
 
-/// Accepts in one turn before others have theirs.
+/// The maximum number of accepts per turn, so that other sources get their turn.
 const ACCEPTS: usize = 16;
 
-/// What a server is made of.
+/// The configuration of one listener.
 pub(super) struct Config {
-    /// The loop that accepts.
+    /// The event loop that accepts.
     pub(super) home: Home,
     pub(super) timers: LoopTimers,
     pub(super) children: Box<dyn Children>,
     pub(super) options: Arc<ChannelOptions>,
     pub(super) pause: Duration,
-    /// Connections that may wait to be accepted.
+    /// The number of connections that may wait to be accepted.
     pub(super) backlog: usize,
     pub(super) port: Arc<Port>,
-    /// Connections live on the loop that accepted them, where that can be.
+    /// `true` if connections stay on the event loop that accepted them, where possible.
     pub(super) stay: bool,
 }
 
-/// What the listeners of one server have in common: its connections and its end.
+/// The state that the listeners of one server share: its connections and its end.
 pub(super) struct Port {
     origin: Arc<Origin>,
-    /// Listeners that accept, or will.
+    /// The number of listeners that accept or will accept.
     open: AtomicUsize,
     end: Mutex<Option<Promise<()>>>,
     closed: Closed,
@@ -72,10 +73,11 @@ impl Port {
         self.closed.clone()
     }
 
-    /// One listener is gone; with the last one the port is free.
+    /// Counts a listener out. The port is free when the last listener has ended.
     fn leave(&self) {
         self.origin.listener_left();
-        // ORDERING: AcqRel, so that the last one comes after what the others did before.
+        // ORDERING: AcqRel, so that the last listener's call comes after what the others did before
+        // theirs.
         if self.open.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
@@ -88,9 +90,9 @@ impl Port {
     }
 }
 
-/// The loops on which connections live, whatever their shape.
+/// The event loops on which connections live, for any placement.
 pub(super) trait Children: Send + Sync {
-    /// Gives a connection to its loop, which makes its handlers.
+    /// Hands a connection to its event loop, which creates its handlers.
     fn adopt(
         &self,
         accepting: &Arc<SignalBlock<Accepting>>,
@@ -98,11 +100,11 @@ pub(super) trait Children: Send + Sync {
         peer: Option<SocketAddr>,
     );
 
-    /// Lets the connections of `origin` finish.
+    /// Tells the connections of `origin` to finish, and cuts the rest at the deadline.
     fn drain(&self, origin: &Arc<Origin>, deadline: Duration) -> Completion<DrainReport>;
 }
 
-/// The loops of a group, and what makes handlers there.
+/// The event loops of a group, and the closure that creates handlers there.
 pub(super) struct Nursery<P: Residence> {
     pub(super) group: NetGroup<P>,
     pub(super) initialise: Initialiser<P>,
@@ -126,7 +128,7 @@ impl<P: Residence> Children for Nursery<P> {
         if child.home.is_current() {
             return adopt();
         }
-        // A refused connection is closed, and counted out, with the task that held it.
+        // If the task is refused, dropping it closes the connection and counts it out.
         if let Err(refused) = child.run(adopt) {
             let (name, why) = (child.home.name(), refused.why());
             let peer = peer.map_or_else(|| "a client".to_owned(), |peer| peer.to_string());
@@ -141,12 +143,12 @@ impl<P: Residence> Children for Nursery<P> {
     }
 }
 
-/// What the handles of a server and its loop share.
+/// The state that the handles of a server share with one listener.
 pub(crate) struct Accepting {
     config: Config,
     token: AtomicU64,
     stopped: AtomicBool,
-    /// The pause is over.
+    /// `true` if the pause has ended.
     resume: AtomicBool,
     finished: AtomicBool,
 }
@@ -171,7 +173,7 @@ impl Accepting {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the listener look at its flags.
+    /// Wakes the listener, so that it checks its flags.
     pub(super) fn wake(block: &Arc<SignalBlock<Self>>) {
         if let Some(signal) = block.raise()
             && let Err(refused) = block.config.home.executor.signal(signal)
@@ -180,7 +182,7 @@ impl Accepting {
         }
     }
 
-    /// Tells the hook for unhandled errors what went wrong with the server.
+    /// Reports an error of the server to the hook for unhandled errors.
     #[cold]
     fn report(&self, what: &dyn fmt::Display) {
         let message = &*what.to_string();
@@ -218,7 +220,7 @@ pub(super) enum Listening {
 }
 
 impl Listening {
-    /// Where it listens, for reports.
+    /// Returns the listening address, for reports.
     fn place(&self) -> String {
         match self {
             Self::Tcp(listener) => {
@@ -245,7 +247,7 @@ impl Listening {
     }
 }
 
-/// Says that a listener is gone, when dropped.
+/// Counts a listener out when dropped.
 struct Finishes(Arc<SignalBlock<Accepting>>);
 
 impl Deref for Finishes {
@@ -262,14 +264,14 @@ impl Drop for Finishes {
     }
 }
 
-/// A listening socket on its loop.
+/// A listening socket as an event source of its loop.
 pub(super) struct ListenerCore {
     listener: Listening,
-    /// After the socket: who hears of the end finds the port free.
+    /// Dropped after the socket, so that the port is free when the end is reported.
     accepting: Finishes,
     spare: SpareDescriptor,
     paused: bool,
-    /// Connections that it may still accept once it was stopped.
+    /// The number of connections that may still be accepted after the listener was stopped.
     left: usize,
 }
 
@@ -290,7 +292,7 @@ impl ListenerCore {
         }
     }
 
-    /// Accepts what there is; true if there may be more.
+    /// Accepts waiting connections. Returns `true` if there may be more.
     fn accept(&mut self, desk: &mut Desk) -> bool {
         let (mut failed, mut last) = (0, None);
         for _ in 0..ACCEPTS {
@@ -305,7 +307,7 @@ impl ListenerCore {
                     self.pause(&why, desk);
                     return false;
                 }
-                // The connection went before it was accepted, or the like: the next one.
+                // The connection was gone before it was accepted, or similar: try the next one.
                 Err(why) => {
                     failed += 1;
                     last = Some(why);
@@ -313,15 +315,17 @@ impl ListenerCore {
             }
         }
         if let Some(why) = last.filter(|_| failed == ACCEPTS) {
-            // It is not the connections: this would go on without end.
+            // All accepts failed, so this is not about single connections: retrying would never
+            // end.
             self.pause(&why, desk);
             return false;
         }
         true
     }
 
-    /// Accepts what came before the server was closed, in turns: those clients are connected, and to
-    /// close the socket would reset them. Then leaves.
+    /// Accepts the connections that came before the server was closed, in several turns, then
+    /// leaves the event loop. These clients are already connected, and closing the socket would
+    /// reset them.
     fn wind_up(&mut self, desk: &mut Desk) -> Next {
         for _ in 0..ACCEPTS {
             let over = self.accepting.config.port.origin.is_over();
@@ -349,8 +353,9 @@ impl ListenerCore {
         Next::Again(Readiness::READ)
     }
 
-    /// There is no descriptor for a connection: tells whoever waits by closing it, with the
-    /// spare one, and leaves the others alone for a while.
+    /// Pauses accepting, usually because there are no descriptors left. Closes one waiting
+    /// connection with the help of the spare descriptor, so that its client is told. The others
+    /// wait.
     fn pause(&mut self, why: &io::Error, desk: &mut Desk) {
         desk.counters.accept_pauses.add(1);
         let listener = &self.listener;
@@ -362,7 +367,7 @@ impl ListenerCore {
             accepting.resume.store(true, Ordering::Relaxed);
             Accepting::wake(&accepting);
         });
-        // Without timers the loop is on its way out, and the listener with it.
+        // Without timers the event loop is shutting down, and the listener with it.
         drop(scheduled);
         let (at, pause) = (self.listener.place(), config.pause);
         self.accepting.report(&format_args!(
@@ -371,7 +376,7 @@ impl ListenerCore {
     }
 }
 
-/// A connection that was counted in and has no channel yet.
+/// A connection that is counted and has no channel yet.
 struct Arrival {
     origin: Option<Arc<Origin>>,
 }
@@ -384,7 +389,7 @@ impl Arrival {
         }
     }
 
-    /// From now on the channel counts itself out.
+    /// Hands the count over to the channel, which counts itself out.
     fn settle(mut self) -> Option<Arc<Origin>> {
         self.origin.take()
     }
@@ -398,7 +403,7 @@ impl Drop for Arrival {
     }
 }
 
-/// Makes a channel of an accepted connection, on its loop.
+/// Creates the channel of an accepted connection, on its event loop.
 fn adopt<P: Residence>(
     home: Home,
     options: Arc<ChannelOptions>,
@@ -413,8 +418,8 @@ fn adopt<P: Residence>(
     let checked = match assemble(initialise, Head::BYTES) {
         Ok(checked) => checked,
         Err(why) => {
-            // Handlers that were there when the server was bound and are not now: the connection is
-            // closed, and counted out when `shared` goes.
+            // The handlers fitted each other when the server was bound and do not fit now. The
+            // connection is closed, and is counted out when `shared` is dropped.
             let message = format!("a connection was refused: {why}");
             let executor = shared.executor();
             return executor.unhandled(&Unhandled::ChannelError { message: &message });
@@ -439,7 +444,7 @@ impl EventSource for ListenerCore {
         if self.accepting.stopped.load(Ordering::Relaxed) {
             return self.wind_up(desk);
         }
-        // A broken listener shows in what its accepts say.
+        // A broken listener shows in the errors of its accepts.
         let told = Readiness::READ | Readiness::HANG_UP | Readiness::ERROR;
         if self.accepting.resume.swap(false, Ordering::Relaxed) {
             self.paused = false;

@@ -1,7 +1,7 @@
-//! Servers: somewhere to connect to.
+//! Servers: listening sockets and the connections that they accept.
 //!
 //! From bottom to top: `drain` ends the connections of a server together, `listener` accepts them,
-//! `builder` has the public handle. Above [`group`](crate::group); addresses are looked up by
+//! `builder` has the public handle. Uses [`group`](crate::group); names are resolved by
 //! [`resolve`](crate::resolve), as for clients.
 
 mod builder;
