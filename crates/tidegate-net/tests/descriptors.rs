@@ -1,4 +1,5 @@
-//! A server in a process that has no descriptors left. Alone in its process, whose limit it lowers.
+//! A server in a process without free descriptors. The test is alone in its process, because it
+//! lowers the limit.
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -34,7 +35,7 @@ fn out_of_descriptors_accepting_pauses_and_goes_on() {
     let mut fillers: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     fillers.pop();
     let mut refused = TcpStream::connect(server.local_addr()).unwrap();
-    // There is no descriptor to accept it with: the spare one closes it.
+    // There is no descriptor to accept the connection: the spare one is used to close it.
     assert_eq!(refused.read(&mut [0; 1]).unwrap(), 0);
     group.next().settle();
     assert_eq!(group.io_metrics()[0].accept_pauses, 1);

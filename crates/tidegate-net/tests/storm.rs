@@ -1,6 +1,7 @@
-//! A server under thousands of connections that misbehave, on pinned loops and on roaming ones.
-//! Alone in its process, whose descriptors and memory it counts. 10,000 clients of each with
-//! `TIDEGATE_LONG=1`, and as many that come in bursts and go.
+//! A server under thousands of misbehaving connections, on pinned and on roaming event loops. The
+//! test is alone in its process, because it counts the descriptors and the memory of the process.
+//! With `TIDEGATE_LONG=1` there are 10,000 clients per placement, and as many that connect in
+//! bursts and leave.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,13 +18,13 @@ use tidegate_pool::WorkerPool;
 use tidegate_promise::Failure;
 use tidegate_testkit::{Counter, DropCount, Rng, model, short_or_long, until, yield_times};
 
-/// Connections that are there at the same time.
+/// The number of simultaneous connections.
 const WAVE: usize = 200;
-/// What a client that asks for it is sent.
+/// The number of bytes that the server sends on request.
 const POURED: usize = 400_000;
 
-/// Echoes; a message that begins with `P` is answered with more than a socket takes. A `QUICK` one never
-/// blocks, and asks for no answer to an echo: those send together.
+/// Echoes. A message that begins with `P` is answered with more bytes than a socket accepts. A
+/// `QUICK` handler never blocks and echoes without a promise, so its channels send as a batch.
 struct Answers<const QUICK: bool> {
     asked: Counter,
     ended: Counter,
@@ -66,26 +67,26 @@ impl<const QUICK: bool> Inbound for Answers<QUICK> {
         ctx.flush();
     }
 
-    /// A reset is what is expected here.
+    /// A reset is expected here.
     fn error(&mut self, _: Failure, ctx: &mut InboundContext<'_, Self>) {
         ctx.close();
     }
 }
 
-/// What a client does with its connection.
+/// The behaviour of a client.
 #[derive(Clone, Copy, Debug)]
 enum Client {
-    /// Connects and says nothing; goes with the others.
+    /// Connects and sends nothing; closed with the others.
     HalfOpen,
-    /// Resets, with this many bytes on their way.
+    /// Resets the connection, with this many bytes in flight.
     Resets(usize),
-    /// Asks for more than fits, reads this much of it, and resets.
+    /// Requests more than fits, reads this much of it, and resets the connection.
     ReadsSlowly(usize),
-    /// Asks for more than fits and goes without having read anything.
+    /// Requests more than fits and closes without reading.
     Vanishes,
     /// Sends bytes one by one.
     OneByOne,
-    /// Sends, shuts its half, and reads to the end.
+    /// Sends, closes its sending half, and reads to the end.
     ShutsItsHalf,
     Behaves,
 }
@@ -104,14 +105,14 @@ impl Client {
         }
     }
 
-    /// Does it; what is left of the connection is dropped later.
+    /// Runs the client. The returned connection is dropped later.
     fn run(self, address: SocketAddr) -> TcpStream {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
         match self {
             Self::HalfOpen => {}
             Self::Resets(bytes) => {
-                // The server may have gone by then.
+                // The server may have closed by then.
                 let _ = stream.write_all(&vec![b'x'; bytes]);
                 reset(&stream);
             }
@@ -151,7 +152,7 @@ fn ping(stream: &mut TcpStream) {
     assert_eq!(&back, b"hello");
 }
 
-/// The connection will end with a reset when it is dropped.
+/// Makes the connection end with a reset when it is dropped.
 fn reset(stream: &TcpStream) {
     let socket = socket2::SockRef::from(stream);
     socket.set_linger(Some(Duration::ZERO)).unwrap();
@@ -161,7 +162,7 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// Resident memory in KiB.
+/// Returns the resident memory in KiB.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
@@ -169,7 +170,7 @@ fn resident() -> u64 {
     kib.unwrap_or(0)
 }
 
-/// What the handlers of a server count.
+/// The counters of a server's handlers.
 #[derive(Clone)]
 struct Counts {
     asked: Counter,
@@ -195,7 +196,7 @@ impl Counts {
     }
 }
 
-/// Waits until `condition` is true; lets the loops run before each look.
+/// Waits until `condition` is true; lets the event loops run before each check.
 fn settle_until(settle: &dyn Fn(), what: &str, condition: impl Fn() -> bool) {
     until(what, || {
         settle();
@@ -203,7 +204,7 @@ fn settle_until(settle: &dyn Fn(), what: &str, condition: impl Fn() -> bool) {
     });
 }
 
-/// Waits until the server has accepted so many connections and has only `left` of them.
+/// Waits until the server has accepted `accepted` connections and `left` of them are open.
 fn wait_for(settle: &dyn Fn(), server: &Server, accepted: u64, left: usize) {
     let what = format!("{accepted} connections came and {left} are left");
     settle_until(settle, &what, || {
@@ -211,7 +212,7 @@ fn wait_for(settle: &dyn Fn(), server: &Server, accepted: u64, left: usize) {
     });
 }
 
-/// So many connections at once, which nobody waits for, and their ends.
+/// Opens `WAVE` connections at once and drops them.
 fn burst(address: SocketAddr) {
     let all: Vec<_> = (0..WAVE)
         .map(|_| TcpStream::connect(address).unwrap())
@@ -219,12 +220,12 @@ fn burst(address: SocketAddr) {
     all.iter().step_by(2).for_each(reset);
 }
 
-/// Waves of clients against `server`, and what is left of them.
+/// Runs waves of clients against `server`, then checks what is left of them.
 fn storm(server: &Server, counts: &Counts, settle: &dyn Fn(), waves: usize) {
     let address = server.local_addr();
     let mut steady = TcpStream::connect(address).unwrap();
     ping(&mut steady);
-    // One was made when the chain was checked.
+    // One handler was created when the chain was checked.
     let (before, checked) = (descriptors(), counts.handlers.count());
     let came = |wave: usize| (2 * WAVE * wave) as u64;
     let mut memory = Vec::new();
@@ -249,7 +250,7 @@ fn storm(server: &Server, counts: &Counts, settle: &dyn Fn(), waves: usize) {
     settle_until(settle, "every write has ended", || {
         counts.ended.count() == counts.asked.count()
     });
-    // What the first waves needed is enough for all others. (A sanitizer keeps what was freed.)
+    // The memory of the first waves is enough for all later ones. (A sanitizer keeps freed memory.)
     if cfg!(tidegate_sanitize) {
         return;
     }

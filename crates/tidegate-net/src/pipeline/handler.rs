@@ -235,8 +235,8 @@ impl<'a, H: Inbound> InboundContext<'a, H> {
     ///
     /// # Errors
     ///
-    /// Returns the message if more bytes than the high-water mark are pending, or if the channel is
-    /// closed.
+    /// [`WriteRefused`] with the message, if the channel is not
+    /// [writable](HandlerContext::is_writable).
     pub fn try_write<M: Into<H::Write>>(&mut self, message: M) -> Result<(), WriteRefused<M>> {
         if !self.is_writable() {
             return Err(WriteRefused(message));

@@ -1,4 +1,4 @@
-//! Connections that had come and were not accepted yet when their server ended.
+//! Connections that were not accepted yet when their server ended.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,10 +14,10 @@ use tidegate_testkit::{Gate, Log};
 
 use crate::{dial, group, group_by, serve};
 
-/// More than a listener accepts in one turn.
+/// More connections than a listener accepts in one turn.
 const MANY: usize = 40;
 
-/// Answers once and closes.
+/// Answers once and closes the connection.
 struct Answers;
 
 impl Inbound for Answers {
@@ -35,7 +35,7 @@ fn answers<P: tidegate_loop::Placement>(p: Assembly<P>) -> Assembly<P> {
     p.add_handler("answers", tidegate_net::Handler::inbound(Answers))
 }
 
-/// Blocks the only loop of a group until the gate is opened.
+/// Blocks the only event loop of a group until the returned gate is opened.
 fn hold(group: &NetGroup) -> Gate {
     let (held, go_on) = (Gate::new(), Gate::new());
     let gates = (held.clone(), go_on.clone());
@@ -48,7 +48,7 @@ fn hold(group: &NetGroup) -> Gate {
     go_on
 }
 
-/// Clients that are connected and have asked, and that nobody has accepted.
+/// Connects clients that have sent a request and are not accepted yet.
 fn waiting(server: &Server) -> Vec<TcpStream> {
     let ask = |_| {
         let mut client = dial(server);
@@ -116,7 +116,7 @@ fn on_roaming_loops_as_well() {
 
 #[test]
 fn the_deadline_holds_for_them() {
-    /// Says nothing, and notes that its server goes.
+    /// Sends nothing, and logs that its server drains.
     struct Silent(Log<&'static str>);
     impl Inbound for Silent {
         type In = Bytes;

@@ -1,5 +1,5 @@
-//! Bad input: each an error value that says what and where; the connection ends cleanly; the server
-//! goes on. Certificates are with the other tests of TLS.
+//! Bad input causes an error value with the reason and the place. The connection ends cleanly and
+//! the server keeps running. Bad certificates are tested with TLS.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -16,7 +16,7 @@ use tidegate_testkit::Log;
 
 use crate::{Echo, dial, round_trip, serve};
 
-/// Echoes lines, and tells the log of errors, which end the connection.
+/// Echoes lines. Logs errors, which end the connection.
 struct Lines {
     errors: Log<String>,
     channels: Log<Channel>,
@@ -77,7 +77,7 @@ impl Bench {
 
 fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
-    // What was not read before the end makes it a reset.
+    // If the server closes with unread bytes, the end is a reset.
     let _ = stream.read_to_end(&mut rest);
     rest
 }
@@ -209,7 +209,8 @@ fn options_reach_the_sockets_of_clients_and_of_a_servers_connections() {
     assert!(look.recv_buffer_size().unwrap() >= 64 * 1024);
     channel.close().wait().unwrap();
 
-    // Those of the other side can only be felt: with this one a close is a reset.
+    // The options of the server's socket are visible only by their effect: with this one a close is
+    // a reset.
     let options = ChannelOptions {
         linger: Some(Duration::ZERO),
         ..ChannelOptions::default()

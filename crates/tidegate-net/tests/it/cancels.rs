@@ -1,4 +1,4 @@
-//! What was cancelled does not happen, and what has begun cannot be cancelled.
+//! Cancelled operations do not happen, and operations that have begun cannot be cancelled.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tidegate_testkit::{Counter, DropCount, Log};
 
 use crate::{Echo, dial, first, giving, group};
 
-/// Notes whether its channel is on its loop.
+/// Logs when its channel is registered or deregistered.
 struct Notes(Log<&'static str>);
 
 impl Inbound for Notes {
@@ -96,7 +96,7 @@ fn a_cancelled_deregistration_leaves_the_channel_on_its_loop() {
     embedded.run();
     assert!(channel.is_registered() && log.is_empty());
 
-    // One that waits behind another.
+    // A registration that waits behind a deregistration.
     let off = channel.deregister();
     assert!(channel.register().cancel());
     embedded.run();
@@ -104,7 +104,7 @@ fn a_cancelled_deregistration_leaves_the_channel_on_its_loop() {
     assert!(!channel.is_registered());
     assert_eq!(log.take(), ["off"]);
 
-    // And one that waits behind the way back.
+    // A deregistration that waits behind a registration.
     let on = channel.register();
     assert!(channel.deregister().cancel());
     embedded.run();

@@ -1,4 +1,4 @@
-//! Changes of a chain while something is on its way through it.
+//! Changes of a chain while messages are travelling through it.
 
 use bytes::Bytes;
 use tidegate_net::{
@@ -6,7 +6,7 @@ use tidegate_net::{
     OutboundContext,
 };
 
-/// Puts its name before what is written.
+/// Puts its name in front of each written message.
 struct Signs(&'static str);
 
 impl Outbound for Signs {
@@ -18,7 +18,7 @@ impl Outbound for Signs {
     }
 }
 
-/// Writes `before`, changes the chain, and answers with what it read.
+/// Writes `before`, changes the chain, and writes back what it read.
 struct Changes<F>(F);
 
 impl<F: Fn() -> Change + 'static> Inbound for Changes<F> {

@@ -1,4 +1,4 @@
-//! Connecting: names, addresses, time limits.
+//! Clients: names, addresses, time limits.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn a_name_that_does_not_resolve_and_handlers_that_do_not_fit_are_errors() {
     assert!(server.bind("127.0.0.1:0").wait().is_err());
 }
 
-/// A listener whose queue is full, so that a connect to it does not end.
+/// Creates a listener with a full queue, so that a connect to it never completes.
 fn deaf() -> (TcpListener, Vec<socket2::Socket>) {
     let socket = || {
         let (domain, kind) = (socket2::Domain::IPV4, socket2::Type::STREAM);
@@ -73,7 +73,7 @@ fn deaf() -> (TcpListener, Vec<socket2::Socket>) {
     let fill = |_| {
         let filler = socket();
         filler.set_nonblocking(true).unwrap();
-        // In progress, or done: on loopback the queue is full after a few.
+        // The connect is in progress or done: on loopback the queue is full after a few.
         let _ = filler.connect(&address.into());
         filler
     };
@@ -103,7 +103,7 @@ fn cancelling_a_connect_ends_it() {
     let connect = Client::new(&group).connect(listener.local_addr().unwrap());
     group.iter().for_each(|one| one.settle());
     assert!(connect.cancel());
-    // The news of a cancellation is a signal: no task waits for it.
+    // A cancellation arrives as a signal, which no task waits for.
     let gone = || group.io_metrics()[0].registered == 0;
     let turned = (0..1_000_000).find(|_| {
         group.next().settle();
@@ -114,7 +114,7 @@ fn cancelling_a_connect_ends_it() {
 
 type Addresses = Vec<std::net::SocketAddr>;
 
-/// Answers from a table, and never to questions for `silent`.
+/// Resolves names from a table, and never resolves `silent`.
 #[derive(Default)]
 struct Table(Addresses, std::sync::Mutex<Vec<Promise<Addresses>>>);
 
@@ -133,7 +133,7 @@ fn table(addresses: Addresses) -> Table {
     Table(addresses, std::sync::Mutex::default())
 }
 
-/// An address at which nobody listens.
+/// Returns an address without a listener.
 fn nobody() -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()

@@ -1,4 +1,4 @@
-//! Datagrams that cannot be sent: an error, never silence.
+//! Datagrams that cannot be sent cause an error and are never lost silently.
 
 use std::net::{SocketAddr, UdpSocket};
 
@@ -12,7 +12,7 @@ use tidegate_testkit::Log;
 
 use crate::group;
 
-/// More than any datagram holds.
+/// More than fits into any datagram.
 const TOO_LARGE: usize = 70_000;
 
 fn datagram(size: usize, peer: SocketAddr) -> Datagram {
@@ -31,13 +31,13 @@ fn open(client: &Client) -> Channel {
     client.bind_udp(any).wait().unwrap()
 }
 
-/// The length of the next datagram.
+/// Returns the length of the next datagram.
 fn next(socket: &UdpSocket) -> usize {
     let mut heard = vec![0; TOO_LARGE];
     socket.recv(&mut heard).unwrap()
 }
 
-/// Sends a burst when the channel is open, and notes what goes wrong.
+/// Sends a burst when the channel is open, and logs the errors.
 #[derive(Clone)]
 struct Burst {
     count: usize,
@@ -167,7 +167,7 @@ fn datagrams_count_for_the_water_marks_until_they_are_sent() {
     assert_eq!(channel.pending_bytes(), 0);
 }
 
-/// Answers each lost datagram with another that is lost, and each that comes with itself.
+/// Answers each lost datagram with another one that is lost. Echoes each received datagram.
 struct Stubborn;
 
 impl Inbound for Stubborn {
@@ -202,7 +202,7 @@ fn a_handler_that_answers_each_loss_with_another_does_not_hold_up_its_loop() {
     group.submit(|| ()).unwrap().wait().unwrap();
 }
 
-/// Closes when it hears of an error.
+/// Closes the channel on an error.
 struct Closes;
 
 impl Inbound for Closes {
@@ -227,7 +227,7 @@ fn what_a_handler_asks_for_when_nothing_but_an_error_is_received_is_done() {
     mine.connect(to).unwrap();
     let handle = mine.try_clone().unwrap();
     let channel = client.adopt_udp(mine).wait().unwrap();
-    // Nobody is there, which the next receive tells.
+    // There is no receiver, which the next receive reports.
     handle.send(b"?").unwrap();
     channel.closed().wait().unwrap();
 }

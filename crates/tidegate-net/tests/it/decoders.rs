@@ -1,4 +1,5 @@
-//! Decoders under random and mutated input, in random cuts: the same whatever the cut, no panic.
+//! Decoders with random and mutated input in random pieces: the pieces do not change the result,
+//! and nothing panics.
 
 use bytes::Bytes;
 use tidegate_net::handlers::{
@@ -8,17 +9,17 @@ use tidegate_net::{Assembly, EmbeddedChannel, Inbound, InboundContext, NetError,
 use tidegate_promise::Failure;
 use tidegate_testkit::{Log, Rng, model, short_or_long};
 
-/// What came out of a decoder.
+/// The output of a decoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Out {
     Frame(Bytes),
     TooLong,
     Garbage,
-    /// What must never be.
+    /// Any output that must not occur.
     Other(String),
 }
 
-/// Notes what the decoder before it says, and keeps errors from closing the channel.
+/// Logs the output of the decoder before it, and handles errors so that the channel stays open.
 struct Collects(Log<Out>);
 
 impl Inbound for Collects {
@@ -40,7 +41,7 @@ impl Inbound for Collects {
     }
 }
 
-/// Feeds `pieces` to the decoder that `add` adds.
+/// Feeds `pieces` to the decoder that `add` adds, and returns its output.
 fn decode(add: fn(Assembly) -> Assembly, pieces: impl IntoIterator<Item = Bytes>) -> Vec<Out> {
     let log = Log::new();
     let end = Collects(log.clone());
@@ -52,7 +53,7 @@ fn decode(add: fn(Assembly) -> Assembly, pieces: impl IntoIterator<Item = Bytes>
     log.take()
 }
 
-/// Cuts `bytes` into pieces of up to `most` bytes.
+/// Splits `bytes` into pieces of up to `most` bytes.
 fn cut(rng: &mut Rng, mut bytes: Bytes, most: usize) -> Vec<Bytes> {
     let mut pieces = Vec::new();
     while !bytes.is_empty() {
@@ -62,7 +63,7 @@ fn cut(rng: &mut Rng, mut bytes: Bytes, most: usize) -> Vec<Bytes> {
     pieces
 }
 
-/// Some of `words`, some noise, and a few changed, missing and doubled bytes.
+/// Generates input from some `words`, some noise, and a few changed, missing and doubled bytes.
 fn input(rng: &mut Rng, words: &[&[u8]]) -> Bytes {
     let mut bytes = Vec::new();
     for _ in 0..rng.index(12) {
@@ -87,7 +88,7 @@ fn input(rng: &mut Rng, words: &[&[u8]]) -> Bytes {
     bytes.into()
 }
 
-/// Checks a decoder with many inputs; `join` makes two results comparable.
+/// Checks a decoder with many inputs. `join` makes two outputs comparable.
 fn check(add: fn(Assembly) -> Assembly, words: &[&[u8]], join: fn(Vec<Out>) -> Vec<Out>) {
     model(0..short_or_long(40, 5_000), |rng| {
         let bytes = input(rng, words);
@@ -152,7 +153,7 @@ fn frames_with_a_length_are_the_same_however_they_come() {
 
 #[test]
 fn the_header_of_a_proxy_is_the_same_however_it_comes() {
-    /// What follows the header is bytes, in whatever pieces.
+    /// Joins adjacent frames: after the header the size of the pieces does not matter.
     fn joined(outs: Vec<Out>) -> Vec<Out> {
         let mut joined: Vec<Out> = Vec::new();
         for out in outs {

@@ -1,4 +1,4 @@
-//! What most tests serve.
+//! The echo handler that most tests use.
 
 use bytes::Bytes;
 use tidegate_net::{Inbound, InboundContext, Nothing};

@@ -16,7 +16,7 @@ use tidegate_testkit::Log;
 
 use crate::{Echo, dial, round_trip, serve};
 
-/// Notes what it hears, marks what it passes on, and panics at `boom`.
+/// Logs its events, marks the messages that it passes on, and panics at `boom`.
 struct Notes(Log<String>);
 
 impl Notes {
@@ -88,7 +88,7 @@ impl Outbound for Notes {
     }
 }
 
-/// A channel with `Notes` on a loop that the test turns.
+/// A channel with `Notes` on a manual event loop.
 struct Apart {
     channel: EmbeddedChannel,
     log: Log<String>,
@@ -113,7 +113,7 @@ impl Apart {
         this
     }
 
-    /// Runs both loops until nothing is left to do.
+    /// Runs both event loops until they are idle.
     fn run(&mut self) {
         for _ in 0..20 {
             self.hand.run_until_idle();
@@ -226,7 +226,7 @@ fn a_close_lets_the_queue_be_heard_and_fails_what_is_written() {
     let late = apart.channel.channel().write_with("never");
     apart.channel.run();
     apart.channel.close();
-    // The close itself passes the handler, which is busy.
+    // The close has to pass through the handler, which has not run yet.
     assert!(apart.channel.is_open());
     apart.channel.end_input();
     assert!(!apart.channel.is_open());
@@ -322,7 +322,7 @@ fn what_the_user_wishes_of_reading_outlives_that_much_waits() {
     for _ in 0..300 {
         apart.channel.receive("x");
     }
-    // Asked for while the channel does not read because of what waits.
+    // Auto-read is changed while reading is paused because the inbox is full.
     apart.channel.channel().set_auto_read(false);
     apart.run();
     let heard = apart.log.take().concat().len();
@@ -377,7 +377,7 @@ fn a_handler_that_passes_on_by_demand_goes_on_when_less_waits() {
     };
     apart.run();
     let _ = apart.log.take();
-    // All of it comes at once, and nothing after it.
+    // All messages arrive at once, and no read follows.
     apart.channel.receive("x\n".repeat(1_000));
     apart.run();
     assert_eq!(apart.log.take().len(), 1_000);

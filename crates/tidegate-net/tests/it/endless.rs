@@ -1,4 +1,5 @@
-//! Handlers that answer each other without end: a turn ends all the same, and others are served.
+//! Handlers that answer each other endlessly: a turn ends nevertheless, and other channels are
+//! served.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use tidegate_testkit::{Counter, Log};
 
 use crate::{Echo, dial, group, group_by, roaming, round_trip, serve};
 
-/// How a handler that does everything ends each callback.
+/// How each method of an `Everything` handler ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     GoOn,
@@ -28,13 +29,13 @@ enum Then {
 
 const EVERY_END: [Then; 4] = [Then::GoOn, Then::Close, Then::CloseWhenFlushed, Then::Panic];
 
-/// Does everything that a handler can do in every callback, once it is armed. Until then it passes
-/// everything on.
+/// Does everything that a handler can do in each of its methods, once it is armed. Before that it
+/// passes everything on.
 #[derive(Clone)]
 struct Everything {
     armed: Arc<AtomicBool>,
     then: Then,
-    /// Handlers that were put in.
+    /// Counts the handlers that were inserted.
     more: Counter,
 }
 
@@ -55,7 +56,7 @@ impl Everything {
         self.armed.load(Ordering::Relaxed)
     }
 
-    /// What both kinds of handlers can do.
+    /// Does what both kinds of handlers can do.
     fn everything(&self, ctx: &mut HandlerContext<'_>) {
         ctx.fire_event(UserEvent::new("again"));
         ctx.fire_error(Failure::new("again"));
@@ -198,7 +199,7 @@ impl Outbound for Everything {
     }
 }
 
-/// Every way to make an embedded channel do something.
+/// Every operation on an embedded channel.
 const ENTRIES: [fn(&mut EmbeddedChannel); 17] = [
     |channel| channel.receive("bytes"),
     |channel| channel.write_inbound(Bytes::from("message")),
@@ -244,7 +245,7 @@ fn whatever_handlers_do_in_every_callback_every_entry_returns() {
 
 #[test]
 fn a_chain_that_is_cut_says_so_and_fails_what_was_on_its_way() {
-    /// Fires an event for every flush, and flushes at every event.
+    /// Fires an event for every flush, and flushes for every event.
     struct Circle;
     impl Inbound for Circle {
         type In = Bytes;
@@ -308,7 +309,7 @@ fn on_a_pinned_loop_others_are_served_whatever_a_handler_does() {
         let mut peer = dial(&server);
         handler.arm();
         peer.write_all(b"x").unwrap();
-        // It is cut or closes itself; what came before may be an end or a reset.
+        // The connection is cut or closes itself, with an end or a reset.
         let _ = peer.read_to_end(&mut Vec::new());
         assert_eq!(round_trip(&mut other, b"after"), b"after", "{then:?}");
     }
@@ -317,7 +318,7 @@ fn on_a_pinned_loop_others_are_served_whatever_a_handler_does() {
 #[test]
 fn on_a_roaming_loop_others_are_served_whatever_a_handler_does() {
     for then in EVERY_END {
-        // Two threads: one that loops for ever would take the loop along.
+        // Only two threads: a handler that looped forever on one of them would stop the event loop.
         let (_pool, group) = roaming::roaming(2);
         let echo = roaming::serve(&group, |p| p.add("echo", Echo));
         let handler = Everything::new(then);
@@ -360,7 +361,8 @@ fn others_are_served_whatever_a_handler_on_an_executor_of_its_own_does() {
     }
 }
 
-/// Answers what is wrong with a write, counts how often, and closes when that is sent.
+/// Answers each error with a write and counts the errors; optionally closes once that write is
+/// sent.
 struct Apologises {
     heard: Counter,
     closes: bool,
@@ -439,7 +441,7 @@ fn a_handler_that_answers_a_refused_write_by_its_channel_is_told_once() {
     assert_eq!(heard.count(), 1);
 }
 
-/// Keeps what it reads. Writes one of it at an event, and another one at every error.
+/// Keeps what it reads. Writes one kept message for an event, and another one for every error.
 struct Keeps {
     kept: Vec<Passing>,
     heard: Counter,
@@ -476,7 +478,7 @@ impl Inbound for Keeps {
     }
 }
 
-/// Takes text only.
+/// Accepts only text.
 struct Text;
 
 impl Outbound for Text {
@@ -531,7 +533,7 @@ fn a_client_that_never_reads_is_let_go_of_and_others_are_served() {
         .wait()
         .unwrap();
     let mut deaf = dial(&server);
-    // More at once than the cap allows.
+    // More bytes at once than the cap allows.
     deaf.write_all(&[b'x'; 600]).unwrap();
     heard.wait_for(1);
     let mut other = dial(&server);

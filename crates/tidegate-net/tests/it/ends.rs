@@ -1,5 +1,5 @@
-//! Ends in the middle of things: drains that overlap, connects that nobody waits for any more,
-//! connections whose handlers cannot be made.
+//! Unusual ends: drains that overlap, connects that were cancelled, connections whose handlers
+//! cannot be created.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -19,7 +19,7 @@ use tidegate_testkit::{Gate, Log};
 
 use crate::{Echo, Gives, dial, round_trip, serve};
 
-/// Notes that its connection is there, and that its server is on its way out.
+/// Logs that its connection is open, and that its server drains.
 struct Notes(Log<&'static str>);
 
 impl Inbound for Notes {
@@ -72,7 +72,8 @@ fn a_connection_that_comes_to_its_loop_during_a_drain_is_told_of_it() {
     let gates = (held.clone(), go_on.clone());
     let server = Server::new(&group)
         .pipeline(move |p| {
-            // The loop that accepts has one connection for itself; it is held up with that one.
+            // One connection lives on the accepting loop `io-0`. The loop blocks while it creates
+            // that one's handlers.
             if EventLoop::current().is_some_and(|one| one.name() == "io-0") {
                 gates.0.open();
                 gates.1.wait();
@@ -81,8 +82,8 @@ fn a_connection_that_comes_to_its_loop_during_a_drain_is_told_of_it() {
         })
         .bind("127.0.0.1:0");
     let server = server.wait().unwrap();
-    // All three wait when it begins to accept: one for the other loop, one for its own, and one
-    // more for the other.
+    // All three connections are waiting when the accepting begins: one for the other loop, one for
+    // `io-0`, and another one for the other loop.
     let (tell, wait) = (busy.clone(), begin.clone());
     let first = group.iter().next().unwrap();
     let accepts = first.submit(move || {
@@ -95,7 +96,7 @@ fn a_connection_that_comes_to_its_loop_during_a_drain_is_told_of_it() {
     accepts.unwrap().wait().unwrap();
     held.wait();
     let _drain = server.drain(Duration::from_secs(10));
-    // What the other loop was asked to tell its connections is told.
+    // After this task the other loop has told its connections of the drain.
     let other = group.iter().nth(1).unwrap();
     other.submit(|| ()).unwrap().wait().unwrap();
     go_on.open();
@@ -105,7 +106,7 @@ fn a_connection_that_comes_to_its_loop_during_a_drain_is_told_of_it() {
     assert_eq!((count("active"), count("draining")), (3, 3));
 }
 
-/// Leaves the answer to the test.
+/// Lets the test complete the resolution.
 struct Asks(Log<Promise<Vec<SocketAddr>>>);
 
 impl Resolver for Asks {
@@ -164,7 +165,7 @@ fn a_server_that_nobody_wants_any_more_frees_its_port() {
         assert!(bound.cancel());
         gate.open();
         held.unwrap().wait().unwrap();
-        // The listener goes with a signal, which no task waits for.
+        // The listener ends after a signal, which no task waits for.
         let free = (0..1_000_000).any(|_| {
             group.next().settle();
             TcpListener::bind(address).is_ok()
@@ -207,7 +208,7 @@ fn handlers_that_cannot_be_made_are_an_error_with_the_panic() {
     assert!(unhandled.is_empty(), "who asked knows");
 }
 
-/// Does not let a close pass, and waits in each read.
+/// Does not pass a close on, and blocks in each read.
 struct Holds(Gate);
 
 impl Inbound for Holds {

@@ -1,4 +1,4 @@
-//! Closing at once, and when everything is sent: what still goes out, and what does not.
+//! Closing at once, and closing when everything is sent: what is still sent, and what is not.
 
 use std::time::Duration;
 
@@ -132,13 +132,13 @@ fn a_client_that_does_not_read_is_let_go_of_after_the_deadline() {
     let (server, log) = giving(&group);
     let _deaf = dial(&server);
     let channel = first(&log);
-    // More than two sockets hold.
+    // More than the buffers of two sockets hold.
     for _ in 0..12 {
         channel.write(vec![0; 1 << 20]);
     }
     let last = channel.write_with("the end");
     let closed = channel.close_when_flushed();
-    // The loop has read all that when it has done this.
+    // After this task the event loop has processed all requests above.
     group.submit(|| ()).unwrap().wait().unwrap();
     assert!(!closed.is_done());
     clock.advance(DEFAULT_CLOSE_TIMEOUT);
@@ -151,7 +151,7 @@ fn a_client_that_does_not_read_is_let_go_of_after_the_deadline() {
     ));
 }
 
-/// Closes when it reads, by what `close` does, and writes behind that.
+/// Closes with `close` when it reads, and writes after that.
 struct Closes {
     close: fn(&mut InboundContext<'_, Self>),
     writes: Log<Completion<()>>,
@@ -176,7 +176,7 @@ impl Inbound for Closes {
     }
 }
 
-/// Passes everything on, and writes behind a close.
+/// Passes everything on, and writes after a close.
 struct Adds;
 
 impl Outbound for Adds {
@@ -306,7 +306,7 @@ fn a_handler_that_holds_writes_back_takes_no_more_behind_an_end() {
 
 #[test]
 fn a_gentle_close_sends_what_a_handler_kept_from_being_flushed() {
-    /// Swallows flushes.
+    /// Does not pass flushes on.
     struct Swallows;
     impl Outbound for Swallows {
         type Take = Bytes;

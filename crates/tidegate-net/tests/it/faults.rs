@@ -1,4 +1,4 @@
-//! What goes wrong on a network, and what does not because of it.
+//! Network faults, and what must keep working.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,17 +21,17 @@ fn a_storm_of_connects_and_ends_leaves_nothing_behind() {
         for _ in 0..100 {
             let mut client = dial(&server);
             match rng.below(5) {
-                // Half-open: connects and says nothing.
+                // Half-open: connects and sends nothing.
                 0 => {}
-                // Resets, with or without something under way.
+                // Resets the connection, with or without bytes in flight.
                 1 => {
                     let _ = client.write_all(&[0; 100]);
                     reset(&client);
                 }
                 2 => reset(&client),
-                // Writes and leaves without reading the answer.
+                // Writes and closes without reading the answer.
                 3 => client.write_all(&[1; 10_000]).unwrap(),
-                // Behaves.
+                // Behaves correctly.
                 _ => assert_eq!(round_trip(&mut client, b"hello"), b"hello"),
             }
         }
@@ -53,7 +53,7 @@ fn reset(client: &TcpStream) {
 
 #[test]
 fn every_write_completes_once_when_the_peer_vanishes() {
-    /// Writes many times and notes how each ended.
+    /// Writes many times and logs the outcome of each write.
     struct Pours(Log<bool>);
     impl Inbound for Pours {
         type In = Bytes;
@@ -159,7 +159,7 @@ fn a_message_costs_a_receive_a_send_and_a_share_of_a_poll() {
     group.next().settle();
     let after = group.io_metrics()[0];
     assert_eq!(after.writes - before.writes, 100);
-    // A read that fills its offer is followed by another; that is rare.
+    // A read that fills its buffer is followed by another one; that is rare.
     assert!(after.reads - before.reads <= 120);
     assert!(after.polls - before.polls <= 110);
 }
@@ -173,7 +173,7 @@ fn a_listener_that_fails_for_good_is_left_alone_for_a_while_too() {
     let same = listener.try_clone().unwrap();
     let server = Server::new(&group).pipeline(|p| p.add("echo", Echo));
     let server = server.serve(listener).wait().unwrap();
-    // From now on every accept fails, and not for want of descriptors.
+    // From now on every accept fails, but not for lack of descriptors.
     socket2::SockRef::from(&same)
         .shutdown(std::net::Shutdown::Both)
         .unwrap();

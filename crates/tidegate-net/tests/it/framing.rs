@@ -1,5 +1,5 @@
-//! Frames in unusual circumstances: limits at the end of numbers, decoders that go in the middle of
-//! a stream, writes that are cancelled or refused.
+//! Frames in unusual circumstances: extreme limits, decoders that are removed in the middle of a
+//! stream, writes that are cancelled or refused.
 
 use bytes::Bytes;
 use tidegate_net::handlers::{
@@ -15,7 +15,7 @@ use tidegate_testkit::Log;
 
 use crate::handlers::{embedded, frames, same_however_it_is_cut};
 
-/// Notes errors and lets nothing close the channel.
+/// Logs errors, so that they do not close the channel.
 struct Errors(Log<String>);
 
 impl Inbound for Errors {
@@ -55,7 +55,7 @@ fn the_delimiter_that_is_whole_first_counts_however_the_stream_is_cut() {
     same_however_it_is_cut(b"xabcy..zbc", &[b"x", b"y..z"], |p| {
         p.add("frames", DelimiterFrames::new(["abc", "bc"], 20).unwrap())
     });
-    // These would be found or not by where the stream is cut.
+    // Whether these were found would depend on where the stream is split.
     for hidden in [[";", ";;"], ["abc", "b"]] {
         let why = DelimiterFrames::new(hidden, 20).unwrap_err();
         assert!(why.to_string().contains("never found"), "{why}");
@@ -148,7 +148,7 @@ fn a_field_beyond_the_longest_frame_is_refused() {
     assert!(LengthFrames::new(far, 42).is_ok());
 }
 
-/// Takes the decoder before it out after the first frame.
+/// Removes the decoder before it after the first frame.
 struct Upgrades(&'static str);
 
 impl Inbound for Upgrades {
@@ -205,7 +205,7 @@ fn what_would_overtake_frames_that_are_under_way_is_an_error() {
     let errors = channel.errors();
     assert!(errors[0].to_string().contains("4 bytes"), "{errors:?}");
     assert!(!channel.is_open());
-    // From outside nothing is under way.
+    // A change through the handle runs when no frame is on its way.
     let mut channel = embedded(assemble);
     channel.receive("one\ntwo\nrest");
     drop(channel.channel().change(|| Change::remove("frames")));
@@ -277,7 +277,7 @@ fn a_frame_that_is_cancelled_or_refused_leaves_no_length_behind() {
     assert_eq!(channel.sent(), expected);
 }
 
-/// Writes a head, and then the message itself.
+/// Writes a header, and then the message itself.
 struct HeadAndBody;
 
 impl Outbound for HeadAndBody {
@@ -295,7 +295,7 @@ fn what_a_handler_made_several_of_goes_out_as_a_whole_or_not_at_all() {
     let mut channel = embedded(|p| p.add_outbound("head and body", HeadAndBody));
     let handle = channel.channel();
     let begun = handle.write_with("body");
-    // A write by itself is looked at with the next thing that is not one.
+    // A write alone does not wake the event loop; the next other request does.
     handle.set_auto_read(true);
     channel.run();
     assert!(!begun.cancel(), "its head is on its way");

@@ -1,4 +1,4 @@
-//! Channels of which one half is closed.
+//! Channels with one closed half.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -19,7 +19,7 @@ fn options() -> ChannelOptions {
     }
 }
 
-/// Notes what it reads and what goes wrong.
+/// Logs messages and errors.
 struct Notes(Log<String>);
 
 impl Inbound for Notes {

@@ -1,4 +1,4 @@
-//! The handlers that everybody needs, on a channel without a socket.
+//! The ready-made handlers, on a channel without a socket.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) fn embedded(assemble: impl FnOnce(Assembly) -> Assembly) -> EmbeddedC
     EmbeddedChannel::new(assemble).unwrap()
 }
 
-/// Takes errors and events, and notes them.
+/// Handles errors and events, and logs them.
 struct Takes(Log<String>);
 
 impl Inbound for Takes {
@@ -49,7 +49,7 @@ pub(crate) fn frames(channel: &mut EmbeddedChannel) -> Vec<Bytes> {
     std::iter::from_fn(|| channel.read_inbound::<Bytes>()).collect()
 }
 
-/// Cuts `stream` in all ways into two, and byte by byte, and compares what comes out.
+/// Splits `stream` into two at every position, and into single bytes, and compares the results.
 pub(crate) fn same_however_it_is_cut(
     stream: &[u8],
     expected: &[&'static [u8]],
@@ -108,7 +108,8 @@ fn fixed_and_counted_frames_are_the_same_however_the_stream_is_cut() {
 
 #[test]
 fn a_length_field_may_stand_anywhere_and_count_anything() {
-    // A byte of kind, three bytes of length, least significant first, which counts the head.
+    // One byte for the kind; three bytes for the length, least significant first, which includes
+    // the header.
     let field = LengthField {
         offset: 1,
         size: 3,
@@ -368,7 +369,7 @@ fn a_flush_held_back_goes_out_before_a_gentle_close() {
     assert!(!channel.is_open());
 }
 
-/// Answers and closes while a read is going on.
+/// Answers and closes during a read.
 struct Bye;
 
 impl Inbound for Bye {
@@ -488,7 +489,7 @@ fn flow_control_passes_one_message_for_each_wish_and_all_once_reading_is_free() 
     assert_eq!(frames(&mut channel), ["three", "four"]);
     handle.set_auto_read(false);
     channel.run();
-    // Part of a message is not what was asked for: it reads on.
+    // A partial message does not satisfy the request: the channel keeps reading.
     handle.read();
     channel.run();
     channel.receive("v");

@@ -1,4 +1,4 @@
-//! Handlers on executors that do not simply run what they are given.
+//! Handlers on executors that run their tasks in place, drop them or delay them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tidegate_pool::{PoolPolicy, WorkerPool};
 use tidegate_promise::Failure;
 use tidegate_testkit::{Gate, Log};
 
-/// A pool with one thread, which is busy until the gate opens, and room for one job.
+/// Creates a pool with one thread, busy until the gate opens, and a queue for one job.
 fn narrow(policy: PoolPolicy) -> (WorkerPool, Gate) {
     let pool = WorkerPool::builder("narrow").core(1).max(1).queue(1);
     let pool = pool.policy(policy).build().unwrap();
@@ -27,7 +27,7 @@ fn narrow(policy: PoolPolicy) -> (WorkerPool, Gate) {
     (pool, gate)
 }
 
-/// Gives its own pool a job when it hears the first message.
+/// Submits a job to its own pool for the first message.
 struct Fills {
     pool: WorkerPool,
     heard: Log<Bytes>,
@@ -61,8 +61,8 @@ fn filling(pool: &WorkerPool) -> (EmbeddedChannel, Log<Bytes>) {
 fn an_executor_that_runs_a_task_where_it_is_offered_does_not_wait_for_itself() {
     let (pool, gate) = narrow(PoolPolicy::CallerRuns);
     let (mut channel, heard) = filling(&pool);
-    // More than one turn of the handler: the second is offered on the pool's own thread, which
-    // finds no room and runs it at once.
+    // More than one batch of the handler: the second task is submitted on the pool's own thread.
+    // The queue is full, so the pool runs the task within `execute`.
     for _ in 0..200 {
         channel.receive("x");
     }
@@ -90,7 +90,7 @@ fn a_channel_hears_that_the_task_of_its_handler_was_displaced() {
     gate.open();
 }
 
-/// Lets everything pass.
+/// Passes everything on.
 struct Pass;
 
 impl Inbound for Pass {
@@ -145,7 +145,7 @@ fn what_waits_for_a_handler_elsewhere_counts_until_it_is_sent() {
     assert!(handle.is_writable() && handle.pending_bytes() == 0);
 }
 
-/// Turns a loop when it hears an event.
+/// Runs a manual event loop for each event.
 struct Turns(HandLoop);
 
 impl Inbound for Turns {
@@ -172,7 +172,8 @@ fn nothing_is_lost_that_comes_while_a_handler_elsewhere_leaves() {
     let removed = handle.change(|| Change::remove("pass"));
     channel.run();
     removed.wait().unwrap();
-    // It leaves, and says so; before the channel hears that, it lets a write pass.
+    // The removed handler reports that it is idle. Before the channel receives that report, a write
+    // passes through.
     handle.fire_event("leave");
     let sent = handle.write_with("not lost");
     handle.fire_event("pass on");

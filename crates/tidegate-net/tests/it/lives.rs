@@ -1,4 +1,4 @@
-//! What a handler hears of its own life: added first, removed last, and each once.
+//! The life cycle of a handler: `added` first, `removed` last, each once.
 
 use bytes::Bytes;
 use tidegate_loop::EventLoop;
@@ -11,7 +11,7 @@ use tidegate_testkit::Log;
 
 use crate::{dial, group, round_trip, serve};
 
-/// Notes what it hears; when it is added it does what `then` says.
+/// Logs its events. Calls `then` when it is added.
 struct Notes {
     name: &'static str,
     log: Log<String>,
@@ -214,7 +214,7 @@ fn a_panic_in_the_drop_of_a_handler_hurts_no_neighbour() {
     }
 }
 
-/// A message that nobody takes, and that panics at its end.
+/// A message that no handler takes and whose drop panics.
 struct Bad;
 
 impl Drop for Bad {
@@ -223,7 +223,7 @@ impl Drop for Bad {
     }
 }
 
-/// Echoes, and passes a bad message on when it is added and whenever it reads.
+/// Echoes. Passes a `Bad` message on when it is added and for each read.
 struct Passes;
 
 impl Inbound for Passes {

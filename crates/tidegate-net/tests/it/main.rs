@@ -1,4 +1,4 @@
-//! Integration tests of `tidegate-net`: what a user of channels can rely on.
+//! Integration tests of `tidegate-net`: the behaviour that users of channels can rely on.
 #![expect(
     clippy::unwrap_used,
     reason = "in a test an unwrap is an assertion, in its helpers too"
@@ -56,7 +56,7 @@ use tidegate_testkit::Log;
 
 use self::echo::Echo;
 
-/// Tells a test what it reads.
+/// Logs what it reads.
 struct Hears(Log<Bytes>);
 
 impl Inbound for Hears {
@@ -69,7 +69,7 @@ impl Inbound for Hears {
     }
 }
 
-/// Gives each connection's channel to a test.
+/// Logs the channel of each connection, for the test to use.
 struct Gives(Log<Channel>);
 
 impl Inbound for Gives {
@@ -87,12 +87,12 @@ impl Inbound for Gives {
     }
 }
 
-/// Pinned loops, `io-0` and so on.
+/// Creates a group of pinned event loops, `io-0` and so on.
 fn group(loops: usize) -> NetGroup {
     tidegate_net::pinned("io", loops).unwrap()
 }
 
-/// One pinned loop with a clock that the test sets.
+/// Creates a group of one pinned event loop with a manual clock.
 fn group_by(clock: &ManualClock) -> NetGroup {
     let loops = EventLoopGroup::builder("io").loops(1).clock(clock);
     NetGroup::build(loops).unwrap()
@@ -106,7 +106,7 @@ fn serve(
     server.wait().unwrap()
 }
 
-/// A server that does nothing but give its channels to the test.
+/// Creates a server that only logs its channels.
 fn giving(group: &NetGroup) -> (Server, Log<Channel>) {
     let log = Log::new();
     let own = log.clone();
@@ -114,13 +114,13 @@ fn giving(group: &NetGroup) -> (Server, Log<Channel>) {
     (server, log)
 }
 
-/// The first channel that was given.
+/// Returns the first channel of the log.
 fn first(log: &Log<Channel>) -> Channel {
     log.wait_for(1);
     log.take().remove(0)
 }
 
-/// A plain blocking client.
+/// Connects a blocking client.
 fn dial(server: &Server) -> TcpStream {
     TcpStream::connect(server.local_addr()).unwrap()
 }

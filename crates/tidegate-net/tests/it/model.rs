@@ -1,4 +1,5 @@
-//! Random operations on a channel without a socket, against what must be true of any.
+//! Random operations on a channel without a socket, checked against the invariants of every
+//! channel.
 
 use bytes::Bytes;
 use tidegate_net::{
@@ -10,7 +11,7 @@ use tidegate_testkit::{Counter, Rng, model, short_or_long};
 
 use crate::Echo;
 
-/// Passes everything on, and panics when a message says so.
+/// Passes everything on, and panics if a message requests it.
 struct Passes;
 
 impl Inbound for Passes {
@@ -48,8 +49,8 @@ fn options(rng: &mut Rng) -> ChannelOptions {
     }
 }
 
-/// What came in goes out, in order and once, whatever else happens; every write ends once; the
-/// accounts are even at the end.
+/// What is received is sent back in order and once, whatever else happens. Every write completes
+/// once. At the end nothing is counted as pending.
 #[test]
 fn random_operations_lose_nothing_and_end_everything_once() {
     model(0..short_or_long(200, 2_000), |rng| {

@@ -1,4 +1,4 @@
-//! Errors name what they are about: the address, the path, the loop.
+//! Errors name their subject: the address, the path, the event loop.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -11,7 +11,7 @@ use tidegate_promise::{Completion, Failure};
 
 use crate::group;
 
-/// An address on which nobody listens.
+/// Returns an address without a listener.
 fn nobody() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap()
@@ -49,7 +49,7 @@ fn a_refused_connect_names_the_address_and_keeps_its_kind() {
 
 #[test]
 fn a_connect_that_fails_at_once_names_the_address() {
-    // Port 0 is no port to connect to, and the operating system says so at once or soon.
+    // Port 0 cannot be connected to; the operating system reports this at once or shortly after.
     let why = failure(Client::new(&group(1)).connect("127.0.0.1:0"));
     says(&why, &["cannot connect to 127.0.0.1:0: "]);
 }
@@ -75,14 +75,14 @@ fn an_address_that_is_taken_is_named() {
     says(&why, &["cannot listen on `/no/such/folder/socket`"]);
 }
 
-/// What can be opened on a group of either shape.
+/// The operations that open something on a group, for both placements.
 struct Opens<'a> {
     connect: &'a dyn Fn(Address) -> Completion<Channel>,
     udp: &'a dyn Fn(SocketAddr) -> Completion<Channel>,
     bind: &'a dyn Fn(SocketAddr) -> Completion<Server>,
 }
 
-/// Nothing can be opened on loops that have ended, and the errors say so.
+/// Checks that nothing can be opened on event loops that have ended, and that the errors say so.
 fn nothing_opens(opens: &Opens<'_>) {
     let (nobody, name) = (nobody(), "event loop `io-0`");
     let connect = failure((opens.connect)(nobody.into()));
@@ -124,7 +124,7 @@ fn loops_that_have_ended_are_named() {
 #[test]
 fn a_connect_that_its_loop_does_not_live_to_see_says_so() {
     let group = group(1);
-    // Nobody answers there: the connect is under way when its loop ends.
+    // This listener never accepts: the connect is in progress when the event loop ends.
     let listener = socket2::Socket::new(
         socket2::Domain::IPV4,
         socket2::Type::STREAM,

@@ -1,4 +1,4 @@
-//! Handlers that panic with a payload whose drop panics in turn: their loop goes on.
+//! Handlers that panic with a payload whose drop panics in turn: their event loop continues.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ use tidegate_testkit::{Bomb, Counter, explode};
 
 use crate::{Echo, dial, round_trip};
 
-/// Explodes in each place that a line names.
+/// Panics in the place that a line names.
 #[derive(Default)]
 struct Explodes {
     in_error: bool,
@@ -61,7 +61,8 @@ fn loops() -> tidegate_loop::EventLoopGroupBuilder {
         .on_unhandled(|_, _| explode())
 }
 
-/// Each way to explode costs one connection, and the others are served on the same loop.
+/// Checks that each panic ends one connection, and that others are still served on the same event
+/// loop.
 fn assert_survives<P: Placement>(group: &NetGroup<P>, address: std::net::SocketAddr) {
     let connect = || TcpStream::connect(address).unwrap();
     let mut other = connect();
@@ -107,7 +108,7 @@ fn of_what_makes_handlers_and_changes_them() {
     let group = NetGroup::build(loops()).unwrap();
     let made = std::sync::atomic::AtomicUsize::new(0);
     let server = Server::new(&group).pipeline(move |p| {
-        // The first look at the pipeline is the server's own, when it is bound.
+        // The first call is the check of the pipeline when the server is bound.
         if made.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == 1 {
             explode();
         }
@@ -126,7 +127,7 @@ fn of_what_makes_handlers_and_changes_them() {
     assert_eq!(channel.sent(), "still here");
 }
 
-/// Panics when it is dropped, even if another one does so already.
+/// Panics when it is dropped, even during another panic.
 struct Grenade(Counter);
 
 impl Drop for Grenade {
@@ -142,7 +143,7 @@ impl Message for Grenade {
     }
 }
 
-/// Takes grenades.
+/// Accepts grenades.
 struct Takes;
 
 impl Inbound for Takes {
@@ -168,7 +169,7 @@ fn of_messages_that_nobody_takes_out_any_more() {
             channel.write_message(Grenade(drops.clone()));
         }
     };
-    // In the mail of a channel, and after its end.
+    // Pending in a channel, and written after its end.
     let mut channel = EmbeddedChannel::new(|p| p.add_duplex("takes", Takes)).unwrap();
     write(&channel.channel());
     channel.end_input();
@@ -185,7 +186,7 @@ fn of_messages_that_nobody_takes_out_any_more() {
     channel.end_input();
     drop((channel, hand, home));
     assert_eq!(drops.count(), 9);
-    // Kept with a channel.
+    // Stored as attributes of a channel.
     let channel = EmbeddedChannel::new(|p| p).unwrap();
     channel.channel().set_attribute(Grenade(drops.clone()));
     channel

@@ -1,4 +1,4 @@
-//! What the handle of a channel promises, where handlers or numbers are in the way.
+//! The guarantees of a channel's handle, if handlers or extreme numbers interfere.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tidegate_net::{
 use tidegate_promise::Completion;
 use tidegate_testkit::Log;
 
-/// Lets everything pass.
+/// Passes everything on.
 struct Pass;
 
 impl Inbound for Pass {
@@ -34,7 +34,8 @@ impl Outbound for Pass {
     }
 }
 
-/// A gentle close ends in time, although a handler holds it back with what was written before it.
+/// Checks that `close_when_flushed` ends in time, although a handler holds it back together with
+/// earlier writes.
 fn ends_in_time(assemble: impl FnOnce(Assembly) -> Assembly) {
     let options = ChannelOptions {
         close_timeout: Duration::from_secs(5),
@@ -54,7 +55,8 @@ fn ends_in_time(assemble: impl FnOnce(Assembly) -> Assembly) {
     let why = why.downcast_ref::<NetError>();
     assert!(matches!(why, Some(NetError::CloseTimeout(_))), "{why:?}");
     channel.run();
-    // A handler elsewhere still has it: it fails when that gives it back.
+    // A handler on another executor may still have the write; it fails when that handler returns
+    // it.
     assert!(waits.is_done() || channel.names().is_empty());
 }
 
@@ -85,7 +87,7 @@ fn why(flushed: Completion<()>) -> String {
     flushed.wait().unwrap_err().to_string()
 }
 
-/// A flush tells of what was written after the end that `end` asks for.
+/// Checks that a flush reports writes that came after the end which `end` requests.
 fn tells_of_late_writes(
     assemble: impl FnOnce(Assembly) -> Assembly,
     end: impl FnOnce(&Channel),
@@ -118,7 +120,7 @@ fn a_flush_fails_if_something_was_written_after_the_end() {
     tells_of_late_writes(|p| p, half, "sending half");
 }
 
-/// Notes how much may be written before the channel is unwritable.
+/// Logs how many bytes may be written before the channel becomes unwritable.
 struct Asks(Log<usize>);
 
 impl Inbound for Asks {

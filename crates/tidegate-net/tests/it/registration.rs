@@ -1,4 +1,4 @@
-//! Channels off their loops and on them again.
+//! Channels that are deregistered from their event loops and registered again.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use tidegate_testkit::{Gate, Log};
 
 use crate::{dial, group, serve};
 
-/// Echoes, notes what it hears, and gives its channel away.
+/// Echoes, logs its events, and logs its channel.
 #[derive(Clone)]
 struct Notes {
     log: Log<String>,
@@ -71,7 +71,7 @@ impl Inbound for Notes {
     }
 }
 
-/// A channel without a socket, a handle of it, and what its handler hears.
+/// Creates a channel without a socket, a handle of it, and the log of its handler.
 fn embedded() -> (EmbeddedChannel, Channel, Log<String>) {
     let notes = Notes::new();
     let log = notes.log.clone();
@@ -80,7 +80,7 @@ fn embedded() -> (EmbeddedChannel, Channel, Log<String>) {
     (embedded, channel, log)
 }
 
-/// A server, a peer of it, and the channel between them.
+/// Creates a server, a client, and the server's channel of that connection.
 fn connected(group: &NetGroup, notes: &Notes) -> (Server, TcpStream, Channel) {
     let own = notes.clone();
     let server = serve(group, move |p| p.add("notes", own.clone()));
@@ -106,7 +106,7 @@ fn a_channel_off_its_loop_hears_nothing_until_it_is_back() {
     assert!(channel.is_active() && !channel.is_registered());
     peer.write_all(b"hello").unwrap();
     for _ in 0..8 {
-        // Each of them is a turn, in which the loop asks its poller.
+        // Each task makes the event loop poll once.
         group.submit(|| ()).unwrap().wait().unwrap();
     }
     assert_eq!(notes.log.take(), ["off"]);

@@ -1,4 +1,4 @@
-//! Rules about how often and where things happen on a loop with sockets.
+//! How often and where things happen on an event loop with sockets.
 
 use std::io::{Read, Write};
 
@@ -9,7 +9,7 @@ use tidegate_testkit::{Gate, Log};
 
 use crate::{Echo, dial, round_trip, serve};
 
-/// Notes on which loop it hears something, and gives its channel away.
+/// Logs the event loop of each call, and logs its channel.
 struct Where {
     places: Log<String>,
     channels: Log<Channel>,

@@ -1,4 +1,4 @@
-//! Listening, draining, the end of a server.
+//! Servers: listening, draining and closing.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -37,7 +37,7 @@ fn a_closed_server_frees_its_port_and_keeps_its_connections() {
 
 #[test]
 fn a_drain_lets_connections_finish_and_says_who_was_cut() {
-    /// Says goodbye when its server goes; or does not.
+    /// The first connection says goodbye when its server drains; the others ignore it.
     struct Polite(Arc<AtomicUsize>);
     impl Inbound for Polite {
         type In = Bytes;

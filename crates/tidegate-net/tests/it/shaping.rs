@@ -1,4 +1,4 @@
-//! Handlers that hold something back, or watch the time, when circumstances change under way.
+//! Handlers that hold messages back or watch the time, while conditions change.
 
 use std::io::Write;
 use std::time::Duration;
@@ -86,7 +86,7 @@ fn what_shaping_held_fails_with_its_channel() {
 
 #[test]
 fn a_pause_leaves_the_wish_of_others_alone() {
-    // Read only when asked: a pause must not make a channel read on its own.
+    // The channel reads only on request: a pause must not make it read on its own.
     let mut channel = reads_when_asked(|p| p.add_duplex("slow", slow_reads(4)));
     let handle = channel.channel();
     handle.read();
@@ -96,7 +96,7 @@ fn a_pause_leaves_the_wish_of_others_alone() {
     channel.advance(10 * SECOND);
     channel.receive("nobody asked");
     assert!(frames(&mut channel).is_empty());
-    // Asked for during a pause: read at its end.
+    // A read requested during a pause happens at its end.
     handle.read();
     channel.run();
     assert_eq!(frames(&mut channel), ["nobody asked"]);
@@ -106,7 +106,7 @@ fn a_pause_leaves_the_wish_of_others_alone() {
     assert!(frames(&mut channel).is_empty());
     channel.advance(3 * SECOND);
     assert_eq!(frames(&mut channel), ["patience"]);
-    // Switched on during a pause: from its end on.
+    // Auto-read enabled during a pause applies from its end on.
     handle.set_auto_read(true);
     channel.run();
     channel.receive("automatic");
@@ -124,7 +124,7 @@ fn messages_kept_back_during_a_pause_are_passed_on_after_it() {
     });
     channel.receive("one\ntwo\n");
     channel.advance(SECOND);
-    // The peer waits for answers to both and sends nothing more.
+    // The peer waits for the answers to both lines and sends nothing more.
     assert_eq!(frames(&mut channel), ["one", "two"]);
     channel.receive("three\n");
     channel.advance(SECOND);
@@ -153,7 +153,7 @@ fn a_rate_can_be_changed_and_is_never_nothing() {
     assert_eq!(channel.sent(), "end");
 }
 
-/// Writes as many bytes as it is asked for, and notes whether they were sent.
+/// Writes the requested number of bytes, and logs whether they were sent.
 struct Asks(Log<bool>);
 
 impl Inbound for Asks {
@@ -194,7 +194,8 @@ fn a_refused_write_is_not_charged_for() {
     assert_eq!(channel.sent().len(), 10);
 }
 
-/// Writes and flushes for each message, and takes `flush` out on "out" or shuts its half on "shut".
+/// Writes and flushes for each message. Removes `flush` for `out`, and closes its sending half for
+/// `shut`.
 struct Chatty;
 
 impl Inbound for Chatty {
@@ -224,7 +225,8 @@ fn flushes_are_let_out_after_a_number_and_when_their_keeper_goes() {
     channel.receive("out\n");
     assert_eq!(channel.sent(), "x");
     assert_eq!(channel.names(), ["lines", "chatty"]);
-    // One of two, then the last at the end: each a flush, all in one call after the event.
+    // With 2, one flush passes after two, and one at the end. One call after the event sends
+    // everything.
     for most in [0, 1, 2, 3] {
         let mut channel = chatty(most);
         channel.receive("1\n2\n3\n");
@@ -330,7 +332,7 @@ fn a_log_says_whose_bytes_they_are_and_how_it_ended() {
     );
 }
 
-/// Closes a half, then all.
+/// Closes the sending half, then the channel.
 struct Ends;
 
 impl Inbound for Ends {
@@ -368,7 +370,7 @@ fn a_header_that_its_protocol_forbids_is_none() {
         assert!(!channel.is_open(), "{header:?}");
         assert!(channel.errors()[0].to_string().contains("no PROXY header"));
     }
-    // Others than those of TCP are taken, and say nothing of who is there.
+    // Headers for other protocols than TCP are accepted, without addresses.
     for header in [v2(0x31, &[7; 216]), v2(0x12, &[0; 12]), v2(0, b"")] {
         let mut channel = embedded(|p| p.add("proxy", ProxyProtocol::new()));
         channel.receive([&header[..], b"rest"].concat());

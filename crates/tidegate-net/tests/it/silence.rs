@@ -1,4 +1,4 @@
-//! Nothing is silent: the hook for unhandled errors hears why a client was cut.
+//! No connection is cut silently: the hook for unhandled errors is told the reason.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use tidegate_testkit::{Gate, Log};
 
 use crate::{Echo, dial, serve};
 
-/// A hook, and what it hears.
+/// Returns a hook for unhandled errors, and the log of its calls.
 fn hook() -> (OnUnhandled, Log<String>) {
     let log = Log::new();
     let heard = log.clone();
@@ -22,7 +22,7 @@ fn hook() -> (OnUnhandled, Log<String>) {
     (hook, log)
 }
 
-/// Breaks whatever it is asked.
+/// Panics if the client requests it.
 struct Breaks;
 
 impl Inbound for Breaks {
@@ -40,11 +40,11 @@ fn breaks<P: Placement>(p: Assembly<P>) -> Assembly<P> {
     p.add_handler("breaks", Handler::inbound(Breaks))
 }
 
-/// The client is cut, and the hook hears why and who it was.
+/// Checks that the client is cut, and that the hook is told the reason and the client's address.
 fn is_cut(server: &Server, log: &Log<String>, asks: &[u8], why: &str) {
     let mut client: TcpStream = dial(server);
     client.write_all(asks).unwrap();
-    // Cut with bytes that nobody read: an end or a reset.
+    // The server has unread bytes when it closes, so this is an end or a reset.
     let _ = client.read(&mut [0; 8]);
     log.wait_for(1);
     let heard = log.take().remove(0);

@@ -1,4 +1,4 @@
-//! Messages that are not bytes count for what their types state.
+//! Messages that are not bytes count for the size that their types state.
 
 use bytes::Bytes;
 use tidegate_net::{
@@ -7,7 +7,7 @@ use tidegate_net::{
 };
 use tidegate_testkit::Log;
 
-/// So many bytes, not made yet.
+/// A message that is encoded as this number of zero bytes.
 struct Zeros(usize);
 
 impl Message for Zeros {
@@ -16,7 +16,7 @@ impl Message for Zeros {
     }
 }
 
-/// Makes them.
+/// Encodes the zeros.
 struct Encode;
 
 impl Outbound for Encode {
@@ -28,7 +28,7 @@ impl Outbound for Encode {
     }
 }
 
-/// Answers with zeros, and notes whether the channel is writable after each answer.
+/// Answers with zeros, and logs after each answer whether the channel is writable.
 struct Answers(Log<bool>);
 
 impl Inbound for Answers {

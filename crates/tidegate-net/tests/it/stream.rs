@@ -1,4 +1,4 @@
-//! Channels that a future has taken over.
+//! Channels that were taken over by a future.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, Read as _, Write as _};
@@ -131,7 +131,7 @@ fn a_writer_waits_above_the_mark_and_is_woken_below() {
     let log = Log::new();
     let own = log.clone();
     let take = TakeOver::new(move |mut stream: ByteStream| async move {
-        // Begins when the test says so.
+        // Waits for the start signal of the test.
         read(&mut stream, &mut [0; 8]).await.unwrap();
         for _ in 0..4 {
             assert_eq!(write(&mut stream, &[2; 1000]).await.unwrap(), 1000);
@@ -186,7 +186,7 @@ fn a_vectored_write_takes_every_slice_and_is_one_call() {
     );
 }
 
-/// A channel with little room, and what its stream does one after the other.
+/// Creates a channel with little room whose stream runs `then`.
 fn slow<T: Future<Output = ()> + 'static>(
     log: &Log<String>,
     marks: WaterMarks,
@@ -194,7 +194,7 @@ fn slow<T: Future<Output = ()> + 'static>(
 ) -> EmbeddedChannel {
     let own = log.clone();
     let take = TakeOver::new(move |mut stream: ByteStream| async move {
-        // Begins when the test says so.
+        // Waits for the start signal of the test.
         read(&mut stream, &mut [0; 8]).await.unwrap();
         then(stream, own).await;
     });
@@ -339,7 +339,7 @@ fn an_open_channel_can_be_taken_over_and_its_stream_ends_with_the_handler() {
     assert_eq!(log.take(), [0], "the stream has ended");
 }
 
-/// Answers in capitals what it was asked, once that is all.
+/// Reads everything, then answers with it in capitals.
 async fn answer(mut stream: ByteStream) {
     let asked = read_all(&mut stream).await;
     let answer = asked.to_ascii_uppercase();
@@ -414,7 +414,7 @@ fn an_error_of_the_socket_keeps_its_kind() {
     assert_eq!(log.take(), [io::ErrorKind::ConnectionReset; 2]);
 }
 
-/// A group of one loop, and what its hook for unhandled errors hears.
+/// Creates a group of one event loop, and the log of its hook for unhandled errors.
 fn group_with_hook() -> (tidegate_net::NetGroup, Log<String>) {
     let log = Log::new();
     let heard = log.clone();

@@ -104,7 +104,7 @@ fn a_reset_is_the_cause_of_the_end() {
 
 #[test]
 fn half_closure_lets_the_answer_out() {
-    /// Answers when the peer has said everything.
+    /// Answers when the peer has closed its sending half.
     struct Sums(usize);
     impl Inbound for Sums {
         type In = Bytes;
@@ -137,7 +137,7 @@ fn half_closure_lets_the_answer_out() {
 
 #[test]
 fn a_slow_reader_stops_the_writer_at_the_marks_and_nothing_is_lost() {
-    /// Writes `left` kilobytes as fast as it may.
+    /// Writes this number of kilobytes as fast as the channel is writable.
     struct Pours(usize);
     impl Pours {
         fn pour(&mut self, ctx: &mut InboundContext<'_, Self>) {

@@ -1,4 +1,4 @@
-//! What an encrypted connection says, in the order in which it was encrypted.
+//! An encrypted connection sends its records in the order of their encryption.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tidegate_testkit::until;
 
 use crate::tls::{Authority, Pair, whole};
 
-/// Says something as soon as the handshake is done.
+/// Writes a greeting as soon as the handshake is done.
 struct Greets;
 
 impl Inbound for Greets {
@@ -50,7 +50,7 @@ fn what_waited_for_the_handshake_goes_before_what_its_end_brings_about() {
     assert_eq!(whole(&mut pair.server), "early greeting");
 }
 
-/// A client that is nothing but rustls.
+/// A client that uses rustls directly.
 struct Bare {
     tls: rustls::ClientConnection,
     heard: Vec<u8>,
@@ -116,7 +116,7 @@ fn new_keys_are_announced_before_they_are_used() {
     assert!(channel.errors().is_empty() && channel.is_open());
 }
 
-/// Sends everything back at once.
+/// Echoes and flushes each message.
 struct Quick;
 
 impl Inbound for Quick {
@@ -176,7 +176,7 @@ fn where_the_channel_reads_when_asked_nothing_is_passed_on_that_nobody_asked_for
     pair.server.run();
     pair.server.receive(record);
     pair.server.receive(rest);
-    // Part of a record was not what was asked for.
+    // An incomplete record does not satisfy the request for a read.
     assert_eq!(whole(&mut pair.server), "two");
 }
 
@@ -188,7 +188,7 @@ fn a_reloaded_certificate_is_shown_to_those_who_come_back_too() {
         let mut pair = Pair::new(&server, &client, "a.test");
         pair.run();
         let [seen, _] = pair.handshakes();
-        // What the server says after the handshake lets the client resume the session.
+        // Records that the server sends after the handshake let the client resume the session.
         pair.server.channel().write_and_flush("x");
         pair.server.run();
         pair.run();
@@ -218,7 +218,7 @@ fn a_certificate_that_would_not_be_shown_is_refused() {
     }
 }
 
-/// What rustls would do by itself.
+/// Returns a configuration of rustls itself.
 fn server_config(authority: &Authority) -> Arc<rustls::ServerConfig> {
     let (chain, key) = authority.identity("a.test");
     let chain = CertificateDer::from_pem_slice(chain.as_bytes()).unwrap();

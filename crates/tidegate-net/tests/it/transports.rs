@@ -1,4 +1,4 @@
-//! Channels over something else than TCP.
+//! Channels over transports other than TCP.
 
 use std::io::{Read, Write};
 
@@ -16,7 +16,7 @@ fn two_ends_in_memory_speak_to_each_other() {
     let hears = move |p: tidegate_net::Assembly| p.add("hears", Hears(own.clone()));
     let pair = tidegate_net::local_pair(&group, hears, |p| p.add("echo", Echo));
     let (one, other) = pair.wait().unwrap();
-    // In pieces, so that several lie there when the other end looks.
+    // Small messages, so that several are waiting when the other end reads.
     for _ in 0..299 {
         one.write(vec![1; 1000]);
     }
@@ -49,7 +49,8 @@ fn what_one_end_says_before_the_other_is_there_is_heard() {
     let group = group(1);
     let log = Log::new();
     let own = log.clone();
-    // On one loop the first end is opened, speaks and ends before the second is made.
+    // On one event loop, the first end is opened, writes and closes before the second end is
+    // created.
     let hears = move |p: tidegate_net::Assembly| p.add("hears", Hears(own.clone()));
     let pair = tidegate_net::local_pair(&group, |p| p.add("greets", Greets), hears);
     let (_, other) = pair.wait().unwrap();
@@ -80,7 +81,7 @@ fn a_unix_socket_serves_like_any_other() {
     assert!(missing.is_err());
 }
 
-/// Answers a datagram in capitals.
+/// Answers a datagram with its text in capitals.
 struct Answers;
 
 impl Inbound for Answers {

@@ -1,4 +1,4 @@
-//! What a loop does with several channels that are ready at once.
+//! Several channels of an event loop that are ready at once.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use tidegate_testkit::{Gate, Log};
 
 use crate::{dial, group, serve};
 
-/// Notes how often the loop had received when it read, and how much.
+/// Logs, for each message, the number of reads of the event loop so far.
 #[derive(Clone)]
 struct Notes {
     group: NetGroup,
@@ -26,7 +26,7 @@ impl Inbound for Notes {
     }
 }
 
-/// A server on one loop, whose connections all note.
+/// Creates a server on one event loop with a `Notes` handler for each connection.
 fn noting() -> (NetGroup, Notes, Server) {
     let group = group(1);
     let notes = Notes {
@@ -38,7 +38,7 @@ fn noting() -> (NetGroup, Notes, Server) {
     (group, notes, server)
 }
 
-/// Keeps the loop busy while `work` runs, so that it finds everything at once afterwards.
+/// Keeps the event loop busy while `work` runs, so that it finds all the events at once afterwards.
 fn while_busy(group: &NetGroup, work: impl FnOnce()) {
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let gates = (arrived.clone(), go_on.clone());

@@ -1,4 +1,4 @@
-//! Things of the user's own on a loop.
+//! The user's own event sources on an event loop.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -18,7 +18,7 @@ fn pair() -> (UnixStream, mio::net::UnixStream) {
     (far, mio::net::UnixStream::from_std(near))
 }
 
-/// Tells the log what it reads, a byte each time, and ends with a full stop.
+/// Logs the bytes that it reads, one per call, and ends at a full stop.
 fn hear(log: &Log<u8>) -> impl FnMut(&mut mio::net::UnixStream, Readiness) -> Keep + Send + use<> {
     let log = log.clone();
     move |near, _| {
@@ -44,7 +44,7 @@ fn it_is_told_until_it_is_done_and_then_closed() {
     log.wait_for(2);
     far.write_all(b"c.d").unwrap();
     let mut rest = Vec::new();
-    // A reset, since one byte was not read, or an end.
+    // An end, or a reset because one byte was not read.
     let _ = far.read_to_end(&mut rest);
     assert_eq!(log.take(), b"abc");
     group.submit(|| ()).unwrap().wait().unwrap();

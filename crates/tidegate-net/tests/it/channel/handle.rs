@@ -1,4 +1,4 @@
-//! What the handle of a channel offers: identity, timers, listeners, attributes.
+//! The handle of a channel: identity, timers, listeners, attributes.
 
 use std::collections::HashSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! One channel: reading, writing, water marks, ends, and what it is to its users.
+//! One channel: reading, writing, water marks, ends, and its handle.
 
 mod ends;
 mod handle;
@@ -14,7 +14,7 @@ use tidegate_net::{
 use tidegate_promise::Failure;
 use tidegate_testkit::Log;
 
-/// Notes what it hears.
+/// Logs its events.
 struct Notes(Log<String>);
 
 impl Inbound for Notes {

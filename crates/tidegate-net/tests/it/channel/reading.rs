@@ -1,4 +1,4 @@
-//! Reads: how much in one turn, and when.
+//! Reads: how much per turn, and when.
 
 use bytes::Bytes;
 use tidegate_net::{ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing, ReadSize};

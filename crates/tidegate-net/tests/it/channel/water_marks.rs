@@ -1,4 +1,4 @@
-//! Water marks: when a channel is writable, and the cap on what waits.
+//! Water marks: when a channel is writable, and the cap on pending bytes.
 
 use bytes::Bytes;
 use tidegate_net::{ChannelOptions, EmbeddedChannel, Inbound, InboundContext, Nothing};
@@ -12,7 +12,7 @@ fn writability_changes_above_high_and_below_low_and_is_told_once_each() {
     let (mut channel, log) = notes(marks(300, 1000, 10_000));
     channel.set_room(Some(0));
     let handle = channel.channel();
-    // Each counts for 104 + 96 = 200.
+    // Each message counts for 104 + 96 = 200 bytes.
     for _ in 0..5 {
         handle.write(vec![0; 104]);
     }
@@ -50,7 +50,7 @@ fn a_writer_elsewhere_can_wait_for_room() {
     assert!(!room.is_done());
     channel.set_room(None);
     room.wait().unwrap();
-    // What was mailed and not flushed is sent by the wait itself.
+    // `writable` itself flushes a message that was written through the handle and not flushed.
     handle.write(vec![0; 2000]);
     let room = handle.writable();
     channel.run();
@@ -193,7 +193,7 @@ fn a_write_of_another_thread_above_the_high_mark_is_told_without_a_flush() {
     assert_eq!(log.take(), ["writable true"]);
 }
 
-/// Writes when it reads; then somebody else writes, who cannot know of that yet.
+/// Writes when it reads, and then through the handle, which does not yet show the first write.
 struct Both(Log<String>);
 
 impl Inbound for Both {

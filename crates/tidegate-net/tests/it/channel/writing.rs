@@ -1,4 +1,4 @@
-//! Writes and flushes: what is sent, when, and in how many calls.
+//! Writes and flushes: what is sent, when, and with how many calls.
 
 use bytes::Bytes;
 use tidegate_net::handlers::Strings;

@@ -1,4 +1,4 @@
-//! Handlers that are added, removed and replaced while the channel lives.
+//! Handlers that are added, removed and replaced while the channel is open.
 
 use bytes::Bytes;
 use tidegate_net::handlers::{LineFrames, Strings};
@@ -51,7 +51,8 @@ fn a_change_that_would_not_fit_is_refused_and_the_old_chain_stays() {
     let twice = handle.change(|| Change::add_last("text", Handler::inbound(Echo)));
     let missing = handle.change(|| Change::remove("nobody"));
     channel.run();
-    // A test's head takes anything; behind `shout`, which passes nothing on, nothing fits.
+    // The head of an embedded channel accepts any type. Behind `shout`, which passes nothing on, no
+    // handler fits.
     let late = handle.change(|| Change::add_last("late", Handler::inbound(Echo)));
     channel.run();
     assert!(misfit.wait().is_ok());
@@ -78,7 +79,7 @@ impl Inbound for WritesText {
 
 #[test]
 fn a_handler_can_put_another_in_its_place_and_pass_on_what_it_has() {
-    /// Reads one line to choose the protocol, then goes.
+    /// Reads one line to choose the protocol, then removes itself.
     struct Greeting;
     impl Inbound for Greeting {
         type In = Bytes;
@@ -128,7 +129,7 @@ fn what_is_emitted_at_its_end_reaches_the_successor() {
     assert_eq!(channel.sent(), "kept");
 }
 
-/// Counts with something that cannot leave its thread.
+/// Counts with a value that is not `Send`.
 struct Stays(std::rc::Rc<std::cell::Cell<u32>>);
 
 impl Inbound for Stays {

@@ -1,4 +1,4 @@
-//! Handlers in a row: order, types, panics, changes.
+//! Pipelines: order, types, panics, changes.
 
 mod changes;
 mod order;
@@ -15,7 +15,7 @@ use tidegate_testkit::Log;
 
 type Names = Log<String>;
 
-/// Notes everything that passes, both ways.
+/// Logs everything that passes in both directions.
 struct Note {
     name: &'static str,
     log: Names,
@@ -92,7 +92,7 @@ fn embedded(assemble: impl FnOnce(Assembly) -> Assembly) -> EmbeddedChannel {
     EmbeddedChannel::new(assemble).unwrap()
 }
 
-/// Says twice what it reads: once to the peer, once to the next handler.
+/// Writes each message to the peer and passes it on to the next handler.
 struct Twice;
 
 impl Inbound for Twice {

@@ -49,7 +49,7 @@ fn what_a_handler_says_is_carried_out_in_order_each_with_all_that_follows() {
 
 #[test]
 fn a_handler_is_not_entered_again_while_it_runs() {
-    /// Answers itself; a write by it while it reads must not come back into it.
+    /// Writes from within `read`; that write must not re-enter this handler.
     struct Loop(u32);
     impl Inbound for Loop {
         type In = Bytes;
@@ -114,8 +114,8 @@ fn the_promise_of_a_write_rides_with_the_last_thing_made_of_it() {
 
 #[test]
 fn a_handler_that_does_not_care_is_asked_once_and_then_skipped() {
-    // `Twice` writes no `read_complete`: the first one is passed on by the default, later ones
-    // go past it; either way the next handler hears each of them once.
+    // `Twice` does not implement `read_complete`. The default method passes the first event on, and
+    // later events skip `Twice`. Either way the next handler gets each event once.
     struct Counts(Log<u32>);
     impl Inbound for Counts {
         type In = Bytes;
@@ -134,11 +134,11 @@ fn a_handler_that_does_not_care_is_asked_once_and_then_skipped() {
     assert_eq!(log.len(), 3);
 }
 
-/// Notes messages and the ends of reads; passes both on.
+/// Logs messages and the ends of reads, and passes both on.
 struct Ends {
     name: &'static str,
     log: Names,
-    /// Panics on its first message.
+    /// `true` if the first message panics.
     breaks: bool,
 }
 

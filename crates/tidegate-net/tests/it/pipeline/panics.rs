@@ -7,7 +7,7 @@ use tidegate_testkit::Log;
 
 use super::{Names, embedded, note};
 
-/// Panics where it is told to.
+/// Panics in the named method.
 struct Panics(&'static str);
 
 impl Panics {

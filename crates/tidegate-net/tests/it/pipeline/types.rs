@@ -1,4 +1,4 @@
-//! Message types: handlers that do not fit together are refused by name.
+//! Message types: a chain with handlers that do not fit is refused, and the error names them.
 
 use bytes::Bytes;
 use tidegate_net::handlers::Strings;
@@ -37,7 +37,7 @@ fn handlers_that_do_not_fit_are_refused_naming_both() {
     );
 }
 
-/// Takes text, and writes bytes past it.
+/// Takes text and writes bytes.
 struct WritesBytes;
 
 impl Inbound for WritesBytes {

@@ -1,4 +1,4 @@
-//! Channels that travel: roaming loops over a pool, on real sockets and by hand.
+//! Channels of roaming event loops over a pool, with real sockets and with manual clocks.
 
 mod scarce;
 mod sockets;
@@ -9,7 +9,7 @@ use tidegate_loop::{EventLoopGroup, Roaming};
 use tidegate_net::{Assembly, NetGroup, Server};
 use tidegate_pool::WorkerPool;
 
-/// A pool of `threads`, and one roaming loop on it that hands over late.
+/// Creates a pool of `threads`, and one roaming event loop on it that hands over late.
 pub(crate) fn roaming(threads: usize) -> (WorkerPool, NetGroup<Roaming>) {
     roaming_with(threads, true)
 }
@@ -26,7 +26,7 @@ fn roaming_with(threads: usize, late: bool) -> (WorkerPool, NetGroup<Roaming>) {
     (pool, group.unwrap())
 }
 
-/// A pool of `threads`, and one roaming loop on it with a clock that the test sets.
+/// Creates a pool of `threads`, and one roaming event loop on it with a manual clock.
 fn roaming_by(threads: usize) -> (WorkerPool, NetGroup<Roaming>, ManualClock) {
     let pool = WorkerPool::builder("workers").core(threads).max(threads);
     let pool = pool.build().unwrap();

@@ -1,4 +1,4 @@
-//! More loops and blocking handlers than the pool has threads for: every loop goes on, and
+//! More event loops and blocking handlers than the pool has threads. Every loop continues, and
 //! handlers run as long as one thread of the pool is not blocked.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use tidegate_testkit::{Counter, Gate, Log};
 use super::*;
 use crate::{dial, round_trip};
 
-/// Echoes lines; the line `block` waits for the gate first.
+/// Echoes lines. For the line `block` it waits for the gate first.
 #[derive(Clone)]
 struct Blocks {
     blocked: Counter,
@@ -51,7 +51,7 @@ impl Inbound for Blocks {
     }
 }
 
-/// Connections to a server, by the loop that they live on.
+/// Connects to a server, and groups the connections by event loop.
 fn connect(server: &Server, blocks: &Blocks, connections: usize) -> Vec<Vec<TcpStream>> {
     let mut streams = HashMap::new();
     for _ in 0..connections {
@@ -76,7 +76,7 @@ fn serve_blocks(group: &NetGroup<Roaming>, blocks: &Blocks) -> Server {
     })
 }
 
-/// Four loops over six threads; `blockers` says on which loop each blocking request comes.
+/// Runs four event loops over six threads. `blockers` lists the loop of each blocking request.
 fn answered_beside(reserved: usize, blockers: &[usize]) {
     let pool = WorkerPool::builder("workers").core(6).max(6);
     let pool = pool.reserved(reserved).build().unwrap();
@@ -97,7 +97,7 @@ fn answered_beside(reserved: usize, blockers: &[usize]) {
             assert_eq!(round_trip(idle, b"hello\n"), b"hello\n");
         }
     }
-    // The loops themselves go on, too.
+    // The event loops themselves continue, too.
     for home in group.iter() {
         let timer = home.schedule(std::time::Duration::ZERO, || 7).unwrap();
         assert_eq!(timer.wait().unwrap(), 7);

@@ -1,5 +1,5 @@
-//! Roaming loops with real sockets: handlers that block, panic, close themselves, are written to
-//! from outside, and are stopped half-way.
+//! Roaming event loops with real sockets: handlers that block, panic, close themselves, are written
+//! to from outside, and are stopped half-way.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tidegate_testkit::{Gate, Log};
 use super::*;
 use crate::{Echo, dial, round_trip};
 
-/// Does what each line says, and echoes it.
+/// Does what each line requests, and echoes the line.
 #[derive(Clone)]
 struct Does {
     arrived: Gate,
@@ -95,7 +95,7 @@ fn serve_lines(group: &NetGroup<Roaming>, does: &Does) -> Server {
     })
 }
 
-/// Reads to the end.
+/// Reads to the end of the stream.
 fn rest(mut stream: std::net::TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
@@ -369,7 +369,7 @@ fn a_drain_does_not_wait_for_a_handler_that_does_not_return() {
     does.channels.wait_for(2);
     let drained = server.drain(Duration::from_secs(10));
     clock.jump(Duration::from_secs(10));
-    // Who is at home is cut at the deadline.
+    // The idle channel is cut at the deadline.
     for channel in does.channels.take() {
         if channel.peer_addr() == Some(idle.local_addr().unwrap()) {
             channel.closed().wait().unwrap();

@@ -1,4 +1,5 @@
-//! Seeded disorder on real sockets: order, one event at a time, and visibility without locks.
+//! Seeded random schedules on real sockets: order, one event at a time, and visibility without
+//! locks.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,17 +17,17 @@ use crate::dial;
 const PEERS: u64 = 8;
 const LINES: u64 = 200;
 
-/// What the handlers of all connections share.
+/// The state that the handlers of all connections share.
 struct Seen {
     rng: std::sync::Mutex<Rng>,
     overlaps: AtomicU64,
     channels: Log<Channel>,
 }
 
-/// Counts lines in a plain field, and answers each with its number.
+/// Counts lines in a plain field, and answers each line with its number.
 struct Counts {
     seen: Arc<Seen>,
-    /// Neither atomic nor locked: the hand-over is what makes it visible.
+    /// Neither atomic nor locked: the hand-off between threads makes it visible.
     lines: u64,
     inside: Arc<AtomicBool>,
 }
@@ -46,9 +47,9 @@ impl Inbound for Counts {
         }
         let chance = self.seen.rng.lock().unwrap().below(100);
         match chance {
-            // Long enough for others to run meanwhile, however many there are.
+            // Long enough for other threads to run, however many there are.
             0..10 => yield_times(10),
-            // From outside, as it were, while the handler is busy.
+            // A request through the handle, as from outside, while the handler is running.
             10..20 => ctx.channel().flush(),
             _ => {}
         }
@@ -60,7 +61,7 @@ impl Inbound for Counts {
     }
 }
 
-/// Sends numbered lines in pieces, and expects the numbers after them.
+/// Sends numbered lines in pieces, and expects each number plus one in return.
 fn talk(mut stream: TcpStream, rng: &mut Rng) {
     let mut sent = Vec::new();
     let mut expected = Vec::new();
@@ -107,7 +108,7 @@ fn disorder(rng: &mut Rng) {
             let stream = dial(&server);
             scope.spawn(move || talk(stream, &mut rng));
         }
-        // Tasks and timers of the loops go on meanwhile.
+        // Tasks and timers of the event loops run meanwhile.
         for number in 0..50_u64 {
             let answer = group.submit(move || number).unwrap();
             assert_eq!(answer.wait().unwrap(), number);

@@ -1,4 +1,4 @@
-//! Certificates and names: refused ones, several of them, new ones.
+//! Certificates and names: refused certificates, several certificates, replaced certificates.
 
 use tidegate_net::handlers::{TlsClient, TlsError, rustls};
 

@@ -1,4 +1,4 @@
-//! Ends of an encrypted connection, announced and broken.
+//! The end of an encrypted connection, with and without a `close_notify`.
 
 use bytes::Bytes;
 use tidegate_net::handlers::TlsError;

@@ -1,4 +1,4 @@
-//! The handshake: what is agreed, what waits for it, how long it may take.
+//! The handshake: its result, the writes that wait for it, its time limit.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn the_handshake_is_told_before_the_first_bytes_even_if_they_come_together() {
             .add("notes", Notes(log.clone()))
     })
     .unwrap();
-    // Written before anything was agreed: it goes with the last word of the handshake.
+    // Written before the handshake is done, so it is sent with the last message of the handshake.
     pair.client.channel().write_and_flush("early");
     pair.client.run();
     pair.run();
@@ -177,7 +177,7 @@ fn what_waits_for_the_handshake_counts_against_the_marks_and_the_cap() {
     assert_eq!(channel.pending_bytes(), 0);
     assert_eq!(whole(&mut pair.server).len(), 3_000);
 
-    // A peer that does not read: encrypted bytes count too.
+    // If the peer does not read, encrypted bytes count, too.
     pair.client.set_room(Some(0));
     channel.write_and_flush(vec![1; 3_000]);
     pair.client.run();

@@ -1,4 +1,4 @@
-//! Encryption, between two channels without sockets and over real ones.
+//! TLS, between two channels without sockets and over real sockets.
 
 mod certificates;
 mod ends;
@@ -14,7 +14,7 @@ use tidegate_net::{ChannelOptions, EmbeddedChannel};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A certificate authority of the tests' own.
+/// A certificate authority for the tests.
 pub(crate) struct Authority(pub(crate) CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -29,7 +29,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for `name` and its key.
+    /// Returns a certificate for `name` and its key.
     pub(crate) fn identity(&self, name: &str) -> (String, String) {
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         let key = KeyPair::generate().unwrap();
@@ -47,7 +47,7 @@ impl Authority {
     }
 }
 
-/// Two channels without sockets, joined by hand.
+/// Two channels without sockets, connected by the test.
 pub(crate) struct Pair {
     pub(crate) server: EmbeddedChannel,
     pub(crate) client: EmbeddedChannel,
@@ -81,7 +81,7 @@ impl Pair {
         pair
     }
 
-    /// Carries bytes to and fro until there are no more.
+    /// Transfers bytes in both directions until there are no more.
     pub(crate) fn run(&mut self) {
         loop {
             let (there, back) = (self.client.sent(), self.server.sent());

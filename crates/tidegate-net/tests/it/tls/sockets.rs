@@ -1,4 +1,4 @@
-//! Over real sockets, and in the middle of a connection.
+//! TLS over real sockets, and TLS that starts on an open connection.
 
 use bytes::Bytes;
 use tidegate_net::{
@@ -44,7 +44,7 @@ fn a_connection_in_the_clear_can_become_an_encrypted_one() {
     assert_eq!(whole(&mut pair.server), "hidden");
 }
 
-/// Gives what it reads to a test, and its errors.
+/// Logs what it reads, and its errors.
 struct Gives(Log<Bytes>, Log<String>);
 
 impl Inbound for Gives {
