@@ -63,8 +63,8 @@ pub struct Idle {
 const KINDS: [Quietness; 3] = [Quietness::Read, Quietness::Write, Quietness::All];
 
 impl Idle {
-    /// Fires an [`IdleEvent`] when nothing was received for `read`, nothing was written for
-    /// `write`, or neither for `all`. Zero disables a kind.
+    /// Creates a handler that fires an [`IdleEvent`] when nothing was received for `read`, nothing
+    /// was written for `write`, or neither for `all`. Zero disables a kind.
     pub fn new(read: Duration, write: Duration, all: Duration) -> Self {
         Self {
             limits: [read, write, all].map(as_nanos),
@@ -75,17 +75,17 @@ impl Idle {
         }
     }
 
-    /// Fires the event when nothing was received for `after`.
+    /// Creates a handler that fires the event when nothing was received for `after`.
     pub fn reads(after: Duration) -> Self {
         Self::new(after, Duration::ZERO, Duration::ZERO)
     }
 
-    /// Fires the event when nothing was written for `after`.
+    /// Creates a handler that fires the event when nothing was written for `after`.
     pub fn writes(after: Duration) -> Self {
         Self::new(Duration::ZERO, after, Duration::ZERO)
     }
 
-    /// Fires the event when nothing was received or written for `after`.
+    /// Creates a handler that fires the event when nothing was received or written for `after`.
     pub fn all(after: Duration) -> Self {
         Self::new(Duration::ZERO, Duration::ZERO, after)
     }
@@ -113,7 +113,7 @@ impl Idle {
 
     fn arm(&self, kind: usize, after: u64, ctx: &mut InboundContext<'_, Self>) {
         if self.limits[kind] > 0 {
-            // No timer is set only if the event loop is shutting down.
+            // `schedule` returns `None` only if the event loop is shutting down.
             drop(ctx.schedule(Duration::from_nanos(after), kind as u64));
         }
     }
@@ -210,8 +210,8 @@ pub struct WriteTimeout {
 }
 
 impl WriteTimeout {
-    /// Fails the connection when a write waits for longer than `limit`. This is detected before
-    /// twice that time has passed. Zero means no limit.
+    /// Creates a handler that fails the connection when a write waits for longer than `limit`. This
+    /// is detected before twice that time has passed. Zero means no limit.
     pub fn new(limit: Duration) -> Self {
         Self {
             limit,

@@ -1,4 +1,4 @@
-//! Checks that the handlers of a chain fit each other, and the error if they do not.
+//! The check that the handlers of a chain fit each other, and its error.
 
 use std::borrow::Cow;
 use std::error::Error;

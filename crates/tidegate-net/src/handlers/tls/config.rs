@@ -21,7 +21,7 @@ pub const DEFAULT_HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of sessions that a server stores for resumption, the same as the default of rustls.
 const SESSIONS: usize = 256;
 
-/// The TLS configuration of a server. Clones share it. Certificates can be replaced while
+/// The TLS configuration of a server. Clones share the certificates. These can be replaced while
 /// connections are open; open connections keep the certificates that they started with.
 ///
 /// ```no_run
@@ -101,8 +101,8 @@ impl TlsServer {
     ///
     /// # Errors
     ///
-    /// As for [`TlsServer::from_pem`]; the previous certificates stay. Also fails if the server was
-    /// created with a `ServerConfig`, which selects the certificates itself.
+    /// As for [`TlsServer::from_pem`]; the previous certificates stay. Also fails if the server
+    /// uses a `ServerConfig` of the user, which selects the certificates itself.
     pub fn set_name(&self, name: &str, chain: &[u8], key: &[u8]) -> Result<(), TlsError> {
         self.show(Some(name.to_ascii_lowercase()), chain, key)
     }

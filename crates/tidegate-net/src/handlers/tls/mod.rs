@@ -265,7 +265,7 @@ impl Tls {
         if ctx.options().half_closure {
             return ctx.fire_event(UserEvent::new(InputShutdown));
         }
-        // Passes the handlers behind this one, because they may be about to send a response.
+        // Closes through the handlers behind this one, which may be about to send a response.
         drop(ctx.channel().close_when_flushed());
     }
 
