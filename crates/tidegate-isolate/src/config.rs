@@ -1,4 +1,5 @@
-//! All settings of a command: one plain struct, made of those of its parts and checked as a whole.
+//! All settings of a command: one plain struct that contains the settings of each part and is
+//! validated as a whole.
 
 use std::time::Duration;
 
@@ -22,31 +23,31 @@ use crate::rate::RateConfig;
 pub struct CommandConfig {
     /// Where the work runs.
     pub bulkhead: Bulkhead,
-    /// How long a call may take, waiting included; none for ever.
+    /// The longest time that a call may take, waiting included; `None` for no timeout.
     pub timeout: Option<Duration>,
-    /// Whether the work's token is tripped when its time is over.
+    /// Whether the work's cancel token is tripped when the call times out.
     pub interrupt_on_timeout: bool,
-    /// Whether the work's token is tripped when its caller cancels.
+    /// Whether the work's cancel token is tripped when the caller cancels.
     pub interrupt_on_cancel: bool,
-    /// The permits bulkhead.
+    /// The settings of the permits bulkhead.
     pub permits: PermitConfig,
-    /// The thread bulkhead.
+    /// The settings of the thread bulkhead.
     pub pool: PoolConfig,
-    /// The pool that is used instead of the one that the command names.
+    /// The pool to use instead of the pool that the command names.
     pub pool_override: Option<String>,
     /// Whether a fallback is tried.
     pub fallback_enabled: bool,
-    /// How many fallbacks may run at the same time.
+    /// The largest number of fallbacks that may run at the same time.
     pub fallback_permits: usize,
-    /// The circuit breaker.
+    /// The settings of the circuit breaker.
     pub breaker: BreakerConfig,
     /// The windows of the metrics. Fixed for the life of the key.
     pub metrics: MetricsConfig,
-    /// Whether calls with a cache key share one run in a request.
+    /// Whether calls with the same cache key share one run within a request.
     pub cache_enabled: bool,
-    /// Whether calls are written into the log of their request.
+    /// Whether calls are recorded in the log of their request.
     pub log_enabled: bool,
-    /// How many calls may begin in a time.
+    /// The rate limit; `None` for no limit.
     pub rate: Option<RateConfig>,
 }
 
@@ -76,7 +77,7 @@ impl CommandConfig {
     ///
     /// # Errors
     ///
-    /// Which property of which key is wrong, and why.
+    /// Returns which property of which key is invalid, and why.
     pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
         let wrong =
             |property: &str, reason: &str| Err(Invalid::new(key.as_str(), property, 0, reason));

@@ -1,8 +1,8 @@
-//! What can happen to a call, as Hystrix names it, and the list of what did.
+//! The events of a call, with the names that Hystrix gives them, and the set of events of one call.
 
 use std::fmt;
 
-/// One thing that happened in a call.
+/// An event of a call.
 ///
 /// ```
 /// use tidegate_isolate::Event;
@@ -14,13 +14,13 @@ use std::fmt;
 #[non_exhaustive]
 #[repr(u8)]
 pub enum Event {
-    /// The work answered.
+    /// The work returned a value.
     Success,
     /// The work failed or panicked.
     Failure,
-    /// The time was over first.
+    /// The timeout expired before the work ended.
     Timeout,
-    /// The work said that the caller is wrong.
+    /// The work reported that the caller's request is invalid.
     BadRequest,
     /// The breaker was open.
     ShortCircuited,
@@ -30,7 +30,7 @@ pub enum Event {
     PermitsRejected,
     /// The rate limit was reached.
     RateLimited,
-    /// The fallback answered.
+    /// The fallback returned a value.
     FallbackSuccess,
     /// The fallback failed or panicked.
     FallbackFailure,
@@ -38,29 +38,29 @@ pub enum Event {
     FallbackRejection,
     /// Fallbacks are switched off.
     FallbackDisabled,
-    /// There is no fallback.
+    /// The command has no fallback.
     FallbackMissing,
     /// An error reached the caller.
     ExceptionThrown,
-    /// The answer came from the request cache.
+    /// The result came from the request cache.
     ResponseFromCache,
-    /// The caller left before there was an outcome.
+    /// The caller cancelled the call before it had a result.
     Cancelled,
-    /// The call was answered by a batch.
+    /// The call was answered by a batch of a collapser.
     Collapsed,
-    /// The time was over while the call still waited in a queue.
+    /// The timeout expired while the call still waited in a queue.
     ExpiredInQueue,
     /// The work was tried again.
     Retried,
     /// A second attempt was started beside a slow first one.
     Hedged,
-    /// The thread bulkhead refused at the live bound of its queue, not at its end. Comes with
-    /// `PoolRejected`.
+    /// The thread bulkhead rejected the call at the adjustable bound of its queue, not at the
+    /// queue's capacity. Always recorded together with `PoolRejected`.
     ThresholdReached,
 }
 
 impl Event {
-    /// How many kinds there are.
+    /// The number of kinds.
     pub const COUNT: usize = 21;
 
     /// All kinds, in the order of their declaration.
@@ -88,7 +88,8 @@ impl Event {
         Self::ThresholdReached,
     ];
 
-    /// The name that Hystrix gives it; `RATE_LIMITED` and the last four kinds are ours.
+    /// Returns the name that Hystrix gives this event. `RATE_LIMITED` and the last four kinds do
+    /// not exist in Hystrix.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Success => "SUCCESS",
@@ -115,7 +116,7 @@ impl Event {
         }
     }
 
-    /// Whether nothing can follow it but `ExceptionThrown`.
+    /// Returns `true` if no event other than `ExceptionThrown` can follow this one.
     pub const fn is_terminal(self) -> bool {
         matches!(
             self,
@@ -138,7 +139,8 @@ impl fmt::Display for Event {
     }
 }
 
-/// The set of what happened in one call. Told in the order of the kinds, not of time.
+/// The set of events of one call. Iterates in the order in which the kinds are declared, not in the
+/// order of time.
 ///
 /// ```
 /// use tidegate_isolate::{Event, Events};
@@ -153,12 +155,12 @@ pub struct Events {
 }
 
 impl Events {
-    /// Nothing happened.
+    /// Creates an empty set.
     pub const fn none() -> Self {
         Self { bits: 0 }
     }
 
-    /// The set of these.
+    /// Creates a set of the given events.
     pub fn of(events: &[Event]) -> Self {
         let mut all = Self::none();
         for event in events {
@@ -174,22 +176,22 @@ impl Events {
         }
     }
 
-    /// Adds one.
+    /// Adds an event.
     pub fn add(&mut self, event: Event) {
         self.bits |= 1 << event as u8;
     }
 
-    /// Whether it happened.
+    /// Returns `true` if the set contains `event`.
     pub fn contains(self, event: Event) -> bool {
         self.bits & (1 << event as u8) != 0
     }
 
-    /// Whether nothing happened.
+    /// Returns `true` if the set is empty.
     pub fn is_empty(self) -> bool {
         self.bits == 0
     }
 
-    /// Whether the work itself ran, so that its latency says something.
+    /// Returns `true` if the work itself ran, so that its latency is meaningful.
     pub fn executed(self) -> bool {
         [
             Event::Success,
@@ -201,7 +203,7 @@ impl Events {
         .any(|event| self.contains(event))
     }
 
-    /// What happened, in the order of the kinds.
+    /// Returns the events in the order in which the kinds are declared.
     pub fn iter(self) -> impl Iterator<Item = Event> {
         Event::ALL
             .into_iter()
@@ -222,7 +224,7 @@ impl fmt::Display for Events {
 
 #[cfg(test)]
 mod tests {
-    //! The kinds are numbered as they are listed, and a set is told in that order.
+    //! The kinds are numbered in the order of `ALL`, and a set iterates in that order.
 
     use super::*;
 

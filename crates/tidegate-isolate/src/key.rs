@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A name of a command, a group or a pool. Cheap to clone; equal when the text is.
+/// The name of a command, a group or a pool. Cheap to clone. Two keys are equal if their texts are.
 ///
 /// ```
 /// use tidegate_isolate::Key;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub struct Key(Arc<str>);
 
 impl Key {
-    /// The last part of a type's name: a key for the command that the type stands for.
+    /// Creates a key from the last part of a type's name, for a command that the type stands for.
     ///
     /// ```
     /// use tidegate_isolate::Key;
@@ -33,12 +33,12 @@ impl Key {
         Self::from(plain.rsplit("::").next().unwrap_or(plain))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether the two are one interned key, not only equal.
+    /// Returns `true` if both keys share one interned text, not only equal texts.
     #[inline]
     pub fn is_same(&self, other: &Key) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -94,9 +94,10 @@ thread_local! {
     static SPARE: Cell<Option<Key>> = const { Cell::new(None) };
 }
 
-/// The key in an error. A command that refuses makes an error for each call, and its callers drop
-/// them on the same threads: a thread keeps the key of the last one, so that the next takes it
-/// without touching the count that all threads share. One name per thread is kept so.
+/// The key in an error. A command that rejects calls creates an error for each of them, and the
+/// callers drop these errors on the same threads. Each thread therefore keeps the key of the last
+/// error that it dropped, and the next error takes that key without touching the reference count
+/// that all threads share. A thread keeps at most one key.
 pub(crate) struct Whose(Option<Key>);
 
 impl Whose {
@@ -123,7 +124,7 @@ impl Drop for Whose {
     #[inline]
     fn drop(&mut self) {
         let key = self.0.take();
-        // At the end of a thread there is no place to keep it.
+        // While the thread ends, its thread-local is gone: the key is dropped instead.
         let _ = SPARE.try_with(|spare| spare.replace(key));
     }
 }
@@ -144,7 +145,7 @@ impl Eq for Whose {}
 
 #[cfg(test)]
 mod tests {
-    //! An error's key is the command's own, and is kept once per thread.
+    //! An error contains the command's own key, and each thread keeps one key for reuse.
 
     use super::*;
 

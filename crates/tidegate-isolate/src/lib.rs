@@ -1,17 +1,18 @@
 //! Isolation: every dependency behind its own bulkhead.
 //!
-//! A [`Command`] stands for a dependency. It is built once and called often, and bounds what the
-//! dependency can do to the program:
+//! A [`Command`] stands for a dependency. It is built once and called often. It limits the damage
+//! that the dependency can do to the program:
 //!
-//! * A *bulkhead* bounds how much of the program it may hold: permits on the callers' threads
-//!   ([`PermitConfig`]), threads of its own ([`PoolConfig`]), or as many calls as the latency
-//!   allows ([`AdaptiveLimit`]). What matters most is refused last ([`Criticality`]).
-//! * A *timeout* bounds how long a call takes. The work is told through its `CancelToken`.
-//! * A *breaker* stops calling what does not answer ([`BreakerConfig`]).
-//! * A *fallback* answers in its place, and is told why.
+//! * A *bulkhead* limits how many of the program's resources the dependency may use: permits on the
+//!   callers' threads ([`PermitConfig`]), threads of its own ([`PoolConfig`]), or as many calls as
+//!   the latency allows ([`AdaptiveLimit`]). The most critical calls are rejected last
+//!   ([`Criticality`]).
+//! * A *timeout* limits how long a call takes. The work is notified through its `CancelToken`.
+//! * A *breaker* stops calls to a dependency that does not respond ([`BreakerConfig`]).
+//! * A *fallback* returns a value in place of the work, and receives the cause.
 //!
-//! Around these: a rate limit ([`RateConfig`]), retries within a budget ([`Retry`]), second attempts
-//! beside slow ones ([`Hedge`]), a cache per request ([`Call::cache_key`]), batches
+//! Around these: a rate limit ([`RateConfig`]), retries within a budget ([`Retry`]), second
+//! attempts next to slow first ones ([`Hedge`]), a cache per request ([`Call::cache_key`]), batches
 //! ([`Collapser`]), hooks and listeners ([`IsolationBuilder`]), properties with the names of
 //! Hystrix ([`Properties`]) and plain snapshots ([`CommandSnapshot`], [`PoolSnapshot`]).
 //!
@@ -38,28 +39,27 @@
 //! # What a call costs
 //!
 //! With permits, breaker, timeout and metrics, a call that succeeds at once allocates nothing,
-//! takes no lock and reads a cheap clock twice (`FastClock`, whose documentation says how wrong it
-//! can be).
+//! takes no lock and reads a cheap clock twice (`FastClock`, whose documentation states its error).
 //!
 //! # Map of the crate
 //!
-//! From the lowest to the highest: a module knows only modules that are listed before it. The header
-//! of each says what is where.
+//! From the lowest to the highest: a module uses only modules that are listed before it. The header
+//! of each module says what its files contain.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `key`, `event` | names of commands and pools; what can happen to a call |
-//! | `error` | the error of a call and its causes, invalid settings, contained panics |
-//! | `metrics` | what is counted and measured per command: windows, histograms |
+//! | `key`, `event` | names of commands and pools; the events of a call |
+//! | `error` | the error of a call and its causes, invalid settings, caught panics |
+//! | `metrics` | the counters and latencies of each command: windows, histograms |
 //! | `breaker` | the circuit breaker: when it opens and closes |
 //! | `bulkhead` | permits, threads, adaptive limits, queue kinds, partitions |
 //! | `rate` | the rate limit |
-//! | `config` | all settings of a command, made of those of its parts |
+//! | `config` | all settings of a command, made of the settings of its parts |
 //! | `properties` | settings by the names of Hystrix: every property, sources, precedence |
 //! | `plugin` | hooks, publishers, propagators |
 //! | `request` | the context of a request: variables, log, cache of shared runs |
-//! | `in_flight` | a call under way: which of worker, timer and caller ends it |
-//! | `alarm` | the timer: timeouts of calls, tasks at a time, threads for callbacks |
+//! | `in_flight` | a call in flight: which of worker, timer and caller ends it |
+//! | `alarm` | the timer: timeouts of calls, timed tasks, threads for callbacks |
 //! | `isolation` | the registry: the state of each key, its settings and snapshots, pools |
 //! | `command` | a call from admission to its end, and its fallback |
 //! | `attempts`, `collapser` | retries and hedges; batches |
@@ -77,7 +77,8 @@ mod event;
 mod in_flight;
 #[doc(hidden)]
 pub mod internal {
-    //! Items for models and benchmarks of this workspace only. Unstable: they change without notice.
+    //! Items for models and benchmarks of this workspace only. Unstable: they change without
+    //! notice.
 
     pub use crate::breaker::word::{BreakerWord, Phase};
     pub use crate::in_flight::call_word::{CallWord, Leave, Left, UnderWay};

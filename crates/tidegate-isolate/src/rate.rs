@@ -1,7 +1,8 @@
-//! A rate limit: calls begin evenly, a few at once after a pause.
+//! A rate limit: calls start at even intervals, and a bounded burst may start at once after a
+//! pause.
 //!
-//! One word: the moment at which the bucket would be full again (the generic cell rate
-//! algorithm). Taking a token is one compare-and-swap; nothing refills in the background.
+//! The state is one word: the time at which the token bucket would be full again (the generic cell
+//! rate algorithm). Taking a token is one compare-and-swap; no background task refills the bucket.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tidegate_core::as_nanos;
 use crate::error::Invalid;
 use crate::key::Key;
 
-/// The settings of a rate limit: a bucket of tokens that fills evenly.
+/// The settings of a rate limit: a token bucket that fills evenly.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,11 +23,11 @@ use crate::key::Key;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateConfig {
-    /// How many calls may begin.
+    /// The number of calls that may start per period.
     pub calls: u32,
-    /// In which time.
+    /// The length of the period.
     pub per: Duration,
-    /// How many may begin at once after a pause.
+    /// The number of calls that may start at once after a pause.
     pub burst: u32,
 }
 
@@ -35,7 +36,7 @@ impl RateConfig {
     ///
     /// # Errors
     ///
-    /// Which property is wrong, and why.
+    /// Returns which property is invalid, and why.
     pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
         let wrong =
             |property: &str, reason: &str| Err(Invalid::new(key.as_str(), property, 0, reason));
@@ -54,10 +55,10 @@ impl RateConfig {
     }
 }
 
-/// A bucket of tokens that fills evenly.
+/// A token bucket that fills evenly.
 #[derive(Debug)]
 pub(crate) struct RateLimit {
-    /// Nanoseconds between two calls, and how far ahead of now the word may be.
+    /// Nanoseconds between two calls, and how far `full_at` may lie ahead of the current time.
     interval: AtomicU64,
     ahead: AtomicU64,
     full_at: AtomicU64,
@@ -74,7 +75,7 @@ impl RateLimit {
         limit
     }
 
-    /// A limit that refuses nothing.
+    /// Creates a limit that rejects nothing.
     pub(crate) fn none() -> Self {
         Self {
             interval: AtomicU64::new(0),
@@ -95,7 +96,7 @@ impl RateLimit {
     ///
     /// # Errors
     ///
-    /// The time after which there will be one.
+    /// Returns the time after which a token will be available.
     pub(crate) fn try_take(&self, now: u64) -> Result<(), Duration> {
         let interval = self.interval.load(Ordering::Relaxed);
         if interval == 0 {
@@ -116,7 +117,7 @@ impl RateLimit {
 
 #[cfg(test)]
 mod tests {
-    //! Even calls pass, bursts are bounded, and the refusal says how long.
+    //! Evenly spaced calls pass, bursts are bounded, and a rejection says how long to wait.
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! The breaker of one dependency: its parts, its settings and its records.
+//! The circuit breaker of one dependency: its parts, its settings and its statistics.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -14,7 +14,8 @@ use super::state::{OnTransition, StateWord, Transition};
 use crate::error::Invalid;
 use crate::key::Key;
 
-/// A breaker in front of one dependency. All methods take the time.
+/// A circuit breaker in front of one dependency. Methods that depend on time receive it as an
+/// argument.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,23 +40,24 @@ pub struct CircuitBreaker {
     pub(super) word: StateWord,
     pub(super) mode: AtomicU8,
     pub(super) health: Health,
-    /// When an open breaker lets the first probe through: after this nanosecond.
+    /// The end of the sleep: an open breaker lets the first probe through after this nanosecond.
     pub(super) denied_until: AtomicU64,
     pub(super) slow_nanos: AtomicU64,
-    /// Fewest calls, percent of errors and of slow calls, for a look without the lock.
+    /// Minimum number of calls, error percentage and slow-call percentage, readable without the
+    /// lock.
     pub(super) limits: [AtomicU64; 3],
     core: Mutex<Core>,
     pub(super) listeners: Vec<OnTransition>,
-    /// Hears of listeners that panic.
+    /// Receives the panics of listeners.
     pub(super) unhandled: OnUnhandled,
 }
 
 impl CircuitBreaker {
-    /// A closed breaker.
+    /// Creates a closed breaker.
     ///
     /// # Errors
     ///
-    /// Which setting makes no sense, and why.
+    /// Returns which setting is invalid, and why.
     pub fn new(key: impl Into<Key>, config: BreakerConfig) -> Result<Self, Invalid> {
         Self::with_listeners(key, config, Vec::new(), OnUnhandled::default())
     }
@@ -82,7 +84,7 @@ impl CircuitBreaker {
         })
     }
 
-    /// Counts the time in its states from `now` on.
+    /// Starts counting the time in each state at `now`.
     pub(crate) fn begin_at(&self, now: u64) {
         self.lock().since = now;
     }
@@ -93,7 +95,7 @@ impl CircuitBreaker {
         self
     }
 
-    /// What the breaker does with its judgement.
+    /// Returns how the breaker applies its state to calls.
     pub fn mode(&self) -> BreakerMode {
         match self.mode.load(Ordering::Relaxed) {
             1 => BreakerMode::MetricsOnly,
@@ -104,13 +106,13 @@ impl CircuitBreaker {
         }
     }
 
-    /// How often each state was entered: closed, open, half open, ramping.
+    /// Returns how often each state was entered: closed, open, half open, ramping.
     pub fn transitions(&self) -> [u64; 4] {
         self.lock().entered
     }
 
-    /// How long the breaker was in each state until `now`: closed, open, half open, ramping. A
-    /// breaker is closed from the zero of its clock on.
+    /// Returns how long the breaker was in each state until `now`: closed, open, half open,
+    /// ramping. A new breaker counts as closed since time zero of its clock.
     pub fn time_in_states(&self, now: u64) -> [Duration; 4] {
         let core = self.lock();
         let mut times = core.times;
@@ -119,11 +121,11 @@ impl CircuitBreaker {
         times.map(Duration::from_nanos)
     }
 
-    /// Changes the settings, at once and all together; the window keeps its shape.
+    /// Replaces all settings at once. The window must stay the same.
     ///
     /// # Errors
     ///
-    /// Which setting makes no sense; the old ones stay in force.
+    /// Returns which setting is invalid; the old settings stay in force.
     pub fn configure(&self, config: BreakerConfig) -> Result<(), Invalid> {
         config.validate(&self.key)?;
         let mut core = self.lock();
@@ -142,12 +144,12 @@ impl CircuitBreaker {
         Ok(())
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn config(&self) -> BreakerConfig {
         self.lock().config.clone()
     }
 
-    /// Calls, failed ones and slow ones in the window.
+    /// Returns the numbers of calls, failed calls and slow calls in the window.
     pub fn counts(&self, now: u64) -> (u64, u64, u64) {
         let reading = self.health.reading(now);
         (reading.total, reading.errors, reading.slow)

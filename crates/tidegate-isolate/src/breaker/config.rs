@@ -7,7 +7,7 @@ use crate::error::Invalid;
 use crate::key::Key;
 use crate::metrics::WindowConfig;
 
-/// When a breaker trips, and how it comes back.
+/// When a breaker opens, and how it closes again.
 ///
 /// ```
 /// use tidegate_isolate::BreakerConfig;
@@ -17,62 +17,61 @@ use crate::metrics::WindowConfig;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct BreakerConfig {
-    /// What the breaker does with its judgement.
+    /// How the breaker applies its state to calls.
     pub mode: BreakerMode,
-    /// Which calls it judges by. Fixed for the life of the breaker.
+    /// The calls whose results it judges. Fixed for the life of the breaker.
     pub window: BreakerWindow,
-    /// Calls in the window before a rate means anything; 0 is refused, 1 judges from the first
-    /// call on.
+    /// The number of calls in the window before a rate is judged. 0 is invalid; 1 judges from the
+    /// first call on.
     pub min_calls: u32,
-    /// Trips when at least so many percent of the calls failed.
+    /// Opens when at least this percentage of the calls failed.
     pub error_percent: u8,
-    /// A call that takes longer is slow; none means that no call is.
+    /// A call that takes longer is slow; `None` means that no call is slow.
     pub slow_call: Option<Duration>,
-    /// Trips when at least so many percent of the calls were slow.
+    /// Opens when at least this percentage of the calls were slow.
     pub slow_percent: u8,
-    /// How long everything is denied after a trip.
+    /// How long all calls are denied after the breaker opens.
     pub sleep: Duration,
-    /// What the sleep is multiplied by each time that a probe fails; 1.0 keeps it.
+    /// The factor by which the sleep grows each time a probe fails; 1.0 keeps it constant.
     pub sleep_factor: f64,
     /// The longest sleep.
     pub max_sleep: Duration,
-    /// How many probes may be out at the same time.
+    /// The largest number of probes in flight at the same time.
     pub probes: u32,
-    /// How many probes must succeed before the breaker closes.
+    /// The number of probes that must succeed before the breaker closes.
     pub successes: u32,
-    /// The longest time that probes may take; a breaker that is half open for longer opens
-    /// again.
+    /// The longest time that probes may take. A breaker that is half open for longer opens again.
     pub probe_limit: Duration,
-    /// How long the share of the traffic that passes rises from nothing to everything after the
-    /// probes; none closes at once.
+    /// The time in which the share of calls that pass rises to all of them after the probes
+    /// succeeded; `None` closes the breaker at once.
     pub ramp: Option<Duration>,
 }
 
-/// What a breaker does with its judgement.
+/// How a breaker applies its state to calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakerMode {
     /// Denies calls while it is open.
     #[default]
     Normal,
-    /// Counts and changes its state, and denies nothing.
+    /// Counts calls and changes its state, but denies nothing.
     MetricsOnly,
     /// Allows everything and counts nothing.
     Disabled,
-    /// Denies everything. By property it wins over all others: `circuitBreaker.forceOpen` denies
-    /// also where `circuitBreaker.enabled` is false.
+    /// Denies everything. Among properties it takes precedence over all others:
+    /// `circuitBreaker.forceOpen` denies calls even if `circuitBreaker.enabled` is false.
     ForcedOpen,
-    /// Allows everything; the judgement goes on beneath.
+    /// Allows everything; calls are still counted and judged.
     ForcedClosed,
 }
 
-/// The calls that a breaker judges by.
+/// The calls whose results a breaker judges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakerWindow {
-    /// Those of the last so many seconds, judged whenever a bucket closes.
+    /// The calls of the last seconds, judged whenever a bucket closes.
     Time(WindowConfig),
-    /// The last so many, judged after each call.
+    /// This many last calls, judged after each call.
     Count(u32),
 }
 
@@ -95,7 +94,7 @@ impl BreakerConfig {
     ///
     /// # Errors
     ///
-    /// Which property is wrong, and why.
+    /// Returns which property is invalid, and why.
     pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
         let wrong = |property: &str, value: String, reason: &str| {
             Err(Invalid::new(key.as_str(), property, value, reason))

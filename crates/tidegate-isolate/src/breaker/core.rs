@@ -1,4 +1,4 @@
-//! What only the holder of a breaker's lock touches, and what follows from it alone.
+//! The part of a breaker that its lock protects, and the decisions that depend on it alone.
 
 use std::time::Duration;
 
@@ -7,19 +7,20 @@ use tidegate_core::as_nanos;
 use super::config::BreakerConfig;
 use super::health::Reading;
 
-/// What only the holder of the lock touches.
+/// The fields that the breaker's lock protects.
 #[derive(Debug)]
 pub(super) struct Core {
     pub(super) config: BreakerConfig,
-    /// The last bucket whose beginning was judged.
+    /// The last bucket at whose start the window was judged.
     pub(super) judged: u64,
-    /// Failed sleeps in a row, for the growing sleep.
+    /// How many times in a row the breaker opened again without closing in between; the sleep grows
+    /// with it.
     pub(super) relapses: u32,
     pub(super) probes_out: u32,
     pub(super) successes: u32,
-    /// When the present state began.
+    /// When the current state began.
     pub(super) since: u64,
-    /// Calls that came while ramping.
+    /// Calls that arrived while ramping.
     pub(super) ramp_calls: u64,
     pub(super) entered: [u64; 4],
     pub(super) times: [u64; 4],
@@ -40,7 +41,7 @@ impl Core {
         }
     }
 
-    /// Whether another probe may go out.
+    /// Returns `true` if another probe may pass.
     pub(super) fn has_probe(&self, now: u64) -> bool {
         let wanted = self.config.successes.saturating_sub(self.successes);
         self.probes_out < self.config.probes.min(wanted) || self.probes_are_late(now)
@@ -58,7 +59,7 @@ impl Core {
         )
     }
 
-    /// The sleep after this trip.
+    /// Returns the length of the sleep after the breaker opens.
     pub(super) fn sleep_nanos(&self) -> u64 {
         let factor = self
             .config
@@ -73,11 +74,12 @@ impl Core {
         }
     }
 
-    /// The share of the calls that passes while ramping, in thousandths.
+    /// Returns the share of calls that pass while ramping, in thousandths.
     pub(super) fn ramp_share(&self, now: u64) -> u64 {
         let ramp = as_nanos(self.config.ramp.unwrap_or(Duration::ZERO)).max(1);
         let passed = now.saturating_sub(self.since);
-        // It begins at a tenth: a share of nothing would learn nothing.
+        // Starts at a tenth: with a share of zero, no call would pass and the breaker would learn
+        // nothing.
         (passed.saturating_mul(1000) / ramp).clamp(100, 1000)
     }
 }

@@ -1,11 +1,11 @@
-//! The calls that a breaker judges by: of the last seconds, or the last so many.
+//! The call results that a breaker judges: those of the last seconds, or the last N calls.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use super::config::BreakerWindow;
 use crate::metrics::Counts;
 
-/// Calls, of which failed, of which slow.
+/// The numbers of calls, failed calls and slow calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reading {
     pub(crate) total: u64,
@@ -14,12 +14,12 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Percent of the calls, truncated; 0 without calls.
+    /// Returns `part` as a percentage of the calls, truncated; 0 if there were no calls.
     fn percent(self, part: u64) -> u64 {
         (part * 100).checked_div(self.total).unwrap_or(0)
     }
 
-    /// Whether the rates reach the thresholds.
+    /// Returns `true` if there are enough calls and a rate reaches its threshold.
     pub(crate) fn is_bad(self, min_calls: u64, error_percent: u64, slow_percent: u64) -> bool {
         self.total >= min_calls
             && (self.percent(self.errors) >= error_percent
@@ -68,7 +68,7 @@ impl Health {
         }
     }
 
-    /// What the window holds, the open bucket included.
+    /// Returns the counts of the window, including the open bucket.
     pub(crate) fn reading(&self, now: u64) -> Reading {
         match self {
             Self::Time(counts) => reading(counts.rolling(now)),
@@ -89,8 +89,8 @@ const USED: u8 = 1;
 const ERROR: u8 = 2;
 const SLOW: u8 = 4;
 
-/// The last so many calls. Each slot's change is added to the sums by whoever made it, so the
-/// sums are what the slots hold once everybody is done.
+/// The results of the last N calls. A thread that changes a slot also adds the difference to the
+/// sums, so the sums match the slots once no change is in progress.
 #[derive(Debug)]
 pub(crate) struct Ring {
     slots: Box<[AtomicU8]>,
@@ -121,7 +121,8 @@ impl Ring {
 
     fn reading(&self) -> Reading {
         let sum = |at: usize| self.sums[at].load(Ordering::Relaxed);
-        // A sum may be short of its slots for a moment, never below zero for long.
+        // A sum may lag behind its slots for a moment, and may even wrap below zero, so it is
+        // bounded.
         let total = sum(0).min(self.slots.len() as u64);
         Reading {
             total,
@@ -144,7 +145,7 @@ impl Ring {
 
 #[cfg(test)]
 mod tests {
-    //! The ring holds the last calls and no others.
+    //! The ring holds the results of the last calls only.
 
     use super::*;
 

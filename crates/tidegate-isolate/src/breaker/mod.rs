@@ -1,18 +1,19 @@
-//! The circuit breaker: stops calling what does not answer.
+//! The circuit breaker: stops calls to a dependency that does not respond.
 //!
-//! While it is closed, a call costs two loads to pass and one addition to report. State changes
-//! take a short lock; what a user gave is called after it is released.
+//! While the breaker is closed, a call costs three loads to pass and one addition to report. State
+//! changes take a short lock; listeners, which are user code, run after it is released.
 //!
-//! From the bottom: `word` is the atomic word that calls look at; `state` draws the states over it;
-//! `config` has the settings, `health` the calls that are judged, `core` what the lock guards,
-//! `ticket` what a call carries. `circuit_breaker` is made of these. `transitions` says when it opens
-//! and closes; `pass` is what a call uses. Knows the windows of the metrics.
+//! From the bottom: `word` is the atomic word that calls read; `state` defines the states that it
+//! stores. `config` has the settings, `health` the results that are judged, `core` the fields that
+//! the lock protects, and `ticket` the data that a call carries. `circuit_breaker` is made of
+//! these. `transitions` decides when it opens and closes; `pass` is the interface for a call. This
+//! module uses the windows of the metrics.
 //!
 //! # Invariants
 //!
-//! * A probe has an identity: only the calls that were let through in this half-open phase decide
-//!   how it ends, and one that is dropped without a verdict opens the breaker again.
-//! * A denied call never changes anything.
+//! * A probe has an identity: only the calls that passed in the current half-open phase decide how
+//!   it ends, and a probe that is dropped without a verdict opens the breaker again.
+//! * A denied call receives no ticket, so it never counts as a result.
 //! * Time is monotonic, and an argument.
 
 mod circuit_breaker;

@@ -1,6 +1,6 @@
-//! What a call does with a breaker: it asks to pass, and reports how it ended.
+//! The interface for a call: it asks the breaker to pass, and reports how it ended.
 //!
-//! While the breaker is closed, a call costs two loads to pass and one addition to report.
+//! While the breaker is closed, a call costs three loads to pass and one addition to report.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use super::state::BreakerState;
 use super::ticket::{Open, Ticket, Verdict};
 
 impl CircuitBreaker {
-    /// Lets a call through, or not. An open breaker whose sleep is over becomes half open and
-    /// lets this call through as a probe.
+    /// Lets a call pass, or denies it. An open breaker whose sleep is over becomes half open and
+    /// lets this call pass as a probe.
     ///
     /// # Errors
     ///
-    /// [`Open`], with the time after which it makes sense to try again.
+    /// Returns [`Open`], with the time after which a retry makes sense.
     pub fn try_pass(&self, now: u64) -> Result<Pass<'_>, Open> {
         let ticket = self.try_ticket(now)?;
         Ok(Pass {
@@ -29,7 +29,7 @@ impl CircuitBreaker {
         })
     }
 
-    /// Whether a call would be let through now. Changes nothing.
+    /// Returns `true` if a call would pass now. Takes no probe, but makes a judgement that is due.
     pub fn would_allow(&self, now: u64) -> bool {
         match self.mode() {
             BreakerMode::ForcedOpen => false,
@@ -45,13 +45,13 @@ impl CircuitBreaker {
         }
     }
 
-    /// Where it stands.
+    /// Returns the current state.
     pub fn state(&self, now: u64) -> BreakerState {
         self.judge_if_due(now);
         self.word.get().state()
     }
 
-    /// Whether calls are denied, in whichever way.
+    /// Returns `true` if ordinary calls are denied, because of the state or the mode.
     pub fn is_open(&self, now: u64) -> bool {
         match self.mode() {
             BreakerMode::ForcedOpen => true,
@@ -76,7 +76,7 @@ impl CircuitBreaker {
         self.try_ticket_otherwise(now, free)
     }
 
-    /// Lets a call through a breaker that is not closed, or not in use.
+    /// Decides about a call when the breaker is not closed, or its mode is not `Normal`.
     fn try_ticket_otherwise(&self, now: u64, free: Ticket) -> Result<Ticket, Open> {
         match (self.mode(), self.word.get().state()) {
             (BreakerMode::Normal, BreakerState::Closed) => Ok(free),
@@ -84,12 +84,12 @@ impl CircuitBreaker {
             (BreakerMode::ForcedOpen, _) => Err(Open { retry_after: None }),
             (BreakerMode::Disabled, _) => Ok(Ticket::UNHEARD),
             (BreakerMode::ForcedClosed, _) => Ok(free),
-            // Nothing is denied, and the states go on as if it were.
+            // Denies nothing, but the state changes as if calls were denied.
             (BreakerMode::MetricsOnly, _) => Ok(self.try_ticket_when_open(now).unwrap_or(free)),
         }
     }
 
-    /// Reports how a call ended that took so long.
+    /// Reports how a call ended, and how long it took.
     #[inline]
     pub(crate) fn settle(&self, ticket: Ticket, verdict: Verdict, now: u64, took_nanos: u64) {
         if ticket.is_probe {
@@ -100,7 +100,7 @@ impl CircuitBreaker {
         if counts && self.word.is_due(now) {
             self.judge(now);
         }
-        // Looked at after the judgement: that may have ended the phase of the call.
+        // Checked after the judgement, which may have ended the phase of the call.
         if counts && ticket.generation == self.word.get().generation() {
             let slow = took_nanos > self.slow_nanos.load(Ordering::Relaxed);
             self.health.add(now, verdict == Verdict::Failure, slow);
@@ -123,8 +123,8 @@ impl CircuitBreaker {
     }
 }
 
-/// A call that was let through. It ends as a success, a failure, ignored, or dropped: a dropped
-/// probe opens the breaker again, any other dropped pass says nothing.
+/// A call that the breaker let pass. It ends as a success, a failure, ignored, or dropped. A
+/// dropped probe opens the breaker again; any other dropped pass has no effect.
 ///
 /// ```
 /// use std::time::Duration;
@@ -145,23 +145,23 @@ pub struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// The call succeeded.
+    /// Reports that the call succeeded.
     pub fn success(self, now: u64, took: Duration) {
         self.settle(Verdict::Success, now, took);
     }
 
-    /// The call failed.
+    /// Reports that the call failed.
     pub fn failure(self, now: u64, took: Duration) {
         self.settle(Verdict::Failure, now, took);
     }
 
-    /// The dependency answered, and the answer says nothing about its health. A probe's place
-    /// is free for the next call.
+    /// Reports that the dependency responded and the result says nothing about its health. If the
+    /// call is a probe, the next call may take its place.
     pub fn ignore(self, now: u64) {
         self.settle(Verdict::Ignored, now, Duration::ZERO);
     }
 
-    /// Whether this call is a probe.
+    /// Returns `true` if this call is a probe.
     pub fn is_probe(&self) -> bool {
         self.ticket.is_some_and(|ticket| ticket.is_probe)
     }
@@ -176,7 +176,8 @@ impl Pass<'_> {
 impl Drop for Pass<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            // Nobody says when: the sleep counts from the moment that it was let through.
+            // The time of the drop is unknown, so the sleep counts from the time at which the call
+            // passed.
             self.of.settle(ticket, Verdict::Dropped, self.now, 0);
         }
     }

@@ -11,17 +11,17 @@
 //!     └──────────────────────────────────── (without a ramp) ──────┘
 //! ```
 //!
-//! Every edge raises the generation by one and is taken under the lock of the breaker; the word
-//! is what calls look at without the lock. A call carries the generation that it passed under:
-//! its verdict counts only while that generation lasts, so a call that began before a trip can
-//! neither close the breaker nor keep it open.
+//! Every transition increments the generation and is made under the breaker's lock; calls read the
+//! word without the lock. A call carries the generation under which it passed. Its verdict counts
+//! only while that generation lasts, so a call that began before the breaker opened can neither
+//! close the breaker nor keep it open.
 
 use std::sync::Arc;
 
 use super::word::{BreakerWord, Phase};
 use crate::key::Key;
 
-/// Where a breaker stands.
+/// The state of a breaker.
 ///
 /// ```
 /// use tidegate_isolate::BreakerState;
@@ -43,7 +43,7 @@ pub enum BreakerState {
 }
 
 impl BreakerState {
-    /// Whether ordinary calls are denied.
+    /// Returns `true` if ordinary calls are denied.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Open | Self::HalfOpen)
     }
@@ -63,14 +63,14 @@ pub struct Transition {
     pub at_nanos: u64,
 }
 
-/// Hears of every change of a breaker's state.
+/// A listener that is called at every transition of a breaker.
 pub(crate) type OnTransition = Arc<dyn Fn(&Transition) + Send + Sync>;
 
-/// The word that calls look at; edges are taken under the breaker's lock.
+/// The word that calls read; transitions are made under the breaker's lock.
 #[derive(Debug, Default)]
 pub(crate) struct StateWord(BreakerWord);
 
-/// State and generation.
+/// A state and its generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Word(Phase);
 
@@ -102,18 +102,18 @@ impl StateWord {
         Word(self.0.get())
     }
 
-    /// Returns `true` if a window has closed that was not judged.
+    /// Returns `true` if a window has closed that was not judged yet.
     #[inline]
     pub(crate) fn is_due(&self, now: u64) -> bool {
         self.0.is_due(now)
     }
 
-    /// Judges with `decide`, which may take edges; the next judgement is due at `next`.
+    /// Judges with `decide`, which may make transitions. The next judgement is due at `next`.
     pub(crate) fn judge<R>(&self, next: u64, decide: impl FnOnce() -> R) -> R {
         self.0.judge(next, decide)
     }
 
-    /// Takes an edge. Only under the breaker's lock, so nobody else takes one.
+    /// Makes a transition. Called only under the breaker's lock, so no other thread makes one.
     pub(crate) fn go(&self, state: BreakerState) {
         let changed = self.0.change(self.0.get(), state as u8);
         debug_assert!(changed.is_some(), "edges are taken under the lock");

@@ -1,12 +1,13 @@
-//! What a call carries from its admission to its end: a ticket, or the refusal; and its verdict.
+//! The data that a call carries from its admission to its end: a ticket or a rejection, and a
+//! verdict.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The breaker is open: the call was not let through.
+/// The error of a call that the breaker denied because it is open.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Open {
-    /// When a call may pass again, if that is known.
+    /// The time after which a call may pass again, if that is known.
     pub retry_after: Option<Duration>,
 }
 
@@ -23,7 +24,7 @@ tidegate_core::debug_as_display!(Open);
 
 impl std::error::Error for Open {}
 
-/// What lets a call through, without a reference to its breaker.
+/// The right of a call to pass, without a reference to its breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(super) generation: u64,
@@ -31,20 +32,20 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Of a call that no breaker hears of.
+    /// The ticket of a call that no breaker counts.
     pub(crate) const UNHEARD: Ticket = Ticket {
         generation: u64::MAX,
         is_probe: false,
     };
 }
 
-/// How a call that was let through ended.
+/// How a call that passed the breaker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Success,
     Failure,
-    /// The dependency answered, and the answer says nothing about its health.
+    /// The dependency responded, and the result says nothing about its health.
     Ignored,
-    /// Nobody knows: the caller left.
+    /// The result is unknown: the caller dropped the call.
     Dropped,
 }

@@ -1,7 +1,8 @@
-//! When a breaker opens, lets probes through, ramps up and closes: all of it under its lock.
+//! Decides when a breaker opens, lets probes pass, ramps up and closes. All of this happens under
+//! its lock.
 //!
-//! The edges are drawn in `state`. A breaker over a time window is judged when a bucket has closed,
-//! one over the last calls after each of them.
+//! The diagram of the transitions is in `state`. A breaker over a time window is judged when a
+//! bucket has closed, a breaker over the last calls after each call.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::error::contain;
 use crate::metrics::Counts;
 
 impl CircuitBreaker {
-    /// Judges every window that has closed since the last time, in order.
+    /// Judges every window that has closed since the last judgement, in order.
     #[cold]
     pub(super) fn judge(&self, now: u64) {
         let Health::Time(counts) = &self.health else {
@@ -42,8 +43,8 @@ impl CircuitBreaker {
         self.end_ramp(now);
     }
 
-    /// Judges the windows that have closed since the last time, and opens the breaker if one of
-    /// them is bad.
+    /// Judges the windows that have closed since the last judgement, and opens the breaker if one
+    /// of them is bad.
     fn judge_closed(
         &self,
         core: &mut Core,
@@ -63,7 +64,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Judges by the last calls, after each of them.
+    /// Judges the last calls. Called after each call.
     pub(super) fn judge_counts(&self, now: u64) {
         let mut core = self.lock();
         let state = self.word.get().state();
@@ -75,7 +76,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// Lets a call through a breaker that is not closed, if it may.
+    /// Lets a call pass a breaker that is not closed, or denies it.
     #[cold]
     pub(super) fn try_ticket_when_open(&self, now: u64) -> Result<Ticket, Open> {
         let until = self.denied_until.load(Ordering::Relaxed);
@@ -128,7 +129,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// Takes the verdict of a probe; of an earlier half-open phase it says nothing.
+    /// Applies the verdict of a probe. The verdict of a probe of an earlier half-open phase is
+    /// ignored.
     #[cold]
     pub(super) fn settle_probe(&self, ticket: Ticket, verdict: Verdict, now: u64, took: u64) {
         let mut core = self.lock();
@@ -212,7 +214,8 @@ impl CircuitBreaker {
 
     fn go(&self, core: &mut Core, to: BreakerState, at: u64) -> Transition {
         let from = self.word.get().state();
-        // The time of another thread may be a little behind: no time is counted twice.
+        // Another thread's time may be slightly behind, so `since` never goes back and no time is
+        // counted twice.
         let since = core.since.max(at);
         core.times[from as usize] += since - core.since;
         core.entered[to as usize] += 1;
@@ -226,8 +229,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// Tells the listeners, one after the other; one that panics does not keep the rest from
-    /// hearing it, and is reported.
+    /// Calls the listeners one after the other. A listener that panics is reported and does not
+    /// stop the others.
     fn tell(&self, changes: &[Transition]) {
         for change in changes {
             for listener in &self.listeners {

@@ -1,14 +1,14 @@
-//! The state of a circuit breaker, and which phase of it: one word that every call looks at.
+//! The state of a circuit breaker and the number of its phase, in one word that every call reads.
 //!
-//! Every change of the state begins a new phase. A call carries the phase that it was let through
-//! in: its verdict counts only while that phase lasts, so a call that began before a trip can
+//! Every change of the state begins a new phase. A call carries the phase in which it passed. Its
+//! verdict counts only while that phase lasts, so a call that began before the breaker opened can
 //! neither close the breaker nor keep it open.
 //!
-//! A breaker that counts by time is judged when a bucket of its window closes. Beside the word lies
-//! the time of the next judgement. A caller that finds it due judges, under the lock of the
-//! breaker; a caller that finds it put off relies on the word as it is. So the time is put off after
-//! the state has changed, never before: otherwise a second caller would pass by the judgement that
-//! the first is still making.
+//! A breaker over a time window is judged when a bucket of the window closes. A second word stores
+//! the time of the next judgement. A caller that finds the judgement due makes it, under the lock
+//! of the breaker. A caller that finds it not yet due relies on the state word as it is. The time
+//! is therefore advanced after the state has changed, never before: otherwise a second caller would
+//! overlook the judgement that the first is still making.
 
 use tidegate_core::prim::{AtomicU64, Ordering};
 
@@ -19,20 +19,20 @@ const STATE: u64 = 3;
 pub struct Phase(u64);
 
 impl Phase {
-    /// The state.
+    /// Returns the state.
     #[inline]
     pub fn state(self) -> u8 {
         (self.0 & STATE) as u8
     }
 
-    /// How many changes there were before it.
+    /// Returns the number of state changes before this phase.
     #[inline]
     pub fn number(self) -> u64 {
         self.0 >> 2
     }
 }
 
-/// The word of a breaker. It begins in state 0.
+/// The atomic words of a breaker. The first phase has state 0.
 ///
 /// ```
 /// use tidegate_isolate::internal::BreakerWord;
@@ -52,43 +52,43 @@ pub struct BreakerWord {
 }
 
 impl BreakerWord {
-    /// The present phase. What was written before it began can be read.
+    /// Returns the current phase. Writes that were made before it began are visible.
     #[inline]
     pub fn get(&self) -> Phase {
-        // ORDERING: Acquire pairs with the Release in `change`: who sees a state sees what
-        // belongs to it.
+        // ORDERING: Acquire pairs with the Release in `change`: a thread that sees a state sees the
+        // data that belongs to it.
         Phase(self.phase.load(Ordering::Acquire))
     }
 
-    /// Whether the phase with this number lasts.
+    /// Returns `true` if the phase with this number is the current one.
     #[inline]
     pub fn is_in(&self, number: u64) -> bool {
         self.get().number() == number
     }
 
-    /// Ends the phase `from` and begins one of state `to`. None when `from` has ended already: of
-    /// several who see a reason to change, one does.
+    /// Ends the phase `from` and begins a phase of state `to`. Returns `None` if `from` has already
+    /// ended, so of several threads that want the same change, one makes it.
     pub fn change(&self, from: Phase, to: u8) -> Option<Phase> {
         let next = (from.number() + 1) << 2 | u64::from(to) & STATE;
-        // ORDERING: AcqRel. Release pairs with the Acquire in `get`; Acquire, so that the phases
-        // lie in one order for whoever changes them.
+        // ORDERING: AcqRel. Release pairs with the Acquire in `get`; Acquire, so that all threads
+        // that change the phase see the phases in one order.
         let won = self
             .phase
             .compare_exchange(from.0, next, Ordering::AcqRel, Ordering::Acquire);
         won.is_ok().then_some(Phase(next))
     }
 
-    /// Returns `true` if a judgement is due at `now`. If not, every judgement up to now was made,
-    /// and [`BreakerWord::get`] returns what came of it.
+    /// Returns `true` if a judgement is due at `now`. If not, every judgement up to `now` was made,
+    /// and [`BreakerWord::get`] returns the resulting state.
     #[inline]
     pub fn is_due(&self, now: u64) -> bool {
-        // ORDERING: Acquire pairs with the Release in `judge`: a caller that sees the time put off
+        // ORDERING: Acquire pairs with the Release in `judge`: a caller that sees the advanced time
         // sees the state that the judgement led to.
         now >= self.due.load(Ordering::Acquire)
     }
 
-    /// Makes a judgement: calls `decide`, which may change the state, and then puts the next one
-    /// off until `next`. Only one caller at a time, under the lock of the breaker.
+    /// Makes a judgement: calls `decide`, which may change the state, and then sets the next one to
+    /// `next`. Called by one thread at a time, under the lock of the breaker.
     ///
     /// ```
     /// use tidegate_isolate::internal::BreakerWord;
@@ -101,8 +101,8 @@ impl BreakerWord {
     /// ```
     pub fn judge<R>(&self, next: u64, decide: impl FnOnce() -> R) -> R {
         let decided = decide();
-        // ORDERING: Release pairs with the Acquire in `is_due`. After `decide`, for the same
-        // reason: until then, callers come to the lock and wait for this judgement.
+        // ORDERING: Release pairs with the Acquire in `is_due`. The store comes after `decide` for
+        // the same reason: until then, callers go to the lock and wait for this judgement.
         self.due.store(next, Ordering::Release);
         decided
     }

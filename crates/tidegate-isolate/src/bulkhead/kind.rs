@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Where the work of a command runs, and what bounds it.
+/// Where the work of a command runs, and what limits it.
 ///
 /// ```
 /// use tidegate_isolate::Bulkhead;
@@ -14,7 +14,7 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bulkhead {
-    /// On the caller's thread, bounded by permits: `SEMAPHORE`.
+    /// On the caller's thread, limited by permits: `SEMAPHORE`.
     #[default]
     Permits,
     /// On threads of its own: `THREAD`.

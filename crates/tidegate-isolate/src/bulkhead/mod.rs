@@ -1,9 +1,9 @@
-//! Bulkheads: how much of the program one dependency may hold.
+//! Bulkheads: limit how many of the program's resources one dependency may use.
 //!
-//! There are two kinds (`kind`): `permits` bound calls on the callers' own threads, `threads` run
-//! them on a pool of their own. Both keep callers waiting in the order of a `queue`, where a queue
-//! kind is added, and reserve room for important calls (`partition`). Knows the windows of the
-//! metrics, and no command.
+//! There are two kinds (`kind`): `permits` limits calls on the callers' own threads, `threads` runs
+//! calls on a pool of their own. In both, waiting calls are served in the order of a `queue`, which
+//! defines the queue kinds, and room can be reserved for critical calls (`partition`). This module
+//! uses the windows of the metrics, and no command.
 
 mod kind;
 mod partition;

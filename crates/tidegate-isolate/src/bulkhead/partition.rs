@@ -1,9 +1,9 @@
-//! Who is refused last: how much a call matters, and what is kept free for it.
+//! The criticality of calls, and the shares of a limit that are reserved for critical calls.
 
 use crate::error::Invalid;
 use crate::key::Key;
 
-/// How much a call matters: under overload, what matters most is refused last.
+/// How critical a call is: under overload, the most critical calls are rejected last.
 ///
 /// ```
 /// use tidegate_isolate::Criticality;
@@ -13,18 +13,18 @@ use crate::key::Key;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Criticality {
-    /// Nobody would notice: prefetches, batch work.
+    /// A call whose loss goes unnoticed: prefetches, batch work.
     Sheddable,
     /// An ordinary call.
     #[default]
     Normal,
-    /// A user waits for it.
+    /// A call that a user waits for.
     High,
-    /// The service is down without it.
+    /// A call without which the service is down.
     Critical,
 }
 
-/// The shares of the limit that are kept free for calls of a criticality or above.
+/// The shares of the limit that are reserved for calls of a criticality or above.
 ///
 /// ```
 /// use tidegate_isolate::{Criticality, Partitions};
@@ -36,16 +36,17 @@ pub enum Criticality {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Partitions {
-    /// Kept free of sheddable calls.
+    /// Not available to sheddable calls.
     pub normal: f64,
-    /// Kept free of normal calls, too.
+    /// Not available to sheddable and normal calls.
     pub high: f64,
-    /// Kept free of all but critical calls.
+    /// Available to critical calls only.
     pub critical: f64,
 }
 
 impl Partitions {
-    /// How many of `limit` permits a call of this criticality may be the last of; one at least.
+    /// Returns how many of `limit` permits may be held, at most, after a call of this criticality
+    /// has taken one; at least 1.
     pub fn ceiling(&self, limit: usize, criticality: Criticality) -> usize {
         let above = match criticality {
             Criticality::Sheddable => self.normal + self.high + self.critical,
@@ -53,12 +54,12 @@ impl Partitions {
             Criticality::High => self.critical,
             Criticality::Critical => 0.0,
         };
-        // Rounded first: 0.1 + 0.1 is a little more than a fifth.
+        // Rounded first, because 0.1 + 0.1 is slightly more than 0.2 in floating point.
         let kept = (limit as f64 * above * 1e6).round() / 1e6;
         limit.saturating_sub(kept.ceil() as usize).max(1)
     }
 
-    /// The ceilings of every criticality.
+    /// Returns the ceilings of all criticalities.
     pub(super) fn ceilings(&self, limit: usize) -> [usize; 4] {
         [
             Criticality::Sheddable,

@@ -1,11 +1,11 @@
-//! The queue kinds of a bulkhead: in which order waiting calls are served. Pure data, for permits and
-//! for threads.
+//! The queue kinds of a bulkhead: the order in which waiting calls are served. Pure data, used for
+//! permits and for threads.
 //!
-//! * *First in, first out*: fair, and the right thing while the queue drains.
-//! * *Last in, first out under overload*: when a queue stands, the newest caller is the one whose
-//!   answer still matters.
-//! * *CoDel*: when the shortest wait of an interval was above the target, a queue stands, and
-//!   whoever has waited for more than twice the target is turned away.
+//! * *First in, first out*: fair, and the right order while the queue drains.
+//! * *Last in, first out under overload*: while a queue persists, only the newest caller's result
+//!   still matters.
+//! * *CoDel*: if the shortest wait of an interval was above the target, a queue persists, and calls
+//!   that have waited for more than twice the target are turned away.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,25 +23,26 @@ use tidegate_core::as_nanos;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Discipline {
-    /// The oldest first.
+    /// The oldest call first.
     #[default]
     Fifo,
-    /// The oldest first; the newest first while the queue stands for longer than `after`.
+    /// The oldest call first; the newest first while the queue has not been empty for longer than
+    /// `after`.
     LifoUnderOverload {
-        /// How long the queue may stand before the order turns.
+        /// How long the queue may be non-empty before the order is reversed.
         after: Duration,
     },
-    /// The oldest first; under overload whoever waited too long is turned away.
+    /// The oldest call first; under overload, calls that waited too long are turned away.
     Codel {
         /// The wait that is acceptable.
         target: Duration,
-        /// How long it must be exceeded before the queue counts as overloaded.
+        /// How long the target must be exceeded before the queue counts as overloaded.
         interval: Duration,
     },
 }
 
 impl Discipline {
-    /// CoDel with the settings that services use: 5 ms in 100 ms.
+    /// Returns CoDel with the settings that are usual for services: 5 ms in 100 ms.
     pub const fn codel() -> Self {
         Self::Codel {
             target: Duration::from_millis(5),
@@ -50,31 +51,31 @@ impl Discipline {
     }
 }
 
-/// What the queue says when it is asked for the next.
+/// The next entry of the queue, and what to do with it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<T> {
-    /// This one is served.
+    /// Serve this entry.
     Serve(Entry<T>),
-    /// This one waited too long; ask again.
+    /// This entry waited too long: turn it away and call `pop` again.
     TurnAway(Entry<T>),
 }
 
-/// Entries that wait, each with an id by which it can be removed.
+/// Waiting entries, each with an id by which it can be removed.
 #[derive(Debug)]
 pub(crate) struct WaitQueue<T> {
     discipline: Discipline,
     entries: VecDeque<Entry<T>>,
     next_id: u64,
-    /// Since when the queue has not been empty.
+    /// The time since which the queue has not been empty.
     standing_since: Option<u64>,
-    /// CoDel: the end of the current interval, the shortest wait in it, and the verdict of the
-    /// last one.
+    /// CoDel: the end of the current interval, the shortest wait in it, and whether the previous
+    /// interval was overloaded.
     interval_end: u64,
     shortest: u64,
     overloaded: bool,
 }
 
-/// One that waits.
+/// A waiting entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Entry<T> {
     id: u64,
@@ -114,7 +115,7 @@ impl<T> WaitQueue<T> {
         Some(entry.what)
     }
 
-    /// Takes everything out, in the order in which it came.
+    /// Removes and returns all entries, in the order in which they were added.
     pub(crate) fn take_all(&mut self) -> Vec<T> {
         let all = self.entries.drain(..).map(|entry| entry.what).collect();
         self.note_empty();
@@ -149,14 +150,15 @@ impl<T> WaitQueue<T> {
         })
     }
 
-    /// Puts back what could not be served after all: it keeps its place.
+    /// Puts back an entry that could not be served after all, at its old position.
     pub(crate) fn put_back(&mut self, entry: Entry<T>) {
         self.standing_since.get_or_insert(entry.since);
         let at = self.entries.partition_point(|other| other.id < entry.id);
         self.entries.insert(at, entry);
     }
 
-    /// Takes out the newest of those with the lowest rank, if that is below `rank`.
+    /// Removes and returns the newest of the entries with the lowest rank, if that rank is below
+    /// `rank`.
     pub(crate) fn remove_least(&mut self, rank_of: fn(&T) -> u8, rank: u8) -> Option<T> {
         let least = self
             .entries
@@ -177,7 +179,7 @@ impl<T> WaitQueue<T> {
         self.entries.len()
     }
 
-    /// Whether the order depends on how long entries have waited.
+    /// Returns `true` if the order depends on how long entries have waited.
     pub(crate) fn is_timed(&self) -> bool {
         self.discipline != Discipline::Fifo
     }
@@ -205,7 +207,7 @@ impl<T> WaitQueue<T> {
 
 #[cfg(test)]
 mod tests {
-    //! Each discipline serves whom it says.
+    //! Each discipline serves the documented entry.
 
     use super::*;
 

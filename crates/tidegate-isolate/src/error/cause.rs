@@ -1,36 +1,37 @@
-//! Why a call has no answer of its own: every cause, and every bound that can refuse a call.
+//! Why a call did not return the work's value: every cause, and every limit that can reject a call.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::event::Event;
 
-/// What went wrong first.
+/// The first reason why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause<E> {
-    /// There was no room; nothing was run.
+    /// A limit rejected the call; the work did not run.
     Rejected(Refused),
-    /// The time was over; it was this long.
+    /// The call timed out after this long.
     TimedOut(Duration),
-    /// The breaker was open; try again after this long, if that is known.
+    /// The breaker was open; the caller may retry after this long, if that is known.
     ShortCircuited(Option<Duration>),
-    /// The caller left, or the command was shut down.
+    /// The caller cancelled the call, or the command was shut down.
     Cancelled,
-    /// The work answered with an error.
+    /// The work returned an error.
     Failed(E),
     /// The work panicked, with this message.
     Panicked(String),
-    /// The work says that the caller is wrong. No fallback is tried and no breaker hears of it.
+    /// The work reported that the caller's request is invalid. No fallback is tried, and the
+    /// breaker does not count the call.
     BadRequest(E),
-    /// A hook refused the call before it began.
+    /// A hook rejected the call before it started.
     Hook(String),
-    /// The call has a cache key and belongs to no request; nothing was run, and no fallback is
+    /// The call has a cache key but belongs to no request. The work did not run, and no fallback is
     /// tried.
     NoRequest,
 }
 
-/// Which bound refused a call.
+/// The limit that rejected a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
@@ -38,29 +39,30 @@ pub enum Refused {
     Permits,
     /// All threads are busy and the queue is full.
     Pool,
-    /// All threads are busy, and as many calls wait as the live bound of the queue allows:
+    /// All threads are busy, and as many calls wait as the adjustable bound of the queue allows:
     /// [`PoolConfig::rejection_threshold`](crate::PoolConfig::rejection_threshold).
     Threshold,
-    /// What is left of threads and places is kept for calls that matter more:
+    /// The remaining threads and queue places are reserved for more critical calls:
     /// [`PoolConfig::partitions`](crate::PoolConfig::partitions).
     Reserved,
-    /// The rate limit is reached; the next call may come after this long.
+    /// The rate limit is reached; the next call may start after this long.
     Rate(Duration),
     /// A blocking wait is not allowed on this thread.
     Waiting,
-    /// The command has threads; work that borrows, or is a future, could not move there.
+    /// The command has threads of its own, and work that borrows data or is a future cannot move
+    /// there.
     InPlace,
     /// The command's isolation was shut down.
     Closed,
-    /// Too many ended calls wait for a thread that tells their callers: fallbacks, listeners or
-    /// batches of this command do not return.
+    /// Too many ended calls wait for a thread that passes their results to the callers, because
+    /// fallbacks, listeners or batches of this command do not return.
     Backlog,
-    /// Waiting would close a circle: the call is made inside of what it would wait for.
+    /// Waiting would deadlock: the call is made inside the call or run that it would wait for.
     Circle,
 }
 
 impl<E> Cause<E> {
-    /// What this cause is counted as.
+    /// Returns the event that this cause is counted as.
     pub fn event(&self) -> Event {
         match self {
             Self::Rejected(
@@ -80,7 +82,7 @@ impl<E> Cause<E> {
         }
     }
 
-    /// Whether a fallback may answer instead.
+    /// Returns `true` if a fallback may replace the result.
     pub(crate) fn allows_fallback(&self) -> bool {
         !matches!(
             self,
@@ -88,11 +90,12 @@ impl<E> Cause<E> {
         )
     }
 
-    /// Whether another attempt of the same call may do better.
+    /// Returns `true` if another attempt of the same call may succeed.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Failed(_) | Self::Panicked(_) | Self::TimedOut(_) => true,
-            // The others are refused for as long as the caller is where it is.
+            // Other rejections recur as long as the caller stays on the same thread or in the same
+            // call.
             Self::Rejected(refused) => matches!(
                 refused,
                 Refused::Permits

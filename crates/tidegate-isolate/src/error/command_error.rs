@@ -1,4 +1,4 @@
-//! The error of a call: its cause, and what became of the fallback.
+//! The error of a call: its cause, and the outcome of the fallback.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::cause::{Cause, Refused};
 use crate::event::Events;
 use crate::key::{Key, Whose};
 
-/// Why a call of a command has no answer: the first cause, and what became of the fallback.
+/// The error of a call of a command: the first cause, and the outcome of the fallback.
 ///
 /// ```
 /// use std::time::Duration;
@@ -21,34 +21,34 @@ use crate::key::{Key, Whose};
 /// assert_eq!(error.to_string(), "command prices timed out after 80ms; no fallback was tried");
 /// ```
 ///
-/// It is made for every refusal, so it is small and allocates nothing then: what a fallback said
-/// lies in a box, and the key is borrowed from the thread (see [`Key`]).
+/// An error is created for every rejection, so it is small and a rejection allocates nothing: the
+/// fallback's own error is boxed, and the key is reused per thread (see [`Key`]).
 #[derive(Clone, PartialEq, Eq)]
 pub struct CommandError<E> {
     whose: Whose,
     cause: Cause<E>,
-    /// What the fallback itself said, if it ran.
+    /// The fallback's own error, if it ran.
     said: Option<Box<FallbackError<E>>>,
     fallback: Tried,
     events: Events,
 }
 
-/// What became of the fallback.
+/// The outcome of the fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tried {
     No,
     Rejected,
     Disabled,
     Missing,
-    /// It ran, and said why not.
+    /// The fallback ran and returned an error or panicked.
     Said,
 }
 
-/// Why the fallback has no answer either.
+/// Why the fallback did not return a value either.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FallbackError<E> {
-    /// The fallback answered with an error.
+    /// The fallback returned an error.
     Failed(E),
     /// The fallback panicked, with this message.
     Panicked(String),
@@ -56,12 +56,12 @@ pub enum FallbackError<E> {
     Rejected,
     /// Fallbacks are switched off for this command.
     Disabled,
-    /// The command has none.
+    /// The command has no fallback.
     Missing,
 }
 
 impl<E> CommandError<E> {
-    /// An error of the command `command` with this cause and no fallback tried.
+    /// Creates an error of the command `command` with this cause and no fallback tried.
     pub fn new(command: impl Into<Key>, cause: Cause<E>) -> Self {
         Self {
             whose: Whose::new(command.into()),
@@ -72,7 +72,7 @@ impl<E> CommandError<E> {
         }
     }
 
-    /// The error of a call that was refused by a command without a fallback.
+    /// Creates the error of a call that was rejected by a command without a fallback.
     #[inline]
     pub(crate) fn plain(command: &Key, cause: Cause<E>, events: Events) -> Self {
         Self {
@@ -102,22 +102,22 @@ impl<E> CommandError<E> {
         self
     }
 
-    /// The key of the command.
+    /// Returns the key of the command.
     pub fn command(&self) -> &Key {
         self.whose.key()
     }
 
-    /// What went wrong first.
+    /// Returns the first reason why the call failed.
     pub fn cause(&self) -> &Cause<E> {
         &self.cause
     }
 
-    /// What went wrong first, by value.
+    /// Consumes the error and returns the first reason why the call failed.
     pub fn into_cause(self) -> Cause<E> {
         self.cause
     }
 
-    /// Why the fallback has no answer either, if one was tried.
+    /// Returns why the fallback did not return a value either, or `None` if no fallback was tried.
     pub fn fallback(&self) -> Option<&FallbackError<E>> {
         match self.fallback {
             Tried::No => None,
@@ -128,12 +128,12 @@ impl<E> CommandError<E> {
         }
     }
 
-    /// What had happened when the error was made.
+    /// Returns the events of the call up to the creation of this error.
     pub fn events(&self) -> Events {
         self.events
     }
 
-    /// The error of the work itself, if it ran and failed.
+    /// Returns the work's own error, if the work ran and failed.
     pub fn failure(&self) -> Option<&E> {
         match &self.cause {
             Cause::Failed(error) | Cause::BadRequest(error) => Some(error),
@@ -141,37 +141,37 @@ impl<E> CommandError<E> {
         }
     }
 
-    /// Whether there was no room.
+    /// Returns `true` if a limit rejected the call.
     pub fn is_rejected(&self) -> bool {
         matches!(self.cause, Cause::Rejected(_))
     }
 
-    /// Whether the time was over.
+    /// Returns `true` if the call timed out.
     pub fn is_timed_out(&self) -> bool {
         matches!(self.cause, Cause::TimedOut(_))
     }
 
-    /// Whether the breaker was open.
+    /// Returns `true` if the breaker was open.
     pub fn is_short_circuited(&self) -> bool {
         matches!(self.cause, Cause::ShortCircuited(_))
     }
 
-    /// Whether the caller left.
+    /// Returns `true` if the call was cancelled.
     pub fn is_cancelled(&self) -> bool {
         matches!(self.cause, Cause::Cancelled)
     }
 
-    /// Whether the work failed or panicked.
+    /// Returns `true` if the work failed or panicked.
     pub fn is_failed(&self) -> bool {
         matches!(self.cause, Cause::Failed(_) | Cause::Panicked(_))
     }
 
-    /// Whether the work says that the caller is wrong.
+    /// Returns `true` if the work reported that the caller's request is invalid.
     pub fn is_bad_request(&self) -> bool {
         matches!(self.cause, Cause::BadRequest(_))
     }
 
-    /// When a caller may try again, where the refusal says so.
+    /// Returns the time after which the caller may retry, if the rejection states it.
     pub fn retry_after(&self) -> Option<Duration> {
         match self.cause {
             Cause::ShortCircuited(after) => after,

@@ -1,6 +1,6 @@
-//! Panics of code that a user gave, as messages.
+//! Turns panics of user code into messages.
 
-/// Runs what a user gave; a panic becomes its message.
+/// Runs user code. A panic becomes an error with its message.
 pub(crate) fn contain<R>(run: impl FnOnce() -> R) -> Result<R, String> {
     tidegate_core::contain(run).map_err(|panic| panic.message().to_owned())
 }

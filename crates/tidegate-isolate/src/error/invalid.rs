@@ -1,9 +1,9 @@
-//! What is wrong with a configuration: which property of which key, and why.
+//! The error of an invalid setting: which property of which key, and why.
 
 use std::error::Error;
 use std::fmt;
 
-/// A setting that makes no sense: which property of which key, and why.
+/// An invalid setting: which property of which key, and why.
 ///
 /// ```
 /// use tidegate_isolate::Invalid;
@@ -20,7 +20,7 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    /// The property `property` of `key` must not be `value`, for this reason.
+    /// Creates an error: the property `property` of `key` must not be `value`, for this reason.
     pub fn new(
         key: impl Into<String>,
         property: impl Into<String>,
@@ -35,17 +35,17 @@ impl Invalid {
         }
     }
 
-    /// The key of the command, pool or collapser.
+    /// Returns the key of the command, pool or collapser.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// The property.
+    /// Returns the property.
     pub fn property(&self) -> &str {
         &self.property
     }
 
-    /// Why it was refused.
+    /// Returns why the value is invalid.
     pub fn reason(&self) -> &str {
         &self.reason
     }

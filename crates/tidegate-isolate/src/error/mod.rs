@@ -1,8 +1,8 @@
-//! Errors: what a call ends with instead of an answer, and what is wrong with a configuration.
+//! Errors: the error of a call, and the error of an invalid setting.
 //!
-//! `cause` lists the reasons and what each is counted as; `command_error` is the error that a
-//! caller and a fallback see; `invalid` is a setting that is refused; `contain` turns a panic of
-//! user code into its message. Knows keys and events.
+//! `cause` lists the reasons and the event that each counts as. `command_error` is the error that a
+//! caller and a fallback see. `invalid` is the error of a setting. `contain` turns a panic of user
+//! code into its message. This module uses keys and events.
 
 mod cause;
 mod command_error;

@@ -1,4 +1,4 @@
-//! How an isolation is made: its clock, its sources of properties and its plug-ins.
+//! Builds an isolation from its clock, its property sources and its plug-ins.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
@@ -16,13 +16,13 @@ use crate::plugin::{Hook, MetricsPublisher, Plugins, Propagator};
 use crate::properties::{ChangeListener, PropertySource, Sources};
 
 impl Isolation {
-    /// Begins to make an isolation.
+    /// Creates a builder for an isolation.
     pub fn builder() -> IsolationBuilder {
         IsolationBuilder::default()
     }
 }
 
-/// Makes an [`Isolation`].
+/// Builds an [`Isolation`].
 ///
 /// ```
 /// use tidegate_isolate::Isolation;
@@ -52,20 +52,20 @@ impl fmt::Debug for Source {
 }
 
 impl IsolationBuilder {
-    /// The clock by which calls are timed.
+    /// Sets the clock that times the calls.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
         self
     }
 
-    /// Adds a source of properties. The first that has a property wins.
+    /// Adds a source of properties. If several sources have a property, the one added first wins.
     pub fn properties(mut self, source: impl PropertySource) -> Self {
         self.sources.push(Source(Arc::new(source)));
         self
     }
 
-    /// Lets commands that name no pool share the threads of a pool called like their group, as in
-    /// Hystrix. Without it each of them has a pool to itself.
+    /// Makes commands that name no pool share the threads of a pool with the key of their group, as
+    /// in Hystrix. Without this setting each of them has a pool of its own.
     pub fn pools_by_group(mut self) -> Self {
         self.pools_by_group = true;
         self
@@ -83,41 +83,43 @@ impl IsolationBuilder {
         self
     }
 
-    /// Calls `listen` at every change of a breaker, on the thread whose call caused it.
+    /// Calls `listen` at every state change of a breaker, on the thread whose call caused it.
     pub fn on_transition(mut self, listen: impl Fn(&Transition) + Send + Sync + 'static) -> Self {
         self.plugins.on_transition.push(Arc::new(listen));
         self
     }
 
-    /// Adds a publisher, which hears of every key once.
+    /// Adds a publisher. It is notified of every key once.
     pub fn publisher(mut self, publisher: impl MetricsPublisher) -> Self {
         self.plugins.publishers.push(Arc::new(publisher));
         self
     }
 
-    /// Adds what carries something from the calling to the working thread.
+    /// Adds a propagator, which carries context from the calling thread to the worker thread.
     pub fn propagator(mut self, propagator: impl Propagator) -> Self {
         self.plugins.propagators.push(Arc::new(propagator));
         self
     }
 
-    /// Hears of what nobody handles, with the key that it is about: plug-ins and listeners that
-    /// panic, settings without effect. Called on a thread of the hook's own; see [`OnUnhandled`].
+    /// Sets the hook for problems that no caller handles: panics of plug-ins and listeners, and
+    /// settings without effect. It receives the key that the problem is about, and runs on a thread
+    /// of its own; see [`OnUnhandled`].
     pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
         self.report_to(OnUnhandled::new(hear))
     }
 
-    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
+    /// Sets a hook that other components may share; the default is [`OnUnhandled::stderr`].
     pub fn report_to(mut self, hook: OnUnhandled) -> Self {
         self.plugins.unhandled = hook;
         self
     }
 
-    /// Makes the isolation.
+    /// Builds the isolation.
     ///
     /// # Errors
     ///
-    /// A source has a name that is none, and does not say that it accepts them.
+    /// Returns an error if a source contains an unknown property name and does not declare that it
+    /// accepts unknown names.
     pub fn build(self) -> Result<Isolation, Invalid> {
         let sources = self.sources.into_iter().map(|source| source.0).collect();
         let unhandled = &self.plugins.unhandled;

@@ -1,5 +1,5 @@
-//! A property has changed in one of the sources: which keys look at it again, and what is reported
-//! of a change without effect.
+//! Handles a property that has changed in one of the sources: refreshes the keys that it concerns,
+//! and reports a change that has no effect.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use crate::error::Invalid;
 use crate::properties::{Concerns, Named, parse};
 
 impl Inner {
-    /// Tells the commands that a property concerns, which has changed in one of the sources. All
-    /// of them hear it, also if one refuses.
+    /// Refreshes every command that the changed property of `source` concerns. All of them are
+    /// refreshed, even if one returns an error.
     pub(super) fn changed(&self, source: usize, name: &str) -> Result<(), Invalid> {
         let named = match parse(name) {
             Err(_) if self.sources.accepts_unknown(source) => return Ok(()),
             named => named?,
         };
-        // A key that is being built sees this, or is found below.
+        // A key that is being built notices the new count, or is already in the map below.
         self.sources.count_change();
         let concerned = |state: &&Arc<State>| match named.concerns() {
             Concerns::All => true,
@@ -33,7 +33,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Reports a change that has no effect, or not everywhere.
+    /// Reports a change that has no effect, or has an effect only for some keys.
     fn report_hidden(
         &self,
         source: usize,

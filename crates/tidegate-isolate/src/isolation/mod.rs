@@ -1,10 +1,10 @@
-//! The isolation: the registry of every key, and what the commands of a key share.
+//! The isolation: the registry of all keys, and the state that the commands of a key share.
 //!
-//! `state` is one key with its breaker, its bulkhead and its metrics; `settings` changes it while
-//! calls go on; `snapshot` says how it is doing. `pools` holds the thread bulkheads by their key.
-//! `registry` finds or makes a key's state, `changes` passes changed properties on, `builder` makes
-//! the whole. Knows everything that a command is made of; commands are handles to a state, and
-//! unknown here.
+//! `state` is one key with its breaker, its bulkhead and its metrics. `settings` changes it while
+//! calls run, and `snapshot` reports its figures. `pools` holds the thread bulkheads by their key.
+//! `registry` finds or creates a key's state, `changes` passes on changed properties, and `builder`
+//! builds the whole. This module uses everything that a command is made of. It does not use
+//! commands, which are handles to a state.
 
 mod builder;
 mod changes;

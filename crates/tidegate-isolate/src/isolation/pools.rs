@@ -1,8 +1,8 @@
 //! The thread bulkheads of an isolation, one for each pool key.
 //!
 //! A pool is shared only by commands that name it, or by the commands of a group if the isolation
-//! was built so. The pool that a command has to itself is called like the command, and no other
-//! command may join it by that name.
+//! was built with `pools_by_group`. A pool that a single command owns has that command's key, and
+//! no other command may join it by that name.
 
 use std::collections::HashMap;
 use std::ops::Deref;
@@ -17,26 +17,27 @@ use crate::error::Invalid;
 use crate::key::Key;
 use crate::properties::{Said, pool_difference};
 
-/// One pool: its bulkhead, and what the code says of it. Shared by all commands of its key.
+/// One pool: its bulkhead and its settings made in code. Shared by all commands that use its key.
 #[derive(Debug)]
 pub(crate) struct RegisteredPool {
     bulkhead: ThreadBulkhead,
-    /// It belongs to one command, and no other may join it.
+    /// The pool belongs to one command, and no other command may join it.
     is_owned: bool,
-    /// What the code says of the pool. Its commands change it one after the other.
+    /// The pool's settings made in code. The lock makes its commands change them one at a time.
     said: Mutex<Said>,
-    /// As it was made, to compare other builders with.
+    /// The settings at creation, for comparison with later builders.
     built: PoolConfig,
 }
 
 impl RegisteredPool {
-    /// What the code says of the pool, with the right to change it.
+    /// Locks the pool's settings made in code.
     pub(crate) fn said(&self) -> MutexGuard<'_, Said> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a builder that says this may share the pool: it says what the first one said, or
-    /// what is in force. The window is read once, by the first.
+    /// Returns `true` if a builder with these settings may share the pool: they equal the settings
+    /// of the first builder or the settings in force. The window is not compared, because only the
+    /// first builder's window is used.
     fn agrees_with(&self, config: &PoolConfig) -> bool {
         let is = |known: &PoolConfig| {
             PoolConfig {
@@ -47,7 +48,8 @@ impl RegisteredPool {
         is(&self.built) || is(&self.config())
     }
 
-    /// Which setting of another builder differs from the one in force, and how.
+    /// Returns the setting of another builder that differs from the one in force, and how it
+    /// differs.
     fn difference(&self, config: &PoolConfig) -> (&'static str, String) {
         let of = pool_difference(config, &self.config());
         of.unwrap_or(("pool", "different".to_owned()))
@@ -63,7 +65,7 @@ impl Deref for RegisteredPool {
     }
 }
 
-/// Every pool once. Made with the first command that needs it.
+/// All pools by key. A pool is created with the first command that needs it.
 #[derive(Debug)]
 pub(crate) struct Pools {
     clock: FastClock,
@@ -82,7 +84,7 @@ impl Pools {
         }
     }
 
-    /// Says that the isolation ends: nothing is tried again.
+    /// Marks the isolation as shut down, so that no call is retried.
     pub(crate) fn shut_down(&self) {
         self.is_shut_down.store(true, Ordering::Relaxed);
     }
@@ -91,9 +93,9 @@ impl Pools {
         self.is_shut_down.load(Ordering::Relaxed)
     }
 
-    /// Returns the pool of a key: made by the first command, shared by the others if they agree.
-    /// `said` is what the code says of the command: that of the first one is the pool's. A pool
-    /// that `is_owned` has one command only.
+    /// Returns the pool of a key. The first command creates it; later commands share it if their
+    /// settings agree. `said` contains the command's settings made in code; the first command's
+    /// settings become the pool's. A pool that `is_owned` has only one command.
     pub(crate) fn get_or_make(
         &self,
         key: &Key,
@@ -124,7 +126,7 @@ impl Pools {
             built: config.clone(),
         });
         if self.is_shut_down() {
-            // After the end, or while it begins: whoever ends the pools did not find this one.
+            // The isolation is shut down or is shutting down, and `shutdown` did not see this pool.
             drop(pool.stop(Duration::ZERO));
         }
         pools.insert(key.clone(), Arc::clone(&pool));
@@ -139,14 +141,14 @@ impl Pools {
         self.lock().len()
     }
 
-    /// All, ordered by key.
+    /// Returns all pools, ordered by key.
     pub(crate) fn all(&self) -> Vec<Arc<RegisteredPool>> {
         let mut all: Vec<_> = self.lock().values().cloned().collect();
         all.sort_by(|a, b| a.key.cmp(&b.key));
         all
     }
 
-    /// Forgets a pool. Its threads end with the last command that has it.
+    /// Removes a pool. Its threads end when the last command that uses it is dropped.
     pub(crate) fn remove(&self, key: &str) {
         let removed = self.lock().remove(key);
         drop(removed);

@@ -1,5 +1,5 @@
-//! The registry: every key once, with the clock, the timer, the plug-ins and the properties that
-//! its commands share.
+//! The registry: the state of every key, and the clock, timer, plug-ins and properties that all
+//! commands share.
 
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -21,8 +21,8 @@ use crate::key::Key;
 use crate::plugin::Plugins;
 use crate::properties::{PREFIX, Said, Sources};
 
-/// Owns what commands share. Clones are handles to the same isolation; when the last of them and
-/// the last command are gone, its timer ends.
+/// Owns the resources that commands share. Clones are handles to the same isolation. Its timer ends
+/// when the last handle and the last command are dropped.
 ///
 /// ```
 /// use tidegate_isolate::{Isolation, Properties};
@@ -43,15 +43,16 @@ pub(super) struct Inner {
     pub(super) sources: Arc<Sources>,
     pub(super) states: Mutex<HashMap<Key, Arc<State>>>,
     pub(super) pools: Arc<Pools>,
-    /// Commands that name no pool share that of their group.
+    /// Commands that name no pool share the pool of their group.
     pub(super) pools_by_group: bool,
     /// Interned names of groups and pools.
     pub(super) names: Mutex<HashMap<Key, ()>>,
 }
 
 impl Isolation {
-    /// How every known command is doing, ordered by key. A command that was never called is
-    /// there, with zeros. Whoever looks from time to time need not [`reclaim`](Isolation::reclaim).
+    /// Returns a snapshot of every known command, ordered by key. A command that was never called
+    /// is included, with zeros. This also calls [`reclaim`](Isolation::reclaim), so a program that
+    /// takes snapshots regularly need not do so.
     pub fn snapshots(&self) -> Vec<CommandSnapshot> {
         self.reclaim();
         let mut states: Vec<_> = self.states().values().cloned().collect();
@@ -62,19 +63,19 @@ impl Isolation {
             .collect()
     }
 
-    /// How many keys are known.
+    /// Returns the number of known keys.
     pub fn len(&self) -> usize {
         self.states().len()
     }
 
-    /// Whether no key is known.
+    /// Returns `true` if no key is known.
     pub fn is_empty(&self) -> bool {
         self.states().is_empty()
     }
 
-    /// Forgets a key, and its pool with the last key that uses it; false if it is not known.
-    /// Commands that exist go on by themselves, a new one of this key begins anew, and memory and
-    /// threads come back with the last of them.
+    /// Removes a key, and also its pool if no other key uses it. Returns `false` if the key is not
+    /// known. Existing commands of the key continue to work on their own; a new command of this key
+    /// starts with fresh state. Memory and threads are released with the last existing command.
     pub fn remove(&self, key: &str) -> bool {
         let mut states = self.states();
         let Some(removed) = states.remove(key) else {
@@ -95,8 +96,8 @@ impl Isolation {
         true
     }
 
-    /// Takes back what idle keys hold because they were in use: histograms and window marks.
-    /// Answers how many keys hold counters only.
+    /// Frees the memory that idle keys hold only because they were in use: histograms and window
+    /// marks. Returns the number of keys that now hold counters only.
     pub fn reclaim(&self) -> usize {
         let states: Vec<_> = self.states().values().cloned().collect();
         let now = self.inner.alarms.clock().nanos();
@@ -104,38 +105,39 @@ impl Isolation {
         idle.count()
     }
 
-    /// Tells every running call to stop: its token is tripped and it ends as timed out. A call that
-    /// waits for a permit is refused. Nothing times out any more after that.
+    /// Stops every running call: its cancel token is tripped and it ends as timed out. A call that
+    /// waits for a permit is rejected. After that, no call times out any more.
     pub fn stop(&self) {
         self.inner.alarms.close(true);
         self.inner.turn_away();
     }
 
-    /// The clock by which calls are timed.
+    /// Returns the clock that times the calls.
     pub fn clock(&self) -> &Clock {
         self.inner.alarms.clock().clock()
     }
 
-    /// How every pool is doing, ordered by key.
+    /// Returns a snapshot of every pool, ordered by key.
     pub fn pool_snapshots(&self) -> Vec<PoolSnapshot> {
         let now = self.inner.alarms.clock().nanos();
         let pools = self.inner.pools.all();
         pools.iter().map(|pool| pool.snapshot(now)).collect()
     }
 
-    /// How many pools there are.
+    /// Returns the number of pools.
     pub fn pool_count(&self) -> usize {
         self.inner.pools.len()
     }
 
-    /// The worker pool of a pool key, to see how much room it has or to give it other work.
+    /// Returns the worker pool of a pool key, for example to read its free capacity or to give it
+    /// other work.
     pub fn pool(&self, key: &str) -> Option<WorkerPool> {
         self.inner.pools.get(key).map(|pool| pool.pool().clone())
     }
 
-    /// Takes no more calls on threads. What was accepted runs until `timeout` has passed; then
-    /// every running call is told to stop. Answers the end of every pool, with a report of what
-    /// was left.
+    /// Stops accepting calls on threads. Accepted calls run until `timeout` has passed; then every
+    /// running call is told to stop. Returns the completion of every pool's shutdown, with a report
+    /// of the unfinished work.
     pub fn shutdown(&self, timeout: Duration) -> Vec<(Key, Stopped)> {
         self.inner.pools.shut_down();
         let pools = self.inner.pools.all();
@@ -144,14 +146,15 @@ impl Isolation {
             .map(|pool| (pool.key.clone(), pool.stop(timeout)));
         let ends: Vec<_> = ends.collect();
         let alarms = &self.inner.alarms;
-        // The time is over and every pool has reported: a call that is told to stop leaves the
-        // queue, and would be missing in a report that comes later.
+        // Runs once the timeout has passed and every pool has reported. A call that is told to stop
+        // leaves the queue, so it would be missing from a later report.
         let left = Arc::new(AtomicUsize::new(ends.len() + 1));
         let one_less = || {
             let (alarms, left) = (alarms.clone(), Arc::clone(&left));
             let inner = Arc::downgrade(&self.inner);
             move || {
-                // ORDERING: AcqRel pairs with itself: the last one comes after the reports of all.
+                // ORDERING: AcqRel pairs with itself: the last decrement happens after the reports
+                // of all pools.
                 if left.fetch_sub(1, Ordering::AcqRel) == 1 {
                     alarms.expire_all();
                     if let Some(inner) = inner.upgrade() {
@@ -168,7 +171,8 @@ impl Isolation {
         ends
     }
 
-    /// The state of a key: made by the first command, shared by the others if they agree.
+    /// Returns the state of a key. The first command creates it; later commands share it if their
+    /// settings agree.
     pub(crate) fn state(
         &self,
         key: Key,
@@ -195,10 +199,10 @@ impl Isolation {
         }
         let sources = &self.inner.sources;
         let changes = sources.changes();
-        // Before the lock: sources are user code.
+        // Read before taking the lock: sources are user code.
         let reading = sources.read((&key, &pool));
         let mut states = self.states();
-        // Under the lock: a key that is removed meanwhile takes unused names along.
+        // Interned under the lock: `remove` drops unused names together with their key.
         let (group, pool) = (self.intern(group), self.intern(pool));
         if let Some(known) = states.get(&key) {
             return agree(known, (&group, &named_pool), types, &said).map(|()| Arc::clone(known));
@@ -244,7 +248,7 @@ impl Isolation {
     }
 }
 
-/// Checks that a later builder says what the first one said.
+/// Checks that a later builder has the same settings as the first one.
 fn agree(
     known: &State,
     (group, pool): (&Key, &Option<Key>),
@@ -282,7 +286,8 @@ impl Inner {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses the calls that wait for a permit. Their wakers run on the threads of their commands.
+    /// Rejects the calls that wait for a permit. Their wakers run on the commands' callback
+    /// threads.
     fn turn_away(&self) {
         let states: Vec<_> = self.states().values().cloned().collect();
         for state in states {

@@ -1,5 +1,5 @@
-//! The settings of a key while it lives: what the code and the properties change, and how a change
-//! reaches the breaker, the bulkhead and the words that every call looks at.
+//! The settings of a live key: how code and properties change them, and how a change reaches the
+//! breaker, the bulkhead and the words that every call reads.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +17,8 @@ use crate::error::Invalid;
 use crate::properties::{Family, Property, Reading, Said, merge};
 
 impl State {
-    /// The settings in force. Those of a pool are the pool's: another of its commands may have
-    /// changed them.
+    /// Returns the settings in force. Pool settings come from the pool, because another of its
+    /// commands may have changed them.
     pub(crate) fn config(&self) -> Arc<CommandConfig> {
         let config = self.config.load_full();
         let pool = self.threads.get().map(|threads| threads.config());
@@ -31,10 +31,10 @@ impl State {
         }
     }
 
-    /// Changes what the code says. Nothing changes if the result makes no sense.
+    /// Changes the settings made in code. Nothing changes if the result is invalid.
     ///
-    /// `change` is the user's, and runs with no lock held: what it changes is carried over to what
-    /// the code says by then, setting by setting.
+    /// `change` is user code and runs with no lock held. Each setting that it changes is then
+    /// merged into the settings that are current by that time.
     pub(crate) fn configure(&self, change: impl FnOnce(&mut CommandConfig)) -> Result<(), Invalid> {
         let base = self.said().config;
         let mut changed = base.clone();
@@ -53,8 +53,8 @@ impl State {
         Ok(())
     }
 
-    /// Sees to what a change of the settings causes in user code: callers that get a permit, and
-    /// settings without effect. Called with no lock held.
+    /// Runs the user code that a change of settings causes: wakes callers that received a permit,
+    /// and reports settings without effect. Called with no lock held.
     pub(crate) fn after_change(&self) {
         if let Some(woken) = self.gate.serve_quietly(self.now()) {
             self.wake_aside(woken);
@@ -65,22 +65,22 @@ impl State {
         }
     }
 
-    /// Refuses the calls that wait for a permit.
+    /// Rejects the calls that wait for a permit.
     pub(crate) fn turn_away(&self) {
         if self.gate.waiting() != 0 {
             self.wake_aside(self.gate.turn_away_all());
         }
     }
 
-    /// Wakes callers on the threads of the command: others may wait for this thread, or for what it
-    /// holds.
+    /// Wakes callers on the command's callback threads, because other code may be waiting for this
+    /// thread or for a lock that it holds.
     fn wake_aside(&self, woken: Woken) {
         let wake = Task::named("wakers of a bulkhead", move || woken.wake());
         self.alarms.run_aside(&self.aside, wake);
     }
 
-    /// Looks at the properties again, since `name` has changed. What another property says wrongly
-    /// was told when that one changed.
+    /// Reads the properties again, because `name` has changed. Returns only an error of `name`
+    /// itself: invalid values of other properties were reported when those changed.
     pub(crate) fn refresh(&self, name: &str) -> Result<(), Invalid> {
         let (refused, _) = self.update(|_| Ok(()))?;
         self.after_change();
@@ -89,7 +89,8 @@ impl State {
         its_own.map_or(Ok(()), Err)
     }
 
-    /// Returns whose `value` of a property is not in force, and why, if it is not.
+    /// If `value` of a property is not in force, returns the command or pool that it was meant for,
+    /// and the reason.
     pub(crate) fn why_hidden(
         &self,
         (scope, property): (&str, &'static Property),
@@ -106,8 +107,8 @@ impl State {
         Some(format!("{family} `{key}` ({why})"))
     }
 
-    /// What the code says; of the pool, what was said by the last of its commands that said
-    /// something.
+    /// Returns the settings made in code. Pool settings are those of the pool's command that was
+    /// configured last.
     fn said(&self) -> Said {
         let mut said = lock(&self.said).clone();
         if let Some(threads) = self.threads.get() {
@@ -116,14 +117,15 @@ impl State {
         said
     }
 
-    /// Changes what the code says and looks at the properties again. Returns what the sources say
-    /// wrongly, and which changes of the code they hide.
+    /// Changes the settings made in code and reads the properties again. Returns the invalid values
+    /// of the sources, and descriptions of the changes in code that the sources override.
     fn update(
         &self,
         change: impl FnOnce(&mut Said) -> Result<(), Invalid>,
     ) -> Result<(Vec<Invalid>, Vec<String>), Invalid> {
         let (mut said, reading) = self.read_sources();
-        // What is said of a pool lies with the pool: its commands change it one after the other.
+        // Pool settings made in code are stored in the pool, so that its commands change them one
+        // at a time.
         let mut of_pool = self.threads.get().map(|threads| threads.said());
         let mut next = said.clone();
         if let Some(of_pool) = &of_pool {
@@ -141,13 +143,14 @@ impl State {
         Ok((refused, hidden))
     }
 
-    /// Asks the sources, with no lock held, and takes the lock of what the code says. A reading that
-    /// was begun before one that is in force already may be out of date: then they are asked again.
+    /// Reads the sources with no lock held, then locks the settings made in code. If a reading that
+    /// was begun later is already in force, this one may be out of date, and the sources are read
+    /// again.
     fn read_sources(&self) -> (MutexGuard<'_, Said>, Reading) {
         let [begun, in_force] = &self.readings;
         loop {
-            // ORDERING: pairs with itself. Whoever has changed a source reads it after that, under
-            // a number; a reading with a later number sees the change.
+            // ORDERING: pairs with itself. A thread that changed a source reads it afterwards,
+            // under a new number; a reading with a later number sees the change.
             let number = begun.fetch_add(1, Ordering::SeqCst) + 1;
             let reading = self.sources.read((&self.key, &self.pool));
             let said = lock(&self.said);
@@ -183,9 +186,9 @@ impl State {
         Ok(())
     }
 
-    /// Takes over what the code and the sources say; answers what the sources say wrongly, where
-    /// the old stays in force. The windows were read when the key was made: a property that changes
-    /// later is for later keys.
+    /// Applies the settings made in code and the properties. Returns the invalid properties, for
+    /// which the old values stay in force. The windows are read only when the key is created: a
+    /// property that changes later affects only later keys.
     fn apply(&self, said: &Said, reading: &Reading) -> Result<Vec<Invalid>, Invalid> {
         let old = self.config();
         let keys = (&self.key, &self.pool);
@@ -208,7 +211,7 @@ impl State {
         Ok(refused)
     }
 
-    /// Puts what every call looks at where it costs one load.
+    /// Stores the settings that every call reads in words that cost one load.
     pub(super) fn set_hot(&self, config: &CommandConfig) {
         let timeout = config.timeout.map_or(u64::MAX, as_nanos);
         self.timeout.store(timeout, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! How a command is doing, as plain data.
+//! A snapshot of a command's figures, as plain data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::event::Event;
 use crate::key::Key;
 use crate::metrics::{EventCounts, Latencies};
 
-/// How a command is doing at one moment.
+/// The figures of a command at one moment.
 ///
 /// ```
 /// use tidegate_isolate::{Command, Event, Isolation};
@@ -33,43 +33,43 @@ pub struct CommandSnapshot {
     pub key: Key,
     /// The group.
     pub group: Key,
-    /// The pool that its threads come from.
+    /// The pool that provides its threads.
     pub pool: Key,
-    /// Where its breaker stands.
+    /// The state of its breaker.
     pub breaker: BreakerState,
-    /// Whether its breaker denies calls.
+    /// Whether its breaker rejects calls.
     pub is_open: bool,
-    /// How often its breaker became closed, open, half open and ramping.
+    /// How often its breaker entered the states closed, open, half open and ramping.
     pub breaker_entered: [u64; 4],
-    /// How long its breaker was closed, open, half open and ramping.
+    /// The total time that its breaker spent closed, open, half open and ramping.
     pub breaker_times: [Duration; 4],
-    /// Calls that run now.
+    /// Calls that are running now.
     pub active: usize,
-    /// The most that ran at the same time, in the window.
+    /// The largest number of calls that ran at the same time within the window.
     pub peak: u64,
-    /// The most that may run at the same time.
+    /// The largest number of calls that may run at the same time.
     pub limit: usize,
-    /// Where the adaptive limit stands, if there is one: of calls that run, or, on threads, that
-    /// are queued or run.
+    /// The current adaptive limit, if there is one. It limits running calls or, with threads, calls
+    /// that are queued or running.
     pub adaptive_limit: Option<usize>,
     /// Calls that wait for a permit.
     pub waiting: usize,
-    /// Fallbacks that run now.
+    /// Fallbacks that are running now.
     pub fallbacks: usize,
-    /// What happened in the window, the current bucket included.
+    /// Events in the window, including the current bucket.
     pub window: EventCounts,
-    /// What happened in the closed buckets of the window.
+    /// Events in the closed buckets of the window.
     pub closed: EventCounts,
-    /// What happened since the key was made.
+    /// Events since the key was created.
     pub totals: EventCounts,
-    /// Waiting, running and total time, in their window.
+    /// Waiting, running and total times, in the latency window.
     pub latencies: Latencies,
     /// The settings in force.
     pub config: Arc<CommandConfig>,
-    /// Calls, batches and hooks of tokens that were refused because too many of them waited for
-    /// the command's threads for what no caller runs.
+    /// Calls, batches and hooks of cancel tokens that were rejected because too many of them waited
+    /// for the command's callback threads.
     pub callbacks_refused: u64,
-    /// Memory that the key holds because it is in use, in bytes.
+    /// Bytes of memory that the key holds only while it is in use.
     pub lent_bytes: usize,
 }
 
@@ -80,8 +80,8 @@ impl CommandSnapshot {
         let config = state.config();
         let threads = state.threads.get();
         let threads = threads.filter(|_| config.bulkhead == Bulkhead::Threads);
-        // A call on threads may hold a permit, too, and is counted once; calls of the kind that it
-        // was before are still there for a while.
+        // With an adaptive limit, a call on threads also holds a permit and must be counted once.
+        // Right after a change of the bulkhead kind, calls of the previous kind are still running.
         let active = match threads {
             Some(_) if config.permits.adaptive.is_some() => running,
             _ => running + state.gate.held(),

@@ -1,4 +1,4 @@
-//! One key: what all of its commands share, and what every call looks at.
+//! The state of one key, shared by all of its commands, and the settings that every call reads.
 
 use std::any::TypeId;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ use crate::properties::{Reading, Said, Sources};
 use crate::rate::RateLimit;
 use crate::request::CacheOwner;
 
-/// The token is tripped when the time is over.
+/// The token is tripped when the call times out.
 pub(crate) const INTERRUPTS: u32 = 1;
 /// The token is tripped when the caller cancels.
 pub(crate) const INTERRUPTS_ON_CANCEL: u32 = 2;
@@ -30,59 +30,59 @@ pub(crate) const INTERRUPTS_ON_CANCEL: u32 = 2;
 pub(crate) const FALLS_BACK: u32 = 4;
 /// Calls with a cache key share a run.
 pub(crate) const CACHES: u32 = 8;
-/// Calls are written into the log of their request.
+/// Calls are recorded in the log of their request.
 pub(crate) const LOGS: u32 = 16;
-/// Something was plugged in.
+/// At least one hook or event listener is installed.
 pub(crate) const WATCHED: u32 = 32;
 /// There is a rate limit.
 pub(crate) const RATED: u32 = 64;
 /// The work runs on threads of its own.
 pub(crate) const THREADS: u32 = 128;
-/// A command with threads is bounded by its gate, too.
+/// A command with threads is also limited by its gate.
 pub(crate) const GATED: u32 = 256;
-/// The breaker has a say.
+/// The breaker is not disabled.
 pub(crate) const BREAKS: u32 = 512;
-/// The part of a bucket by which a coarse time may be late is one of so many.
+/// A coarse time may be late by one part in this many of a bucket.
 const LATE_SHARE: u64 = 10;
 
-/// One key.
+/// The state of one key.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) key: Key,
     pub(crate) group: Key,
     pub(crate) pool: Key,
-    /// Whether the pool is for this key alone.
+    /// Whether the pool belongs to this key alone.
     pub(crate) owns_pool: bool,
-    /// The pool that the first builder named, to compare others with.
+    /// The pool that the first builder named, for comparison with later builders.
     pub(crate) named_pool: Option<Key>,
-    /// What the commands of this key answer.
+    /// The result and error types of this key's commands.
     pub(crate) types: TypeId,
-    /// What the code says; changed by `configure`.
+    /// The settings made in code; changed by `configure`.
     pub(super) said: Mutex<Said>,
-    /// Numbers of the readings of the sources: the last that was begun, and the last in force, which
-    /// is written under the lock of `said`.
+    /// Numbers of the readings of the sources: the last reading begun, and the last in force. The
+    /// second is written under the lock of `said`.
     pub(super) readings: [AtomicU64; 2],
-    /// What the first builder said, to compare others with.
+    /// The settings of the first builder, for comparison with later builders.
     pub(crate) built: Said,
     pub(super) config: ArcSwap<CommandConfig>,
     pub(super) timeout: AtomicU64,
     pub(super) flags: AtomicU32,
-    /// Whose entries in the caches of requests are this key's.
+    /// Identifies this key's entries in the caches of requests.
     pub(crate) cache_owner: CacheOwner,
     pub(crate) metrics: Metrics,
     pub(crate) breaker: CircuitBreaker,
     pub(crate) gate: Gate,
     pub(crate) fallback_permits: Permits,
     pub(crate) rate: RateLimit,
-    /// The pool, once a command of this key has threads; made with the first of its commands.
+    /// The pool. Set when the first command of this key uses threads.
     pub(crate) threads: OnceLock<Arc<RegisteredPool>>,
     pub(crate) pools: Arc<Pools>,
-    /// Calls whose work runs on a thread of the pool.
+    /// Calls whose work is running on a thread of the pool.
     pub(crate) running: AtomicUsize,
     pub(crate) alarms: Alarms,
-    /// Where user code of the key's calls runs that no caller runs.
+    /// Runs the user code of this key's calls that does not run on a caller's thread.
     pub(crate) aside: AsideHandle,
-    /// For what is only sorted into a bucket of the metrics.
+    /// For times that only select a bucket of the metrics.
     ticks: CoarseClock,
     pub(crate) plugins: Arc<Plugins>,
     pub(crate) sources: Arc<Sources>,
@@ -154,7 +154,7 @@ impl State {
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// The timeout in nanoseconds; `u64::MAX` for none.
+    /// Returns the timeout in nanoseconds; `u64::MAX` for none.
     #[inline]
     pub(crate) fn timeout(&self) -> u64 {
         self.timeout.load(Ordering::Relaxed)
@@ -165,7 +165,7 @@ impl State {
         self.alarms.clock().nanos()
     }
 
-    /// Begins a call of this key on `flight`.
+    /// Starts a call of this key on `flight`.
     #[inline]
     pub(crate) fn arm(&self, flight: &Flight, deadline: u64, flags: u32) {
         let interrupts = flags & INTERRUPTS != 0;
@@ -173,9 +173,10 @@ impl State {
         self.alarms.arm(flight, deadline, whose, interrupts);
     }
 
-    /// The present time, late by at most a tenth of a bucket of the metrics: for refusals, which
-    /// cost less than a look at a better clock. It may be earlier than what [`State::now`] has
-    /// said already; then it counts into the bucket that this began.
+    /// Returns the current time, late by at most a tenth of a metrics bucket. Used for rejections,
+    /// which cost less than a read of a better clock. The value may be earlier than one that
+    /// [`State::now`] already returned; the rejection then counts into the bucket that the later
+    /// value began.
     #[inline]
     pub(crate) fn coarse_now(&self) -> u64 {
         self.ticks.nanos()

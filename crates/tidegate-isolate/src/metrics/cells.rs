@@ -1,15 +1,15 @@
-//! Counters that every thread has to itself, as long as there are not too many threads.
+//! Counters with a separate row of cells per thread, for a limited number of threads.
 //!
-//! A thread that counts has a *number*: the lowest that no other living thread has. The first
-//! [`OWN`] numbers have cells of their own in every set of counters, made when they first count
-//! something there. Only their thread writes to them, so counting is a load and a store, without
-//! a locked instruction. All other threads share one more row of cells and add to it.
+//! Every thread that counts has a *number*: the lowest number that no other living thread has. The
+//! first [`OWN`] numbers have a row of their own in every set of counters, created when the thread
+//! first counts there. Only that thread writes to the row, so counting is a load and a store,
+//! without a locked instruction. All other threads share one more row and add to it atomically.
 //!
 //! # Invariants
 //!
-//! * A number has at most one living thread; it is handed on under a lock, so the next thread
-//!   sees everything that the last one counted.
-//! * The sum over all cells is exact when nobody counts, and never less than before.
+//! * A number belongs to at most one living thread. It is passed on under a lock, so the next
+//!   thread sees everything that the previous one counted.
+//! * The sum over all cells is exact while no thread counts, and it never decreases.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +18,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tidegate_core::CachePadded;
 
-/// Threads that have cells of their own.
+/// The number of threads that have a row of their own.
 const OWN: usize = 16;
 
 /// `K` counters.
@@ -44,7 +44,7 @@ impl<const K: usize> Cells<K> {
         match self.own.get(thread_number()) {
             Some(row) => {
                 let cell = &row.get_or_init(Self::row)[kind];
-                // Nobody else writes to this thread's row.
+                // Only this thread writes to its row.
                 cell.store(cell.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             }
             None => {
@@ -54,7 +54,7 @@ impl<const K: usize> Cells<K> {
         }
     }
 
-    /// Every counter, summed over all threads.
+    /// Returns every counter, summed over all threads.
     pub(super) fn sum(&self) -> [u64; K] {
         let mut sums = [0; K];
         let rows = self.own.iter().chain([&self.shared]);
@@ -72,7 +72,8 @@ impl<const K: usize> Cells<K> {
     }
 }
 
-/// The number of the calling thread; one that has no cells of its own while the thread ends.
+/// Returns the number of the calling thread. While the thread ends, returns a number without a row
+/// of its own.
 #[inline]
 pub(super) fn thread_number() -> usize {
     thread_local! {
@@ -81,7 +82,7 @@ pub(super) fn thread_number() -> usize {
     MINE.try_with(|mine| mine.0).unwrap_or(usize::MAX)
 }
 
-/// A number that belongs to one thread until it ends.
+/// A number that belongs to one thread until that thread ends.
 struct Number(usize);
 
 static FREE: Mutex<Free> = Mutex::new(Free {
@@ -116,7 +117,7 @@ impl Drop for Number {
 
 #[cfg(test)]
 mod tests {
-    //! Nothing is lost, however many threads come and go.
+    //! No count is lost, however many threads start and end.
 
     use super::*;
 
@@ -145,7 +146,7 @@ mod tests {
             std::thread::scope(|scope| {
                 for _ in 0..2 * OWN {
                     scope.spawn(|| {
-                        // All live at the same time, so some of them have to share.
+                        // All threads live at the same time, so some of them share a row.
                         thread_number();
                         here.wait();
                         (0..1_000).for_each(|n| cells.add(n % 2));

@@ -35,13 +35,13 @@ impl Metrics {
         self.counts.add(now, event as usize);
     }
 
-    /// Counts a refusal by a command without a fallback.
+    /// Counts a rejection by a command without a fallback.
     #[inline]
     pub(crate) fn count_plain(&self, now: u64, plain: Plain) {
         self.counts.add(now, plain.cell());
     }
 
-    /// Notes how many calls run at the same time.
+    /// Records how many calls run at the same time.
     #[inline]
     pub(crate) fn note_active(&self, now: u64, active: u64) {
         self.peak.note(now, active);
@@ -90,7 +90,7 @@ impl Metrics {
         block.map(|block| block.read(now)).unwrap_or_default()
     }
 
-    /// Gives the histograms back if nothing was counted in their window; answers whether it has
+    /// Frees the histograms if nothing was counted in their window. Returns `true` if there are
     /// none now.
     pub(crate) fn reclaim(&self, now: u64) -> bool {
         let Some(block) = self.latency.load_full() else {
@@ -105,7 +105,7 @@ impl Metrics {
         idle
     }
 
-    /// Bytes that this key holds because it is in use.
+    /// Returns the bytes that this key holds only while it is in use.
     pub(crate) fn lent_bytes(&self) -> usize {
         let block = self.latency.load_full();
         block.map_or(0, |block| block.histograms() * 4096)

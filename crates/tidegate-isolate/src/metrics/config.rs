@@ -1,4 +1,4 @@
-//! The settings of a command's metrics: which windows, and whether latencies are recorded.
+//! The settings of a command's metrics: the windows, and whether latencies are recorded.
 
 use std::time::Duration;
 

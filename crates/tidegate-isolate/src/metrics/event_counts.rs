@@ -1,8 +1,8 @@
-//! How often each event happened, with the cells in which it is counted.
+//! The number of occurrences of each event, and the cells that count them.
 
 use crate::event::{Event, Events};
 
-/// How often each event happened.
+/// The number of occurrences of each event.
 ///
 /// ```
 /// use tidegate_isolate::{Event, EventCounts};
@@ -15,8 +15,8 @@ pub struct EventCounts {
 }
 
 impl EventCounts {
-    /// Errors that reach a caller are not counted apart: they follow from the other counts, but
-    /// for those that had no such end.
+    /// Creates the counts from the cells. `ExceptionThrown` is derived from the counts of the
+    /// events that end in an error; its own cell counts only the errors without such an event.
     pub(crate) fn new(cells: [u64; CELLS]) -> Self {
         let mut counts: [u64; Event::COUNT] = std::array::from_fn(|at| cells[at]);
         for plain in Plain::ALL {
@@ -36,18 +36,18 @@ impl EventCounts {
         Self { counts }
     }
 
-    /// Every kind with its count.
+    /// Returns every event with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Event, u64)> {
         Event::ALL.into_iter().zip(self.counts)
     }
 
-    /// Calls that count for the health of the dependency: successes, failures, timeouts and
-    /// rejections by a bulkhead.
+    /// Returns the number of calls that count for the health of the dependency: successes,
+    /// failures, timeouts and rejections by a bulkhead.
     pub fn health_total(&self) -> u64 {
         self[Event::Success] + self.health_errors()
     }
 
-    /// Of these, the ones that did not succeed.
+    /// Returns how many calls of `health_total` did not succeed.
     pub fn health_errors(&self) -> u64 {
         self[Event::Failure]
             + self[Event::Timeout]
@@ -55,7 +55,7 @@ impl EventCounts {
             + self[Event::PermitsRejected]
     }
 
-    /// Errors in percent of the total, truncated; 0 when nothing was counted.
+    /// Returns the errors as a percentage of the total, truncated; 0 if nothing was counted.
     pub fn error_percent(&self) -> u64 {
         (self.health_errors() * 100)
             .checked_div(self.health_total())
@@ -71,8 +71,8 @@ impl std::ops::Index<Event> for EventCounts {
     }
 }
 
-/// A refusal by a command without a fallback: what says so and what says that there is no
-/// fallback are one count.
+/// A rejection by a command without a fallback. One cell counts both the rejection and the missing
+/// fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plain {
     Permits,
@@ -97,12 +97,12 @@ impl Plain {
         }
     }
 
-    /// What such a call is told to have gone through.
+    /// Returns the events of such a call.
     #[inline]
     pub(crate) const fn events(self) -> Events {
         Events::of_three(self.event(), Event::FallbackMissing, Event::ExceptionThrown)
     }
 }
 
-/// One for each event, and the plain refusals.
+/// One cell for each event and one for each plain rejection.
 pub(super) const CELLS: usize = Event::COUNT + Plain::ALL.len();

@@ -1,11 +1,12 @@
-//! A log-linear histogram of durations: 4 KiB, never more than 3 % off.
+//! A log-linear histogram of durations: 4 KiB, with an error of at most 3 %.
 //!
-//! Each power of two is cut into [`STEPS`] equal steps, so a step is at most 1/32 of its value
-//! wide, and its middle at most 1/64 away from what fell into it. Below 32 units the steps are
-//! exact. The unit is 16 ns and the range ends at about 18 minutes; what is longer counts as that.
+//! Each power of two is divided into [`STEPS`] equal steps, so a step is at most 1/32 of its value
+//! wide, and its middle is at most 1/64 away from the recorded value. Below 32 units the steps are
+//! exact. The unit is 16 ns and the range ends at about 18 minutes; longer durations count as the
+//! highest step.
 //!
-//! Recording is one relaxed addition. Emptying swaps each step out, so that no record is lost
-//! and none is seen twice, whatever other threads record meanwhile.
+//! Recording is one relaxed addition. `drain` swaps each step with zero, so that no record is lost
+//! or seen twice while other threads record.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,14 +15,14 @@ use std::time::Duration;
 /// Steps in one power of two.
 const STEPS: usize = 32;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
-/// Bits that the unit leaves away: 16 ns.
+/// Low bits that the unit of 16 ns drops.
 const UNIT_BITS: u32 = 4;
-/// Steps in all.
+/// The total number of steps.
 const LEN: usize = 1024;
-/// The highest step holds everything above.
+/// The largest value that is distinguished; larger values fall into the highest step.
 const TOP: u64 = (1 << (STEP_BITS as u64 + (LEN / STEPS) as u64 - 1)) - 1;
 
-/// Counts of durations that many threads add to.
+/// A histogram of durations that many threads record into.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     steps: Box<[AtomicU32]>,
@@ -40,12 +41,12 @@ impl Histogram {
         self.steps[step_of(nanos)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes everything out.
+    /// Removes and returns all counts.
     pub(crate) fn drain(&self) -> Sparse {
         self.collect(|step| step.swap(0, Ordering::Relaxed))
     }
 
-    /// What is in it now.
+    /// Returns the current counts.
     pub(crate) fn read(&self) -> Sparse {
         self.collect(|step| step.load(Ordering::Relaxed))
     }
@@ -53,7 +54,7 @@ impl Histogram {
     fn collect(&self, take: impl Fn(&AtomicU32) -> u32) -> Sparse {
         let mut counts = Vec::new();
         for (at, step) in self.steps.iter().enumerate() {
-            // Most steps are empty, and looking is cheaper than swapping.
+            // Most steps are empty, and a load is cheaper than a swap.
             if step.load(Ordering::Relaxed) != 0 {
                 let count = take(step);
                 if count != 0 {
@@ -65,7 +66,7 @@ impl Histogram {
     }
 }
 
-/// What a histogram held, without its empty steps.
+/// The contents of a histogram without its empty steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sparse {
     counts: Vec<(u16, u32)>,
@@ -77,7 +78,7 @@ impl Sparse {
     }
 }
 
-/// A distribution of durations: what a latency window holds, merged.
+/// A distribution of durations: the merged contents of a latency window.
 ///
 /// ```
 /// use std::time::Duration;
@@ -104,20 +105,20 @@ impl Distribution {
         self.add(step_of(tidegate_core::as_nanos(duration)), 1);
     }
 
-    /// Adds everything that `other` holds.
+    /// Adds all durations of `other`.
     pub fn merge(&mut self, other: &Distribution) {
         for (step, &count) in other.counts.iter().enumerate() {
             self.add(step, count);
         }
     }
 
-    /// How many durations it holds.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The duration below or at which `percent` of them lie; zero when it is empty. What is
-    /// not between 0 and 100 counts as the nearer end.
+    /// Returns the duration at or below which `percent` of all durations lie; zero if there are
+    /// none. A `percent` outside of 0 to 100 counts as the nearer bound.
     pub fn percentile(&self, percent: f64) -> Duration {
         let share = (percent / 100.0).clamp(0.0, 1.0);
         let rank = ((self.count as f64 * share).ceil() as u64).max(1);
@@ -131,7 +132,7 @@ impl Distribution {
         Duration::ZERO
     }
 
-    /// The mean; zero when it is empty.
+    /// Returns the mean; zero if the distribution is empty.
     pub fn mean(&self) -> Duration {
         let sum: u128 = self
             .counts
@@ -143,7 +144,7 @@ impl Distribution {
         Duration::from_nanos(mean as u64)
     }
 
-    /// The longest; zero when it is empty.
+    /// Returns the longest duration; zero if the distribution is empty.
     pub fn max(&self) -> Duration {
         self.percentile(100.0)
     }
@@ -182,11 +183,11 @@ impl fmt::Debug for Distribution {
     }
 }
 
-/// The step that `nanos` falls into.
+/// Returns the step that `nanos` falls into.
 #[inline]
 fn step_of(nanos: u64) -> usize {
     let units = (nanos >> UNIT_BITS).min(TOP);
-    // Below two powers of `STEPS` the step is the value itself.
+    // Below `2 * STEPS` units the step equals the value.
     let octave = (u64::BITS - (units | (STEPS as u64 - 1)).leading_zeros()) - STEP_BITS;
     let shifted = units >> octave.saturating_sub(1);
     match octave {
@@ -195,7 +196,7 @@ fn step_of(nanos: u64) -> usize {
     }
 }
 
-/// The middle of what falls into `step`, in nanoseconds.
+/// Returns the middle of the values of `step`, in nanoseconds.
 fn middle_of(step: usize) -> u64 {
     let octave = step / STEPS;
     if octave == 0 {
@@ -212,7 +213,7 @@ fn middle_of(step: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    //! No duration is misplaced by more than 3 %, and nothing is lost.
+    //! No duration is off by more than 3 %, and no record is lost.
 
     use super::*;
 

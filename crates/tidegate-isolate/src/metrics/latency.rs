@@ -1,9 +1,9 @@
-//! Three latencies of a command over a rolling window: waiting, running, both.
+//! The latencies of a command over a rolling window: waiting time, running time and total time.
 //!
-//! A call that did not wait has one figure instead of three: it ran as long as it took. Such
-//! calls go into a histogram of their own, so that they cost one addition, and are told as all
-//! three when somebody asks. The histograms are made when the first call needs them, and given
-//! back when the key has been idle for a window.
+//! A call that did not wait has one figure instead of three: its running time is its total time.
+//! Such calls go into a separate histogram, so that they cost one addition; a reader counts them in
+//! all three figures. The histograms are created when the first call needs them, and freed when the
+//! key has been idle for a window.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use super::cells::thread_number;
 use super::histogram::{Distribution, Histogram, Sparse};
 use super::window::{Edge, WindowConfig};
 
-/// Histograms of calls that did not wait.
+/// The number of histograms for calls that did not wait.
 const STRIPES: usize = 4;
 
 /// Waiting, running and total time of the calls in a window.
@@ -25,11 +25,11 @@ const STRIPES: usize = 4;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
-    /// From the call until the work began: the queue, or the wait for a permit.
+    /// From the call to the start of the work: the time in the queue, or the wait for a permit.
     pub wait: Distribution,
-    /// From the work's beginning to its end.
+    /// From the start of the work to its end.
     pub run: Distribution,
-    /// From the call to the outcome, as the caller saw it.
+    /// From the call to its result, as the caller saw it.
     pub total: Distribution,
 }
 
@@ -37,7 +37,8 @@ pub struct Latencies {
 #[derive(Debug)]
 pub(crate) struct Block {
     window: WindowConfig,
-    /// One for each of a few threads, so that two that run at the same time rarely meet.
+    /// Calls that did not wait, striped by thread, so that concurrent threads rarely write to the
+    /// same histogram.
     at_once: [OnceLock<Rolled>; STRIPES],
     apart: OnceLock<[Rolled; 3]>,
 }
@@ -85,14 +86,14 @@ impl Block {
         latencies
     }
 
-    /// Histograms in use, for the cost of a key.
+    /// Returns the number of histograms in use, to compute the memory that a key holds.
     pub(crate) fn histograms(&self) -> usize {
         let at_once = self.at_once.iter().filter_map(OnceLock::get).count();
         at_once + self.apart.get().map_or(0, |all| all.len())
     }
 }
 
-/// One figure: a histogram of the current bucket, and what the closed ones held.
+/// One figure: a histogram of the current bucket, and the contents of the closed buckets.
 #[derive(Debug)]
 struct Rolled {
     edge: Edge,
@@ -139,7 +140,7 @@ impl Rolled {
 
     #[cold]
     fn roll(&self, now: u64) {
-        // Nobody waits: whoever holds the lock is about to do the same.
+        // Does not wait for the lock: the thread that holds it is about to do the same.
         if let Ok(mut closed) = self.closed.try_lock() {
             self.close(&mut closed, now);
         }
@@ -165,7 +166,8 @@ impl Rolled {
 
 #[cfg(test)]
 mod tests {
-    //! Figures leave with their bucket, and calls that did not wait count in all three.
+    //! Latencies leave the window with their bucket, and calls that did not wait count in all three
+    //! figures.
 
     use super::*;
     use std::time::Duration;

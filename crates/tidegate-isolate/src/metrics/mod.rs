@@ -1,15 +1,16 @@
-//! Metrics: what is counted and measured per command.
+//! Metrics: the counters and latencies of each command.
 //!
-//! `command_metrics` is what a call writes to. It is made of rolling counts (`window`, over the
+//! A call writes to `command_metrics`. This consists of rolling counts (`window`, over the
 //! per-thread counters of `cells`), by event (`event_counts`), and of rolling latencies (`latency`,
-//! over `histogram`). Knows events; breakers and bulkheads use the windows for counts of their own.
+//! over `histogram`). This module uses events; breakers and bulkheads use the windows for their own
+//! counts.
 //!
 //! # Invariants
 //!
-//! * Reading never blocks a writer, and a writer takes no lock that a reader waits for long.
-//! * Totals are exact: each outcome is added once, by whoever decided it.
-//! * An idle key holds counters only; histograms come with the first call and go when the key has
-//!   been idle for a window.
+//! * Reading never blocks a writer, and a writer never keeps a reader waiting long for a lock.
+//! * Totals are exact: each outcome is added once, by the thread that decided it.
+//! * An idle key holds counters only. Histograms are created with the first call and freed when the
+//!   key has been idle for a window.
 
 mod cells;
 mod command_metrics;

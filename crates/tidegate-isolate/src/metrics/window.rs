@@ -1,17 +1,16 @@
-//! Rolling counts: how often something happened in the last so many seconds.
+//! Rolling counts: how often each kind of event happened within the last seconds.
 //!
 //! The counters themselves only grow; they are the totals, exact by construction. A window keeps
-//! *marks*: what the totals were when a bucket of time began. What happened in the window is the
-//! totals now less the totals at its first mark. So counting is one addition to a cell of the
-//! thread's own, and one comparison with the end of the current bucket.
+//! *marks*: the totals at the start of a bucket of time. The count of the window is the difference
+//! between the current totals and the totals at its first mark. Counting is therefore one addition
+//! to a cell of the thread's own, and one comparison with the end of the current bucket.
 //!
 //! # Invariants
 //!
-//! * A writer never waits: it takes the lock of the marks only if nobody has it, and once per
-//!   bucket.
+//! * A writer never waits: it takes the lock of the marks only if it is free, and once per bucket.
 //! * No mark is set for a bucket in which nothing happened: the next mark serves for it.
-//! * A count is in exactly one bucket. Under a race at a bucket's edge it may be the one before
-//!   the edge; alone, it is always the right one.
+//! * A count is in exactly one bucket. In a race at a bucket's edge it may be the bucket before the
+//!   edge; without a race, it is always the right one.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,23 +34,23 @@ use crate::error::Invalid;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowConfig {
-    /// The whole length.
+    /// The total length.
     pub length: Duration,
-    /// How many buckets it is cut into; the length must divide evenly.
+    /// The number of buckets; the length must divide evenly into them.
     pub buckets: u32,
 }
 
 impl WindowConfig {
-    /// A window of this length and so many buckets.
+    /// Creates a window of this length with this number of buckets.
     pub const fn new(length: Duration, buckets: u32) -> Self {
         Self { length, buckets }
     }
 
-    /// Checks that the window can be cut into its buckets.
+    /// Checks that the window can be divided into its buckets.
     ///
     /// # Errors
     ///
-    /// When it has no buckets or no length, or does not divide evenly.
+    /// Returns an error if the window has no buckets, has no length, or does not divide evenly.
     pub fn validate(&self, property: &str) -> Result<(), Invalid> {
         let wrong = |reason: &str| Err(Invalid::new("", property, self, reason));
         match (as_nanos(self.length), u64::from(self.buckets)) {
@@ -86,7 +85,7 @@ pub(crate) struct Counts<const K: usize> {
     marks: Mutex<Marks<K>>,
 }
 
-/// When the current bucket ends, for a quick look.
+/// The end of the current bucket, which a writer checks with one load.
 #[derive(Debug)]
 pub(crate) struct Edge {
     bucket: u64,
@@ -96,12 +95,12 @@ pub(crate) struct Edge {
 #[derive(Debug)]
 struct Marks<const K: usize> {
     buckets: u64,
-    /// Bucket numbers and what the totals were when each began; oldest first.
+    /// Bucket numbers and the totals at the start of each bucket; oldest first.
     list: VecDeque<(u64, [u64; K])>,
 }
 
 impl<const K: usize> Counts<K> {
-    /// Counters with a window of this shape.
+    /// Creates counters with this window.
     pub(crate) fn new(window: WindowConfig) -> Self {
         Self {
             cells: Cells::new(),
@@ -122,23 +121,24 @@ impl<const K: usize> Counts<K> {
         self.cells.add(kind);
     }
 
-    /// Everything ever counted.
+    /// Returns the totals since the counters were created.
     pub(crate) fn totals(&self) -> [u64; K] {
         self.cells.sum()
     }
 
-    /// What was counted in the window that ends with the current bucket, that one included.
+    /// Returns the counts of the window that ends with the current bucket, including that bucket.
     pub(crate) fn rolling(&self, now: u64) -> [u64; K] {
         let mut marks = self.lock();
         let totals = self.totals();
         let bucket = self.edge.bucket_of(now);
-        // A reader rolls too, or what was counted before a pause would look new after it.
+        // A reader sets a mark too; otherwise events counted before a pause would look new after
+        // it.
         self.mark(&mut marks, bucket, totals);
         let first = bucket.saturating_add(1).saturating_sub(marks.buckets);
         difference(totals, marks.at_start_of(first).unwrap_or(totals))
     }
 
-    /// What was counted in the closed buckets of the window: the current one is left out.
+    /// Returns the counts of the closed buckets of the window, without the current one.
     pub(crate) fn closed(&self, now: u64) -> [u64; K] {
         let mut marks = self.lock();
         let totals = self.totals();
@@ -149,9 +149,9 @@ impl<const K: usize> Counts<K> {
         difference(at(bucket), at(first))
     }
 
-    /// What each window held that closed after bucket `since` and up to `now`: the number of the
-    /// bucket that began then, and the counts of the buckets before it. Windows that closed
-    /// after everything had left them are left out.
+    /// Returns every window that closed after bucket `since` and up to `now`: the number of the
+    /// bucket that began at that moment, and the counts of the buckets before it. Windows that
+    /// closed after all counts had left them are omitted.
     pub(crate) fn closings(&self, now: u64, since: u64) -> Vec<(u64, [u64; K])> {
         let mut marks = self.lock();
         let totals = self.totals();
@@ -169,7 +169,7 @@ impl<const K: usize> Counts<K> {
         windows
     }
 
-    /// Begins the window anew: what was counted before is in the totals only.
+    /// Restarts the window: earlier counts remain in the totals only.
     pub(crate) fn restart(&self, now: u64) {
         let mut marks = self.lock();
         let totals = self.totals();
@@ -179,22 +179,22 @@ impl<const K: usize> Counts<K> {
         self.edge.set(bucket);
     }
 
-    /// The number of the bucket in which `now` lies.
+    /// Returns the number of the bucket that contains `now`.
     pub(crate) fn bucket_of(&self, now: u64) -> u64 {
         self.edge.bucket_of(now)
     }
 
-    /// When `bucket` begins.
+    /// Returns the time at which `bucket` begins.
     pub(crate) fn start_of(&self, bucket: u64) -> u64 {
         bucket.saturating_mul(self.edge.bucket)
     }
 
-    /// Whether nothing was counted in the window.
+    /// Returns `true` if nothing was counted in the window.
     pub(crate) fn is_idle(&self, now: u64) -> bool {
         self.rolling(now).iter().all(|&count| count == 0)
     }
 
-    /// Gives back the memory of the marks when they say nothing.
+    /// Frees the memory of the marks if the window is empty.
     pub(crate) fn shrink(&self, now: u64) {
         if self.is_idle(now) {
             let mut marks = self.lock();
@@ -216,7 +216,8 @@ impl<const K: usize> Counts<K> {
             return;
         }
         marks.list.push_back((bucket, totals));
-        // One more than the window: the closed buckets begin one earlier.
+        // Keeps one mark more than the window has buckets, because the closed buckets begin one
+        // earlier.
         let oldest = bucket.saturating_sub(marks.buckets);
         while marks.list.front().is_some_and(|(first, _)| *first < oldest) {
             marks.list.pop_front();
@@ -230,7 +231,7 @@ impl<const K: usize> Counts<K> {
 }
 
 impl<const K: usize> Marks<K> {
-    /// The totals when `bucket` began, if anything happened in it or since.
+    /// Returns the totals at the start of `bucket`, if anything happened in it or since.
     fn at_start_of(&self, bucket: u64) -> Option<[u64; K]> {
         let mut later = self.list.iter().filter(|(at, _)| *at >= bucket);
         later.next().map(|(_, totals)| *totals)
@@ -245,7 +246,7 @@ impl Edge {
         }
     }
 
-    /// Whether the bucket in which `now` lies was not begun.
+    /// Returns `true` if `now` lies after the current bucket.
     #[inline]
     pub(crate) fn is_past(&self, now: u64) -> bool {
         now >= self.next.load(Ordering::Relaxed)
@@ -255,14 +256,14 @@ impl Edge {
         now / self.bucket
     }
 
-    /// Says that `bucket` was begun.
+    /// Makes `bucket` the current bucket.
     pub(crate) fn set(&self, bucket: u64) {
         let next = bucket.saturating_add(1).saturating_mul(self.bucket);
         self.next.store(next, Ordering::Relaxed);
     }
 }
 
-/// The largest of what was seen in each bucket, and in the window.
+/// The largest level seen in each bucket and in the window.
 #[derive(Debug)]
 pub(crate) struct Peak {
     edge: Edge,
@@ -281,19 +282,19 @@ impl Peak {
         }
     }
 
-    /// Notes that there were `level` at `now`.
+    /// Records that the level was `level` at `now`.
     #[inline]
     pub(crate) fn note(&self, now: u64, level: u64) {
         if self.edge.is_past(now) {
             self.roll(now, level);
         }
-        // A look first: most calls raise nothing.
+        // A load first: most calls do not raise the peak.
         if self.current.load(Ordering::Relaxed) < level {
             self.current.fetch_max(level, Ordering::Relaxed);
         }
     }
 
-    /// The largest in the window that ends with the current bucket.
+    /// Returns the largest level in the window that ends with the current bucket.
     pub(crate) fn rolling(&self, now: u64, level: u64) -> u64 {
         self.note(now, level);
         let first = (self.edge.bucket_of(now).saturating_add(1)).saturating_sub(self.buckets);
@@ -331,7 +332,7 @@ fn difference<const K: usize>(new: [u64; K], old: [u64; K]) -> [u64; K] {
 
 #[cfg(test)]
 mod tests {
-    //! What a window says at its edges. The model in `tests/it` does the rest.
+    //! The results of a window at its edges. The model in `tests/it` covers the rest.
 
     use super::*;
 
@@ -382,17 +383,17 @@ mod tests {
     fn a_time_that_is_late_counts_into_the_bucket_that_has_begun() {
         let counts = Counts::<1>::new(TEN);
         counts.add(15, 0);
-        // A coarse clock: the tick before the edge.
+        // A coarse clock may still return the tick before the edge.
         counts.add(9, 0);
         assert_eq!(counts.closed(15), [0], "bucket 0 was over");
         assert_eq!(counts.rolling(109), [2]);
         assert_eq!(counts.rolling(110), [0], "both leave with bucket 1");
-        // A whole window late, after a pause: nothing that was recycled comes back.
+        // A time that is a whole window late, after a pause: no old bucket is used again.
         counts.add(1_000, 0);
         counts.add(120, 0);
         assert_eq!(counts.rolling(1_000), [2]);
         assert_eq!(counts.totals(), [4]);
-        // With nothing to go by, its own bucket.
+        // Without any mark, a count goes into its own bucket.
         counts.shrink(2_000);
         counts.add(2_009, 0);
         counts.add(2_011, 0);

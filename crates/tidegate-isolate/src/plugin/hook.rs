@@ -1,8 +1,8 @@
-//! Hooks: called at the stages of every call, and able to refuse it.
+//! Hooks: user code that runs at the stages of every call and may reject it.
 
 use crate::key::Key;
 
-/// Where in a call a hook is called.
+/// The stage of a call at which a hook runs.
 ///
 /// ```
 /// use tidegate_isolate::Stage;
@@ -14,11 +14,11 @@ use crate::key::Key;
 pub enum Stage {
     /// Before anything else. An error ends the call without a fallback.
     Start,
-    /// The work has a thread of the bulkhead. An error counts as the work's own.
+    /// The work has received a thread of the bulkhead. An error counts as the work's own.
     ThreadStart,
     /// The work is about to run. An error counts as the work's own.
     ExecutionStart,
-    /// The work answered.
+    /// The work returned a value.
     ExecutionEmit,
     /// The work succeeded.
     ExecutionSuccess,
@@ -28,26 +28,27 @@ pub enum Stage {
     ThreadComplete,
     /// The fallback is about to run. An error counts as the fallback's own.
     FallbackStart,
-    /// The fallback answered.
+    /// The fallback returned a value.
     FallbackEmit,
     /// The fallback succeeded.
     FallbackSuccess,
     /// The fallback failed.
     FallbackError,
-    /// The caller is about to get an answer.
+    /// The caller is about to receive a value.
     Emit,
-    /// The caller got an answer.
+    /// The caller received a value.
     Success,
-    /// The caller got an error.
+    /// The caller received an error.
     Error,
-    /// The answer comes from the request cache.
+    /// The result comes from the request cache.
     CacheHit,
-    /// The caller left.
+    /// The caller cancelled the call.
     Cancelled,
 }
 
 impl Stage {
-    /// Whether an error of a hook at this stage means something. At the others it is ignored.
+    /// Returns `true` if an error of a hook at this stage has an effect. At other stages it is
+    /// ignored.
     pub fn may_refuse(self) -> bool {
         matches!(
             self,
@@ -56,7 +57,7 @@ impl Stage {
     }
 }
 
-/// Called at the stages of every call, on the thread that does what the stage says.
+/// User code that runs at the stages of every call, on the thread that performs the stage.
 ///
 /// ```
 /// use tidegate_isolate::{Isolation, Key, Stage};
@@ -70,11 +71,11 @@ impl Stage {
 /// # Ok::<(), tidegate_isolate::Invalid>(())
 /// ```
 pub trait Hook: Send + Sync + 'static {
-    /// Called at `stage` of a call of `command`.
+    /// Runs at `stage` of a call of `command`.
     ///
     /// # Errors
     ///
-    /// Refuses the call where the stage says so.
+    /// An error rejects the call at the stages where [`Stage::may_refuse`] returns `true`.
     fn on(&self, stage: Stage, command: &Key) -> Result<(), String>;
 }
 

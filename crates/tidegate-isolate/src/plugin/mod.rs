@@ -1,8 +1,9 @@
-//! Plug-in points: what a program adds around every call. Several of each are allowed; they are
-//! called in the order in which they were added, and one that panics does not stop the rest.
+//! Plug-in points: user code that a program adds around every call. Several plug-ins of each kind
+//! are allowed. They are called in the order in which they were added, and a panic in one does not
+//! stop the others.
 //!
-//! One file for each kind; `plugins` holds all of them and calls them. Knows keys, events and the
-//! transitions of a breaker.
+//! There is one file for each kind; `plugins` holds and calls all of them. This module uses keys,
+//! events and the transitions of a breaker.
 
 mod hook;
 mod plugins;

@@ -1,4 +1,4 @@
-//! Everything that was plugged in, and how it is called.
+//! All installed plug-ins, and how they are called.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::key::Key;
 
 pub(crate) type OnEvent = Arc<dyn Fn(&Key, Event) + Send + Sync>;
 
-/// Everything that was plugged in.
+/// All installed plug-ins.
 #[derive(Clone, Default)]
 pub(crate) struct Plugins {
     pub(crate) hooks: Vec<Arc<dyn Hook>>,
@@ -23,17 +23,17 @@ pub(crate) struct Plugins {
     pub(crate) on_transition: Vec<OnTransition>,
     pub(crate) publishers: Vec<Arc<dyn MetricsPublisher>>,
     pub(crate) propagators: Vec<Arc<dyn Propagator>>,
-    /// Who hears of what nobody handles.
+    /// Receives problems that no caller handles.
     pub(crate) unhandled: OnUnhandled,
 }
 
 impl Plugins {
-    /// Whether calls need not look here.
+    /// Returns `true` if there are no hooks or event listeners, so calls can skip the plug-ins.
     pub(crate) fn is_quiet(&self) -> bool {
         self.hooks.is_empty() && self.on_event.is_empty()
     }
 
-    /// Calls the hooks; the first refusal counts, where the stage takes one.
+    /// Calls the hooks. Returns the first error, if the stage may reject a call.
     pub(crate) fn hook(&self, stage: Stage, command: &Key) -> Result<(), String> {
         let mut answer = Ok(());
         for hook in &self.hooks {
@@ -49,7 +49,7 @@ impl Plugins {
         answer
     }
 
-    /// What the calling thread has, to be installed where somebody works for it.
+    /// Captures the calling thread's context, to be installed on a thread that works for it.
     pub(crate) fn capture(&self) -> Vec<Install> {
         let captured = self.propagators.iter();
         let captured = captured.map(|propagator| contain(|| propagator.capture()));
@@ -57,14 +57,14 @@ impl Plugins {
         heard.filter_map(Result::ok).collect()
     }
 
-    /// Reports what a propagator did, if it panicked.
+    /// Reports the panic of a propagator, if there was one.
     pub(crate) fn heard_propagator<T>(&self, done: &Result<T, String>) {
         if let Err(message) = done {
             self.panicked("a propagator", message);
         }
     }
 
-    /// Reports user code that panicked, of which no caller hears.
+    /// Reports a panic of user code that no caller sees.
     #[cold]
     pub(crate) fn panicked(&self, about: &str, message: &str) {
         self.unhandled
@@ -79,7 +79,7 @@ impl Plugins {
         }
     }
 
-    /// Reports something that no caller hears of. Never called with a lock held.
+    /// Reports a problem that no caller sees. Never called with a lock held.
     pub(crate) fn report(&self, message: &str) {
         self.unhandled
             .tell("isolation", &Unhandled::Setting { message });

@@ -1,16 +1,16 @@
-//! Propagators: carry what a thread has from the caller to the worker.
+//! Propagators: carry thread-bound context from the caller to the worker.
 
-/// Carries something from the thread that calls to the thread that works: one of the bulkhead's,
-/// or the one that runs the fallback of a call whose time is over. A future is polled wherever its
-/// task is; what it needs, its task carries.
+/// Carries context from the calling thread to the thread that works for it: a thread of the
+/// bulkhead, or the thread that runs the fallback of a timed-out call. Not used for a future: it is
+/// polled wherever its task runs, and its task carries the context that it needs.
 pub trait Propagator: Send + Sync + 'static {
-    /// Takes along what the calling thread has. The answer installs it on the working thread,
-    /// and what that answers puts back what was there before.
+    /// Captures the context of the calling thread. The returned closure installs it on the worker
+    /// thread, and the closure that this one returns restores the previous context.
     fn capture(&self) -> Install;
 }
 
-/// Installs what was captured; answers what restores the thread.
+/// Installs the captured context; returns the closure that restores the thread's previous context.
 pub type Install = Box<dyn FnOnce() -> Restore + Send>;
 
-/// Puts back what a thread had.
+/// Restores the previous context of a thread.
 pub type Restore = Box<dyn FnOnce()>;

@@ -1,13 +1,13 @@
-//! Publishers of metrics: told of keys that come and go.
+//! Publishers of metrics: notified when keys are added and removed.
 
 use crate::key::Key;
 
-/// Hears of keys that come and go, once each, to publish their metrics.
+/// Is notified once when a key is added and once when it is removed, to publish its metrics.
 pub trait MetricsPublisher: Send + Sync + 'static {
-    /// The first command of this key was built.
+    /// Called after the first command of this key was built.
     fn added(&self, command: &Key);
 
-    /// The key was removed.
+    /// Called after the key was removed.
     fn removed(&self, command: &Key) {
         let _ = command;
     }

@@ -19,18 +19,18 @@ use crate::key::Key;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PermitConfig {
-    /// How many calls may run at the same time; 0 is refused. To refuse every call, force the
-    /// breaker open ([`BreakerMode::ForcedOpen`](crate::BreakerMode::ForcedOpen)).
+    /// The largest number of calls that may run at the same time; 0 is invalid. To reject every
+    /// call, force the breaker open ([`BreakerMode::ForcedOpen`](crate::BreakerMode::ForcedOpen)).
     pub limit: usize,
-    /// How long a call waits for a permit; zero refuses at once.
+    /// How long a call waits for a permit; zero rejects at once.
     pub max_wait: Duration,
-    /// How many calls may wait at the same time.
+    /// The largest number of calls that may wait at the same time.
     pub max_waiting: usize,
-    /// Who is served first of those who wait.
+    /// The order in which waiting calls are served.
     pub discipline: Discipline,
-    /// What is kept free for important calls.
+    /// The shares that are reserved for critical calls.
     pub partitions: Partitions,
-    /// Lets the limit follow the latency. The limit above is then not used.
+    /// Adapts the limit to the latency. `limit` is then not used.
     pub adaptive: Option<AdaptiveLimit>,
 }
 
@@ -48,7 +48,7 @@ impl Default for PermitConfig {
 }
 
 impl PermitConfig {
-    /// So many permits, and no waiting.
+    /// Creates settings with this many permits and no waiting.
     pub fn of(limit: usize) -> Self {
         Self {
             limit,
@@ -60,7 +60,7 @@ impl PermitConfig {
     ///
     /// # Errors
     ///
-    /// Which property is wrong, and why.
+    /// Returns which property is invalid, and why.
     pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
         if self.limit == 0 {
             return Err(Invalid::new(

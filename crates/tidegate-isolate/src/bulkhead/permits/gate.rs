@@ -1,15 +1,17 @@
-//! The gate of a permits bulkhead: takes permits, gives them back, and serves waiting calls.
+//! The gate of a permits bulkhead: takes permits, returns them, and serves waiting calls.
 //!
-//! Taking a permit is one compare-and-swap against the present limit; nothing is ever taken and
-//! then undone, so no call is refused because another one was. Callers may wait for a bounded
-//! time; a permit that is free goes to whoever waits before anybody is woken for nothing.
+//! Taking a permit is one compare-and-swap against the current limit. A permit is never taken and
+//! then undone, so no call is rejected because of another call that was itself rejected. Callers
+//! may wait for a bounded time. A free permit is assigned to a waiter before the waiter is woken,
+//! so no waiter is woken in vain.
 //!
 //! # Invariants
 //!
-//! * Never more permits are held than the limit allowed when each was taken.
-//! * A permit belongs to the running work: it is given back when the work has ended, not when the
-//!   caller stopped waiting for it.
-//! * What is reserved for important calls is not taken by others, however free it is.
+//! * The number of held permits never exceeds the limit that was in force when each was taken.
+//! * A permit belongs to the running work: it is returned when the work has ended, not when the
+//!   caller stops waiting for it.
+//! * Permits that are reserved for critical calls are not taken by other calls, even if they are
+//!   free.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -28,27 +30,27 @@ use crate::bulkhead::queue::{Next, WaitQueue};
 use crate::error::{Refused, contain};
 use crate::key::Key;
 
-/// Permits, those who wait for one, and the algorithm that sets the limit.
+/// The permits, the calls that wait for one, and the algorithm that sets the limit.
 #[derive(Debug)]
 pub(crate) struct Gate {
     id: GateId,
     permits: Permits,
-    /// Ceilings by criticality, for the present limit.
+    /// Ceilings by criticality, for the current limit.
     ceilings: [AtomicUsize; 4],
     partitions: Mutex<Partitions>,
     wait_nanos: AtomicU64,
-    /// Calls may wait, or were allowed to and may still do so.
+    /// Calls may wait, or were once allowed to wait and may still be waiting.
     serves: AtomicBool,
     max_waiting: AtomicUsize,
     waiting: AtomicUsize,
     queue: Mutex<WaitQueue<Arc<Waiter>>>,
-    /// Made when the limit is adaptive for the first time.
+    /// Created when the limit becomes adaptive for the first time.
     sampler: OnceLock<Sampler>,
-    /// Hears of wakers that panic, and whose gate it is.
+    /// The key of this gate, and the hook that receives the panics of wakers.
     report: Report,
 }
 
-/// Whose panics are reported, and to which hook.
+/// The key that panics are reported for, and the hook that receives them.
 type Report = (Key, OnUnhandled);
 
 impl Gate {
@@ -70,44 +72,45 @@ impl Gate {
         gate
     }
 
-    /// Reports wakers that panic to `hook`, as being about `key`.
+    /// Reports panics of wakers to `hook`, under `key`.
     pub(crate) fn report_to(mut self, key: &Key, hook: &OnUnhandled) -> Self {
         self.report = (key.clone(), hook.clone());
         self
     }
 
-    /// Takes a permit if one is free for calls of this criticality.
+    /// Takes a permit if one is available to calls of this criticality.
     #[inline]
     pub(crate) fn try_enter(&self, criticality: Criticality) -> Option<PermitRef<'_>> {
         self.permits.try_borrow_below(self.ceiling(criticality))
     }
 
-    /// Whether a call of this criticality finds no permit, and may not wait for one.
+    /// Returns `true` if no permit is available to calls of this criticality, and calls may not
+    /// wait for one.
     #[inline]
     pub(crate) fn is_shut(&self, criticality: Criticality) -> bool {
         self.permits.is_full_below(self.ceiling(criticality)) && !self.may_wait()
     }
 
-    /// As `try_enter`, with a permit that owns its handle.
+    /// Like `try_enter`, but returns a permit that owns its handle.
     pub(crate) fn try_enter_owned(&self, criticality: Criticality) -> Option<Permit> {
         self.permits.try_acquire_below(self.ceiling(criticality))
     }
 
-    /// Whether callers may wait.
+    /// Returns `true` if callers may wait.
     #[inline]
     pub(crate) fn may_wait(&self) -> bool {
         self.wait_nanos.load(Ordering::Relaxed) != 0
     }
 
-    /// Notes that the calling thread works with a permit until the answer is dropped, where callers
-    /// may wait for one: a wait of its own might be for that very permit.
+    /// If callers may wait, records that the calling thread works with a permit, until the returned
+    /// guard is dropped: a later wait of this thread might be for that very permit.
     #[inline]
     pub(crate) fn hold(&self) -> Option<Holding> {
         let serves = self.serves.load(Ordering::Relaxed);
         serves.then(|| wait_graph::hold(self.id, &self.permits))
     }
 
-    /// Waits for a permit until the configured time is over, or `until`.
+    /// Blocks until a permit is available, at most for the configured time and not beyond `until`.
     #[cold]
     pub(crate) fn wait(
         &self,
@@ -120,7 +123,7 @@ impl Gate {
         }
         let parker = Parker::new();
         let place = self.queue_up(clock.nanos(), criticality, until, &Waker::from(&parker))?;
-        // After the place is taken: then a permit that is free has been handed over.
+        // Checked after queueing: by then, a free permit has already been handed over.
         let recorded = match place.waiter.state() {
             WAITING => wait_graph::wait_for(self.id).map(Some),
             _ => Ok(None),
@@ -139,8 +142,8 @@ impl Gate {
         Err(refusal(state))
     }
 
-    /// Takes a place among those who wait, until the configured time is over or `until`. Whoever
-    /// does so asks with [`Gate::ask`] or leaves with [`Gate::give_up`].
+    /// Queues a waiter, at most for the configured time and not beyond `until`. The caller must
+    /// then poll with [`Gate::ask`] or leave with [`Gate::give_up`].
     pub(crate) fn queue_up(
         &self,
         now: u64,
@@ -156,14 +159,15 @@ impl Gate {
         }
         let waiter = Arc::new(Waiter::new(criticality, waker));
         let id = self.lock().push(now, Arc::clone(&waiter));
-        // ORDERING: SeqCst fence pairs with the one in `has_waiters_to_see`: the look for a permit
-        // that follows finds one that was given back before this waiter could be seen.
+        // ORDERING: SeqCst fence pairs with the one in `has_waiters_to_see`: the search for a
+        // permit that follows finds a permit that was returned before this waiter became visible.
         fence(Ordering::SeqCst);
         self.serve(now);
         Ok(Place { waiter, id, until })
     }
 
-    /// What became of a place; none while it waits. After an answer the place is given up.
+    /// Returns the outcome of a queued waiter; `None` while it waits. After an outcome the slot is
+    /// given up.
     pub(crate) fn ask(
         &self,
         place: &Place,
@@ -191,7 +195,7 @@ impl Gate {
         }
     }
 
-    /// Leaves a place; a permit that came meanwhile goes to the next.
+    /// Leaves the queue. A permit that was assigned in the meantime becomes free again.
     pub(crate) fn give_up(&self, place: &Place) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         if place.waiter.decide(GONE) == Err(SERVED) {
@@ -200,7 +204,7 @@ impl Gate {
         self.lock().remove(place.id);
     }
 
-    /// Ends the wait of all who wait now: everything ends. The caller wakes them.
+    /// Ends the wait of all waiters because the isolation ends. The caller must wake them.
     pub(crate) fn turn_away_all(&self) -> Woken {
         let mut decided = self.lock().take_all();
         decided.retain(|waiter| waiter.decide(CLOSED).is_ok());
@@ -208,14 +212,14 @@ impl Gate {
         Woken { decided, report }
     }
 
-    /// Gives a borrowed permit back.
+    /// Returns a borrowed permit.
     #[inline]
     pub(crate) fn leave(&self, permit: PermitRef<'_>, now: u64) {
         drop(permit);
         self.after_leaving(now);
     }
 
-    /// Serves whoever waits, after a permit was given back.
+    /// Serves the waiters after a permit was returned.
     #[inline]
     pub(crate) fn after_leaving(&self, now: u64) {
         if self.has_waiters_to_see() {
@@ -223,20 +227,20 @@ impl Gate {
         }
     }
 
-    /// Whether a call may wait for the permit that was just given back.
+    /// Returns `true` if a call may be waiting for the permit that was just returned.
     #[inline]
     fn has_waiters_to_see(&self) -> bool {
         if self.serves.load(Ordering::Relaxed) {
             // ORDERING: SeqCst fence pairs with the one in `queue_up`: either the waiter finds the
-            // permit that was just given back, or this thread finds the waiter.
+            // permit that was just returned, or this thread finds the waiter.
             fence(Ordering::SeqCst);
             return self.waiting.load(Ordering::Relaxed) != 0;
         }
         false
     }
 
-    /// Serves whoever waits, as after a permit was given back, and leaves it to the caller to wake
-    /// them where user code may run; none if nobody is to be woken.
+    /// Serves the waiters like `after_leaving`, but leaves it to the caller to wake them where user
+    /// code may run. Returns `None` if no waiter is to be woken.
     pub(crate) fn serve_quietly(&self, now: u64) -> Option<Woken> {
         let decided = match self.has_waiters_to_see() {
             true => self.decide(now),
@@ -246,7 +250,7 @@ impl Gate {
         (!decided.is_empty()).then_some(Woken { decided, report })
     }
 
-    /// Gives the latency of a finished call to the adaptive limit, if there is one.
+    /// Passes the latency of a finished call to the adaptive limit, if there is one.
     #[inline]
     pub(crate) fn sample(&self, now: u64, nanos: u64, dropped: bool) {
         if let Some(sampler) = self.sampler.get().filter(|sampler| sampler.is_on()) {
@@ -258,9 +262,9 @@ impl Gate {
         }
     }
 
-    /// Takes over new settings; holders keep what they hold.
+    /// Applies new settings; permits that are held stay held.
     ///
-    /// The caller then serves whoever waits, with [`Gate::after_leaving`].
+    /// The caller must then serve the waiters with [`Gate::after_leaving`].
     pub(crate) fn configure(&self, config: &PermitConfig) {
         *self
             .partitions
@@ -277,7 +281,8 @@ impl Gate {
         self.set_limit(self.limit_of(config));
     }
 
-    /// The limit that follows from the settings: the one given, or where the algorithm stands.
+    /// Returns the limit that follows from the settings: the fixed limit, or the current limit of
+    /// the algorithm.
     fn limit_of(&self, config: &PermitConfig) -> usize {
         match &config.adaptive {
             Some(adaptive) => {
@@ -320,15 +325,14 @@ impl Gate {
         self.ceilings[criticality as usize].load(Ordering::Relaxed)
     }
 
-    /// Hands free permits to those who wait, and wakes them.
+    /// Hands free permits to waiters and wakes them.
     #[cold]
     fn serve(&self, now: u64) {
-        // The waker of a future is user code: it runs with no lock held.
+        // The waker of a future is user code, so it runs with no lock held.
         wake_all(self.decide(now), &self.report);
     }
 
-    /// Hands free permits to those who wait, in the order of the discipline; returns who is to be
-    /// woken.
+    /// Hands free permits to waiters in the order of the discipline; returns the waiters to wake.
     fn decide(&self, now: u64) -> Vec<Arc<Waiter>> {
         let (mut decided, mut passed_over) = (Vec::new(), Vec::new());
         let mut queue = self.lock();
@@ -340,13 +344,14 @@ impl Gate {
                 }
                 Next::Serve(entry) => match self.try_enter(entry.what.criticality) {
                     Some(permit) => {
-                        // A waiter that has left in between leaves the permit for the next.
+                        // If the waiter has left in the meantime, the permit is free for the next
+                        // one.
                         if entry.what.decide(SERVED).is_ok() {
                             permit.forget();
                         }
                         decided.push(entry.what);
                     }
-                    // What is reserved for others may be free for one that matters more.
+                    // A reserved permit may be available to a more critical waiter behind this one.
                     None => {
                         let is_last = self.ceiling(entry.what.criticality) >= self.permits.limit();
                         passed_over.push(entry);
@@ -369,20 +374,20 @@ impl Gate {
     }
 }
 
-/// Callers that were served and are to be woken.
+/// Waiters whose wait has ended and that are to be woken.
 pub(crate) struct Woken {
     decided: Vec<Arc<Waiter>>,
     report: Report,
 }
 
 impl Woken {
-    /// Wakes them. Runs user code.
+    /// Wakes the waiters. Runs user code.
     pub(crate) fn wake(self) {
         wake_all(self.decided, &self.report);
     }
 }
 
-/// Why a wait that ended in this state has no permit.
+/// Returns the rejection of a wait that ended in this state without a permit.
 fn refusal(state: u8) -> Refused {
     match state {
         CLOSED => Refused::Closed,

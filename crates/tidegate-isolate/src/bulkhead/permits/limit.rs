@@ -1,7 +1,7 @@
-//! Adaptive limits: how many calls at a time, learnt from their latency.
+//! Adaptive limits: the number of concurrent calls is derived from their latency.
 //!
-//! The algorithms are pure data: a sample in, a limit out. Formulas and defaults are those of
-//! Netflix's concurrency-limits.
+//! The algorithms are pure data: they take a sample and return a limit. Formulas and defaults are
+//! those of Netflix's concurrency-limits.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tidegate_core::as_nanos;
 use crate::error::Invalid;
 use crate::key::Key;
 
-/// An adaptive limit: the algorithm, and how samples are gathered for it.
+/// An adaptive limit: the algorithm, and how its samples are collected.
 ///
 /// ```
 /// use tidegate_isolate::{AdaptiveLimit, LimitAlgorithm};
@@ -21,57 +21,57 @@ use crate::key::Key;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdaptiveLimit {
-    /// How the next limit follows from a sample.
+    /// How the next limit is computed from a sample.
     pub algorithm: LimitAlgorithm,
-    /// The limit at the beginning.
+    /// The initial limit.
     pub initial: usize,
     /// The lowest limit.
     pub min: usize,
     /// The highest limit.
     pub max: usize,
-    /// How samples are gathered; none gives each call to the algorithm.
+    /// How samples are collected; `None` passes each call to the algorithm.
     pub window: Option<SampleWindow>,
 }
 
-/// How the next limit follows from a sample.
+/// How the next limit is computed from a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum LimitAlgorithm {
-    /// One more while calls are quick, a share less when one is dropped or slow.
+    /// Adds one while calls are fast, and multiplies by `backoff` when a call is dropped or slow.
     Aimd {
-        /// What the limit is multiplied by after a drop.
+        /// The factor that is applied to the limit after a drop.
         backoff: f64,
         /// A call that takes longer counts as dropped.
         timeout: Duration,
     },
     /// Estimates the queue from the shortest latency seen.
     Vegas {
-        /// How much of a change is taken over at once, from 0 to 1.
+        /// The share of a change that is applied at once, from 0 to 1.
         smoothing: f64,
-        /// How many samples per permit until the shortest latency is measured anew.
+        /// The number of samples per permit after which the shortest latency is measured anew.
         probe_multiplier: u32,
     },
-    /// Compares the latest latency with the long-term one.
+    /// Compares the latest latency with the long-term average.
     Gradient2 {
-        /// How much longer the latest may be before the limit falls.
+        /// How many times longer the latest latency may be before the limit falls.
         tolerance: f64,
-        /// How many calls may queue.
+        /// The number of calls that may queue.
         queue: usize,
-        /// How much of a change is taken over at once, from 0 to 1.
+        /// The share of a change that is applied at once, from 0 to 1.
         smoothing: f64,
-        /// How many samples the long-term latency remembers.
+        /// The number of samples over which the long-term latency is averaged.
         long_window: u32,
     },
 }
 
-/// Gathers the samples of a while into one.
+/// Combines the samples of a time window into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SampleWindow {
-    /// How long samples are gathered.
+    /// The length of the window.
     pub length: Duration,
-    /// The fewest samples that mean something.
+    /// The smallest number of samples that is evaluated.
     pub min_samples: u64,
-    /// A shorter latency is ignored.
+    /// Shorter latencies are ignored.
     pub min_latency: Duration,
 }
 
@@ -86,7 +86,7 @@ impl Default for SampleWindow {
 }
 
 impl AdaptiveLimit {
-    /// Additive increase, multiplicative decrease, with the usual settings.
+    /// Creates an AIMD limit (additive increase, multiplicative decrease) with the usual settings.
     pub fn aimd() -> Self {
         Self {
             algorithm: LimitAlgorithm::Aimd {
@@ -100,7 +100,7 @@ impl AdaptiveLimit {
         }
     }
 
-    /// After TCP Vegas, with the usual settings.
+    /// Creates a limit modelled on TCP Vegas, with the usual settings.
     pub fn vegas() -> Self {
         Self {
             algorithm: LimitAlgorithm::Vegas {
@@ -114,7 +114,7 @@ impl AdaptiveLimit {
         }
     }
 
-    /// The gradient of the latency, with the usual settings.
+    /// Creates a limit that follows the gradient of the latency, with the usual settings.
     pub fn gradient2() -> Self {
         Self {
             algorithm: LimitAlgorithm::Gradient2 {
@@ -130,11 +130,11 @@ impl AdaptiveLimit {
         }
     }
 
-    /// Checks that the bounds make sense together.
+    /// Checks that the settings make sense together.
     ///
     /// # Errors
     ///
-    /// Which setting is wrong, and why.
+    /// Returns which setting is invalid, and why.
     pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
         let Self {
             initial, min, max, ..
@@ -191,7 +191,7 @@ impl AdaptiveLimit {
     }
 }
 
-/// The algorithm at work.
+/// The algorithm with its current state.
 #[derive(Debug)]
 pub(crate) struct Estimator {
     pub(super) config: AdaptiveLimit,
@@ -230,7 +230,7 @@ impl Estimator {
         }
     }
 
-    /// The limit that follows from a call that took `nanos` while `in_flight` ran.
+    /// Returns the next limit after a call that took `nanos` while `in_flight` calls ran.
     pub(crate) fn update(&mut self, nanos: u64, in_flight: usize, dropped: bool) -> usize {
         let nanos = nanos.max(1);
         let limit = self.limit;
@@ -288,7 +288,7 @@ impl Estimator {
                     limit * (1.0 - smoothing) + next * smoothing
                 }
             }
-            // The state is made for the algorithm and neither changes.
+            // Unreachable: the state is created for the algorithm, and neither changes.
             _ => limit,
         };
         self.limit = next.clamp(self.config.min as f64, self.config.max as f64);
@@ -314,7 +314,7 @@ fn vegas(limit: f64, shortest: u64, nanos: u64, in_flight: usize, dropped: bool)
     }
 }
 
-/// An exponential average that begins as a plain one.
+/// An exponential moving average that starts as an arithmetic mean.
 #[derive(Debug)]
 struct LongLatency {
     value: f64,
@@ -335,7 +335,7 @@ impl LongLatency {
         }
     }
 
-    /// Adds a sample; answers the average. One that is far above the sample decays faster.
+    /// Adds a sample and returns the average. An average far above the sample decays faster.
     fn add(&mut self, sample: f64) -> f64 {
         if self.count < Self::WARM_UP {
             self.count += 1;
@@ -352,7 +352,7 @@ impl LongLatency {
     }
 }
 
-/// A share between a half and one, another one each turn.
+/// A pseudo-random share between 0.5 and 1 that changes with each `turn`.
 #[derive(Debug)]
 struct Jitter {
     state: u32,
@@ -368,7 +368,7 @@ impl Jitter {
     }
 
     fn turn(&mut self) {
-        // Xorshift: enough to keep probes of several commands apart.
+        // Xorshift is sufficient: it keeps the probes of several commands apart.
         self.state ^= self.state << 13;
         self.state ^= self.state >> 17;
         self.state ^= self.state << 5;
@@ -377,7 +377,7 @@ impl Jitter {
 
 #[cfg(test)]
 mod tests {
-    //! The formulas, by hand.
+    //! The formulas, computed by hand.
 
     use super::*;
 
@@ -443,7 +443,8 @@ mod tests {
         for _ in 0..310 {
             vegas.update(10 * MS, 10, false);
         }
-        // At most 30 samples per permit: by now the shortest was taken anew, and is again.
+        // At most 30 samples per permit: the shortest latency was measured anew, and is once more
+        // below.
         for _ in 0..310 {
             vegas.update(40 * MS, 10, false);
         }

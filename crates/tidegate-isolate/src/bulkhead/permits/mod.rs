@@ -1,8 +1,8 @@
-//! The permits bulkhead: so many calls at a time, on the callers' own threads.
+//! The permits bulkhead: limits the number of concurrent calls on the callers' own threads.
 //!
-//! `gate` takes and gives back the permits; `waiter` is a call that waits for one, and `wait_graph`
-//! refuses a wait that could never end. `limit` computes an adaptive limit from latencies, which
-//! `sampler` gathers. `config` has the settings.
+//! `gate` takes and returns the permits. `waiter` is a call that waits for a permit, and
+//! `wait_graph` rejects a wait that would deadlock. `limit` computes an adaptive limit from
+//! latencies that `sampler` collects. `config` has the settings.
 
 mod config;
 mod gate;

@@ -1,4 +1,4 @@
-//! The samples of an adaptive limit: gathered on the way of every call, used once in a while.
+//! The samples of an adaptive limit: collected by every call, evaluated once per window.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,12 +7,12 @@ use tidegate_core::as_nanos;
 
 use super::limit::{AdaptiveLimit, Estimator};
 
-/// Gathers samples without a lock and gives them to the algorithm when a window is over. Settings
-/// can be changed while it is used; it can be switched off and on again.
+/// Collects samples without a lock and passes them to the algorithm at the end of a window. The
+/// settings can change while it is in use, and it can be switched off and on again.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     is_on: AtomicBool,
-    /// The window: whether there is one, and its settings.
+    /// Whether there is a window, and its settings.
     is_windowed: AtomicBool,
     length: AtomicU64,
     min_samples: AtomicU64,
@@ -53,8 +53,8 @@ impl Sampler {
         self.is_on.store(false, Ordering::Relaxed);
     }
 
-    /// Takes over settings, and answers the limit in force: the one so far, within the new bounds,
-    /// or the first one if the limit was not adaptive before.
+    /// Applies new settings and returns the limit in force: the previous limit within the new
+    /// bounds, or the initial limit if the limit was not adaptive before.
     pub(crate) fn configure(&self, config: &AdaptiveLimit) -> usize {
         let mut estimator = self.lock();
         let was_on = self.is_on.swap(true, Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl Sampler {
         estimator.limit as usize
     }
 
-    /// Takes the sample of a call that ended at `now`; answers the new limit when one was made.
+    /// Adds the sample of a call that ended at `now`; returns the new limit if one was computed.
     pub(crate) fn sample(
         &self,
         now: u64,
@@ -106,7 +106,7 @@ impl Sampler {
         if now < self.next.load(Ordering::Relaxed) || count < min_samples {
             return None;
         }
-        // Whoever has the lock closes the window; the others go on.
+        // The thread that gets the lock closes the window; the others continue.
         let mut estimator = self.estimator.try_lock().ok()?;
         let next = now.saturating_add(self.length.load(Ordering::Relaxed));
         self.next.store(next, Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl Sampler {
 
 #[cfg(test)]
 mod tests {
-    //! Samples are gathered, and settings taken over.
+    //! Samples are collected, and new settings are applied.
 
     use super::*;
 

@@ -1,12 +1,12 @@
-//! Which threads hold permits while they wait for others.
+//! Records the threads that hold permits while they wait for another permit, to detect deadlocks.
 //!
-//! A call that waits for a permit inside of work that holds one may wait for itself: if every permit
-//! of the gate is held by threads that wait, for this gate or for one that is stuck in the same way,
-//! none of them is ever given back. Such a wait is refused.
+//! A call that waits for a permit inside work that already holds one may wait for itself: if every
+//! permit of the gate is held by threads that wait for this gate, or for a gate that is stuck in
+//! the same way, no permit is ever returned. Such a wait is rejected.
 //!
-//! Only gates whose callers may wait take part. A permit that a suspended future holds, or whose
-//! holder waits for something else, counts as one that may come back. The record is one short lock,
-//! taken only by a thread that holds a permit and is about to sleep.
+//! Only gates whose callers may wait take part. A permit held by a suspended future, or by a thread
+//! that waits for something else, counts as a permit that may be returned. The record is protected
+//! by one short lock, taken only by a thread that holds a permit and is about to sleep.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -15,7 +15,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use tidegate_core::Permits;
 
-/// Names a gate.
+/// Identifies a gate.
 pub(super) type GateId = u64;
 
 pub(super) fn next_id() -> GateId {
@@ -23,7 +23,7 @@ pub(super) fn next_id() -> GateId {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A gate: its name and its permits.
+/// A gate: its id and its permits.
 type Held = (GateId, Permits);
 
 thread_local! {
@@ -31,13 +31,14 @@ thread_local! {
     static HELD: RefCell<Vec<Held>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Notes that the calling thread works with a permit of a gate, until the answer is dropped.
+/// Records that the calling thread works with a permit of a gate, until the returned guard is
+/// dropped.
 pub(super) fn hold(gate: GateId, permits: &Permits) -> Holding {
     let _ = HELD.try_with(|held| held.borrow_mut().push((gate, permits.clone())));
     Holding(gate)
 }
 
-/// A thread's work with a permit.
+/// A guard for a thread's work with a permit.
 #[must_use = "the work is over when it is dropped"]
 pub(crate) struct Holding(GateId);
 
@@ -52,7 +53,7 @@ impl Drop for Holding {
     }
 }
 
-/// A thread that holds permits and waits for another.
+/// A thread that holds permits and waits for another one.
 struct Wait {
     number: u64,
     holds: Vec<Held>,
@@ -71,11 +72,12 @@ fn lock() -> MutexGuard<'static, Record> {
     RECORD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Records that the calling thread waits for a permit of a gate, until the answer is dropped.
+/// Records that the calling thread waits for a permit of a gate, until the returned guard is
+/// dropped.
 ///
 /// # Errors
 ///
-/// [`Circle`] if no permit would ever come.
+/// Returns [`Circle`] if no permit would ever become free.
 pub(super) fn wait_for(gate: GateId) -> Result<Waiting, Circle> {
     let holds = HELD.try_with(|held| held.borrow().clone());
     let holds = holds.unwrap_or_default();
@@ -99,11 +101,11 @@ pub(super) fn wait_for(gate: GateId) -> Result<Waiting, Circle> {
     }
 }
 
-/// The wait would never end.
+/// The error of a wait that would never end.
 #[derive(Debug)]
 pub(super) struct Circle;
 
-/// A recorded wait.
+/// A recorded wait. Dropping it removes the record.
 #[must_use = "the wait is forgotten when it is dropped"]
 pub(super) struct Waiting(Option<u64>);
 
@@ -117,7 +119,8 @@ impl Drop for Waiting {
 }
 
 impl Record {
-    /// Whether all permits of a gate are held by threads that wait for gates of which the same holds.
+    /// Returns `true` if all permits of a gate are held by threads that wait for gates that are
+    /// stuck in the same way.
     fn is_stuck(&self, gate: GateId) -> bool {
         let mut held_by_waiters: HashMap<GateId, (usize, usize)> = HashMap::new();
         for (of, permits) in self.waits.iter().flat_map(|wait| &wait.holds) {

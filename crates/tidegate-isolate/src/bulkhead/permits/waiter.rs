@@ -1,7 +1,7 @@
-//! One that waits for a permit: a thread that sleeps, or a future that is polled.
+//! A waiter for a permit: a thread that sleeps, or a future that is polled.
 //!
-//! Its state leaves [`WAITING`] once, by whoever serves it, turns it away, or by itself when it
-//! leaves. A permit that was taken for it is its own from then on.
+//! Its state changes from [`WAITING`] exactly once: when a permit is assigned to it, when it is
+//! turned away, or when it leaves. A permit that was taken for it belongs to it from then on.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,25 +14,25 @@ use crate::bulkhead::partition::Criticality;
 pub(super) const WAITING: u8 = 0;
 /// A permit was taken for this waiter.
 pub(super) const SERVED: u8 = 1;
-/// It waited too long for its discipline.
+/// The waiter waited longer than its discipline allows.
 pub(super) const TURNED_AWAY: u8 = 2;
-/// It left.
+/// The waiter left.
 pub(super) const GONE: u8 = 3;
-/// Everything ends: it need not wait any longer.
+/// The isolation ends, so the waiter need not wait any longer.
 pub(super) const CLOSED: u8 = 4;
 
-/// A place among those who wait for a permit.
+/// A slot in the queue of waiters for a permit.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(super) waiter: Arc<Waiter>,
     pub(super) id: u64,
-    /// When the wait is over.
+    /// The time at which the wait ends.
     pub(crate) until: u64,
 }
 
 impl Place {
-    /// Wakes whoever waits there, so that it looks at the time: when it is called, and when it is
-    /// dropped uncalled.
+    /// Returns a closure that wakes the waiter, so that it checks the time. The waiter is also
+    /// woken if the closure is dropped without being called.
     pub(crate) fn poke(&self) -> impl FnOnce() + Send + use<> {
         let poke = Poke(Arc::clone(&self.waiter));
         move || drop(poke)
@@ -49,7 +49,7 @@ impl Drop for Poke {
 
 #[derive(Debug)]
 pub(super) struct Waiter {
-    /// Who is told; a future says it anew whenever it is polled.
+    /// The waker of the waiter; a future updates it at each poll.
     waker: Mutex<Option<Waker>>,
     state: AtomicU8,
     pub(super) criticality: Criticality,
@@ -65,12 +65,12 @@ impl Waiter {
     }
 
     pub(super) fn state(&self) -> u8 {
-        // ORDERING: Acquire pairs with the Release in `decide`: what the decider did before, such
-        // as to take the permit, comes before what the waiter does with it.
+        // ORDERING: Acquire pairs with the Release in `decide`: the actions of the deciding thread
+        // before it, such as taking the permit, happen before the waiter uses the permit.
         self.state.load(Ordering::Acquire)
     }
 
-    /// Sleeps until somebody decides, or gives up at `until`; answers how it ended.
+    /// Blocks until the wait is decided, or gives up at `until`. Returns the final state.
     pub(super) fn wait(&self, clock: &Clock, parker: &Parker, until: u64) -> u8 {
         loop {
             let state = self.state();
@@ -91,17 +91,19 @@ impl Waiter {
         let lock = || self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         let is_set = lock().as_ref().is_some_and(|old| old.will_wake(waker));
         if !is_set {
-            // A waker is user code: it is cloned before, and dropped after the lock is held.
+            // A waker is user code: it is cloned before the lock is taken, and dropped after it is
+            // released.
             let new = waker.clone();
             let old = lock().replace(new);
             drop(old);
         }
     }
 
-    /// Decides how the wait ends; an error when that was decided before. Whoever decides wakes.
+    /// Decides how the wait ends. Returns the earlier decision as an error, if there was one. The
+    /// thread that decides must wake the waiter.
     pub(super) fn decide(&self, how: u8) -> Result<u8, u8> {
-        // ORDERING: Release pairs with the Acquire in `state`. Acquire, as there: one that is too
-        // late learns what was decided, and may own a permit.
+        // ORDERING: Release pairs with the Acquire in `state`. Acquire, as there: a thread that is
+        // too late learns the decision, and may own a permit.
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         self.state.compare_exchange(WAITING, how, success, failure)
     }

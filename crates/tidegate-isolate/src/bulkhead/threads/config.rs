@@ -24,26 +24,27 @@ use crate::metrics::WindowConfig;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct PoolConfig {
-    /// Threads that are kept.
+    /// The number of threads that are kept alive.
     pub core: usize,
-    /// The most threads; none means `core`. Less than `core` has no effect.
+    /// The largest number of threads; `None` means `core`. A value below `core` has no effect.
     pub max: Option<usize>,
-    /// How many tasks may wait for a thread; 0 hands over directly or refuses.
+    /// The number of tasks that may wait for a thread; 0 hands a task over directly or rejects it.
     pub queue: usize,
-    /// How many tasks may wait at present: a live bound below `queue`; none means `queue`.
+    /// The number of tasks that may currently wait: an adjustable bound below `queue`; `None` means
+    /// `queue`.
     pub rejection_threshold: Option<usize>,
-    /// How long a thread above `core` waits for work before it ends.
+    /// How long a thread above `core` stays idle before it ends.
     pub keep_alive: Duration,
-    /// Hystrix's `allowMaximumSizeToDivergeFromCoreSize`: false keeps the maximum at `core`
-    /// whatever `max` says. None means that a `max` set by code is enough; a maximum set by the
-    /// property `maximumSize` alone has no effect then, as in Hystrix.
+    /// Hystrix's `allowMaximumSizeToDivergeFromCoreSize`. `Some(false)` keeps the maximum at `core`
+    /// regardless of `max`. `None` means that a `max` set in code is sufficient; a maximum set only
+    /// by the property `maximumSize` then has no effect, as in Hystrix.
     pub may_diverge: Option<bool>,
-    /// What comes first when all threads are busy: another thread, or the queue.
+    /// Whether a new thread or the queue is used first when all threads are busy.
     pub growth: Growth,
-    /// Which task is next of those that wait.
+    /// The order in which waiting tasks are run.
     pub discipline: Discipline,
-    /// What is kept free for important calls, of threads and places together. Calls that ran
-    /// before there were partitions are not counted.
+    /// The shares of threads and queue places together that are reserved for critical calls. Calls
+    /// that were already running when the partitions were set are not counted.
     pub partitions: Partitions,
     /// The window of the pool's counters. Fixed for the life of the pool.
     pub window: WindowConfig,
@@ -67,11 +68,11 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
-    /// The most threads a pool may have.
+    /// The largest number of threads that a pool may have.
     pub const MOST_THREADS: usize = 10_000;
 
-    /// Returns the most threads that the pool may start: `max` if the maximum may diverge, and
-    /// never fewer than `core`.
+    /// Returns the largest number of threads that the pool may start: `max` if the maximum may
+    /// diverge, and never fewer than `core`.
     pub fn effective_max(&self) -> usize {
         match self.max {
             Some(max) if self.diverges() => max.max(self.core),
@@ -84,7 +85,7 @@ impl PoolConfig {
         self.may_diverge.unwrap_or(self.max.is_some())
     }
 
-    /// Takes over a maximum set by property: it does not switch the divergence on.
+    /// Sets a maximum that comes from a property. It does not enable the divergence.
     pub(crate) fn set_max_by_property(&mut self, max: Option<usize>) {
         if max.is_some() {
             self.may_diverge = Some(self.diverges());
@@ -109,7 +110,7 @@ impl PoolConfig {
         ))
     }
 
-    /// How many tasks may really wait at present.
+    /// Returns the number of tasks that may currently wait.
     pub fn effective_queue(&self) -> usize {
         self.rejection_threshold
             .map_or(self.queue, |live| live.min(self.queue))
@@ -119,7 +120,7 @@ impl PoolConfig {
     ///
     /// # Errors
     ///
-    /// Which property is wrong, and why.
+    /// Returns which property is invalid, and why.
     pub fn validate(&self, key: &Key) -> Result<(), Invalid> {
         let wrong = |property: &str, value: usize, reason: &str| {
             Err(Invalid::new(key.as_str(), property, value, reason))

@@ -1,8 +1,9 @@
-//! The home of the completions of a pool's calls, and of shared runs.
+//! The home of the completions of a pool's calls and of shared runs: the executor that these
+//! completions belong to.
 //!
-//! A blocking wait is checked against the home of what it waits for: on a thread of the pool, when
-//! all of its threads wait for the pool, the wait is refused. A home may check more: see
-//! [`WaitCheck`]. Listeners still run on the thread that completes, and a completion does not keep
+//! A blocking wait is checked against the home of the completion. On a thread of the pool, the wait
+//! is refused if all threads of the pool wait for the pool. A home may have an additional check:
+//! see [`WaitCheck`]. Listeners still run on the completing thread, and a completion does not keep
 //! the pool alive.
 
 use std::any::Any;
@@ -17,23 +18,24 @@ use tidegate_pool::WorkerPool;
 
 use crate::key::Key;
 
-/// Stands for a pool, as long as that lives, or for none: then nothing can be executed there.
+/// Represents a pool while the pool is alive, or no pool at all. Without a pool it executes
+/// nothing.
 pub(crate) struct Home<W = ()> {
     id: ExecutorId,
     name: Key,
     clock: Clock,
-    /// None if the work runs on the threads of its callers.
+    /// `None` if the work runs on its callers' threads.
     pool: Option<Weak<WorkerPool>>,
     check: W,
 }
 
-/// What a wait for a completion at this home is checked against, besides its pool.
+/// An additional check for a wait for a completion at this home.
 pub(crate) trait WaitCheck: Send + Sync + 'static {
     /// Allows or refuses a wait of the calling thread; see [`Executor::begin_wait`].
     fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefused>;
 }
 
-/// Nothing else.
+/// No additional check.
 impl WaitCheck for () {
     fn begin_wait(&self) -> Result<Option<Box<dyn Any + Send>>, WaitRefused> {
         Ok(None)
@@ -51,7 +53,7 @@ impl Home {
         }
     }
 
-    /// Makes a home in the same pool that checks more.
+    /// Creates a home in the same pool with an additional check.
     pub(crate) fn with_check<W>(&self, name: &Key, check: W) -> Home<W> {
         Home {
             id: self.id,
@@ -64,7 +66,7 @@ impl Home {
 }
 
 impl<W> Home<W> {
-    /// Makes a home of work that runs on the threads of its callers.
+    /// Creates a home for work that runs on its callers' threads.
     pub(crate) fn without_pool(name: &Key, check: W) -> Self {
         Self {
             id: ExecutorId::next(),
@@ -95,7 +97,7 @@ impl<W: WaitCheck> Executor for Home<W> {
         }
     }
 
-    /// Every thread is at home: listeners run where the completion is completed.
+    /// Always `true`, so that listeners run on the completing thread.
     fn is_current(&self) -> bool {
         true
     }
@@ -124,7 +126,7 @@ impl<W: WaitCheck> Executor for Home<W> {
         match (&self.pool, self.pool()) {
             (_, Some(pool)) => Executor::unhandled(&*pool, what),
             (None, None) => OnUnhandled::stderr().tell(&self.name, what),
-            // The pool is gone, and its hook with it.
+            // The pool is gone, and its hook with it, so there is no hook to call.
             (Some(_), None) => {}
         }
     }
