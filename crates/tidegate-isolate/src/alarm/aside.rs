@@ -1,17 +1,18 @@
-//! Where user code of a command runs that no caller is there to run.
+//! The callback threads of a command: they run user code that does not run on a caller's thread.
 //!
-//! A fallback after a timeout, a listener of a completion, the hooks of a token, a waker, a due batch,
-//! the `Drop` of work that left the queue: the timer only decides that they are due. They run on
-//! threads that one command has to itself, so however long they take, no other command waits.
+//! This is a fallback after a timeout, a listener of a completion, the hooks of a token, a waker, a
+//! due batch, or the `Drop` of work that left the queue. The timer only decides that they are due.
+//! They run on threads that belong to one command, so however long they take, no other command
+//! waits.
 //!
 //! # Bounds
 //!
-//! * Threads: as many as the command may have fallbacks or batches running at once, and one more
-//!   that can refuse the next. They start when they are needed and end when they are idle.
-//! * Tasks: each belongs to something that is bounded where it begins. A queued call and a batch
-//!   reserve a place here before they are accepted ([`Aside::reserve`]), so a task is never refused
-//!   when it is due. A waker belongs to a future, which has one at a time. The hooks of tokens are
-//!   refused, and counted, above [`BACKLOG`].
+//! * Threads: as many as the command may run fallbacks or batches concurrently, and one more that
+//!   can reject the next call. They start on demand and end when they are idle.
+//! * Tasks: each belongs to an object that is bounded where it begins. A queued call and a batch
+//!   reserve a place here before they are accepted ([`Aside::reserve`]), so a task is never
+//!   rejected when it is due. A waker belongs to a future, which has one at a time. The hooks of
+//!   tokens are rejected, and counted, above [`BACKLOG`].
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -21,17 +22,18 @@ use tidegate_pool::{PoolLimits, WorkerPool};
 
 use crate::key::Key;
 
-/// How many tasks of a kind may wait for a thread, beyond what the bulkhead itself holds.
+/// The number of tasks of each kind that may wait for a thread, in addition to the bulkhead's own
+/// capacity.
 pub(crate) const BACKLOG: usize = 1024;
-/// The most threads for fallbacks and batches; there is one more for the rest.
+/// The largest number of threads for fallbacks and batches; there is one more for the rest.
 const MOST_THREADS: usize = 63;
-/// Longer than all that is reserved.
+/// The queue's capacity: larger than the number of all reservations.
 const QUEUE: usize = u32::MAX as usize - 1;
 
-/// The threads of one command for user code that no caller runs.
+/// The callback threads of one command.
 #[derive(Debug)]
 pub(crate) struct Aside {
-    /// Names it in a flight.
+    /// Identifies these threads in a call slot.
     pub(super) id: u64,
     key: Key,
     clock: Clock,
@@ -40,9 +42,9 @@ pub(crate) struct Aside {
     starts: ThreadBuilder,
     threads: AtomicUsize,
     pool: OnceLock<WorkerPool>,
-    /// Held by each call and batch that may end here.
+    /// Held by each call and batch that may have to end here.
     places: Permits,
-    /// Tokens whose hooks wait for a thread or run.
+    /// Tokens whose hooks are waiting for a thread or running.
     tokens: AtomicUsize,
     refused: AtomicU64,
 }
@@ -68,7 +70,7 @@ impl Aside {
         }
     }
 
-    /// Says how many fallbacks or batches may run at the same time.
+    /// Sets the number of fallbacks or batches that may run at the same time.
     pub(crate) fn set_width(&self, width: usize) {
         let threads = width.clamp(1, MOST_THREADS) + 1;
         if self.threads.swap(threads, Ordering::Relaxed) != threads
@@ -79,8 +81,8 @@ impl Aside {
         }
     }
 
-    /// Takes a place for something that may have to end here. None while `capacity`, which the
-    /// bulkhead itself bounds, and the backlog are taken.
+    /// Reserves a place for a call or batch that may have to end here. Returns `None` while
+    /// `capacity`, which is the bulkhead's own bound, and the backlog are used up.
     pub(crate) fn reserve(&self, capacity: usize) -> Option<Permit> {
         let ceiling = capacity.saturating_add(BACKLOG);
         let place = self.places.try_acquire_below(ceiling);
@@ -90,13 +92,14 @@ impl Aside {
         place
     }
 
-    /// Calls, batches and tokens that were refused because the threads here were held.
+    /// Returns the number of calls, batches and tokens that were rejected because these threads
+    /// were busy.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Gives a task to a thread or to the queue. Gives it back only if there is no thread and the
-    /// system refuses to start one.
+    /// Submits a task to a thread or to the queue. Returns the task only if there is no thread and
+    /// the system refuses to start one.
     pub(super) fn offer(&self, task: Task) -> Result<(), Task> {
         let pool = self.pool.get_or_init(|| {
             let threads = self.threads.load(Ordering::Relaxed);
@@ -110,8 +113,8 @@ impl Aside {
         offered.map_err(|refused| refused.into_inner())
     }
 
-    /// Returns what calls the hooks of a token that was tripped; none, and it is counted, if too
-    /// many wait already. The hooks then stay with the token.
+    /// Returns a task that runs the hooks of a tripped token. If too many are waiting already,
+    /// counts that and returns `None`; the hooks then stay in the token.
     pub(super) fn hooks_of(self: &Arc<Self>, token: &CancelToken) -> Option<Task> {
         if self.tokens.fetch_add(1, Ordering::Relaxed) >= BACKLOG {
             self.tokens.fetch_sub(1, Ordering::Relaxed);

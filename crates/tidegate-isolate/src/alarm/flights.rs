@@ -1,4 +1,4 @@
-//! The flights of a timer: which are idle, and how a call gets one, arms it and gives it back.
+//! The call slots of a timer: how a call takes an idle slot, arms it and returns it.
 
 use std::cell::RefCell;
 use std::sync::atomic::Ordering;
@@ -9,19 +9,20 @@ use tidegate_core::Task;
 use super::handle::Alarms;
 use crate::in_flight::Flight;
 
-/// Flights that a thread keeps for its next calls, at most. Calls may be nested, and those that a
-/// worker has ended began on another thread: what is above half goes back in one step.
+/// The largest number of call slots that a thread keeps for its next calls. Calls may be nested,
+/// and calls that a worker ends were begun on another thread, so slots can pile up: above this
+/// number, half of them are returned in one step.
 const KEPT: usize = 32;
-/// Flights that are kept for all threads, at most.
+/// The largest number of call slots that are kept for all threads.
 const SPARE: usize = 1024;
 
 thread_local! {
-    /// Idle flights by the timer that watches them.
+    /// Idle call slots, with the id of the timer that watches them.
     static IDLE: RefCell<Vec<(u64, Arc<Flight>)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Alarms {
-    /// An idle flight of this thread, or a new one.
+    /// Returns an idle call slot of this thread, or a new one.
     #[inline]
     pub(crate) fn take_flight(&self) -> Arc<Flight> {
         let id = self.shared.id;
@@ -33,8 +34,8 @@ impl Alarms {
         kept.ok().flatten().unwrap_or_else(|| self.fetch_flights())
     }
 
-    /// Keeps a flight for the next call, if nobody else knows it. Called on the thread of the call
-    /// that it served.
+    /// Keeps a call slot for the next call, if no other thread uses it. Called on the thread of the
+    /// call that it served.
     #[inline]
     pub(crate) fn keep_flight(&self, flight: Arc<Flight>) {
         if flight.is_reusable() {
@@ -51,8 +52,7 @@ impl Alarms {
         }
     }
 
-    /// Begins a call on `flight` that must end by `deadline`; `whose` is the number of its
-    /// command.
+    /// Begins a call on `flight` that must end by `deadline`. `whose` is the number of its command.
     #[inline]
     pub(crate) fn arm(&self, flight: &Flight, deadline: u64, whose: u64, interrupts: bool) {
         flight.prepare(self.shared.clock.clock(), deadline, whose, interrupts);
@@ -60,17 +60,17 @@ impl Alarms {
         self.watch(deadline);
     }
 
-    /// Sees to it that a call which has begun is looked at when its time is over.
+    /// Makes sure that the timer checks a started call at its deadline.
     #[inline]
     pub(crate) fn watch(&self, deadline: u64) {
-        // The flight was published before this look, and the timer says when it wakes before its
-        // last look at the flights: one of the two sees the other.
+        // The call was published before this load, and the timer stores its wake-up time before its
+        // last look at the call slots: at least one of the two sees the other.
         if deadline < self.shared.next_wake.load(Ordering::Relaxed) {
             self.shared.wake(deadline);
         }
     }
 
-    /// Takes idle flights from those that no thread keeps, some for later, or makes one.
+    /// Takes an idle call slot from the shared ones, and some more for later, or creates one.
     #[cold]
     fn fetch_flights(&self) -> Arc<Flight> {
         let mut spare = self.spare();
@@ -88,7 +88,7 @@ impl Alarms {
         flight
     }
 
-    /// Gives the older half of what a thread keeps to everybody.
+    /// Returns the older half of a thread's call slots to the shared ones.
     #[cold]
     fn give_flights(&self, idle: &mut Vec<(u64, Arc<Flight>)>) {
         let mut given: Vec<_> = idle.drain(..KEPT / 2).collect();
@@ -109,13 +109,13 @@ impl Alarms {
         let mut flights = self.shared.flights();
         let mut gone = Vec::new();
         if flights.len() == flights.capacity() {
-            // Nobody but this list knows the ones that were let go of.
+            // A slot that was dropped by its callers is referenced by this list only.
             let is_gone = |flight: &mut Arc<Flight>| Arc::strong_count(flight) == 1;
             gone.extend(flights.extract_if(.., is_gone));
         }
         flights.push(Arc::clone(&flight));
         drop(flights);
-        // Hooks that found no room are left in their tokens; their `Drop` is user code.
+        // Hooks that were rejected stayed in their tokens; their `Drop` is user code.
         for flight in gone.into_iter().filter(|one| one.token().has_hooks()) {
             if let Some(aside) = self.shared.aside_of(flight.whose()) {
                 let drop_hooks = Task::new(move || flight.token().drop_hooks());

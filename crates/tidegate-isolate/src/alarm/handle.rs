@@ -1,4 +1,5 @@
-//! The handles of a timer: the isolation's and its commands', and a command's own threads.
+//! The handles of a timer, held by the isolation and its commands, and of a command's callback
+//! threads.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +12,11 @@ use super::tasks::{AlarmId, Due};
 use super::timer_thread::Shared;
 use crate::key::Key;
 
-/// The timer of an isolation and its commands. When the last handle is gone the thread ends.
+/// The timer of an isolation and its commands. Its thread ends when the last handle is dropped.
 #[derive(Clone)]
 pub(crate) struct Alarms {
     pub(super) shared: Arc<Shared>,
-    /// What handles share, and the thread does not.
+    /// Shared by the handles, but not by the thread.
     _life: Arc<Life>,
 }
 
@@ -50,18 +51,18 @@ impl Alarms {
         &self.shared.clock
     }
 
-    /// Says that calls with this timeout will come: the timer may pause for so long.
+    /// Announces calls with this timeout, so that an idle timer may sleep for that long.
     pub(crate) fn expect_timeout(&self, nanos: u64) {
         self.shared.shortest.fetch_min(nanos, Ordering::Relaxed);
     }
 
-    /// Runs `task`, which is short and no user code, at `at` on the timer's thread.
+    /// Runs `task`, which must be short and not user code, at `at` on the timer's thread.
     pub(crate) fn call_at(&self, at: u64, task: Task) -> AlarmId {
         self.set(at, Due::Here(task))
     }
 
-    /// Runs `task` at `at` on the threads of a command. When the timer ends before, it is dropped
-    /// there.
+    /// Runs `task` at `at` on the callback threads of a command. If the timer ends before, the task
+    /// is dropped there.
     pub(crate) fn run_at(&self, at: u64, aside: &Arc<Aside>, task: Task) -> AlarmId {
         self.set(at, Due::Aside(Arc::clone(aside), task))
     }
@@ -69,15 +70,15 @@ impl Alarms {
     fn set(&self, at: u64, due: Due) -> AlarmId {
         let mut tasks = self.shared.tasks();
         if self.is_closed() {
-            // Nobody would ever call it.
+            // The task would never run.
             drop(tasks);
             drop(due);
             return AlarmId(None);
         }
         let key = tasks.insert(at, due);
         drop(tasks);
-        // ORDERING: SeqCst fence pairs with the one in `run_until_closed`: this finds when the
-        // thread wakes, or the thread's last look before it sleeps finds the task.
+        // ORDERING: SeqCst fence pairs with the one in `run_until_closed`: this thread reads the
+        // timer's wake-up time, or the timer's last look before it sleeps finds the task.
         fence(Ordering::SeqCst);
         if at < self.shared.next_wake.load(Ordering::SeqCst) {
             self.shared.wake(at);
@@ -85,19 +86,19 @@ impl Alarms {
         AlarmId(Some(key))
     }
 
-    /// Takes a task back; false when it ran or runs.
+    /// Cancels a task. Returns `false` if it has run or is running.
     pub(crate) fn cancel(&self, id: AlarmId) -> bool {
         let task = id.0.and_then(|key| self.shared.tasks().remove(key));
         task.is_some()
     }
 
-    /// Calls that run now and have a timeout.
+    /// Returns the number of calls in flight that have a timeout.
     pub(crate) fn in_flight(&self) -> usize {
         let flights = self.shared.flights();
         flights.iter().filter(|flight| flight.is_running()).count()
     }
 
-    /// Tells every running call to stop.
+    /// Stops every running call.
     pub(crate) fn expire_all(&self) {
         let flights = self.shared.flights().clone();
         for flight in &flights {
@@ -106,7 +107,7 @@ impl Alarms {
         self.shared.see_to_starved();
     }
 
-    /// Threads of a command's own, for user code that the timer finds due.
+    /// Creates the callback threads of a command, for user code that the timer finds due.
     pub(crate) fn aside(&self, key: &Key) -> AsideHandle {
         let id = self.shared.next_aside.fetch_add(1, Ordering::Relaxed);
         let threads = ThreadBuilder::new(format!("tidegate-aside-{key}"));
@@ -123,7 +124,7 @@ impl Alarms {
         }
     }
 
-    /// Runs a task on the threads of a command: from a thread that must not run it itself.
+    /// Runs a task on the callback threads of a command, for a caller that must not run it itself.
     pub(crate) fn run_aside(&self, aside: &Arc<Aside>, task: Task) {
         self.shared.run_aside(aside, task);
         self.shared.see_to_starved();
@@ -134,14 +135,14 @@ impl Alarms {
         drop(aside);
     }
 
-    /// Whether nothing is called at its time any more.
+    /// Returns `true` if the timer is closed, so that no task runs at its time any more.
     pub(crate) fn is_closed(&self) -> bool {
         // ORDERING: pairs with the store in `Shared::close`. In `set` the lock of the tasks, which
-        // both take, decides: the task is dropped there, or `close` takes it out.
+        // both take, decides: `set` drops the task, or `close` removes it.
         self.shared.closed.load(Ordering::SeqCst)
     }
 
-    /// Ends the thread. With `expire`, every running call is told to stop.
+    /// Ends the thread. With `expire`, also stops every running call.
     pub(crate) fn close(&self, expire: bool) {
         self.shared.close();
         if expire {
@@ -158,7 +159,7 @@ impl fmt::Debug for Alarms {
     }
 }
 
-/// What a command holds of its [`Aside`]: the timer knows it until this is dropped.
+/// A command's handle to its [`Aside`]; the timer knows the threads until this is dropped.
 #[derive(Debug)]
 pub(crate) struct AsideHandle {
     alarms: Alarms,
@@ -166,7 +167,7 @@ pub(crate) struct AsideHandle {
 }
 
 impl AsideHandle {
-    /// What a flight of the command remembers.
+    /// Returns the number that a call slot of the command stores.
     #[inline]
     pub(crate) fn id(&self) -> u64 {
         self.aside.id

@@ -1,4 +1,4 @@
-//! A pause that a future makes.
+//! A future that waits until a set time.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +11,8 @@ use super::aside::Aside;
 use super::handle::Alarms;
 use super::tasks::AlarmId;
 
-/// Ready at its time, or when the timer ends before. Dropping it takes the alarm back.
+/// A future that is ready at its time, or earlier if the timer ends. Dropping it cancels the timer
+/// task.
 pub(crate) struct Pause {
     alarms: Alarms,
     aside: Arc<Aside>,
@@ -21,7 +22,7 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// A pause of a command, whose threads wake the future.
+    /// Creates a delay for a command, whose callback threads wake the future.
     pub(crate) fn until(alarms: &Alarms, aside: &Arc<Aside>, at: u64) -> Self {
         Self {
             alarms: alarms.clone(),
@@ -51,7 +52,7 @@ impl Future for Pause {
     }
 }
 
-/// Wakes when it is called, and when it is dropped uncalled.
+/// Wakes the future when dropped, so also when its task is dropped without running.
 struct Wakes(Arc<WakerSlot>);
 
 impl Drop for Wakes {
@@ -68,7 +69,7 @@ impl Drop for Pause {
     }
 }
 
-/// The waker of a future that an alarm wakes. Wakers are user code: they are cloned, called and
+/// The waker of a future that a timer task wakes. Wakers are user code: they are cloned, called and
 /// dropped with the lock released.
 #[derive(Debug, Default)]
 pub(crate) struct WakerSlot(Mutex<Option<Waker>>);

@@ -1,4 +1,4 @@
-//! Tasks that are set to a time.
+//! Tasks that run at a set time.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use tidegate_timer::Heap;
 
 use super::aside::Aside;
 
-/// By time, then by the order in which they were set.
+/// Tasks ordered by time, then by the order in which they were set.
 pub(super) type Tasks = Heap<Due>;
 
-/// What happens at a time.
+/// A timed task, and the thread that runs it.
 pub(super) enum Due {
-    /// Something short of this crate.
+    /// A short task of this crate, which runs on the timer's thread.
     Here(Task),
-    /// User code of a command.
+    /// User code of a command, which runs on its callback threads.
     Aside(Arc<Aside>, Task),
 }
 
-/// A task that was set to a time; without a key if the timer was closed before.
+/// The id of a timed task; empty if the timer was already closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AlarmId(pub(super) Option<tidegate_timer::Key>);

@@ -1,4 +1,4 @@
-//! Calls expire at their time and not before, and flights serve again.
+//! Calls expire at their deadline and not before, and call slots are reused.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -115,7 +115,8 @@ fn closing_tells_running_calls_to_stop() {
     assert!(flight.is_expired() && flight.token().is_cancelled());
 }
 
-/// Threads that the system refuses until it is told otherwise; counts how often it is asked.
+/// Returns a thread builder whose threads the system refuses until the flag is cleared, with a
+/// count of the attempts.
 fn refused_threads() -> (ThreadBuilder, Arc<AtomicBool>, Counter) {
     let (refuses, asked) = (Arc::new(AtomicBool::new(true)), Counter::new());
     let (refused, count) = (Arc::clone(&refuses), asked.clone());
@@ -130,7 +131,7 @@ fn refused_threads() -> (ThreadBuilder, Arc<AtomicBool>, Counter) {
     (threads, refuses, asked)
 }
 
-/// A command of an isolation whose own threads are these.
+/// Creates the callback threads of a command from this thread builder.
 fn starved(alarms: &Alarms, threads: ThreadBuilder) -> AsideHandle {
     alarms.add_aside(alarms.shared.new_aside(7, &"starved".into(), threads))
 }

@@ -1,5 +1,5 @@
-//! The thread of a timer: it expires calls whose time is over, runs tasks at their time, and sleeps
-//! until the next of them.
+//! The thread of a timer: it expires calls that are due, runs tasks at their time, and sleeps until
+//! the next deadline.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -15,29 +15,29 @@ use super::tasks::{Due, Tasks};
 use crate::in_flight::{Callbacks, Flight};
 use crate::key::Key;
 
-/// The shortest and the longest pause of an idle timer, in nanoseconds.
+/// The shortest and the longest sleep of a timer that has nothing due, in nanoseconds.
 const PAUSES: (u64, u64) = (1_000_000, 1_000_000_000);
-/// When a task is offered again for which the system had no thread.
+/// The delay before a starved task, one that the system had no thread for, is offered again.
 const AGAIN: u64 = 10_000_000;
 
 pub(super) struct Shared {
     pub(super) id: u64,
     pub(super) clock: FastClock,
     parker: Parker,
-    /// When the thread wakes by itself.
+    /// The time at which the thread wakes by itself.
     pub(super) next_wake: AtomicU64,
-    /// The shortest timeout that any command has.
+    /// The shortest timeout of any command.
     pub(super) shortest: AtomicU64,
     started: AtomicBool,
     pub(super) closed: AtomicBool,
     flights: Mutex<Vec<Arc<Flight>>>,
-    /// Idle flights that no thread keeps.
+    /// Idle call slots that no thread keeps.
     pub(super) spare: Mutex<Vec<Arc<Flight>>>,
     tasks: Mutex<Tasks>,
-    /// Where user code of each command runs, by number.
+    /// The callback threads of each command, by number.
     asides: Mutex<HashMap<u64, Arc<Aside>>>,
     pub(super) next_aside: AtomicU64,
-    /// What the system had no thread for.
+    /// Starved tasks: the system had no thread for them.
     starved: Mutex<Vec<(Arc<Aside>, Task)>>,
     /// Starts the timer's thread.
     threads: ThreadBuilder,
@@ -66,19 +66,20 @@ impl Shared {
         }
     }
 
-    /// Wakes the timer's thread, or starts it. A timer that is closed needs one only for what is
-    /// starved.
+    /// Wakes the timer's thread, or starts it. A closed timer needs a thread only for starved
+    /// tasks.
     #[cold]
     pub(super) fn wake(self: &Arc<Self>, deadline: u64) {
-        // ORDERING: pairs with the store in `close`. Where it is missed, a thread wakes or starts
-        // that finds the timer closed by itself.
+        // ORDERING: pairs with the store in `close`. If this load misses it, a thread wakes or
+        // starts and finds the timer closed by itself.
         if self.closed.load(Ordering::SeqCst) && self.starved().is_empty() {
             return;
         }
-        // One waker is enough: the thread looks at everything.
-        // ORDERING: SeqCst. The minimum pairs with the stores in `run_until_closed`, after each of
-        // which the thread looks again or is unparked. The swap pairs with the stores of `false`: a
-        // thread that ends finds what was brought before, or this finds that there is none.
+        // One wake-up is enough: the thread checks everything.
+        // ORDERING: SeqCst. The minimum pairs with the stores in `run_until_closed`: after each of
+        // them the thread looks again or is unparked. The swap pairs with the stores of `false`: an
+        // ending thread finds the tasks that were added before, or this swap finds that there is no
+        // thread.
         self.next_wake.fetch_min(deadline, Ordering::SeqCst);
         if self.started.swap(true, Ordering::SeqCst) {
             self.parker.unpark();
@@ -89,32 +90,32 @@ impl Shared {
         let spawned = self.threads.spawn(move || {
             member.enter();
             shared.run();
-            // Left before the thread is gone, so that nobody waits for it.
+            // Dropped before the thread ends, so that nothing waits for this member.
             drop(member);
         });
         if spawned.is_err() {
-            // The next call tries again, whenever it is due.
+            // The next call tries again, whatever its deadline.
             // ORDERING: SeqCst. `next_wake` pairs with its loads in `set` and `watch`, `started`
-            // with the swap above. In `run_starved_here` a look at `closed` follows.
+            // with the swap above. In `run_starved_here` a load of `closed` follows.
             self.next_wake.store(u64::MAX, Ordering::SeqCst);
             self.started.store(false, Ordering::SeqCst);
             self.run_starved_here();
         }
     }
 
-    /// Sees to it that what is starved is offered again.
+    /// Makes sure that starved tasks are offered again.
     pub(super) fn see_to_starved(self: &Arc<Self>) {
         if !self.starved().is_empty() {
             self.wake(self.clock.nanos().saturating_add(AGAIN));
         }
     }
 
-    /// Runs what is starved on this thread: only if the timer is closed and has no thread either,
-    /// so that nothing would ever offer it again.
+    /// Runs starved tasks on this thread, but only if the timer is closed and has no thread either,
+    /// so that nothing would ever offer them again.
     fn run_starved_here(&self) {
-        // ORDERING: SeqCst pairs with the store in `close`, after which the swap of `started` in
-        // `wake` comes; here the store of `started` came before. Either that finds no thread and
-        // starts one, or this finds the timer closed.
+        // ORDERING: SeqCst pairs with the store in `close`, which is followed by the swap of
+        // `started` in `wake`; here the store of `started` came before. Either that swap finds no
+        // thread and starts one, or this load finds the timer closed.
         if !self.closed.load(Ordering::SeqCst) {
             return;
         }
@@ -147,7 +148,7 @@ impl Shared {
         self.parker.unpark();
     }
 
-    /// Runs a task on the threads of a command; later, if the system has no thread now.
+    /// Runs a task on the callback threads of a command; later, if the system has no thread now.
     pub(super) fn run_aside(&self, aside: &Arc<Aside>, task: Task) {
         if let Err(task) = aside.offer(task) {
             let starved = (Arc::clone(aside), task);
@@ -155,7 +156,7 @@ impl Shared {
         }
     }
 
-    /// Where user code of the command with this number runs.
+    /// Returns the callback threads of the command with this number.
     pub(super) fn aside_of(&self, id: u64) -> Option<Arc<Aside>> {
         self.asides().get(&id).cloned()
     }
@@ -172,7 +173,7 @@ impl Shared {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the threads of a command; the timer does not know them yet.
+    /// Creates the callback threads of a command; the timer does not know them yet.
     pub(super) fn new_aside(&self, id: u64, key: &Key, threads: ThreadBuilder) -> Aside {
         Aside::new(id, key, threads, (self.clock.clock(), &self.unhandled))
     }
@@ -184,10 +185,10 @@ impl Shared {
     fn run(self: &Arc<Self>) {
         loop {
             self.run_until_closed();
-            // Either this thread sees what was starved meanwhile, or its bringer sees that the
-            // thread has gone and starts another.
-            // ORDERING: SeqCst pairs with the swap in `wake`. What is starved has a lock: a bringer
-            // that this does not find takes it later, and so finds `false`.
+            // Either this thread sees the tasks that were starved in the meantime, or the thread
+            // that added them sees that this thread has ended and starts another.
+            // ORDERING: SeqCst pairs with the swap in `wake`. The starved tasks have a lock: a
+            // thread that adds one after this check takes the lock later, and so finds `false`.
             self.started.store(false, Ordering::SeqCst);
             if self.starved().is_empty() || self.started.swap(true, Ordering::SeqCst) {
                 return;
@@ -195,12 +196,12 @@ impl Shared {
         }
     }
 
-    /// Looks after calls and tasks until the timer is closed and nothing is starved.
+    /// Handles calls and tasks until the timer is closed and no task is starved.
     fn run_until_closed(&self) {
         let clock = self.clock.clock().clone();
         let mut seen = u64::MAX;
-        // ORDERING: pairs with the store in `close`, which unparks after it: a thread that misses it
-        // does not sleep.
+        // ORDERING: pairs with the store in `close`, which is followed by an unpark: a thread that
+        // misses it does not sleep.
         while !self.closed.load(Ordering::SeqCst) || !self.starved().is_empty() {
             let now = clock.nanos();
             let (first, calls) = self.look(now);
@@ -208,16 +209,17 @@ impl Shared {
             seen = calls;
             let mut wake = first;
             if first == u64::MAX && active && !clock.is_manual() {
-                // Calls are being made: the next ones need no wakeup to be seen in time.
+                // Calls are being made: the next ones are noticed in time without waking this
+                // thread.
                 let shortest = self.shortest.load(Ordering::Relaxed);
                 wake = now.saturating_add(shortest.clamp(PAUSES.0, PAUSES.1));
             }
             // ORDERING: SeqCst fence pairs with the one in `Alarms::set`, and with the one of
-            // `CallWord::begin` for flights: whoever comes finds when the thread wakes, or the look
-            // below finds what came.
+            // `CallWord::begin` for call slots: a caller reads this thread's wake-up time, or the
+            // look below finds the caller's task or call.
             self.next_wake.store(wake, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            // The look that the callers' order with `next_wake` is about.
+            // The last look, which the fences order with the callers' loads of `next_wake`.
             let (again, _) = self.look(clock.nanos());
             if again < wake {
                 self.next_wake.store(again, Ordering::SeqCst);
@@ -228,7 +230,8 @@ impl Shared {
         }
     }
 
-    /// Expires what is due; returns the next deadline and how many calls there have been.
+    /// Expires all calls and runs all tasks that are due; returns the next deadline and the number
+    /// of calls made so far.
     fn look(&self, now: u64) -> (u64, u64) {
         let flights: Vec<_> = self.flights().clone();
         let (mut next, mut calls) = (u64::MAX, 0_u64);
@@ -252,7 +255,7 @@ impl Shared {
         (next.min(self.offer_again(now)), calls)
     }
 
-    /// Offers what was starved again; returns when it is worth another look.
+    /// Offers the starved tasks again; returns the time of the next attempt, if one is needed.
     fn offer_again(&self, now: u64) -> u64 {
         let starved = std::mem::take(&mut *self.starved());
         for (aside, task) in starved {
@@ -265,12 +268,12 @@ impl Shared {
     }
 }
 
-/// On the threads that the commands have for it.
+/// Runs callbacks on the callback threads of the commands.
 impl Callbacks for Shared {
     fn run(&self, whose: u64, task: Task) {
         match self.aside_of(whose) {
             Some(aside) => self.run_aside(&aside, task),
-            // Never: a command lives as long as its futures.
+            // Unreachable: a command lives as long as its futures.
             None => task.run(),
         }
     }

@@ -1,4 +1,4 @@
-//! The rules of the breaker, one by one. The model in `tests/it` tries them together.
+//! The rules of the breaker, one by one. The model in `tests/it` tests them together.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use crate::metrics::WindowConfig;
 const MS: u64 = 1_000_000;
 const SLEEP: u64 = 5_000 * MS;
 
-/// Judged by the last ten calls, from two on.
+/// Judged by the last ten calls, starting with the second.
 fn quick() -> BreakerConfig {
     BreakerConfig {
         window: BreakerWindow::Count(10),
@@ -33,7 +33,7 @@ fn succeed(breaker: &CircuitBreaker, now: u64) {
     pass.success(now, Duration::ZERO);
 }
 
-/// Open since `now`.
+/// Returns a breaker that is open since `now`.
 fn tripped(config: BreakerConfig, now: u64) -> CircuitBreaker {
     let breaker = breaker(config);
     fail(&breaker, now);
@@ -66,7 +66,7 @@ fn needs_the_volume_and_the_percentage() {
 fn a_pause_does_not_hide_a_trip() {
     let breaker = breaker(BreakerConfig::default());
     (0..20).for_each(|_| fail(&breaker, 0));
-    // Judged only now, yet open since the first bucket closed: the sleep ends at 5.5 s.
+    // Judged only now, but open since the first bucket closed: the sleep ends at 5.5 s.
     assert!(!breaker.would_allow(5_500 * MS));
     assert!(breaker.would_allow(5_500 * MS + 1));
     assert!(breaker.try_pass(20_000 * MS).unwrap().is_probe());
@@ -451,7 +451,7 @@ fn callers_that_judge_a_window_of_long_ago_let_one_probe_through() {
             for _ in 0..3 {
                 scope.spawn(|| {
                     together.wait();
-                    // The first to come finds out that the breaker has been open for long.
+                    // The first caller finds that the breaker has been open for a long time.
                     if let Ok(pass) = breaker.try_pass(60_000 * MS) {
                         probes.fetch_add(1, Ordering::Relaxed);
                         std::mem::forget(pass);
@@ -489,7 +489,7 @@ fn times_at_the_end_of_time_do_not_overflow() {
         times.iter().sum::<Duration>(),
         Duration::from_nanos(u64::MAX)
     );
-    // A clock of another thread may be behind: no time is counted twice.
+    // The clock of another thread may be behind: no time is counted twice.
     let breaker = tripped(quick(), u64::MAX - 5);
     assert_eq!(
         breaker.time_in_states(3)[BreakerState::Closed as usize].as_nanos(),
@@ -501,7 +501,7 @@ fn times_at_the_end_of_time_do_not_overflow() {
     );
 }
 
-/// Two failures in the last bucket but one of all time, judged in the last.
+/// Two failures in the second-last bucket of all time, judged in the last.
 fn tripped_at_an_edge(config: BreakerConfig) -> CircuitBreaker {
     let breaker = breaker(config);
     fail(&breaker, u64::MAX - 1);

@@ -1,4 +1,4 @@
-//! An open batch: the requests that were gathered, and the promises that wait for each.
+//! An open batch: the collected requests, and the promises that wait for each of them.
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicU64;
@@ -13,14 +13,14 @@ use crate::error::{Cause, CommandError, contain};
 use crate::key::Key;
 
 pub(super) type Waiting<V, E> = Vec<Promise<V, CollapseError<E>>>;
-/// Where the open batch lies.
+/// The slot that holds the open batch.
 pub(super) type Slot<A, V, E> = Arc<Mutex<Batch<A, V, E>>>;
 
 pub(super) struct Batch<A, V, E> {
     pub(super) requests: HashMap<A, Box<dyn Receive<V, E>>>,
-    /// In the order in which they came.
+    /// The arguments in the order in which they were added.
     pub(super) order: Vec<A>,
-    /// Names the batch, once somebody sees to its time; 0 before.
+    /// Identifies the batch once its timer is about to be set; 0 before.
     pub(super) number: u64,
     pub(super) alarm: Option<AlarmId>,
 }
@@ -38,17 +38,17 @@ impl<A, V, E> Default for Batch<A, V, E> {
 
 pub(super) static NEXT_BATCH: AtomicU64 = AtomicU64::new(1);
 
-/// A batch that waits for its time. Dropped before, it will never be run: who waits for it hears
-/// that the collapser is gone.
+/// A batch that waits for its delay. If this is dropped before, the batch never runs, and its
+/// requests fail because the collapser is gone.
 pub(super) struct Due<A, V, E> {
     pub(super) slot: Slot<A, V, E>,
     pub(super) number: u64,
-    /// On the threads of the command, until the batch has run.
+    /// A place on the command's callback threads, held until the batch has run.
     pub(super) _place: Permit,
 }
 
 impl<A, V, E> Due<A, V, E> {
-    /// The batch, if it is still there: nobody has filled it.
+    /// Takes the batch, unless it was filled and taken before.
     pub(super) fn take(&mut self) -> Option<Batch<A, V, E>> {
         let mut batch = lock(&self.slot);
         (batch.number == self.number).then(|| std::mem::take(&mut *batch))
@@ -61,7 +61,7 @@ impl<A, V, E> Drop for Due<A, V, E> {
     }
 }
 
-/// Those who wait for one argument.
+/// The promises that wait for one argument.
 pub(super) trait Receive<V, E>: Send {
     fn add(&mut self, promise: Promise<V, CollapseError<E>>)
     where
@@ -69,8 +69,8 @@ pub(super) trait Receive<V, E>: Send {
         E: Send + 'static;
     fn is_wanted(&self) -> bool;
     fn count(&self) -> usize;
-    /// Tells all of them. `answer` makes a copy, which is user code: one that panics is the end of
-    /// its own request only.
+    /// Completes all promises. `answer` makes a copy of the result, which is user code: a panic
+    /// fails only the request that it was made for.
     fn end(self: Box<Self>, command: &Key, answer: &dyn Fn() -> Result<V, CollapseError<E>>);
 }
 

@@ -1,4 +1,4 @@
-//! The settings of a collapser: what the code says, and live properties.
+//! The settings of a collapser: those made in code, and live properties.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,17 @@ use crate::properties::{COLLAPSER, Concerned, Sources, boolean, millis, number};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CollapseScope {
-    /// Those of one request context.
+    /// The requests of one request context.
     #[default]
     Request,
-    /// All. The batch then sees no request context at all: it belongs to none of them.
+    /// All requests. The batch then runs without a request context, because it belongs to no single
+    /// one.
     Global,
 }
 
 /// The settings of a collapser. All but the scope are live properties, under the key of the
 /// command: `hystrix.collapser.<KEY>.maxRequestsInBatch`, `timerDelayInMilliseconds` and
-/// `requestCache.enabled`, with the precedence of a command's.
+/// `requestCache.enabled`, with the same precedence as a command's properties.
 ///
 /// ```
 /// use tidegate_isolate::CollapserConfig;
@@ -33,11 +34,11 @@ pub enum CollapseScope {
 pub struct CollapserConfig {
     /// Which requests may share a batch.
     pub scope: CollapseScope,
-    /// How long requests are gathered.
+    /// How long requests are collected.
     pub delay: Duration,
-    /// How many arguments a batch takes; a full one is run at once.
+    /// The largest number of arguments in a batch; a full batch runs at once.
     pub max_batch: usize,
-    /// Whether equal arguments share one answer. Without it the later ones are refused.
+    /// Whether equal arguments share one result. If not, the later ones are rejected.
     pub share_equal: bool,
 }
 
@@ -52,7 +53,7 @@ impl Default for CollapserConfig {
     }
 }
 
-/// The settings of one collapser: what the code said, and what is in force.
+/// The settings of one collapser: those made in code, and those in force.
 #[derive(Debug)]
 pub(super) struct Live {
     key: Key,
@@ -61,7 +62,7 @@ pub(super) struct Live {
 }
 
 impl Concerned for Live {
-    /// Looks at the properties again, if `name` is one of a collapser's.
+    /// Reads the properties again if `name` is a property of a collapser.
     fn changed(&self, sources: &Sources, name: &str) -> Result<Option<String>, Invalid> {
         let Some(rest) = name.strip_prefix(FAMILY) else {
             return Ok(None);
@@ -83,7 +84,7 @@ impl Live {
     ///
     /// # Errors
     ///
-    /// Which setting makes no sense, and why.
+    /// Returns which setting is invalid, and why.
     pub(super) fn new(
         sources: &Sources,
         key: &Key,
@@ -121,7 +122,7 @@ impl Live {
 
 const NO_ROOM: &str = "a batch needs room for one request";
 
-/// What the names of a collapser's properties begin with.
+/// The prefix of the names of collapser properties.
 const FAMILY: &str = "hystrix.collapser.";
 
 /// A property of collapsers.
@@ -162,8 +163,9 @@ const PROPERTIES: [Setting; 3] = [
 ];
 
 impl CollapserConfig {
-    /// What the code said, under and over what the sources say of the collapser `key`, and what
-    /// they say wrongly: there `old` stays.
+    /// Combines the settings made in code with the properties of the collapser `key`. Code
+    /// overrides the properties of `default`, and the properties of `key` override code. Also
+    /// returns the invalid properties; for these the value of `old` is kept.
     fn resolve(&self, sources: &Sources, key: &Key, old: &Self) -> (Self, Vec<Invalid>) {
         let (mut config, default) = (self.clone(), Self::default());
         let mut refused = Vec::new();
@@ -176,7 +178,7 @@ impl CollapserConfig {
                 };
                 if let Err(reason) = (property.set)(&mut config, value.trim()) {
                     refused.push(Invalid::new(key.as_str(), property.name, value, reason));
-                    // A value that was told can be read.
+                    // The text of a valid setting can always be parsed.
                     let _ = (property.set)(&mut config, &(property.get)(old));
                 }
             }

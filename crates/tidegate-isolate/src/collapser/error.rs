@@ -1,4 +1,4 @@
-//! Why a collapsed request has no answer.
+//! The error of a collapsed request.
 
 use std::error::Error;
 use std::fmt;
@@ -7,17 +7,18 @@ use tidegate_promise::Abandoned;
 
 use crate::error::CommandError;
 
-/// Why a collapsed request has no answer.
+/// Why a collapsed request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CollapseError<E> {
     /// The batch failed.
     Batch(CommandError<E>),
-    /// The batch succeeded and has no answer for this argument.
+    /// The batch succeeded and has no result for this argument.
     NoResponse,
-    /// An equal argument is in the batch, and equal arguments do not share.
+    /// An equal argument is in the batch, and equal arguments do not share a result.
     Duplicate,
-    /// There is no request on this thread: enter a `RequestContext`, or collapse globally.
+    /// There is no request on this thread: enter a `RequestContext`, or use
+    /// [`CollapseScope::Global`](crate::CollapseScope::Global).
     NoContext,
     /// The collapser or its isolation is gone.
     Gone,

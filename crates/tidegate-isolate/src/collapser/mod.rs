@@ -1,16 +1,16 @@
 //! Collapsing: many small requests become one call.
 //!
-//! Requests are gathered for a moment; then one batch goes through a command, with everything that
-//! protects it, and each request gets its own part of the answer.
+//! Requests are collected for a short time. Then one batch runs through a command, with all of its
+//! protection, and each request receives its own part of the result.
 //!
-//! `handle` is the collapser, `batch` what it gathers, `config` its settings, which are live
-//! properties. Knows commands.
+//! `handle` is the collapser, `batch` holds the collected requests, and `config` has the settings,
+//! which are live properties. This module uses commands.
 //!
 //! # Invariants
 //!
 //! * A request is in exactly one batch, and ends exactly once.
-//! * A batch is run once: by its timer, or by the request that filled it.
-//! * A batch nobody waits for any more is not run.
+//! * A batch runs once: by its timer, or by the request that filled it.
+//! * A batch whose callers have all cancelled is not run.
 
 mod batch;
 mod config;

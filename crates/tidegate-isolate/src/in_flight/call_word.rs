@@ -1,4 +1,4 @@
-//! Who ends a call: its worker, its timer, or its caller. Exactly one of them does.
+//! Decides who ends a call: its worker, its timer or its caller. Exactly one of them does.
 //!
 //! ```text
 //!           begin              start                finish
@@ -11,13 +11,13 @@
 //!                     EXPIRED n or CANCELLED n      the word is not used again
 //! ```
 //!
-//! | what | who writes it when |
+//! | data | written by, when |
 //! |---|---|
-//! | what the call needs | whoever begins it, while IDLE |
-//! | what came of it | the worker, after `start` and before `finish` |
-//! | what is told instead | whoever won `leave` |
+//! | the input of the call | the thread that begins it, while IDLE |
+//! | the result of the work | the worker, after `start` and before `finish` |
+//! | the result of a call that was ended from outside | the thread that won `leave` |
 //!
-//! The number of the call is part of the word: whoever looked at one call cannot end the next.
+//! The number of the call is part of the word, so a thread that saw one call cannot end the next.
 
 use tidegate_core::prim::{AtomicU64, Ordering, fence};
 
@@ -29,29 +29,29 @@ const EXPIRED: u64 = 3;
 const CANCELLED: u64 = 4;
 const NEXT: u64 = 8;
 
-/// Why a call is ended from outside.
+/// Why a call is ended from outside, that is, not by its worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
-    /// Its time is over.
+    /// The call timed out.
     Expired,
-    /// Nobody wants its answer.
+    /// The caller no longer wants the result.
     Cancelled,
 }
 
-/// Where the work was when its call was ended from outside.
+/// The state of the work when its call was ended from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Left {
-    /// It had not begun, and will not.
+    /// The work had not begun, and will not.
     Queued,
-    /// It runs, and what comes of it is dropped.
+    /// The work is running, and its result will be dropped.
     Running,
 }
 
-/// One call that was under way when somebody looked.
+/// A call that was in flight when the word was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnderWay(u64);
 
-/// The word of one call at a time, again and again.
+/// The state word of one call at a time. It is reused for the next call.
 ///
 /// ```
 /// use tidegate_isolate::internal::{CallWord, Leave, Left};
@@ -65,20 +65,21 @@ pub struct UnderWay(u64);
 pub struct CallWord(AtomicU64);
 
 impl CallWord {
-    /// Begins a call whose work begins at once. What the caller reads next is read after everybody
-    /// can see the call.
+    /// Begins a call whose work begins at once. Reads of the caller that follow happen after the
+    /// call has become visible to all threads.
     #[inline]
     pub fn begin(&self) -> UnderWay {
         self.set(RUNNING)
     }
 
-    /// Begins a call whose work waits for a thread; otherwise as [`CallWord::begin`].
+    /// Begins a call whose work waits for a thread; otherwise like [`CallWord::begin`].
     #[inline]
     pub fn begin_queued(&self) -> UnderWay {
         self.set(QUEUED)
     }
 
-    /// What [`CallWord::begin_queued`] will answer, for whoever has to know it before.
+    /// Returns the value that [`CallWord::begin_queued`] will return, for a caller that needs it
+    /// earlier.
     #[inline]
     pub fn next_queued(&self) -> UnderWay {
         UnderWay(self.0.load(Ordering::Relaxed) | QUEUED)
@@ -88,22 +89,22 @@ impl CallWord {
     fn set(&self, state: u64) -> UnderWay {
         let word = self.0.load(Ordering::Relaxed);
         debug_assert_eq!(word & STATE, IDLE, "one call at a time");
-        // ORDERING: Release pairs with the Acquire in `look` and in `start`: whoever sees the call
-        // sees what it needs, such as its own deadline and not the one of the call before.
+        // ORDERING: Release pairs with the Acquire in `look` and in `start`: a thread that sees the
+        // call sees its input, such as its own deadline and not that of the previous call.
         self.0.store(word | state, Ordering::Release);
-        // ORDERING: SeqCst fence pairs with the one in `look`: the caller finds when the timer
-        // wakes, or the timer's last look before it sleeps finds the call.
+        // ORDERING: SeqCst fence pairs with the one in `look`: the caller reads the timer's wake-up
+        // time, or the timer's last look before it sleeps finds the call.
         fence(Ordering::SeqCst);
         UnderWay(word | state)
     }
 
-    /// The work has a thread; false when the call is over already.
+    /// Records that the work has a thread. Returns `false` if the call has already ended.
     #[inline]
     pub fn start(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         let running = word & !STATE | RUNNING;
         // ORDERING: AcqRel. Acquire pairs with `set`; Release lets a `leave` that finds the work
-        // running see when it began.
+        // running see its start time.
         word & STATE == QUEUED
             && self
                 .0
@@ -111,14 +112,14 @@ impl CallWord {
                 .is_ok()
     }
 
-    /// The work has ended; false when the call was ended from outside first.
+    /// Records that the work has ended. Returns `false` if the call was ended from outside before.
     #[inline]
     pub fn finish(&self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         let next = (word & !STATE) + NEXT;
-        // Relaxed: it only decides who was first. What came of the work is told by other means, a
-        // `leave` leaves nothing for the worker, and what the next call writes comes after a
-        // success that no `leave` of this call can precede.
+        // Relaxed: the exchange only decides which side was first. The result of the work is
+        // published by other means, a `leave` writes nothing that the worker reads, and the next
+        // call writes only after a successful `finish`, which no `leave` of this call can precede.
         word & STATE == RUNNING
             && self
                 .0
@@ -126,20 +127,20 @@ impl CallWord {
                 .is_ok()
     }
 
-    /// The call that is under way, if one is. What was written before can be seen by every call
-    /// that this does not find.
+    /// Returns the call in flight, if there is one. A call that this does not find sees everything
+    /// that was written before.
     #[inline]
     pub fn look(&self) -> Option<UnderWay> {
-        // ORDERING: SeqCst fence pairs with the one in `set`: the timer says when it wakes before
-        // its last look.
+        // ORDERING: SeqCst fence pairs with the one in `set`: the timer stores its wake-up time
+        // before its last look.
         fence(Ordering::SeqCst);
-        // ORDERING: Acquire pairs with the Release in `set`: what is read next belongs to this
-        // call or a later one.
+        // ORDERING: Acquire pairs with the Release in `set`: the data that is read next belongs to
+        // this call or a later one.
         let word = self.0.load(Ordering::Acquire);
         matches!(word & STATE, RUNNING | QUEUED).then_some(UnderWay(word))
     }
 
-    /// Ends the call that was seen, from outside; none when it has ended already, whoever did it.
+    /// Ends the call `seen` from outside. Returns `None` if it has already ended, for any reason.
     pub fn leave(&self, seen: UnderWay, why: Leave) -> Option<Left> {
         let end = match why {
             Leave::Expired => EXPIRED,
@@ -152,7 +153,8 @@ impl CallWord {
                 RUNNING => Left::Running,
                 _ => return None,
             };
-            // Relaxed: it only decides who was first; the fence below does the rest.
+            // Relaxed: the exchange only decides which side was first; the fence below orders the
+            // rest.
             let won = self.0.compare_exchange(
                 word,
                 word & !STATE | end,
@@ -161,40 +163,40 @@ impl CallWord {
             );
             match won {
                 Ok(_) => {
-                    // ORDERING: SeqCst fence pairs with the one in `is_left`: the look for the
-                    // job's place that follows comes after this. As an Acquire it pairs with the
-                    // Release in `start`: when the work began is known.
+                    // ORDERING: SeqCst fence pairs with the one in `is_left`: the search for the
+                    // job's place in the queue that follows comes after this. As an Acquire it
+                    // pairs with the Release in `start`: the start time of the work is visible.
                     fence(Ordering::SeqCst);
                     return Some(left);
                 }
-                // The same call, which has begun meanwhile, or its end.
+                // The same call, which has started or ended in the meantime.
                 Err(now) if now & !STATE == seen.0 & !STATE => word = now,
                 Err(_) => return None,
             }
         }
     }
 
-    /// Whether the call was ended from outside. If not, whoever ends it later finds what was
-    /// written before this look.
+    /// Returns `true` if the call was ended from outside. If not, a thread that ends it later sees
+    /// everything that was written before this check.
     pub fn is_left(&self) -> bool {
         // ORDERING: SeqCst fence pairs with the one in `leave`.
         fence(Ordering::SeqCst);
         self.0.load(Ordering::Relaxed) & STATE >= EXPIRED
     }
 
-    /// Whether the call ended with its time.
+    /// Returns `true` if the call ended because it timed out.
     pub fn is_expired(&self) -> bool {
-        // Relaxed: whoever ended the call has left nothing to read but what the word says.
+        // Relaxed: the thread that ended the call left no data to read other than the word itself.
         self.0.load(Ordering::Relaxed) & STATE == EXPIRED
     }
 
-    /// Whether no call is under way and the word can serve another.
+    /// Returns `true` if no call is in flight, so that the word can be used for another call.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.0.load(Ordering::Relaxed) & STATE == IDLE
     }
 
-    /// How many calls have ended by themselves.
+    /// Returns the number of calls that were not ended from outside.
     pub fn calls(&self) -> u64 {
         self.0.load(Ordering::Relaxed) / NEXT
     }
@@ -202,7 +204,7 @@ impl CallWord {
 
 #[cfg(all(test, not(tidegate_loom)))]
 mod tests {
-    //! Each edge is taken once; loom does the races (`tests/loom.rs`).
+    //! Each transition is made once; loom tests the races (`tests/loom.rs`).
 
     use super::*;
 

@@ -1,13 +1,13 @@
-//! A running call, as the timer sees it: a deadline, a token, and the word that decides who was
-//! first, the end of the work or the end of its time.
+//! A call slot: a running call as the timer sees it. It consists of a deadline, a cancel token, and
+//! the word that decides which was first, the end of the work or the timeout.
 //!
-//! | field | who writes it when |
+//! | field | written by, when |
 //! |---|---|
 //! | `deadline`, `whose` | the caller while the word is idle |
-//! | `token` | nobody: it is tripped after the call was left, and a tripped one is not used again |
+//! | `token` | never: it is tripped after a `leave`, and a tripped token is not reused |
 //! | `ear` | a future's poll or a caller, under its lock |
 //!
-//! Nothing of the user's runs under the lock: wakers are cloned before and dropped after.
+//! No user code runs under the lock: wakers are cloned before and dropped after.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,47 +18,48 @@ use tidegate_core::{CancelToken, Clock, Task};
 
 use super::call_word::{CallWord, Leave, Left, UnderWay};
 
-/// The lowest bit of `whose`: the token is tripped when the time is over.
+/// The lowest bit of `whose`: the token is tripped on timeout.
 const INTERRUPTS: u64 = 1;
 
-/// One call at a time, again and again.
+/// The slot of one call at a time. It is reused for the next call.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     word: CallWord,
     deadline: AtomicU64,
-    /// Where user code of the call's command runs, twice its number, and whether the call is
-    /// interrupted.
+    /// Twice the number of the command, whose callback threads run the call's user code, plus one
+    /// if the call is interrupted on timeout.
     whose: AtomicU64,
     token: CancelToken,
     ear: Mutex<Option<Ear>>,
 }
 
-/// What hears that the time of a call is over.
+/// The receiver of a call's timeout.
 enum Ear {
-    /// The waker of a future: user code.
+    /// The waker of a future, which is user code.
     Task(Waker),
     /// A call on threads.
     Call(Arc<dyn Expires>),
 }
 
-/// A call that is told on the timer's thread that its time is over.
+/// A call that is notified of its timeout on the timer's thread.
 pub(crate) trait Expires: Send + Sync {
-    /// Passes it on. Runs no user code, and drops none: not even the last handle of a command.
+    /// Passes the timeout on. Runs and drops no user code, not even the last handle of a command.
     fn expired(self: Arc<Self>, left: Left);
 }
 
-/// Where user code runs that the end of a call's time causes: on the threads of its command, which
-/// a flight knows by number only.
+/// Runs the user code that a timeout causes, on the callback threads of the command. A call slot
+/// knows its command only by number.
 pub(crate) trait Callbacks {
     /// Runs `task` for the command with this number.
     fn run(&self, whose: u64, task: Task);
 
-    /// Runs the hooks of a token of the command with this number, or counts that there are too many.
+    /// Runs the hooks of a token for the command with this number, or counts that too many are
+    /// waiting.
     fn run_hooks(&self, whose: u64, token: &CancelToken);
 }
 
 impl Flight {
-    /// Says what the next call is like, before it begins: `whose` is the number of its command.
+    /// Sets the data of the next call before it begins. `whose` is the number of its command.
     #[inline]
     pub(crate) fn prepare(&self, clock: &Clock, deadline: u64, whose: u64, interrupts: bool) {
         self.token.set_deadline_at(clock, deadline);
@@ -72,31 +73,31 @@ impl Flight {
         &self.word
     }
 
-    /// Ends the call; false when its time was over first.
+    /// Ends the call. Returns `false` if it timed out first.
     #[inline]
     pub(crate) fn finish(&self) -> bool {
         self.word.finish()
     }
 
-    /// Ends the call that was seen, for its caller; none when it has ended or its time was over
-    /// first.
+    /// Ends the call `seen` for its caller. Returns `None` if it has already ended or timed out.
     pub(crate) fn cancel(&self, seen: UnderWay) -> Option<Left> {
         self.word.leave(seen, Leave::Cancelled)
     }
 
-    /// Whether the time was over before the call ended.
+    /// Returns `true` if the call timed out before it ended.
     pub(crate) fn is_expired(&self) -> bool {
         self.word.is_expired()
     }
 
-    /// Whether the flight can serve another call: nobody else can tell it from a new one.
+    /// Returns `true` if the slot can be used for another call: it is indistinguishable from a new
+    /// one.
     #[inline]
     pub(crate) fn is_reusable(&self) -> bool {
         self.word.is_idle() && self.token.is_untouched()
     }
 
-    /// Drops the hooks of a call that has ended and will not be interrupted any more, on the
-    /// thread of that call.
+    /// Drops the hooks of a call that has ended and will not be interrupted any more, on the thread
+    /// of that call.
     #[cold]
     pub(crate) fn retire(&self) {
         if !self.token.is_cancelled() {
@@ -108,12 +109,12 @@ impl Flight {
         &self.token
     }
 
-    /// The number of the command whose call this is or was.
+    /// Returns the number of the command that made the current or last call.
     pub(crate) fn whose(&self) -> u64 {
         self.whose.load(Ordering::Relaxed) >> 1
     }
 
-    /// Has a future woken when the time is over.
+    /// Makes the timeout wake a future.
     pub(crate) fn set_waker(&self, waker: &Waker) {
         let same = |ear: &Ear| matches!(ear, Ear::Task(old) if old.will_wake(waker));
         let is_set = self.ear().as_ref().is_some_and(same);
@@ -122,7 +123,7 @@ impl Flight {
         }
     }
 
-    /// Has a call on threads told when the time is over.
+    /// Makes the timeout notify a call on threads.
     pub(crate) fn tell(&self, call: Arc<dyn Expires>) {
         self.put_ear(Ear::Call(call));
     }
@@ -132,7 +133,7 @@ impl Flight {
         drop(old);
     }
 
-    /// Tells nobody any more.
+    /// Removes the receiver of the timeout.
     pub(crate) fn clear_ear(&self) {
         let old = self.ear().take();
         drop(old);
@@ -142,12 +143,14 @@ impl Flight {
         self.ear.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Expires the call if it runs and is due at `now`; returns when it will be due otherwise.
+    /// Expires the call if it is in flight and due at `now`. Otherwise returns the time at which it
+    /// is due.
     pub(crate) fn expire_if_due(&self, now: u64, callbacks: &impl Callbacks) -> u64 {
         let Some(seen) = self.word.look() else {
             return u64::MAX;
         };
-        // Of the call that was seen, or a later one: then the word refuses below.
+        // Belongs to the call that was seen or to a later one; in the second case `leave` fails
+        // below.
         let deadline = self.deadline.load(Ordering::Relaxed);
         if deadline > now {
             return deadline;
@@ -156,7 +159,7 @@ impl Flight {
         u64::MAX
     }
 
-    /// Expires whatever runs.
+    /// Expires the call in flight, if there is one.
     pub(crate) fn expire_now(&self, callbacks: &impl Callbacks) {
         if let Some(seen) = self.word.look() {
             self.whose.fetch_or(INTERRUPTS, Ordering::Relaxed);
@@ -164,7 +167,7 @@ impl Flight {
         }
     }
 
-    /// How many calls it has served, for the timer to see that something happens.
+    /// Returns the number of calls served, from which the timer sees whether calls are being made.
     pub(crate) fn calls(&self) -> u64 {
         self.word.calls()
     }
@@ -173,8 +176,8 @@ impl Flight {
         self.word.look().is_some()
     }
 
-    /// Decides that the time is over and passes it on. All user code that this causes runs on the
-    /// threads of the command.
+    /// Ends the call as timed out and notifies the receiver. All user code that this causes runs on
+    /// the callback threads of the command.
     fn expire(&self, seen: UnderWay, callbacks: &impl Callbacks) {
         let Some(left) = self.word.leave(seen, Leave::Expired) else {
             return;

@@ -1,8 +1,8 @@
-//! Calls in flight: what a call, its worker and its timer share while it is under way.
+//! Calls in flight: the data that a caller, a worker and the timer share during a call.
 //!
-//! `call_word` decides which of them ends the call; `flight` adds its deadline, its token and what
-//! hears that its time is over. Both are below the timer, which looks over the flights, and below
-//! the commands, whose calls use them.
+//! `call_word` decides which of them ends the call. `flight` is a call slot: it adds the deadline,
+//! the cancel token and the receiver of the timeout. Both are below the timer, which scans the call
+//! slots, and below the commands, whose calls use them.
 
 pub(crate) mod call_word;
 mod flight;

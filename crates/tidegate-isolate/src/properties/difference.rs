@@ -1,4 +1,4 @@
-//! Settings as words: in which one two configurations differ, and how.
+//! Finds the first setting in which two configurations differ, and describes the difference.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::bulkhead::{Partitions, PoolConfig};
 use crate::config::CommandConfig;
 use crate::rate::RateConfig;
 
-/// The first setting in which two configurations differ, and both of its values.
+/// Returns the first setting in which two configurations differ, and both of its values.
 pub(super) fn difference(
     mine: &CommandConfig,
     its: &CommandConfig,
@@ -22,7 +22,7 @@ pub(super) fn difference(
     first_difference(of_table(mine), of_table(its))
 }
 
-/// The same of two pools.
+/// Like [`difference`], for two pools.
 pub(crate) fn pool_difference(
     mine: &PoolConfig,
     its: &PoolConfig,
@@ -55,7 +55,7 @@ fn first_difference(mine: Vec<Told>, its: Vec<Told>) -> Option<Told> {
     })
 }
 
-/// What no property tells of a pool.
+/// The settings of a pool that have no property.
 fn pool(config: &PoolConfig) -> [Told; 3] {
     [
         ("growth", format!("{:?}", config.growth)),
@@ -64,7 +64,7 @@ fn pool(config: &PoolConfig) -> [Told; 3] {
     ]
 }
 
-/// What no property tells of a command.
+/// The settings of a command that have no property.
 fn others(config: &CommandConfig) -> [Told; 15] {
     let (permits, breaker) = (&config.permits, &config.breaker);
     let adaptive = permits.adaptive.as_ref();

@@ -1,8 +1,8 @@
-//! The settings of a command while they are put together from their levels.
+//! The settings of a command while they are combined from their levels.
 //!
-//! Some settings are made of several properties: the timeout of a value and a switch, the mode of
-//! the breaker of three switches, its window of a length and the length of a bucket. Each of these
-//! properties may come from another level, so a draft keeps the parts and puts them together last.
+//! Some settings consist of several properties: the timeout of a value and a switch, the breaker's
+//! mode of three switches, the breaker's window of a length and the length of a bucket. Each of
+//! these properties may come from another level, so a draft keeps the parts and combines them last.
 
 use std::time::Duration;
 
@@ -19,22 +19,22 @@ pub(super) const WINDOW_CALLS: &str = "circuitBreaker.window.calls";
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(super) config: CommandConfig,
-    /// The timeout, if there is one.
+    /// The timeout that applies if `has_timeout` is set.
     pub(super) timeout: Duration,
     pub(super) has_timeout: bool,
     pub(super) breaks: bool,
     pub(super) forced_open: bool,
     pub(super) forced_closed: bool,
-    /// The window of the breaker, where a property says something of it. A time and a number of
-    /// calls exclude each other: the level that is read last wins.
+    /// The window of the breaker, if a property sets it. A length of time and a number of calls
+    /// exclude each other: the level that is read last wins.
     window_time: Option<Duration>,
     window_calls: Option<u32>,
     pub(super) health_interval: Option<Duration>,
 }
 
 impl Draft {
-    /// Begins with what the code says. `timeout` is the value that is used if a property switches
-    /// a timeout on that the code has switched off.
+    /// Starts with the settings made in code. `timeout` is used if a property switches on a timeout
+    /// that the code has switched off.
     pub(super) fn new(config: CommandConfig, timeout: Duration) -> Self {
         let mode = config.breaker.mode;
         Self {
@@ -60,11 +60,11 @@ impl Draft {
         self.window_time = None;
     }
 
-    /// Puts the parts together.
+    /// Combines the parts.
     ///
     /// # Errors
     ///
-    /// The property that does not fit the others.
+    /// Returns the property that does not fit the others.
     pub(super) fn finish(self, key: &Key) -> Result<CommandConfig, Invalid> {
         let mode = self.mode();
         let window = self.window(key)?;
@@ -75,8 +75,9 @@ impl Draft {
         Ok(config)
     }
 
-    /// Forced open denies everything, also where the breaker is switched off; a breaker that is
-    /// switched off judges nothing, so there is nothing to force closed.
+    /// Returns the mode that follows from the switches. Forced open denies everything, even if the
+    /// breaker is switched off. A breaker that is switched off judges nothing, so forced closed has
+    /// no effect on it.
     fn mode(&self) -> BreakerMode {
         match self.config.breaker.mode {
             _ if self.forced_open => BreakerMode::ForcedOpen,
@@ -113,7 +114,7 @@ impl Draft {
         }
     }
 
-    /// Cuts a window into buckets, as long as a property says or else as `usual`.
+    /// Divides a window into buckets of the length that a property sets, or else of length `usual`.
     fn cut(
         &self,
         key: &Key,

@@ -1,4 +1,4 @@
-//! Properties in memory: a source that programs and tests set.
+//! Properties in memory: a source that programs and tests can set.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::serial::Serial;
 use super::source::{ChangeListener, PropertySource};
 use crate::error::Invalid;
 
-/// Properties in memory, to be set and removed. Clones are handles to the same properties.
+/// Properties in memory, which can be set and removed. Clones are handles to the same properties.
 ///
 /// ```
 /// use tidegate_isolate::{Properties, PropertySource};
@@ -30,19 +30,19 @@ pub struct Properties {
 struct Shared {
     values: Mutex<HashMap<String, String>>,
     listeners: Mutex<Vec<ChangeListener>>,
-    /// One change at a time, so that a refused one is undone before the next.
+    /// One change at a time, so that an invalid change is undone before the next.
     changing: Serial,
     accepts_unknown: AtomicBool,
 }
 
 impl Properties {
-    /// No properties.
+    /// Creates an empty set of properties.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Accepts names that are none of ours, from now on and for all handles: without it they are
-    /// refused, since they are probably misspelt.
+    /// Accepts unknown names, from now on and for all handles. By default they are rejected,
+    /// because they are probably misspelt.
     ///
     /// ```
     /// use tidegate_isolate::Properties;
@@ -57,12 +57,12 @@ impl Properties {
         self
     }
 
-    /// Sets a property and tells the commands it concerns.
+    /// Sets a property and notifies the commands that it concerns.
     ///
     /// # Errors
     ///
-    /// Which property of which key, and why, when a command refuses the value. The old value
-    /// is then in force again. Also a name that is none.
+    /// Returns which property of which key is invalid, and why, if a command rejects the value. The
+    /// old value is then in force again. Also returns an error for an unknown name.
     pub fn set(&self, name: &str, value: impl Into<String>) -> Result<(), Invalid> {
         if !self.accepts_unknown()
             && let Named::Foreign = parse(name)?
@@ -72,11 +72,11 @@ impl Properties {
         self.change(name, Some(value.into()))
     }
 
-    /// Removes a property: the next place that has the setting wins.
+    /// Removes a property. The next level that has the setting then applies.
     ///
     /// # Errors
     ///
-    /// As for [`Properties::set`].
+    /// Like [`Properties::set`].
     pub fn remove(&self, name: &str) -> Result<(), Invalid> {
         self.change(name, None)
     }
@@ -90,7 +90,7 @@ impl Properties {
         if told.is_err() {
             self.put(name, old);
             for listener in &listeners {
-                // The old value was in force before: nobody refuses it.
+                // The old value was in force before, so no listener rejects it.
                 let _ = listener(name);
             }
         }

@@ -1,12 +1,12 @@
-//! Changes of settings that were made at the same time.
+//! Merges changes of settings that were made concurrently.
 
 use crate::breaker::BreakerConfig;
 use crate::bulkhead::{PermitConfig, PoolConfig};
 use crate::config::CommandConfig;
 use crate::metrics::MetricsConfig;
 
-/// Assigns every field in which two values of a type differ to a third. All fields must be named:
-/// one that was forgotten does not compile.
+/// Assigns every field in which two values of a type differ to a third value. All fields must be
+/// listed: a missing field does not compile.
 macro_rules! take_changes {
     ($type:ident: $base:expr, $changed:expr => $into:expr; $($field:ident),* $(; $nested:ident)*) => {{
         let $type { $($field: _,)* $($nested: _,)* } = $base;
@@ -18,8 +18,8 @@ macro_rules! take_changes {
     }};
 }
 
-/// Carries what differs between `base` and `changed` over to `into`, setting by setting: what
-/// somebody else has changed in `into` since `base` was read stays.
+/// Copies the settings that differ between `base` and `changed` to `into`. Other settings of
+/// `into`, which may have changed since `base` was read, stay as they are.
 pub(crate) fn merge(base: &CommandConfig, changed: &CommandConfig, into: &mut CommandConfig) {
     take_changes!(CommandConfig: base, changed => into;
         bulkhead, timeout, interrupt_on_timeout, interrupt_on_cancel, pool_override,
@@ -39,7 +39,7 @@ pub(crate) fn merge(base: &CommandConfig, changed: &CommandConfig, into: &mut Co
 
 #[cfg(test)]
 mod tests {
-    //! Two changes that do not touch the same setting both stay.
+    //! Two changes of different settings both take effect.
 
     use super::*;
 

@@ -1,18 +1,18 @@
 //! Dynamic configuration: properties with the names that Hystrix gave them.
 //!
-//! A setting is looked for in four places, the first that has it wins: the property of the
-//! command (`hystrix.command.<KEY>.x`), what the code said when it built the command, the property
-//! for all commands (`hystrix.command.default.x`), the default. A change is pushed to the commands
-//! it concerns at once. One that makes no sense is refused with a reason, and the old stays. So is a
-//! name that is none, with the one that was probably meant. A change that has no effect because
-//! another level or another source hides it is reported
+//! A setting is searched at four levels, and the first that has it wins: the property of the
+//! command (`hystrix.command.<KEY>.x`), the settings made in code when the command was built, the
+//! property for all commands (`hystrix.command.default.x`), the default. A change is passed at once
+//! to the commands that it concerns. An invalid value is rejected with a reason, and the old value
+//! stays in force. An unknown name is rejected with the name that was probably meant. A change
+//! without effect, because another level or another source overrides it, is reported
 //! ([`IsolationBuilder::on_unhandled`](crate::IsolationBuilder::on_unhandled)).
 //!
-//! `table` lists every property with how it is read and written: a new one is a row there. `names`
-//! recognises them, `source` is what a program implements, `in_memory` a source of our own,
-//! `sources` all of them together. `precedence` finds the settings in force, over a `draft`;
-//! `merge` joins changes that were made at the same time, `difference` says where two builders
-//! disagree. Knows the settings of a command, and no command.
+//! `table` lists every property and how it is parsed and printed: a new property is a row there.
+//! `names` recognises them, `source` is the trait that a program implements, `in_memory` is a
+//! source of this crate, and `sources` combines all sources. `precedence` computes the settings in
+//! force, with the help of `draft`. `merge` merges concurrent changes, and `difference` finds where
+//! two builders disagree. This module uses the settings of a command, and no command.
 
 mod difference;
 mod draft;

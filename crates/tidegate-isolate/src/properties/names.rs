@@ -1,9 +1,9 @@
-//! The names of properties: which there are, and which one was meant.
+//! The names of properties: parses them, and suggests the nearest one for an unknown name.
 
 use super::table::{COMMAND, Family, POOL, Property};
 use crate::error::Invalid;
 
-/// What every name begins with.
+/// The prefix of every name.
 pub const PREFIX: &str = "hystrix";
 
 /// The properties of collapsers; see `crate::collapser`.
@@ -13,8 +13,8 @@ pub(crate) const COLLAPSER: [&str; 3] = [
     "requestCache.enabled",
 ];
 
-/// Properties of Hystrix that have no use here. They are known, so that settings written for
-/// Hystrix are accepted as they are.
+/// Properties of Hystrix that have no use here. They are recognised, so that settings written for
+/// Hystrix are accepted unchanged.
 const WITHOUT_USE: [(&str, &str); 12] = [
     ("command", "metrics.rollingPercentile.bucketSize"),
     ("collapser", "metrics.rollingStats.timeInMilliseconds"),
@@ -30,28 +30,28 @@ const WITHOUT_USE: [(&str, &str); 12] = [
     ("config", "stream.maxConcurrentConnections"),
 ];
 
-/// The families whose properties have a key in their name.
+/// The families whose property names contain a key.
 const KEYED: [&str; 3] = ["command", "threadpool", "collapser"];
 
-/// What a name stands for.
+/// The meaning of a property name.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Named<'a> {
-    /// A property of a command or a pool, with the key in its name; `default` stands for all.
+    /// A property of a command or a pool, with the key in its name; `default` stands for all keys.
     Setting(&'a str, &'static Property),
     /// A property of a collapser.
     Collapser,
     /// A property of Hystrix that has no use here.
     WithoutUse,
-    /// Not one of Hystrix's names.
+    /// A name that does not belong to Hystrix.
     Foreign,
 }
 
-/// Finds out what a name stands for. A key may contain dots, so the name is cut at the property, not
-/// at the first dot.
+/// Parses a property name. A key may contain dots, so the name is split before the property, not at
+/// the first dot.
 ///
 /// # Errors
 ///
-/// A name that begins like ours and is none; with the one that was probably meant.
+/// Returns an error with the most similar name if the name starts like a known one but is unknown.
 pub(crate) fn parse(name: &str) -> Result<Named<'_>, Invalid> {
     let (prefix, rest) = name.split_once('.').unwrap_or((name, ""));
     if prefix != PREFIX {
@@ -66,7 +66,7 @@ pub(crate) fn parse(name: &str) -> Result<Named<'_>, Invalid> {
         "threadpool" => &POOL[..],
         _ => &[],
     };
-    // The longest name wins: one property may end like another.
+    // The longest property name wins, because one property may end like another.
     let matching = settings
         .iter()
         .filter_map(|one| Some((key_of(rest, one.name)?, one)));
@@ -90,26 +90,26 @@ pub(crate) fn parse(name: &str) -> Result<Named<'_>, Invalid> {
     Err(unknown(name, &nearest(family, rest)))
 }
 
-/// The whole name of a property of a key; `default` stands for all.
+/// Returns the full name of a property of a key; `default` stands for all keys.
 pub(super) fn full_name(property: &Property, scope: &str) -> String {
     let family = property.family.name();
     format!("{PREFIX}.{family}.{scope}.{}", property.name)
 }
 
-/// The key before a property's name.
+/// Returns the key before a property's name.
 fn key_of<'a>(rest: &'a str, property: &str) -> Option<&'a str> {
     let key = rest.strip_suffix(property)?.strip_suffix('.')?;
     (!key.is_empty()).then_some(key)
 }
 
-/// The name that is most like `family` and `rest`.
+/// Returns the known name that is most similar to `family` and `rest`.
 fn nearest(family: &str, rest: &str) -> String {
     let settings = COMMAND.iter().chain(&POOL);
     let settings = settings.map(|property| (property.family.name(), property.name));
     let collapser = COLLAPSER.iter().map(|name| ("collapser", *name));
     let candidates = settings.chain(collapser).map(|(of, property)| {
         let dots = property.matches('.').count() + 1;
-        // As many parts of the name as the property has; the rest of it is the key.
+        // Takes as many parts of the name as the property has; the rest is the key.
         let cut = rest.rmatch_indices('.').nth(dots - 1).map(|(at, _)| at);
         let (key, told) = match cut {
             Some(at) => (&rest[..at], &rest[at + 1..]),
@@ -130,7 +130,7 @@ fn unknown(name: &str, nearest: &str) -> Invalid {
     Invalid::new("properties", name, "unknown", reason)
 }
 
-/// A name that is none of ours, where only ours are expected.
+/// Returns the error for a foreign name where only known names are expected.
 pub(super) fn foreign(name: &str) -> Invalid {
     let reason = format!(
         "names begin with `{PREFIX}.`; properties with names of other programs say so \
@@ -139,7 +139,7 @@ pub(super) fn foreign(name: &str) -> Invalid {
     Invalid::new("properties", name, "unknown", reason)
 }
 
-/// How many letters must be put in, left out or changed to make `a` of `b`.
+/// Returns the number of letters to insert, remove or replace to turn `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -155,7 +155,7 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Which keys a property concerns: all commands, one, the commands of a pool, or none.
+/// The keys that a property concerns: all commands, one command, the commands of a pool, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Concerns<'a> {
     All,
@@ -165,7 +165,7 @@ pub(crate) enum Concerns<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// Which commands must look at the properties again.
+    /// Returns which commands must read the properties again.
     pub(crate) fn concerns(self) -> Concerns<'a> {
         match self {
             Self::Setting("default", _) => Concerns::All,
@@ -180,7 +180,7 @@ impl<'a> Named<'a> {
 
 #[cfg(test)]
 mod tests {
-    //! Names are recognised, and misspelt ones told apart from foreign ones.
+    //! Known names are recognised, and misspelt names are distinguished from foreign ones.
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Which level wins: what the code says of a command, under and over what the sources say.
+//! The precedence of levels: combines the settings made in code with the properties of the sources.
 
 use std::time::Duration;
 
@@ -11,20 +11,21 @@ use crate::config::CommandConfig;
 use crate::error::Invalid;
 use crate::key::Key;
 
-/// A property: whose, and which.
+/// A property: its family and its name.
 type At = (Family, &'static str);
 
-/// What the code said, and which properties it said it about.
+/// The settings made in code, and the properties that were set explicitly.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Said {
     pub(crate) config: CommandConfig,
-    /// The last timeout that the code named, also after it has switched timeouts off.
+    /// The last timeout that the code set, also after it has switched the timeout off.
     timeout: Duration,
     properties: Vec<At>,
 }
 
 impl Said {
-    /// Everything by default except where `config` differs from the default.
+    /// Creates settings in which only the fields of `config` that differ from the default count as
+    /// set.
     pub(crate) fn new(config: CommandConfig) -> Self {
         let default = CommandConfig::default();
         let mut said = Self {
@@ -36,11 +37,11 @@ impl Said {
         said
     }
 
-    /// Takes over a new configuration: whatever differs was said by the code.
+    /// Applies a new configuration: every setting that differs counts as set in code.
     pub(crate) fn change(&mut self, config: CommandConfig) {
         for property in all() {
             let differs = (property.get)(&self.config) != (property.get)(&config);
-            // Who wants no timeout says nothing of how long one would be.
+            // Switching the timeout off does not set its length.
             let is_silent = property.name == TIMEOUT && config.timeout.is_none();
             if differs && !is_silent {
                 self.mark(property.family, property.name);
@@ -50,7 +51,7 @@ impl Said {
         self.config = config;
     }
 
-    /// Marks a property as said although it has the value of the default.
+    /// Marks a property as set in code even though it has the default value.
     pub(crate) fn mark(&mut self, family: Family, name: &'static str) {
         if !self.says(family, name) {
             self.properties.push((family, name));
@@ -61,14 +62,14 @@ impl Said {
         self.properties.contains(&(family, name))
     }
 
-    /// Returns what is said of the pool alone.
+    /// Returns the settings of the pool alone.
     pub(crate) fn of_pool(&self) -> Self {
         let mut pool = Self::new(CommandConfig::default());
         pool.take_pool(self);
         pool
     }
 
-    /// Takes over what is said of the pool.
+    /// Takes over the settings of the pool.
     pub(crate) fn take_pool(&mut self, said: &Said) {
         self.config.pool = said.config.pool.clone();
         self.properties
@@ -78,16 +79,16 @@ impl Said {
             .extend(pool.filter(|(family, _)| *family == Family::Pool));
     }
 
-    /// Which setting differs from what another builder said, and how.
+    /// Returns the setting that differs from the one of another builder, and how it differs.
     pub(crate) fn difference(&self, other: &Said) -> Option<(&'static str, String)> {
         difference(&self.config, &other.config)
     }
 
-    /// The settings in force: what the code said, under and over what the sources say.
+    /// Returns the settings in force: the settings made in code, combined with the properties.
     ///
-    /// A value that makes no sense is reported. The one that was in force before stays, if there
-    /// was one, and whatever else the sources say is taken over: a source that cannot take a value
-    /// back must not keep all others from being heard.
+    /// An invalid value is reported. The value that was in force before stays, if there was one,
+    /// and all other properties are applied: a source that cannot take a value back must not block
+    /// all other changes.
     pub(crate) fn resolve(
         &self,
         sources: &Reading,
@@ -103,7 +104,8 @@ impl Said {
                 let is = |(family, name)| family == property.family && name == property.name;
                 let unread = invalid.iter().any(|(at, _)| is(*at));
                 if unread || skipped.iter().any(|at| is(*at)) {
-                    // A value that was told can be read; one that is not there says nothing.
+                    // The text of a valid setting can be parsed; an absent value is empty text and
+                    // sets nothing.
                     let _ = (property.set)(&mut draft, &(property.get)(&kept));
                 }
             }
@@ -134,7 +136,7 @@ impl Said {
         }
     }
 
-    /// Reads what the sources say of everything but `skipped`, the weaker level first.
+    /// Reads all properties except `skipped`, the weaker level first.
     fn read(
         &self,
         sources: &Reading,
@@ -162,7 +164,7 @@ impl Said {
         (draft, invalid)
     }
 
-    /// What the sources say of a property for all commands, where that counts, or for this one.
+    /// Returns the property's value for all commands, if that level applies, or for this command.
     fn value(
         &self,
         sources: &Reading,
@@ -181,7 +183,8 @@ impl Said {
         sources.get(&full_name(property, scope))
     }
 
-    /// Whether a source says something of a property, so that the code is not to blame.
+    /// Returns `true` if a source sets the property, so that an invalid value does not come from
+    /// the code.
     fn is_from(&self, sources: &Reading, at: At, keys: Keys<'_>) -> bool {
         let property = all().find(|property| (property.family, property.name) == at);
         property.is_some_and(|property| {
@@ -191,7 +194,7 @@ impl Said {
     }
 
     /// Returns why `value`, which a source has for a property in `scope`, is not in force in
-    /// `config`; none if it is.
+    /// `config`. Returns `None` if it is in force.
     pub(crate) fn why_hidden(
         &self,
         sources: &Sources,
@@ -245,7 +248,8 @@ impl Said {
     }
 }
 
-/// Keeps what is fixed for the life of a key: a property that changes later is for later keys.
+/// Keeps the settings that are fixed for the life of a key: a property that changes later affects
+/// only later keys.
 fn keep_fixed(config: &mut CommandConfig, old: &CommandConfig, key: &Key) -> Option<Invalid> {
     config.metrics = old.metrics;
     config.breaker.window = old.breaker.window;
@@ -260,7 +264,8 @@ fn keep_fixed(config: &mut CommandConfig, old: &CommandConfig, key: &Key) -> Opt
     Some(Invalid::new(key.as_str(), property, value, reason))
 }
 
-/// A value as the table tells it; none if it makes no sense by itself.
+/// Returns a value in the form in which the table prints it; `None` if the value is invalid by
+/// itself.
 fn normal(property: &Property, value: &str) -> Option<String> {
     let default = CommandConfig::default();
     let timeout = default.timeout.unwrap_or_default();

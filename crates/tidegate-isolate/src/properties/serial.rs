@@ -1,10 +1,10 @@
-//! One at a time, also where what runs meanwhile comes back for more.
+//! A re-entrant lock: one thread at a time, which may enter again.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// Lets one thread in at a time. A thread that is inside may enter again: listeners of a change may
-/// make changes themselves.
+/// Admits one thread at a time. The thread inside may enter again, because listeners of a change
+/// may make changes themselves.
 #[derive(Debug, Default)]
 pub(super) struct Serial {
     inside: Mutex<Option<(ThreadId, usize)>>,
@@ -12,7 +12,7 @@ pub(super) struct Serial {
 }
 
 impl Serial {
-    /// Waits until no other thread is inside.
+    /// Blocks until no other thread is inside.
     pub(super) fn enter(&self) -> Inside<'_> {
         let me = thread::current().id();
         let mut inside = self.lock();
@@ -40,7 +40,7 @@ impl Serial {
     }
 }
 
-/// A stay inside, until it is dropped.
+/// The guard of a thread inside; dropping it leaves.
 pub(super) struct Inside<'a>(&'a Serial);
 
 impl Drop for Inside<'_> {

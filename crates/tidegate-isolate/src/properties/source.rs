@@ -1,13 +1,13 @@
-//! Where properties come from: what a program implements for its own.
+//! The source of properties: a trait that a program implements for its own configuration.
 
 use std::sync::Arc;
 
 use crate::error::Invalid;
 
-/// Hears of a property that changed; an error refuses the change.
+/// Is called with the name of a changed property; an error rejects the change.
 pub type ChangeListener = Arc<dyn Fn(&str) -> Result<(), Invalid> + Send + Sync>;
 
-/// Where properties come from.
+/// A source of properties.
 ///
 /// ```
 /// use tidegate_isolate::PropertySource;
@@ -23,17 +23,17 @@ pub type ChangeListener = Arc<dyn Fn(&str) -> Result<(), Invalid> + Send + Sync>
 /// assert_eq!(Environment.get("hystrix.command.default.nothing"), None);
 /// ```
 pub trait PropertySource: Send + Sync + 'static {
-    /// The value of a property, if it has one.
+    /// Returns the value of a property, if the source has one.
     fn get(&self, name: &str) -> Option<String>;
 
-    /// The names of all properties that the source has, if it can tell: they are checked when an
-    /// isolation is built. None by default.
+    /// Returns the names of all properties of the source, if it can list them: they are checked
+    /// when an isolation is built. Empty by default.
     fn names(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Returns `true` if the source has names of other programs that look like ours, so that a
-    /// name that nobody knows is no error.
+    /// Returns `true` if the source also has names of other programs that look like names of this
+    /// crate, so that an unknown name is no error.
     fn accepts_unknown(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! All sources of an isolation as one, and what they say of a command.
+//! All sources of an isolation combined into one, and the properties that they have for a command.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,25 +10,26 @@ use super::source::{ChangeListener, PropertySource};
 use super::table::{Keys, all};
 use crate::error::Invalid;
 
-/// Something of an isolation that has properties of its own.
+/// A part of an isolation that has properties of its own.
 pub(crate) trait Concerned: Send + Sync {
-    /// Looks at the properties again, if `name` is one of its own. Returns why the value is not in
+    /// Reads the properties again, if `name` is one of its own. Returns why the value is not in
     /// force, if it is not.
     fn changed(&self, sources: &Sources, name: &str) -> Result<Option<String>, Invalid>;
 }
 
-/// Several sources as one: the first that has a property wins.
+/// Several sources combined into one: the first source that has a property wins.
 #[derive(Default)]
 pub(crate) struct Sources {
     sources: Vec<Arc<dyn PropertySource>>,
-    /// What came after the isolation was made, as long as it lives: a source cannot forget a
-    /// listener, so only the isolation itself is one.
+    /// Property owners that were added after the isolation was built, while they are alive. A
+    /// source cannot remove a listener, so only the isolation itself is registered as one.
     concerned: Mutex<Vec<Weak<dyn Concerned>>>,
-    /// Changes that were told so far.
+    /// The number of changes reported so far.
     changes: AtomicU64,
 }
 
-/// What the sources say of one command. Read with no lock held, since a source is user code.
+/// The properties that the sources have for one command. Read with no lock held, because a source
+/// is user code.
 pub(crate) struct Reading(HashMap<String, String>);
 
 impl Reading {
@@ -46,14 +47,15 @@ impl Sources {
         }
     }
 
-    /// Adds something that is told of changes, and forgets what is gone.
+    /// Adds a property owner that is notified of changes, and removes owners that were dropped.
     pub(crate) fn add(&self, concerned: Weak<dyn Concerned>) {
         let mut all = lock(&self.concerned);
         all.retain(|one| one.strong_count() > 0);
         all.push(concerned);
     }
 
-    /// Tells whatever was added. Returns why the value is not in force, where it is not.
+    /// Notifies all added owners. Returns, for each owner for which the value is not in force, the
+    /// reason.
     pub(crate) fn tell(&self, name: &str) -> Result<Vec<String>, Invalid> {
         let all: Vec<_> = lock(&self.concerned).iter().map(Weak::upgrade).collect();
         let told: Vec<_> = all
@@ -65,14 +67,15 @@ impl Sources {
         Ok(hidden?.into_iter().flatten().collect())
     }
 
-    /// Checks the names that the sources tell.
+    /// Checks the names that the sources list.
     pub(crate) fn check_names(&self) -> Result<(), Invalid> {
         let strict = self.sources.iter().filter(|one| !one.accepts_unknown());
         let mut names = strict.flat_map(|source| source.names());
         names.try_for_each(|name| parse(&name).map(|_| ()))
     }
 
-    /// What the source with this number has, and whether an earlier one hides it.
+    /// Returns the value that the source with this number has, and whether an earlier source
+    /// overrides it.
     pub(crate) fn said_by(&self, source: usize, name: &str) -> Option<(String, bool)> {
         let value = self.sources[source].get(name)?;
         let mut earlier = self.sources[..source].iter();
@@ -87,7 +90,7 @@ impl Sources {
         self.sources.iter().find_map(|source| source.get(name))
     }
 
-    /// Asks the sources for everything that they say of a command.
+    /// Reads all properties that the sources have for a command.
     pub(crate) fn read(&self, keys: Keys<'_>) -> Reading {
         let names = all().flat_map(|property| {
             let scopes = ["default", property.family.key(keys).as_str()];
@@ -103,18 +106,19 @@ impl Sources {
     /// Counts a change, before it is passed on.
     pub(crate) fn count_change(&self) {
         // ORDERING: Release pairs with the Acquire in `changes`: a key that is built after it has
-        // counted this change reads what has changed.
+        // read this count reads the changed value.
         self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How many changes were counted.
+    /// Returns the number of changes counted so far.
     pub(crate) fn changes(&self) -> u64 {
         // ORDERING: Acquire pairs with the Release in `count_change`. The lock of the keys orders
-        // the second look of a key that is built: it counts the change, or the change finds the key.
+        // the second read by a key under construction: it sees the new count, or the change finds
+        // the key.
         self.changes.load(Ordering::SeqCst)
     }
 
-    /// Watches every source, with a listener that knows its number.
+    /// Watches every source with a listener that is created for its number.
     pub(crate) fn watch(&self, listener: impl Fn(usize) -> ChangeListener) {
         for (number, source) in self.sources.iter().enumerate() {
             source.watch(listener(number));

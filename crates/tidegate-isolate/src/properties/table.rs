@@ -1,4 +1,4 @@
-//! Every property: its name, how it is read, and how it is told.
+//! The table of all properties: their names, and how they are parsed and printed.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::breaker::{BreakerMode, BreakerWindow};
 use crate::config::CommandConfig;
 use crate::key::Key;
 
-/// What has properties.
+/// The kinds of objects that have properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     Command,
@@ -16,7 +16,7 @@ pub(crate) enum Family {
 }
 
 impl Family {
-    /// As it stands in a name.
+    /// Returns the family as it appears in a property name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Command => "command",
@@ -24,7 +24,7 @@ impl Family {
         }
     }
 
-    /// Whose key stands in a name: the command's or the pool's.
+    /// Returns the key that appears in a property name: the command's or the pool's.
     pub(crate) fn key<'a>(self, (command, pool): Keys<'a>) -> &'a Key {
         match self {
             Self::Command => command,
@@ -33,27 +33,27 @@ impl Family {
     }
 }
 
-/// The key of a command and that of its pool.
+/// The key of a command and the key of its pool.
 pub(crate) type Keys<'a> = (&'a Key, &'a Key);
 
-/// One property.
+/// A property.
 #[derive(Debug)]
 pub(crate) struct Property {
-    /// Whose it is.
+    /// The kind of object that has this property.
     pub(crate) family: Family,
-    /// Its name, without the part that says whose it is.
+    /// The name without its prefix, family and key.
     pub(crate) name: &'static str,
-    /// Takes a value over, or says why not.
+    /// Parses and sets a value, or returns why it is invalid.
     pub(crate) set: fn(&mut Draft, &str) -> Result<(), String>,
-    /// The present value.
+    /// Prints the current value.
     pub(crate) get: fn(&CommandConfig) -> String,
-    /// Whether it has no form for all commands.
+    /// Whether the property cannot be set for all commands.
     pub(crate) per_key_only: bool,
-    /// Whether it is read once, when a key is built.
+    /// Whether the property is read only once, when a key is built.
     pub(crate) is_fixed: bool,
 }
 
-/// Every property of commands and pools.
+/// Returns every property of commands and pools.
 pub(super) fn all() -> impl Iterator<Item = &'static Property> {
     COMMAND.iter().chain(&POOL)
 }
@@ -71,10 +71,10 @@ macro_rules! properties {
     };
 }
 
-/// How long a call may take, if there is a limit.
+/// The timeout of a call, if it has one.
 pub(crate) const TIMEOUT: &str = "execution.isolation.thread.timeoutInMilliseconds";
 
-/// Whether a property is a window's, or chooses the pool.
+/// Returns `true` if a property belongs to a window or selects the pool.
 const fn is_fixed(name: &str) -> bool {
     let (name, metrics) = (name.as_bytes(), b"metrics.");
     let window = b"circuitBreaker.window.";
@@ -199,7 +199,7 @@ pub(crate) static POOL: [Property; 8] = properties![Family::Pool;
             Ok(())
         },
         |c| c.pool.max.map(|max| max.to_string()).unwrap_or_default();
-    // -1 and 0 mean the same: no waiting place.
+    // -1 and 0 mean the same: no queue.
     "maxQueueSize",
         |d, v| put(&mut d.config.pool.queue, if v == "-1" { Ok(0) } else { count(v) }),
         |c| c.pool.queue.to_string();
@@ -234,7 +234,7 @@ pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, String> {
     })
 }
 
-/// A number of threads, permits or places. What would be absurd is refused here already.
+/// Parses a number of threads, permits or queue places. Rejects absurd values.
 fn count(text: &str) -> Result<usize, String> {
     const MOST: usize = 1_000_000;
     match number::<usize>(text)? {
@@ -251,7 +251,7 @@ pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A time. What would be absurd, more than 24 days, is refused.
+/// Parses a duration. Rejects absurd values of more than 24 days.
 pub(crate) fn millis(text: &str) -> Result<Duration, String> {
     match number::<u64>(text)? {
         absurd if absurd > i32::MAX as u64 => Err("2147483647 is the most".to_owned()),

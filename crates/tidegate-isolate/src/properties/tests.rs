@@ -1,4 +1,4 @@
-//! Precedence, defaults and refusals of properties.
+//! Precedence, defaults and rejections of properties.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -301,7 +301,7 @@ fn forcing_a_breaker_at_two_levels_is_decided_switch_by_switch() {
     let open = |value| ("prices.circuitBreaker.forceOpen", value);
     let closed = |value| ("prices.circuitBreaker.forceClosed", value);
     let enabled = |value| ("prices.circuitBreaker.enabled", value);
-    // The exception of one key ends what all are told, and the other switch is as it was.
+    // An exception for one key overrides the setting for all, and the other switch stays as it was.
     assert_eq!(
         mode(Normal, &[all_closed, all_open, open("false")]),
         ForcedClosed
@@ -326,7 +326,7 @@ fn forcing_a_breaker_at_two_levels_is_decided_switch_by_switch() {
         ForcedOpen
     );
     assert_eq!(mode(MetricsOnly, &[open("false")]), MetricsOnly);
-    // Forced open denies, also with the breaker switched off; forced closed has nothing to force.
+    // Forced open denies even with the breaker switched off; forced closed has nothing to force.
     assert_eq!(mode(Normal, &[enabled("false"), all_open]), ForcedOpen);
     assert_eq!(mode(Normal, &[enabled("false"), all_closed]), Disabled);
     assert_eq!(
@@ -374,7 +374,7 @@ fn the_window_of_the_breaker_has_properties() {
     counting.breaker.window = BreakerWindow::Count(50);
     let counting = Said::new(counting);
     assert_eq!(window(&counting, &[(mine, "5000")]).0, time(5_000, 10));
-    // What does not fit is refused, by its own name, and the rest stays.
+    // A value that does not fit is rejected under its own name, and the rest stays.
     for (name, value, property) in [
         (mine, "20300", "circuitBreaker.window.timeInMilliseconds"),
         (mine, "0", "circuitBreaker.window.timeInMilliseconds"),

@@ -1,7 +1,8 @@
-//! The context of a request: entered on a thread, taken along to others, with its cache.
+//! The context of a request, with its cache. It is entered on a thread and carried to other
+//! threads.
 //!
-//! A context is a handle to a shared map. It is *entered* on a thread for a while; commands take
-//! it along to the threads that work for them, and put back what was there before.
+//! A context is a handle to a shared map. It is *entered* on a thread for a limited time. Commands
+//! carry it to the threads that work for them, and restore the previous context afterwards.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -24,7 +25,8 @@ thread_local! {
     static CURRENT: RefCell<Option<RequestContext>> = const { RefCell::new(None) };
 }
 
-/// What one request carries: variables, cached answers, a log. Clones are the same context.
+/// The data of one request: variables, cached results, a log. Clones are handles to the same
+/// context.
 ///
 /// ```
 /// use tidegate_isolate::RequestContext;
@@ -51,16 +53,16 @@ pub(super) struct Shared {
     ended: AtomicBool,
 }
 
-/// An answer, or a batch, that calls of this request share.
+/// A result, or a batch, that calls of this request share.
 struct Cached {
     owner: CacheOwner,
-    /// Names the entry: a later one of the same owner and key has another number.
+    /// Identifies the entry: a later one of the same owner and key has another number.
     number: u64,
     shared: Box<dyn Any + Send>,
 }
 
 /// The owner of entries in the caches of requests: one command of one isolation, or a collapser.
-/// Keys are names, and two isolations may have one in common; owners are never equal.
+/// Keys are names, and two isolations may use the same key; owners are always distinct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheOwner(u64);
 
@@ -70,7 +72,7 @@ impl CacheOwner {
     }
 }
 
-/// Numbers owners and entries.
+/// The next number of an owner or entry.
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 pub(super) struct Stored {
@@ -79,30 +81,31 @@ pub(super) struct Stored {
 }
 
 impl RequestContext {
-    /// A new request.
+    /// Creates a new request.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The context that the calling thread is in.
+    /// Returns the context of the calling thread.
     pub fn current() -> Option<Self> {
         CURRENT.try_with(|current| current.borrow().clone()).ok()?
     }
 
-    /// Whether the calling thread is in a context.
+    /// Returns `true` if the calling thread is in a context.
     #[inline]
     pub(crate) fn is_entered() -> bool {
         let entered = CURRENT.try_with(|current| current.borrow().is_some());
         entered.unwrap_or(false)
     }
 
-    /// Makes this the context of the calling thread until the answer is dropped.
+    /// Makes this the context of the calling thread until the returned guard is dropped.
     #[must_use = "dropping the answer leaves the context"]
     pub fn enter(&self) -> Entered {
         Entered::set(Some(self.clone()))
     }
 
-    /// The same work, in this request wherever it runs: on a loop, on a thread of a pool.
+    /// Returns the same work, which runs in this request wherever it is called: on a loop, on a
+    /// thread of a pool.
     ///
     /// ```
     /// use tidegate_isolate::RequestContext;
@@ -119,14 +122,14 @@ impl RequestContext {
         }
     }
 
-    /// The same future, in this request whenever it is polled, on whichever thread.
+    /// Returns the same future, which is in this request whenever it is polled, on any thread.
     ///
     /// ```
     /// use tidegate_isolate::RequestContext;
     ///
     /// let request = RequestContext::new();
     /// let work = request.follow(async { RequestContext::current().is_some() });
-    /// // `spawn` it on a loop: it may go from one to another.
+    /// // `spawn` it on a loop: it may move from one thread to another.
     /// # use std::future::Future;
     /// # let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     /// # assert_eq!(std::pin::pin!(work).poll(&mut context), std::task::Poll::Ready(true));
@@ -138,13 +141,13 @@ impl RequestContext {
         }
     }
 
-    /// Takes the calling thread out of whatever context it is in, until the answer is dropped.
+    /// Removes the calling thread from its context until the returned guard is dropped.
     pub(crate) fn leave() -> Entered {
         Entered::set(None)
     }
 
-    /// Ends the request: the end of every variable is called, and the cache is emptied. A
-    /// variable whose end panics does not keep the others from ending.
+    /// Ends the request: runs the `on_end` closure of every variable and clears the cache. A panic
+    /// in one of these closures does not stop the others.
     pub fn end(&self) {
         if self.shared.ended.swap(true, Ordering::Relaxed) {
             return;
@@ -162,16 +165,18 @@ impl RequestContext {
         discard_all(cache.into_values().flatten());
     }
 
-    /// Forgets what the commands of this key have cached for `key`, in whichever isolation they
-    /// are; false if there was nothing. [`Command::clear_cached`](crate::Command::clear_cached)
-    /// forgets for one command only.
+    /// Removes the results that the commands with the key `command` have cached for `key`, in all
+    /// isolations. Returns `false` if there were none.
+    /// [`Command::clear_cached`](crate::Command::clear_cached) removes the results of one command
+    /// only.
     pub fn clear_cached(&self, command: &Key, key: &str) -> bool {
         let entry = (command.clone(), key.to_owned());
         let removed = lock(&self.shared.cache).remove(&entry);
         removed.is_some()
     }
 
-    /// Forgets the entries of one owner for `key` that `is_meant` says; false if there was none.
+    /// Removes the entry of one owner for `key` whose number satisfies `is_meant`; returns `false`
+    /// if there is none.
     pub(crate) fn forget(
         &self,
         owner: CacheOwner,
@@ -190,13 +195,14 @@ impl RequestContext {
         if !entries.is_empty() {
             cache.insert(entry, entries);
         }
-        // Dropped after the lock is released: the answer is the user's.
+        // Dropped after the lock is released, because the result is the user's.
         drop(cache);
         removed.is_some()
     }
 
-    /// What the owner has cached for `key`, or what `make` puts in its place, with the number of
-    /// the entry: of several callers exactly one makes it.
+    /// Returns the owner's cached entry for `key`. If there is none, stores the one that `make`
+    /// creates and returns the second value of `make` and the entry's number as an error. Of
+    /// several concurrent callers exactly one creates the entry.
     pub(crate) fn cached<S: Clone + Send + 'static, M>(
         &self,
         owner: CacheOwner,
@@ -206,8 +212,8 @@ impl RequestContext {
         self.cached_if(owner, (command, key), |_| true, make)
     }
 
-    /// As [`RequestContext::cached`]; an entry that is not `usable` any more is left to those who
-    /// have it, and made anew.
+    /// Like [`RequestContext::cached`], but replaces an entry that is not `usable` any more. Calls
+    /// that already share the old entry keep it.
     pub(crate) fn cached_if<S: Clone + Send + 'static, M>(
         &self,
         owner: CacheOwner,
@@ -240,18 +246,19 @@ impl RequestContext {
         Err((made, number))
     }
 
-    /// The calls that were made, oldest first, at most [`MOST_LOGGED`](crate::MOST_LOGGED).
+    /// Returns the calls of this request, oldest first, at most
+    /// [`MOST_LOGGED`](crate::MOST_LOGGED).
     pub fn log(&self) -> Vec<Logged> {
         self.shared.log.calls()
     }
 
-    /// How many calls the log had no room for.
+    /// Returns the number of calls that did not fit into the log.
     pub fn unlogged(&self) -> u64 {
         self.shared.log.dropped()
     }
 
-    /// The log as one line: equal calls are told once, with their number and the sum of their
-    /// times.
+    /// Returns the log as one line. Calls of the same command with the same events are listed once,
+    /// with their number and the sum of their times.
     ///
     /// ```
     /// use tidegate_isolate::RequestContext;
@@ -293,16 +300,16 @@ impl<F: Future> Future for InContext<F> {
     }
 }
 
-/// A thread's stay in a context; dropping it puts the earlier one back.
+/// The guard of an entered context; dropping it restores the previous context.
 #[derive(Debug)]
 pub struct Entered {
     earlier: Option<RequestContext>,
-    /// Belongs to the thread.
+    /// Makes the guard `!Send`: it belongs to the thread.
     _here: PhantomData<*const ()>,
 }
 
 impl Entered {
-    /// Sets the context of the calling thread, or takes it away.
+    /// Sets or removes the context of the calling thread.
     pub(crate) fn set(context: Option<RequestContext>) -> Self {
         let earlier = CURRENT.try_with(|current| current.replace(context));
         Self {

@@ -1,4 +1,4 @@
-//! The log of a request: which calls it made, and how each ended.
+//! The log of a request: the calls that it made, and how each ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,21 +7,21 @@ use std::time::Duration;
 use crate::event::Events;
 use crate::key::Key;
 
-/// The most calls that the log of a request keeps.
+/// The largest number of calls in the log of a request.
 pub const MOST_LOGGED: usize = 1000;
 
-/// One call in the log of a request.
+/// A call in the log of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
     /// The key of the command.
     pub command: Key,
-    /// What happened.
+    /// The events of the call.
     pub events: Events,
-    /// How long it took.
+    /// The duration of the call.
     pub took: Duration,
 }
 
-/// The calls that were made, oldest first, at most [`MOST_LOGGED`].
+/// The calls of a request, oldest first, at most [`MOST_LOGGED`].
 #[derive(Default)]
 pub(super) struct Log {
     calls: Mutex<Vec<Logged>>,
@@ -42,13 +42,13 @@ impl Log {
         self.lock().clone()
     }
 
-    /// How many calls there was no room for.
+    /// Returns the number of calls that did not fit.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// The log as one line: equal calls are told once, with their number and the sum of their
-    /// times.
+    /// Returns the log as one line. Calls of the same command with the same events are listed once,
+    /// with their number and the sum of their times.
     pub(super) fn text(&self) -> String {
         let mut groups: Vec<(Key, Events, Duration, u32)> = Vec::new();
         for call in self.calls() {

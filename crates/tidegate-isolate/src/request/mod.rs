@@ -1,9 +1,10 @@
-//! A request: what belongs to it follows it across loops and pools.
+//! Requests: data that follows a request across loops and pools.
 //!
-//! `context` is the request itself, entered on a thread for a while; `variable` a value that each
-//! request has of its own; `log` the calls that it made. Its cache holds runs that calls share:
-//! `shared_run` is one of them, `shared_run_home` checks a wait for its answer, and `wait_graph`
-//! refuses a wait that could never end. Knows errors, and homes of bulkheads; no command.
+//! `context` is the request itself, which is entered on a thread for a limited time. `variable` is
+//! a value that each request has its own copy of. `log` lists the calls of the request. Its cache
+//! holds runs that calls share: `shared_run` is such a run, `shared_run_home` checks a wait for its
+//! result, and `wait_graph` rejects a wait that would deadlock. This module uses errors and the
+//! homes of bulkheads, and no command.
 
 mod context;
 mod log;

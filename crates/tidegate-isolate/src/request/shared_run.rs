@@ -1,8 +1,8 @@
 //! Calls of one request that share a run.
 //!
-//! The first call with a key runs, and puts into the cache of its request what the others get
-//! their copies from; they never wait on a thread that must not, since each takes its copy the way
-//! it was called: by waiting, through a completion, or as a future.
+//! The first call with a cache key runs, and stores an entry in the cache of its request from which
+//! later calls copy the result. Each call receives its copy in the way it was made: by a blocking
+//! wait, through a completion, or as a future. So no call blocks a thread that must not wait.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,21 +27,21 @@ use crate::key::Key;
 pub(crate) type Answer<T, E> = Result<T, CommandError<E>>;
 pub(crate) type SharedFuture<T, E> = Pin<Box<dyn Future<Output = Answer<T, E>> + Send>>;
 
-/// The owner of an entry, the key of its command, and what waits for it are checked against.
+/// The owner of a cache entry, the key of its command, and the home that checks waits for it.
 pub(crate) struct Whose<'a> {
     pub(crate) owner: CacheOwner,
     pub(crate) command: &'a Key,
     pub(crate) home: Option<&'a Home>,
 }
 
-/// A cache key, and how to share an answer: known only where the answer can be cloned.
+/// A cache key, and the function that shares a result. Created only where the result can be cloned.
 pub(crate) struct CacheUse<T, E> {
     key: String,
     look_up: fn(&RequestContext, Whose<'_>, &str) -> Looked<T, E>,
 }
 
 impl<T, E> CacheUse<T, E> {
-    /// A run of this key may be shared.
+    /// Creates a cache use for this key, whose run may be shared.
     pub(crate) fn of(key: String) -> Self
     where
         T: Clone + Send + Sync + 'static,
@@ -53,34 +53,35 @@ impl<T, E> CacheUse<T, E> {
         }
     }
 
-    /// Looks for a run in the cache of a request, or puts one there that this call makes.
+    /// Finds a run in the cache of a request, or stores one that this call must execute.
     pub(crate) fn look_up(&self, context: &RequestContext, whose: Whose<'_>) -> Looked<T, E> {
         (self.look_up)(context, whose, &self.key)
     }
 }
 
-/// What the cache says.
+/// The result of a cache lookup.
 pub(crate) enum Looked<T, E> {
-    /// Somebody runs or ran it.
+    /// Another call executes or executed the run.
     Hit(Box<dyn Copies<T, E>>),
-    /// This call runs it.
+    /// This call must execute the run.
     Miss(Box<dyn Tells<T, E>>),
-    /// It is under way, and waiting for it would close a circle.
+    /// The run is in flight, and waiting for it would deadlock.
     Circle,
 }
 
-/// A run whose answer can be had.
+/// A shared run whose result can be read.
 pub(crate) trait Copies<T, E>: Send {
-    /// Whoever takes a copy is noted in the log of this request.
+    /// Makes a reader of the result record its call in the log of this request.
     fn log_into(&mut self, context: RequestContext);
-    /// Records that the calling thread, or a future that it polls, waits for the answer; false if
-    /// that would close a circle.
+    /// Records that the calling thread, or a future that it polls, waits for the result. Returns
+    /// `false` if the wait would deadlock.
     fn begin_wait(&mut self) -> bool;
-    /// Whether there is an answer already.
+    /// Returns `true` if there is a result already.
     fn is_done(&self) -> bool;
-    /// Waits for the answer; none if the token is tripped first.
+    /// Blocks until there is a result. Returns `None` if the token is tripped first.
     fn wait(self: Box<Self>, token: &CancelToken) -> Option<Answer<T, E>>;
-    /// A completion, and the promise behind it: whoever takes that first completes it.
+    /// Returns a completion and the slot of its promise. The first to take the promise completes
+    /// it.
     fn completion(self: Box<Self>) -> (Completion<T, CommandError<E>>, Slot<T, E>)
     where
         T: Send + 'static,
@@ -88,14 +89,16 @@ pub(crate) trait Copies<T, E>: Send {
     fn future(self: Box<Self>) -> SharedFuture<T, E>;
 }
 
-/// Where the answer of a run is told to those who share it.
+/// Sends the result of a run to the calls that share it.
 pub(crate) trait Tells<T, E>: Send {
-    /// Names the run.
+    /// Returns the id of the run.
     fn id(&self) -> RunId;
     fn tell(self: Box<Self>, answer: &Answer<T, E>);
-    /// The run ends without an answer: who shares it hears so, and the next call runs again.
+    /// Ends the run without a result: calls that share it fail as cancelled, and the next call runs
+    /// again.
     fn forget(self: Box<Self>);
-    /// The completion of the call that runs, once `run` is under way: one copy among the others.
+    /// Returns the completion of the call that executes the run, after `run` was started. It is one
+    /// of the copies.
     fn completion_of(
         self: Box<Self>,
         run: Completion<T, CommandError<E>>,
@@ -144,23 +147,24 @@ where
     }
 }
 
-/// A run that calls share.
+/// A run that several calls share.
 #[derive(Clone)]
 struct Run<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     answer: SharedCompletion<T, CommandError<E>>,
     callers: Arc<Callers>,
 }
 
-/// How many callers want the answer of a run, and how to end the run when none is left.
+/// The number of callers that want the result of a run, and how to cancel the run when none is
+/// left.
 struct Callers {
     id: RunId,
-    /// Never more than zero again once it is zero.
+    /// Once zero, it stays zero.
     count: AtomicUsize,
     cancel: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Callers {
-    /// One: the call that makes the run.
+    /// Starts with one caller: the call that creates the run.
     fn new() -> Self {
         Self {
             id: RunId::new(),
@@ -169,15 +173,15 @@ impl Callers {
         }
     }
 
-    /// One caller more; false when the last one has gone, and the run ends.
+    /// Adds a caller. Returns `false` if the last caller has gone, so the run is ending.
     fn join(&self) -> bool {
         let more = |count: usize| (count > 0).then_some(count + 1);
-        // Relaxed: the number alone decides.
+        // Relaxed: only the number matters.
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         self.count.fetch_update(set, fetch, more).is_ok()
     }
 
-    /// Says how the run is ended, or that it has ended.
+    /// Sets the closure that cancels the run, or `None` if the run has ended.
     fn set_cancel(&self, cancel: Option<Box<dyn FnOnce() + Send>>) {
         let mut mine = self.cancel.lock().unwrap_or_else(PoisonError::into_inner);
         let old = std::mem::replace(&mut *mine, cancel);
@@ -186,12 +190,12 @@ impl Callers {
     }
 }
 
-/// One caller's share in a run. The run is cancelled with the last of them, if it still can be.
+/// One caller's interest in a run. Dropping the last one cancels the run, if it is still possible.
 struct Interest(Arc<Callers>);
 
 impl Drop for Interest {
     fn drop(&mut self) {
-        // A hit on a run that was over did not join; then there is nothing to cancel.
+        // A hit on a finished run did not join; there is nothing to cancel then.
         let less = |count: usize| count.checked_sub(1);
         let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
         if self.0.count.fetch_update(set, fetch, less) == Ok(1) {
@@ -204,7 +208,7 @@ impl Drop for Interest {
     }
 }
 
-/// What somebody else runs.
+/// A reader of a run that another call executes.
 struct Copy<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     answer: SharedCompletion<T, CommandError<E>>,
     interest: Interest,
@@ -256,7 +260,7 @@ where
             ..
         } = *self;
         if let Some(outcome) = answer.peek() {
-            // Had at once, also while the thread that answered still tells the others.
+            // Read directly, even if the completing thread is still notifying other readers.
             let answer = copy_of(outcome, &command);
             note(log.as_ref(), &command, &answer);
             let _ = promise.complete(answer);
@@ -271,7 +275,7 @@ where
             };
             let answer = copy_of(outcome, &command);
             note(log.as_ref(), &command, &answer);
-            // Whoever has cancelled its copy wants none.
+            // Fails if the caller has cancelled its copy, which then needs no result.
             let _ = promise.complete(answer);
         });
         (copy, slot)
@@ -287,10 +291,10 @@ where
     }
 }
 
-/// The promise of a copy.
+/// The promise of a copy, until it is taken.
 pub(crate) type Slot<T, E> = Arc<Mutex<Option<Promise<T, CommandError<E>>>>>;
 
-/// Takes the promise of a copy, if nobody has.
+/// Takes the promise of a copy, if it was not taken before.
 pub(crate) fn take<T, E>(slot: &Slot<T, E>) -> Option<Promise<T, CommandError<E>>>
 where
     T: Send + 'static,
@@ -299,7 +303,7 @@ where
     slot.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// The call that runs for the others.
+/// The call that executes the run for all calls that share it.
 struct First<T: Send + Sync + 'static, E: Send + Sync + 'static> {
     promise: Promise<T, CommandError<E>>,
     copies: Copy<T, E>,
@@ -318,7 +322,7 @@ where
     }
 
     fn tell(self: Box<Self>, answer: &Answer<T, E>) {
-        // Nobody can have cancelled: the shared reader keeps that to itself.
+        // Cannot have been cancelled: the shared reader is private to this module.
         let _ = self.promise.complete(answer.clone());
     }
 
@@ -359,7 +363,7 @@ where
             callers.set_cancel(None);
             match outcome {
                 Outcome::Cancelled => forget(promise, &context, (&command, &key), entry),
-                // Nobody can have cancelled: the shared reader keeps that to itself.
+                // Cannot have been cancelled: the shared reader is private to this module.
                 outcome => drop(promise.complete(copy_of(outcome, &command))),
             }
         });
@@ -367,7 +371,7 @@ where
     }
 }
 
-/// Takes a run without an answer out of the cache, and tells those who share it.
+/// Removes a run without a result from the cache, and fails the calls that share it.
 fn forget<T, E>(
     promise: Promise<T, CommandError<E>>,
     context: &RequestContext,
@@ -377,7 +381,7 @@ fn forget<T, E>(
     T: Send + 'static,
     E: Send + 'static,
 {
-    // Not what a later call has put there after this entry was cleared.
+    // Removes only this entry, not one that a later call stored after this one was cleared.
     context.forget(owner, (command, key), |number| number == mine);
     let error = CommandError::new(command, Cause::Cancelled);
     let _ = promise.fail(error);
@@ -422,7 +426,7 @@ where
     }
 }
 
-/// Writes a copy into the log of its request.
+/// Records a copy in the log of its request.
 fn note<T, E>(log: Option<&RequestContext>, command: &Key, answer: &Answer<T, E>) {
     let Some(log) = log else {
         return;
@@ -436,7 +440,7 @@ fn note<T, E>(log: Option<&RequestContext>, command: &Key, answer: &Answer<T, E>
     });
 }
 
-/// What a call adds to the log when its answer came from the cache.
+/// Returns the events that a call records in the log when its result came from the cache.
 fn cached_events(events: Events) -> Events {
     let mut events = events;
     events.add(Event::ResponseFromCache);

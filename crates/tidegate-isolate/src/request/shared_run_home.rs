@@ -1,8 +1,8 @@
-//! The home of the answers of a shared run.
+//! The home of the results of a shared run.
 //!
-//! A wait for such an answer is checked twice: against the pool whose threads it comes from, if
-//! there is one, and against the shared runs that wait for each other. Inside of the run itself it
-//! is refused.
+//! A wait for such a result is checked twice: against the pool that provides the threads, if there
+//! is one, and against the shared runs that wait for each other. A wait inside the run itself is
+//! refused.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::wait_graph::{self, RunId};
 use crate::bulkhead::{Home, WaitCheck};
 use crate::key::Key;
 
-/// Refuses a wait inside of the run that it is for.
+/// Refuses a wait for a run inside that same run.
 struct OutsideOf {
     run: RunId,
     command: Key,
@@ -32,7 +32,7 @@ impl WaitCheck for OutsideOf {
     }
 }
 
-/// Returns what stands for a shared run of a command: on its pool, or on the threads of callers.
+/// Returns the home of a shared run of a command: in its pool, or on its callers' threads.
 pub(super) fn home_of(run: RunId, command: &Key, pool: Option<&Home>) -> Arc<dyn Executor> {
     let check = OutsideOf {
         run,

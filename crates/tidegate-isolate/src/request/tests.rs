@@ -90,7 +90,7 @@ fn owners_of_one_key_have_entries_of_their_own() {
     let Err(((), first)) = put(one, 1) else {
         panic!("nothing was there");
     };
-    // Of another type, too.
+    // The entry of the other owner has another type, too.
     let text = request.cached(other, (&key, "x"), || ("text", ()));
     assert!(text.is_err());
     assert_eq!(put(one, 2), Ok(1), "it was not overwritten");

@@ -1,4 +1,4 @@
-//! Variables of which every request has its own value.
+//! Variables with a separate value for every request.
 
 use std::any::Any;
 use std::error::Error;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::context::{RequestContext, Stored, lock};
 
-/// A variable that every request has its own value of.
+/// A variable that has a separate value for every request.
 ///
 /// ```
 /// use tidegate_isolate::{RequestContext, RequestVariable};
@@ -30,7 +30,7 @@ pub struct RequestVariable<T> {
 
 type OnEnd<T> = Arc<dyn Fn(&T) + Send + Sync>;
 
-/// There is no request on this thread: enter a [`RequestContext`] first.
+/// The error of an access outside of a request: enter a [`RequestContext`] first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NoContext;
 
@@ -45,7 +45,7 @@ tidegate_core::debug_as_display!(NoContext);
 impl Error for NoContext {}
 
 impl<T: Send + Sync + 'static> RequestVariable<T> {
-    /// A variable that begins as what `make` answers, when a request first asks for it.
+    /// Creates a variable whose value is created by `make` when a request first reads it.
     pub fn new(make: impl Fn() -> T + Send + Sync + 'static) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
@@ -61,11 +61,11 @@ impl<T: Send + Sync + 'static> RequestVariable<T> {
         self
     }
 
-    /// The value of the current request.
+    /// Returns the value of the current request.
     ///
     /// # Errors
     ///
-    /// [`NoContext`] outside of a request.
+    /// Returns [`NoContext`] outside of a request.
     pub fn get(&self) -> Result<Arc<T>, NoContext> {
         let context = RequestContext::current().ok_or(NoContext)?;
         let known = |context: &RequestContext| {
@@ -76,7 +76,7 @@ impl<T: Send + Sync + 'static> RequestVariable<T> {
         if let Some(value) = known(&context) {
             return Ok(value);
         }
-        // Made outside of the lock; a value that came in between wins.
+        // Created outside of the lock; a value that was stored in the meantime takes precedence.
         let value = Arc::new((self.make)());
         let stored = self.stored(&value);
         let mut variables = lock(&context.shared.variables);
@@ -88,7 +88,7 @@ impl<T: Send + Sync + 'static> RequestVariable<T> {
     ///
     /// # Errors
     ///
-    /// [`NoContext`] outside of a request.
+    /// Returns [`NoContext`] outside of a request.
     pub fn set(&self, value: T) -> Result<(), NoContext> {
         let context = RequestContext::current().ok_or(NoContext)?;
         let stored = self.stored(&Arc::new(value));

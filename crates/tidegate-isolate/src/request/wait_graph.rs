@@ -1,18 +1,18 @@
-//! Which shared runs wait for which others.
+//! Records which shared runs wait for which other runs, to detect deadlocks.
 //!
-//! A call with a cache key that finds a run under way waits for it. Inside that very run, or inside
-//! one that it waits for in turn, such a wait could never end: it is refused.
+//! A call with a cache key that finds a run in flight waits for it. Inside that very run, or inside
+//! a run that it waits for in turn, such a wait would never end, so it is refused.
 //!
-//! A thread knows the runs that it works for, innermost last. They go along where its caller waits
-//! meanwhile, to a thread of a bulkhead; work that is only queued goes on without them. The record of
-//! the waits is one short lock, taken only inside of shared runs.
+//! A thread knows the runs that it works for, innermost last. These are carried to a thread of a
+//! bulkhead if the caller waits for that thread; work that is only queued runs without them. The
+//! record of the waits is protected by one short lock, taken only inside shared runs.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Names a shared run.
+/// Identifies a shared run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RunId(u64);
 
@@ -28,20 +28,21 @@ thread_local! {
     static WITHIN: RefCell<Vec<RunId>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The shared runs that the calling thread works for.
+/// Returns the shared runs that the calling thread works for.
 pub(crate) fn current() -> Vec<RunId> {
     let current = WITHIN.try_with(|within| within.borrow().clone());
     current.unwrap_or_default()
 }
 
-/// Works for these runs, and for no others, until the answer is dropped.
+/// Makes the calling thread work for these runs, and for no others, until the returned guard is
+/// dropped.
 #[must_use = "dropping it ends the stay"]
 pub(crate) fn set(runs: Vec<RunId>) -> Within {
     let earlier = WITHIN.try_with(|within| within.replace(runs));
     Within(earlier.unwrap_or_default())
 }
 
-/// Works for one run more until the answer is dropped.
+/// Makes the calling thread work for one more run until the returned guard is dropped.
 #[must_use = "dropping it ends the stay"]
 pub(crate) fn enter(run: RunId) -> Within {
     let mut runs = current();
@@ -49,7 +50,7 @@ pub(crate) fn enter(run: RunId) -> Within {
     set(runs)
 }
 
-/// A thread's stay in some runs; dropping it puts the earlier ones back.
+/// A guard for the runs that a thread works for; dropping it restores the earlier ones.
 pub(crate) struct Within(Vec<RunId>);
 
 impl Drop for Within {
@@ -68,7 +69,7 @@ fn lock() -> MutexGuard<'static, Record> {
     RECORD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Records that the calling thread waits for `run`. None if that would close a circle.
+/// Records that the calling thread waits for `run`. Returns `None` if the wait would deadlock.
 pub(crate) fn wait_for(run: RunId) -> Option<Waits> {
     let within = current();
     if within.is_empty() {
@@ -94,14 +95,14 @@ pub(crate) fn wait_for(run: RunId) -> Option<Waits> {
     Some(Waits { within, run })
 }
 
-/// A recorded wait; dropping it takes it out of the record.
+/// A recorded wait; dropping it removes the record.
 pub(crate) struct Waits {
     within: Vec<RunId>,
     run: RunId,
 }
 
 impl Waits {
-    /// Whether there is something in the record: the thread works for a shared run.
+    /// Returns `true` if the wait is in the record, because the thread works for a shared run.
     pub(crate) fn is_recorded(&self) -> bool {
         !self.within.is_empty()
     }
@@ -129,7 +130,7 @@ impl Drop for Waits {
 
 #[cfg(test)]
 mod tests {
-    //! Circles of any length are seen, and nothing else is.
+    //! Cycles of any length are detected, and no other wait is refused.
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Bounds, reserves and waiting.
+//! Limits, reserved permits and waiting.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;

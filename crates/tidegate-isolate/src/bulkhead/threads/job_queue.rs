@@ -1,4 +1,4 @@
-//! The queue of a pool, in the order of a discipline that may change while calls wait.
+//! The queue of a pool, ordered by a discipline that may change while calls wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use tidegate_pool::{Job, JobKey, JobQueue, Popped};
 
 use crate::bulkhead::queue::{Discipline, Next, WaitQueue};
 
-/// The queue of a pool, in the order of a discipline; what matters less makes room.
+/// The queue of a pool, ordered by a discipline. A call can displace a less critical one.
 pub(super) struct ByDiscipline {
     queue: WaitQueue<Job>,
     clock: FastClock,
@@ -16,7 +16,7 @@ pub(super) struct ByDiscipline {
     live: Arc<LiveDiscipline>,
 }
 
-/// A discipline that the queue takes over when it is next asked.
+/// A changed discipline, which the queue applies at its next `pop`.
 #[derive(Debug, Default)]
 pub(super) struct LiveDiscipline {
     next: Mutex<Option<Discipline>>,
@@ -41,7 +41,7 @@ impl LiveDiscipline {
 }
 
 impl ByDiscipline {
-    /// An empty queue whose discipline is changed through `live`.
+    /// Creates an empty queue whose discipline can be changed through `live`.
     pub(super) fn new(
         discipline: Discipline,
         clock: &FastClock,
@@ -58,7 +58,8 @@ impl ByDiscipline {
 
 impl JobQueue for ByDiscipline {
     fn push(&mut self, job: Job) -> JobKey {
-        // With the pool's lock held: a time that only a later discipline may look at is a cheap one.
+        // The pool's lock is held here, so a time that only a later discipline may use is a cheap
+        // one.
         let now = match self.queue.is_timed() {
             true => self.clock.nanos(),
             false => self.ticks.nanos(),

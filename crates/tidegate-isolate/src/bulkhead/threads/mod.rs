@@ -1,8 +1,8 @@
 //! The thread bulkhead: a worker pool of its own for the commands of one pool key.
 //!
-//! `thread_bulkhead` is the pool with its limits and counters, `job_queue` the order in which calls
-//! wait for a thread, `home` what a wait for a call of the pool is checked against, `snapshot` how
-//! the pool is doing. `config` has the settings.
+//! `thread_bulkhead` is the pool with its limits and counters. `job_queue` is the order in which
+//! calls wait for a thread. `home` checks a wait for a call of the pool. `snapshot` reports the
+//! pool's figures, and `config` has the settings.
 
 mod config;
 mod home;

@@ -1,9 +1,9 @@
-//! How a pool is doing, as plain data.
+//! A snapshot of a pool's figures, as plain data.
 
 use super::config::PoolConfig;
 use crate::key::Key;
 
-/// How a pool is doing at one moment.
+/// The figures of a pool at one moment.
 ///
 /// ```
 /// use tidegate_isolate::{Command, Isolation, PoolConfig};
@@ -25,17 +25,18 @@ pub struct PoolSnapshot {
     pub key: Key,
     /// The settings in force.
     pub config: PoolConfig,
-    /// Threads that run something.
+    /// Threads that are running a call.
     pub active: usize,
-    /// The most calls that ran at the same time, of all commands of the pool, in the window.
+    /// The largest number of calls of all commands of the pool that ran at the same time within the
+    /// window.
     pub peak: u64,
-    /// Threads.
+    /// The current number of threads.
     pub threads: usize,
-    /// The most threads that there ever were.
+    /// The largest number of threads since the pool was created.
     pub largest: usize,
-    /// Threads that are kept.
+    /// The number of threads that are kept alive.
     pub core: usize,
-    /// The most threads that there may be.
+    /// The largest number of threads allowed.
     pub max: usize,
     /// Calls that wait for a thread.
     pub queued: usize,
@@ -45,16 +46,16 @@ pub struct PoolSnapshot {
     pub completed: u64,
     /// Calls that ran, in the window.
     pub executed: u64,
-    /// Calls that were refused, in the window.
+    /// Calls that were rejected, in the window.
     pub rejected: u64,
-    /// Calls whose time was over while they waited, in the window.
+    /// Calls that timed out while they waited for a thread, in the window.
     pub expired: u64,
     /// Calls that ran.
     pub executed_total: u64,
-    /// Calls that were refused.
+    /// Calls that were rejected.
     pub rejected_total: u64,
-    /// Calls whose time was over while they waited.
+    /// Calls that timed out while they waited for a thread.
     pub expired_total: u64,
-    /// Threads that are held by work whose caller has gone.
+    /// Threads that are held by work whose caller has given up.
     pub overstaying: usize,
 }

@@ -2,11 +2,12 @@
 //!
 //! # Invariants
 //!
-//! * A call that is refused, displaced or given up by the queue hears of it; nothing is lost.
-//! * The live bound of the queue is exact: it is compared under the pool's lock.
+//! * A call that is rejected, displaced or turned away by the queue is notified; no call is lost.
+//! * The adjustable bound of the queue is exact: it is checked under the pool's lock.
 //! * Every limit changes in one step, in both directions.
-//! * When the queue is full, a call displaces one that matters less, if one waits.
-//! * What is reserved for important calls, of threads and places together, is not taken by others.
+//! * When the queue is full, a call displaces a waiting call that is less critical, if there is
+//!   one.
+//! * Threads and queue places that are reserved for critical calls are not taken by other calls.
 
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -33,28 +34,29 @@ const EXPIRED: usize = 2;
 pub(crate) struct ThreadBulkhead {
     pub(crate) key: Key,
     pool: Arc<WorkerPool>,
-    /// What a wait for a call of the pool is checked against.
+    /// Checks a wait for a call of the pool.
     home: Arc<Home>,
     config: Mutex<PoolConfig>,
     counts: Counts<3>,
-    /// How many calls run, and the most of the window.
+    /// Running calls, and their largest number in the window.
     running: AtomicUsize,
     peak: Peak,
-    /// Threads and places together, counted only while there are partitions.
+    /// Threads and queue places together, counted only while there are partitions.
     places: Permits,
     ceilings: [AtomicUsize; 4],
     is_parted: AtomicBool,
-    /// The live bound of the queue is below its own.
+    /// The adjustable bound of the queue is below the queue's capacity.
     is_bounded_live: AtomicBool,
     discipline: Arc<LiveDiscipline>,
     is_closed: AtomicBool,
-    /// Calls whose caller has gone and whose work still holds a thread. Below zero for the moment
-    /// in which the work returns before its leaver has counted it.
+    /// Calls whose caller has given up and whose work still holds a thread. Negative for a moment
+    /// if the work returns before the thread that gave up has counted it.
     overstaying: AtomicIsize,
     idle_max: Mutex<IdleMax>,
 }
 
-/// What is to be said of a maximum that has no effect: once, until it has one again.
+/// The warning about a maximum that has no effect. Given once, until the maximum has an effect
+/// again.
 #[derive(Debug, Default)]
 struct IdleMax {
     is_noted: bool,
@@ -101,16 +103,17 @@ impl ThreadBulkhead {
         Ok(bulkhead)
     }
 
-    /// Takes one of the places that calls of this criticality may have; none if there are no
-    /// partitions.
+    /// Takes one of the places that calls of this criticality may use. Returns `None` if there are
+    /// no partitions.
     ///
     /// # Errors
     ///
-    /// There is no room, the rest is kept for what matters more, or the pool was stopped.
+    /// Returns an error if there is no room, if the rest is reserved for more critical calls, or if
+    /// the pool was stopped.
     #[inline]
     pub(crate) fn take_place(&self, criticality: Criticality) -> Result<Option<Permit>, Refused> {
-        // Before the call is timed: the end of the isolation would expire it, and it would fail as
-        // too late although it was never accepted.
+        // Checked before the call's timeout starts: otherwise the end of the isolation would expire
+        // the call, and it would fail as timed out although it was never accepted.
         if self.is_closed.load(Ordering::Relaxed) {
             return Err(Refused::Closed);
         }
@@ -125,12 +128,12 @@ impl ThreadBulkhead {
         }
     }
 
-    /// How many calls the pool holds at most, in threads and places.
+    /// Returns the largest number of calls that the pool can hold, in threads and queue places.
     pub(crate) fn capacity(&self) -> usize {
         self.places.limit()
     }
 
-    /// Divides threads and places among criticalities.
+    /// Divides threads and queue places among the criticalities.
     fn part(&self, config: &PoolConfig) {
         let capacity = config
             .effective_max()
@@ -147,13 +150,14 @@ impl ThreadBulkhead {
             .store(is_bounded_live, Ordering::Relaxed);
     }
 
-    /// Takes no more calls; what was accepted runs until `timeout` has passed.
+    /// Stops accepting calls; accepted calls run until `timeout` has passed.
     pub(crate) fn stop(&self, timeout: Duration) -> Stopped {
         self.is_closed.store(true, Ordering::Relaxed);
         self.pool.stop(timeout)
     }
 
-    /// Why the pool has no room: it was stopped, it is full, or as many wait as may at present.
+    /// Returns why the pool rejects a call: it was stopped, its adjustable bound is reached, or it
+    /// is full.
     pub(crate) fn refusal(&self) -> Refused {
         match self.is_closed.load(Ordering::Relaxed) {
             true => Refused::Closed,
@@ -162,7 +166,7 @@ impl ThreadBulkhead {
         }
     }
 
-    /// Gives a task to a thread or to the queue; says where it waits, if it does.
+    /// Submits a task to a thread or to the queue. Returns its queue key if it waits.
     pub(crate) fn submit(
         &self,
         task: Task,
@@ -171,13 +175,13 @@ impl ThreadBulkhead {
         self.pool.place(Job::new(task).class(criticality as u8))
     }
 
-    /// The work on this thread has ended, and its caller hears of it next: should that one be
-    /// back before this thread is idle, it finds a place.
+    /// Announces that the work on this thread has ended and that its caller is notified next. If
+    /// the caller submits again before this thread is idle, the call finds a place.
     pub(crate) fn about_to_end(&self) {
         self.pool.about_to_end();
     }
 
-    /// Takes a waiting task back.
+    /// Removes and returns a waiting task.
     pub(crate) fn take_back(&self, key: JobKey) -> Option<Task> {
         self.pool.take_back(key)
     }
@@ -211,7 +215,7 @@ impl ThreadBulkhead {
         }
     }
 
-    /// Takes what is to be reported of the settings. Call it with no lock held.
+    /// Takes the pending warning about the settings. Must be called with no lock held.
     pub(crate) fn take_warning(&self) -> Option<String> {
         let mut idle = self.idle_max.lock().unwrap_or_else(PoisonError::into_inner);
         idle.unsaid.take()
@@ -228,18 +232,18 @@ impl ThreadBulkhead {
         &self.pool
     }
 
-    /// Where completions of the pool's calls are at home.
+    /// Returns the home of the completions of the pool's calls.
     pub(crate) fn home(&self) -> &Arc<Home> {
         &self.home
     }
 
-    /// The work of a call begins.
+    /// Counts the start of a call's work.
     pub(crate) fn count_begun(&self, now: u64) {
         let running = self.running.fetch_add(1, Ordering::Relaxed) + 1;
         self.peak.note(now, running as u64);
     }
 
-    /// The work of a call has ended.
+    /// Counts the end of a call's work.
     pub(crate) fn count_executed(&self, now: u64) {
         self.running.fetch_sub(1, Ordering::Relaxed);
         self.counts.add(now, EXECUTED);
@@ -253,12 +257,12 @@ impl ThreadBulkhead {
         self.counts.add(now, EXPIRED);
     }
 
-    /// A caller has gone while its work still runs.
+    /// Counts a caller that gave up while its work still runs.
     pub(crate) fn overstay(&self) {
         self.overstaying.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Work that had overstayed has ended.
+    /// Counts the end of work whose caller had given up.
     pub(crate) fn leave(&self) {
         self.overstaying.fetch_sub(1, Ordering::Relaxed);
     }
@@ -292,7 +296,7 @@ impl ThreadBulkhead {
     }
 }
 
-/// The limits of a pool in words.
+/// Describes the limits of a pool.
 fn told(config: &PoolConfig) -> String {
     let (core, max) = (config.core, config.effective_max());
     let queue = config.effective_queue();
