@@ -1,4 +1,4 @@
-//! The collapser: collects requests into batches, and runs each batch through a command.
+//! The collapser: gathers requests into batches, and runs each batch through a command.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -19,8 +19,7 @@ use crate::event::Event;
 use crate::properties::Concerned;
 use crate::request::{CacheOwner, RequestContext};
 
-/// Collects requests into batches that run through a command. Clones are handles to the same
-/// collapser.
+/// Gathers requests into batches that go through a command. Clones are the same collapser.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -50,8 +49,7 @@ struct Shared<A, V, E> {
     work: Arc<Work<A, V, E>>,
     shards: ArcSwapOption<Shards<A>>,
     global: Slot<A, V, E>,
-    /// Identifies this collapser's batches in the cache of a request; several collapsers may use
-    /// one command.
+    /// Whose batches in the cache of a request: several collapsers may use one command.
     owner: CacheOwner,
 }
 
@@ -61,17 +59,17 @@ where
     V: Clone + Send + 'static,
     E: Clone + Send + 'static,
 {
-    /// Creates a collapser whose batches run `work` through `command`. The work receives the
-    /// arguments and returns a result for each of them.
+    /// A collapser whose batches run `work` through `command`. The work gets the arguments and
+    /// answers for each of them.
     ///
     /// # Errors
     ///
-    /// Returns which setting is invalid, and why.
+    /// Which setting makes no sense, and why.
     ///
     /// # Threads
     ///
-    /// With permits, a batch runs on the thread whose request filled it, or on one of the command's
-    /// callback threads.
+    /// With permits a batch runs on the thread whose request filled it, or on one that the command has
+    /// for what no caller runs.
     pub fn new<F>(
         command: &Command<HashMap<A, V>, E>,
         config: CollapserConfig,
@@ -97,12 +95,12 @@ where
         })
     }
 
-    /// Returns the settings in force.
+    /// The settings in force.
     pub fn config(&self) -> Arc<CollapserConfig> {
         self.shared.live.now.load_full()
     }
 
-    /// Splits every batch from now on with `split`, also for clones. Each part is a separate call.
+    /// Splits every batch from now on, also those of its clones; each part is a call of its own.
     pub fn shards(self, split: impl Fn(Vec<A>) -> Vec<Vec<A>> + Send + Sync + 'static) -> Self {
         let split: Shards<A> = Box::new(split);
         self.shared.shards.store(Some(Arc::new(split)));
@@ -124,7 +122,7 @@ where
         let mut batch = lock(&slot);
         let mut place = None;
         if batch.number == 0 && config.max_batch > 1 {
-            // The batch may have to run on the command's callback threads.
+            // The batch may have to run on the threads of the command.
             place = shared.command.aside().reserve(0);
             if place.is_none() {
                 drop(batch);
@@ -167,10 +165,9 @@ where
     V: Clone + Send + 'static,
     E: Clone + Send + 'static,
 {
-    /// Returns the slot of a request's batch.
+    /// The batch of a request.
     fn slot_of(&self, context: &RequestContext) -> Slot<A, V, E> {
-        // A request whose cache is cleared starts a new batch; the open one still runs after its
-        // delay.
+        // A request whose cache is cleared begins a new batch; the open one is run at its time.
         let name = (self.command.key(), "\0batch");
         let made = context.cached(self.owner, name, || {
             let slot: Slot<A, V, E> = Arc::default();
@@ -179,16 +176,15 @@ where
         made.unwrap_or_else(|(slot, _)| slot)
     }
 
-    /// Returns the error for too many batches that wait for a callback thread: no new batch is
-    /// started.
+    /// Too many batches wait for a thread: nothing new begins.
     fn backlog(&self) -> CollapseError<E> {
         let cause = Cause::Rejected(Refused::Backlog);
         self.command.count(cause.event());
         CollapseError::Batch(CommandError::new(self.command.key(), cause))
     }
 
-    /// Sets the timer that runs a batch after its delay. Not called under the lock of the slot: a
-    /// stopped isolation drops the timer task at once, and the batch with it.
+    /// Sees to it that a batch is run at its time. Not under the lock of the slot: an isolation that
+    /// was stopped drops the alarm at once, and the batch with it.
     fn set_alarm(
         self: &Arc<Self>,
         slot: &Slot<A, V, E>,
@@ -214,18 +210,18 @@ where
         if batch.number == number {
             batch.alarm = Some(alarm);
         } else {
-            // The batch was filled and taken in the meantime.
+            // Filled and gone meanwhile.
             drop(batch);
             alarms.cancel(alarm);
         }
     }
 
-    /// Runs a batch that was taken from its slot.
+    /// Runs a batch that was taken out of its slot.
     fn run(self: &Arc<Self>, mut batch: Batch<A, V, E>, context: Option<RequestContext>) {
         if let Some(alarm) = batch.alarm.take() {
             self.command.alarms().cancel(alarm);
         }
-        // Arguments whose callers all cancelled are left out.
+        // Whoever has left is not asked for.
         batch.requests.retain(|_, waiting| waiting.is_wanted());
         let wanted = batch
             .order
@@ -253,7 +249,7 @@ where
                 .collect();
             self.run_part(part, requests, context.as_ref());
         }
-        // Arguments that the split function left out receive no result.
+        // A split that forgot some of them: they have no answer.
         for (_, waiting) in batch.requests {
             waiting.end(self.command.key(), &|| Err(CollapseError::NoResponse));
         }
