@@ -1,12 +1,14 @@
-//! Models of the words of an isolated call: every interleaving of the worker that takes a queued
-//! job, the timer, the caller that leaves, and the probes of a breaker (`cargo xtask loom`).
+//! Models of the state words of an isolated call: every interleaving of the worker that takes a
+//! queued job, the timer, the caller that cancels, and the probes of a breaker (`cargo xtask
+//! loom`).
 //!
-//! Each of these changes was made by hand and fails a model. In the word of a call: the store of its
-//! beginning relaxed; the fence after that store, before a look, after a `leave` or before
-//! `is_left` left out; a look or `start` relaxed; an end that swaps instead of comparing; a `leave`
-//! that does not compare the number; an end that keeps it. In the word of a breaker: `change` without
-//! Release or relaxed, `get` without Acquire, `is_due` without Acquire, `judge` without Release, or putting off
-//! before it decides. The ends of a call are relaxed, and the models hold.
+//! Each of the following changes was made by hand and fails a model. In the word of a call: a
+//! relaxed store in `begin`; no fence after that store, before the load in `look`, after a `leave`
+//! or before `is_left`; a relaxed load in `look` or a relaxed `start`; an end that swaps instead of
+//! comparing; a `leave` that does not compare the number; an end that keeps the number. In the word
+//! of a breaker: `change` without Release or relaxed, `get` without Acquire, `is_due` without
+//! Acquire, `judge` without Release, or advancing the time before it decides. The ends of a call
+//! are relaxed, and the models hold.
 #![cfg(tidegate_loom)]
 
 use std::sync::Arc as StdArc;
@@ -21,8 +23,8 @@ mod place;
 
 use place::Place;
 
-/// A worker takes a queued job while its time ends and its caller leaves: the call is ended by
-/// exactly one of them, and whoever left knows whether the work ran.
+/// A worker takes a queued job while it times out and its caller cancels. Exactly one of them ends
+/// the call, and a side that ended it from outside knows whether the work ran.
 #[test]
 fn one_of_worker_timer_and_caller_ends_a_queued_call() {
     loom::model(|| {
@@ -59,7 +61,8 @@ fn one_of_worker_timer_and_caller_ends_a_queued_call() {
     });
 }
 
-/// The timer looked at a call that ends, and the word serves the next one: that one is not hit.
+/// The timer saw a call that ends, and the word is reused for the next one: the next call is not
+/// ended.
 #[test]
 fn a_timer_that_is_late_does_not_hit_the_next_call() {
     loom::model(|| {
@@ -79,9 +82,9 @@ fn a_timer_that_is_late_does_not_hit_the_next_call() {
     });
 }
 
-/// The timer looks while a word goes from one call to the next: it never takes the deadline of one
-/// for that of the other, so it ends no call before its time. Here the first has time, the second
-/// has none.
+/// The timer looks while a word changes from one call to the next. It never uses the deadline of
+/// one call for the other, so it ends no call too early. Here the first call has a late deadline,
+/// and the second is due.
 #[test]
 fn a_call_is_judged_by_its_own_deadline() {
     const NOW: u64 = 5;
@@ -116,8 +119,8 @@ fn a_call_is_judged_by_its_own_deadline() {
     });
 }
 
-/// A call begins while the timer goes to sleep for long: the caller sees that and wakes it, or the
-/// timer's last look sees the call.
+/// A call begins while the timer is about to sleep for a long time: the caller sees that and wakes
+/// the timer, or the timer's last look finds the call.
 #[test]
 fn a_call_that_begins_is_seen_by_a_timer_that_falls_asleep() {
     const AWAKE: u64 = 0;
@@ -139,8 +142,9 @@ fn a_call_that_begins_is_seen_by_a_timer_that_falls_asleep() {
     });
 }
 
-/// A job is put into the queue, and its place is noted after that. Whoever leaves meanwhile takes
-/// it out, or the one who put it there does: it is never left behind.
+/// A job is put into the queue, and its place is recorded after that. If the call is ended from
+/// outside in between, that thread removes the job, or the thread that queued it does: the job is
+/// never left behind.
 #[test]
 fn a_queued_job_whose_caller_has_gone_is_taken_out() {
     const NOWHERE: u64 = 0;
@@ -177,8 +181,8 @@ const CLOSED: u8 = 0;
 const OPEN: u8 = 1;
 const HALF_OPEN: u8 = 2;
 
-/// Two calls find that the sleep is over: one becomes the probe, and what was written when the
-/// breaker opened is there for whoever sees it open.
+/// Two calls find that the sleep is over: one becomes the probe, and a call that sees the breaker
+/// open also sees the data that was written when it opened.
 #[test]
 fn one_call_becomes_the_probe() {
     loom::model(|| {
@@ -211,8 +215,8 @@ fn one_call_becomes_the_probe() {
     });
 }
 
-/// A probe succeeds while the breaker gives it up as late and opens: one verdict holds, and a call
-/// of an earlier phase says nothing.
+/// A probe succeeds while the breaker gives it up as late and opens: one verdict holds, and the
+/// verdict of a call of an earlier phase is ignored.
 #[test]
 fn the_verdict_of_a_probe_counts_in_its_own_phase_only() {
     loom::model(|| {
@@ -238,9 +242,9 @@ fn the_verdict_of_a_probe_counts_in_its_own_phase_only() {
     });
 }
 
-/// Two callers come long after a window closed that nobody has judged: bad, and its sleep is over.
-/// Whoever judges first opens the breaker; one of them passes, as the probe, and none as if it were
-/// closed.
+/// Two callers come long after a window closed that was not judged yet: it is bad, and its sleep is
+/// over. The first to judge opens the breaker. One of the two passes as the probe, and none passes
+/// as if the breaker were closed.
 #[test]
 fn callers_that_judge_a_window_of_long_ago_let_one_probe_through() {
     const NOW: u64 = 5;

@@ -1,6 +1,6 @@
-//! What keys cost: ten thousand of them, a hundred in use, counted by the allocator. And that a
-//! guarded call allocates nothing. A program of its own, since the allocator is the whole
-//! program's.
+//! The memory cost of keys: ten thousand of them, a hundred in use, counted by the allocator. Also
+//! checks that a guarded call allocates nothing. This is a separate test program, because the
+//! allocator belongs to the whole program.
 #![cfg(not(any(tidegate_sanitize, miri)))]
 
 use std::time::Duration;
@@ -36,7 +36,7 @@ fn ten_thousand_keys_fit_and_their_memory_comes_back() {
     let empty = BYTES.get();
     let commands: Vec<_> = (0..KEYS).map(|key| build(&isolation, key)).collect();
     let registered = BYTES.get() - empty;
-    // All are used once, and then only a hundred.
+    // All are used once, and then only a hundred of them.
     let use_of = |commands: &[Numbers]| {
         for command in commands {
             assert_eq!(command.run(|_| Ok(1)), Ok(1));

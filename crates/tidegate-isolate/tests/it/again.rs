@@ -1,4 +1,4 @@
-//! Trying again: retries within a budget, and second attempts beside slow first ones.
+//! Repeated attempts: retries within a budget, and second attempts next to slow first ones.
 
 use std::future::{Future, pending};
 use std::pin::pin;
@@ -239,7 +239,7 @@ fn a_second_attempt_on_threads_wins_and_the_first_is_told() {
     until("the first attempt runs", || {
         tries.load(Ordering::Relaxed) >= 1
     });
-    // Not `advance`: the worker sleeps outside of the clock.
+    // Not `advance`: the worker sleeps without the clock's knowledge.
     clock.jump(Duration::from_millis(1));
     let value = block_on("the second attempt has answered", answer);
     assert_eq!(value, Ok(2));

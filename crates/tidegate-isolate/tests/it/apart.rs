@@ -1,5 +1,5 @@
-//! User code of one command that does not return holds up no other command: each kind of it stays
-//! inside, and calls of another command still end at their timeout.
+//! User code of one command that does not return blocks no other command. Each kind of user code
+//! blocks here, and calls of another command still end at their timeout.
 
 use std::future::{Pending, pending};
 use std::pin::{Pin, pin};
@@ -17,7 +17,7 @@ use tidegate_testkit::{Counter, Gate, WATCHDOG, until};
 
 use crate::support::{Answer, Numbers, SECOND, builder, hold, pool_of};
 
-/// Where user code stays until it may leave.
+/// A place where user code blocks until it is released.
 #[derive(Clone, Default)]
 struct Stay {
     inside: Counter,
@@ -30,7 +30,7 @@ impl Stay {
         self.leave.wait();
     }
 
-    /// A value that stays in its `Drop`.
+    /// Returns a value that blocks in its `Drop`.
     fn on_drop(&self) -> StaysOnDrop {
         StaysOnDrop(self.clone())
     }
@@ -70,18 +70,18 @@ impl Scene {
         }
     }
 
-    /// A command with so many threads.
+    /// Returns a builder for a command with this many threads.
     fn threads(&self, threads: usize) -> tidegate_isolate::CommandBuilder<u32, &'static str> {
         builder("slow").threads(pool_of(threads, 8)).timeout(SECOND)
     }
 
-    /// A call whose work stays, and is not counted as user code that does.
+    /// Starts a call whose work blocks, without counting it as blocked user code.
     fn begin(&self, command: &Numbers) -> Answer {
         hold(command, &self.stay.leave)
     }
 
-    /// Checks that the healthy command's calls time out while `count` others are inside, and lets
-    /// them leave.
+    /// Checks that the healthy command's calls time out while `count` pieces of user code are
+    /// blocked, then releases them.
     fn check(&self, count: u64) {
         self.stay.inside.wait_for(count);
         let leave = Gate::new();
@@ -320,7 +320,7 @@ fn answers_that_come_too_late() {
     scene.check(1);
 }
 
-/// A waker that stays when it is called.
+/// A waker that blocks when it is called.
 struct StayingWaker(Stay);
 
 impl Wake for StayingWaker {
@@ -362,7 +362,7 @@ fn wakers() {
     scene.check(4);
 }
 
-/// A waker that stays when its last clone is dropped.
+/// A waker that blocks when its last clone is dropped.
 struct DroppedWaker(#[expect(dead_code, reason = "its drop is what counts")] StaysOnDrop);
 
 impl Wake for DroppedWaker {
@@ -475,7 +475,7 @@ fn a_command_whose_callbacks_do_not_return_refuses_new_calls() {
     assert_eq!(error.cause(), &Cause::Rejected(Refused::Backlog));
     assert_eq!(slow.snapshot().callbacks_refused, 1);
     scene.check(11);
-    // What was accepted is told, and then there is room again.
+    // Accepted calls end, and then there is room again.
     scene.stay.inside.wait_for(1_025);
     until("a call is accepted", || {
         slow.queue(|_| Ok(1)).wait() == Ok(1)

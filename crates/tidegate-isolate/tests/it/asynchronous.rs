@@ -123,7 +123,7 @@ fn a_dropped_probe_opens_the_breaker_again() {
     assert_eq!(command.run(|_| Ok(1)), Ok(1));
 }
 
-/// One permit, and callers that wait for it for up to ten milliseconds.
+/// A command with one permit, whose callers wait for it for up to ten milliseconds.
 fn patient(isolation: &Isolation) -> Numbers {
     let permits = PermitConfig {
         max_wait: Duration::from_millis(10),
@@ -183,7 +183,7 @@ fn a_future_dropped_while_it_waits_leaves_the_permit_to_the_next() {
     let mut third = Box::pin(command.run_async(|_| async { Ok(3) }));
     assert!(poll_once(second.as_mut()).is_pending());
     assert!(poll_once(third.as_mut()).is_pending());
-    // The permit is the second's already when it is dropped.
+    // The second future already has the permit when it is dropped.
     drop(first);
     drop(second);
     assert_eq!(poll_once(third.as_mut()), Poll::Ready(Ok(3)));

@@ -1,4 +1,4 @@
-//! Random calls: the breaker does what a naive one does that looks at every call ever made.
+//! Random calls: the breaker behaves like a naive one that keeps every call ever made.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,7 +16,7 @@ struct Naive {
     /// When each counted call ended, and whether it failed.
     calls: VecDeque<(u64, bool)>,
     state: BreakerState,
-    /// When it was opened, for an open one.
+    /// When the breaker opened, if it is open.
     opened: u64,
     /// Calls before this do not count.
     since: u64,
@@ -46,7 +46,7 @@ impl Naive {
         }
     }
 
-    /// Whether a call passes, and whether as a probe.
+    /// Returns whether a call passes as a probe, or `None` if it is denied.
     fn pass(&mut self, now: u64) -> Option<bool> {
         self.turn_to(now);
         match self.state {

@@ -1,4 +1,4 @@
-//! The request cache shares a run, also while it runs.
+//! The request cache shares a run, even while it is in flight.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn a_call_joins_the_run_that_is_under_way() {
         inside.wait();
         let second = scope.spawn(|| {
             let call = command.call().context(&request).cache_key("x");
-            // Told just before it waits; the permit is taken, so a run of its own would fail.
+            // Observed just before it waits; the permit is taken, so a run of its own would fail.
             let go_on = go_on.clone();
             call.observe(move |_| go_on.open())
                 .run_in_place(|_| panic!("must not run"))
@@ -146,7 +146,7 @@ fn a_queued_call_joins_a_run_without_waiting_for_it() {
     let request = RequestContext::new();
     let (inside, go_on) = (Gate::new(), Gate::new());
     let (open, until) = (inside.clone(), go_on.clone());
-    // A loop: whoever waited here would be refused.
+    // On a loop: a blocking wait here would be refused.
     let (first, second) = non_blocking(|| {
         let call = || command.call().context(&request).cache_key("x");
         let first = call().queue(move |_| {
@@ -175,13 +175,13 @@ fn a_queued_run_ends_with_the_last_of_its_callers() {
     let call = || command.call().context(&request).cache_key("x");
     let go_on = Gate::new();
     let held = hold(&command, &go_on);
-    // Nobody shares it.
+    // No other call shares the run.
     let alone = call().queue(|_| panic!("must not run"));
     assert_eq!(pool(&isolation).queued, 1);
     assert!(alone.cancel());
     assert_eq!(pool(&isolation).queued, 0, "it left the queue");
     assert_eq!(command.snapshot().totals[Event::Cancelled], 1);
-    // Two share it, and a future.
+    // Two queued calls and a future share the run.
     let first = call().queue(|_| panic!("must not run"));
     let second = call().queue(|_| panic!("must not run"));
     let mut third = Box::pin(call().run_async(|_| async { panic!("must not run") }));
@@ -191,13 +191,13 @@ fn a_queued_run_ends_with_the_last_of_its_callers() {
     drop(third);
     assert_eq!(pool(&isolation).queued, 0);
     assert_eq!(command.snapshot().totals[Event::Cancelled], 2);
-    // The next call runs again; one of two that leave keeps the run for the other.
+    // The next call runs again. If one of two callers cancels, the run continues for the other.
     let (leaves, stays) = (call().queue(|_| Ok(8)), call().queue(|_| panic!("shared")));
     assert!(leaves.cancel());
     go_on.open();
     held.wait().unwrap();
     assert_eq!(stays.wait().unwrap(), 8);
-    // Leaving after the end cancels nothing.
+    // Cancelling after the end has no effect.
     let late = call().queue(|_| panic!("it has an answer"));
     assert!(!late.cancel());
     assert_eq!(call().run(|_| panic!("it has an answer")), Ok(8));
@@ -314,7 +314,7 @@ fn a_run_that_is_given_up_forgets_only_its_own_entry() {
     assert_eq!(call().run(|_| panic!("must not run")), Ok(2));
 }
 
-/// A run that has begun, without a timeout of its own, and the gate that ends it.
+/// Returns a call in flight without a timeout of its own, and the gate that ends it.
 fn under_way(command: &Numbers, request: &RequestContext) -> (Answer, Gate) {
     let (inside, go_on) = (Gate::new(), Gate::new());
     let (open, until) = (inside.clone(), go_on.clone());
@@ -346,13 +346,13 @@ fn a_call_that_shares_a_run_has_a_timeout_of_its_own() {
     });
     let replaced = replaced.queue(|_| panic!("must not run"));
     std::thread::scope(|scope| {
-        // Told just before it waits.
+        // Observed just before it waits.
         let (near, waiting) = (Gate::new(), call());
         let tell = near.clone();
         let waiting = waiting.observe(move |_| tell.open());
         let waited = scope.spawn(move || waiting.run(|_| panic!("must not run")));
         near.wait();
-        // Its time begins when it waits, so the clock goes on until that is over.
+        // Its timeout starts when it waits, so the clock advances until the wait has ended.
         until("the wait has ended", || {
             clock.jump(SECOND / 4);
             waited.is_finished()

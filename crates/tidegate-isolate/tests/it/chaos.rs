@@ -1,5 +1,5 @@
-//! Fifty dependencies, four of them broken each in its own way, for a minute of virtual time: the
-//! others notice nothing, the totals add up, and nothing is left behind.
+//! Fifty dependencies, four of them broken in different ways, for a minute of virtual time: the
+//! others are not affected, the totals add up, and no resource is leaked.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tidegate_testkit::{Gate, until};
 
 use crate::support::{Numbers, builder, pool_of, still};
 
-/// Every outcome that a call on threads or with permits can have, each call having one.
+/// Every outcome of a call on threads or with permits; each call has exactly one.
 const ENDS: [Event; 7] = [
     Event::Success,
     Event::Failure,
@@ -26,7 +26,7 @@ const ENDS: [Event; 7] = [
 const COMMANDS: usize = 50;
 const TICK: Duration = Duration::from_millis(20);
 const TICKS: usize = 3_000;
-/// How many calls of each command come in a tick: a broken one is called above its capacity.
+/// The number of calls of each command in a tick: a broken command is called above its capacity.
 const CALLS: usize = 2;
 const TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -49,7 +49,7 @@ fn health_of(at: usize) -> Health {
     }
 }
 
-/// Answers when its time has come.
+/// Completes at its time.
 struct Work {
     clock: ManualClock,
     ready: u64,
@@ -148,7 +148,7 @@ fn healthy_commands_do_not_notice_broken_ones() {
     }
 }
 
-/// The work of a call on a thread. What is slow heeds its token, what hangs does not.
+/// Does the work of a call on a thread. Slow work obeys its cancel token, hanging work does not.
 fn work(
     health: Health,
     end: &Gate,
@@ -177,14 +177,14 @@ fn healthy_pools_do_not_notice_broken_ones() {
     let (clock, isolation) = still();
     let build = |at: usize| {
         let key = format!("dependency-{at}");
-        // Room for all calls of a tick, also while the thread is not back from the last one.
+        // Room for all calls of a tick, even if the thread has not returned from the last one.
         let command = builder(&key).pool(&*key).threads(pool_of(1, CALLS));
         command.timeout(TIMEOUT).build(&isolation).unwrap()
     };
     let commands: Vec<Numbers> = (0..COMMANDS).map(build).collect();
     let end = Gate::new();
     let mut broken = Vec::new();
-    // Fewer ticks than with permits, as long as they: each call is a real thread's.
+    // Fewer ticks than with permits, but the same total time: each call needs a real thread.
     let (tick, ticks) = (TICK * 10, TICKS / 10);
     for _ in 0..ticks {
         for (at, command) in commands.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Waits that could never end are refused.
+//! Waits that would deadlock are refused.
 
 use std::pin::pin;
 use std::sync::mpsc;
@@ -20,7 +20,7 @@ fn a_command_inside_its_own_run_does_not_wait_for_itself() {
         command.build(&isolation).unwrap()
     };
     let (a, b) = (build("a"), build("b"));
-    // Directly, by either way to wait.
+    // Directly, with both ways to wait.
     let inner = a.clone();
     let answer = a.run(move |_| {
         let error = inner.run(|_| Ok(1)).unwrap_err();
@@ -31,7 +31,7 @@ fn a_command_inside_its_own_run_does_not_wait_for_itself() {
         Ok(2)
     });
     assert_eq!(answer, Ok(2));
-    // Through another command, whose only thread waits meanwhile.
+    // Through another command, whose only thread is waiting.
     let (middle, last) = (b.clone(), a.clone());
     let answer = a.run(move |_| {
         let answer = middle.run(move |_| match last.run(|_| Ok(1)) {
@@ -41,14 +41,14 @@ fn a_command_inside_its_own_run_does_not_wait_for_itself() {
         answer.map_err(|_| "it was refused one too early")
     });
     assert_eq!(answer, Ok(3));
-    // A thread is left: nothing is refused.
+    // A free thread is left, so nothing is refused.
     a.configure(|c| c.pool.core = 2).unwrap();
     let inner = a.clone();
     let answer = a.run(move |_| inner.run(|_| Ok(4)).map_err(|_| "refused"));
     assert_eq!(answer, Ok(4));
 }
 
-/// A call with the key `key` that makes another one like it.
+/// Makes a call with the cache key `key` that makes another call with the same key inside.
 fn call_inside(outer: &Numbers, inner: &Numbers, request: &RequestContext, key: &str) {
     let (inner, request, key) = (inner.clone(), request.clone(), key.to_owned());
     let call = outer.call().context(&request).cache_key(&key);
@@ -73,7 +73,7 @@ fn a_shared_run_does_not_wait_for_itself() {
     let threads = threads.build(&isolation).unwrap();
     call_inside(&threads, &threads, &request, "x");
 
-    // On another thread, for which the run waits.
+    // On another thread, which the run waits for.
     let (outer, middle, inner) = (threads.clone(), in_place.clone(), threads.clone());
     let request = RequestContext::new();
     let carried = request.clone();
@@ -128,7 +128,7 @@ fn two_shared_runs_do_not_wait_for_each_other() {
             Err("refused")
         })
     };
-    // One of the two waits for the other; the one that comes second is refused.
+    // One of the two waits for the other; the second to wait is refused.
     let answers = std::thread::scope(|scope| {
         let first = scope.spawn(|| run("x", "y", &in_x, &in_y));
         let second = scope.spawn(|| run("y", "x", &in_y, &in_x));
@@ -152,7 +152,7 @@ fn a_shared_run_that_waits_for_the_calling_thread_is_not_waited_for() {
     let first = command.queue(move |_| {
         open.open();
         until.wait();
-        // It lies in the queue, behind this very call.
+        // The shared run is in the queue, behind this very call.
         let shared = inner.call().context(&carried).cache_key("x");
         let error = shared.run(|_| panic!("must not run")).unwrap_err();
         assert_eq!(error.cause(), &CIRCLE);
@@ -184,7 +184,7 @@ fn a_queued_copy_cannot_be_waited_for_inside_its_own_run() {
             let error = copy.wait().unwrap_err();
             assert!(error.is_refused(), "{error}");
             assert!(error.to_string().contains("circle"), "{error}");
-            // To listen is no wait, and neither is a wait after the run.
+            // Listening is not a wait, and a wait after the run is allowed.
             let again = inner.call().context(&mine).cache_key("k");
             kept.send(again.queue(|_| panic!("must not run"))).unwrap();
             Ok(5)
@@ -194,7 +194,7 @@ fn a_queued_copy_cannot_be_waited_for_inside_its_own_run() {
     }
 }
 
-/// A command with so many permits, for which callers wait for an hour.
+/// A command with this many permits, whose callers wait for an hour.
 fn patient(isolation: &Isolation, key: &str, limit: usize) -> Numbers {
     let permits = PermitConfig {
         max_wait: Duration::from_secs(3600),
@@ -212,7 +212,7 @@ fn is_circle(command: &Numbers) -> bool {
 fn a_wait_for_the_permit_that_the_caller_holds_is_refused() {
     let (_clock, isolation) = still();
     let (a, b) = (patient(&isolation, "a", 1), patient(&isolation, "b", 1));
-    // Directly, through another command, and inside of a future.
+    // Directly, through another command, and inside a future.
     assert_eq!(a.run_in_place(|_| Ok(u32::from(is_circle(&a)))), Ok(1));
     let through = a.run_in_place(|_| {
         let inner = b.run_in_place(|_| Ok(u32::from(is_circle(&a))));
@@ -229,7 +229,7 @@ fn a_wait_for_the_permit_that_the_caller_holds_is_refused() {
 fn a_wait_for_a_permit_that_may_come_back_is_not_refused() {
     let (clock, isolation) = still();
     let a = patient(&isolation, "a", 2);
-    // Of two that wait inside, the second is refused, and the first then has its permit.
+    // Of two calls that wait inside, the second is refused, and the first then gets its permit.
     let inside = Counter::new();
     std::thread::scope(|scope| {
         let nested = scope.spawn(|| {

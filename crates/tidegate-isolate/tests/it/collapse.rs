@@ -1,4 +1,4 @@
-//! Many requests, one call.
+//! A collapser turns many requests into one call.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -377,7 +377,7 @@ fn what_a_collapser_refuses_is_told_in_plain_words() {
     assert_eq!(collapser.config().max_batch, 2_147_483_647, "as in Hystrix");
 }
 
-/// An answer that panics when it is cloned for the request with the number 1.
+/// A result that panics when it is cloned for the request with the number 1.
 #[derive(Debug, PartialEq)]
 struct Fragile(u32);
 

@@ -1,4 +1,4 @@
-//! Settings at work: properties are pushed, nonsense is refused, the old stay.
+//! Changes of settings: properties are pushed, invalid values are rejected, and the old ones stay.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -58,7 +58,7 @@ fn a_refused_value_names_the_property_and_the_old_stays() {
     assert_eq!(command.snapshot().limit, 5, "what was refused is forgotten");
 }
 
-/// A source that cannot take back what it said, such as a file.
+/// A source that cannot take a value back, such as a file.
 #[derive(Clone, Default)]
 struct File {
     values: Arc<Mutex<HashMap<String, String>>>,
@@ -290,7 +290,7 @@ fn builders_are_checked() {
     assert!(builder("a").permits_with(config).build(&isolation).is_ok());
 }
 
-/// Two commands of one pool.
+/// Builds two commands that share a pool.
 fn sharing(isolation: &Isolation) -> [Numbers; 2] {
     ["a", "b"].map(|key| {
         let command = builder(key).pool("shared").threads(pool_of(2, 1));
@@ -298,7 +298,8 @@ fn sharing(isolation: &Isolation) -> [Numbers; 2] {
     })
 }
 
-/// Threads and places of a pool: as it works, and as each of its commands tells.
+/// Returns the threads and queue places of a pool: as in its snapshot, and as in the settings of
+/// each of its commands.
 fn told(isolation: &Isolation, commands: &[Numbers]) -> Vec<(usize, usize)> {
     let works = pool(isolation);
     let mut told = vec![(works.core, works.config.queue)];
@@ -353,7 +354,7 @@ fn changes_at_the_same_time_both_stay() {
     let (_clock, isolation) = still();
     let commands = sharing(&isolation);
     let [a, b] = &commands;
-    // The other change comes between the look of the first and its end.
+    // The other change comes between the start of the first change and its end.
     a.configure(|c| {
         b.configure(|c| c.pool.queue = 3).unwrap();
         c.pool.core = 5;
@@ -370,7 +371,7 @@ fn changes_at_the_same_time_both_stay() {
         (config.breaker.error_percent, config.breaker.min_calls),
         (70, 9)
     );
-    // Of two changes of one setting the one that ends last counts, for everybody.
+    // If two changes set one setting, the one that ends last counts, for all commands.
     a.configure(|c| {
         b.configure(|c| c.pool.core = 6).unwrap();
         c.pool.core = 4;
@@ -413,7 +414,7 @@ fn a_command_that_refuses_does_not_keep_others_from_hearing() {
             command.build(&isolation).unwrap()
         })
         .into();
-    // Refused by one of them, whichever is told first: it has a value of its own that makes no sense.
+    // Rejected by one of them, whichever is notified first: it has an invalid value of its own.
     file.values
         .lock()
         .unwrap()

@@ -1,4 +1,4 @@
-//! What happens in a call, outcome by outcome.
+//! The course of a call, outcome by outcome.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -143,7 +143,7 @@ fn too_many_fallbacks_are_refused_and_the_cause_is_kept() {
     let command = builder("a")
         .configure(|c| c.fallback_permits = 1)
         .fallback(move |why| {
-            // The second call comes while the only fallback runs.
+            // The second call is made while the only fallback permit is held.
             let command = again.lock().unwrap().take();
             if let Some(command) = command {
                 let error = command.run(|_| Err("second")).unwrap_err();

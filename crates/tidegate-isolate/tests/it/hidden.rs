@@ -1,4 +1,4 @@
-//! Properties that have no effect, or not the one that was meant, say so.
+//! Properties without effect, or with another effect than intended, are reported.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, channel};
@@ -13,7 +13,7 @@ use crate::support::{builder, pool_of};
 
 const LIMIT: &str = "execution.isolation.semaphore.maxConcurrentRequests";
 
-/// An isolation over these sources, and what it reports.
+/// Builds an isolation with these sources, and a receiver of its reports.
 fn reporting(sources: &[&Properties]) -> (Isolation, Receiver<String>) {
     let (tell, told) = channel();
     let mut isolation = Isolation::builder().on_unhandled(move |_, what| {
@@ -149,7 +149,7 @@ fn a_hidden_change_of_a_pool_or_a_collapser_says_so() {
     assert_eq!(told.recv().unwrap(), message);
 }
 
-/// A file: it has what it has, and cannot refuse.
+/// A source like a file: its contents are fixed, and it cannot reject a name.
 struct File {
     name: &'static str,
     accepts_unknown: bool,

@@ -1,4 +1,4 @@
-//! Hooks, listeners and publishers: in order, several of each, and contained.
+//! Hooks, listeners and publishers: called in order, several of each kind, with panics contained.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -108,7 +108,7 @@ fn a_timeout_has_neither_execution_error_nor_success() {
     assert_eq!(take(&stages), expected);
 }
 
-/// A call on a thread that is left while it runs, by `leave`; then what the hooks saw.
+/// Returns the stages that the hooks saw of a call on a thread that `leave` ends while it runs.
 fn left(leave: impl FnOnce(&ManualClock, &Answer)) -> Vec<Stage> {
     let (stages, clock, isolation) = hooked();
     let command = builder("a")
@@ -243,7 +243,7 @@ fn several_hooks_and_listeners_and_one_that_panics() {
     assert_eq!(names[..2], ["first", "second"]);
 }
 
-/// Notes what it is asked for, under its name.
+/// Records its calls, under its name.
 #[derive(Clone)]
 struct Named(&'static str, Arc<Mutex<Vec<String>>>);
 
@@ -376,7 +376,7 @@ fn changes_of_breakers_are_events() {
     clock.advance(Duration::from_secs(2));
     let snapshot = command.snapshot();
     assert_eq!(snapshot.breaker_entered, [1, 1, 1, 0], "once each");
-    // It tripped when the first bucket closed, was asked again at six seconds, and closed there.
+    // It opened when the first bucket closed, and closed at six seconds, when it was called again.
     let times = [2_500, 5_500, 0, 0].map(Duration::from_millis);
     assert_eq!(snapshot.breaker_times, times);
 }

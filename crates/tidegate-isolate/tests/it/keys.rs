@@ -1,4 +1,4 @@
-//! Keys: one of each, found by name, removable.
+//! Keys: one state for each, found by name, removable.
 
 use std::cell::RefCell;
 
@@ -87,7 +87,7 @@ fn a_command_has_a_pool_of_its_own_unless_it_names_one() {
     assert_eq!(healthy.run(|_| Ok(1)), Ok(1), "it has a thread of its own");
     go_on.open();
     held.wait().unwrap();
-    // Joining is asked for by every command of a pool, in whichever order they come.
+    // Every command of a shared pool must name it, in whatever order they are built.
     let error = threads("guest").pool("slow").build(&isolation).unwrap_err();
     assert!(error.reason().contains("names it"), "{error}");
     let _named = threads("first").pool("late").build(&isolation).unwrap();

@@ -1,4 +1,4 @@
-//! Who ends a call on threads, and what becomes of the work when the caller has gone.
+//! Which side ends a call on threads, and what happens to the work after its caller has given up.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

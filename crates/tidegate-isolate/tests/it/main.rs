@@ -1,4 +1,4 @@
-//! Isolation from outside: commands as a program uses them, with a clock that is turned by hand.
+//! Isolation from the outside: commands as a program uses them, with a manual clock.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! Work, fallbacks and hooks that panic with a payload whose drop panics in turn: an outcome for
-//! the caller, and nothing else is hurt.
+//! Work, fallbacks and hooks that panic with a payload whose drop panics in turn: the caller
+//! receives an outcome, and there is no other damage.
 
 use std::pin::pin;
 use std::task::Poll;

@@ -1,4 +1,4 @@
-//! Bounds: permits, reserves, waiting and adaptive limits, from outside.
+//! Limits from the outside: permits, reserved permits, waiting and adaptive limits.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Refusals say which bound it was, and ends count although the user's code gets in the way.
+//! A rejection names the limit that caused it, and results count even if user code panics on the
+//! way.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -97,7 +98,7 @@ fn completed_calls_are_those_that_ran() {
     clock.jump(Duration::from_millis(10));
     assert!(matches!(cause(queued), Cause::TimedOut(_)));
     assert!(matches!(cause(held), Cause::TimedOut(_)));
-    // Work of others on the same threads is no call.
+    // Other work on the same threads is not a call.
     let other = Gate::new();
     let told = other.clone();
     let workers = isolation.pool("a").expect("it was made");
@@ -159,7 +160,7 @@ fn what_is_fixed_is_told_in_words() {
     assert!(error.starts_with(told), "{error}");
 }
 
-/// An answer whose end panics.
+/// A result whose drop panics.
 #[derive(Debug)]
 struct Bomb;
 
@@ -172,7 +173,7 @@ impl Drop for Bomb {
 const TIMEOUT: Duration = Duration::from_millis(10);
 const SLEEP: Duration = Duration::from_secs(5);
 
-/// A command whose breaker is open, and whose sleep is over: the next call is the probe.
+/// A command whose breaker is open and whose sleep is over: the next call is the probe.
 fn probing(threads: bool) -> (ManualClock, Isolation, Command<Bomb, &'static str>) {
     let (clock, isolation) = still();
     let command = Command::builder("a").group("tests").timeout(TIMEOUT);
@@ -234,7 +235,7 @@ fn a_late_answer_on_a_thread_whose_drop_panics_keeps_the_verdict_of_the_probe() 
 #[test]
 fn a_late_future_whose_drop_panics_keeps_the_verdict_of_the_probe() {
     let (clock, _isolation, command) = probing(false);
-    // Ready, too late, and both the answer and the future panic when they are dropped.
+    // Ready too late, and both the result and the future panic when they are dropped.
     let late = clock.clone();
     let call = command.run_async(move |_| {
         let bomb = Bomb;
@@ -249,7 +250,7 @@ fn a_late_future_whose_drop_panics_keeps_the_verdict_of_the_probe() {
     };
     assert!(error.is_timed_out(), "{error}");
     assert_eq!(command.snapshot().breaker, BreakerState::Open);
-    // Never ready: its time is over while it waits.
+    // Never ready: it times out while it waits.
     clock.advance(SLEEP + TIMEOUT);
     let mut call = pin!(command.run_async(|_| {
         let bomb = Bomb;

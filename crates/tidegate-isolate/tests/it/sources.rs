@@ -1,5 +1,5 @@
-//! Sources of properties and wakers are user code: they may come back, block, and be changed
-//! meanwhile.
+//! Sources of properties and wakers are user code: they may call back into the isolation, block,
+//! and be changed at the same time.
 
 use std::future::Future;
 use std::pin::pin;
@@ -19,7 +19,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const LIMIT: &str = "hystrix.command.a.execution.isolation.semaphore.maxConcurrentRequests";
 const VOLUME: &str = "hystrix.command.a.circuitBreaker.requestVolumeThreshold";
 
-/// Properties that do something before they say what they had.
+/// Properties that call a closure between reading a value and returning it.
 struct Asked {
     properties: Properties,
     then: Box<dyn Fn(&str) + Send + Sync>,
@@ -99,10 +99,10 @@ fn a_change_that_comes_while_the_sources_are_asked_is_not_lost() {
             change.set(LIMIT, value).unwrap();
         }
     });
-    // While it is built: the change finds no command of this key yet.
+    // While the command is built: the change finds no command of this key yet.
     let a = builder("a").build(&isolation).unwrap();
     assert_eq!(a.config().permits.limit, 5);
-    // While the code changes something else.
+    // While the code changes another setting.
     *next.lock().unwrap() = Some("6");
     a.configure(|config| config.breaker.min_calls = 7).unwrap();
     let config = a.config();
@@ -121,12 +121,12 @@ fn a_listener_of_properties_may_change_them() {
     properties.set(LIMIT, "3").unwrap();
     let config = a.config();
     assert_eq!((config.permits.limit, config.breaker.min_calls), (3, 9));
-    // Also one that is refused: what was there before is in force again.
+    // Also for an invalid change: the previous value is in force again.
     properties.set(LIMIT, "0").unwrap_err();
     assert_eq!(a.config().permits.limit, 3);
 }
 
-/// A waker that changes a property from another thread, and waits until it is changed.
+/// A waker that changes a property on another thread, and waits until it is changed.
 struct Changes(Properties, Gate);
 
 impl Wake for Changes {
@@ -218,7 +218,7 @@ fn callers_that_wait_for_a_permit_hear_that_everything_ends() {
             panic!("nothing would wake it any more");
         };
         assert_eq!(error.cause(), &closed);
-        // One that comes later could not be woken at the end of its wait.
+        // A future that comes later could not be woken at the end of its wait.
         let mut late = pin!(a.run_async(|_| async { Ok(1) }));
         let _ = poll_once(late.as_mut());
         assert!(poll_once(late).is_ready());

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers that the tests share.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,25 +15,25 @@ use tidegate_testkit::Gate;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// What the work of the tests answers, or fails with.
+/// A command with the result and error types of these tests.
 pub(crate) type Numbers = Command<u32, &'static str>;
 pub(crate) type Answer = Completion<u32, CommandError<&'static str>>;
 
-/// An isolation on a clock that stands still.
+/// Builds an isolation on a clock that stands still.
 pub(crate) fn still() -> (ManualClock, Isolation) {
     let clock = ManualClock::new();
     let isolation = Isolation::builder().clock(&clock).build().unwrap();
     (clock, isolation)
 }
 
-/// An isolation with properties that can be set.
+/// Builds an isolation with properties that can be set.
 pub(crate) fn with_properties() -> (Properties, Isolation) {
     let properties = Properties::new();
     let isolation = Isolation::builder().properties(properties.clone());
     (properties, isolation.build().unwrap())
 }
 
-/// As [`with_properties`], and commands of a group share a pool.
+/// Like [`with_properties`], but the commands of a group share a pool.
 pub(crate) fn by_group() -> (Properties, Isolation) {
     let properties = Properties::new();
     let isolation = Isolation::builder().properties(properties.clone());
@@ -44,7 +44,7 @@ pub(crate) fn builder(key: &str) -> CommandBuilder<u32, &'static str> {
     Command::builder(key).group("tests")
 }
 
-/// So many threads, and so many places in the queue.
+/// Returns settings with this many threads and queue places.
 pub(crate) fn pool_of(core: usize, queue: usize) -> PoolConfig {
     PoolConfig {
         core,
@@ -53,12 +53,12 @@ pub(crate) fn pool_of(core: usize, queue: usize) -> PoolConfig {
     }
 }
 
-/// The only pool.
+/// Returns the snapshot of the only pool.
 pub(crate) fn pool(isolation: &Isolation) -> PoolSnapshot {
     isolation.pool_snapshots().remove(0)
 }
 
-/// A call that is inside and stays there until the gate opens.
+/// Starts a call, waits until its work is running, and keeps it running until the gate opens.
 pub(crate) fn hold(command: &Numbers, until: &Gate) -> Answer {
     let inside = Gate::new();
     let (mine, until) = (inside.clone(), until.clone());
@@ -71,7 +71,7 @@ pub(crate) fn hold(command: &Numbers, until: &Gate) -> Answer {
     answer
 }
 
-/// Runs `then` while `count` calls of a command with permits are inside.
+/// Runs `then` while the work of `count` calls of a command with permits is running.
 pub(crate) fn while_inside(command: &Numbers, count: usize, then: impl FnOnce()) {
     let go_on = Gate::new();
     std::thread::scope(|scope| {
@@ -101,7 +101,7 @@ pub(crate) fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Every kind that was counted, with its number.
+/// Returns every event that was counted, with its count.
 pub(crate) fn counted(command: &Numbers) -> Vec<(Event, u64)> {
     let totals = command.snapshot().totals;
     totals.iter().filter(|(_, count)| *count > 0).collect()

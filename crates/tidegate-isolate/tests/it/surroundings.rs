@@ -1,4 +1,4 @@
-//! What a call takes along: hooks know where they are, and a request follows its work.
+//! The context of a call: hooks know their thread, and a request follows its work.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -101,7 +101,7 @@ fn the_context_goes_along_and_the_thread_gets_its_own_back() {
 }
 
 thread_local! {
-    /// Something that a thread knows, such as the name of a user.
+    /// Context of a thread, such as the name of a user.
     static KNOWN: Cell<u32> = const { Cell::new(0) };
 }
 

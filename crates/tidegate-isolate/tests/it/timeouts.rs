@@ -1,4 +1,5 @@
-//! Timeouts of calls with permits: the token is tripped, the permit is kept until the work ends.
+//! Timeouts of calls with permits: the token is tripped, and the permit is kept until the work
+//! ends.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! User code that panics where no caller hears of it is reported to the hook of the isolation.
+//! Panics of user code that no caller sees are reported to the hook of the isolation.
 
 use std::collections::HashMap;
 use std::future::{Future, pending};
@@ -15,7 +15,7 @@ use tidegate_testkit::{Gate, WATCHDOG};
 
 use crate::support::{Numbers, SECOND, builder, poll_once, pool_of, while_inside};
 
-/// What the hook of an isolation was told.
+/// The reports that the hook of an isolation received.
 #[derive(Clone, Default)]
 struct Heard(Arc<(Mutex<Vec<String>>, Condvar)>);
 
@@ -25,7 +25,7 @@ impl Heard {
         self.0.1.notify_all();
     }
 
-    /// Waits until the hook has been told of a panic with this message.
+    /// Waits until the hook has received a panic with this message.
     #[track_caller]
     fn wait_for(&self, message: &str) {
         let lines = self.0.0.lock().unwrap();
@@ -114,7 +114,7 @@ fn what_a_caller_causes_is_reported_when_it_panics() {
     go_on.open();
     heard.wait_for("a: a hook panicked: hook of a token");
     heard.wait_for("listener of an answer");
-    // A permit that is given back wakes a future that waits for one.
+    // A returned permit wakes a future that waits for one.
     let permits = PermitConfig {
         max_wait: SECOND,
         ..PermitConfig::of(1)
@@ -133,7 +133,7 @@ fn what_a_caller_causes_is_reported_when_it_panics() {
     heard.wait_for("b: a hook panicked: waker of a waiter");
 }
 
-/// Panics when it is installed, or when the thread is restored.
+/// A propagator that panics when it installs its context, or when it restores the previous one.
 struct BadPropagator {
     on_install: bool,
 }

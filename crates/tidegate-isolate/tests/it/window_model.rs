@@ -1,4 +1,4 @@
-//! Random calls at random times: the windows say what a list of all calls says.
+//! Random calls at random times: the windows agree with a list of all calls.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How many threads and queued calls a bulkhead allows, and who may wait for them.
+//! How many threads and queued calls a bulkhead allows, and which threads may wait for them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! What the snapshot of a pool counts.
+//! The counters in the snapshot of a pool.
 
 use std::time::Duration;
 

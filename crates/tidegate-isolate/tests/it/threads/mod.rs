@@ -1,4 +1,4 @@
-//! Calls on threads of their own: their bounds, the settings of the pool, its queue and its figures.
+//! Calls on a thread bulkhead: its limits, the settings of the pool, its queue and its counters.
 
 mod bounds;
 mod figures;

@@ -19,7 +19,7 @@ fn a_roaming_loop_over_a_full_bulkhead_keeps_producing() {
         .build(&isolation)
         .unwrap();
     let bulkhead = isolation.pool("a").unwrap();
-    // The loop lives on a thread of the bulkhead; a call has the other.
+    // The loop runs on a thread of the bulkhead; a call has the other thread.
     let crew = Crew::of(Arc::new(bulkhead.clone()));
     let home = EventLoop::builder("roams").build_over(ParkDriver::new(), &crew);
     let home = home.unwrap();

@@ -106,7 +106,7 @@ fn codel_turns_away_who_waited_too_long_and_tells_them() {
     gates[0].open();
     inside.wait();
     let stale = command.queue(|_| panic!("must not run"));
-    // The shortest wait of an interval was 50 ms: a queue stands.
+    // The shortest wait of an interval was 50 ms: a queue persists.
     clock.jump(Duration::from_millis(120));
     let (fresh, inside) = queue(&gates[2]);
     gates[1].open();

@@ -115,7 +115,7 @@ fn a_maximum_without_effect_is_reported_once_for_each_pool() {
     let told = lines.take();
     assert_eq!(told.len(), 1, "{told:?}");
     assert!(told[0].starts_with("pool `one`: maximumSize 8"), "{told:?}");
-    // With an effect, and then below the core size.
+    // First with an effect, then below the core size.
     let diverge = name("allowMaximumSizeToDivergeFromCoreSize");
     properties.set(&diverge, "true").unwrap();
     assert_eq!(pool(&isolation).max, 9);
