@@ -44,7 +44,7 @@ pub enum Event {
     ExceptionThrown,
     /// The result came from the request cache.
     ResponseFromCache,
-    /// The caller cancelled the call before it had a result.
+    /// The caller cancelled or dropped the call before it had a result.
     Cancelled,
     /// The call was answered by a batch of a collapser.
     Collapsed,

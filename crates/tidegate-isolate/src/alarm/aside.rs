@@ -8,7 +8,7 @@
 //! # Bounds
 //!
 //! * Threads: as many as the command may run fallbacks or batches concurrently, and one more that
-//!   can reject the next call. They start on demand and end when they are idle.
+//!   can reject the next one. They start on demand and end when they are idle.
 //! * Tasks: each belongs to an object that is bounded where it begins. A queued call and a batch
 //!   reserve a place here before they are accepted ([`Aside::reserve`]), so a task is never
 //!   rejected when it is due. A waker belongs to a future, which has one at a time. The hooks of

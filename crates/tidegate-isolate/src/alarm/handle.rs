@@ -98,7 +98,7 @@ impl Alarms {
         flights.iter().filter(|flight| flight.is_running()).count()
     }
 
-    /// Stops every running call.
+    /// Expires every running call and trips its token.
     pub(crate) fn expire_all(&self) {
         let flights = self.shared.flights().clone();
         for flight in &flights {

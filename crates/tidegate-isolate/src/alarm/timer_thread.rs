@@ -90,7 +90,7 @@ impl Shared {
         let spawned = self.threads.spawn(move || {
             member.enter();
             shared.run();
-            // Dropped before the thread ends, so that nothing waits for this member.
+            // Leaves the clock before the thread ends, so that the clock does not wait for it.
             drop(member);
         });
         if spawned.is_err() {

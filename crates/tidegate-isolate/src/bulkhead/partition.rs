@@ -36,11 +36,11 @@ pub enum Criticality {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Partitions {
-    /// Not available to sheddable calls.
+    /// The share that is not available to sheddable calls.
     pub normal: f64,
-    /// Not available to sheddable and normal calls.
+    /// The share that is not available to sheddable and normal calls.
     pub high: f64,
-    /// Available to critical calls only.
+    /// The share that is available to critical calls only.
     pub critical: f64,
 }
 

@@ -57,7 +57,7 @@ pub enum Refused {
     /// Too many ended calls wait for a thread that passes their results to the callers, because
     /// fallbacks, listeners or batches of this command do not return.
     Backlog,
-    /// Waiting would deadlock: the call is made inside the call or run that it would wait for.
+    /// Waiting would deadlock: the call is made inside the work that it would wait for.
     Circle,
 }
 
@@ -94,8 +94,7 @@ impl<E> Cause<E> {
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::Failed(_) | Self::Panicked(_) | Self::TimedOut(_) => true,
-            // Other rejections recur as long as the caller stays on the same thread or in the same
-            // call.
+            // A retry by the same caller would get the other rejections again.
             Self::Rejected(refused) => matches!(
                 refused,
                 Refused::Permits

@@ -1,4 +1,4 @@
-//! Decides who ends a call: its worker, its timer or its caller. Exactly one of them does.
+//! Decides which side ends a call: its worker, its timer or its caller. Exactly one of them does.
 //!
 //! ```text
 //!           begin              start                finish

@@ -19,7 +19,7 @@ const STEP_BITS: u32 = STEPS.trailing_zeros();
 const UNIT_BITS: u32 = 4;
 /// The total number of steps.
 const LEN: usize = 1024;
-/// The largest value that is distinguished; larger values fall into the highest step.
+/// The largest distinguished value, in units; larger values fall into the highest step.
 const TOP: u64 = (1 << (STEP_BITS as u64 + (LEN / STEPS) as u64 - 1)) - 1;
 
 /// A histogram of durations that many threads record into.

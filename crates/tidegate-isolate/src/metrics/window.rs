@@ -8,7 +8,7 @@
 //! # Invariants
 //!
 //! * A writer never waits: it takes the lock of the marks only if it is free, and once per bucket.
-//! * No mark is set for a bucket in which nothing happened: the next mark serves for it.
+//! * A bucket in which nothing was counted or read has no mark: the next mark serves for it.
 //! * A count is in exactly one bucket. In a race at a bucket's edge it may be the bucket before the
 //!   edge; without a race, it is always the right one.
 

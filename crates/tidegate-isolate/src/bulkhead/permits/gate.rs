@@ -3,7 +3,7 @@
 //! Taking a permit is one compare-and-swap against the current limit. A permit is never taken and
 //! then undone, so no call is rejected because of another call that was itself rejected. Callers
 //! may wait for a bounded time. A free permit is assigned to a waiter before the waiter is woken,
-//! so no waiter is woken in vain.
+//! so a woken waiter never competes for it.
 //!
 //! # Invariants
 //!
