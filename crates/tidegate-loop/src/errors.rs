@@ -1,4 +1,4 @@
-//! What can be wrong with what a loop is asked for.
+//! The errors that building and using an event loop can return.
 
 use std::error::Error;
 use std::fmt;
@@ -7,13 +7,13 @@ use std::io;
 use tidegate_pool::OverBudget;
 use tidegate_timer::WheelError;
 
-/// A periodic task that cannot be.
+/// Why a periodic task was not scheduled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadPeriod {
-    /// A period of zero would run without end.
+    /// The period is zero: the task would run without end.
     Zero,
-    /// The loop is shutting down.
+    /// The event loop is shutting down.
     Closed,
 }
 
@@ -30,16 +30,16 @@ tidegate_core::debug_as_display!(BadPeriod);
 
 impl Error for BadPeriod {}
 
-/// A shutdown hook that cannot be added.
+/// Why a shutdown hook was not added.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HookError {
-    /// Its name is taken.
+    /// Another hook has the same name.
     Duplicate {
         /// The name.
         name: String,
     },
-    /// The loop has closed: no hook added now would run.
+    /// The event loop has closed: a hook added now would never run.
     Closed,
 }
 
@@ -62,8 +62,8 @@ tidegate_core::debug_as_display!(HookError);
 
 impl Error for HookError {}
 
-/// A future that cannot leave its thread was given to a loop from another thread, or to one
-/// that takes no more work; gives the future back.
+/// The error of `spawn_local` if the caller is not on the event loop's thread, or the event loop
+/// accepts no more work. Returns the future to the caller.
 pub struct NotOnLoop<F>(pub F);
 
 impl<F> fmt::Debug for NotOnLoop<F> {
@@ -82,25 +82,25 @@ impl<F> fmt::Display for NotOnLoop<F> {
 
 impl<F> Error for NotOnLoop<F> {}
 
-/// Why a loop or a group could not be built.
+/// Why an event loop or a group could not be built.
 #[non_exhaustive]
 pub enum BuildError {
-    /// More loops than a process can sensibly have.
+    /// The requested number of event loops is above the maximum.
     TooManyLoops {
-        /// How many were asked for.
+        /// The requested number.
         asked: usize,
-        /// The most there can be.
+        /// The maximum.
         most: usize,
     },
-    /// A back-off that never tries again.
+    /// The back-off has zero attempts.
     NoAttempts,
-    /// A tick by which no wheel can count.
+    /// The timer wheel does not support this tick.
     BadTick(WheelError),
-    /// The bounds of a scaling group contradict each other; says how.
+    /// The settings of a scaling group contradict each other; the text says how.
     BadScaling(&'static str),
-    /// A driver could not be made.
+    /// A driver could not be created.
     Driver(io::Error),
-    /// The pool has not enough threads for the loops.
+    /// The pool does not have enough threads for the event loops.
     NoThreads(OverBudget),
 }
 

@@ -1,9 +1,9 @@
 //! Event loops, groups, scheduling and shutdown.
 //!
-//! An [`EventLoop`] is one thread that runs tasks one at a time, in order, with a bound on how
-//! many may wait. It takes closures, futures and schedules; its promises tell their listeners
-//! on it; it ends gracefully and reports what it left. An [`EventLoopGroup`] is several of
-//! them and a way to choose.
+//! An [`EventLoop`] is one thread that runs tasks one at a time, in order. The number of tasks that
+//! may wait is bounded. An event loop accepts closures, futures and scheduled tasks, and runs the
+//! listeners of its promises. It shuts down gracefully and reports the tasks that it did not run.
+//! An [`EventLoopGroup`] is several event loops and a policy that chooses one of them for new work.
 //!
 //! ```
 //! use std::time::Duration;
@@ -18,18 +18,21 @@
 //! ```
 #![forbid(unsafe_code)]
 
-// The folders are concepts; the files stand on each other in these layers, each of which knows only
-// what is below it:
+// Each folder is one concept. The files form these layers; a file uses only the layers below its
+// own:
 //
-// 6. what a program holds: `handle/`, `roam/`, `group/`, `watchdog/`, `global/`, `schedule/sleep.rs`
-// 5. the turns of a loop: `core/`, `shutdown/steps.rs`
-// 4. what comes to a loop: `submit/execute.rs`, `schedule/scheduled_task.rs`, `schedule/timeout.rs`,
-//    `spawn/future.rs`, `shutdown/request.rs`, and where its thread keeps it: `thread/local.rs`
-// 3. its life: `state/transitions.rs`, `state/wake.rs`, `thread/run.rs`, `thread/suspend.rs`,
+// 6. what a program holds: `handle/`, `roam/`, `group/`, `watchdog/`, `global/`,
+//    `schedule/sleep.rs`
+// 5. the turns of an event loop: `core/`, `shutdown/steps.rs`
+// 4. the ways in which work reaches an event loop: `submit/execute.rs`,
+//    `schedule/scheduled_task.rs`, `schedule/timeout.rs`, `spawn/future.rs`, `shutdown/request.rs`;
+//    and the state that an event loop keeps on its thread: `thread/local.rs`
+// 3. the life cycle: `state/transitions.rs`, `state/wake.rs`, `thread/run.rs`, `thread/suspend.rs`,
 //    `shutdown/deadline.rs`
-// 2. what its handles and its thread share: `state/shared.rs`
-// 1. the parts of that, which own their data and know no loop: the rest of `state/`, `thread/slot.rs`,
-//    `shutdown/plan.rs`, `shutdown/hooks.rs`, `shutdown/termination.rs`, `spawn/slots.rs`, …
+// 2. the state that handles and the thread of an event loop share: `state/shared.rs`
+// 1. the parts of the shared state, which own their data and do not use the event loop: the rest of
+//    `state/`, `thread/slot.rs`, `shutdown/plan.rs`, `shutdown/hooks.rs`,
+//    `shutdown/termination.rs`, `spawn/slots.rs`, …
 
 mod core;
 mod errors;

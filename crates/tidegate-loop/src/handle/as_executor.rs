@@ -1,4 +1,4 @@
-//! A handle of a loop as an executor: what it does, the loop does.
+//! The [`Executor`] implementation of an event loop handle: it forwards to the shared state.
 
 use tidegate_core::{Executor, Unhandled};
 

@@ -1,4 +1,4 @@
-//! Describing a loop before it exists.
+//! The builder of an event loop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::state::settings::Settings;
 use crate::state::shared::{Drive, Parts, Shared};
 use crate::submit::reject::RejectPolicy;
 
-/// Describes an [`EventLoop`].
+/// A builder for an [`EventLoop`].
 ///
 /// ```
 /// use tidegate_loop::{EventLoop, RejectPolicy};
@@ -43,7 +43,7 @@ pub struct EventLoopBuilder {
 }
 
 impl EventLoop {
-    /// Describes a loop called `name`.
+    /// Creates a builder for an event loop called `name`.
     pub fn builder(name: impl Into<String>) -> EventLoopBuilder {
         EventLoopBuilder::new(name)
     }
@@ -65,72 +65,72 @@ impl EventLoopBuilder {
         }
     }
 
-    /// The clock by which the loop waits.
+    /// Sets the clock that the event loop uses.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
         self
     }
 
-    /// The most tasks that may wait; at least 16.
+    /// Sets the maximum number of tasks that may wait; at least 16.
     pub fn bound(mut self, tasks: usize) -> Self {
         self.bound = tasks;
         self
     }
 
-    /// What happens to a task for which there is no room.
+    /// Sets what happens to a task that does not fit into the queue.
     pub fn reject(mut self, policy: RejectPolicy) -> Self {
         self.reject = policy;
         self
     }
 
-    /// How the loop's thread is started.
+    /// Sets how the event loop's thread is started.
     pub fn threads(mut self, threads: ThreadBuilder) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Hears of panics of tasks, listeners and hooks, and of listeners that ran elsewhere
-    /// because the loop was over. Called with the loop's name, on a thread of the hook's own; see
-    /// [`OnUnhandled`].
+    /// Sets a hook that is called with panics of tasks, listeners and shutdown hooks, and with
+    /// listeners that ran on another thread because the event loop had terminated. The hook gets
+    /// the event loop's name and runs on a thread of its own; see [`OnUnhandled`].
     pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
         self.report_to(OnUnhandled::new(hear))
     }
 
-    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
+    /// Sets a hook that several event loops can share. The default is [`OnUnhandled::stderr`].
     pub fn report_to(mut self, hook: OnUnhandled) -> Self {
         self.on_unhandled = hook;
         self
     }
 
-    /// Times every task, at the price of two looks at the clock for each.
+    /// Measures the run time of every task. This costs two clock reads per task.
     pub fn time_tasks(mut self, yes: bool) -> Self {
         self.time_tasks = yes;
         self
     }
 
-    /// How fine the loop counts the time of coarse timeouts ([`EventLoop::timeout`], `sleep`):
-    /// they end up to one tick late. [`DEFAULT_TIMEOUT_TICK`] unless given.
+    /// Sets the resolution of coarse timeouts ([`EventLoop::timeout`], `sleep`): they fire up to
+    /// one tick late. The default is [`DEFAULT_TIMEOUT_TICK`].
     pub fn timeout_tick(mut self, tick: Duration) -> Self {
         self.timeout_tick = tick;
         self
     }
 
-    /// How long a turn may spend on each kind of work.
+    /// Sets how long a turn may spend on each kind of work.
     pub fn turn_budget(mut self, budget: TurnBudget) -> Self {
         self.budget = budget;
         self
     }
 
-    /// Makes the loop. Its thread starts with the first task.
+    /// Builds the event loop. Its thread starts with the first task.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] when the description contradicts itself.
+    /// [`BuildError`] if the settings contradict each other.
     pub fn build(self) -> Result<EventLoop, BuildError> {
         self.build_with(ParkDriver::new())
     }
 
-    /// Makes a loop that waits on `driver`.
+    /// Builds an event loop that waits on `driver`.
     ///
     /// # Errors
     ///
@@ -139,8 +139,9 @@ impl EventLoopBuilder {
         self.assemble::<Pinned, D>(driver)
     }
 
-    /// Makes a loop that no thread of its own drives: whoever holds the second half runs its
-    /// turns, on the thread that made it. For tests, and for programs that own their threads.
+    /// Builds an event loop without a thread of its own. The owner of the returned [`HandLoop`]
+    /// runs its turns, on the thread that called this method. For tests, and for programs that
+    /// manage their own threads.
     ///
     /// # Errors
     ///
@@ -149,8 +150,8 @@ impl EventLoopBuilder {
         self.build_by_hand_with(ParkDriver::new())
     }
 
-    /// [`EventLoopBuilder::build_by_hand`] for a loop with a driver of its own, whose work the
-    /// turns run too. Nobody ever waits on it.
+    /// [`EventLoopBuilder::build_by_hand`] with a `driver`. The turns also run the driver's work.
+    /// The event loop never waits on the driver.
     ///
     /// # Errors
     ///
@@ -165,15 +166,15 @@ impl EventLoopBuilder {
         Ok((EventLoop::from_shared(shared), hand))
     }
 
-    /// Makes a roaming loop that a strategy drives on the threads of `crew`: tasks that may block
-    /// run while another thread goes on with the loop. Timers, listeners, futures and tasks made
-    /// with [`Task::non_blocking`](tidegate_core::Task::non_blocking) are the loop's own work: one
-    /// at a time, and a wait in them is refused.
+    /// Builds a roaming event loop that a strategy drives on the threads of `crew`. While a task
+    /// that may block runs, another thread continues with the event loop. Timers, listeners,
+    /// futures and tasks made with [`Task::non_blocking`](tidegate_core::Task::non_blocking) run on
+    /// the event loop itself, one at a time, and a blocking wait inside them is refused.
     ///
     /// # Errors
     ///
-    /// As for [`EventLoopBuilder::build`], and [`BuildError::NoThreads`] when the pool has no thread
-    /// for the loop to keep.
+    /// As for [`EventLoopBuilder::build`], and [`BuildError::NoThreads`] if the pool has no thread
+    /// that the event loop can keep.
     pub fn build_over<D: Driver>(
         self,
         driver: D,
@@ -186,14 +187,15 @@ impl EventLoopBuilder {
         Ok(EventLoop::from_shared(shared))
     }
 
-    /// The same description for one loop of a group.
+    /// Returns a copy of the builder for the group's loop number `at`.
     pub(crate) fn numbered(&self, at: usize) -> Self {
         let mut one = self.clone();
         one.name = format!("{}-{at}", self.name);
         one
     }
 
-    /// The same description with its threads decided, so that clones share their numbering.
+    /// Sets the thread builder to its default if none was given, so that clones of this builder
+    /// share one numbering of threads.
     pub(crate) fn with_threads(mut self) -> Self {
         let threads = self.threads.take();
         self.threads = Some(threads.unwrap_or_else(|| ThreadBuilder::new(&*self.name)));
@@ -257,7 +259,7 @@ impl std::fmt::Debug for EventLoopBuilder {
 
 #[cfg(test)]
 mod tests {
-    //! What a bound can be.
+    //! The limits of a queue bound.
 
     use super::*;
 

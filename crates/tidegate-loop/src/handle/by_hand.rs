@@ -1,4 +1,4 @@
-//! A loop that its owner drives, turn by turn.
+//! An event loop that its owner drives, turn by turn.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::spawn::slots::LocalFutures;
 use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::{Drive, Shared};
 
-/// The right to drive a loop by hand.
+/// The owner of an event loop that is driven by hand.
 ///
 /// ```
 /// use tidegate_loop::EventLoop;
@@ -20,13 +20,14 @@ use crate::state::shared::{Drive, Shared};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// It stays on the thread that made it, like the futures of `spawn_local` that it keeps. Dropping
-/// it ends the loop: termination fails with
-/// [`ShutdownError::HandDropped`](tidegate_pool::ShutdownError::HandDropped), which has what had not started.
+/// It cannot leave the thread that created it, because it keeps the futures of `spawn_local`.
+/// Dropping it ends the event loop: the termination fails with
+/// [`ShutdownError::HandDropped`](tidegate_pool::ShutdownError::HandDropped), which contains the
+/// tasks that had not started.
 pub struct HandLoop {
     shared: Arc<Shared>,
     core: Box<dyn Drive>,
-    /// Futures that cannot leave this thread, between two turns.
+    /// Futures that are not `Send`, kept here between two turns.
     pinned: LocalFutures,
 }
 
@@ -39,8 +40,9 @@ impl HandLoop {
         }
     }
 
-    /// Runs one turn on the calling thread, which is the loop's meanwhile; true if anything
-    /// ran. A loop that was asked to end moves on towards its end, without sleeping.
+    /// Runs one turn on the calling thread, which is the event loop's thread during the call.
+    /// Returns `true` if anything ran. If a shutdown was requested, the turn also advances the
+    /// shutdown, without sleeping.
     pub fn turn(&mut self) -> bool {
         if self.shared.state.get() == Lifecycle::Terminated {
             return false;
@@ -53,8 +55,8 @@ impl HandLoop {
         ran
     }
 
-    /// Runs `work` now, on the calling thread, which is the loop's meanwhile. Unlike a task it
-    /// need not be `Send`. A panic in it passes through.
+    /// Runs `work` now, on the calling thread, which is the event loop's thread during the call.
+    /// Unlike a task, `work` need not be `Send`. A panic in `work` propagates to the caller.
     ///
     /// ```
     /// use tidegate_loop::EventLoop;
@@ -75,7 +77,7 @@ impl HandLoop {
         done.expect("work was run once")
     }
 
-    /// Runs turns until there is nothing to run.
+    /// Runs turns until a turn finds nothing to run.
     pub fn run_until_idle(&mut self) {
         while self.turn() {}
     }

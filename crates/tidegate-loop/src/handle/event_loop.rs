@@ -29,8 +29,8 @@ use crate::thread::local;
 
 /// A handle to an event loop: one thread that runs tasks one at a time, in order.
 ///
-/// Clones are handles to the same loop. The loop's thread starts with the first task. When the
-/// last handle is dropped the loop is asked to end, without a quiet period; nothing blocks.
+/// Clones are handles to the same event loop. The thread starts with the first task. Dropping the
+/// last handle requests a shutdown without a quiet period; the drop does not block.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,18 +49,18 @@ pub struct EventLoop<P: Placement = Pinned> {
 }
 
 impl EventLoop {
-    /// The loop that the calling thread drives.
+    /// Returns the event loop that the calling thread drives.
     pub fn current() -> Option<Self> {
         let shared = local::current()?;
         shared.handles.fetch_add(1, Ordering::Relaxed);
         Some(Self::from_shared(shared))
     }
 
-    /// Spawns a future that need not be `Send`. Only on the loop's own thread.
+    /// Spawns a future that need not be `Send`. Works only on the event loop's own thread.
     ///
     /// # Errors
     ///
-    /// The future, when called on another thread or while the loop is shut down.
+    /// The future, if the caller is on another thread or the event loop is shut down.
     ///
     /// ```
     /// use std::rc::Rc;
@@ -96,17 +96,18 @@ impl<P: Placement> EventLoop<P> {
         }
     }
 
-    /// Runs `run` on the loop.
+    /// Runs `run` on the event loop.
     ///
     /// # Errors
     ///
-    /// The closure's task, when the loop is full (after what its [`RejectPolicy`] tried) or
-    /// takes no more work.
+    /// The closure's task, if the queue is full (after the [`RejectPolicy`] was applied) or the
+    /// event loop accepts no more work.
     ///
     /// # Threads
     ///
-    /// From any thread; `run` runs on the loop, after everything that this thread submitted
-    /// before. A panic in it is reported to `on_unhandled` and does not hurt the loop.
+    /// May be called from any thread. `run` runs on the event loop, after everything that the
+    /// calling thread submitted before. A panic in `run` is reported to `on_unhandled`; the event
+    /// loop continues.
     ///
     /// [`RejectPolicy`]: crate::RejectPolicy
     #[inline]
@@ -117,12 +118,13 @@ impl<P: Placement> EventLoop<P> {
         self.shared.submit(Task::new(run))
     }
 
-    /// [`EventLoop::execute`] that waits for room, where the loop's [`RejectPolicy`] says so, only
-    /// until `token` is tripped.
+    /// [`EventLoop::execute`] with a cancel token: if the [`RejectPolicy`] makes the caller wait
+    /// for room, the wait ends when `token` is tripped.
     ///
     /// # Errors
     ///
-    /// As there, and with [`Refusal::Interrupted`] if it was waiting when the token was tripped.
+    /// As for [`EventLoop::execute`], and [`Refusal::Interrupted`] if the token was tripped during
+    /// the wait.
     ///
     /// [`RejectPolicy`]: crate::RejectPolicy
     pub fn execute_with<F>(&self, run: F, token: &CancelToken) -> Result<(), Rejected<Task>>
@@ -132,8 +134,8 @@ impl<P: Placement> EventLoop<P> {
         self.shared.submit_with(Task::new(run), token)
     }
 
-    /// Runs `task` on the loop: [`EventLoop::execute`] for a task made before, with a name or
-    /// a kind of its own.
+    /// Runs `task` on the event loop: [`EventLoop::execute`] for a task that was built before, for
+    /// example with a name or a [`Blocking`](tidegate_core::Blocking) kind.
     ///
     /// # Errors
     ///
@@ -143,7 +145,7 @@ impl<P: Placement> EventLoop<P> {
         self.shared.submit(task)
     }
 
-    /// Runs `run` on the loop when it wakes up anyway: does not wake it, unless its lane is
+    /// Runs `run` on the event loop when it next wakes up. Does not wake it, unless its lane is
     /// half full.
     ///
     /// # Errors
@@ -156,16 +158,17 @@ impl<P: Placement> EventLoop<P> {
         self.shared.submit_lazy(Task::new(run))
     }
 
-    /// Runs `run` on the loop and answers with what it returns.
+    /// Runs `run` on the event loop and returns a completion with its result.
     ///
     /// Cancelling the completion before `run` has started keeps it from running; afterwards it
-    /// cannot be cancelled. If a shutdown hands the task back, the completion ends when the task
-    /// is run or dropped. As long as nobody has taken the task, a wait for it fails with
-    /// [`NeverBegun`](tidegate_pool::NeverBegun), also where the loop is stuck and cannot give it back.
+    /// cannot be cancelled. If a shutdown hands the task back, the completion ends when the task is
+    /// run or dropped. As long as the handed-back task has not been taken, a wait for the
+    /// completion fails with [`NeverBegun`](tidegate_pool::NeverBegun). The wait fails in the same
+    /// way if the event loop is stuck and cannot hand the task back.
     ///
     /// # Errors
     ///
-    /// As for [`EventLoop::execute`]; the completion of a refused closure is never handed out.
+    /// As for [`EventLoop::execute`].
     #[inline]
     pub fn submit<T, F>(&self, run: F) -> Result<Completion<T>, Rejected<Task>>
     where
@@ -178,7 +181,7 @@ impl<P: Placement> EventLoop<P> {
         Ok(completion)
     }
 
-    /// [`EventLoop::submit`] with the token of [`EventLoop::execute_with`].
+    /// [`EventLoop::submit`] with the cancel token of [`EventLoop::execute_with`].
     ///
     /// # Errors
     ///
@@ -198,12 +201,12 @@ impl<P: Placement> EventLoop<P> {
         Ok(completion)
     }
 
-    /// Runs a future on the loop. Dropping the completion detaches; cancelling it drops the
-    /// future, on the loop.
+    /// Runs a future on the event loop. Dropping the completion detaches the future. Cancelling the
+    /// completion drops the future, on the event loop.
     ///
     /// # Errors
     ///
-    /// The future, when the loop is full or takes no more work.
+    /// The future, if the queue is full or the event loop accepts no more work.
     pub fn spawn<F>(&self, future: F) -> Result<Completion<F::Output>, Rejected<F>>
     where
         F: Future + Send + 'static,
@@ -212,15 +215,16 @@ impl<P: Placement> EventLoop<P> {
         future::spawn(&self.shared, future)
     }
 
-    /// Runs `run` once, `after` from now. A delay too long to be counted never ends.
+    /// Runs `run` once, `after` from now. A delay that is too long to represent never ends.
     ///
     /// # Errors
     ///
-    /// The closure, when the loop is shutting down.
+    /// The closure, if the event loop is shutting down.
     ///
     /// # Threads
     ///
-    /// From any thread; `run` runs on the loop, never early. Cancelling drops it at once.
+    /// May be called from any thread. `run` runs on the event loop, never early. Cancelling the
+    /// completion drops `run` at once.
     pub fn schedule<T, F>(&self, after: Duration, run: F) -> Result<Completion<T>, Rejected<F>>
     where
         T: Send + 'static,
@@ -230,18 +234,19 @@ impl<P: Placement> EventLoop<P> {
         Ok(scheduled_task::once(&self.shared, after, run))
     }
 
-    /// Runs `run` once, `after` from now and up to a tick late: for the many timeouts that almost
-    /// never fire. Costs less than [`EventLoop::schedule`], keeps no order among equals and has
-    /// no result; the handle cancels it or gives it more time.
+    /// Runs `run` once, `after` from now and up to one tick late. For large numbers of timeouts
+    /// that rarely fire: it costs less than [`EventLoop::schedule`], does not keep the order of
+    /// equal deadlines, and has no result. The handle cancels the timeout or resets it.
     ///
     /// # Errors
     ///
-    /// The closure, when the loop is shutting down.
+    /// The closure, if the event loop is shutting down.
     ///
     /// # Threads
     ///
-    /// From any thread; `run` runs on the loop, never early. Cancelling drops it at once. When
-    /// the loop ends first, `run` is dropped and the handle says cancelled.
+    /// May be called from any thread. `run` runs on the event loop, never early. Cancelling drops
+    /// `run` at once. If the event loop ends first, `run` is dropped and the handle reports the
+    /// timeout as cancelled.
     pub fn timeout<F>(&self, after: Duration, run: F) -> Result<TimeoutHandle, Rejected<F>>
     where
         F: FnOnce() + Send + 'static,
@@ -250,13 +255,13 @@ impl<P: Placement> EventLoop<P> {
         Ok(timeout::add(&self.shared, after, Task::new(run)))
     }
 
-    /// Runs `run` after `first` and then every `period`, counted from begin to begin; missed
-    /// runs are made up for. The completion never succeeds: it ends cancelled, or failed if
-    /// `run` panics.
+    /// Runs `run` after `first` and then every `period`, measured from start to start. Missed runs
+    /// are made up for. The completion never succeeds: it ends as cancelled, or as failed if `run`
+    /// panics.
     ///
     /// # Errors
     ///
-    /// [`BadPeriod`] for a period of zero, or when the loop is shutting down.
+    /// [`BadPeriod`] if the period is zero or the event loop is shutting down.
     pub fn schedule_at_fixed_rate<F>(
         &self,
         first: Duration,
@@ -269,11 +274,11 @@ impl<P: Placement> EventLoop<P> {
         self.schedule_at_rate(first, period, Missed::default(), run)
     }
 
-    /// [`EventLoop::schedule_at_fixed_rate`] with a say in what happens to missed runs.
+    /// [`EventLoop::schedule_at_fixed_rate`] with a policy for missed runs.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`EventLoop::schedule_at_fixed_rate`].
     pub fn schedule_at_rate<F>(
         &self,
         first: Duration,
@@ -287,7 +292,7 @@ impl<P: Placement> EventLoop<P> {
         self.repeat(first, period, Every::rate(period, missed), run)
     }
 
-    /// Runs `run` after `first` and then again `pause` after each run has ended.
+    /// Runs `run` after `first`, and then again `pause` after the end of each run.
     ///
     /// # Errors
     ///
@@ -321,77 +326,79 @@ impl<P: Placement> EventLoop<P> {
         Ok(scheduled_task::repeat(&self.shared, first, every, run))
     }
 
-    /// A promise whose listeners run on this loop.
+    /// Creates a promise whose listeners run on this event loop.
     #[inline]
     pub fn promise<T: Send + 'static>(&self) -> (Promise<T>, Completion<T>) {
         promise_on(Arc::<Shared>::clone(&self.shared))
     }
 
-    /// This loop as a plain executor. It does not count as a handle: the loop may end while
-    /// somebody holds it.
+    /// Returns this event loop as an [`Executor`]. The executor does not count as a handle: it does
+    /// not keep the event loop running.
     pub fn executor(&self) -> Arc<dyn Executor> {
         Arc::<Shared>::clone(&self.shared)
     }
 
-    /// Whether the calling thread is this loop's.
+    /// Returns `true` if the calling thread is this event loop's thread.
     #[inline]
     pub fn is_current(&self) -> bool {
         is_current(self.shared.id)
     }
 
-    /// The loop's name.
+    /// Returns the event loop's name.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// The loop's identity.
+    /// Returns the event loop's identity.
     pub fn id(&self) -> ExecutorId {
         self.shared.id
     }
 
-    /// The clock by which the loop waits.
+    /// Returns the clock that the event loop uses.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }
 
-    /// Tasks accepted and not started; scheduled ones do not count. Never blocks.
+    /// Returns the number of tasks that were accepted and have not started. Scheduled tasks do not
+    /// count. Never blocks.
     pub fn pending_tasks(&self) -> usize {
         self.shared.pending()
     }
 
-    /// Where the loop is in its life.
+    /// Returns the state of the event loop's life cycle.
     pub fn lifecycle(&self) -> Lifecycle {
         self.shared.state.get()
     }
 
-    /// What is known of the loop's thread; starts it if there is none. `None` if none can be
-    /// had, or the loop is driven by hand.
+    /// Returns information about the event loop's thread; starts the thread if there is none.
+    /// Returns `None` if no thread can be started, or if the event loop is driven by hand.
     pub fn thread_info(&self) -> Option<ThreadInfo> {
         self.shared.ensure_thread();
         Some(self.shared.thread.watch()?.info())
     }
 
-    /// Whether the loop's driver fails, or has had to begin anew a moment ago. Its group gives new
-    /// work to others, if there are any.
+    /// Returns `true` if the event loop's driver fails, or has recovered only a moment ago. A group
+    /// gives new work to its other event loops meanwhile, if it can.
     pub fn is_ailing(&self) -> bool {
         self.shared.health.is_ailing(&self.shared.clock)
     }
 
-    /// Whether a [`Watchdog`](crate::Watchdog) sees the loop stuck right now. False if none watches it.
+    /// Returns `true` if a [`Watchdog`](crate::Watchdog) considers the event loop stuck right now.
+    /// `false` if no watchdog watches it.
     pub fn is_stalled(&self) -> bool {
         self.shared.is_stalled()
     }
 
-    /// What the loop shows of itself.
+    /// Returns a snapshot of the event loop's metrics.
     pub fn metrics(&self) -> LoopMetrics {
         self.shared
             .meter
             .metrics(&self.shared.clock, self.shared.mailbox.lane.len())
     }
 
-    /// Waits until everything that is due on the loop's manual clock has run; on the system
-    /// clock, until everything submitted so far has. On the system clock, tasks of a roaming loop
-    /// that may block can still run on other threads of its pool.
+    /// Waits until everything that is due on the event loop's manual clock has run. On the system
+    /// clock it waits until everything submitted so far has run; tasks of a roaming loop that may
+    /// block can then still run on other threads of its pool.
     pub fn settle(&self) {
         if self.shared.clock.is_manual() {
             self.shared.clock.settle();
@@ -400,11 +407,11 @@ impl<P: Placement> EventLoop<P> {
         }
     }
 
-    /// [`EventLoop::settle`] until `token` is tripped.
+    /// [`EventLoop::settle`] with a cancel token.
     ///
     /// # Errors
     ///
-    /// [`Interrupted`] when the token was tripped first.
+    /// [`Interrupted`] if `token` was tripped first.
     pub fn settle_with(&self, token: &CancelToken) -> Result<(), Interrupted> {
         if let Some(clock) = self.shared.clock.as_manual() {
             return clock.settle_with(token);
@@ -419,12 +426,12 @@ impl<P: Placement> EventLoop<P> {
         }
     }
 
-    /// Runs `hook` on the loop when it is shut down, after its last task. Hooks run in the
-    /// order in which they were added.
+    /// Adds a hook that runs on the event loop during its shutdown, after the last task. Hooks run
+    /// in the order in which they were added.
     ///
     /// # Errors
     ///
-    /// [`HookError`] when there is one of that name, or the loop has closed.
+    /// [`HookError`] if another hook has the same name, or the event loop has closed.
     pub fn add_shutdown_hook<F>(&self, name: impl Into<String>, hook: F) -> Result<(), HookError>
     where
         F: FnOnce() + Send + 'static,
@@ -433,57 +440,61 @@ impl<P: Placement> EventLoop<P> {
         hooks.add(name.into(), Box::new(hook), || self.is_shutdown())
     }
 
-    /// Takes a hook back; false if there is none of that name.
+    /// Removes a hook. Returns `false` if there is no hook with that name.
     pub fn remove_shutdown_hook(&self, name: &str) -> bool {
         self.shared.hooks.remove(name)
     }
 
-    /// Asks the loop to end: scheduled tasks are cancelled, tasks still run and are still
-    /// accepted until none came for `quiet.period`, but for `quiet.timeout` at most; what has
-    /// not started then is handed back in the report. A second, stricter call escalates.
+    /// Requests a shutdown. Scheduled tasks are cancelled. Other tasks still run and are still
+    /// accepted until none was submitted for `quiet.period`, but for at most `quiet.timeout`. Tasks
+    /// that have not started by then are handed back in the report. A second call can only make the
+    /// shutdown stricter.
     ///
-    /// The answer fails with [`ShutdownError::Stuck`] if a task does not return in time, and
-    /// with [`ShutdownError::BadQuiet`] at once if the period is longer than the timeout.
+    /// The returned completion fails with [`ShutdownError::Stuck`] if a task does not return in
+    /// time, and with [`ShutdownError::BadQuiet`] at once if the period is longer than the timeout.
     pub fn shutdown_gracefully(&self, quiet: Quiet) -> Terminated {
         self.shared.shut_down(quiet)
     }
 
-    /// Whether the loop was asked to end.
+    /// Returns `true` if a shutdown was requested.
     pub fn is_shutting_down(&self) -> bool {
         self.shared.state.get() >= Lifecycle::ShuttingDown
     }
 
-    /// Whether the loop takes no more tasks.
+    /// Returns `true` if the event loop accepts no more tasks.
     pub fn is_shutdown(&self) -> bool {
         self.shared.state.get() >= Lifecycle::Shutdown
     }
 
-    /// Whether the loop is over.
+    /// Returns `true` if the event loop has terminated.
     pub fn is_terminated(&self) -> bool {
         self.shared.state.get() == Lifecycle::Terminated
     }
 
-    /// Completes when the loop is over. Its listeners run on the thread that ends: destructors of
-    /// its `thread_local!` values come later, so what must be gone by then belongs into
+    /// Returns a completion of the event loop's termination. Its listeners run on the thread that
+    /// ends. Destructors of that thread's `thread_local!` values run later; cleanup that must be
+    /// done before the listeners run belongs into
     /// [`at_thread_exit`](tidegate_core::at_thread_exit).
     pub fn termination(&self) -> Terminated {
         self.shared.termination.completion()
     }
 
-    /// Waits until the loop is over, at most for `timeout` of its clock; answers whether it is.
+    /// Waits until the event loop has terminated, for at most `timeout` on its clock. Returns
+    /// `true` if it has terminated.
     ///
     /// # Errors
     ///
-    /// A refusal on a loop's own thread, which could never see its end.
+    /// [`WaitError::Refused`] if the calling thread must not block. The event loop's own thread is
+    /// such a thread: it could never see its own end.
     pub fn await_termination(&self, timeout: Duration) -> Result<bool, WaitError<ShutdownError>> {
         self.shared.await_termination(timeout, None)
     }
 
-    /// [`EventLoop::await_termination`] until `token` is tripped.
+    /// [`EventLoop::await_termination`] with a cancel token.
     ///
     /// # Errors
     ///
-    /// As there, and [`WaitError::Interrupted`].
+    /// As for [`EventLoop::await_termination`], and [`WaitError::Interrupted`].
     pub fn await_termination_with(
         &self,
         timeout: Duration,
@@ -492,13 +503,14 @@ impl<P: Placement> EventLoop<P> {
         self.shared.await_termination(timeout, Some(token))
     }
 
-    /// Asks the loop to give its thread back as soon as it has nothing to do. Work brings a
-    /// new thread. True if it will, or has; false once it is shutting down.
+    /// Asks the event loop to give its thread back as soon as it is idle. New work starts another
+    /// thread. Returns `true` if the request was accepted or the thread is already gone, `false` if
+    /// the event loop is shutting down.
     pub fn try_suspend(&self) -> bool {
         self.shared.try_suspend()
     }
 
-    /// Whether the loop has given its thread back, or is about to.
+    /// Returns `true` if the event loop has given its thread back, or is about to.
     pub fn is_suspended(&self) -> bool {
         matches!(
             self.shared.state.get(),
@@ -516,7 +528,8 @@ impl<P: Placement> Clone for EventLoop<P> {
 
 impl<P: Placement> Drop for EventLoop<P> {
     fn drop(&mut self) {
-        // ORDERING: AcqRel, as in `Arc`: the last handle comes after all the others.
+        // ORDERING: AcqRel, as in `Arc`: the drop of the last handle happens after the drops of all
+        // others.
         if self.shared.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             drop(self.shared.shut_down(Quiet::none(Quiet::default().timeout)));
             self.shared.let_go();
@@ -525,7 +538,7 @@ impl<P: Placement> Drop for EventLoop<P> {
 }
 
 impl<P: Placement> PartialEq for EventLoop<P> {
-    /// Whether both are handles to the same loop.
+    /// Returns `true` if both are handles to the same event loop.
     fn eq(&self, other: &Self) -> bool {
         self.shared.id == other.shared.id
     }

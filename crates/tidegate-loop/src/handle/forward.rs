@@ -1,6 +1,6 @@
-//! An executor that is another one as far as tasks are concerned.
+//! A macro that forwards the methods of an executor to another executor.
 
-/// The methods of an [`Executor`](tidegate_core::Executor) that do what the one in `self.$to` does.
+/// Implements methods of [`Executor`](tidegate_core::Executor) by forwarding to `self.$to`.
 macro_rules! forward_executor {
     ($to:ident) => {
         fn execute(

@@ -1,4 +1,4 @@
-//! Waiting until a loop has no thread.
+//! Waiting until an event loop has no thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use super::placement::Placement;
 use crate::thread::presence::InactivityError;
 
 impl<P: Placement> EventLoop<P> {
-    /// Waits until the loop has no thread, at most for `timeout` of its clock; answers whether
-    /// it has none. A loop loses its thread when it ends, and one that gives it back when idle
-    /// ([`EventLoop::global`], [`EventLoop::try_suspend`]) loses it then.
+    /// Waits until the event loop has no thread, for at most `timeout` on its clock. Returns `true`
+    /// if it has none. An event loop loses its thread when it terminates, and when it gives the
+    /// thread back because it is idle ([`EventLoop::global`], [`EventLoop::try_suspend`]).
     ///
     /// # Errors
     ///
-    /// [`InactivityError::NeverStarted`] if it never had one, and
-    /// [`InactivityError::Refused`] on a thread that must not block, such as its own.
+    /// [`InactivityError::NeverStarted`] if the event loop never had a thread, and
+    /// [`InactivityError::Refused`] on a thread that must not block, such as the event loop's own.
     pub fn await_inactivity(&self, timeout: Duration) -> Result<bool, InactivityError> {
         self.await_no_thread(timeout, None)
     }
 
-    /// [`EventLoop::await_inactivity`] until `token` is tripped.
+    /// [`EventLoop::await_inactivity`] with a cancel token.
     ///
     /// # Errors
     ///
-    /// As there, and [`InactivityError::Interrupted`].
+    /// As for [`EventLoop::await_inactivity`], and [`InactivityError::Interrupted`].
     pub fn await_inactivity_with(
         &self,
         timeout: Duration,

@@ -1,17 +1,19 @@
-//! What a program holds of a loop, and the builder that makes one.
+//! The handles of an event loop, and the builder that creates one.
 //!
 //! | file | what |
 //! |---|---|
 //! | `placement.rs` | pinned or roaming, as a type |
-//! | `forward.rs` | forwarding the methods of an executor |
+//! | `forward.rs` | forwards the methods of an executor |
 //! | `event_loop.rs` | [`EventLoop`](event_loop::EventLoop), the handle |
-//! | `as_executor.rs`, `inactivity.rs` | the handle as an executor; waiting until it has no thread |
-//! | `timers.rs` | a handle to the timers alone, which does not keep the loop running |
-//! | `by_hand.rs` | a loop that its owner drives, turn by turn |
-//! | `builder.rs` | how a loop is described and made: the only file that knows both handle and core |
+//! | `as_executor.rs` | the handle as an executor |
+//! | `inactivity.rs` | waiting until the event loop has no thread |
+//! | `timers.rs` | a handle to the timers alone, which does not keep the event loop running |
+//! | `by_hand.rs` | an event loop that its owner drives, turn by turn |
+//! | `builder.rs` | the builder: the only file that uses both handle and core |
 //!
-//! The handle knows everything that one loop is made of: `state/`, `submit/`, `schedule/`, `spawn/`,
-//! `shutdown/`; none of them knows the handle. Groups, roaming loops and the watchdog stand above it.
+//! The handle uses all parts of an event loop: `state/`, `submit/`, `schedule/`, `spawn/`,
+//! `shutdown/`. None of them uses the handle. Groups, roaming loops and the watchdog are built on
+//! it.
 
 pub(crate) mod as_executor;
 pub(crate) mod builder;

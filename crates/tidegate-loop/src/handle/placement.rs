@@ -1,12 +1,12 @@
-//! Where a loop's work may run, as a type.
+//! The threads on which an event loop's work may run, as a type.
 
-/// Where a loop's work may run: [`Pinned`] or [`Roaming`].
+/// The threads on which an event loop's work may run: [`Pinned`] or [`Roaming`].
 pub trait Placement: sealed::Sealed + Send + Sync + 'static {
-    /// Whether the loop's thread must never block.
+    /// `true` if the event loop's thread must never block.
     const PINNED: bool;
 }
 
-/// On one thread: what is spawned there need not be `Send`, and nothing there may block.
+/// One thread: spawned futures need not be `Send`, and nothing on the thread may block.
 ///
 /// ```
 /// use tidegate_loop::{EventLoop, EventLoopGroup, Pinned};
@@ -19,7 +19,7 @@ pub trait Placement: sealed::Sealed + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Pinned;
 
-/// On whichever thread: everything must be `Send`.
+/// Any thread: everything must be `Send`.
 ///
 /// A roaming loop has no `spawn_local`:
 ///
@@ -30,7 +30,7 @@ pub struct Pinned;
 /// group.next().spawn_local(async {});
 /// ```
 ///
-/// and what is given to it must be `Send`:
+/// and everything that it is given must be `Send`:
 ///
 /// ```compile_fail
 /// use tidegate_loop::{EventLoopGroup, Roaming};

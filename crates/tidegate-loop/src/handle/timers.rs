@@ -1,4 +1,4 @@
-//! A handle to the timers of a loop that does not keep the loop running.
+//! A handle to the timers of an event loop that does not keep the event loop running.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::schedule::scheduled_task;
 use crate::state::shared::Shared;
 
 impl<P: Placement> EventLoop<P> {
-    /// The loop's timers, for a caller that must not keep the loop running.
+    /// Returns a handle to the timers that does not keep the event loop running.
     pub fn timers(&self) -> LoopTimers {
         LoopTimers {
             shared: Arc::clone(&self.shared),
@@ -21,7 +21,8 @@ impl<P: Placement> EventLoop<P> {
     }
 }
 
-/// The timers of a loop. Unlike a handle it does not keep the loop running.
+/// A handle to the timers of an event loop. Unlike [`EventLoop`] it does not keep the event loop
+/// running.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,11 +41,11 @@ pub struct LoopTimers {
 }
 
 impl LoopTimers {
-    /// Runs `run` once on the loop, `after` from now; see [`EventLoop::schedule`].
+    /// Runs `run` once on the event loop, `after` from now; see [`EventLoop::schedule`].
     ///
     /// # Errors
     ///
-    /// The closure, when the loop is shutting down.
+    /// The closure, if the event loop is shutting down.
     pub fn schedule<T, F>(&self, after: Duration, run: F) -> Result<Completion<T>, Rejected<F>>
     where
         T: Send + 'static,

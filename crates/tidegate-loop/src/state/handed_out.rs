@@ -1,23 +1,24 @@
-//! Tasks of a roaming loop that other threads run.
+//! The tasks of a roaming loop that currently run on other threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_core::prim::{Mutex, lock};
 
-/// Tasks of a loop that were handed out and are not over.
+/// Counts the tasks that were handed out to other threads and have not ended.
 #[derive(Default)]
 pub(crate) struct HandedOut {
     count: Mutex<Count>,
-    /// The last task handed out was the driver's. Written and read by the thread that produces.
+    /// `true` if the last task handed out was the driver's. Only the producing thread writes and
+    /// reads it.
     of_driver: AtomicBool,
 }
 
 #[derive(Default)]
 struct Count {
     out: usize,
-    /// The name of the one handed out last.
+    /// The name of the task that was handed out last.
     last: &'static str,
-    /// The loop waits for the last one.
+    /// `true` if the event loop waits for the last of these tasks to end.
     awaited: bool,
 }
 
@@ -29,28 +30,28 @@ impl HandedOut {
         count.last = name;
     }
 
-    /// Takes a task that is over out of the count; `true` if it was the last one and the loop waits
-    /// for it.
+    /// Removes an ended task from the count. Returns `true` if it was the last one and the event
+    /// loop waits for it.
     pub(crate) fn end(&self) -> bool {
         let mut count = lock(&self.count);
         count.out -= 1;
         count.out == 0 && std::mem::take(&mut count.awaited)
     }
 
-    /// Returns `true` if any is out; the end of the last one then wakes the loop.
+    /// Returns `true` if any task is out. The end of the last one then wakes the event loop.
     pub(crate) fn await_last(&self) -> bool {
         let mut count = lock(&self.count);
         count.awaited = count.out > 0;
         count.awaited
     }
 
-    /// The name of one that is out.
+    /// Returns the name of a task that is out.
     pub(crate) fn any(&self) -> Option<&'static str> {
         let count = lock(&self.count);
         (count.out > 0).then_some(count.last)
     }
 
-    /// Notes whose task was handed out last: the driver's, or a submitter's.
+    /// Records the origin of the task that was handed out last: the driver, or a submitter.
     #[inline]
     pub(crate) fn set_of_driver(&self, yes: bool) {
         self.of_driver.store(yes, Ordering::Relaxed);

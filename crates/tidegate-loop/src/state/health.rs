@@ -1,4 +1,4 @@
-//! How a loop's driver fares, for whoever chooses among loops.
+//! The health of an event loop's driver. A group reads it when it chooses a loop for new work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use tidegate_core::prim::{AtomicU64, Ordering};
 use tidegate_core::{Clock, as_nanos};
 
-/// How long a loop whose driver has recovered gets no new work while others can take it.
+/// How long after its driver has recovered an event loop gets no new work if others can take it.
 pub const CONVALESCENCE: Duration = Duration::from_secs(1);
 
-/// How a [`Driver`](crate::Driver) fares. Clones are views of the same state.
+/// The health of a [`Driver`](crate::Driver). Clones share one state.
 ///
-/// A group gives new work to an ailing loop only if no other can take it. A driver says that it is
-/// ailing when what it waits on fails, and that it recovers when that works again: the loop then
-/// counts as well after [`CONVALESCENCE`].
+/// A group gives new work to an ailing event loop only if no other can take it. A driver calls
+/// [`Health::ail`] when the resource it waits on fails, and [`Health::recover`] when the resource
+/// works again. The event loop counts as healthy [`CONVALESCENCE`] after the recovery.
 ///
 /// ```
 /// use tidegate_loop::{CONVALESCENCE, Health};
@@ -31,31 +31,32 @@ pub const CONVALESCENCE: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Health {
-    /// The nanosecond at which it counts as well; 0 if it is, the greatest if that is open.
+    /// The nanosecond from which the driver counts as healthy. 0 if it never failed, `u64::MAX` if
+    /// it has not recovered.
     well_at: Arc<AtomicU64>,
 }
 
 impl Health {
-    /// A driver that is well.
+    /// Creates the state of a healthy driver.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Something is wrong, for as long as nothing else is said.
+    /// Marks the driver as ailing until [`Health::recover`] is called.
     pub fn ail(&self) {
         self.well_at.store(u64::MAX, Ordering::Relaxed);
     }
 
-    /// It works again.
+    /// Marks the driver as recovered.
     pub fn recover(&self, clock: &Clock) {
         let at = clock.nanos().saturating_add(as_nanos(CONVALESCENCE));
         self.well_at.store(at, Ordering::Relaxed);
     }
 
-    /// Whether new work should go elsewhere.
+    /// Returns `true` if new work should go to another event loop.
     pub fn is_ailing(&self, clock: &Clock) -> bool {
         let at = self.well_at.load(Ordering::Relaxed);
-        // No look at the clock for a driver that has always been well.
+        // Does not read the clock for a driver that never failed.
         at != 0 && clock.nanos() < at
     }
 }

@@ -1,40 +1,40 @@
-//! The states of a loop's life.
+//! The states of an event loop's life cycle.
 //!
 //! | from | to | when | changed by |
 //! |---|---|---|---|
-//! | `NotStarted`, `Suspended` | `Started` | work has come, and a thread | `transitions.rs` |
+//! | `NotStarted`, `Suspended` | `Started` | work arrived and a thread started | `transitions.rs` |
 //! | `Started` | `Suspending` | it is asked to give its thread back | `thread/suspend.rs` |
 //! | `NotStarted` | `Suspended` | the same, without a thread | `thread/suspend.rs` |
-//! | `Started`, `Suspending` | `Suspended` | its thread leaves, with nothing to do | `thread/suspend.rs` |
-//! | `Suspending`, `Started` | `ShuttingDown` | it is asked to end | `transitions.rs` |
-//! | `ShuttingDown` | `Shutdown` | quiet, or its time is over: the lanes close | `shutdown/steps.rs` |
-//! | `NotStarted`, `Suspended` | `Shutdown` | it is asked to end and has nothing to run | `transitions.rs` |
+//! | `Started`, `Suspending` | `Suspended` | the thread leaves because it is idle | `thread/suspend.rs` |
+//! | `Suspending`, `Started` | `ShuttingDown` | a shutdown is requested | `transitions.rs` |
+//! | `ShuttingDown` | `Shutdown` | quiet, or the deadline passed: the lanes close | `shutdown/steps.rs` |
+//! | `NotStarted`, `Suspended` | `Shutdown` | a shutdown is requested, nothing to run | `transitions.rs` |
 //! | any | `Shutdown` | it is stuck after its deadline | `shutdown/deadline.rs` |
-//! | any | `Terminated` | it is over | `Shared::terminate` |
+//! | any | `Terminated` | it has ended | `Shared::terminate` |
 
 use tidegate_core::prim::{AtomicU8, Ordering};
 
-/// Where a loop is in its life. Later states are greater.
+/// The state of an event loop's life cycle. Later states are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Lifecycle {
-    /// It has no thread and never had one.
+    /// The event loop has no thread and never had one.
     NotStarted,
-    /// It gave its thread back and gets a new one when work comes.
+    /// The event loop gave its thread back. New work starts another one.
     Suspended,
-    /// It was asked to give its thread back as soon as it has nothing to do.
+    /// The event loop was asked to give its thread back as soon as it is idle.
     Suspending,
-    /// It runs.
+    /// The event loop runs.
     Started,
-    /// It was asked to end and still takes tasks.
+    /// A shutdown was requested. The event loop still accepts tasks.
     ShuttingDown,
-    /// It takes no more tasks and deals with those it has.
+    /// The event loop accepts no more tasks and finishes the ones it has.
     Shutdown,
-    /// It is over.
+    /// The event loop has ended.
     Terminated,
 }
 
-/// A [`Lifecycle`] that threads share.
+/// An atomic [`Lifecycle`].
 #[derive(Debug)]
 pub(crate) struct State {
     word: AtomicU8,
@@ -49,31 +49,32 @@ impl State {
 
     #[inline(always)]
     pub(crate) fn get(&self) -> Lifecycle {
-        // ORDERING: Acquire pairs with the AcqRel of `advance`: who sees a state sees what led
-        // to it.
+        // ORDERING: Acquire pairs with the AcqRel of `advance`: a thread that reads a state also
+        // sees the writes that led to it.
         from_word(self.word.load(Ordering::Acquire))
     }
 
-    /// Whether a thread has to be started before work can run.
+    /// Returns `true` if a thread has to be started before work can run.
     #[inline(always)]
     pub(crate) fn needs_thread(&self) -> bool {
         self.word.load(Ordering::Relaxed) <= Lifecycle::Suspended as u8
     }
 
-    /// Goes from `from` to `to`; false if the state is another.
+    /// Changes the state from `from` to `to`. Returns `false` if the current state is not `from`.
     pub(crate) fn advance(&self, from: Lifecycle, to: Lifecycle) -> bool {
-        // ORDERING: AcqRel: whoever changes the state sees, and shows, what went before.
+        // ORDERING: AcqRel: a thread that changes the state sees the earlier writes and publishes
+        // its own.
         self.word
             .compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Goes to [`Lifecycle::Started`] from any earlier state.
+    /// Changes any earlier state to [`Lifecycle::Started`].
     pub(crate) fn begin(&self) {
         self.raise(Lifecycle::Started);
     }
 
-    /// Goes to `to` if that is later than now; answers the state before.
+    /// Changes the state to `to` if that is later than the current one. Returns the state before.
     pub(crate) fn raise(&self, to: Lifecycle) -> Lifecycle {
         // ORDERING: AcqRel, as in `advance`.
         from_word(self.word.fetch_max(to as u8, Ordering::AcqRel))

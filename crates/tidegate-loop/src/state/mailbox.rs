@@ -1,24 +1,25 @@
-//! What other threads leave for a loop, and how they wake it.
+//! The queues through which other threads send work to an event loop, and its doorbell.
 //!
-//! Tasks come in a bounded lane, signals in one without a bound. Both are pushed first; then the
-//! doorbell says whether the loop sleeps and has to be woken.
+//! Tasks arrive in a lane (a queue from many producers to one consumer) with a bound, signals in a
+//! lane without a bound. A producer first pushes, then rings the doorbell. The doorbell tells the
+//! producer whether the event loop sleeps and has to be woken.
 
 use std::sync::Arc;
 
 use tidegate_core::prim::{AtomicU32, Ordering};
 use tidegate_core::{Doorbell, SignalLane, Sleeper, TaskLane};
 
-/// Signals pushed without waking a loop that wake it after all.
+/// The number of signals pushed without a wake-up at which the event loop is woken after all.
 pub(crate) const SILENT: u32 = 1024;
 
-/// The lanes of one loop and its doorbell.
+/// The lanes and the doorbell of one event loop.
 pub(crate) struct Mailbox {
     pub(crate) lane: Arc<TaskLane>,
     pub(crate) signals: SignalLane,
     pub(crate) bell: Doorbell,
-    /// Signals pushed without waking the loop since it last took them.
+    /// The number of signals pushed without waking the event loop since it last took them.
     silent: AtomicU32,
-    /// Wakes the driver; called when the doorbell says that it sleeps.
+    /// Wakes the driver; called if the doorbell says that the event loop sleeps.
     pub(crate) waker: Arc<dyn Sleeper>,
 }
 
@@ -33,26 +34,27 @@ impl Mailbox {
         }
     }
 
-    /// Returns `true` if neither a task nor a signal waits.
+    /// Returns `true` if neither a task nor a signal is waiting.
     pub(crate) fn is_empty(&self) -> bool {
         self.lane.is_empty() && self.signals.is_empty()
     }
 
-    /// Counts a signal that was pushed without waking the loop; returns how many there are.
+    /// Counts a signal that was pushed without waking the event loop. Returns the new count.
     pub(crate) fn count_silent(&self) -> u32 {
-        // Relaxed: a rough count. The loop sets it back whenever it looks.
+        // Relaxed: an approximate count. The event loop resets it each time it takes the signals.
         self.silent.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Sets that count back.
+    /// Resets the count of silent signals.
     pub(crate) fn reset_silent(&self) {
         self.silent.store(0, Ordering::Relaxed);
     }
 
-    /// The same for the loop's own turns.
+    /// Resets the count of silent signals if it is not zero; called in every turn.
     #[inline]
     pub(crate) fn reset_silent_if_any(&self) {
-        // Looked at first: it lies on a line that producers read, and is hardly ever set.
+        // Reads before it writes: the counter shares a cache line with fields that producers read,
+        // and it is almost always zero.
         if self.silent.load(Ordering::Relaxed) != 0 {
             self.reset_silent();
         }

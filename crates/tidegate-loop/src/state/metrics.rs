@@ -1,4 +1,4 @@
-//! What a loop shows of itself: plain counters, written by one thread, read by any.
+//! The metrics of an event loop: counters that the loop's thread writes and any thread reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,57 +8,59 @@ use tidegate_core::internal::Counter;
 use tidegate_core::prim::{Mutex, lock};
 use tidegate_core::{CachePadded, Clock, Running, RunningTask, Unhandled};
 
-/// The loop tells listeners or polls futures.
+/// The value of `place` while the event loop notifies listeners or polls futures.
 pub(crate) const IN_SIGNALS: u64 = 1;
 
-/// The loop drops timers or futures that will not run.
+/// The value of `place` while the event loop drops timers or futures that will not run.
 pub(crate) const IN_DROPS: u64 = 2;
 
-/// Counters of one loop. All but the last group are written by the loop's thread only.
+/// The counters of one event loop. Only its thread writes them, except for the `AtomicU64`s at the
+/// end.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) turns: Counter,
-    /// When the current turn began, on the loop's clock.
+    /// The time at which the current turn began, on the event loop's clock.
     pub(crate) heartbeat: Counter,
     pub(crate) high_water: Counter,
     pub(crate) timers_run: Counter,
     pub(crate) lateness_max: Counter,
     pub(crate) lateness_sum: Counter,
     pub(crate) busy: Counter,
-    /// When the loop last woke up; 0 while it sleeps.
+    /// The time at which the event loop last woke up; 0 while it sleeps.
     pub(crate) awake_since: Counter,
-    /// When the loop's thread first ran.
+    /// The time at which the event loop's thread first ran.
     pub(crate) since: Counter,
     pub(crate) sleeps: Counter,
     pub(crate) longest: Counter,
     pub(crate) timers: Counter,
-    /// What the loop does beside tasks: [`IN_SIGNALS`], [`IN_DROPS`], or 0.
+    /// What the event loop does besides tasks: [`IN_SIGNALS`], [`IN_DROPS`], or 0.
     pub(crate) place: Counter,
     pub(crate) futures: Counter,
-    /// Places in the lane that the loop reserved for itself and that no task uses.
+    /// Slots in the lane that the event loop reserved for its own tasks and has not used.
     pub(crate) spare: Counter,
-    /// While the loop takes tasks out of its lane: tasks started when it last said how far it
-    /// has come, plus one. Otherwise 0.
+    /// While the event loop takes tasks from its lane: the number of tasks that were started when
+    /// it last published its progress to producers, plus one. Otherwise 0.
     pub(crate) told_at: Counter,
     pub(crate) fell_back: AtomicU64,
-    /// Tasks that panicked; those of a roaming loop do so on several threads.
+    /// Tasks that panicked. Tasks of a roaming loop panic on several threads.
     pub(crate) panics: AtomicU64,
     pub(crate) listener_panics: AtomicU64,
     pub(crate) wakeups: AtomicU64,
     pub(crate) refused: AtomicU64,
 }
 
-/// What one loop has done so far, and what it is doing.
+/// What one event loop has done so far, and what it is doing now.
 #[derive(Default)]
 pub(crate) struct Meter {
-    /// On lines of their own: the loop writes them every turn, producers read what lies around.
+    /// On cache lines of their own: the event loop writes them in every turn, and producers read
+    /// the fields around them.
     pub(crate) counters: CachePadded<Counters>,
     pub(crate) running: Arc<Running>,
     longest_task: Mutex<Option<&'static str>>,
 }
 
 impl Meter {
-    /// Notes that a timer ran, `late` nanoseconds after its time.
+    /// Records that a timer ran `late` nanoseconds after its deadline.
     pub(crate) fn note_lateness(&self, late: u64) {
         let counters = &self.counters;
         counters.timers_run.add(1);
@@ -66,7 +68,7 @@ impl Meter {
         counters.lateness_max.raise_to(late);
     }
 
-    /// Notes how long the tasks since the last look at the clock took, if that is the longest.
+    /// Records how long the tasks since the last clock read took, if that is a new maximum.
     pub(crate) fn note_longest(&self, now: u64) {
         let run = now.saturating_sub(self.counters.heartbeat.get());
         if run > self.counters.longest.get() {
@@ -75,7 +77,7 @@ impl Meter {
         }
     }
 
-    /// Notes how long the task called `name` took, if that is the longest.
+    /// Records how long the task called `name` took, if that is a new maximum.
     pub(crate) fn note_run(&self, name: &'static str, nanos: u64) {
         if nanos > self.counters.longest.get() {
             self.counters.longest.set(nanos);
@@ -83,8 +85,8 @@ impl Meter {
         }
     }
 
-    /// Counts what is about to be reported as unhandled. Panics of tasks are counted where they are
-    /// caught.
+    /// Counts an error that is about to be reported as unhandled. Panics of tasks are counted where
+    /// they are caught.
     pub(crate) fn count_unhandled(&self, what: &Unhandled<'_>) {
         match what {
             Unhandled::ListenerPanic { .. } => {
@@ -99,7 +101,7 @@ impl Meter {
         }
     }
 
-    /// Nanoseconds that the loop was awake, this moment included.
+    /// Returns for how many nanoseconds the event loop was awake, up to now.
     pub(crate) fn busy_nanos(&self, clock: &Clock) -> u64 {
         let awake_since = self.counters.awake_since.get();
         let now = if awake_since == 0 {
@@ -110,9 +112,9 @@ impl Meter {
         self.counters.busy.get() + now
     }
 
-    /// Tasks accepted and not started, of `in_lane` that the lane counts. The lane counts what the
-    /// loop has reserved or taken and not told yet; of a loop that stands still in a task this is
-    /// exact.
+    /// Returns the number of tasks that were accepted and have not started. `in_lane` is the length
+    /// of the lane, which includes slots that the event loop has reserved, and tasks that it has
+    /// taken and not yet published. If the event loop is inside a task, the result is exact.
     pub(crate) fn pending(&self, in_lane: usize) -> usize {
         let started = self.running.started() + 1;
         let taken = match self.counters.told_at.get() {
@@ -124,7 +126,7 @@ impl Meter {
         in_lane.saturating_sub(not_waiting)
     }
 
-    /// The figures of this moment; `in_lane` as for [`Meter::pending`].
+    /// Returns the current metrics; `in_lane` as for [`Meter::pending`].
     pub(crate) fn metrics(&self, clock: &Clock, in_lane: usize) -> LoopMetrics {
         let counters = &self.counters;
         let now = clock.nanos();
@@ -167,7 +169,8 @@ impl Meter {
     }
 }
 
-/// A look at a loop. Taken without stopping it, so the figures belong to nearly the same moment.
+/// A snapshot of an event loop's metrics. It is taken without stopping the event loop, so the
+/// values belong to nearly, not exactly, the same moment.
 ///
 /// ```
 /// use tidegate_loop::EventLoop;
@@ -182,50 +185,51 @@ impl Meter {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LoopMetrics {
-    /// Tasks started so far, timers and futures' first polls included.
+    /// Tasks started so far, including timers and the first polls of futures.
     pub tasks_run: u64,
-    /// Tasks accepted and not started.
+    /// Tasks that were accepted and have not started.
     pub tasks_pending: usize,
-    /// The most tasks that were seen waiting. Looked at where it costs the producers nothing: after a
-    /// sleep, when a turn could not take all, and in the loop's own queue; a lower bound.
+    /// The high-water mark of waiting tasks. It is sampled only where this costs the producers
+    /// nothing: after a sleep, when a turn could not run all tasks, and in the event loop's own
+    /// queue. So it is a lower bound.
     pub high_water: u64,
-    /// Tasks refused because the lane was full or closed.
+    /// Tasks that were refused because the lane was full or closed.
     pub refused: u64,
     /// Tasks that panicked.
     pub panics: u64,
     /// Listeners that panicked.
     pub listener_panics: u64,
-    /// Notifications that ran elsewhere because this loop had terminated.
+    /// Notifications that ran on another thread because this event loop had terminated.
     pub fell_back: u64,
-    /// Scheduled tasks waiting for their time, as the loop saw them in its last turn. One that was
-    /// added while the loop sleeps and is due later than what it sleeps for does not wake it, and
-    /// is counted when it wakes up.
+    /// Scheduled tasks that wait for their deadline, as of the event loop's last turn. A task that
+    /// is added during a sleep and is due after the end of that sleep does not wake the event loop;
+    /// it is counted when the event loop wakes up.
     pub timers_pending: u64,
     /// Scheduled runs so far.
     pub timers_run: u64,
-    /// The most that a scheduled task was late.
+    /// The maximum lateness of a scheduled task.
     pub lateness_max: Duration,
-    /// The mean of how late scheduled tasks were.
+    /// The mean lateness of scheduled tasks.
     pub lateness_mean: Duration,
-    /// Live spawned futures.
+    /// Spawned futures that have not ended.
     pub futures: u64,
-    /// Share of the time in which the loop was not asleep, from 0 to 1.
+    /// The fraction of time in which the event loop was awake, from 0 to 1.
     pub busy_ratio: f64,
-    /// Time in which it was not asleep.
+    /// The time in which the event loop was awake.
     pub busy: Duration,
-    /// Turns of the loop.
+    /// Turns of the event loop.
     pub turns: u64,
-    /// Times it went to sleep.
+    /// The number of times the event loop went to sleep.
     pub sleeps: u64,
-    /// Wakeups that others sent it.
+    /// Wake-ups sent by other threads.
     pub wakeups: u64,
-    /// How long ago its current or last turn began; a sleeping loop's grows without harm.
+    /// The time since the current or last turn began. It also grows while the event loop sleeps.
     pub heartbeat_age: Duration,
-    /// The longest run of tasks between two looks at the clock (a single task where every task
-    /// is timed), and its name.
+    /// The duration of the longest run of tasks between two clock reads (of a single task if every
+    /// task is timed).
     pub longest: Duration,
-    /// The task that ended the longest run, if any was noted.
+    /// The name of the last task of the longest run, if one was recorded.
     pub longest_task: Option<&'static str>,
-    /// What it runs right now.
+    /// The task that runs now.
     pub running: Option<RunningTask>,
 }

@@ -1,20 +1,21 @@
-//! What the handles of a loop and its thread share.
+//! The state that the handles and the thread of an event loop share.
 //!
 //! | file | what |
 //! |---|---|
-//! | `lifecycle.rs` | the states of a loop's life, with a table of its transitions |
-//! | `settings.rs` | what the loop was built with |
+//! | `lifecycle.rs` | the states of the life cycle, with a table of the transitions |
+//! | `settings.rs` | the settings from the builder |
 //! | `mailbox.rs` | task lane, signal lane, doorbell |
-//! | `metrics.rs` | counters, and what a program sees of them |
-//! | `health.rs` | how the driver fares |
-//! | `handed_out.rs` | tasks that other threads run |
-//! | `shared.rs` | [`Shared`](shared::Shared): all of these, with the thread slot and the parts of an end |
-//! | `transitions.rs` | how a loop starts, and how its end begins |
-//! | `wake.rs` | how a loop is woken after something was pushed |
+//! | `metrics.rs` | the counters, and their public snapshot |
+//! | `health.rs` | the health of the driver |
+//! | `handed_out.rs` | tasks that run on other threads |
+//! | `shared.rs` | [`Shared`](shared::Shared): all of these, the thread slot, and the shutdown state |
+//! | `transitions.rs` | how an event loop starts, and how its shutdown begins |
+//! | `wake.rs` | how an event loop is woken after a push |
 //!
-//! Each file knows those above it. Below `shared.rs` are also `thread/slot.rs`, `thread/presence.rs`,
-//! `submit/reject.rs`, `spawn/slots.rs`, `core/budget.rs` and the first files of `shutdown/`: parts that
-//! own their data and do not know the whole. Whatever else takes a `Shared` stands above it.
+//! Each file uses only those above it. `shared.rs` also uses `thread/slot.rs`,
+//! `thread/presence.rs`, `submit/reject.rs`, `spawn/slots.rs`, `core/budget.rs` and the first files
+//! of `shutdown/`: parts that own their data and do not use [`Shared`](shared::Shared). All other
+//! code that takes a `Shared` is built on top of it.
 
 pub(crate) mod handed_out;
 pub(crate) mod health;

@@ -1,24 +1,25 @@
-//! What a loop was built with and its thread needs.
+//! The settings from the builder that the event loop's thread needs.
 
 use std::time::Duration;
 
 use crate::core::budget::Spans;
 
-/// What a loop was built with and its thread needs.
+/// The settings from the builder that the event loop's thread needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// Whether each task is timed.
+    /// `true` if the run time of each task is measured.
     pub(crate) time_tasks: bool,
-    /// How fine the wheel for coarse timeouts is.
+    /// The tick of the wheel for coarse timeouts.
     pub(crate) timeout_tick: Duration,
     /// How long a turn may spend on each kind of work.
     pub(crate) spans: Spans,
-    /// Whether an idle thread may look a while before it sleeps.
+    /// `true` if an idle thread may spin before it sleeps.
     pub(crate) spin: bool,
-    /// The loop's thread must not block.
+    /// `true` if the event loop's thread must not block.
     pub(crate) pinned: bool,
-    /// A strategy drives the loop: what the loop itself runs must not block.
+    /// `true` if a strategy drives the event loop: work that runs on the event loop itself must not
+    /// block.
     pub(crate) driven: bool,
-    /// Nanoseconds of idleness after which the loop gives its thread back; 0 means never.
+    /// Idle nanoseconds after which the event loop gives its thread back; 0 means never.
     pub(crate) idle_stop: u64,
 }

@@ -1,9 +1,8 @@
-//! The state of one loop that its handles and its thread share.
+//! The state that the handles and the thread of one event loop share.
 //!
-//! [`Shared`] only puts together what the files below it define, each of which owns its data and its
-//! operations and does not know the whole. What needs several of these parts stands above it: how a
-//! loop starts and ends in `transitions.rs`, how it is woken in `wake.rs`, how tasks come in
-//! `submit/execute.rs`.
+//! [`Shared`] only combines the parts. Each part owns its data and its operations, and does not use
+//! `Shared`. Operations that need several parts are in other files: start and shutdown in
+//! `transitions.rs`, wake-ups in `wake.rs`, submission in `submit/execute.rs`.
 
 use std::sync::{Arc, Weak};
 
@@ -26,9 +25,9 @@ use crate::spawn::slots::LocalFutures;
 use crate::submit::reject::RejectPolicy;
 use crate::thread::slot::ThreadSlot;
 
-/// The shared side of one loop.
+/// The shared state of one event loop.
 pub(crate) struct Shared {
-    /// This value in its `Arc`, for what has to keep it alive.
+    /// A reference to this value in its `Arc`, for code that has to keep it alive.
     me: Weak<Self>,
     pub(crate) id: ExecutorId,
     pub(crate) name: String,
@@ -37,68 +36,70 @@ pub(crate) struct Shared {
     pub(crate) reject: RejectPolicy,
     on_unhandled: OnUnhandled,
     pub(crate) state: State,
-    /// What others leave for the loop, and how they wake it.
+    /// The queues for work from other threads, and the doorbell.
     pub(crate) mailbox: Mailbox,
-    /// What it has done, and what it is doing.
+    /// What the event loop has done, and what it is doing.
     pub(crate) meter: Meter,
-    /// How the driver fares.
+    /// The health of the driver.
     pub(crate) health: Health,
-    /// A watchdog has found the loop stuck.
+    /// `true` if a watchdog found the event loop stuck.
     pub(crate) stalled: AtomicBool,
-    /// What the loop's thread drives, while no thread does.
+    /// The core of the event loop while no thread drives it.
     pub(crate) core: OwnerCell<Box<dyn Drive>>,
-    /// What a strategy was given to run and is not over.
+    /// Tasks that were handed to a strategy and have not ended.
     pub(crate) out: HandedOut,
-    /// Starting a thread, and what is known of the one that runs.
+    /// How a thread is started, and what is known of the current one.
     pub(crate) thread: ThreadSlot,
-    /// Handles alive; the last one to go asks for shutdown.
+    /// The number of live handles. Dropping the last one requests a shutdown.
     pub(crate) handles: AtomicUsize,
-    /// What was asked of the loop at its end.
+    /// The requested shutdown: quiet period and deadline.
     pub(crate) plan: ShutdownPlan,
     pub(crate) hooks: ShutdownHooks,
-    /// How it ended.
+    /// The outcome of the shutdown.
     pub(crate) termination: Termination,
 }
 
-/// What can be driven by a thread: the core of a loop, whichever driver it waits on.
+/// The core of an event loop, independent of the type of its driver. A thread drives it.
 pub(crate) trait Drive: Send {
-    /// Drives until the loop ends, or gives its thread back; then returns itself.
+    /// Drives the event loop until it ends, or gives its thread back; in the latter case returns
+    /// itself.
     fn drive(self: Box<Self>, shared: &Arc<Shared>) -> Option<Box<dyn Drive>>;
-    /// Takes out the tasks of a loop that ends without ever running again.
+    /// Removes and returns the tasks of an event loop that ends without ever running again.
     fn dissolve(self: Box<Self>) -> Vec<Task>;
-    /// Runs what is there to run now, without waiting; true if anything ran. `pinned` are the
-    /// futures that the caller keeps for the loop between two turns.
+    /// Runs the work that is ready now, without waiting. Returns `true` if anything ran. `pinned`
+    /// are the futures that the caller keeps for the event loop between two turns.
     fn turn_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures) -> bool;
-    /// Runs `work` as the loop.
+    /// Runs `work` as if on the event loop's thread.
     fn run_by_hand(
         &mut self,
         shared: &Arc<Shared>,
         pinned: &mut LocalFutures,
         work: &mut dyn FnMut(),
     );
-    /// Ends a loop that will not be turned again.
+    /// Ends an event loop that will not be turned again.
     fn abandon_by_hand(&mut self, shared: &Arc<Shared>, pinned: &mut LocalFutures);
-    /// A strategy begins to drive it; `by_hand` says that it must never wait.
+    /// Prepares to be driven by a strategy. `by_hand` is `true` if [`Drive::produce`] must never
+    /// wait.
     fn begin_producing(&mut self, shared: &Arc<Shared>, by_hand: bool);
-    /// The next task for a strategy to have run; waits for one.
+    /// Returns the next task for a strategy to run; waits until there is one.
     fn produce(&mut self, shared: &Arc<Shared>) -> Produced;
-    /// How many more could be had at once, as far as is known.
+    /// Returns how many more tasks are ready, as far as is known.
     fn backlog(&self) -> usize;
 }
 
-/// What a look for a task came to.
+/// The result of [`Drive::produce`].
 pub(crate) enum Produced {
-    /// Here is one.
+    /// The next task.
     Task(Task),
-    /// Nothing now, and it must not wait: it is driven by hand.
+    /// No task is ready, and the event loop is driven by hand and must not wait.
     Nothing,
-    /// The loop gives its thread back.
+    /// The event loop gives its thread back.
     Leave,
-    /// The loop is over.
+    /// The event loop has ended.
     Over,
 }
 
-/// What a new loop is made of.
+/// The arguments of [`Shared::new`].
 pub(crate) struct Parts {
     pub(crate) name: String,
     pub(crate) clock: Clock,
@@ -108,7 +109,7 @@ pub(crate) struct Parts {
     pub(crate) reject: RejectPolicy,
     pub(crate) on_unhandled: OnUnhandled,
     pub(crate) settings: Settings,
-    /// `None`: driven by hand, never by a thread of its own.
+    /// `None` if the event loop has no thread of its own.
     pub(crate) threads: Option<ThreadBuilder>,
 }
 
@@ -146,19 +147,20 @@ impl Shared {
         self.stalled.load(Ordering::Relaxed)
     }
 
-    /// Tasks accepted and not started.
+    /// Returns the number of tasks that were accepted and have not started.
     pub(crate) fn pending(&self) -> usize {
         self.meter.pending(self.mailbox.lane.len())
     }
 
-    /// Returns `true` if the loop was asked to end and its deadline has passed: what has not started
-    /// by then does not start. Asked after each task, so a loop that lives on pays one look.
+    /// Returns `true` if a shutdown was requested and its deadline has passed: tasks that have not
+    /// started by then do not start. Called after each task; without a shutdown it costs one atomic
+    /// load.
     #[inline]
     pub(crate) fn is_out_of_time(&self) -> bool {
         self.state.get() >= Lifecycle::ShuttingDown && self.plan.is_past_deadline(&self.clock)
     }
 
-    /// Wakes the driver of a loop that has a thread.
+    /// Wakes the driver of an event loop that has a thread.
     pub(crate) fn wake_driver(&self) {
         let wakeups = &self.meter.counters.wakeups;
         wakeups.fetch_add(1, Ordering::Relaxed);
@@ -171,13 +173,14 @@ impl Shared {
         self.on_unhandled.tell(&self.name, what);
     }
 
-    /// Announces the end of the loop, as its last turn left it. The last thing that its thread does.
+    /// Announces the outcome that the last turn left. This is the last action of the event loop's
+    /// thread.
     pub(crate) fn announce_end(&self) {
         let how = self.termination.take_outcome();
         self.terminate(how.unwrap_or_else(|| Ok(Default::default())));
     }
 
-    /// Ends the loop's life: sets the state, then completes the termination.
+    /// Ends the event loop: sets the state, then completes the termination.
     pub(crate) fn terminate(&self, how: Outcome) {
         self.state.raise(Lifecycle::Terminated);
         self.termination.report(how);
@@ -185,10 +188,11 @@ impl Shared {
         self.let_go();
     }
 
-    /// Forgets what is left to see of a loop that is over and has no handle.
+    /// Drops the termination of an event loop that has ended and has no handle.
     pub(crate) fn let_go(&self) {
-        // ORDERING: SeqCst fence: of the end and the last handle's drop, each of which has just
-        // written one of the two words and now reads both, at least one sees the other.
+        // ORDERING: SeqCst fence: the end of the loop and the drop of the last handle each write
+        // one of the two words and then read both here; at least one of them sees the other's
+        // write.
         fence(Ordering::SeqCst);
         let over = self.state.get() == Lifecycle::Terminated;
         if over && self.handles.load(Ordering::Relaxed) == 0 {
@@ -197,7 +201,7 @@ impl Shared {
     }
 }
 
-/// Drops something of the user's; a panic in that is reported and goes no further.
+/// Drops a value of the user's; a panic in its `Drop` is reported and contained.
 pub(crate) fn drop_contained<T>(shared: &Shared, what: T) {
     if let Err(panic) = contain(|| drop(what)) {
         shared.unhandled(&Unhandled::TaskPanic {

@@ -1,9 +1,9 @@
-//! How a loop starts, and how its end begins.
+//! How an event loop starts, and how its shutdown begins.
 //!
-//! Both stand together because each may lead to the other: a loop that is asked to end and has
-//! something to run gets a thread for it, and a start that is over goes on with an end that was asked
-//! for meanwhile. What a start is in detail is said in `thread/slot.rs`; what a loop does on its way
-//! out, in `shutdown/steps.rs`.
+//! Both are in one file because each may lead to the other: an event loop that has work left when
+//! its shutdown is requested gets a thread for it, and the end of a start continues with a shutdown
+//! that was requested meanwhile. `thread/slot.rs` describes the start in detail,
+//! `shutdown/steps.rs` the steps of the shutdown.
 
 use tidegate_core::prim::MutexGuard;
 use tidegate_core::{Refusal, ThreadBuilder, ThreadWatch, Unhandled, contain};
@@ -17,18 +17,18 @@ use crate::thread::presence::Presence;
 use crate::thread::run::run_thread;
 use crate::thread::slot::{Launch, Slot, as_spawner};
 
-/// What the end of a loop without a thread came to.
+/// The result of ending an event loop without a thread.
 enum WithoutThread {
-    /// It is over.
+    /// The event loop has ended.
     Over,
-    /// It has a thread now, which ends it.
+    /// The event loop has a thread now, which ends it.
     HasOne,
-    /// A start is under way; the thread that ends it goes on with the end of the loop.
+    /// A start is in progress; the thread that ends the start continues with the shutdown.
     Starting,
 }
 
 impl Shared {
-    /// Starts a thread for the loop if it has none, or waits for a start that is under way.
+    /// Starts a thread for the event loop if it has none, or waits for a start that is in progress.
     #[cold]
     pub(crate) fn start(&self) -> Result<(), Refusal> {
         match self.thread.claim_start(&self.state, self.id) {
@@ -37,8 +37,8 @@ impl Shared {
         }
     }
 
-    /// Starts a thread if there is none and no start is under way, where a failure cannot be returned
-    /// to a submitter: what waits in the lanes runs with the next start.
+    /// Starts a thread if there is none and no start is in progress. For callers that cannot return
+    /// a failure to a submitter: after a failure, the work in the lanes runs with the next start.
     pub(crate) fn ensure_thread(&self) {
         if !self.state.needs_thread() {
             return;
@@ -60,7 +60,7 @@ impl Shared {
         });
         let slot = self.thread.lock();
         if !slot.is_start(number) {
-            // The thread has arrived, whatever its spawner says.
+            // The thread has arrived, so the spawner's result does not matter.
             return Ok(());
         }
         self.end_start(slot, started.is_ok());
@@ -71,7 +71,7 @@ impl Shared {
         match how {
             Launch::Strategy(strategy) => strategy.dispatch().map_err(|refused| refused.why()),
             Launch::Thread(builder) => self.spawn_thread(&builder),
-            // Its owner turns it.
+            // The owner runs the turns.
             Launch::ByHand => Ok(()),
         }
     }
@@ -90,7 +90,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Called by a thread that is about to drive the loop: it has one from now on.
+    /// Records that the event loop has a thread. Called by a thread that is about to drive it.
     pub(crate) fn arrive(&self, watch: Option<&ThreadWatch>) {
         let mut slot = self.thread.lock();
         if let Some(watch) = watch {
@@ -101,7 +101,8 @@ impl Shared {
         }
     }
 
-    /// Ends a start: the loop counts as started if it has its thread, and waiting submitters wake up.
+    /// Ends a start: marks the event loop as started if it has its thread, and wakes waiting
+    /// submitters.
     fn end_start(&self, mut slot: MutexGuard<'_, Slot>, started: bool) {
         let over = slot.end_start();
         if started {
@@ -113,8 +114,8 @@ impl Shared {
         }
     }
 
-    /// Begins the end of the loop as its plan says: on the spot, on its thread, or after the start that
-    /// is under way.
+    /// Begins the shutdown as the plan says: at once, on the event loop's thread, or after the
+    /// start that is in progress.
     pub(crate) fn begin_end(&self) {
         loop {
             let before = self.state.get();
@@ -132,13 +133,13 @@ impl Shared {
                 break;
             }
         }
-        // Whether it sleeps or not: it has to look at its state.
+        // Wakes the driver even if it does not sleep: the event loop has to read its state.
         let _ = self.mailbox.bell.ring();
         self.wake_driver();
     }
 
-    /// Ends a loop that has no thread and nothing to run, on the spot. One that has something to
-    /// run gets a thread.
+    /// Ends an event loop that has no thread and no work, on the calling thread. An event loop that
+    /// has work gets a thread instead.
     fn end_without_thread(&self) -> WithoutThread {
         let mut slot = self.thread.lock();
         if !self.state.needs_thread() {
@@ -149,7 +150,8 @@ impl Shared {
         }
         let is_idle = || self.hooks.is_empty() && self.mailbox.is_empty();
         if is_idle() {
-            // Closed first, then looked at again: what slipped in was accepted and gets a thread.
+            // Closes the lane, then checks again: a task that was accepted in between gets a
+            // thread.
             self.mailbox.lane.close();
         }
         let idle = is_idle();
@@ -163,13 +165,13 @@ impl Shared {
                 return WithoutThread::HasOne;
             }
         }
-        // While the lock is held no thread can be started.
+        // No thread can be started while the lock is held.
         self.mailbox.lane.close();
         self.state.raise(Lifecycle::Shutdown);
         drop(slot);
         drop(self.mailbox.signals.close());
         let handed_back = self.termination.handed_back();
-        // A submitter may have slipped in; its task is handed back, not lost.
+        // A submitter may have pushed a task in between; the task is handed back, not lost.
         if let Some(core) = self.core.take() {
             handed_back.add(core.dissolve());
         }
