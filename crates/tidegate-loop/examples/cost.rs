@@ -1,8 +1,8 @@
-//! What one task or one promise costs, for `cargo xtask cost` to count: does a number of one kind
-//! of thing on one thread and nothing else.
+//! The cost of one task or one promise, for `cargo xtask cost` to count: does one kind of operation
+//! `count` times on one thread, and nothing else.
 //!
-//! The loop is driven by hand, so that every instruction of handing over and running a task is
-//! this thread's, and two runs of different length differ by the tasks alone.
+//! The event loop is driven by hand, so that this thread executes every instruction of submitting
+//! and running a task. Two runs of different length then differ only by the tasks.
 #![forbid(unsafe_code)]
 
 use std::error::Error;
@@ -11,7 +11,7 @@ use tidegate_core::Task;
 use tidegate_loop::{EventLoop, HandLoop};
 use tidegate_promise::promise;
 
-/// Tasks submitted before the loop is turned.
+/// Tasks submitted before the event loop runs them.
 const BATCH: u64 = 1_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Runs `count` empty tasks, as `submit` hands them over.
+/// Runs `count` empty tasks, each submitted by `submit`.
 fn tasks(
     timed: bool,
     count: u64,
@@ -48,7 +48,7 @@ fn tasks(
     Ok(())
 }
 
-/// Makes `count` promises, listens to each and completes it.
+/// Creates `count` promises, adds a listener to each and completes it.
 fn promises(count: u64) -> Result<(), Box<dyn Error>> {
     for number in 0..count {
         let (promise, answer) = promise::<u64>();

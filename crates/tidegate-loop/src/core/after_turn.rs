@@ -1,4 +1,4 @@
-//! What follows a turn: another one, sleep, the end of the loop, or the end of its thread.
+//! What follows a turn: another turn, a sleep, the shutdown, or the return of the thread.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::state::shared::Shared;
 use crate::thread::local;
 
 impl<D: Driver> Core<D> {
-    /// Does what the loop's life asks for after `turn`; true when the thread is done.
+    /// Does what the life cycle requires after `turn`. Returns `true` if the thread is done.
     pub(super) fn after_turn(&mut self, shared: &Arc<Shared>, turn: Turn) -> bool {
         let state = shared.state.get();
         self.seen = state;
@@ -32,28 +32,30 @@ impl<D: Driver> Core<D> {
         false
     }
 
-    /// Whether the next turn would find something, as far as that shows without a look at the
-    /// producers' line.
+    /// Returns `true` if the next turn would find work. Does not read the cache line for which the
+    /// producers compete, so work that only shows there is missed.
     fn has_more(&mut self, shared: &Shared) -> bool {
         let own = local::with(|local| !local.kept.tasks.is_empty());
         own == Some(true) || self.end.is_ready() || !shared.mailbox.signals.is_empty()
     }
 
-    /// When an idle loop that gives its thread back has to look again.
+    /// Returns the time at which an idle event loop has to run again: its `deadline`, or the time
+    /// at which it may give its thread back.
     fn idle_deadline(&self, shared: &Shared, deadline: Option<u64>) -> Option<u64> {
         match shared.settings.idle_stop {
             0 => deadline,
             idle => {
                 let leave = self.last_work.saturating_add(idle);
-                // Past it the loop stays because of a timer or a future: work then moves it on.
+                // After that time only a timer or a future keeps the event loop; the next work
+                // moves the time forward.
                 let leave = Some(leave).filter(|&leave| leave > shared.clock.nanos());
                 leave.into_iter().chain(deadline).min()
             }
         }
     }
 
-    /// Gives the thread back if the loop was asked to, or has been idle for long, and nothing
-    /// is left to do.
+    /// Returns `true` if the thread can be given back: the event loop was asked to, or has been
+    /// idle for long enough, and no work is left.
     fn may_leave(&mut self, shared: &Shared, state: Lifecycle) -> bool {
         let idle = shared.settings.idle_stop;
         let asked = state == Lifecycle::Suspending;

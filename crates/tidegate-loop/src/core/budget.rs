@@ -1,26 +1,26 @@
-//! How long a turn may take: by number, and by time looked at now and then.
+//! The limits of a turn, by number of tasks and by time.
 //!
-//! A clock is read once for a stretch of tasks, never for each of them. A stretch is [`LOOK`] tasks,
-//! and less where tasks turn out to be slow, so that a turn goes over its time by a part of it.
+//! The clock is read once per stride of tasks, never for each task. A stride is [`LOOK`] tasks, and
+//! fewer if tasks turn out to be slow, so that a turn exceeds its time by only a fraction of it.
 
 use std::time::Duration;
 
 use tidegate_core::as_nanos;
 
-/// How long a turn spends on each kind of work when nothing is said.
+/// How long a turn may spend on each kind of work by default.
 pub const DEFAULT_TURN_BUDGET: Duration = Duration::from_millis(10);
-/// Tasks of one kind in one turn.
+/// The maximum number of tasks of one kind in one turn.
 pub(super) const BUDGET: usize = 256;
-/// Tasks between two looks at the clock.
+/// The maximum number of tasks between two clock reads.
 pub(super) const LOOK: u32 = 64;
-/// Tasks between two looks at the clock at least.
+/// The minimum number of tasks between two clock reads.
 const LEAST: u32 = 4;
 
-/// How long one turn of a loop may spend on timers, on tasks and on I/O before the others have their
-/// turn. What is left over waits for the next turn.
+/// How long one turn of an event loop may spend on timers, on tasks and on I/O before the other
+/// kinds of work run. Work that is left waits for the next turn.
 ///
-/// The clock is looked at once in many tasks, so a turn may take somewhat longer; and it runs a few
-/// of each kind however small the budget.
+/// The clock is read once per several tasks, so a turn may take somewhat longer. A turn runs a few
+/// tasks of each kind, however small the budget is.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,16 +32,16 @@ const LEAST: u32 = 4;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnBudget {
-    /// For timers and timeouts that are due.
+    /// The time for timers and timeouts that are due.
     pub timers: Duration,
-    /// For submitted tasks.
+    /// The time for submitted tasks.
     pub tasks: Duration,
-    /// For what the driver has found: sockets that are ready.
+    /// The time for the driver's tasks: sockets that are ready.
     pub io: Duration,
 }
 
 impl Default for TurnBudget {
-    /// [`DEFAULT_TURN_BUDGET`] for each.
+    /// Returns [`DEFAULT_TURN_BUDGET`] for each kind of work.
     fn default() -> Self {
         Self {
             timers: DEFAULT_TURN_BUDGET,
@@ -51,7 +51,7 @@ impl Default for TurnBudget {
     }
 }
 
-/// A budget in nanoseconds, as turns use it.
+/// A [`TurnBudget`] in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spans {
     pub(super) timers: u64,
@@ -69,12 +69,12 @@ impl From<TurnBudget> for Spans {
     }
 }
 
-/// Where one kind of work stands within its time.
+/// The progress of one kind of work within its time.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Tasks until the next look at the clock.
+    /// Tasks until the next clock read.
     left: u32,
-    /// Tasks between two of them.
+    /// Tasks between two clock reads.
     stride: u32,
     looked: u64,
     began: u64,
@@ -92,7 +92,7 @@ impl Pace {
         }
     }
 
-    /// A kind of work begins that may take `budget` from `now`.
+    /// Begins a kind of work that may take `budget` nanoseconds from `now`.
     #[inline]
     pub(super) fn begin(&mut self, now: u64, budget: u64) {
         self.began = now;
@@ -101,26 +101,28 @@ impl Pace {
         self.left = self.stride;
     }
 
-    /// How many may run until then; `anew` if a kind of work is about to begin.
+    /// Returns how many tasks may run until the next clock read. `anew` is `true` if a kind of work
+    /// is about to begin.
     #[inline]
     pub(super) fn left(&self, anew: bool) -> usize {
         (if anew { self.stride } else { self.left }) as usize
     }
 
-    /// One more has run; true if the clock has to be looked at.
+    /// Counts one task that has run. Returns `true` if the clock has to be read.
     #[inline]
     pub(super) fn step(&mut self) -> bool {
         self.steps(1)
     }
 
-    /// So many more have run.
+    /// Counts `several` tasks that have run. Returns `true` if the clock has to be read.
     #[inline]
     pub(super) fn steps(&mut self, several: usize) -> bool {
         self.left = self.left.saturating_sub(several as u32);
         self.left == 0
     }
 
-    /// Looks: true if the time is over. A stretch that takes much of it makes the next ones shorter.
+    /// Takes a clock reading. Returns `true` if the time is used up. If the last stride took much
+    /// of the time, the next ones are shorter.
     pub(super) fn look(&mut self, now: u64) -> bool {
         let took = now.saturating_sub(self.looked);
         self.looked = now;

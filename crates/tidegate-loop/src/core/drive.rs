@@ -1,4 +1,4 @@
-//! The three ways to drive a loop: by a thread of its own, by hand, and by a strategy.
+//! The three ways to drive an event loop: by a thread of its own, by hand, and by a strategy.
 
 use std::sync::Arc;
 
@@ -93,13 +93,13 @@ impl<D: Driver> Drive for Core<D> {
 }
 
 impl<D: Driver> Core<D> {
-    /// One turn, then whatever the loop's life asks for; true when the thread is done.
+    /// Runs one turn and what follows it. Returns `true` if the thread is done.
     fn step(&mut self, shared: &Arc<Shared>) -> bool {
         let turn = self.turn(shared);
         self.after_turn(shared, turn)
     }
 
-    /// Does `work` with this thread being the loop's.
+    /// Runs `work` with the calling thread as the event loop's thread.
     fn by_hand<R>(
         &mut self,
         shared: &Arc<Shared>,

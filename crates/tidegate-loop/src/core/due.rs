@@ -1,4 +1,4 @@
-//! Timers and timeouts that are due, as one kind of a turn's work.
+//! Running the timers and timeouts that are due, as one kind of a turn's work.
 
 use super::budget::BUDGET;
 use super::driver::Driver;
@@ -9,7 +9,7 @@ use crate::state::shared::Shared;
 use crate::thread::local;
 
 impl<D: Driver> Core<D> {
-    /// Runs timers and timeouts that are due; what comes next begins when they are done.
+    /// Runs the timers and timeouts that are due, then begins the budget of the next kind of work.
     pub(super) fn run_due(&mut self, shared: &Shared, now: u64) -> bool {
         let spans = &shared.settings.spans;
         self.pace.begin(now, spans.timers);

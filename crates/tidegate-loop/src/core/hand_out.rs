@@ -1,16 +1,17 @@
-//! A loop whose tasks a strategy has run: turns that hand tasks out instead of running them.
+//! The turns of an event loop whose tasks run through a strategy: they hand tasks out instead of
+//! running them.
 //!
-//! Signals, timers, timeouts and tasks that say that they never block are still run in place, with
-//! the thread being the loop's: a wait in them is refused. Other submitted tasks and those of the
-//! driver are handed out one at a time, so what was not handed out stays with whoever produces
-//! next.
+//! Signals, timers, timeouts and tasks that never block still run in place, with the thread marked
+//! as the event loop's: a blocking wait in them is refused. Other submitted tasks and those of the
+//! driver are handed out one at a time, so tasks that were not handed out stay with the next
+//! producing thread.
 //!
 //! # Invariants
 //!
-//! * The thread is the loop's only inside `produce`. A task that was handed out runs as any other
-//!   work of its pool: what it submits to the loop goes through the lanes.
-//! * A submitted task that may block is counted from here until it has run or was dropped: the
-//!   loop does not end before, unless its time is over.
+//! * The thread is the event loop's only inside `produce`. A task that was handed out runs like any
+//!   other task of its pool: its submissions to the event loop go through the lanes.
+//! * A submitted task that may block is counted from the hand-out until it has run or was dropped.
+//!   The event loop does not end before that, unless its shutdown deadline passes.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ use crate::thread::enter::Entered;
 use crate::thread::local;
 
 impl<D: Driver> Core<D> {
-    /// Looks for a task, with this thread being the loop's meanwhile.
+    /// Looks for a task, with the calling thread marked as the event loop's thread.
     pub(super) fn produce_entered(&mut self, shared: &Arc<Shared>) -> Produced {
         let entered = Entered::new(shared, &mut self.kept, LocalFutures::default());
         self.driver.enter();
@@ -113,7 +114,7 @@ impl<D: Driver> Core<D> {
         };
     }
 
-    /// The next task of this turn.
+    /// Returns the next task of this turn to hand out.
     fn hand_out(&mut self, shared: &Arc<Shared>) -> Option<Task> {
         while let Some(task) = self.submitted(shared) {
             if task.blocking() != Blocking::Never {
@@ -135,20 +136,21 @@ impl<D: Driver> Core<D> {
         }
         self.batch.driver += 1;
         if self.pace.step() && self.look(shared) {
-            // Time is over: this one is the last.
+            // The time is used up: this task is the last one of the turn.
             self.batch.driver = BUDGET;
         }
         shared.out.set_of_driver(true);
         Some(task)
     }
 
-    /// The next submitted task of this turn.
+    /// Returns the next submitted task of this turn.
     fn submitted(&mut self, shared: &Shared) -> Option<Task> {
         if self.batch.spent || shared.is_out_of_time() {
             return None;
         }
         let task = self.pop()?;
-        // Looked at before it runs, since that may be elsewhere: it is the last then.
+        // Reads the clock before the task runs, since it may run on another thread. If the time is
+        // used up, this task is the last one of the turn.
         self.batch.spent = self.pace.step() && self.look(shared);
         Some(task)
     }
@@ -177,7 +179,7 @@ fn counted(shared: &Arc<Shared>, task: Task) -> Task {
     shared.out.begin(name);
     let one = OneOut(Arc::clone(shared));
     let run = move || {
-        // Its panic is reported by the loop, on whichever thread it runs.
+        // The event loop reports the panic, on whichever thread the task runs.
         if let Err(panic) = contain(|| task.run()) {
             report_panic(&one.0, name, panic);
         }
@@ -189,7 +191,7 @@ fn counted(shared: &Arc<Shared>, task: Task) -> Task {
     }
 }
 
-/// A task that is out; dropped when it is over, however that comes.
+/// A task that was handed out. Dropped when the task has run or was dropped.
 struct OneOut(Arc<Shared>);
 
 impl Drop for OneOut {

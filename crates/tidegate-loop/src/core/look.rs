@@ -1,4 +1,4 @@
-//! Looks at the clock in the middle of a turn.
+//! Clock reads in the middle of a turn.
 
 use tidegate_core::begin_turn;
 
@@ -8,15 +8,15 @@ use crate::state::shared::Shared;
 use crate::thread::local;
 
 impl<D: Driver> Core<D> {
-    /// Another kind of work begins; `ran` says whether the one before took any time.
+    /// Begins another kind of work. `ran` is `true` if the kind before took any time.
     #[inline]
     pub(super) fn begin_kind(&mut self, shared: &Shared, now: u64, ran: bool, budget: u64) {
         let now = if ran { shared.clock.nanos() } else { now };
         self.pace.begin(now, budget);
     }
 
-    /// Looks at the clock in the middle of a turn; true if the time for this kind of work is over, a
-    /// timer is due, or somebody wants to tell the loop something.
+    /// Reads the clock in the middle of a turn. Returns `true` if the time for this kind of work is
+    /// used up, a timer is due, or a signal is waiting.
     pub(super) fn look(&mut self, shared: &Shared) -> bool {
         let due = local::with(|local| local.kept.next_deadline()).flatten();
         let now = shared.clock.nanos();
@@ -27,7 +27,8 @@ impl<D: Driver> Core<D> {
         over || due.is_some_and(|due| due <= now) || !shared.mailbox.signals.is_empty()
     }
 
-    /// The same for timers, which do not give way to timers.
+    /// Reads the clock between timers. Returns `true` if their time is used up. Timers do not make
+    /// way for other timers or for signals.
     pub(super) fn look_at_time(&mut self, shared: &Shared) -> bool {
         let now = shared.clock.nanos();
         shared.meter.note_longest(now);

@@ -1,6 +1,6 @@
-//! What a loop owns.
+//! The state that an event loop owns.
 //!
-//! [`Core`] is one value; a thread only drives it. Its operations stand in the files above this one:
+//! [`Core`] is one value; a thread only drives it. Its operations are in the files above this one:
 //! a turn in `turn.rs`, sleeping in `sleep.rs`, what follows a turn in `after_turn.rs`.
 
 use tidegate_core::prim::spin_loop;
@@ -15,40 +15,45 @@ use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::Shared;
 use crate::thread::local::Kept;
 
-/// What a loop owns.
+/// The state that an event loop owns.
 pub(crate) struct Core<D: Driver> {
     pub(super) driver: D,
     pub(crate) end: TaskLaneEnd,
-    /// On the loop's thread this lies in a thread-local; here between two threads.
+    /// The state that moves between threads. While a thread drives the event loop, it is in a
+    /// thread-local.
     pub(super) kept: Option<Box<Kept>>,
     pub(crate) progress: Progress,
-    /// The state that the last turn saw; a change of it keeps the loop from falling asleep.
+    /// The state that the last turn saw. The event loop does not fall asleep if the state has
+    /// changed.
     pub(super) seen: Lifecycle,
     pub(super) thread: Option<ThreadWatch>,
-    /// The loop is driven by hand: it never sleeps.
+    /// `true` if the event loop is driven by hand: it never sleeps.
     pub(super) by_hand: bool,
     pub(super) patience: Patience,
-    /// Tasks for which the loop publishes every `STEP` tasks, because a producer was refused.
+    /// For how many more tasks the event loop publishes its progress every `STEP` tasks, because a
+    /// producer was refused.
     pub(super) pressed: u32,
-    /// The last busy turn was followed by a look in vain: no need for another before sleeping.
+    /// `true` if the event loop spun in vain after the last busy turn: it need not spin again
+    /// before it sleeps.
     pub(super) looked: bool,
-    /// Turns with other work since the driver was last asked.
+    /// Turns with other work since the driver was last polled.
     pub(super) unlooked: u32,
-    /// The next turn looks how much waits: after a sleep, and when there was more than a turn
-    /// could take. Not each time, since that takes the producers' line away from them.
+    /// `true` if the next turn measures how many tasks wait: after a sleep, and if a turn could not
+    /// run all of them. Not in every turn, since the measurement takes the cache line away from the
+    /// producers.
     pub(super) measure: bool,
-    /// When this thread woke up or began.
+    /// The time at which this thread woke up or began to drive.
     pub(super) awake_since: u64,
-    /// The same, if no turn has begun since then.
+    /// The same time, if no turn has begun since.
     pub(super) woke: Option<u64>,
-    /// The last moment at which something ran.
+    /// The last time at which something ran.
     pub(super) last_work: u64,
-    /// Where a turn stands whose tasks a strategy has run.
+    /// The progress of a turn whose tasks are handed out.
     pub(super) batch: Batch,
     pub(super) pace: Pace,
 }
 
-/// How far a turn has come whose tasks a strategy has run.
+/// The progress of a turn whose tasks are handed out.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) open: bool,
@@ -58,16 +63,16 @@ pub(super) struct Batch {
     pub(super) lane: usize,
     pub(super) driver: usize,
     pub(super) looked_out: bool,
-    /// The time for submitted tasks is over.
+    /// `true` if the time for submitted tasks is used up.
     pub(super) spent: bool,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Something ran; look again.
+    /// Something ran; there may be more work.
     Busy,
-    /// Nothing was there.
+    /// There was no work.
     Idle,
 }
 
@@ -94,7 +99,7 @@ impl<D: Driver> Core<D> {
         }
     }
 
-    /// Notes that the loop is driven from now on.
+    /// Records that the event loop is driven from now on.
     pub(super) fn begin_driving(&mut self, shared: &Shared) {
         shared.mailbox.bell.disarm();
         self.thread = shared.thread.watch();
@@ -111,31 +116,31 @@ impl<D: Driver> Core<D> {
             .set(self.awake_since.max(1));
     }
 
-    /// Returns `true` if tasks were claimed and not taken. Spins once, for a producer that may still
-    /// be writing one.
+    /// Returns `true` if a producer has claimed a slot whose task was not taken. Spins once, since
+    /// the producer may still be writing the task.
     pub(crate) fn has_claims(&self) -> bool {
         spin_loop();
         !self.end.is_empty()
     }
 
-    /// Returns `true` if a task or a signal has come since the last look.
+    /// Returns `true` if a task or a signal has arrived since the last turn.
     pub(super) fn has_work(&self, shared: &Shared) -> bool {
         !self.end.is_empty() || !shared.mailbox.signals.is_empty()
     }
 
-    /// Whether work of this loop is still with other threads. If so, the last of it to end wakes
-    /// the loop.
+    /// Returns `true` if other threads still have work of this event loop. In that case the end of
+    /// the last piece of work wakes the event loop.
     pub(crate) fn is_out(&mut self, shared: &Shared) -> bool {
         let settled = self.driver.wind_up();
         shared.out.await_last() || !settled
     }
 
-    /// What is still with other threads, as the driver calls it.
+    /// Returns the names of the driver's work that other threads still have.
     pub(crate) fn absent(&self) -> Vec<String> {
         self.driver.absent()
     }
 
-    /// Closes the driver; a panic in that is reported and goes no further.
+    /// Closes the driver; a panic in it is reported and contained.
     pub(crate) fn close_driver(&mut self, shared: &Shared) {
         let closed = contain(|| self.driver.close());
         if let Err(panic) = closed {
@@ -143,7 +148,7 @@ impl<D: Driver> Core<D> {
         }
     }
 
-    /// Leaves the report of a loop that is over for [`Shared::announce_end`].
+    /// Leaves the outcome of an event loop that has ended for [`Shared::announce_end`].
     pub(super) fn finish(&mut self, shared: &Shared) {
         shared.termination.set_outcome(self.progress.finish());
     }

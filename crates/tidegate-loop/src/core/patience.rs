@@ -1,37 +1,39 @@
-//! How long a loop looks on before it sleeps, and when it had better hang back.
+//! How long an event loop spins before it sleeps, and when it pauses behind a fast producer.
 //!
-//! Waking a sleeping thread costs far more than a hand-over between two that are awake, so an
-//! idle loop watches its lane for a while first: longer where that has paid lately, hardly at
-//! all where it has not. And a loop that runs at the heels of a fast producer fetches each
-//! cache line from under its pen; waiting a moment lets it take what was written by the dozen.
+//! Waking a sleeping thread costs far more than a hand-off between two threads that are awake. So
+//! an idle event loop first spins on its lane: longer if that has paid off lately, hardly at all if
+//! it has not. An event loop that consumes each task right after a fast producer wrote it makes
+//! both fetch every cache line from the other. A short pause lets it take a whole batch of tasks
+//! instead.
 
 use tidegate_core::prim::{spin_loop, yield_now};
 use tidegate_core::usable_cpus;
 
-/// The most looks before a loop sleeps: some tens of microseconds.
+/// The maximum number of spins before the event loop sleeps: some tens of microseconds.
 const LOOKS: u32 = 2048;
-/// The fewest.
+/// The minimum number of spins.
 const FEWEST: u32 = LOOKS / 32;
-/// Looks in vain after which patience starts anew: what comes may have changed.
+/// The number of unsuccessful waits after which the number of spins returns to the maximum, because
+/// the load may have changed.
 const FRESH_START: u32 = 16;
-/// Times that an idle loop on a single CPU lets others run before it sleeps.
+/// How often an idle event loop on a single CPU yields before it sleeps.
 const YIELDS: u32 = 3;
-/// Looks within which a task comes as soon as the loop has run dry, and how many such times in
-/// a row mean that the loop is at a producer's heels.
+/// A task that arrives within `CLOSE` spins after the lane was empty came right behind the last
+/// one. `HEELS` such arrivals in a row mean that the event loop runs right behind a producer.
 const CLOSE: u32 = 4;
 const HEELS: u32 = 8;
-/// How long a loop hangs back: a few microseconds.
+/// Spins of a pause behind a producer: a few microseconds.
 const PAUSE: u32 = 300;
 
-/// What a loop has learned about waiting.
+/// The adaptive spin time of an event loop.
 #[derive(Debug)]
 pub(crate) struct Patience {
     looks: u32,
-    /// Looks in vain so far.
+    /// Unsuccessful waits so far.
     vain: u32,
-    /// Times in a row that a task came as soon as the loop had run dry.
+    /// How many times in a row a task arrived right after the lane was empty.
     close: u32,
-    /// Nobody else could run meanwhile.
+    /// `true` on a single CPU: no producer can run while this thread spins.
     alone: bool,
 }
 
@@ -45,7 +47,7 @@ impl Patience {
         }
     }
 
-    /// Looks on for a while; true as soon as `ready` is.
+    /// Spins for a while. Returns `true` as soon as `ready` does.
     pub(crate) fn look_on(&mut self, mut ready: impl FnMut() -> bool) -> bool {
         if self.alone {
             return (0..YIELDS).any(|_| {
@@ -70,12 +72,12 @@ impl Patience {
         false
     }
 
-    /// Whether the loop runs at a producer's heels.
+    /// Returns `true` if the event loop runs right behind a producer.
     pub(crate) fn is_at_heels(&self) -> bool {
         self.close >= HEELS
     }
 
-    /// Hangs back for a moment; true if `ready` then is.
+    /// Pauses for a moment. Returns `true` if `ready` does so afterwards.
     pub(crate) fn hang_back(&mut self, ready: impl FnOnce() -> bool) -> bool {
         if self.alone {
             return false;
@@ -93,7 +95,7 @@ impl Patience {
 
 #[cfg(test)]
 mod tests {
-    //! Patience follows what looking brought.
+    //! How the spin time follows the results.
 
     use super::*;
 

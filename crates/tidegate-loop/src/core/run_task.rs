@@ -1,4 +1,4 @@
-//! Running one task: the one place where its panic is caught, and what is noted of its time.
+//! Running one task, measuring its time, and catching its panic.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use tidegate_core::{CaughtPanic, Task, Unhandled, contain};
 
 use crate::state::shared::Shared;
 
-/// Runs one task; the one place where its panic is caught.
+/// Runs one task and catches its panic.
 #[inline(always)]
 pub(crate) fn run_task(shared: &Shared, task: Task) {
     shared.meter.running.begin(&task);

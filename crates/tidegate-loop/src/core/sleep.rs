@@ -1,4 +1,4 @@
-//! How an idle loop sleeps: it looks on for a while, arms its doorbell, and waits on its driver.
+//! How an idle event loop sleeps: it spins for a while, arms its doorbell, and waits on its driver.
 
 use tidegate_core::prim::spin_loop;
 
@@ -7,11 +7,12 @@ use super::loop_core::Core;
 use crate::state::shared::Shared;
 use crate::thread::local;
 
-/// Nanoseconds before a timer in which the loop does not look on, so as not to be late.
+/// The event loop does not spin if a timer is due within this many nanoseconds, so that it is not
+/// late.
 const SOON: u64 = 100_000;
 
 impl<D: Driver> Core<D> {
-    /// Looks on for a while, then sleeps until `deadline` or until woken.
+    /// Spins for a while, then sleeps until `deadline` or until woken.
     pub(super) fn sleep(&mut self, shared: &Shared, deadline: Option<u64>) {
         local::give_back_spare();
         self.end.publish();
@@ -21,7 +22,7 @@ impl<D: Driver> Core<D> {
         shared.mailbox.bell.arm(deadline.unwrap_or(u64::MAX));
         if self.has_work(shared) || shared.state.get() != self.seen {
             shared.mailbox.bell.disarm();
-            // Claimed and not written yet, maybe: a moment for the one who writes.
+            // A producer may have claimed a slot and not written the task yet: gives it a moment.
             spin_loop();
             return;
         }
@@ -49,7 +50,7 @@ impl<D: Driver> Core<D> {
             .set(self.awake_since.max(1));
     }
 
-    /// Looks on for a while, unless a timer is due soon; true if something came.
+    /// Spins for a while, unless a timer is due soon. Returns `true` if work arrived.
     pub(super) fn look_on(&mut self, shared: &Shared) -> bool {
         if !D::LOOKS_ON || !shared.settings.spin {
             return false;
@@ -63,7 +64,7 @@ impl<D: Driver> Core<D> {
         self.patience.look_on(&mut ready)
     }
 
-    /// Sleeps until `deadline` or until woken, unless the loop is driven by hand.
+    /// Sleeps until `deadline` or until woken, unless the event loop is driven by hand.
     pub(crate) fn sleep_until(&mut self, shared: &Shared, deadline: u64) {
         if !self.by_hand {
             self.sleep(shared, Some(deadline));

@@ -1,9 +1,9 @@
 //! One turn of a loop.
 //!
-//! A turn looks once at everything: signals, timers that are due, the loop's own tasks, the lane, the
-//! driver's tasks; each with a budget, by number and by time, so that none starves the others. The
-//! clock is read once a turn, once for each kind of work that follows another, and every
-//! [`LOOK`](super::budget::LOOK) tasks.
+//! A turn processes each kind of work once: signals, timers that are due, the event loop's own
+//! tasks, the lane, the driver's tasks. Each kind has a budget, by number and by time, so that none
+//! starves the others. The clock is read once per turn, once at each change between kinds of work
+//! that ran, and every [`LOOK`](super::budget::LOOK) tasks.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use crate::state::metrics::IN_SIGNALS;
 use crate::state::shared::Shared;
 use crate::thread::local;
 
-/// Tasks in a row after which producers count as dense.
+/// The number of tasks in a row after which the lane counts as densely filled.
 const DENSE: usize = 16;
-/// Tasks after a refusal for which producers are told more often how far the loop has come.
+/// For how many tasks after a refusal the event loop publishes its progress more often.
 const PRESSED: u32 = 1024;
-/// How often they are told then.
+/// The number of tasks between two such publications.
 const STEP: u32 = 16;
 
 impl<D: Driver> Core<D> {
-    /// One look at everything.
+    /// Runs one turn.
     pub(crate) fn turn(&mut self, shared: &Arc<Shared>) -> Turn {
         let now = self.begin(shared);
         let mut ran = self.run_signals(shared);
@@ -69,7 +69,7 @@ impl<D: Driver> Core<D> {
                 shared.meter.counters.place.set(IN_SIGNALS);
                 any = true;
             }
-            // Listeners and futures contain their own panics; this is the last resort.
+            // Listeners and futures catch their own panics; this is the last resort.
             let delivered = contain(|| signal.deliver());
             if let Err(panic) = delivered {
                 report_panic(shared, "a signal", panic);
@@ -131,7 +131,8 @@ impl<D: Driver> Core<D> {
         if runs > 0 {
             self.end.publish();
         }
-        // A batch behind its first task waited; more than a batch is worth a look.
+        // All tasks of the batch but the first were waiting. After a full batch the next turn
+        // measures the queue.
         shared
             .meter
             .counters
@@ -142,8 +143,8 @@ impl<D: Driver> Core<D> {
         runs > 0
     }
 
-    /// Lets the driver look after every second turn with other work: what an event caused runs
-    /// in the next turn, and a loop with nothing else to do then waits on its driver anyway.
+    /// Polls the driver after every second turn with other work. Work that an event caused runs in
+    /// the next turn, and an event loop without other work waits on its driver anyway.
     pub(super) fn look_out(&mut self, ran: bool) {
         self.unlooked += u32::from(ran);
         if self.unlooked >= 2 || self.by_hand {

@@ -1,8 +1,8 @@
-//! The default loop of the process: there when somebody asks, gone when nobody does.
+//! The default event loop of the process.
 //!
-//! Its thread starts with the first task and is given back after a while without work; work that
-//! comes later starts another. It cannot be shut down, since nobody owns it: it holds nothing
-//! while it is idle, so there is nothing to shut down either.
+//! Its thread starts with the first task and is given back after a while without work; later work
+//! starts another one. It cannot be shut down, since it has no owner. While it is idle it holds no
+//! thread, so there is nothing to shut down either.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,14 +12,14 @@ use tidegate_pool::ShutdownError;
 
 use crate::handle::event_loop::EventLoop;
 
-/// Seconds without work after which the global loop gives its thread back, when nothing else is
-/// said.
+/// The default number of seconds without work after which the global event loop gives its thread
+/// back.
 pub const DEFAULT_GLOBAL_QUIET_SECONDS: u64 = 1;
-/// The environment variable that changes [`DEFAULT_GLOBAL_QUIET_SECONDS`]. Read once; what is
-/// not a positive number counts as the default.
+/// The environment variable that changes [`DEFAULT_GLOBAL_QUIET_SECONDS`]. It is read once; a value
+/// that is not a positive number counts as the default.
 pub const GLOBAL_QUIET_VARIABLE: &str = "TIDEGATE_GLOBAL_QUIET_SECONDS";
 
-/// What [`EventLoop::global`] answers.
+/// The state behind [`EventLoop::global`].
 static GLOBAL: Mutex<Global> = Mutex::new(Global {
     own: None,
     stand_ins: Vec::new(),
@@ -27,17 +27,17 @@ static GLOBAL: Mutex<Global> = Mutex::new(Global {
 
 struct Global {
     own: Option<EventLoop>,
-    /// Loops that a test has put in its place, the newest last.
+    /// Loops that tests have put in its place, the newest last.
     stand_ins: Vec<(u64, EventLoop)>,
 }
 
 impl EventLoop {
-    /// The default loop of the process.
+    /// Returns the default event loop of the process.
     ///
-    /// For the odd task that has no loop of its own; not for many timers, and not for work whose
-    /// end somebody wants to see. Its thread ends after a while without work
-    /// ([`GLOBAL_QUIET_VARIABLE`]). It cannot be shut down: the attempt fails with
-    /// [`ShutdownError::Unsupported`], and dropping handles does nothing.
+    /// For the occasional task without an event loop of its own; not for many timers, and not for
+    /// work that the program has to see finished. Its thread ends after a while without work
+    /// ([`GLOBAL_QUIET_VARIABLE`]). It cannot be shut down: a request fails with
+    /// [`ShutdownError::Unsupported`], and dropping handles has no effect.
     ///
     /// ```
     /// use tidegate_loop::EventLoop;
@@ -58,8 +58,8 @@ impl EventLoop {
             .clone()
     }
 
-    /// Makes [`EventLoop::global`] answer `stand_in` until the guard is dropped: for a test
-    /// that wants to see, or to hold up, what others give the global loop.
+    /// Makes [`EventLoop::global`] return `stand_in` until the guard is dropped. For tests that
+    /// observe or delay the work that other code gives to the global event loop.
     pub fn replace_global(stand_in: &Self) -> GlobalGuard {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let ticket = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -68,9 +68,9 @@ impl EventLoop {
     }
 }
 
-/// Keeps a stand-in for [`EventLoop::global`]; dropping it puts the one before back.
+/// Keeps a stand-in for [`EventLoop::global`]; dropping it restores the previous one.
 ///
-/// Guards may be dropped in any order: the newest that is left counts.
+/// Guards may be dropped in any order: the newest live guard counts.
 ///
 /// ```
 /// use tidegate_loop::EventLoop;
@@ -97,12 +97,13 @@ impl Drop for GlobalGuard {
             .position(|(ticket, _)| *ticket == self.ticket);
         let stand_in = at.map(|at| global.stand_ins.remove(at));
         drop(global);
-        // Outside the lock: it may be the loop's last handle.
+        // Dropped outside the lock: it may be the last handle of the event loop.
         drop(stand_in);
     }
 }
 
-/// A loop that gives its thread back after `quiet` seconds without work and cannot be shut down.
+/// Builds an event loop that gives its thread back after `quiet` seconds without work and cannot be
+/// shut down.
 pub(super) fn endless(clock: Clock, quiet: u64) -> EventLoop {
     let threads = ThreadBuilder::new("tidegate-global").join_policy(JoinPolicy::Detached);
     let mut builder = EventLoop::builder("global").clock(clock).threads(threads);
@@ -111,7 +112,7 @@ pub(super) fn endless(clock: Clock, quiet: u64) -> EventLoop {
         .build()
         .expect("the description of the global loop contradicts nothing");
     home.shared.plan.set_endless();
-    // Its end has failed already, for whoever asks.
+    // The termination has failed from the start, for every caller that asks for it.
     home.shared
         .termination
         .report(Err(ShutdownError::Unsupported));

@@ -1,6 +1,6 @@
-//! The default loop of the process, `EventLoop::global()`.
+//! The default event loop of the process, `EventLoop::global()`.
 //!
-//! `default_loop.rs` builds it as any program could build a loop, and knows the handles (`handle/`).
+//! `default_loop.rs` builds it with the public builder (`handle/`), as any program could.
 
 pub(crate) mod default_loop;
 

@@ -1,4 +1,4 @@
-//! The global loop's rules, on a private one whose clock a test turns.
+//! The rules of the global event loop, tested on a private one with a manual clock.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::{EventLoop, InactivityError, Lifecycle};
 const SECOND: Duration = Duration::from_secs(1);
 const MOMENT: Duration = Duration::from_nanos(1);
 
-/// A loop like the global one, and its clock.
+/// Returns an event loop like the global one, and its clock.
 fn global() -> (EventLoop, ManualClock) {
     let clock = ManualClock::new();
     (endless(Clock::from(&clock), 1), clock)
 }
 
-/// Runs something, so that there is a thread; answers that thread's name.
+/// Runs a task, so that there is a thread; returns that thread's name.
 fn touch(home: &EventLoop) -> String {
     let name = home.submit(|| {
         let thread = std::thread::current();
@@ -60,7 +60,8 @@ fn work_re_arms_the_idle_second() {
         clock.advance(SECOND - MOMENT);
         assert_eq!(touch(&home), first, "the same thread all along");
     }
-    // However long it was away, the first task does not bring the check that ends it.
+    // However long the thread was gone, the first task does not trigger the check that ends it
+    // again.
     clock.advance(SECOND * 3600);
     assert_eq!(home.await_inactivity(SECOND), Ok(true));
     let second = touch(&home);
@@ -101,7 +102,7 @@ fn a_timer_set_while_it_has_no_thread_fires() {
 
 #[test]
 fn work_that_comes_as_the_thread_leaves_is_run() {
-    // Real threads against the thread that leaves: each round ends with the loop suspended.
+    // Real threads submit while the thread leaves: each round ends with the event loop suspended.
     let (home, clock) = global();
     let ran = Counter::new();
     for round in 1..=200 {

@@ -1,4 +1,4 @@
-//! Describing a group before it exists.
+//! The builder of a group.
 
 use std::io;
 use std::marker::PhantomData;
@@ -20,10 +20,10 @@ use crate::handle::placement::{Pinned, Placement, Roaming};
 use crate::roam::crew::Crew;
 use crate::submit::reject::RejectPolicy;
 
-/// The most loops that a group can have.
+/// The maximum number of event loops in a group.
 pub const MAX_LOOPS: usize = 4096;
 
-/// Describes an [`EventLoopGroup`].
+/// A builder for an [`EventLoopGroup`].
 ///
 /// ```
 /// use tidegate_loop::{Choose, EventLoopGroup};
@@ -42,7 +42,7 @@ pub struct EventLoopGroupBuilder<P: Placement = Pinned> {
 }
 
 impl EventLoopGroup {
-    /// Describes a group whose loops are called `name-0`, `name-1` and so on.
+    /// Creates a builder for a group whose event loops are called `name-0`, `name-1` and so on.
     pub fn builder(name: impl Into<String>) -> EventLoopGroupBuilder {
         EventLoopGroupBuilder {
             proto: EventLoop::builder(name),
@@ -55,7 +55,8 @@ impl EventLoopGroup {
 }
 
 impl EventLoopGroupBuilder {
-    /// Makes the loops roaming: what they are given must be `Send`, and tasks may block.
+    /// Makes the event loops roaming: everything they are given must be `Send`, and tasks may
+    /// block.
     pub fn roaming(self) -> EventLoopGroupBuilder<Roaming> {
         EventLoopGroupBuilder {
             proto: self.proto,
@@ -68,8 +69,8 @@ impl EventLoopGroupBuilder {
 }
 
 impl EventLoopGroupBuilder<Roaming> {
-    /// Makes loops that strategies drive on the threads of `crew`, each with a driver of its own;
-    /// see [`EventLoopBuilder::build_over`].
+    /// Builds event loops that strategies drive on the threads of `crew`, each with a driver of its
+    /// own; see [`EventLoopBuilder::build_over`].
     ///
     /// # Errors
     ///
@@ -84,19 +85,19 @@ impl EventLoopGroupBuilder<Roaming> {
 }
 
 impl<P: Placement> EventLoopGroupBuilder<P> {
-    /// How many loops; 0 means twice the processors.
+    /// Sets the number of event loops; 0 means twice the number of processors.
     pub fn loops(mut self, loops: usize) -> Self {
         self.loops = loops;
         self
     }
 
-    /// How the next loop is chosen.
+    /// Sets how the next event loop is chosen.
     pub fn choose(mut self, how: Choose) -> Self {
         self.choose = how;
         self
     }
 
-    /// Lets the number of active loops follow the load.
+    /// Makes the number of active event loops follow the load.
     pub fn scaling(mut self, scaling: Scaling) -> Self {
         self.scaling = Some(scaling);
         self
@@ -108,7 +109,7 @@ impl<P: Placement> EventLoopGroupBuilder<P> {
         self
     }
 
-    /// See [`EventLoopBuilder::bound`]; for each loop.
+    /// See [`EventLoopBuilder::bound`]; the bound applies to each event loop.
     pub fn bound(mut self, tasks: usize) -> Self {
         self.proto = self.proto.bound(tasks);
         self
@@ -120,8 +121,7 @@ impl<P: Placement> EventLoopGroupBuilder<P> {
         self
     }
 
-    /// See [`EventLoopBuilder::threads`]; the loops' threads are numbered in the order of
-    /// their start.
+    /// See [`EventLoopBuilder::threads`]; the threads are numbered in the order of their start.
     pub fn threads(mut self, threads: ThreadBuilder) -> Self {
         self.proto = self.proto.threads(threads);
         self
@@ -154,17 +154,18 @@ impl<P: Placement> EventLoopGroupBuilder<P> {
         self
     }
 
-    /// Makes the group.
+    /// Builds the group.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] when the description contradicts itself.
+    /// [`BuildError`] if the settings contradict each other.
     pub fn build(self) -> Result<EventLoopGroup<P>, BuildError> {
         self.build_with(|_| Ok(ParkDriver::new()))
     }
 
-    /// Makes the group, each loop with a driver of its own: `driver` gets the loop's number. If
-    /// one cannot be made, the loops made before are shut down and the group is not.
+    /// Builds the group, with a driver for each event loop: `driver` gets the event loop's number.
+    /// If a driver cannot be created, the event loops built before are shut down and no group is
+    /// returned.
     ///
     /// # Errors
     ///
@@ -199,7 +200,7 @@ impl<P: Placement> EventLoopGroupBuilder<P> {
             scaling.check(count)?;
         }
         let proto = proto.with_threads();
-        // Dropping the loops made so far, on an early return, shuts them down.
+        // On an early return, dropping the event loops built so far shuts them down.
         let mut made = Vec::with_capacity(count);
         for at in 0..count {
             let driver = driver(at).map_err(BuildError::Driver)?;
@@ -218,7 +219,7 @@ impl<P: Placement> EventLoopGroupBuilder<P> {
     }
 }
 
-/// Twice the processors.
+/// Returns twice the number of processors.
 fn default_loops() -> usize {
     (2 * usable_cpus()).clamp(1, MAX_LOOPS)
 }

@@ -1,8 +1,8 @@
-//! Choosing a loop of a group.
+//! Choosing an event loop of a group.
 
 use tidegate_core::prim::{AtomicU64, Ordering};
 
-/// How a group chooses the loop for new work.
+/// How a group chooses the event loop for new work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choose {
     /// One after the other.
@@ -12,7 +12,7 @@ pub enum Choose {
     LessBusy,
 }
 
-/// The counter behind a group's choice.
+/// The policy and the counter of a group's choices.
 #[derive(Debug, Default)]
 pub(crate) struct Chooser {
     how: Choose,
@@ -27,8 +27,9 @@ impl Chooser {
         }
     }
 
-    /// Chooses one of `count` (at least one). `load` tells how busy one is, `None` if it takes
-    /// no work now; a loop that takes none is chosen only if no other does either.
+    /// Chooses one of `count` event loops (at least one). `load` returns how busy an event loop is,
+    /// or `None` if it accepts no work now. Such an event loop is chosen only if no other accepts
+    /// work either.
     pub(crate) fn choose(&self, count: usize, load: impl Fn(usize) -> Option<u64>) -> usize {
         let ticket = self.next.fetch_add(1, Ordering::Relaxed);
         let first = place(ticket, count);
@@ -56,8 +57,8 @@ impl Chooser {
     }
 }
 
-/// The place of the `ticket`-th choice among `count`: by mask where `count` is a power of two
-/// (the counter may wrap), else by a 64-bit remainder (which does not wrap in practice).
+/// Returns the index of choice number `ticket` among `count`: by a mask if `count` is a power of
+/// two (the counter may wrap), else by a 64-bit remainder (which does not wrap in practice).
 fn place(ticket: u64, count: usize) -> usize {
     let count = count as u64;
     let at = if count.is_power_of_two() {
@@ -68,7 +69,7 @@ fn place(ticket: u64, count: usize) -> usize {
     usize::try_from(at).unwrap_or(0)
 }
 
-/// A number below `range` (0 if that is 0) that looks random and depends on `ticket` only.
+/// Returns a pseudo-random number below `range` (0 if that is 0) that depends only on `ticket`.
 fn spread(ticket: u64, range: usize) -> usize {
     if range == 0 {
         return 0;
@@ -81,7 +82,7 @@ fn spread(ticket: u64, range: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    //! Round robin is exact, the less busy one wins, the dead are skipped.
+    //! Round robin is exact, the less busy loop wins, and loops that accept no work are skipped.
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Several loops and a way to choose one.
+//! A group of event loops, and a way to choose one.
 
 use std::fmt;
 use std::future::Future;
@@ -21,8 +21,8 @@ use crate::state::lifecycle::Lifecycle;
 
 /// Several event loops. Clones are handles to the same group.
 ///
-/// The loops are made at once, their threads with their first work. `next` chooses a loop; what
-/// the group is given goes to the next one.
+/// The event loops are built at once; their threads start with their first work. `next` chooses an
+/// event loop, and work that is submitted to the group goes to that one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct EventLoopGroup<P: Placement = Pinned> {
 
 struct Inner<P: Placement> {
     loops: Arc<[EventLoop<P>]>,
-    /// Which of them get new work: all, unless the group scales.
+    /// The indices of the event loops that get new work: all, unless the group scales.
     active: Arc<ArcSwap<Vec<usize>>>,
     chooser: Chooser,
     scaler: Option<Scaler>,
@@ -66,11 +66,11 @@ impl<P: Placement> EventLoopGroup<P> {
         }
     }
 
-    /// The loop for the next piece of work. Never blocks.
+    /// Returns the event loop for the next piece of work. Never blocks.
     pub fn next(&self) -> &EventLoop<P> {
         let active = self.inner.active.load();
         if active.is_empty() {
-            // Scaled down to nothing: the first one wakes up for this.
+            // Scaled down to zero: the first event loop wakes up for this work.
             return &self.inner.loops[0];
         }
         let at = self
@@ -80,28 +80,28 @@ impl<P: Placement> EventLoopGroup<P> {
         &self.inner.loops[active[at]]
     }
 
-    /// The loops, in the order in which they were made.
+    /// Returns the event loops, in the order in which they were built.
     pub fn iter(&self) -> std::slice::Iter<'_, EventLoop<P>> {
         self.inner.loops.iter()
     }
 
-    /// How many loops there are.
+    /// Returns the number of event loops.
     pub fn len(&self) -> usize {
         self.inner.loops.len()
     }
 
-    /// Never: a group has at least one loop.
+    /// Always returns `false`: a group has at least one event loop.
     pub fn is_empty(&self) -> bool {
         self.inner.loops.is_empty()
     }
 
-    /// How many loops get new work now; all, unless the group scales.
+    /// Returns how many event loops get new work now: all, unless the group scales.
     pub fn active_count(&self) -> usize {
         self.inner.active.load().len()
     }
 
-    /// How busy each loop was in the last window of a scaling group, from 0 to 1; empty for one
-    /// that does not scale.
+    /// Returns how busy each event loop was in the last window of a scaling group, from 0 to 1.
+    /// Empty if the group does not scale.
     pub fn utilisation(&self) -> Vec<f64> {
         self.inner
             .scaler
@@ -110,11 +110,11 @@ impl<P: Placement> EventLoopGroup<P> {
             .unwrap_or_default()
     }
 
-    /// Runs `run` on the next loop; see [`EventLoop::execute`].
+    /// Runs `run` on the next event loop; see [`EventLoop::execute`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`EventLoop::execute`].
     pub fn execute<F>(&self, run: F) -> Result<(), Rejected<Task>>
     where
         F: FnOnce() + Send + 'static,
@@ -122,12 +122,12 @@ impl<P: Placement> EventLoopGroup<P> {
         self.next().execute(run)
     }
 
-    /// Runs `run` on the next loop and answers with what it returns; see
+    /// Runs `run` on the next event loop and returns a completion with its result; see
     /// [`EventLoop::submit`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`EventLoop::submit`].
     pub fn submit<T, F>(&self, run: F) -> Result<Completion<T>, Rejected<Task>>
     where
         T: Send + 'static,
@@ -136,11 +136,11 @@ impl<P: Placement> EventLoopGroup<P> {
         self.next().submit(run)
     }
 
-    /// Runs a future on the next loop; see [`EventLoop::spawn`].
+    /// Runs a future on the next event loop; see [`EventLoop::spawn`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`EventLoop::spawn`].
     pub fn spawn<F>(&self, future: F) -> Result<Completion<F::Output>, Rejected<F>>
     where
         F: Future + Send + 'static,
@@ -149,11 +149,11 @@ impl<P: Placement> EventLoopGroup<P> {
         self.next().spawn(future)
     }
 
-    /// Runs `run` once on the next loop, `after` from now; see [`EventLoop::schedule`].
+    /// Runs `run` once on the next event loop, `after` from now; see [`EventLoop::schedule`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As for [`EventLoop::schedule`].
     pub fn schedule<T, F>(&self, after: Duration, run: F) -> Result<Completion<T>, Rejected<F>>
     where
         T: Send + 'static,
@@ -162,8 +162,9 @@ impl<P: Placement> EventLoopGroup<P> {
         self.next().schedule(after, run)
     }
 
-    /// Asks every loop to end; see [`EventLoop::shutdown_gracefully`]. The answer completes when
-    /// the last one is over: with the sum of their reports, or with the first failure.
+    /// Requests a shutdown of every event loop; see [`EventLoop::shutdown_gracefully`]. The
+    /// returned completion ends when the last event loop has terminated: with the sum of the
+    /// reports, or with the first failure.
     pub fn shutdown_gracefully(&self, quiet: Quiet) -> Terminated {
         if let Some(scaler) = &self.inner.scaler {
             scaler.stop();
@@ -179,7 +180,7 @@ impl<P: Placement> EventLoopGroup<P> {
         self.termination()
     }
 
-    /// Completes when the last loop is over.
+    /// Returns a completion that ends when the last event loop has terminated.
     pub fn termination(&self) -> Terminated {
         let mut terminated = lock(&self.inner.terminated);
         terminated
@@ -187,35 +188,37 @@ impl<P: Placement> EventLoopGroup<P> {
             .clone()
     }
 
-    /// Whether every loop was asked to end.
+    /// Returns `true` if every event loop was asked to shut down.
     pub fn is_shutting_down(&self) -> bool {
         self.iter().all(EventLoop::is_shutting_down)
     }
 
-    /// Whether no loop takes tasks any more.
+    /// Returns `true` if no event loop accepts tasks any more.
     pub fn is_shutdown(&self) -> bool {
         self.iter().all(EventLoop::is_shutdown)
     }
 
-    /// Whether every loop is over.
+    /// Returns `true` if every event loop has terminated.
     pub fn is_terminated(&self) -> bool {
         self.iter().all(EventLoop::is_terminated)
     }
 
-    /// Waits until every loop is over, at most for `timeout` in all.
+    /// Waits until every event loop has terminated, for at most `timeout` in total. Returns `true`
+    /// if all have.
     ///
     /// # Errors
     ///
-    /// A refusal on the thread of a loop.
+    /// [`WaitError::Refused`] if the calling thread must not block, such as the thread of an event
+    /// loop.
     pub fn await_termination(&self, timeout: Duration) -> Result<bool, WaitError<ShutdownError>> {
         self.await_ends(timeout, None)
     }
 
-    /// [`EventLoopGroup::await_termination`] until `token` is tripped.
+    /// [`EventLoopGroup::await_termination`] with a cancel token.
     ///
     /// # Errors
     ///
-    /// As there, and [`WaitError::Interrupted`].
+    /// As for [`EventLoopGroup::await_termination`], and [`WaitError::Interrupted`].
     pub fn await_termination_with(
         &self,
         timeout: Duration,
@@ -242,7 +245,7 @@ impl<P: Placement> EventLoopGroup<P> {
 }
 
 impl<P: Placement> EventLoop<P> {
-    /// How much waits for this loop; `None` if it is no place for new work.
+    /// Returns how much work waits for this event loop; `None` if it should get no new work.
     fn load(&self) -> Option<u64> {
         let shared = &self.shared;
         let ends = shared.state.get() >= Lifecycle::ShuttingDown;

@@ -1,15 +1,17 @@
-//! Several loops, how one is chosen, and how their number follows the load.
+//! Groups of event loops: how a loop is chosen, and how the number of active loops follows the
+//! load.
 //!
 //! | file | what |
 //! |---|---|
-//! | `chooser.rs` | how the next loop is chosen: [`Choose`](chooser::Choose) |
+//! | `chooser.rs` | how the next event loop is chosen: [`Choose`](chooser::Choose) |
 //! | `scaling.rs` | when loops are added and given up: the policy, and the decision as pure data |
-//! | `scaler.rs` | the thread that watches the loops and follows the decision |
-//! | `termination.rs` | the end of a group, out of the ends of its loops |
+//! | `scaler.rs` | the thread that samples the event loops and applies the decision |
+//! | `termination.rs` | combines the ends of the event loops into the end of the group |
 //! | `event_loop_group.rs` | [`EventLoopGroup`](event_loop_group::EventLoopGroup), the handle |
-//! | `builder.rs` | how a group is described and made |
+//! | `builder.rs` | the builder of a group |
 //!
-//! Each file knows those above it, and the handles of one loop (`handle/`). No loop knows its group.
+//! Each file uses only those above it, and the handles of one event loop (`handle/`). An event loop
+//! does not know its group.
 
 pub(crate) mod builder;
 pub(crate) mod chooser;

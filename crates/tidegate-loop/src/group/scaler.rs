@@ -1,4 +1,5 @@
-//! The monitor of a scaling group: a thread that looks once a window and does what was decided.
+//! The monitor of a scaling group: a thread that samples the loops once per window and applies the
+//! decision.
 
 use std::io;
 use std::sync::{Arc, Weak};
@@ -63,7 +64,7 @@ impl Drop for Scaler {
 
 struct Monitor {
     decide: Decide,
-    /// Busy nanoseconds of each loop at the last look.
+    /// The busy nanoseconds of each event loop at the last sample.
     busy: Vec<u64>,
     loops: Vec<Weak<Shared>>,
     active: Arc<ArcSwap<Vec<usize>>>,
@@ -71,7 +72,7 @@ struct Monitor {
 }
 
 impl Monitor {
-    /// One window; false when the group is gone or ending.
+    /// Handles one window. Returns `false` if the group is gone or shutting down.
     fn look(&mut self, passed: Duration) -> bool {
         let loops: Option<Vec<_>> = self.loops.iter().map(Weak::upgrade).collect();
         let Some(loops) = loops else { return false };

@@ -1,8 +1,9 @@
-//! Auto-scaling: how many loops of a group get new work, by how busy they are.
+//! Automatic scaling: the number of event loops that get new work follows how busy they are.
 //!
-//! [`Scaling`] is the policy. Once a window a monitor looks at how busy each loop was and gives
-//! the figures to [`Decide`], which is pure data and says which loops to add and which to give
-//! up. A loop that is given up gets no new work and gives its thread back when it is idle.
+//! [`Scaling`] is the policy. Once per window a monitor measures how busy each event loop was. It
+//! gives the figures to [`Decide`], which is pure data and returns which event loops to add and
+//! which to give up. An event loop that is given up gets no new work, and gives its thread back
+//! when it is idle.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tidegate_core::Ticker;
 
 use crate::errors::BuildError;
 
-/// When a group adds loops and when it gives them up.
+/// When a group adds event loops, and when it gives them up.
 ///
 /// ```
 /// use tidegate_loop::{EventLoopGroup, Scaling};
@@ -33,7 +34,8 @@ pub struct Scaling {
 }
 
 impl Scaling {
-    /// Between `min` and `max` active loops; the group must have `max` loops.
+    /// Creates a policy with `min` to `max` active event loops; the group must have `max` event
+    /// loops.
     pub fn between(min: usize, max: usize) -> Self {
         Self {
             min,
@@ -48,31 +50,33 @@ impl Scaling {
         }
     }
 
-    /// How long the monitor watches before it decides.
+    /// Sets how long the monitor measures before it decides.
     pub fn window(mut self, window: Duration) -> Self {
         self.window = window;
         self
     }
 
-    /// A loop busier than `high` asks for help, one less busy than `low` may go; from 0 to 1.
+    /// Sets the thresholds, from 0 to 1: an event loop busier than `high` causes another one to be
+    /// added, and one less busy than `low` may be given up.
     pub fn thresholds(mut self, low: f64, high: f64) -> Self {
         (self.low, self.high) = (low, high);
         self
     }
 
-    /// The most loops that are given up and added in one window.
+    /// Sets the maximum number of event loops that are given up and added in one window.
     pub fn steps(mut self, down: usize, up: usize) -> Self {
         (self.step_down, self.step_up) = (down, up);
         self
     }
 
-    /// For how many windows in a row a loop must be beyond a threshold before that counts.
+    /// Sets for how many windows in a row an event loop may be beyond a threshold before that
+    /// counts.
     pub fn patience(mut self, windows: u32) -> Self {
         self.patience = windows;
         self
     }
 
-    /// Looks at each tick of `ticker` instead of once a window: for tests.
+    /// Samples at each tick of `ticker` instead of once per window. For tests.
     pub fn ticker(mut self, ticker: Ticker) -> Self {
         self.ticker = Some(ticker);
         self
@@ -99,23 +103,23 @@ impl Scaling {
     }
 }
 
-/// One loop in one window.
+/// The sample of one event loop in one window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Sample {
-    /// Share of the window in which it was busy.
+    /// The fraction of the window in which the event loop was busy.
     pub(crate) busy: f64,
-    /// It has nothing that keeps it from giving its thread back.
+    /// `true` if nothing keeps the event loop from giving its thread back.
     pub(crate) idle: bool,
 }
 
-/// What a window came to.
+/// The decision of one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) add: Vec<usize>,
     pub(crate) give_up: Vec<usize>,
 }
 
-/// The decision, as pure data.
+/// Decides which event loops to add and to give up. Pure data, without threads or clocks.
 #[derive(Debug)]
 pub(crate) struct Decide {
     min: usize,
@@ -125,7 +129,7 @@ pub(crate) struct Decide {
     step_up: usize,
     patience: u32,
     pub(super) active: Vec<bool>,
-    /// Windows in a row below the low threshold, and above the high one.
+    /// For each event loop: windows in a row below the low threshold, and above the high threshold.
     streaks: Vec<(u32, u32)>,
 }
 
@@ -143,7 +147,7 @@ impl Decide {
         }
     }
 
-    /// Looks at one window. Adding takes precedence over giving up.
+    /// Decides for one window. Adding takes precedence over giving up.
     pub(crate) fn window(&mut self, samples: &[Sample]) -> Change {
         for (at, sample) in samples.iter().enumerate() {
             let streak = &mut self.streaks[at];
@@ -194,7 +198,7 @@ impl Decide {
             .collect()
     }
 
-    /// A loop that got work although it was given up is active again.
+    /// Marks an event loop as active again, because it got work although it was given up.
     pub(super) fn revive(&mut self, at: usize) {
         self.active[at] = true;
         self.streaks[at] = (0, 0);
@@ -203,7 +207,7 @@ impl Decide {
 
 #[cfg(test)]
 mod tests {
-    //! Whom a window adds and whom it gives up.
+    //! Which event loops a window adds, and which it gives up.
 
     use super::*;
 

@@ -1,4 +1,4 @@
-//! The end of a group: one end of many.
+//! The termination of a group, combined from the terminations of its event loops.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use tidegate_pool::ShutdownError;
 use crate::shutdown::report::ShutdownReport;
 use crate::shutdown::termination::Terminated;
 
-/// The reports added up, or the first failure, with what all of the loops handed back.
+/// Returns the sum of the reports, or the first failure with all tasks that the event loops handed
+/// back.
 fn whole_end(
     reports: &[ShutdownReport],
     failures: Vec<ShutdownError>,
@@ -18,7 +19,7 @@ fn whole_end(
         reports.iter().for_each(|report| whole.add(report));
         return Ok(whole);
     };
-    // Where the failure has no place for them, the loops' own reports keep theirs.
+    // If the failure cannot hold tasks, the reports of the event loops keep theirs.
     if let Some(all) = why.handed_back() {
         let others = failures[1..].iter().filter_map(ShutdownError::handed_back);
         let others = others.chain(reports.iter().map(|report| &report.handed_back));
@@ -27,7 +28,7 @@ fn whole_end(
     failures.into_iter().next().map_or(Ok(whole), Err)
 }
 
-/// One end of many: the reports added up, or the first failure.
+/// Combines many terminations into one: with the sum of the reports, or with the first failure.
 pub(super) fn gather(ends: Vec<Terminated>) -> Terminated {
     struct Sum {
         missing: usize,

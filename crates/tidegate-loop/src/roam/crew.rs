@@ -1,4 +1,4 @@
-//! The threads that drive roaming loops, and the strategy by which they do.
+//! The threads and the strategy that drive roaming loops.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,9 +18,10 @@ use crate::state::shared::Shared;
 
 /// The threads that drive roaming loops: a pool, and a monitor if the loops hand over late.
 ///
-/// A loop keeps one thread of the pool for as long as it has something to wait for: have as many
-/// more threads as tasks may block at a time. With a monitor, tasks run as long as one thread of the
-/// pool is not blocked, and loops go on when all of them are.
+/// A roaming loop keeps one thread of the pool for as long as it has something to wait for. The
+/// pool needs as many additional threads as tasks may block at the same time. With a monitor, tasks
+/// run as long as one thread of the pool is not blocked, and the loops continue even if all of them
+/// are blocked.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -42,7 +43,7 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// The threads of `pool`; loops hand over eagerly.
+    /// Uses the threads of `pool`; the loops hand over eagerly.
     pub fn of(pool: Arc<dyn TryExecutor>) -> Self {
         Self {
             pool,
@@ -52,15 +53,15 @@ impl Crew {
         }
     }
 
-    /// Lets loops hand over late, with `monitor` watching.
+    /// Makes the loops hand over late, watched by `monitor`.
     pub fn late(mut self, monitor: &Monitor) -> Self {
         self.monitor = Some(monitor.clone());
         self
     }
 
-    /// Lets a loop's thread only produce: each task that may block goes to the pool, whatever the
-    /// monitor says. The strategy is [`ProduceExecuteConsume`] instead of [`Adaptive`]: nothing is
-    /// ever held up by the task before it, and every task costs a hand-over.
+    /// Makes the thread of a loop only produce: each task that may block goes to the pool,
+    /// regardless of the monitor. The strategy is [`ProduceExecuteConsume`] instead of
+    /// [`Adaptive`]. No task is delayed by the task before it, but every task costs a hand-off.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -79,7 +80,7 @@ impl Crew {
         self
     }
 
-    /// Never waits in a loop: whoever calls [`Strategy::produce`] of
+    /// Makes the loop never wait: a caller of [`Strategy::produce`] on
     /// [`EventLoop::strategy`](crate::EventLoop::strategy) gets its thread back when there is
     /// nothing to do. For tests.
     pub fn by_hand(mut self) -> Self {
@@ -87,10 +88,11 @@ impl Crew {
         self
     }
 
-    /// A strategy that drives the loop of `shared`.
+    /// Creates the strategy that drives the event loop of `shared`.
     pub(crate) fn drive(&self, shared: &Arc<Shared>) -> Result<Arc<dyn Strategy>, OverBudget> {
         let producer = LoopProducer::new(shared, self.by_hand);
-        // It waits inside, and so keeps a thread. The adaptive strategy says when it does.
+        // `ProduceExecuteConsume` waits inside the producer and so keeps a thread. `Adaptive` takes
+        // its own lease below.
         let leased = self.only_produce && !self.by_hand;
         let lease = match leased {
             true => self.pool.lease_threads(&shared.name, 1)?,
@@ -100,8 +102,9 @@ impl Crew {
         let weak = Arc::downgrade(shared);
         let options = Options::new().on_refused(move |refused| {
             let driver = |shared: Arc<Shared>| shared.out.is_of_driver();
-            // The driver's comes back to it. A submitted one was accepted and is not lost: it
-            // runs here, where it must not block, unless nothing runs any more.
+            // A refused task of the driver is dropped, which returns the work to the driver. A
+            // submitted task was accepted and must not be lost: it runs here, where it must not
+            // block, unless the pool is closed.
             if refused.why() == Refusal::Closed || weak.upgrade().is_none_or(driver) {
                 drop(refused);
             } else {
@@ -125,7 +128,7 @@ impl Crew {
     }
 }
 
-/// Brings a loop's thread out of its wait, with a task that does nothing.
+/// Returns a closure that ends the wait of an event loop's thread, with a task that does nothing.
 fn interrupt(shared: &Arc<Shared>) -> Interrupt {
     let weak = Arc::downgrade(shared);
     Box::new(move || {
@@ -133,7 +136,7 @@ fn interrupt(shared: &Arc<Shared>) -> Interrupt {
             return;
         };
         let task = Task::of(Blocking::Adapts, || ());
-        // With a full lane it has something to come out for.
+        // If the lane is full, the event loop has work and does not wait.
         if shared.state.get() < Lifecycle::ShuttingDown && shared.mailbox.lane.push(task).is_ok() {
             shared.ring();
         }
@@ -151,7 +154,7 @@ impl fmt::Debug for Crew {
 }
 
 impl EventLoop<Roaming> {
-    /// The strategy that drives this loop; `None` if it has a thread of its own.
+    /// Returns the strategy that drives this event loop; `None` if it has a thread of its own.
     pub fn strategy(&self) -> Option<Arc<dyn Strategy>> {
         self.shared.thread.strategy()
     }

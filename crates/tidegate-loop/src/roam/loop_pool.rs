@@ -9,11 +9,11 @@ use tidegate_pool::{Headroom, Lease, OverBudget, Room, TryExecutor};
 use crate::handle::forward::forward_executor;
 use crate::state::shared::Shared;
 
-/// The pool, except that unhandled errors are reported to the loop.
+/// Forwards to the pool, except that unhandled errors are reported to the event loop.
 pub(super) struct LoopPool {
     pool: Arc<dyn TryExecutor>,
     shared: Weak<Shared>,
-    /// For the thread that the loop keeps, unless its strategy has it.
+    /// The lease for the thread that the event loop keeps, unless the strategy holds it.
     _lease: Option<Lease>,
 }
 

@@ -1,12 +1,13 @@
-//! Roaming loops: what drives them is a strategy over a pool.
+//! Roaming loops: event loops that a strategy drives on the threads of a pool.
 //!
 //! | file | what |
 //! |---|---|
 //! | `producer.rs` | the loop as a producer of tasks |
 //! | `loop_pool.rs` | the pool as the strategy of one loop sees it |
-//! | `crew.rs` | [`Crew`](crew::Crew): the threads and the strategy, as a program chooses them |
+//! | `crew.rs` | [`Crew`](crew::Crew): the user's choice of threads and strategy |
 //!
-//! What runs where is said in `core/hand_out.rs`. The strategies are those of `tidegate_pool`.
+//! `core/hand_out.rs` describes what runs on which thread. The strategies are those of
+//! `tidegate_pool`.
 
 pub(crate) mod crew;
 pub(crate) mod loop_pool;

@@ -1,7 +1,8 @@
 //! A roaming loop as a producer of tasks for a strategy.
 //!
-//! The producer lies in the strategy's cell, and whichever thread of the pool takes it out is the loop's
-//! until it lends it or has to end. See `core/hand_out.rs` for what runs where.
+//! The strategy's cell owns the producer. The thread of the pool that takes it out is the event
+//! loop's thread until it lends the producer or has to end. See `core/hand_out.rs` for what runs
+//! where.
 
 use std::sync::{Arc, Weak};
 
@@ -10,7 +11,8 @@ use tidegate_pool::Producer;
 
 use crate::state::shared::{Drive, Produced, Shared};
 
-/// A loop as a producer. Between two threads, and before the first, it has only the way to it.
+/// An event loop as a producer. While no thread drives the event loop, it holds only a weak
+/// reference.
 pub(super) struct LoopProducer {
     shared: Weak<Shared>,
     driving: Option<(Arc<Shared>, Box<dyn Drive>)>,

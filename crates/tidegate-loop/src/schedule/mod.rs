@@ -1,21 +1,23 @@
-//! The timers of a loop: scheduled tasks, periodic tasks, timeouts and sleeps.
+//! The timers of an event loop: scheduled tasks, periodic tasks, timeouts and sleeps.
 //!
-//! A loop has two timer engines. Scheduled tasks wait in a heap: they are precise, and keep their order
-//! among equals. Timeouts and sleeps wait in a wheel: adding and cancelling one costs the same however
-//! many there are, and they fire up to a tick late. [`tidegate_timer`] owns both; its crate docs say
-//! under "Four engines" why each exists and what they share.
+//! An event loop has two timer engines. Scheduled tasks wait in a heap: they are precise, and tasks
+//! with equal deadlines keep their order. Timeouts and sleeps wait in a timer wheel: adding and
+//! cancelling one costs the same however many there are, and they fire up to a tick late.
+//! [`tidegate_timer`] has both engines; its crate docs explain under "Four engines" why each exists
+//! and what they share.
 //!
 //! | file | what |
 //! |---|---|
-//! | `period.rs` | when a periodic task runs again, and what becomes of missed runs |
-//! | `timers.rs` | the heap of one loop: its scheduled tasks, run in passes |
-//! | `timeouts.rs` | the wheel of one loop |
-//! | `scheduled_task.rs` | how a task is scheduled, fired, put back and cancelled |
+//! | `period.rs` | when a periodic task runs again, and the policies for missed runs |
+//! | `timers.rs` | the heap of one event loop: its scheduled tasks, run in passes |
+//! | `timeouts.rs` | the wheel of one event loop |
+//! | `scheduled_task.rs` | how a task is scheduled, fired, re-inserted and cancelled |
 //! | `timeout.rs` | the same for a timeout, and its handle |
 //! | `sleep.rs` | time as a future: `sleep` and `timeout` |
 //!
-//! The first three are data that the loop keeps on its thread (`thread/local.rs` knows them); the next
-//! two reach them there. `sleep.rs` stands above the handles. Timers that are due are run by `core/due.rs`.
+//! The first three are data that the event loop keeps on its thread (`thread/local.rs`); the next
+//! two use them there. `sleep.rs` is built on the handles. `core/due.rs` runs the timers that are
+//! due.
 
 pub(crate) mod period;
 pub(crate) mod scheduled_task;

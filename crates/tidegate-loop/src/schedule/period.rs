@@ -1,10 +1,10 @@
-//! When a periodic task runs again, and what becomes of the runs that it missed.
+//! When a periodic task runs again, and the policies for missed runs.
 
 use std::time::Duration;
 
 use tidegate_core::as_nanos;
 
-/// What a fixed-rate task does about the runs that it missed while its loop was busy.
+/// What a fixed-rate task does about runs that it missed while its event loop was busy.
 ///
 /// ```
 /// use tidegate_loop::Missed;
@@ -16,13 +16,13 @@ pub enum Missed {
     /// Makes up for them, back to back. Other timers that are due run in between.
     #[default]
     Burst,
-    /// Leaves them out and keeps to the original times.
+    /// Skips them and keeps the original schedule.
     Skip,
-    /// Starts counting anew from the late run.
+    /// Starts a new schedule from the late run.
     Delay,
 }
 
-/// When a periodic task runs again.
+/// The rule for when a periodic task runs again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Every {
     Rate { period: u64, missed: Missed },
@@ -30,7 +30,7 @@ pub(crate) enum Every {
 }
 
 impl Every {
-    /// The next time, after a run that was due at `deadline` and ended at `now`.
+    /// Returns the next deadline, after a run that was due at `deadline` and ended at `now`.
     pub(super) fn next(self, deadline: u64, now: u64) -> u64 {
         match self {
             Self::Delay { pause } => now.saturating_add(pause),

@@ -1,8 +1,9 @@
 //! Scheduled tasks: once, at a fixed rate, with a fixed delay.
 //!
-//! A scheduled task is one block. It travels to its loop in the signal lane as itself, waits
-//! there in the loop's heap, and travels once more if it is cancelled from elsewhere, so that
-//! its place in the heap is freed. Cancelling drops the closure at once, on the caller.
+//! A scheduled task is one block. The block itself goes to its event loop as a signal and waits
+//! there in the heap. If the task is cancelled from another thread, the block is sent once more, so
+//! that its entry in the heap is removed. Cancelling drops the closure at once, on the caller's
+//! thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::{Shared, drop_contained};
 use crate::thread::local;
 
-/// Returns `run` if the loop takes timers, and sees to it that it has a thread.
+/// Returns `run` if the event loop accepts timers, and ensures that the event loop has a thread.
 pub(crate) fn check<F>(shared: &Shared, run: F) -> Result<F, Rejected<F>> {
     if shared.state.get() >= Lifecycle::ShuttingDown {
         return Err(Rejected::new(run, Refusal::Closed));
@@ -47,7 +48,7 @@ where
     completion
 }
 
-/// Schedules `run` again and again; returns the completion, which never succeeds.
+/// Schedules `run` periodically. The returned completion never succeeds.
 pub(crate) fn repeat<F>(
     shared: &Arc<Shared>,
     first: Duration,
@@ -81,7 +82,8 @@ fn make(shared: &Arc<Shared>, after: Duration) -> Arc<SignalBlock<Timer>> {
     })
 }
 
-/// Brings the timer to its loop: at once on the loop's own thread, by signal from elsewhere.
+/// Adds the timer to its event loop: directly on the event loop's own thread, by a signal from
+/// others.
 fn submit(shared: &Arc<Shared>, timer: &Arc<SignalBlock<Timer>>) {
     if is_current(shared.id) {
         local::with(|local| local.kept.timers.insert(timer));
@@ -89,13 +91,13 @@ fn submit(shared: &Arc<Shared>, timer: &Arc<SignalBlock<Timer>>) {
     }
     let deadline = lock(&timer.state).deadline;
     let Some(signal) = timer.raise() else { return };
-    // Refused means that the loop has terminated: dropping the signal cancels the timer.
+    // A refusal means that the event loop has terminated: dropping the signal cancels the timer.
     if shared.mailbox.signals.push(signal).is_ok() {
         shared.ring_before(deadline);
     }
 }
 
-/// Makes a cancellation of the answer take the timer down.
+/// Makes a cancellation of the promise cancel the timer.
 fn cancel_with<T: Send + 'static>(answer: &Answer<T>, timer: &Arc<SignalBlock<Timer>>) {
     let timer = Arc::downgrade(timer);
     answer.on_cancelled(move || {
@@ -105,7 +107,7 @@ fn cancel_with<T: Send + 'static>(answer: &Answer<T>, timer: &Arc<SignalBlock<Ti
     });
 }
 
-/// Drops the closure now, on this thread, and sees to it that the heap's entry goes.
+/// Drops the closure now, on this thread, and ensures that the entry in the heap is removed.
 fn cancel(timer: &Arc<SignalBlock<Timer>>) {
     let mut state = lock(&timer.state);
     let body = state.body.take();
@@ -121,7 +123,7 @@ fn cancel(timer: &Arc<SignalBlock<Timer>>) {
     if is_current(shared.id) {
         unlink(timer);
     } else if let Some(signal) = timer.raise() {
-        // Without waking the loop: the entry is small and goes at its next turn.
+        // Does not wake the event loop: the entry is small and is removed in the next turn.
         if shared.mailbox.signals.push(signal).is_ok() {
             shared.note_silent();
         }
@@ -160,7 +162,7 @@ pub(crate) fn expire(shared: &Shared, timer: &SignalBlock<Timer>) {
     drop_contained(shared, body);
 }
 
-/// Runs a timer whose time has come, through `run_task`, and puts a periodic one back.
+/// Runs a timer that is due, through `run_task`, and re-inserts a periodic one.
 pub(crate) fn fire(
     shared: &Shared,
     due: Due<Arc<SignalBlock<Timer>>>,
@@ -188,8 +190,8 @@ pub(crate) fn fire(
     }
 }
 
-/// One run of a periodic task. Its body is out of the block meanwhile, so that a cancellation
-/// from elsewhere does not wait for it.
+/// Runs a periodic task once. Its body is out of the block meanwhile, so that a cancellation from
+/// another thread does not wait for it.
 fn run_repeat(timer: &SignalBlock<Timer>) {
     let body = lock(&timer.state).body.take();
     let Some(Body::Repeat(mut repeat)) = body else {
@@ -198,7 +200,7 @@ fn run_repeat(timer: &SignalBlock<Timer>) {
     match contain(&mut repeat.run) {
         Ok(()) => {
             let mut state = lock(&timer.state);
-            // Asked under the lock: whoever cancels after this finds the body and takes it.
+            // Checked under the lock: a cancellation after this check finds the body and takes it.
             if !repeat.answer.is_cancelled() {
                 state.body = Some(Body::Repeat(repeat));
             }
@@ -207,7 +209,8 @@ fn run_repeat(timer: &SignalBlock<Timer>) {
     }
 }
 
-/// Puts a periodic task back for its next run, unless it ended or the loop is closing.
+/// Re-inserts a periodic task for its next run, unless it has ended or the event loop is shutting
+/// down.
 fn again(shared: &Shared, timer: &Arc<SignalBlock<Timer>>, deadline: u64, sequence: u64) {
     let mut state = lock(&timer.state);
     let Some(Body::Repeat(repeat)) = &state.body else {

@@ -1,6 +1,6 @@
-//! Time as a future: `sleep` and `timeout`, on the wheel of a loop.
+//! Time as a future: `sleep` and `timeout`, on the timer wheel of an event loop.
 //!
-//! Both are `Send` and `Sync` and may be polled by any runtime: the loop only wakes them.
+//! Both are `Send` and `Sync` and may be polled by any runtime: the event loop only wakes them.
 
 use std::error::Error;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::handle::placement::Placement;
 use crate::state::shared::Shared;
 use crate::thread::local;
 
-/// Waits for `after`, on the loop that the calling thread drives, or on the global one.
+/// Waits for `after`, on the event loop that the calling thread drives, or else on the global one.
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,8 +37,9 @@ pub fn sleep(after: Duration) -> Sleep {
     }
 }
 
-/// Waits for `future`, but for `after` at most, by the loop that the calling thread drives, or
-/// by the global one. The future is dropped with the answer, not before.
+/// Waits for `future`, for at most `after`, on the event loop that the calling thread drives, or
+/// else on the global one. The future is dropped with the returned [`WithTimeout`], not when the
+/// time is up.
 ///
 /// ```
 /// use std::time::Duration;
@@ -59,18 +60,20 @@ pub fn timeout<F: Future>(after: Duration, future: F) -> WithTimeout<F> {
 }
 
 impl<P: Placement> EventLoop<P> {
-    /// A future that is ready `after` from now, by this loop's clock and up to a tick late.
+    /// Returns a future that is ready `after` from now, on this event loop's clock and up to a tick
+    /// late.
     ///
-    /// It may be awaited anywhere; the loop only wakes it. Dropping it takes it back.
+    /// The future may be awaited anywhere; the event loop only wakes it. Dropping it cancels the
+    /// sleep.
     pub fn sleep(&self, after: Duration) -> Sleep {
-        // A loop that cannot get a thread cannot wake anybody.
+        // An event loop that cannot get a thread cannot wake the sleep.
         if self.is_shutting_down() || self.shared.start().is_err() {
             return Sleep::refused();
         }
         Sleep::on(&self.shared, after)
     }
 
-    /// [`timeout`] by this loop's clock.
+    /// [`timeout`] on this event loop's clock.
     pub fn within<F: Future>(&self, after: Duration, future: F) -> WithTimeout<F> {
         WithTimeout {
             sleep: self.sleep(after),
@@ -79,7 +82,7 @@ impl<P: Placement> EventLoop<P> {
     }
 }
 
-/// A wait for some time to pass. See [`sleep`].
+/// A future that waits for some time to pass. See [`sleep`].
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Sleep {
@@ -93,7 +96,7 @@ enum State {
     Ended(Result<(), SleepError>),
 }
 
-/// Ends a sleep exactly once: by its time, or by being dropped with its timeout.
+/// Ends a sleep exactly once: when it fires, or when it is dropped with its timeout.
 struct Alarm(Arc<Mutex<State>>);
 
 impl Alarm {
@@ -135,14 +138,14 @@ impl Sleep {
         }
     }
 
-    /// Lets it end `after` from now instead; false if it has ended.
+    /// Makes the sleep end `after` from now instead. Returns `false` if it has ended.
     pub fn reset(&self, after: Duration) -> bool {
         self.timeout
             .as_ref()
             .is_some_and(|timeout| timeout.reset(after))
     }
 
-    /// Whether it has ended.
+    /// Returns `true` if the sleep has ended.
     pub fn is_elapsed(&self) -> bool {
         matches!(*lock(&self.state), State::Ended(_))
     }
@@ -174,7 +177,7 @@ impl Drop for Sleep {
     }
 }
 
-/// A future with a limit. See [`timeout`].
+/// A future with a time limit. See [`timeout`].
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct WithTimeout<F> {
@@ -186,7 +189,7 @@ impl<F: Future> Future for WithTimeout<F> {
     type Output = Result<F::Output, TimedOut>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        // The future first: one that is ready when its time is up was in time.
+        // Polls the future first: if it is ready when the time is up, it was in time.
         if let Poll::Ready(output) = self.future.as_mut().poll(cx) {
             return Poll::Ready(Ok(output));
         }
@@ -199,7 +202,7 @@ impl<F: Future> Future for WithTimeout<F> {
     }
 }
 
-/// The loop that was to wake the sleeper has ended.
+/// The event loop of the sleep has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SleepError;
 
@@ -213,12 +216,12 @@ tidegate_core::debug_as_display!(SleepError);
 
 impl Error for SleepError {}
 
-/// Why a future with a limit was not waited for any longer.
+/// Why a future with a time limit was not waited for any longer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TimedOut {
     /// The time is up.
     Elapsed,
-    /// Nobody counts the time any more: the loop has ended.
+    /// The event loop has ended, so the time is not measured any more.
     LoopEnded,
 }
 

@@ -1,9 +1,9 @@
-//! Coarse timeouts on a loop: for the many that almost never fire.
+//! Coarse timeouts on an event loop, for large numbers of timeouts that rarely fire.
 //!
-//! A timeout is one block: a cell with the task and its deadline, and its place in the loop's
-//! wheel. On the loop it is added and cancelled without a lock. From elsewhere the block
-//! travels in the signal lane as itself; a cancellation is decided on the spot, drops the
-//! closure there, and only the place in the wheel is given back at the loop's next turn. A
+//! A timeout is one block: a cell with the task and its deadline, and its key in the event loop's
+//! wheel. On the event loop's thread it is added and cancelled without a lock. From another thread
+//! the block itself is sent as a signal. A cancellation takes effect on the caller's thread and
+//! drops the closure there; only the entry in the wheel is removed in the event loop's next turn. A
 //! reset to a later time does not touch the wheel at all.
 
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use super::timeouts::Timeout;
 use crate::state::shared::{Shared, drop_contained};
 use crate::thread::local;
 
-/// A timeout that waits on a loop, by which it is cancelled or given more time.
+/// A handle to a pending timeout, which cancels or resets it.
 ///
-/// Dropping the handle detaches: the timeout stays. From any thread; on the loop's own thread
-/// everything happens at once and without a lock.
+/// Dropping the handle detaches: the timeout stays. The handle may be used from any thread; on the
+/// event loop's own thread its operations take effect at once and without a lock.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,7 +41,7 @@ pub struct TimeoutHandle {
     block: Arc<SignalBlock<Timeout>>,
 }
 
-/// Adds a timeout that runs `task` on the loop, `after` from now.
+/// Adds a timeout that runs `task` on the event loop, `after` from now.
 pub(crate) fn add(shared: &Arc<Shared>, after: Duration, task: Task) -> TimeoutHandle {
     let deadline = shared.clock.deadline(after);
     let block = SignalBlock::new(Timeout {
@@ -57,25 +57,27 @@ pub(crate) fn add(shared: &Arc<Shared>, after: Duration, task: Task) -> TimeoutH
     TimeoutHandle { block }
 }
 
-/// Puts the timeout into the wheel of the loop that this thread drives, which must be `shared`.
+/// Inserts the timeout into the wheel of the event loop that this thread drives, which must be
+/// `shared`.
 #[inline]
 fn place(shared: &Shared, timeout: &Arc<SignalBlock<Timeout>>) {
     let tick = shared.settings.timeout_tick;
     local::with(|local| local.kept.timeouts.place(tick, timeout));
 }
 
-/// Sends the block to its loop, and wakes the loop if it would sleep past `deadline`.
+/// Sends the block to its event loop, and wakes the event loop if it would sleep past `deadline`.
 fn tell(shared: &Shared, block: &Arc<SignalBlock<Timeout>>, deadline: u64) {
     let Some(signal) = block.raise() else { return };
-    // Refused means that the loop has terminated: dropping the signal cancels the timeout.
+    // A refusal means that the event loop has terminated: dropping the signal cancels the timeout.
     if shared.mailbox.signals.push(signal).is_ok() {
         shared.ring_before(deadline);
     }
 }
 
 impl TimeoutHandle {
-    /// Cancels. True if this call did it: the task will not run, and what it captured is
-    /// dropped before this returns. False if it ran, runs, or was cancelled before.
+    /// Cancels the timeout. Returns `true` if this call cancelled it: the task will not run, and
+    /// its captures are dropped before this method returns. Returns `false` if the task has run, is
+    /// running, or was cancelled before.
     pub fn cancel(&self) -> bool {
         let Some(task) = self.block.cell.decide(Fate::Cancelled) else {
             return false;
@@ -88,14 +90,15 @@ impl TimeoutHandle {
         } else if let Some(signal) = self.block.raise()
             && shared.mailbox.signals.push(signal).is_ok()
         {
-            // Without waking the loop: the entry is small and goes at its next turn.
+            // Does not wake the event loop: the entry is small and is removed in the next turn.
             shared.note_silent();
         }
         drop_contained(&shared, task);
         true
     }
 
-    /// Lets the timeout run `after` from now instead. False if it ran, runs, or was cancelled.
+    /// Makes the timeout fire `after` from now instead. Returns `false` if the task has run, is
+    /// running, or was cancelled.
     pub fn reset(&self, after: Duration) -> bool {
         let Some(shared) = self.block.home.upgrade() else {
             return false;
@@ -112,12 +115,12 @@ impl TimeoutHandle {
         true
     }
 
-    /// Whether its time has come: its task runs or has run.
+    /// Returns `true` if the timeout has fired: its task runs or has run.
     pub fn is_expired(&self) -> bool {
         self.block.cell.fate() == Some(Fate::Expired)
     }
 
-    /// Whether it was cancelled, by a handle or by the end of its loop.
+    /// Returns `true` if the timeout was cancelled, by a handle or by the end of its event loop.
     pub fn is_cancelled(&self) -> bool {
         matches!(
             self.block.cell.fate(),
@@ -145,8 +148,8 @@ pub(crate) fn end(shared: &Shared, timeout: &Timeout) {
     drop_contained(shared, timeout.cell.decide(Fate::Stopped));
 }
 
-/// Deals with a timeout that the wheel gave out at `now`: its task, and how late it is, if it
-/// is due; otherwise it was given more time and goes back, or was cancelled.
+/// Handles a timeout that the wheel returned at `now`. Returns its task and its lateness if it is
+/// due. Re-inserts it if it was reset to a later time; ignores it if it was cancelled.
 pub(crate) fn expire(
     shared: &Shared,
     timeout: &Arc<SignalBlock<Timeout>>,

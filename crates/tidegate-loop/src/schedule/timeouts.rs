@@ -1,4 +1,4 @@
-//! The coarse timeouts that wait on one loop, in a wheel.
+//! The coarse timeouts that wait on one event loop, in a timer wheel.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -11,25 +11,25 @@ use tidegate_timer::raw::TimeoutCell;
 use crate::errors::BuildError;
 use crate::state::shared::Shared;
 
-/// How fine the wheel of a loop is unless its builder says otherwise.
+/// The default tick of an event loop's wheel.
 pub const DEFAULT_TIMEOUT_TICK: Duration = Duration::from_millis(1);
 
-/// Slots of a loop's wheel on its finest level.
+/// The number of slots on the finest level of the wheel.
 const SLOTS: usize = 1_024;
 
-/// What travels and waits.
+/// One coarse timeout: sent to the event loop as a signal, then an entry of the wheel.
 #[derive(Debug)]
 pub(crate) struct Timeout {
     pub(super) home: Weak<Shared>,
     pub(super) cell: TimeoutCell<Task>,
-    /// Its key in the wheel. Written and read on the loop only.
+    /// The key in the wheel. Written and read only on the event loop.
     pub(super) key: KeySlot,
 }
 
-/// Waiting timeouts of one loop.
+/// The pending timeouts of one event loop.
 #[derive(Default)]
 pub(crate) struct Timeouts {
-    /// Made when the first timeout comes: most loops never have one.
+    /// Created with the first timeout: most event loops never have one.
     wheel: Option<Box<Wheel<Arc<SignalBlock<Timeout>>>>>,
 }
 
@@ -46,7 +46,7 @@ impl Timeouts {
         self.wheel.as_mut()?.pop_due(now).map(|due| due.value)
     }
 
-    /// Takes everything out.
+    /// Removes and returns all timeouts.
     pub(crate) fn drain(&mut self) -> Vec<Arc<SignalBlock<Timeout>>> {
         let wheel = self.wheel.as_mut();
         wheel.map_or_else(Vec::new, |wheel| {
@@ -54,8 +54,8 @@ impl Timeouts {
         })
     }
 
-    /// Puts the timeout where its deadline says, wherever it was; out if it has ended. `tick` is how
-    /// fine the wheel is.
+    /// Inserts or moves the timeout to its deadline; removes it if it has ended. `tick` is the tick
+    /// of the wheel.
     pub(super) fn place(&mut self, tick: Duration, timeout: &Arc<SignalBlock<Timeout>>) {
         let Some(deadline) = timeout.cell.deadline() else {
             return self.remove(timeout);
@@ -76,7 +76,7 @@ impl Timeouts {
     }
 }
 
-/// Whether a wheel can be made with this tick.
+/// Returns an error if a wheel cannot have this tick.
 pub(crate) fn check_tick(tick: Duration) -> Result<(), BuildError> {
     let wheel = Wheel::<()>::new(tick, SLOTS);
     wheel.map(drop).map_err(BuildError::BadTick)

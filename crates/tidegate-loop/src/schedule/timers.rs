@@ -1,4 +1,4 @@
-//! The scheduled tasks that wait on one loop, in a heap.
+//! The scheduled tasks that wait on one event loop, in a heap.
 
 use std::sync::{Arc, Weak};
 
@@ -10,17 +10,18 @@ use tidegate_timer::{Due, Heap, Key};
 use super::period::Every;
 use crate::state::shared::Shared;
 
-/// Waiting scheduled tasks of one loop, earliest first.
+/// The pending scheduled tasks of one event loop, earliest first.
 ///
-/// They run in passes. A pass runs what was due when it began, each timer once, and may take
-/// several turns. A fixed-rate task that cannot keep up is due again as soon as it has run, and
-/// earlier than everything else: without passes it would run alone.
+/// Timers run in passes. A pass runs the timers that were due when it began, each once, and may
+/// take several turns. A fixed-rate task that cannot keep up is due again as soon as it has run,
+/// and earlier than everything else: without passes no other timer would run.
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: Heap<Arc<SignalBlock<Timer>>>,
-    /// When the present pass began: it runs the timers that were due by then.
+    /// The start of the current pass: it runs the timers that were due by then.
     pass: Option<u64>,
-    /// Timers that came back during the pass and are due within it: they run in the next one.
+    /// Timers that were re-inserted during the pass and are due within it: they run in the next
+    /// pass.
     aside: Vec<(Arc<SignalBlock<Timer>>, Option<u64>)>,
 }
 
@@ -31,14 +32,14 @@ pub(crate) struct Timer {
 }
 
 pub(super) struct TimerState {
-    /// What to run; gone once it ran for the last time or was cancelled.
+    /// What to run; `None` once it ran for the last time or was cancelled.
     pub(super) body: Option<Body>,
     pub(super) deadline: u64,
-    /// Its place in the heap, while it waits there.
+    /// The key in the heap, while the timer waits there.
     pub(super) key: Option<Key>,
 }
 
-/// What a scheduled task runs.
+/// The closure of a scheduled task.
 pub(super) enum Body {
     Once(Task),
     Repeat(Repeat),
@@ -58,13 +59,13 @@ impl Timers {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<u64> {
-        // What lies aside was due when the pass began.
+        // The timers in `aside` were due when the pass began.
         let aside = self.pass.filter(|_| !self.aside.is_empty());
         self.heap.next_deadline().into_iter().chain(aside).min()
     }
 
-    /// Removes and returns the next timer of the pass. Once the pass is over, and if it began
-    /// before `now`, the next one begins.
+    /// Removes and returns the next timer of the pass. When the pass is over and it began before
+    /// `now`, begins the next pass.
     pub(crate) fn pop_due(&mut self, now: u64) -> Option<Due<Arc<SignalBlock<Timer>>>> {
         loop {
             let pass = *self.pass.get_or_insert(now);
@@ -88,7 +89,7 @@ impl Timers {
         }
     }
 
-    /// Takes everything out, earliest first.
+    /// Removes and returns all timers, earliest first.
     pub(crate) fn drain(&mut self) -> Vec<Arc<SignalBlock<Timer>>> {
         self.end_pass();
         self.heap.drain().map(|due| due.value).collect()
@@ -98,15 +99,15 @@ impl Timers {
         self.place(timer, &mut lock(&timer.state), None);
     }
 
-    /// Puts a timer into the heap, or aside if the present pass would find it there. `sequence` is
-    /// its place among equals if it ran before.
+    /// Inserts a timer into the heap, or into `aside` if the current pass would otherwise run it
+    /// again. `sequence` is its position among equal deadlines if it ran before.
     pub(super) fn place(
         &mut self,
         timer: &Arc<SignalBlock<Timer>>,
         state: &mut TimerState,
         sequence: Option<u64>,
     ) {
-        // One that was cancelled on its way has no body any more and needs no place.
+        // A timer that was cancelled on its way has no body and needs no entry.
         if state.key.is_some() || state.body.is_none() {
             return;
         }
@@ -121,7 +122,7 @@ impl Timers {
         });
     }
 
-    /// Frees the place of a timer that was cancelled.
+    /// Removes the entry of a timer that was cancelled.
     pub(super) fn remove(&mut self, key: Key) {
         self.heap.remove(key);
     }

@@ -1,8 +1,10 @@
-//! What happens at the shutdown timeout: a loop that does not end in time is reported as stuck.
+//! What happens at the shutdown timeout: an event loop that does not end in time is reported as
+//! stuck.
 //!
-//! A loop's own turns notice the deadline and hand back what has not started (`steps.rs`). A task that
-//! does not return keeps the loop from that, so a thread of its own watches each end: it reports what
-//! holds the loop, closes the lane, and lets the waiters for tasks that cannot begin know.
+//! The turns of the event loop notice the deadline and hand back the tasks that have not started
+//! (`steps.rs`). A task that does not return prevents this, so a separate thread watches each
+//! shutdown. It reports what holds the event loop, closes the lane, and notifies the waiters for
+//! tasks that cannot start.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -14,10 +16,10 @@ use crate::state::lifecycle::Lifecycle;
 use crate::state::metrics::{IN_DROPS, IN_SIGNALS};
 use crate::state::shared::Shared;
 
-/// How long after the deadline a loop may take to notice it before it counts as stuck.
+/// How long after the deadline an event loop may take to notice it before it counts as stuck.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Starts the thread that reports a loop which does not end in time.
+/// Starts the thread that reports an event loop which does not end in time.
 pub(crate) fn watch(shared: &Shared) {
     let parker = Parker::new();
     shared.plan.set_watcher(&parker);
@@ -25,7 +27,7 @@ pub(crate) fn watch(shared: &Shared) {
     let terminated = shared.termination.completion();
     terminated.on_complete(move |_| done.unpark());
     let shared = shared.arc();
-    // Without that thread a stuck loop is not reported; everything else works.
+    // If that thread cannot be started, a stuck event loop is not reported; everything else works.
     let _ = ThreadBuilder::new("tidegate-end").spawn(move || report_if_late(&shared, &parker));
 }
 
@@ -51,8 +53,8 @@ fn report_if_late(shared: &Shared, parker: &Parker) {
     shared.termination.give_up_tasks(shared.id);
 }
 
-/// The error of a loop that passed its deadline because something holds it: a task, a hook, or `cut`,
-/// what is still with other threads.
+/// Returns the error of an event loop that passed its shutdown deadline because a task, a hook, or
+/// `cut` (work that other threads still have) is not done.
 pub(crate) fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
     let now = shared.clock.nanos();
     let age = now.saturating_sub(shared.meter.counters.heartbeat.get());
@@ -73,7 +75,7 @@ pub(crate) fn stuck(shared: &Shared, cut: Vec<String>) -> ShutdownError {
     }
 }
 
-/// What the loop's thread is in.
+/// Returns the name of what the event loop's thread is running.
 fn held_by(shared: &Shared) -> Cow<'static, str> {
     if let Some(name) = shared.hooks.running() {
         return Cow::Owned(format!("shutdown hook {name}"));

@@ -1,15 +1,15 @@
-//! Shutdown hooks: what a program wants to have run on a loop after its last task.
+//! Shutdown hooks: user closures that run on an event loop after its last task.
 
 use tidegate_core::prim::{Mutex, lock};
 use tidegate_core::{Clock, Unhandled, contain, discard_all};
 
 use crate::errors::HookError;
 
-/// The shutdown hooks of one loop, in the order in which they run.
+/// The shutdown hooks of one event loop, in the order in which they run.
 #[derive(Default)]
 pub(crate) struct ShutdownHooks {
     hooks: Mutex<Vec<Hook>>,
-    /// The name of the hook that runs.
+    /// The name of the hook that runs now.
     running: Mutex<Option<String>>,
 }
 
@@ -19,7 +19,7 @@ struct Hook {
 }
 
 impl ShutdownHooks {
-    /// Adds a hook, unless there is one of that name or `is_closed`.
+    /// Adds a hook, unless another hook has the same name or `is_closed` returns `true`.
     pub(crate) fn add(
         &self,
         name: String,
@@ -30,7 +30,8 @@ impl ShutdownHooks {
         if hooks.iter().any(|hook| hook.name == name) {
             return Err(HookError::Duplicate { name });
         }
-        // Under the lock that the closing loop takes to run its last hooks, after it has closed.
+        // Checked under the lock: the event loop closes first and then takes this lock to run its
+        // last hooks.
         if is_closed() {
             return Err(HookError::Closed);
         }
@@ -38,7 +39,7 @@ impl ShutdownHooks {
         Ok(())
     }
 
-    /// Removes the hook called `name`; `false` if there is none.
+    /// Removes the hook called `name`. Returns `false` if there is none.
     pub(crate) fn remove(&self, name: &str) -> bool {
         let mut hooks = lock(&self.hooks);
         let at = hooks.iter().position(|hook| hook.name == name);
@@ -51,8 +52,8 @@ impl ShutdownHooks {
         lock(&self.hooks).is_empty()
     }
 
-    /// Runs the hooks, oldest first, until none is left; hooks may add hooks, which run too
-    /// unless the deadline has passed. Returns how many ran. `report` gets their panics.
+    /// Runs the hooks, oldest first, until none is left. Hooks may add hooks; these run too, unless
+    /// the deadline has passed. Returns how many ran. `report` is called with their panics.
     pub(crate) fn run(&self, clock: &Clock, deadline: u64, report: impl Fn(&Unhandled<'_>)) -> u64 {
         let mut ran = 0;
         let mut due = lock(&self.hooks).len();
@@ -76,13 +77,14 @@ impl ShutdownHooks {
         ran
     }
 
-    /// Drops hooks for which there was no time: what they captured, maybe their loop, goes.
+    /// Drops hooks for which there was no time, with their captures, which may include handles to
+    /// the loop.
     pub(crate) fn discard(&self) {
         let late = std::mem::take(&mut *lock(&self.hooks));
         discard_all(late);
     }
 
-    /// The name of the hook that runs.
+    /// Returns the name of the hook that runs now.
     pub(crate) fn running(&self) -> Option<String> {
         lock(&self.running).clone()
     }

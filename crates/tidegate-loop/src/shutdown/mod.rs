@@ -1,19 +1,19 @@
-//! How a loop ends.
+//! How an event loop shuts down.
 //!
 //! | file | what |
 //! |---|---|
-//! | `plan.rs` | what was asked: quiet period and deadline |
+//! | `plan.rs` | the request: quiet period and deadline |
 //! | `hooks.rs` | shutdown hooks |
-//! | `report.rs` | what a loop did on its way out |
-//! | `termination.rs` | the end as others see it: a completion, and tasks that were handed back |
-//! | `progress.rs` | how far a loop has come with its end |
-//! | `deadline.rs` | what happens at the shutdown timeout to a loop that is stuck |
-//! | `request.rs` | asking for the end, and waiting for it |
-//! | `steps.rs` | what the loop itself does: quiet period, hooks, close, what is left |
+//! | `report.rs` | the report of a shutdown |
+//! | `termination.rs` | the public view of the end: a completion, and the handed-back tasks |
+//! | `progress.rs` | how far the shutdown has come |
+//! | `deadline.rs` | what happens to a stuck event loop at the shutdown timeout |
+//! | `request.rs` | requesting a shutdown, and waiting for it |
+//! | `steps.rs` | the steps of the event loop itself: quiet period, hooks, close, leftovers |
 //!
-//! The first five own their data and know no loop; `state/shared.rs` and the core are made of them.
-//! The last three stand above the shared state. How an end begins, with or without a thread, is in
-//! `state/transitions.rs`.
+//! The first five own their data and do not use the event loop; `state/shared.rs` and the core
+//! contain them. The last three are built on the shared state. How a shutdown begins, with or
+//! without a thread, is in `state/transitions.rs`.
 
 pub(crate) mod deadline;
 pub(crate) mod hooks;

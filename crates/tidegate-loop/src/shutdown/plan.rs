@@ -1,21 +1,21 @@
-//! What was asked of a loop at its end: how long to wait for quiet, and until when at most.
+//! The requested shutdown of an event loop: its quiet period and its deadline.
 
 use tidegate_core::prim::{AtomicBool, Mutex, Ordering, lock};
 use tidegate_core::{Clock, Parker};
 
-/// What a loop was asked to do on its way out.
+/// The parameters of a requested shutdown.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Nanoseconds without a submission after which the loop closes.
+    /// Nanoseconds without a submission after which the event loop closes.
     pub(crate) quiet: u64,
-    /// The moment at which it closes at the latest.
+    /// The time at which the event loop closes at the latest.
     pub(crate) deadline: u64,
-    /// Tasks that had been started when it was asked.
+    /// The number of tasks that had been started at the time of the request.
     pub(crate) started: u64,
 }
 
 impl Plan {
-    /// The stricter of two plans.
+    /// Returns the stricter of two plans.
     pub(crate) fn stricter(self, other: Self) -> Self {
         Self {
             quiet: self.quiet.min(other.quiet),
@@ -25,24 +25,24 @@ impl Plan {
     }
 }
 
-/// The plan that counts, once the loop was asked to end.
+/// The plan in effect, once a shutdown was requested.
 #[derive(Default)]
 pub(crate) struct ShutdownPlan {
     plan: Mutex<Option<Plan>>,
-    /// The loop cannot be shut down: the global one.
+    /// `true` if the event loop cannot be shut down: the global one.
     endless: AtomicBool,
-    /// Where the thread that watches the loop's end sleeps.
+    /// The parker of the thread that watches the shutdown.
     watcher: Mutex<Option<Parker>>,
 }
 
 impl ShutdownPlan {
-    /// Adds what is asked now; a second request can only make the plan stricter.
+    /// Merges a request into the plan; a second request can only make it stricter.
     pub(crate) fn ask(&self, asked: Plan) {
         let mut plan = lock(&self.plan);
         *plan = Some(plan.map_or(asked, |plan| plan.stricter(asked)));
     }
 
-    /// The plan; `None` if the loop was not asked to end.
+    /// Returns the plan; `None` if no shutdown was requested.
     pub(crate) fn get(&self) -> Option<Plan> {
         *lock(&self.plan)
     }
@@ -54,7 +54,7 @@ impl ShutdownPlan {
             .is_some_and(|plan| clock.nanos() >= plan.deadline)
     }
 
-    /// Makes requests count for nothing.
+    /// Makes the event loop ignore shutdown requests.
     pub(crate) fn set_endless(&self) {
         self.endless.store(true, Ordering::Relaxed);
     }
@@ -63,12 +63,12 @@ impl ShutdownPlan {
         self.endless.load(Ordering::Relaxed)
     }
 
-    /// Notes where the thread that watches the end sleeps.
+    /// Stores the parker of the thread that watches the shutdown.
     pub(crate) fn set_watcher(&self, parker: &Parker) {
         *lock(&self.watcher) = Some(parker.clone());
     }
 
-    /// Makes that thread look at the plan again.
+    /// Wakes that thread, so that it reads the plan again.
     pub(crate) fn wake_watcher(&self) {
         if let Some(watcher) = &*lock(&self.watcher) {
             watcher.unpark();

@@ -1,23 +1,23 @@
-//! How far a loop has come with its end. Kept by its core, moved on by `steps.rs`.
+//! The progress of a shutdown. The core keeps it, and `steps.rs` advances it.
 
 use tidegate_pool::ShutdownError;
 
 use super::report::ShutdownReport;
 use super::termination::Outcome;
 
-/// The loop's side of its own end.
+/// The progress of a shutdown, as the event loop's thread keeps it.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(super) begun: Option<Begun>,
-    /// Why the loop ends otherwise than asked.
+    /// The error, if the event loop does not end as requested.
     pub(super) failed: Option<ShutdownError>,
     pub(super) over: bool,
 }
 
 pub(super) struct Begun {
-    /// Tasks that had been started when the end began.
+    /// The number of tasks that had been started when the shutdown began.
     pub(super) started: u64,
-    /// The last moment at which something ran.
+    /// The last time at which something ran.
     pub(super) last_work: u64,
     pub(super) report: ShutdownReport,
 }
@@ -27,12 +27,12 @@ impl Progress {
         self.over
     }
 
-    /// Hooks run so far.
+    /// Returns the number of hooks that ran so far.
     pub(crate) fn hooks(&self) -> u64 {
         self.begun.as_ref().map_or(0, |begun| begun.report.hooks)
     }
 
-    /// Notes that the end has begun; `started` tells how many tasks had been started.
+    /// Records that the shutdown has begun. `started` returns how many tasks had been started.
     pub(super) fn begin(&mut self, now: u64, started: impl FnOnce() -> u64) -> &mut Begun {
         self.begun.get_or_insert_with(|| Begun {
             started: started(),
@@ -41,7 +41,7 @@ impl Progress {
         })
     }
 
-    /// How the loop ended.
+    /// Returns the outcome of the shutdown.
     pub(crate) fn finish(&mut self) -> Outcome {
         let report = self.begun.take().map(|begun| begun.report);
         match self.failed.take() {

@@ -1,13 +1,13 @@
-//! What a loop did on its way out.
+//! The report of an event loop's shutdown.
 
 use std::fmt;
 
 use tidegate_pool::HandedBack;
 
-/// What a loop did on its way out. Clones share it.
+/// The report of an event loop's shutdown. Clones share the handed-back tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShutdownReport {
-    /// Tasks that ran after the loop was asked to end.
+    /// Tasks that ran after the shutdown was requested.
     pub ran: u64,
     /// Scheduled tasks that were cancelled.
     pub cancelled: u64,
@@ -15,12 +15,12 @@ pub struct ShutdownReport {
     pub dropped: u64,
     /// Shutdown hooks that ran.
     pub hooks: u64,
-    /// Tasks that were accepted and had not started at the deadline.
+    /// Tasks that were accepted and had not started by the deadline.
     pub handed_back: HandedBack,
 }
 
 impl ShutdownReport {
-    /// Adds another loop's report to this one.
+    /// Adds another event loop's report to this one.
     pub(crate) fn add(&mut self, other: &Self) {
         self.ran += other.ran;
         self.cancelled += other.cancelled;

@@ -1,4 +1,4 @@
-//! Asking a loop to end, and waiting for it.
+//! Requesting a shutdown, and waiting for it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::termination::{Terminated, failed};
 use crate::state::shared::Shared;
 
 impl Shared {
-    /// Asks the loop to end as `quiet` says; a second call can only make it stricter.
+    /// Requests a shutdown as `quiet` says; a second call can only make it stricter.
     pub(crate) fn shut_down(&self, quiet: Quiet) -> Terminated {
         if self.plan.is_endless() {
             return self.termination.completion();
@@ -29,7 +29,8 @@ impl Shared {
         self.termination.completion()
     }
 
-    /// Waits for the end, by the loop's own clock, until `token` is tripped.
+    /// Waits for the end of the event loop, for at most `timeout` on its clock, or until `token` is
+    /// tripped.
     pub(crate) fn await_termination(
         &self,
         timeout: Duration,

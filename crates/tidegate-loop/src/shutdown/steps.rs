@@ -1,8 +1,8 @@
-//! How a loop ends: quiet period, hooks, close, what is left, report.
+//! The steps of a shutdown: quiet period, hooks, close, leftovers, report.
 //!
-//! Driven by the loop's own turns. Nothing is polled: the loop sleeps until the quiet period
-//! would be over or the deadline comes, and a submission in between wakes it and starts the
-//! period anew.
+//! The turns of the event loop run them. Nothing is polled: the event loop sleeps until the quiet
+//! period would end or the deadline passes. A submission in between wakes it and restarts the quiet
+//! period.
 
 use std::mem;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::state::shared::{Shared, drop_contained};
 use crate::thread::local;
 
 impl<D: Driver> Core<D> {
-    /// What comes after a turn of a loop that was asked to end; true when it is over.
+    /// Runs the shutdown steps that follow a turn. Returns `true` if the event loop has ended.
     pub(crate) fn wind_down(&mut self, shared: &Arc<Shared>, turn: Turn) -> bool {
         let mut progress = mem::take(&mut self.progress);
         let done = step(&mut progress, self, shared, turn);
@@ -30,7 +30,8 @@ impl<D: Driver> Core<D> {
         done
     }
 
-    /// Ends the loop where it stands: it can run no more turns. `why` gets what was left.
+    /// Ends the event loop at once: it cannot run another turn. `why` gets the tasks that were
+    /// left.
     pub(crate) fn abandon(
         &mut self,
         shared: &Arc<Shared>,
@@ -101,7 +102,7 @@ fn step<D: Driver>(
     true
 }
 
-/// Closes the lanes and deals with what is left.
+/// Closes the lanes, and runs or hands back the work that is left.
 fn close<D: Driver>(progress: &mut Progress, core: &mut Core<D>, shared: &Arc<Shared>, plan: Plan) {
     shared.state.raise(Lifecycle::Shutdown);
     shared.mailbox.lane.close();
@@ -132,7 +133,7 @@ fn close<D: Driver>(progress: &mut Progress, core: &mut Core<D>, shared: &Arc<Sh
     progress.over = true;
 }
 
-/// Runs the shutdown hooks that are there; true if any ran.
+/// Runs the pending shutdown hooks. Returns `true` if any ran.
 fn run_hooks(shared: &Shared, begun: &mut Begun, deadline: u64) -> bool {
     let hooks = &shared.hooks;
     let ran = hooks.run(&shared.clock, deadline, |panic| shared.unhandled(panic));

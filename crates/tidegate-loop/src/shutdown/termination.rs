@@ -1,4 +1,4 @@
-//! The end of a loop as others see it: a completion, and the tasks that were handed back.
+//! The public view of an event loop's end: a completion, and the tasks that were handed back.
 
 use tidegate_core::ExecutorId;
 use tidegate_core::prim::{Mutex, lock};
@@ -8,21 +8,22 @@ use tidegate_promise::{Promise, SharedCompletion};
 
 use super::report::ShutdownReport;
 
-/// The end of a loop: a completion that any number of readers share.
+/// The end of an event loop: a completion that any number of readers share.
 pub type Terminated = SharedCompletion<ShutdownReport, ShutdownError>;
 
-/// How a loop ended.
+/// The outcome of an event loop's shutdown.
 pub(crate) type Outcome = Result<ShutdownReport, ShutdownError>;
 
-/// The end of one loop.
+/// The end of one event loop.
 pub(crate) struct Termination {
     promise: Mutex<Option<Promise<ShutdownReport, ShutdownError>>>,
-    /// How the loop ended, between its last turn and its announcement.
+    /// The outcome, between the last turn and its announcement.
     outcome: Mutex<Option<Outcome>>,
-    /// What is left to see of the loop; gone once it is over and no handle is left: tasks
-    /// that were handed back hold on to their loop, and would keep it and themselves alive.
+    /// What handles can still see of the event loop. It is dropped once the event loop has ended
+    /// and has no handle: tasks that were handed back hold a reference to the event loop, so
+    /// otherwise the two would keep each other alive.
     seen: Mutex<Option<Seen>>,
-    /// What was accepted and has not begun.
+    /// The tasks that were accepted and have not started.
     left: Left,
 }
 
@@ -34,7 +35,7 @@ struct Seen {
 impl Termination {
     pub(crate) fn new() -> Self {
         let (promise, completion) = tidegate_promise::promise_of();
-        // All waiters share one end: none of them can cancel it.
+        // All waiters share one completion: none of them can cancel it.
         promise.set_uncancellable();
         let terminated = completion
             .share()
@@ -59,7 +60,7 @@ impl Termination {
         terminated.unwrap_or_else(|| failed(ShutdownError::Lost))
     }
 
-    /// Where tasks go that were accepted and will not be started.
+    /// Returns the collection for tasks that were accepted and will not be started.
     pub(crate) fn handed_back(&self) -> HandedBack {
         let seen = lock(&self.seen);
         let handed_back = seen.as_ref().map(|seen| seen.handed_back.clone());
@@ -67,12 +68,12 @@ impl Termination {
         handed_back.unwrap_or_default()
     }
 
-    /// Keeps how the loop ended until its last thread takes it to announce it.
+    /// Stores the outcome until the last thread takes it to announce it.
     pub(crate) fn set_outcome(&self, how: Outcome) {
         *lock(&self.outcome) = Some(how);
     }
 
-    /// Returns `true` if the loop has ended and its end is not announced yet.
+    /// Returns `true` if the event loop has ended and its end is not announced yet.
     pub(crate) fn has_outcome(&self) -> bool {
         lock(&self.outcome).is_some()
     }
@@ -81,38 +82,39 @@ impl Termination {
         lock(&self.outcome).take()
     }
 
-    /// Completes the promise of the end; only the first report counts.
+    /// Completes the promise of the end; only the first outcome counts.
     pub(crate) fn report(&self, how: Outcome) {
         let promise = lock(&self.promise).take();
         if let Some(promise) = promise {
-            // It cannot be cancelled, so this cannot fail.
+            // The promise cannot be cancelled, so this cannot fail.
             let _ = promise.complete(how);
         }
     }
 
-    /// Tells the waiters for tasks that have not begun that the loop `id` has ended.
+    /// Notifies the waiters for tasks that have not started that the event loop `id` has ended.
     pub(crate) fn leave_tasks(&self, id: ExecutorId) {
         self.left.leave(id);
     }
 
-    /// The same of a loop that is stuck and cannot hand its tasks back.
+    /// Like [`Termination::leave_tasks`], for an event loop that is stuck and cannot hand its tasks
+    /// back.
     pub(crate) fn give_up_tasks(&self, id: ExecutorId) {
         self.left.give_up(id);
     }
 
-    /// Returns `true` if accepted tasks will not begin here and were not taken elsewhere.
+    /// Returns `true` if accepted tasks will not start here and were not taken to run elsewhere.
     pub(crate) fn has_left_tasks(&self) -> bool {
         self.left.is_left()
     }
 
-    /// Forgets what is left to see.
+    /// Drops what handles can still see.
     pub(crate) fn forget(&self) {
         let seen = lock(&self.seen).take();
         drop(seen);
     }
 }
 
-/// A termination that has failed already.
+/// Returns a termination that has already failed.
 pub(crate) fn failed(why: ShutdownError) -> Terminated {
     let failed = tidegate_promise::Completion::failed(why);
     failed

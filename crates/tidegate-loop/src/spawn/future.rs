@@ -1,9 +1,8 @@
-//! Futures on a loop.
+//! Futures on an event loop.
 //!
-//! A future lives in a slab on its loop's thread and never leaves it while it is polled; what
-//! travels is its name: a small block that wakers hold and raise as a signal. So a future that
-//! is not `Send` can be spawned by code that runs on a pinned loop, and a waker may be used
-//! from any thread.
+//! A future is in a slab on its event loop's thread and never leaves it while it is polled. Only a
+//! small block moves between threads: wakers hold it, and raise it as a signal. So code on a pinned
+//! loop can spawn a future that is not `Send`, and a waker may be used from any thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,16 +20,18 @@ use super::slots::{LocalFuture, Place, SendFuture, Slots};
 use crate::state::shared::{Shared, drop_contained};
 use crate::thread::local::{self, Local};
 
-/// A future's name, by which it is woken and dropped.
+/// The block of one future. Wakers hold it; as a signal it makes the event loop poll or drop the
+/// future.
 pub(crate) struct Spawned {
     home: Weak<Shared>,
-    /// Set once, on the loop, when the future has its place.
+    /// The slot of the future, and whether it is a pinned one. Set once, on the event loop, when
+    /// the future gets its slot.
     place: std::sync::OnceLock<(Place, bool)>,
-    /// The reader has cancelled: drop the future instead of polling it.
+    /// `true` if the reader has cancelled: the future is dropped instead of polled.
     cancelled: AtomicBool,
 }
 
-/// Spawns a future that may be sent to its loop.
+/// Spawns a future that is `Send`, from any thread.
 pub(crate) fn spawn<F>(
     shared: &Arc<Shared>,
     future: F,
@@ -41,20 +42,21 @@ where
 {
     let (answer, completion) = Answer::of(shared);
     let name = new_block(shared, &answer);
-    // The future stays whole and unboxed until the loop has accepted it.
+    // The future stays unboxed until the event loop has accepted it, so that a refusal can return
+    // it.
     let cell = Arc::new(Mutex::new(Some((future, answer))));
     let taken = Arc::clone(&cell);
     let home = shared.id;
     let settle = move || {
         let parts = tidegate_core::prim::lock(&taken).take();
-        // Whoever was handed the task back may run it elsewhere, where nothing could wake the
-        // future: it is dropped there, which cancels its completion.
+        // A handed-back task may be run elsewhere, where nothing could wake the future. It is
+        // dropped there, which cancels its completion.
         if let Some((future, answer)) = parts.filter(|_| is_current(home)) {
             let future: SendFuture = Box::pin(answering(future, answer));
             settle_in(&name, false, |local| local.kept.futures.insert(future));
         }
     };
-    // A loop that a strategy drives would have it run elsewhere if it might block.
+    // An event loop that is driven by a strategy runs a task elsewhere if the task may block.
     let task = if shared.settings.driven {
         Task::non_blocking(settle)
     } else {
@@ -64,7 +66,7 @@ where
         Ok(()) => Ok(completion),
         Err(refused) => {
             let why = refused.why();
-            // With the future's name, so that giving it back sends the loop no signal.
+            // Drops the block as well, so that returning the future sends the event loop no signal.
             drop(refused);
             let parts = tidegate_core::prim::lock(&cell).take();
             match parts {
@@ -75,7 +77,7 @@ where
     }
 }
 
-/// Spawns a future on the loop that this thread drives, which must be `shared`.
+/// Spawns a future on the event loop that this thread drives, which must be `shared`.
 pub(crate) fn spawn_local<F>(shared: &Arc<Shared>, future: F) -> Completion<F::Output>
 where
     F: Future + 'static,
@@ -107,7 +109,7 @@ fn new_block<T: Send + 'static>(
     block
 }
 
-/// Runs the future and answers with its output, or with its panic.
+/// Runs the future and completes the promise with its output, or with its panic.
 async fn answering<F: Future>(future: F, answer: Answer<F::Output>)
 where
     F::Output: Send + 'static,
@@ -118,7 +120,7 @@ where
     }
 }
 
-/// A future whose panic is a value, also the panic of dropping it when it is ready.
+/// A future that catches its panics, including a panic of the drop after it is ready.
 struct Contained<F>(Option<Pin<Box<F>>>);
 
 impl<F: Future> Future for Contained<F> {
@@ -138,7 +140,8 @@ impl<F: Future> Future for Contained<F> {
     }
 }
 
-/// Gives the future its place and polls it for the first time. On the loop's thread.
+/// Puts the future into its slot and polls it for the first time. Called on the event loop's
+/// thread.
 fn settle_in(
     block: &Arc<SignalBlock<Spawned>>,
     pinned: bool,
@@ -159,7 +162,7 @@ fn settle_in(
     poll(block);
 }
 
-/// What wakers hold.
+/// The waker of a future.
 struct Name(Arc<SignalBlock<Spawned>>);
 
 impl Wake for Name {
@@ -177,7 +180,7 @@ fn raise(block: &Arc<SignalBlock<Spawned>>) {
         return;
     };
     if let Some(signal) = block.raise() {
-        // Refused means that the loop has terminated and dropped its futures.
+        // A refusal means that the event loop has terminated and dropped its futures.
         drop(tidegate_core::Executor::signal(&*shared, signal));
     }
 }
@@ -190,9 +193,10 @@ impl Deliver for Spawned {
     }
 }
 
-/// Polls the future once, or drops it if its reader has cancelled. On the loop's thread.
+/// Polls the future once, or drops it if its reader has cancelled. Called on the event loop's
+/// thread.
 fn poll(block: &Arc<SignalBlock<Spawned>>) {
-    // A wake before the future has its place: its first poll is still to come.
+    // Woken before the future has its slot: its first poll is still to come.
     let Some(&(place, pinned)) = block.place.get() else {
         return;
     };
@@ -223,7 +227,7 @@ fn poll_in<F>(
     if pending {
         local::with(|local| slots(local).put_back(place, future));
     } else {
-        // What the future holds is dropped before its place is given away.
+        // Drops what the future holds before its slot is freed.
         match block.home.upgrade() {
             Some(shared) => drop_contained(&shared, future),
             None => drop(future),

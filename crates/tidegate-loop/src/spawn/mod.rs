@@ -1,7 +1,8 @@
-//! Futures on a loop.
+//! Futures on an event loop.
 //!
-//! `slots.rs` is the slab in which they live, and knows no loop; `future.rs` spawns, wakes and polls
-//! them, on the thread-local state (`thread/local.rs`) and through a submitted task (`submit/`).
+//! `slots.rs` is the slab that stores them, and does not use the event loop. `future.rs` spawns,
+//! wakes and polls them, in the thread-local state (`thread/local.rs`) and through a submitted task
+//! (`submit/`).
 
 pub(crate) mod future;
 pub(crate) mod slots;

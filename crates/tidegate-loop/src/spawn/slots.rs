@@ -1,4 +1,4 @@
-//! Where the futures of a loop live: a slab on its thread.
+//! The slab that stores the futures of an event loop, on its thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,12 +7,12 @@ use std::task::Waker;
 pub(super) type SendFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Futures that may move to another thread with their loop.
+/// Futures that may move to another thread with their event loop.
 pub(crate) type Futures = Slots<SendFuture>;
-/// Futures that stay on their thread.
+/// Futures that are not `Send` and stay on their thread.
 pub(crate) type LocalFutures = Slots<LocalFuture>;
 
-/// Live futures by number.
+/// The live futures, by index.
 pub(crate) struct Slots<F> {
     slots: Vec<Slot<F>>,
     free: Vec<usize>,
@@ -20,13 +20,14 @@ pub(crate) struct Slots<F> {
 }
 
 struct Slot<F> {
-    /// Counts the futures that lived here, so that a late wake of an old one finds another.
+    /// The number of futures that used this slot before. A late wake-up of an old future has
+    /// another generation and is ignored.
     generation: u64,
     future: Option<F>,
     waker: Option<Waker>,
 }
 
-/// Where a future lives.
+/// The slot of a future.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     at: usize,
@@ -52,7 +53,7 @@ impl<F> Slots<F> {
         self.live
     }
 
-    /// Takes all live futures out, to be dropped outside the borrow.
+    /// Removes and returns all live futures, so that the caller drops them outside the borrow.
     pub(crate) fn drain(&mut self) -> Vec<F> {
         self.live = 0;
         self.free.clear();
@@ -78,12 +79,12 @@ impl<F> Slots<F> {
         }
     }
 
-    /// Keeps the waker of the future at `place`, which is there.
+    /// Stores the waker of the future at `place`, which must be live.
     pub(super) fn set_waker(&mut self, place: Place, waker: Waker) {
         self.slots[place.at].waker = Some(waker);
     }
 
-    /// Takes the future out to poll or drop it; `None` if it is gone or being polled.
+    /// Takes the future out to poll or drop it; `None` if it has ended or is being polled.
     pub(super) fn take(&mut self, place: Place) -> Option<(F, Option<Waker>)> {
         let slot = self.slots.get_mut(place.at)?;
         if slot.generation != place.generation {

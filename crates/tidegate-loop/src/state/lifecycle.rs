@@ -5,10 +5,10 @@
 //! | `NotStarted`, `Suspended` | `Started` | work arrived and a thread started | `transitions.rs` |
 //! | `Started` | `Suspending` | it is asked to give its thread back | `thread/suspend.rs` |
 //! | `NotStarted` | `Suspended` | the same, without a thread | `thread/suspend.rs` |
-//! | `Started`, `Suspending` | `Suspended` | the thread leaves because it is idle | `thread/suspend.rs` |
+//! | `Started`, `Suspending` | `Suspended` | the thread leaves, idle | `thread/suspend.rs` |
 //! | `Suspending`, `Started` | `ShuttingDown` | a shutdown is requested | `transitions.rs` |
-//! | `ShuttingDown` | `Shutdown` | quiet, or the deadline passed: the lanes close | `shutdown/steps.rs` |
-//! | `NotStarted`, `Suspended` | `Shutdown` | a shutdown is requested, nothing to run | `transitions.rs` |
+//! | `ShuttingDown` | `Shutdown` | quiet, or at the deadline: lanes close | `shutdown/steps.rs` |
+//! | `NotStarted`, `Suspended` | `Shutdown` | a shutdown request, no work left | `transitions.rs` |
 //! | any | `Shutdown` | it is stuck after its deadline | `shutdown/deadline.rs` |
 //! | any | `Terminated` | it has ended | `Shared::terminate` |
 

@@ -8,7 +8,7 @@
 //! | `metrics.rs` | the counters, and their public snapshot |
 //! | `health.rs` | the health of the driver |
 //! | `handed_out.rs` | tasks that run on other threads |
-//! | `shared.rs` | [`Shared`](shared::Shared): all of these, the thread slot, and the shutdown state |
+//! | `shared.rs` | [`Shared`](shared::Shared): all of these, thread slot, shutdown state |
 //! | `transitions.rs` | how an event loop starts, and how its shutdown begins |
 //! | `wake.rs` | how an event loop is woken after a push |
 //!

@@ -1,6 +1,5 @@
-//! How a task comes to a loop: into its own queue on its own thread, into the lane from elsewhere.
-//!
-//! Where there is no room, the loop's [`RejectPolicy`] decides.
+//! How a task is submitted: into the event loop's own queue on its own thread, into the lane from
+//! other threads. If the queue is full, the [`RejectPolicy`] decides.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,12 +13,12 @@ use super::reject::RejectPolicy;
 use crate::state::shared::Shared;
 use crate::thread::local;
 
-/// A pause longer than this also ends when the loop does; a shorter one is over soon anyway, and
-/// listening for the end costs more than it.
+/// A pause longer than this also ends when the event loop ends. A shorter one ends soon anyway, and
+/// a listener for the end costs more than the pause.
 const LONG_PAUSE: Duration = Duration::from_millis(10);
 
 impl Shared {
-    /// Accepts a task from wherever it comes, or returns the refusal.
+    /// Accepts a task from any thread, or returns the refusal.
     #[inline]
     pub(crate) fn submit(&self, task: Task) -> Result<(), Rejected<Task>> {
         if is_current(self.id) {
@@ -39,15 +38,15 @@ impl Shared {
         }
     }
 
-    /// The same; a pause of the reject policy ends when `token` is tripped. A function of its own,
-    /// so that the other one stays as lean as it is.
+    /// [`Shared::submit`] with a token that ends a pause of the reject policy. A separate function,
+    /// so that `submit` stays as cheap as it is.
     pub(crate) fn submit_with(
         &self,
         task: Task,
         token: &CancelToken,
     ) -> Result<(), Rejected<Task>> {
         if is_current(self.id) {
-            // On its own thread a loop never pauses.
+            // A submission on the event loop's own thread never pauses.
             return self.submit(task);
         }
         if self.state.needs_thread()
@@ -64,7 +63,7 @@ impl Shared {
         }
     }
 
-    /// Like [`Shared::submit`], without waking a sleeping loop unless the lane is half full.
+    /// Like [`Shared::submit`], but wakes a sleeping event loop only if the lane is half full.
     pub(crate) fn submit_lazy(&self, task: Task) -> Result<(), Rejected<Task>> {
         if is_current(self.id) {
             return local::push(task).or_else(|refused| self.refuse(refused));
@@ -81,13 +80,13 @@ impl Shared {
         }
     }
 
-    /// Deals with a task that the lane did not take, as the policy says.
+    /// Applies the reject policy to a task that the lane did not accept.
     #[cold]
     pub(crate) fn refuse(&self, refused: Rejected<Task>) -> Result<(), Rejected<Task>> {
         self.refuse_with(refused, None)
     }
 
-    /// The same; a pause ends when `token` is tripped.
+    /// [`Shared::refuse`] with a token that ends a pause.
     #[cold]
     pub(crate) fn refuse_with(
         &self,
@@ -151,8 +150,8 @@ impl Shared {
     }
 }
 
-/// A loop as an executor: what promises and other crates know of it. Holding one does not keep
-/// the loop running.
+/// The event loop as an [`Executor`], for promises and other crates. An `Arc` of it does not keep
+/// the event loop running.
 impl Executor for Shared {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.submit(task)

@@ -1,31 +1,31 @@
-//! The policies for a task that a loop cannot take; `execute.rs` follows them.
+//! The policies for a task that an event loop cannot accept; `execute.rs` applies them.
 
 use std::fmt;
 use std::time::Duration;
 
 use tidegate_core::RejectWith;
 
-/// What a loop does with a task for which its lane has no room.
+/// What an event loop does with a task that does not fit into its lane.
 ///
-/// A closed loop always refuses; the policy is about full ones.
+/// A closed event loop always refuses; the policy applies only to a full one.
 #[derive(Clone, Default)]
 pub enum RejectPolicy {
-    /// Gives the task back at once.
+    /// Returns the task at once.
     #[default]
     Fail,
-    /// Wakes the loop, waits for `pause` and tries again, up to `attempts` times; then gives
-    /// the task back. On the loop's own thread, where waiting would be a deadlock, and on any
-    /// other that must not block, it gives it back at once. A pause ends early when the token of
-    /// [`EventLoop::execute_with`](crate::EventLoop::execute_with) is tripped, and a long one when
-    /// the loop ends.
+    /// Wakes the event loop, waits for `pause` and tries again, up to `attempts` times; then
+    /// returns the task. On the event loop's own thread, where waiting would be a deadlock, and on
+    /// any other thread that must not block, it returns the task at once. A pause ends early when
+    /// the token of [`EventLoop::execute_with`](crate::EventLoop::execute_with) is tripped. A long
+    /// pause also ends when the event loop ends.
     Backoff {
         /// How often to try again; at least once.
         attempts: u32,
-        /// How long to wait before each.
+        /// How long to wait before each attempt.
         pause: Duration,
     },
-    /// Asks the closure: it gets the refusal and either deals with the task or passes it on. It
-    /// runs on the submitter's thread.
+    /// Calls the closure with the refusal. The closure either handles the task or returns the
+    /// refusal. It runs on the submitter's thread.
     With(RejectWith),
 }
 

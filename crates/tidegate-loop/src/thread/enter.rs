@@ -1,4 +1,5 @@
-//! What it takes for a thread to be a loop's: the marks by which code that runs there finds the loop.
+//! The thread-local marks of a thread that drives an event loop. Code that runs on the thread finds
+//! the event loop through them.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use super::local::{self, Kept, Local};
 use crate::spawn::slots::LocalFutures;
 use crate::state::shared::Shared;
 
-/// The thread's marks while it drives a loop.
+/// The marks of a thread while it drives an event loop.
 pub(crate) struct Entered {
     _mark: MarkGuard,
     _running: RunningGuard,
@@ -39,7 +40,7 @@ impl Entered {
         }
     }
 
-    /// Leaves the loop; what it owns comes back.
+    /// Removes the marks and returns the event loop's state.
     pub(crate) fn leave(mut self) -> Local {
         let local = local::replace(self.outer.take());
         local.expect("only whoever entered leaves")

@@ -1,7 +1,7 @@
-//! What a loop keeps on its thread: its own tasks, timers and futures.
+//! The state that an event loop keeps on its thread: its own tasks, timers and futures.
 //!
-//! Reached through a thread-local, so that code that runs on the loop adds to them without a
-//! lock or an atomic operation. Borrowed only for a moment, never while code of the user's runs.
+//! It is in a thread-local, so that code that runs on the event loop can add to it without a lock
+//! or an atomic operation. It is borrowed only briefly, never while user code runs.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,29 +14,31 @@ use crate::schedule::timers::Timers;
 use crate::spawn::slots::{Futures, LocalFutures};
 use crate::state::shared::Shared;
 
-/// The most places in the task lane that a loop reserves ahead for its own submissions.
+/// The maximum number of slots in the task lane that an event loop reserves ahead for its own
+/// tasks.
 const RESERVE: u32 = 64;
 
 tidegate_core::prim::thread_local! {
     static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
 }
 
-/// The thread's side of the loop that it drives.
+/// The thread-local state of a thread that drives an event loop.
 pub(crate) struct Local {
     pub(crate) shared: Arc<Shared>,
     pub(crate) kept: Box<Kept>,
-    /// Futures that cannot leave this thread.
+    /// Futures that are not `Send`.
     pub(crate) pinned: LocalFutures,
 }
 
-/// What a loop owns and takes along when it changes its thread.
+/// The state of an event loop that moves with it from thread to thread.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// Tasks that the loop gave itself.
+    /// Tasks that code on the event loop submitted.
     pub(crate) tasks: VecDeque<Task>,
-    /// Places reserved in the lane and not used by a task in `tasks`.
+    /// Slots that are reserved in the lane and not used by a task in `tasks`.
     pub(crate) spare: u32,
-    /// The loop is shut down and takes nothing more, not even of itself.
+    /// `true` if the event loop is shut down and accepts no more tasks, not even from its own
+    /// thread.
     pub(crate) closed: bool,
     pub(crate) timers: Timers,
     pub(crate) timeouts: Timeouts,
@@ -44,17 +46,17 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Whether a loop with this could give its thread back.
+    /// Returns `true` if this state does not keep the event loop from giving its thread back.
     pub(crate) fn is_idle(&self) -> bool {
         self.tasks.is_empty() && self.timers_len() == 0 && self.futures.is_empty()
     }
 
-    /// Waiting timers of both classes.
+    /// Returns the number of pending timers of both kinds.
     pub(crate) fn timers_len(&self) -> usize {
         self.timers.len() + self.timeouts.len()
     }
 
-    /// When the loop must look at its timers next.
+    /// Returns the time at which the next timer or timeout is due.
     pub(crate) fn next_deadline(&mut self) -> Option<u64> {
         let precise = self.timers.next_deadline();
         precise
@@ -65,23 +67,23 @@ impl Kept {
 }
 
 impl Local {
-    /// Notes how many reserved places are spare, where other threads can read it too.
+    /// Stores the number of spare slots, also where other threads can read it.
     fn set_spare(&mut self, spare: u32) {
         self.kept.spare = spare;
         self.shared.meter.counters.spare.set(u64::from(spare));
     }
 }
 
-/// Makes `local` what this thread drives; returns what it drove before.
+/// Replaces this thread's state with `local` and returns the previous state.
 pub(super) fn replace(local: Option<Local>) -> Option<Local> {
     LOCAL.replace(local)
 }
 
-/// Uses what this thread drives. `None` if it drives no loop.
+/// Calls `use_it` with this thread's state. Returns `None` if the thread drives no event loop.
 #[inline]
 pub(crate) fn with<R>(use_it: impl FnOnce(&mut Local) -> R) -> Option<R> {
-    // What is not used comes out of the borrow before it is dropped: it may hold something of
-    // the user's, whose drop may come back here.
+    // An unused closure is moved out of the borrow before it is dropped: its drop may run user
+    // code, which may call this function again.
     let used = LOCAL.try_with(|local| match local.borrow_mut().as_mut() {
         Some(local) => Ok(use_it(local)),
         None => Err(use_it),
@@ -89,12 +91,12 @@ pub(crate) fn with<R>(use_it: impl FnOnce(&mut Local) -> R) -> Option<R> {
     used.ok()?.ok()
 }
 
-/// The loop that this thread drives.
+/// Returns the event loop that this thread drives.
 pub(crate) fn current() -> Option<Arc<Shared>> {
     with(|local| Arc::clone(&local.shared))
 }
 
-/// Queues a task that the loop gives itself.
+/// Queues a task that was submitted on the event loop's own thread.
 #[inline]
 pub(crate) fn push(task: Task) -> Result<(), Rejected<Task>> {
     LOCAL.with_borrow_mut(|local| {
@@ -121,7 +123,7 @@ pub(crate) fn push(task: Task) -> Result<(), Rejected<Task>> {
     })
 }
 
-/// Takes the oldest task that the loop gave itself; its place is spare from now on.
+/// Removes the oldest task of the event loop's own queue; its slot becomes spare.
 #[inline]
 pub(crate) fn pop() -> Option<Task> {
     with(|local| {
@@ -131,7 +133,7 @@ pub(crate) fn pop() -> Option<Task> {
     })?
 }
 
-/// Gives reserved places that no task uses back to the lane.
+/// Returns reserved slots that no task uses to the lane.
 pub(crate) fn give_back_spare() {
     with(|local| {
         let spare = local.kept.spare;
@@ -140,12 +142,12 @@ pub(crate) fn give_back_spare() {
     });
 }
 
-/// Takes what the loop still has for itself; from now on it takes nothing of itself.
+/// Closes the event loop's own queue and returns the tasks in it.
 pub(crate) fn close() -> VecDeque<Task> {
     let tasks = with(|local| {
         local.kept.closed = true;
         let tasks = std::mem::take(&mut local.kept.tasks);
-        // Their places are free again, wherever they are run.
+        // Their slots become free, wherever the tasks are run.
         local.set_spare(local.kept.spare + u32::try_from(tasks.len()).unwrap_or(u32::MAX));
         tasks
     });

@@ -1,4 +1,4 @@
-//! Whether a loop has a thread, for waits until it has none.
+//! Counts the threads of an event loop, for waits until there is none.
 
 use std::error::Error;
 use std::fmt;
@@ -7,15 +7,15 @@ use std::sync::{Arc, Weak};
 use tidegate_core::prim::{Mutex, lock};
 use tidegate_core::{Parker, WaitRefused};
 
-/// Why [`EventLoop::await_inactivity`](crate::EventLoop::await_inactivity) does not wait.
+/// Why [`EventLoop::await_inactivity`](crate::EventLoop::await_inactivity) did not wait.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InactivityError {
-    /// The loop never had a thread.
+    /// The event loop never had a thread.
     NeverStarted,
     /// The calling thread must not block.
     Refused(WaitRefused),
-    /// The caller's token was tripped before the loop's thread was gone.
+    /// The caller's token was tripped before the event loop's thread ended.
     Interrupted,
 }
 
@@ -42,7 +42,7 @@ impl Error for InactivityError {
     }
 }
 
-/// Whether a loop has a thread, and the waiters for it to have none.
+/// The number of an event loop's threads, and the waiters for that number to become zero.
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
     threads: Mutex<Threads>,
@@ -50,17 +50,17 @@ pub(crate) struct Presence {
 
 #[derive(Debug, Default)]
 struct Threads {
-    /// Threads that were asked for and have not ended. More than one while the old one is on
-    /// its way out.
+    /// Threads that were requested and have not ended. More than one while an old thread is about
+    /// to end.
     alive: usize,
-    /// Whether any thread ever ran.
+    /// `true` if a thread ever ran.
     began: bool,
-    /// The waiters; dead once they wait no longer.
+    /// The waiters. An entry is dead once its waiter has stopped waiting.
     waiting: Vec<Weak<Parker>>,
 }
 
 impl Presence {
-    /// Counts a thread that is about to be started, until the returned value is dropped.
+    /// Counts a thread that is about to be started, until the returned guard is dropped.
     pub(crate) fn join(this: &Arc<Self>) -> Present {
         lock(&this.threads).alive += 1;
         Present {
@@ -76,7 +76,8 @@ impl Presence {
         }
     }
 
-    /// Unparks `parker` when the last thread ends; the caller looks again after this.
+    /// Unparks `parker` when the last thread ends. The caller checks [`Presence::is_gone`] again
+    /// afterwards.
     pub(crate) fn wake_when_gone(&self, parker: &Arc<Parker>) {
         let mut threads = lock(&self.threads);
         threads.waiting.retain(|one| one.strong_count() > 0);
@@ -84,14 +85,14 @@ impl Presence {
     }
 }
 
-/// A thread of a loop, from before it starts until it ends.
+/// A thread of an event loop, from before it starts until it ends.
 #[derive(Debug)]
 pub(crate) struct Present {
     presence: Arc<Presence>,
 }
 
 impl Present {
-    /// Says that the thread runs.
+    /// Records that the thread runs.
     pub(crate) fn arrive(&self) {
         lock(&self.presence.threads).began = true;
     }

@@ -1,4 +1,4 @@
-//! What a loop's own thread does, from its start to its end.
+//! The main function of an event loop's own thread.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use tidegate_pool::ShutdownError;
 
 use crate::state::shared::Shared;
 
-/// The job of a loop's thread: takes the core, drives it, puts it back or ends the loop.
+/// Takes the core and drives it. Afterwards puts the core back, or ends the event loop.
 pub(crate) fn run_thread(shared: &Arc<Shared>, mut member: ClockMember) {
     member.enter();
     loop {
         let Some(core) = shared.core.take() else {
-            // Another thread drives it: the one before is still on its way out and will find
-            // the loop started again.
+            // Another thread has the core: the previous thread has not left yet. It will find the
+            // event loop started again and continue.
             return;
         };
         let driven = contain(|| core.drive(shared));
@@ -27,7 +27,7 @@ pub(crate) fn run_thread(shared: &Arc<Shared>, mut member: ClockMember) {
                 return;
             }
             Err(panic) => {
-                // Not even its end could be had in order: what it held is gone.
+                // The orderly shutdown panicked too: the state of the core is lost.
                 let message = panic.message().to_owned();
                 shared.mailbox.lane.close();
                 drop(shared.mailbox.signals.close());

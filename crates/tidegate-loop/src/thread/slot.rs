@@ -1,13 +1,14 @@
-//! The protocol by which a loop gets a thread: one caller starts it, others wait for the outcome.
+//! The protocol by which an event loop gets a thread: one caller starts it, others wait for the
+//! outcome.
 //!
-//! Starting a thread runs user code, a spawner, which may block, fail, or use the loop. So no lock is
-//! held meanwhile: the starter leaves a note in the slot, and the start is over when the thread has
-//! arrived or the spawner has returned, whichever comes first.
+//! Starting a thread runs user code, a spawner, which may block, fail, or use the event loop. So no
+//! lock is held meanwhile: the starter leaves a record in the slot. The start ends when the thread
+//! has arrived or the spawner has returned, whichever comes first.
 //!
-//! A submitter that finds the note waits for the outcome, so that a failed start refuses its task
-//! rather than strands it. A caller that must not wait, because it is the spawner itself or runs on a
-//! loop, goes on: its task then runs with this start or with the next one. So does a caller that
-//! brings no task.
+//! A submitter that finds the record waits for the outcome, so that a failed start refuses its task
+//! and does not strand it. A caller that must not wait, because it is the spawner itself or runs on
+//! an event loop, continues: its task runs with this start or with the next one. A caller without a
+//! task does not wait either.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,47 +21,48 @@ use super::presence::Presence;
 use crate::state::lifecycle::State;
 
 tidegate_core::prim::thread_local! {
-    /// The loop for which this thread runs a spawner; 0 for none.
+    /// The event loop for which this thread runs a spawner; 0 if none.
     static STARTS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What is known of a loop's thread, and how to get one.
+/// The thread of an event loop, and how to start one.
 pub(crate) struct ThreadSlot {
     slot: Mutex<Slot>,
-    /// Whether the loop has a thread, for waits until it has none.
+    /// The number of the event loop's threads, for waits until there is none.
     pub(crate) presence: Arc<Presence>,
 }
 
-/// What the lock of a [`ThreadSlot`] guards. While it is held, no start begins or ends.
+/// The data behind the lock of a [`ThreadSlot`]. No start begins or ends while it is held.
 #[derive(Default)]
 pub(crate) struct Slot {
-    /// `None`: driven by a strategy, or by hand.
+    /// `None` if a strategy drives the event loop, or its owner by hand.
     builder: Option<ThreadBuilder>,
     watch: Option<ThreadWatch>,
-    /// What drives the loop instead of a thread of its own.
+    /// The strategy that drives the event loop instead of a thread of its own.
     strategy: Option<Arc<dyn Strategy>>,
-    /// A start that is not over.
+    /// The start that is in progress.
     starting: Option<Starting>,
-    /// Starts so far.
+    /// The number of starts so far.
     starts: u64,
 }
 
-/// A start that is not over.
+/// A start that is in progress.
 #[derive(Default)]
 pub(crate) struct Starting {
     number: u64,
     waiting: Vec<Parker>,
-    /// The loop was asked to end meanwhile: the thread that ends the start goes on with that.
+    /// `true` if a shutdown was requested meanwhile: the thread that ends the start continues with
+    /// it.
     end_asked: bool,
 }
 
-/// How a loop gets a thread.
+/// How an event loop gets a thread.
 pub(crate) enum Launch {
     /// A strategy drives it.
     Strategy(Arc<dyn Strategy>),
-    /// It has threads of its own.
+    /// It has a thread of its own.
     Thread(ThreadBuilder),
-    /// It is driven by hand.
+    /// Its owner drives it by hand.
     ByHand,
 }
 
@@ -79,8 +81,8 @@ impl ThreadSlot {
         lock(&self.slot)
     }
 
-    /// Returns the slot, locked, if the caller has to start a thread for the loop `id`. Waits for a
-    /// start that is not over, where the calling thread may wait.
+    /// Returns the locked slot if the caller has to start a thread for the event loop `id`. Waits
+    /// for a start that is in progress, if the calling thread may wait.
     pub(crate) fn claim_start(
         &self,
         state: &State,
@@ -104,7 +106,7 @@ impl ThreadSlot {
         }
     }
 
-    /// The thread that drives the loop, if there is one.
+    /// Returns the thread that drives the event loop, if there is one.
     pub(crate) fn watch(&self) -> Option<ThreadWatch> {
         self.lock().watch.clone()
     }
@@ -113,26 +115,26 @@ impl ThreadSlot {
         self.lock().strategy.clone()
     }
 
-    /// Makes `strategy` drive the loop.
+    /// Makes `strategy` drive the event loop.
     pub(crate) fn drive_by(&self, strategy: Arc<dyn Strategy>) {
         let mut slot = self.lock();
         slot.builder = None;
         slot.strategy = Some(strategy);
     }
 
-    /// Makes the loop one that is driven by hand.
+    /// Marks the event loop as driven by hand.
     pub(crate) fn drive_by_hand(&self) {
         self.lock().builder = None;
     }
 }
 
 impl Slot {
-    /// Returns `true` while a start is not over.
+    /// Returns `true` while a start is in progress.
     pub(crate) fn is_starting(&self) -> bool {
         self.starting.is_some()
     }
 
-    /// Notes that a start begins; returns its number, and how to get the thread.
+    /// Records that a start begins. Returns its number, and how to get the thread.
     pub(crate) fn begin_start(&mut self) -> (u64, Launch) {
         self.starts += 1;
         self.starting = Some(Starting {
@@ -148,17 +150,18 @@ impl Slot {
         (self.starts, how)
     }
 
-    /// Returns `true` if the start with this number is not over: no thread has arrived.
+    /// Returns `true` if the start with this number is in progress: no thread has arrived.
     pub(crate) fn is_start(&self, number: u64) -> bool {
         self.starting.as_ref().map(|one| one.number) == Some(number)
     }
 
-    /// Ends the start; [`Starting::tell`] is called without the lock.
+    /// Ends the start. The caller releases the lock and then calls [`Starting::tell`].
     pub(crate) fn end_start(&mut self) -> Starting {
         self.starting.take().unwrap_or_default()
     }
 
-    /// Asks the thread that ends a start to go on with the end of the loop; `false` if there is none.
+    /// Asks the thread that ends the current start to continue with the shutdown. Returns `false`
+    /// if no start is in progress.
     pub(crate) fn ask_end_of_starter(&mut self) -> bool {
         match &mut self.starting {
             Some(starting) => {
@@ -169,19 +172,21 @@ impl Slot {
         }
     }
 
-    /// Notes the thread that drives the loop.
+    /// Stores the thread that drives the event loop.
     pub(crate) fn set_watch(&mut self, watch: &ThreadWatch) {
         self.watch = Some(watch.clone());
     }
 
-    /// The same for the thread that started it, which may come second.
+    /// Stores the thread unless one is stored. Called by the starter; the new thread may have
+    /// stored itself first.
     pub(crate) fn set_watch_if_none(&mut self, watch: impl FnOnce() -> ThreadWatch) {
         self.watch.get_or_insert_with(watch);
     }
 }
 
 impl Starting {
-    /// Wakes the submitters that wait for this start; `true` if the loop was asked to end meanwhile.
+    /// Wakes the submitters that wait for this start. Returns `true` if a shutdown was requested
+    /// meanwhile.
     pub(crate) fn tell(self) -> bool {
         for parker in self.waiting {
             parker.unpark();
@@ -190,8 +195,8 @@ impl Starting {
     }
 }
 
-/// Runs `spawn`, the spawner of the loop `id`, so that it does not wait for itself when it uses the
-/// loop.
+/// Runs `spawn`, the spawner of the event loop `id`. Marks the calling thread, so that the spawner
+/// does not wait for itself if it uses the event loop.
 pub(crate) fn as_spawner<R>(id: ExecutorId, spawn: impl FnOnce() -> R) -> R {
     let outer = STARTS.replace(id.get());
     let spawned = spawn();
@@ -199,7 +204,7 @@ pub(crate) fn as_spawner<R>(id: ExecutorId, spawn: impl FnOnce() -> R) -> R {
     spawned
 }
 
-/// Returns `true` if the calling thread runs the spawner of the loop `id`.
+/// Returns `true` if the calling thread runs the spawner of the event loop `id`.
 fn is_spawner(id: ExecutorId) -> bool {
     STARTS.try_with(Cell::get) == Ok(id.get())
 }

@@ -1,4 +1,4 @@
-//! The watchdog as a program sees it: how one is described, started and stopped.
+//! The public part of the watchdog: the builder and the handle.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use super::watching::{Callbacks, OnRecover, OnStall, Watched, Watching};
 use crate::handle::event_loop::EventLoop;
 use crate::handle::placement::Placement;
 
-/// How long a loop may be in one task before it counts as stuck, when nothing else is said.
+/// How long an event loop may be in one task before it counts as stuck, by default.
 pub const DEFAULT_STALL_THRESHOLD: Duration = Duration::from_secs(1);
-/// Looks in one threshold when no ticker is given.
+/// Ticks per threshold if no ticker is given.
 const LOOKS: u32 = 4;
-/// The shortest interval of a ticker that was not given.
+/// The shortest interval of the default ticker.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Reports loops that are stuck in a task for longer than a threshold.
+/// Reports event loops that are stuck in a task for longer than a threshold.
 ///
-/// It has one thread, however many loops it watches. Dropping it stops it and never blocks;
-/// [`Watchdog::stop`] also waits until its last callback has returned.
+/// It has one thread for all the event loops that it watches. Dropping it stops it and never
+/// blocks; [`Watchdog::stop`] also waits until its last callback has returned.
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -58,7 +58,7 @@ pub struct Watchdog {
     ticker: TickerStop,
 }
 
-/// Describes a [`Watchdog`].
+/// A builder for a [`Watchdog`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -84,7 +84,7 @@ pub struct WatchdogBuilder {
 }
 
 impl Watchdog {
-    /// Describes a watchdog.
+    /// Creates a builder for a watchdog.
     pub fn builder() -> WatchdogBuilder {
         WatchdogBuilder {
             threshold: DEFAULT_STALL_THRESHOLD,
@@ -96,24 +96,24 @@ impl Watchdog {
         }
     }
 
-    /// Watches another loop too, from the next tick on. A loop that has ended, or lost its last
-    /// handle, is forgotten by itself.
+    /// Watches another event loop too, from the next tick on. An event loop that has ended, or lost
+    /// its last handle, is removed automatically.
     pub fn watch<P: Placement>(&self, event_loop: &EventLoop<P>) {
         self.shared.add(Watched::new(&event_loop.shared));
     }
 
-    /// Stalls seen so far: a loop that is stuck once counts once, however often it is reported.
+    /// Returns the number of stalls so far. A stall counts once, however often it is reported.
     pub fn stalls(&self) -> u64 {
         self.shared.stalls()
     }
 
-    /// Names of the loops that are stuck right now.
+    /// Returns the names of the event loops that are stuck right now.
     pub fn stalled(&self) -> Vec<String> {
         self.shared.stalled()
     }
 
-    /// Stops watching, and returns when no callback runs any more. From inside a callback it
-    /// does not wait.
+    /// Stops watching, and waits until no callback runs any more. Inside a callback it does not
+    /// wait.
     pub fn stop(self) {
         self.ask_to_stop();
         self.shared.await_look();
@@ -142,41 +142,41 @@ impl fmt::Debug for Watchdog {
 }
 
 impl WatchdogBuilder {
-    /// How long a loop may be in one task; [`DEFAULT_STALL_THRESHOLD`] if nothing is said.
+    /// Sets how long an event loop may be in one task; the default is [`DEFAULT_STALL_THRESHOLD`].
     pub fn threshold(mut self, threshold: Duration) -> Self {
         self.threshold = threshold;
         self
     }
 
-    /// What the watchdog waits on between two looks; a quarter of the threshold of real time if
-    /// nothing is said. A stall is noticed at the first tick after it has lasted long enough.
+    /// Sets the ticker that triggers each check. The default ticks in real time, at a quarter of
+    /// the threshold. A stall is noticed at the first tick after it has lasted long enough.
     pub fn ticker(mut self, ticker: Ticker) -> Self {
         self.ticker = Some(ticker);
         self
     }
 
-    /// Says where the stuck thread is, frame by frame, where the system lets us look.
+    /// Adds a backtrace of the stuck thread to the report, if the operating system supports it.
     pub fn with_backtrace(mut self, yes: bool) -> Self {
         self.backtrace = yes;
         self
     }
 
-    /// Hears of a loop that is stuck: when the threshold has passed, then each time the age has
-    /// doubled. Runs on the watchdog's thread, which looks at no loop meanwhile. A panic in it
-    /// goes no further.
+    /// Sets a callback for an event loop that is stuck. It is called when the threshold has passed,
+    /// and then each time the age has doubled. It runs on the watchdog's thread, which checks no
+    /// event loop meanwhile. A panic in it is caught and ignored.
     pub fn on_stall(mut self, hear: impl Fn(&Stall) + Send + Sync + 'static) -> Self {
         self.on_stall = Some(Box::new(hear));
         self
     }
 
-    /// Hears once of a loop that was reported and is stuck no longer. Runs like
-    /// [`WatchdogBuilder::on_stall`].
+    /// Sets a callback that is called once when an event loop that was reported is no longer stuck.
+    /// It runs like [`WatchdogBuilder::on_stall`].
     pub fn on_recover(mut self, hear: impl Fn(&Recovered) + Send + Sync + 'static) -> Self {
         self.on_recover = Some(Box::new(hear));
         self
     }
 
-    /// Watches a loop, without keeping it alive.
+    /// Watches an event loop, without keeping it alive.
     pub fn watch<P: Placement>(mut self, event_loop: &EventLoop<P>) -> Self {
         self.loops.push(Watched::new(&event_loop.shared));
         self
@@ -186,7 +186,7 @@ impl WatchdogBuilder {
     ///
     /// # Errors
     ///
-    /// [`WatchdogError`] for a threshold of zero, or when no thread can be had.
+    /// [`WatchdogError`] if the threshold is zero, or no thread can be started.
     pub fn start(self) -> Result<Watchdog, WatchdogError> {
         if self.threshold.is_zero() {
             return Err(WatchdogError::ZeroThreshold);

@@ -1,13 +1,13 @@
-//! A watchdog: says when a loop is stuck, and what it is stuck in.
+//! The watchdog: reports when an event loop is stuck, and in which task.
 //!
 //! | file | what |
 //! |---|---|
-//! | `report.rs` | what it says |
-//! | `watching.rs` | how it looks at loops, once a tick |
+//! | `report.rs` | the reports |
+//! | `watching.rs` | the check of all event loops, once per tick |
 //! | `handle.rs` | [`Watchdog`](handle::Watchdog) and its builder |
 //!
-//! Each file knows those above it. It reads what loops write for their metrics (`state/`); no loop
-//! knows that it is watched.
+//! Each file uses only those above it. The watchdog reads what event loops write for their metrics
+//! (`state/`); an event loop does not know that it is watched.
 
 pub(crate) mod handle;
 pub(crate) mod report;

@@ -1,11 +1,11 @@
-//! What a watchdog says.
+//! The reports of a watchdog.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// A loop that is stuck.
+/// An event loop that is stuck.
 ///
 /// ```
 /// # use tidegate_loop::Stall;
@@ -16,15 +16,15 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stall {
-    /// The loop's name.
+    /// The event loop's name.
     pub name: String,
-    /// What it is in: the task's name, or the type of its closure.
+    /// The name of the task that it is in, or the type of the task's closure.
     pub task: &'static str,
-    /// The task's place in the order in which the loop started tasks.
+    /// The task's position in the order in which the event loop started tasks.
     pub sequence: u64,
-    /// How long it has been in it, at least.
+    /// How long the event loop has been in the task, at least.
     pub age: Duration,
-    /// Where its thread is, if that was asked for and could be seen.
+    /// The backtrace of the thread, if it was requested and could be taken.
     pub backtrace: Option<Vec<String>>,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Stall {
     }
 }
 
-/// A loop that was stuck and goes on.
+/// An event loop that was stuck and continues.
 ///
 /// ```
 /// # use tidegate_loop::Recovered;
@@ -59,13 +59,13 @@ impl fmt::Display for Stall {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Recovered {
-    /// The loop's name.
+    /// The event loop's name.
     pub name: String,
-    /// What it was in.
+    /// The name of the task that it was in.
     pub task: &'static str,
-    /// That task's place in the order in which the loop started tasks.
+    /// That task's position in the order in which the event loop started tasks.
     pub sequence: u64,
-    /// How long it was seen in it; it came out of it before the next tick.
+    /// How long the event loop was seen in the task; it left the task before the next tick.
     pub lasted: Duration,
 }
 
@@ -84,12 +84,12 @@ impl fmt::Display for Recovered {
     }
 }
 
-/// Why there can be no such watchdog.
+/// Why a watchdog was not started.
 #[non_exhaustive]
 pub enum WatchdogError {
-    /// A threshold of zero calls every loop stuck.
+    /// With a threshold of zero every event loop would count as stuck.
     ZeroThreshold,
-    /// No thread could be started to watch.
+    /// The watchdog's thread could not be started.
     NoThread(io::Error),
 }
 

@@ -1,11 +1,12 @@
-//! A watchdog: says when a loop is stuck, and what it is stuck in.
+//! The check of a watchdog: is an event loop stuck, and in what?
 //!
-//! It looks at each loop once a tick. A loop that shows the same task, or the same unfinished
-//! turn, at two looks has been in it for at least the time between them; when that adds up to
-//! the threshold it is stalled. A loop that sleeps is not stuck, however long. The ticks are the
-//! watchdog's only clock, so a test steps it by hand.
+//! The watchdog checks each event loop once per tick. An event loop that shows the same task, or
+//! the same unfinished turn, at two checks has been in it for at least the time between them. When
+//! these times add up to the threshold, the event loop is stalled. A sleeping event loop is never
+//! stuck. The ticks are the watchdog's only clock, so a test can step it by hand.
 //!
-//! Nothing is asked of the loops: the watchdog reads what they write for their metrics anyway.
+//! The event loops do nothing for this: the watchdog reads what they write for their metrics
+//! anyway.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock, TryLockError, Weak};
@@ -19,36 +20,36 @@ use super::report::{Recovered, Stall};
 use crate::state::lifecycle::Lifecycle;
 use crate::state::shared::Shared;
 
-/// What a stuck loop runs when it is not a task.
+/// The reported name if a stuck event loop is not in a task.
 const NO_TASK: &str = "a listener, a hook or the driver";
 
-/// Hears of a loop that is stuck.
+/// The callback for an event loop that is stuck.
 pub(super) type OnStall = Box<dyn Fn(&Stall) + Send + Sync>;
-/// Hears of a loop that is stuck no longer.
+/// The callback for an event loop that is no longer stuck.
 pub(super) type OnRecover = Box<dyn Fn(&Recovered) + Send + Sync>;
 
-/// What the watchdog's handle and its thread share.
+/// The state that the watchdog's handle and its thread share.
 pub(super) struct Watching {
     pub(super) threshold: Duration,
     backtrace: bool,
     callbacks: Callbacks,
-    /// Locked for a moment only, never while a callback runs.
+    /// Locked only briefly, never while a callback runs.
     loops: Mutex<Vec<Watched>>,
-    /// Held during each look, its callbacks included.
+    /// Held during each check of all event loops, including the callbacks.
     look: Mutex<()>,
-    /// The watchdog's own.
+    /// The id of the watchdog's thread.
     thread: OnceLock<ThreadId>,
     stopped: AtomicBool,
     stalls: AtomicU64,
 }
 
-/// One loop, and what the last look saw of it.
+/// An event loop, and what the last check saw of it.
 pub(super) struct Watched {
     shared: Weak<Shared>,
     seen: Option<Seen>,
 }
 
-/// The same thing, seen at every look since.
+/// An observation that has been the same at every check since the first.
 #[derive(Clone, Copy)]
 struct Seen {
     what: Sight,
@@ -58,17 +59,17 @@ struct Seen {
     reported: bool,
 }
 
-/// What a loop was in when the watchdog looked.
+/// What an event loop was in at a check.
 #[derive(Clone, Copy)]
 struct Sight {
     task: &'static str,
-    /// Whether it was a task at all.
+    /// `true` if it was in a task.
     is_task: bool,
     sequence: u64,
     turn: u64,
 }
 
-/// What a program wants to have called.
+/// The user's callbacks.
 pub(super) struct Callbacks {
     pub(super) on_stall: Option<OnStall>,
     pub(super) on_recover: Option<OnRecover>,
@@ -93,17 +94,17 @@ impl Watching {
         }
     }
 
-    /// Watches another loop, from the next tick on.
+    /// Watches another event loop, from the next tick on.
     pub(super) fn add(&self, one: Watched) {
         lock(&self.loops).push(one);
     }
 
-    /// Stalls seen so far.
+    /// Returns the number of stalls so far.
     pub(super) fn stalls(&self) -> u64 {
         self.stalls.load(Ordering::Relaxed)
     }
 
-    /// Names of the loops that are stuck right now.
+    /// Returns the names of the event loops that are stuck right now.
     pub(super) fn stalled(&self) -> Vec<String> {
         let looking = lock(&self.loops);
         let stalled = looking.iter().filter_map(|one| one.shared.upgrade());
@@ -117,7 +118,7 @@ impl Watching {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Returns when no callback runs any more. From inside a callback it does not wait.
+    /// Waits until no callback runs any more. Inside a callback it does not wait.
     pub(super) fn await_look(&self) {
         if self.thread.get() != Some(&thread::current().id()) {
             drop(lock(&self.look));
@@ -125,7 +126,7 @@ impl Watching {
     }
 
     pub(super) fn run(&self, ticker: &mut Ticker) {
-        // Nobody else sets it.
+        // No other thread sets it.
         let _ = self.thread.set(thread::current().id());
         while let Some(passed) = ticker.wait() {
             if self.is_stopped() {
@@ -152,7 +153,7 @@ impl Watching {
         });
     }
 
-    /// Looks at one loop. Only this thread shortens the list, so `at` stays what it was.
+    /// Checks one event loop. Only this thread shortens the list, so the index `at` stays valid.
     fn look_at(&self, at: usize, passed: Duration) {
         let (shared, before) = match lock(&self.loops).get(at) {
             Some(one) => (one.shared.upgrade(), one.seen),
@@ -226,11 +227,11 @@ impl Watching {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Takes back what a stopped watchdog said of its loops. Called after each look and after
-    /// the stop: the later of the two finds the flag set and the lock free.
+    /// Clears the `stalled` flags that a stopped watchdog has set. Called after each check and
+    /// after the stop: the later of the two finds the flag set and the lock free.
     pub(super) fn forget_if_stopped(&self) {
-        // ORDERING: SeqCst fence, on both sides: one has just set the flag and will try the
-        // lock, the other has just freed the lock and will read the flag.
+        // ORDERING: SeqCst fence, on both sides: one side has just set the flag and will try the
+        // lock, the other has just released the lock and will read the flag.
         fence(Ordering::SeqCst);
         if !self.is_stopped() {
             return;
@@ -275,7 +276,7 @@ impl Seen {
 }
 
 impl Sight {
-    /// What the loop is in; `None` if it sleeps or has no thread.
+    /// Returns what the event loop is in; `None` if it sleeps or has no thread.
     fn of(shared: &Shared) -> Option<Self> {
         let turn = shared.meter.counters.turns.get();
         if let Some(running) = shared.meter.running.now() {
@@ -286,13 +287,13 @@ impl Sight {
                 turn,
             });
         }
-        // Awake and in no task: in a listener, a hook or the driver, or about to move on.
+        // Awake and in no task: in a listener, a hook or the driver, or about to continue.
         let state = shared.state.get();
         let lives = state > Lifecycle::Suspended && state < Lifecycle::Terminated;
         if !lives || shared.mailbox.bell.is_armed() {
             return None;
         }
-        // Nobody sleeps for a loop that is driven by hand.
+        // An event loop that is driven by hand has no thread to check.
         let thread = shared.thread.watch()?;
         thread.info().is_alive().then(|| Self {
             task: NO_TASK,
@@ -302,14 +303,14 @@ impl Sight {
         })
     }
 
-    /// Whether the loop has not moved. Names are not compared: one that is being written reads
-    /// as the type of the closure.
+    /// Returns `true` if the event loop has not moved on. Names are not compared: while a name is
+    /// being written, it reads as the type of the closure.
     fn is_same(self, other: Self) -> bool {
         (self.is_task, self.sequence, self.turn) == (other.is_task, other.sequence, other.turn)
     }
 }
 
-/// Runs a callback of the user's; its panic goes no further.
+/// Runs a callback of the user and ignores its panic.
 fn contained(run: impl FnOnce()) {
     let _ = contain(run);
 }
