@@ -1,32 +1,36 @@
-//! Whole loops under chosen schedules (`cargo xtask shuttle`): shutdown against submissions,
-//! suspension, scaling.
+//! Whole event loops under controlled schedules (`cargo xtask shuttle`): shutdown against
+//! submissions, suspension, scaling.
 //!
-//! Shuttle runs the threads of a program one at a time and chooses at each step of a lock, an
-//! atomic word or a parker who goes on: at random, or with a few changes of priority (PCT). It
-//! knows no weak memory, which is loom's part; it finds a lost wakeup as a deadlock, and what a
-//! schedule does to a task as a wrong count. A schedule is known by its seed and printed when it
-//! fails; `shuttle::replay` takes it.
+//! Shuttle runs the threads of a program one at a time. At each operation on a lock, an atomic or a
+//! parker it chooses which thread continues: at random, or with a few changes of priority (PCT). It
+//! does not model weak memory; loom does. It finds a lost wake-up as a deadlock, and a lost or
+//! repeated task as a wrong count. Each schedule has a seed and is printed if it fails;
+//! `shuttle::replay` runs it again.
 //!
-//! Time is a manual clock's, so that loops neither spin nor wait for anything but each other.
+//! Time is that of a manual clock, so that event loops neither spin nor wait for anything but each
+//! other.
 //!
-//! # They bite
+//! # Mutations that these tests catch
 //!
-//! Each of these changes, made by hand, fails the test named after it (and mostly others) within
-//! the seeds of CI:
+//! Each of these changes, made by hand, fails the named test (and mostly others) within the seeds
+//! of CI:
 //!
-//! | changed | fails |
-//! |---|---|
-//! | a loop sleeps without looking at its lanes again; nobody rings the doorbell | `a_loop_that_gives_its_thread_back_misses_no_task` |
-//! | a leaving loop does not arm its bell; does not look at its lanes; `wake` asks for no thread | `a_loop_that_gives_its_thread_back_misses_no_task` |
-//! | the end without a thread drops what is left; is decided without the lock | `a_shutdown_whose_time_is_over_hands_everything_back` |
-//! | the end without a thread closes the lane after it gave the lock up | `a_patient_shutdown_against_submissions_loses_nothing` |
-//! | the lane is not closed at the end; what the loop gave itself is dropped | `a_shutdown_whose_time_is_over_hands_everything_back` |
-//! | the last handle does not ask for the end | `the_last_handle_against_its_own_tasks_ends_the_loop` |
-//! | a group that was scaled to nothing has no next loop | `a_group_that_scales_answers_everything` |
+//! * `a_loop_that_gives_its_thread_back_misses_no_task`: an event loop sleeps without checking its
+//!   lanes again; no producer rings the doorbell; a leaving event loop does not arm its doorbell; a
+//!   leaving event loop does not check its lanes; `wake` starts no thread.
+//! * `a_shutdown_whose_time_is_over_hands_everything_back`: the shutdown without a thread drops the
+//!   tasks that are left; it is decided without the lock; the lane is not closed at the end; tasks
+//!   that the event loop submitted to itself are dropped.
+//! * `a_patient_shutdown_against_submissions_loses_nothing`: the shutdown without a thread closes
+//!   the lane after it has released the lock.
+//! * `the_last_handle_against_its_own_tasks_ends_the_loop`: dropping the last handle does not
+//!   request a shutdown.
+//! * `a_group_that_scales_answers_everything`: a group that was scaled down to zero has no next
+//!   event loop.
 //!
-//! Not caught, and right so: a loop that sleeps without looking at its state again, since whoever
-//! changes the state wakes it in any case; a new thread that does not wait for whoever starts it,
-//! since it takes the same lock a moment later.
+//! Not caught, because they are harmless: an event loop that sleeps without reading its state
+//! again, since every thread that changes the state also wakes it; a new thread that does not wait
+//! for its starter, since it takes the same lock a moment later.
 #![cfg(tidegate_shuttle)]
 
 use std::sync::Arc;
@@ -39,10 +43,10 @@ use tidegate_core::{ManualClock, Ticker};
 use tidegate_loop::{EventLoop, EventLoopGroup, Lifecycle, Quiet, Scaling, ShutdownReport};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Changes of priority in a schedule of the second kind.
+/// Changes of priority in a PCT schedule.
 const CHANGES: usize = 3;
 
-/// Seeds, and schedules of each kind for each.
+/// Returns the number of seeds, and the number of schedules of each kind per seed.
 fn size() -> (u64, usize) {
     match std::env::var("TIDEGATE_LONG") {
         Ok(long) if long == "1" => (64, 2_000),
@@ -83,7 +87,7 @@ impl Tally {
             .fetch_add(usize::from(accepted), Ordering::Relaxed);
     }
 
-    /// Runs what was handed back; then every accepted task has run, and once.
+    /// Runs the handed-back tasks, then asserts that as many tasks ran as were accepted.
     fn check(&self, report: &ShutdownReport) {
         for task in report.handed_back.take() {
             task.run();
@@ -99,7 +103,7 @@ fn home() -> (EventLoop, ManualClock) {
     (home.expect("a plain loop can be built"), clock)
 }
 
-/// Submits in each way that a loop has.
+/// Submits tasks with each method of an event loop.
 fn submit_all(home: &EventLoop, tally: &Tally) {
     tally.note(home.execute(tally.task()).is_ok());
     tally.note(home.execute_lazy(tally.task()).is_ok());
@@ -125,7 +129,7 @@ fn shut_down_against_submissions(timeout: Duration) {
     let report = ended.wait().expect("no task is stuck");
     assert_eq!(home.lifecycle(), Lifecycle::Terminated);
     assert!(home.execute(|| ()).is_err());
-    // The clock stands still: where there is any time, there is enough.
+    // The clock stands still: any timeout above zero is long enough.
     assert!(timeout.is_zero() || report.handed_back.is_empty());
     tally.check(&report);
 }

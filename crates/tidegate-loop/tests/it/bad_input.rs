@@ -1,4 +1,5 @@
-//! Bad input is an error value with a sentence that says what to do: never a panic, never a hang.
+//! Bad input returns an error with a sentence that says what to do. It never panics and never
+//! hangs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tidegate_testkit::Gate;
 
 use crate::{SECOND, end, hold, home, on};
 
-/// The refusal of a wait that was refused.
+/// Returns the refusal of a wait that was refused.
 fn refusal<T>(waited: Result<T, WaitError<tidegate_promise::Failure>>) -> WaitRefused {
     match waited {
         Err(WaitError::Refused(why)) => why,
@@ -119,7 +120,7 @@ fn a_wait_on_the_own_loop() {
 fn a_wait_for_another_loop_from_a_loop() {
     let (home, clock) = home();
     let other = on(&clock, "other");
-    // Else it might be done before it is waited for, which is never refused.
+    // Otherwise the task might be done before the wait, and then the wait is not refused.
     let gate = hold(&other);
     let waited = home.submit(move || other.submit(|| ()).unwrap().wait_timeout(SECOND));
     let why = refusal(waited.unwrap().wait().unwrap());
@@ -146,11 +147,12 @@ fn a_wait_that_is_allowed_and_harmless() {
     assert_eq!(waited.unwrap().wait().unwrap().unwrap(), 7);
 }
 
-/// Lets each loop wait for the next one's promise; the last one closes the circle.
+/// Makes each event loop wait for the next one's promise. The wait of the last one would close a
+/// cycle and is refused.
 fn circle(names: &[&str]) -> WaitRefused {
     let clock = ManualClock::new();
     let loops: Vec<EventLoop> = names.iter().map(|name| on(&clock, name)).collect();
-    // Promises at home on each loop; nobody completes them before the circle was refused.
+    // Promises that belong to each event loop. They are completed only after the cycle was refused.
     let (promises, mut answers): (Vec<_>, Vec<_>) =
         loops.iter().map(|one| one.promise::<u32>()).unzip();
     let last = answers.remove(0);
@@ -164,7 +166,7 @@ fn circle(names: &[&str]) -> WaitRefused {
         });
         waits.push(waiting.unwrap());
         arrived.wait();
-        // It sleeps on the clock when its edge is in the record.
+        // The thread records its wait before it sleeps on the clock.
         clock.await_sleepers(at + 1);
     }
     let closing = loops[names.len() - 1].submit(move || blocking_allowed(|| last.wait()));

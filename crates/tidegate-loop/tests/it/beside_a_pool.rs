@@ -1,4 +1,4 @@
-//! A loop and what `tidegate-pool` offers, in one program: pools that queue first, full pools,
+//! An event loop together with `tidegate-pool` in one program: pools that queue first, full pools,
 //! ordered views and the immediate executor.
 
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use tidegate_testkit::{Counter, Gate, Log};
 
 use crate::{hits, on};
 
-/// A pool with one thread for sure, that queues `queue` jobs before it grows to `max`.
+/// Returns a pool with one core thread that queues `queue` jobs before it grows to `max`.
 fn queue_first(clock: &ManualClock, max: usize, queue: usize) -> WorkerPool {
     let builder = WorkerPool::builder("workers").clock(clock);
     let builder = builder.core(1).max(max).queue(queue).reserved(0);
     builder.growth(Growth::QueueFirst).build().unwrap()
 }
 
-/// A pool of one thread and one place in its queue, whose caller runs what finds no place.
+/// Returns a pool of one thread and one queue slot. If the queue is full, the caller runs the job.
 fn tight(clock: &ManualClock) -> WorkerPool {
     let builder = WorkerPool::builder("workers").clock(clock);
     let builder = builder.core(1).max(1).queue(1).reserved(0);
@@ -47,7 +47,7 @@ fn a_roaming_loop_starts_over_a_busy_core_thread() {
     let home = EventLoop::builder("home").clock(&clock);
     let home = home.build_over(ParkDriver::new(), &crew).unwrap();
     let ran = Counter::new();
-    // One that may block would be a job of the pool, and wait for its core.
+    // A task that may block would become a job of the pool and wait for the busy core thread.
     let task = Task::non_blocking(hits(ran.clone()));
     Executor::execute(&home, task).unwrap();
     ran.wait_for(1);

@@ -1,4 +1,4 @@
-//! Loops that a thread of the user's drives, turn by turn.
+//! Event loops that a thread of the user drives, turn by turn.
 
 use std::future::pending;
 use std::rc::Rc;
@@ -49,7 +49,7 @@ fn a_loop_turned_inside_another_ones_task_restores_it() {
         let (inner, mut hand) = EventLoop::builder("inner").build_by_hand().unwrap();
         let (me, outer) = (inner.clone(), handle.clone());
         let inside = inner.submit(move || {
-            // To the outer loop this is a submission from elsewhere.
+            // For the outer event loop this is a submission from another thread.
             outer.execute(|| ()).unwrap();
             (
                 EventLoop::current() == Some(me.clone()),
@@ -60,7 +60,7 @@ fn a_loop_turned_inside_another_ones_task_restores_it() {
         hand.run_until_idle();
         let inside = inside.unwrap().wait().unwrap();
         let after = EventLoop::current() == Some(handle.clone());
-        // What the outer loop had is still there.
+        // The state of the outer event loop is still there.
         let own = handle.execute(|| ()).is_ok();
         (inside, after, handle.is_current() && own)
     });

@@ -1,4 +1,4 @@
-//! What a loop asks of its driver, and when.
+//! Which methods of its driver an event loop calls, and when.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use tidegate_testkit::Log;
 
 use crate::SECOND;
 
-/// Says what it was asked, and has as many tasks as `work` says after each look or wait.
+/// A driver that logs its calls, and finds `work` tasks when it is polled.
 struct Told {
     log: Log<&'static str>,
     parker: Parker,
@@ -91,7 +91,7 @@ fn a_loop_that_never_sleeps_lets_its_driver_look() {
     let work = Arc::clone(&driver.work);
     let home = EventLoop::builder("told").build_with(driver).unwrap();
     work.store(1, Ordering::Relaxed);
-    // Each task brings the next one, until the driver's own task has run.
+    // Each task submits the next one, until the driver's own task has run.
     fn go_on(home: EventLoop, log: Log<&'static str>) {
         let seen = log.clone();
         let _ = home.clone().execute(move || {
@@ -142,7 +142,7 @@ fn a_loop_whose_driver_has_something_to_keep_stays_on_its_thread() {
     assert_eq!(log.take().last(), Some(&"leave"));
 }
 
-/// Has so much to do, and does as much of it at a time as it is asked for, but never more than ten.
+/// A driver with `found` work items. It does as many at a time as it is asked for, but at most ten.
 struct Several {
     asked: Log<usize>,
     parker: Parker,
@@ -190,7 +190,7 @@ fn a_task_that_does_several_counts_for_all_of_them_and_for_no_more_than_a_turn_m
     hand.turn();
     assert_eq!(home.metrics().tasks_run, 256, "a turn's worth");
     let stretches: Vec<_> = asked.take();
-    // The clock is looked at after 64 of them: six tens, and four.
+    // The clock is read after 64 items: six times ten, and four.
     assert_eq!(stretches[..8], [64, 54, 44, 34, 24, 14, 4, 64]);
     hand.turn();
     assert_eq!(home.metrics().tasks_run, 300);

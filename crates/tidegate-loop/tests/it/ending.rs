@@ -1,5 +1,5 @@
-//! Ends against what happens at the same moment: what was accepted runs or is handed back, nothing
-//! begins too late, and whoever waits hears.
+//! Shutdown against concurrent events: accepted tasks run or are handed back, nothing starts after
+//! the deadline, and all waiters are notified.
 
 use std::future::Future;
 use std::io;
@@ -20,7 +20,8 @@ fn by_hand(clock: &ManualClock) -> (EventLoop, tidegate_loop::HandLoop) {
     builder(clock, "by hand").build_by_hand().unwrap()
 }
 
-/// Asks the loop to end and lets its time pass, not so long that it counts as stuck.
+/// Requests a shutdown and lets the deadline pass, but not so far that the event loop counts as
+/// stuck.
 fn end_and_be_late(home: &EventLoop, clock: &ManualClock) {
     drop(home.shutdown_gracefully(Quiet::none(SECOND)));
     clock.jump(SECOND);
@@ -175,7 +176,7 @@ fn what_is_accepted_while_the_end_begins_runs_if_there_is_time() {
     }
 }
 
-/// Threads whose start waits for the gate, after the log was told.
+/// Returns a thread builder whose spawner writes to the log and then waits for the gate.
 fn slow_start(log: &Log<&'static str>, gate: &Gate) -> ThreadBuilder {
     let (log, gate) = (log.clone(), gate.clone());
     ThreadBuilder::new("slow").spawner(move |job: ThreadJob| {
@@ -188,7 +189,7 @@ fn slow_start(log: &Log<&'static str>, gate: &Gate) -> ThreadBuilder {
 
 #[test]
 fn a_spawner_may_use_the_loop_that_it_starts() {
-    // Taken out at the end: the loop has the spawner, and the spawner the loop.
+    // Taken out at the end, to break the reference cycle of the event loop and its spawner.
     let known = Arc::new(Mutex::new(None::<EventLoop>));
     let (inner, ran) = (Arc::clone(&known), Counter::new());
     let count = ran.clone();
@@ -213,7 +214,8 @@ fn a_spawner_that_blocks_holds_up_only_who_needs_the_thread() {
     let home = EventLoop::builder("home").threads(slow_start(&log, &gate));
     let home = home.build().unwrap();
     thread::scope(|scope| {
-        // The start is over before its task is accepted: it may come too late for that.
+        // The start ends before the task is pushed, so the event loop may have closed by then. A
+        // refused task counts as 7 too.
         let asks = scope.spawn(|| home.submit(|| 7).map_or(7, |answer| answer.wait().unwrap()));
         log.wait_for(1);
         assert!(home.thread_info().is_none() && !home.is_suspended());
@@ -290,13 +292,14 @@ fn a_panic_that_nobody_can_see_is_reported() {
     }
 }
 
-/// Whether a wait failed because the task never began.
+/// Returns `true` if a wait failed because the task never started.
 fn never_began<T: std::fmt::Debug>(waited: Result<T, WaitError<Failure>>) -> bool {
     let why = waited.unwrap_err().failure().unwrap();
     why.downcast_ref::<NeverBegun>().is_some()
 }
 
-/// A loop that is stuck in a task until the gate opens, and the completion of that task.
+/// Makes the event loop stuck in a task until the gate opens. Returns the gate and the completion
+/// of that task.
 fn stuck(home: &EventLoop) -> (Gate, Completion<u32>) {
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (arrived.clone(), go_on.clone());
@@ -409,7 +412,7 @@ fn a_stuck_loop_does_not_cost_a_group_what_the_others_hand_back() {
     let answers: Vec<_> = group.iter().map(|one| one.submit(|| 7).unwrap()).collect();
     let ended = group.shutdown_gracefully(Quiet::none(SECOND));
     clock.jump(SECOND);
-    // The first one is stuck, the others end in time.
+    // The first event loop is stuck, the others end in time.
     held[1..].iter().for_each(Gate::open);
     for timely in group.iter().skip(1) {
         assert_eq!(timely.termination().wait().unwrap().handed_back.len(), 1);
@@ -450,7 +453,7 @@ fn whoever_waits_for_a_job_that_a_pool_has_left_hears_so() {
     });
 }
 
-/// A waker that counts.
+/// A waker that counts its calls.
 struct Woken(Counter);
 
 impl Wake for Woken {
@@ -459,7 +462,7 @@ impl Wake for Woken {
     }
 }
 
-/// Polls with a waker that counts its calls; `None` while it is pending.
+/// Polls once with a waker that counts its calls; `None` if the future is pending.
 fn poll_once<F: Future + Unpin>(future: &mut F, woken: &Counter) -> Option<F::Output> {
     let waker = Arc::new(Woken(woken.clone())).into();
     match Pin::new(future).poll(&mut Context::from_waker(&waker)) {

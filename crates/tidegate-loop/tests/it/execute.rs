@@ -1,4 +1,4 @@
-//! Tasks: where they run, in which order, and what becomes of those that panic.
+//! Tasks: where they run, in which order, and what happens if they panic.
 
 use std::io;
 use std::sync::Barrier;
@@ -14,7 +14,8 @@ use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
 use crate::{SECOND, builder, end, hits, hold, home, watched};
 
-/// Starts real threads and counts them; fails while told to.
+/// Returns a thread builder that starts real threads and counts them; it fails while `failing` is
+/// set.
 fn counted_threads(started: &Counter, failing: &Arc<AtomicBool>) -> ThreadBuilder {
     let (started, failing) = (started.clone(), Arc::clone(failing));
     ThreadBuilder::new("counted").spawner(move |job: ThreadJob| {
@@ -252,7 +253,7 @@ fn a_hook_that_panics_over_a_panic_is_contained() {
     assert_eq!(home.submit(|| 1).unwrap().wait().unwrap(), 1);
 }
 
-/// Its drop uses the loop, and then panics.
+/// A value whose drop uses the event loop and then panics.
 struct Troublesome(EventLoop, Log<&'static str>);
 
 impl Drop for Troublesome {
@@ -453,7 +454,8 @@ fn a_task_after_shutdown_is_handed_back_inside_and_outside() {
     let (home, _clock) = home();
     let (handle, log) = (home.clone(), Log::new());
     let seen = log.clone();
-    // A future that is dropped at the end runs its drop on the loop, after it has closed.
+    // A future that is dropped by the shutdown runs its drop on the event loop, after it has
+    // closed.
     struct Late(EventLoop, Log<(bool, Option<Refusal>)>);
     impl Drop for Late {
         fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! The process-wide loop, as far as tests can share it.
+//! The global event loop, as far as tests can share it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tidegate_loop::{EventLoop, Quiet, ShutdownError};
 use tidegate_promise::WaitError;
 
-/// The global loop is one for all tests of this process.
+/// Serializes the tests: all tests of this process share the global event loop.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -49,7 +49,7 @@ fn can_be_replaced_for_a_test() {
     assert_eq!(answer.wait().unwrap(), 7);
     let second = EventLoop::replace_global(&two);
     assert_eq!(EventLoop::global(), two);
-    // In any order: the newest that is left counts.
+    // Guards may be dropped in any order: the newest live guard counts.
     drop(first);
     assert_eq!(EventLoop::global(), two);
     drop(second);

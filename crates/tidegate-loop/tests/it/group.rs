@@ -1,4 +1,4 @@
-//! Groups: choosing, forwarding, ending together, scaling.
+//! Groups: choosing, forwarding, shutdown, scaling.
 
 use std::io;
 use std::sync::Arc;

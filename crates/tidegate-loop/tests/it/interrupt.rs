@@ -1,4 +1,4 @@
-//! Every wait of a loop ends when its token is tripped, with an error that says so.
+//! Every wait on an event loop ends with an error when its token is tripped.
 
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tidegate_testkit::{Counter, Gate};
 
 use crate::{SECOND, builder, hits, hold, home};
 
-/// A held loop that is full and whose back-off never ends by itself.
+/// Returns a held event loop whose queue is full and whose back-off does not end by itself.
 fn full(clock: &ManualClock) -> (EventLoop, Gate) {
     let reject = RejectPolicy::Backoff {
         attempts: 3,
@@ -25,7 +25,7 @@ fn full(clock: &ManualClock) -> (EventLoop, Gate) {
     (home, gate)
 }
 
-/// Waits on another thread, trips the token when it sleeps, and answers how the wait ended.
+/// Waits on another thread, trips the token once that thread sleeps, and returns the wait's result.
 fn interrupted<T: Send>(clock: &ManualClock, wait: impl FnOnce(&CancelToken) -> T + Send) -> T {
     let token = CancelToken::new();
     thread::scope(|scope| {

@@ -40,10 +40,10 @@ use tidegate_core::{ManualClock, OnUnhandled};
 use tidegate_loop::{EventLoop, EventLoopBuilder, Quiet};
 use tidegate_testkit::{Counter, Gate, Log};
 
-/// A second of a manual clock: never waited for.
+/// One second of a manual clock: no test waits for it in real time.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A loop on a manual clock, and the clock.
+/// Returns an event loop on a manual clock, and the clock.
 fn home() -> (EventLoop, ManualClock) {
     let clock = ManualClock::new();
     (on(&clock, "home"), clock)
@@ -57,14 +57,14 @@ fn builder(clock: &ManualClock, name: &str) -> EventLoopBuilder {
     EventLoop::builder(name).clock(clock)
 }
 
-/// A loop on a manual clock that writes down what nobody handles.
+/// Returns an event loop on a manual clock that logs its unhandled errors.
 fn watched(clock: &ManualClock) -> (EventLoop, Heard) {
     let heard = Heard::new();
     let home = builder(clock, "home").report_to(heard.hook.clone());
     (home.build().unwrap(), heard)
 }
 
-/// What a hook for unhandled errors has heard. Each look waits for what was told before it.
+/// The log of a hook for unhandled errors. Each read first waits for the errors reported before it.
 struct Heard {
     log: Log<String>,
     hook: OnUnhandled,
@@ -93,7 +93,7 @@ impl Heard {
     }
 }
 
-/// Keeps the loop in a task until the gate is opened.
+/// Keeps the event loop in a task until the gate is opened.
 fn hold(home: &EventLoop) -> Gate {
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (arrived.clone(), go_on.clone());
@@ -106,14 +106,14 @@ fn hold(home: &EventLoop) -> Gate {
     go_on
 }
 
-/// A task that counts its run.
+/// Returns a task that counts its runs.
 fn hits(counter: Counter) -> impl FnMut() + Send + 'static {
     move || {
         counter.hit();
     }
 }
 
-/// Ends the loop without patience, and says what it left.
+/// Shuts the event loop down without a quiet period and returns the report.
 fn end(home: &EventLoop) -> tidegate_loop::ShutdownReport {
     home.shutdown_gracefully(Quiet::none(SECOND))
         .wait()

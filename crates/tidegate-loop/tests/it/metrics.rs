@@ -1,4 +1,4 @@
-//! What a loop shows of itself, figure by figure.
+//! The metrics of an event loop, one by one.
 
 use std::time::Duration;
 

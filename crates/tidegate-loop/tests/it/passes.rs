@@ -1,4 +1,4 @@
-//! Timers run in passes: one that is due again and again does not keep the others from running.
+//! Timers run in passes: a timer that is always due does not keep the others from running.
 
 use std::time::Duration;
 
@@ -10,8 +10,9 @@ use crate::{SECOND, builder, hits};
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// A loop by hand with `laggards` fixed-rate tasks that cannot keep up: a period of 10 ms, 15 ms
-/// each run, by a clock that the runs themselves move. Each run counts.
+/// Returns an event loop that is driven by hand, with `laggards` fixed-rate tasks that cannot keep
+/// up: the period is 10 ms and each run takes 15 ms, on a clock that the runs themselves advance.
+/// The counter counts the runs.
 fn laggards(laggards: usize, budget: TurnBudget) -> (EventLoop, HandLoop, ManualClock, Counter) {
     let clock = ManualClock::new();
     let home = builder(&clock, "home").turn_budget(budget);
@@ -51,7 +52,7 @@ fn a_rate_that_cannot_keep_up_lets_the_other_timers_run() {
 
 #[test]
 fn a_pass_that_is_cut_by_its_budget_goes_on_where_it_was() {
-    // One look at the clock in four runs: a turn runs four of the tasks, and never all of them.
+    // The clock is read once in four runs: a turn runs four of the tasks, and never all of them.
     let budget = TurnBudget {
         timers: Duration::from_nanos(1),
         ..TurnBudget::default()
@@ -67,7 +68,7 @@ fn a_pass_that_is_cut_by_its_budget_goes_on_where_it_was() {
     while ran.count() == 0 {
         assert!(hand.turn(), "they have fallen behind");
     }
-    // The rest of the pass in which it was not due yet, and its own.
+    // At most the rest of the pass in which the timer was not due yet, and its own pass.
     let between = runs.count() - before;
     assert!(between <= 40, "{between} runs before it");
 }
@@ -96,7 +97,7 @@ fn what_lies_aside_is_cancelled_with_its_loop_and_by_its_completion() {
     let before = runs.count();
     let end = home.shutdown_gracefully(Quiet::none(SECOND));
     hand.run_until_idle();
-    // One that runs meanwhile is not put back; all others are cancelled.
+    // A task that runs during the shutdown is not re-inserted; all others are cancelled.
     let ran = runs.count() - before;
     assert_eq!(end.wait().unwrap().cancelled + ran, 20);
 }

@@ -1,5 +1,5 @@
-//! User code that panics with a payload whose drop panics in turn, and user values whose drop
-//! does: nothing that the library drives dies of either.
+//! User code that panics with a payload whose drop panics, and user values whose drop panics: the
+//! library survives both.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tidegate_testkit::{Bomb, Counter, Gate, Log, explode, until};
 
 use crate::{SECOND, builder, end, hits, hold, home, watched};
 
-/// A loop that was used still runs tasks, on the thread that it had.
+/// Asserts that the event loop still runs tasks, on the thread that it had.
 fn assert_lives(home: &EventLoop) {
     assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
     assert_eq!(home.lifecycle(), Lifecycle::Started);
@@ -147,7 +147,7 @@ fn of_values_that_a_loop_drops_at_its_end() {
     for (name, bomb) in ["one", "two"].into_iter().zip(bombs()) {
         home.add_shutdown_hook(name, move || drop(bomb)).unwrap();
     }
-    // The time is over, and nobody has found it stuck yet.
+    // The deadline has passed, but the event loop does not count as stuck yet.
     clock.jump(SECOND);
     gate.open();
     let report = ended.wait().unwrap();
@@ -167,7 +167,7 @@ fn of_a_roaming_loops_tasks() {
     home.execute(|| explode()).unwrap();
     home.execute_task(Task::non_blocking(|| explode())).unwrap();
     assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
-    // One of them may still be on its way out of a thread of the pool.
+    // One of the panics may still be on its way to the counter, on a thread of the pool.
     until("both panics are counted", || home.metrics().panics == 2);
 }
 

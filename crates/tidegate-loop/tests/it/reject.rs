@@ -1,4 +1,4 @@
-//! What happens to a task for which there is no room.
+//! What happens to a task that does not fit into the queue.
 
 use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
@@ -22,14 +22,14 @@ fn backoff(attempts: u32) -> RejectPolicy {
     }
 }
 
-/// Fills a held loop: the task that runs still has its place.
+/// Fills the queue of a held event loop. The running task still occupies a slot.
 fn fill(home: &EventLoop) {
     while home.pending_tasks() < 15 {
         home.execute(|| ()).unwrap();
     }
 }
 
-/// Turns the clock until the thread that waits has returned.
+/// Advances the clock until the waiting thread has returned.
 fn turn_until_finished<T>(clock: &ManualClock, waiting: &ScopedJoinHandle<'_, T>) {
     until("the waiting thread has returned", || {
         let finished = waiting.is_finished();
@@ -122,9 +122,9 @@ fn backoff_pauses_and_succeeds_when_room_appears() {
             clock.jump(SECOND);
         }
         gate.open();
-        // Or the clock would use up the attempts before there is room.
+        // Otherwise the clock would use up the attempts before there is room.
         until("the loop has room", || home.pending_tasks() < 15);
-        // It pauses once more, or has found the room already.
+        // The submitter pauses once more, or has already found room.
         turn_until_finished(&clock, &waiting);
         waiting.join().unwrap().unwrap();
     });
@@ -222,7 +222,7 @@ fn a_closure_decides_on_the_submitters_thread() {
         home.execute(|| ()).unwrap();
     }
     assert_eq!(log.take(), [thread::current().id()]);
-    // What it ran counts as accepted.
+    // Tasks that the policy ran count as accepted.
     assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
     let future = home.spawn(async { 7 }).unwrap();
     assert!(future.is_cancelled(), "it was run where no loop is");
@@ -265,8 +265,8 @@ fn room_appears_after_the_task_that_runs_not_after_the_batch() {
     while home.execute(|| ()).is_ok() {}
     first.open();
     arrived.wait();
-    // The first task and this one were taken in one batch; the refusal above made the loop
-    // say so in between.
+    // The first task and this one were taken in one batch. Because of the refusal above, the event
+    // loop published its progress in between.
     home.execute(|| ()).unwrap();
     second.open();
     home.settle();

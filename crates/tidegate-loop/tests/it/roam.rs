@@ -1,4 +1,4 @@
-//! Roaming loops that a strategy drives: what runs where, what may wait, and how they end.
+//! Roaming loops: what runs on which thread, what may wait, and how they end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn on(pool: Arc<dyn TryExecutor>, late: bool) -> EventLoop<Roaming> {
     builder.build_over(ParkDriver::new(), &crew).unwrap()
 }
 
-/// A loop that the test turns by hand on an executor that does nothing of its own accord.
+/// Returns an event loop that the test drives by hand, on an executor that runs nothing by itself.
 fn by_hand(reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<Hand>) {
     let hand = Hand::new(reserve);
     let crew = Crew::of(hand.clone()).by_hand();
@@ -35,8 +35,8 @@ fn by_hand(reserve: usize) -> (EventLoop<Roaming>, Arc<dyn Strategy>, Arc<Hand>)
     (home, strategy, hand)
 }
 
-/// Ends such a loop: its last task waits in the executor that the loop holds, and would do so for
-/// good.
+/// Ends such an event loop. Its last task waits in the executor that the event loop holds; without
+/// this it would wait there for ever.
 fn end(home: EventLoop<Roaming>, strategy: &Arc<dyn Strategy>, hand: &Arc<Hand>) {
     drop(home);
     hand.settle();
@@ -83,9 +83,10 @@ fn a_task_that_blocks_does_not_hold_up_the_next() {
     }
 }
 
-/// Two loops over three threads, and two tasks of the first block: the third thread waits inside the
-/// second loop, and has to be had for what the first one goes on with. Each look comes after a
-/// quiet time: what takes several of them must not end with the first.
+/// Two event loops share three threads, and two tasks of the first one block. The third thread
+/// waits inside the second event loop, and must be made available for the first one's next tasks.
+/// Each look of the monitor comes after a quiet period: a relief that needs several looks must not
+/// stop after the first.
 #[test]
 fn a_thread_that_waits_for_another_loop_runs_what_waits_for_a_thread() {
     let quiet = Duration::from_millis(4);
@@ -149,7 +150,7 @@ fn a_loop_that_only_produces_gives_every_task_away_and_keeps_its_thread() {
     let home = builder.build_over(ParkDriver::new(), &crew).unwrap();
     let producing = home.submit(|| ()).unwrap();
     producing.wait().unwrap();
-    // One of the two threads produces: if a task were run by it, the next would not be.
+    // One of the two threads produces. If it ran a task itself, the next task would not run.
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let (here, until) = (arrived.clone(), go_on.clone());
     let blocked = home.submit(move || {
@@ -300,7 +301,7 @@ fn an_idle_loop_can_give_its_thread_back_to_the_pool() {
     let home = on(Arc::clone(&pool) as _, false);
     assert_eq!(home.submit(|| 7).unwrap().wait().unwrap(), 7);
     assert!(home.try_suspend());
-    // Both threads can be had again, so both of these can run at a time.
+    // Both threads of the pool are free again, so these two jobs can run at the same time.
     let (one, other) = (Gate::new(), Gate::new());
     let (opens, waits, both) = (one.clone(), other.clone(), other.clone());
     pool.execute(move || {
@@ -313,7 +314,7 @@ fn an_idle_loop_can_give_its_thread_back_to_the_pool() {
         other.open();
     })
     .unwrap();
-    // Not before: a task that comes in time keeps the loop on its thread.
+    // Waits before it submits: a task that arrives earlier would keep the event loop on its thread.
     both.wait();
     assert_eq!(home.submit(|| 8).unwrap().wait().unwrap(), 8);
 }

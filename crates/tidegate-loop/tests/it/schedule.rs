@@ -15,7 +15,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// A closure that logs the whole seconds of its clock.
+/// Returns a closure that logs the whole seconds of its clock.
 fn log_time(clock: &ManualClock, log: &Log<u64>) -> impl FnMut() + Send + 'static + use<> {
     let (clock, log) = (clock.clone(), log.clone());
     move || log.push(clock.nanos() / 1_000_000_000)
@@ -128,7 +128,8 @@ fn a_period_of_zero_is_an_error() {
     assert!(error.to_string().contains("at least 1 ns"), "{error}");
 }
 
-/// Runs a rate of one second through a stall from 1 s to 4.5 s; when it ran until 7 s.
+/// Runs a task with a period of one second through a stall from 1 s to 4.5 s. Returns the seconds
+/// of its runs until 7 s.
 fn after_a_stall(missed: Missed) -> Vec<u64> {
     let (home, clock) = home();
     let (log, gate, arrived) = (Log::new(), Gate::new(), Gate::new());
@@ -177,7 +178,7 @@ fn a_fixed_delay_counts_from_the_end_of_a_run() {
     });
     home.settle();
     clock.advance(seconds(40));
-    // Begins at 1, ends at 6; begins at 16, ends at 21; and so on.
+    // Starts at 1, ends at 6; starts at 16, ends at 21; and so on.
     assert_eq!(log.take(), [1, 16, 31]);
 }
 
@@ -221,8 +222,8 @@ fn a_panic_in_a_one_shot_fails_its_completion() {
 fn cancelling_elsewhere_frees_the_closure_at_once_and_does_not_wake_the_loop() {
     let (home, _clock) = home();
     let drops = Counter::new();
-    // A loop that sleeps for the first timer is not woken for another of the same time, and counts
-    // it when it wakes up.
+    // If the event loop already sleeps for the first timer, a timer with the same deadline does not
+    // wake it, and is counted only when the event loop wakes up.
     let gate = hold(&home);
     let captured = DropCount::new(&drops);
     let once = home.schedule(SECOND, move || drop(captured)).unwrap();
@@ -318,7 +319,7 @@ fn cancels_against_runs_never_let_one_run_too_many() {
         let (runs, cancelled) = (Counter::new(), Arc::new(AtomicBool::new(false)));
         let (count, flag) = (runs.clone(), Arc::clone(&cancelled));
         let tick = home.schedule_at_fixed_rate(Duration::ZERO, SECOND, move || {
-            // A run that begins after `cancel` has returned is one too many.
+            // No run may start after `cancel` has returned.
             assert!(!flag.load(Ordering::SeqCst));
             count.hit();
         });
@@ -413,7 +414,7 @@ fn a_flood_of_due_timers_does_not_starve_tasks() {
     let (home, clock) = home();
     let runs = Counter::new();
     let count = runs.clone();
-    // Overdue for ever: the period is far shorter than a run takes to make up for.
+    // Overdue for good: with a period of 1 ns the runs never make up for the jump below.
     let tick = home.schedule_at_fixed_rate(Duration::ZERO, Duration::from_nanos(1), move || {
         count.hit();
     });
@@ -511,7 +512,7 @@ fn a_periodic_task_that_runs_when_shutdown_comes_is_not_put_back() {
     assert!(tick.unwrap().is_cancelled());
 }
 
-/// Its drop uses the loop, and then panics.
+/// A value whose drop uses the event loop and then panics.
 struct Troublesome(EventLoop, Counter);
 
 impl Drop for Troublesome {

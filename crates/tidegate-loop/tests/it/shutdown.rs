@@ -1,4 +1,4 @@
-//! The end of a loop: quiet period, deadline, hooks, what is handed back, what is reported.
+//! Shutdown: quiet period, deadline, hooks, handed-back tasks, and the report.
 
 use std::io;
 use std::sync::Arc;
@@ -147,7 +147,8 @@ fn a_quiet_period_of_zero_ends_as_soon_as_nothing_is_left() {
     assert_eq!(clock.nanos(), 0);
 }
 
-/// Gives itself a new task without end, a millisecond of the clock each.
+/// Submits a task that submits itself again without end. Each run advances the clock by a
+/// millisecond.
 fn keep_busy(home: &EventLoop, clock: &ManualClock, drops: &Counter) {
     fn again(home: EventLoop, clock: ManualClock, held: Vec<DropCount>) {
         clock.jump(Duration::from_millis(1));
@@ -168,7 +169,7 @@ fn steady_work_cannot_outrun_the_timeout() {
     assert!(report.ran > 1000, "{report}");
     assert!(clock.nanos() < 16_000_000_000, "{report}");
     assert_eq!(report.handed_back.len() as u64 + drops.count(), 1);
-    // The task holds a handle of its loop: taking it ends that circle.
+    // The task holds a handle to its event loop: taking the task breaks this reference cycle.
     drop(report.handed_back.take());
 }
 
@@ -314,7 +315,7 @@ fn a_stuck_task_fails_termination_and_what_was_behind_it_comes_back() {
         home.execute(hits(ran)).unwrap();
     }
     let ended = home.shutdown_gracefully(quiet(1, 10));
-    // The thread that watches the end sleeps on the clock too.
+    // The thread that watches the shutdown also sleeps on the clock.
     clock.await_sleepers(1);
     clock.jump(SECOND * 20);
     let why = failure(&ended);
@@ -514,7 +515,7 @@ fn a_promise_of_a_dead_loop_tells_its_listeners_elsewhere() {
     assert_eq!(answer.wait().unwrap(), 7);
 }
 
-/// A driver that panics instead of waiting, once it is told to.
+/// A driver that panics instead of waiting, once `breaks` is set.
 struct Brittle {
     parker: tidegate_core::Parker,
     breaks: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! Futures on a loop: who may spawn them, who polls them, who drops them.
+//! Futures on an event loop: which threads may spawn, poll and drop them.
 
 use std::cell::Cell;
 use std::future::{Future, pending, poll_fn};
@@ -15,7 +15,7 @@ use tidegate_testkit::{Counter, DropCount, Gate, Log};
 
 use crate::{SECOND, end, hold, home, on, watched};
 
-/// Ready when somebody says so; lends its waker out.
+/// A future that is ready after `turn_on`. It keeps its last waker.
 #[derive(Clone, Default)]
 struct Switch {
     state: Arc<Mutex<(bool, Option<Waker>)>>,
@@ -164,7 +164,7 @@ fn a_future_that_always_wakes_itself_starves_nobody() {
     home.settle();
 }
 
-/// Logs where it is dropped.
+/// A value that logs whether it is dropped on the event loop.
 struct Where(EventLoop, Log<bool>);
 
 impl Drop for Where {
@@ -308,7 +308,7 @@ fn live_futures_are_dropped_on_their_loop_at_the_end() {
     assert!(sent.is_cancelled() && local.is_cancelled());
 }
 
-/// Its drop uses the loop, and then panics.
+/// A value whose drop uses the event loop and then panics.
 struct Troublesome(EventLoop, Counter);
 
 impl Drop for Troublesome {

@@ -1,10 +1,10 @@
-//! Everything at once, with a shutdown at a random moment: nothing is lost, nothing runs twice.
+//! All operations at once, with a shutdown at a random moment: nothing is lost, nothing runs twice.
 //!
-//! CI runs a few seeds; with `TIDEGATE_LONG=1` there are 200 seeds of 10 million operations.
-//! Half of the seeds run on a manual clock that the threads push forward, so that the deadline
-//! of the shutdown falls anywhere; the other half on the system's, where loops also spin.
+//! CI runs a few seeds; with `TIDEGATE_LONG=1` there are 200 seeds of 10 million operations. Half
+//! of the seeds run on a manual clock that the threads advance, so that the shutdown deadline can
+//! pass at any point. The other half run on the system clock, where event loops also spin.
 //!
-//! Memory: one byte for each operation, and what is outstanding. `TIDEGATE_SEED=n` runs one seed.
+//! Memory: one byte per operation, plus the outstanding work. `TIDEGATE_SEED=n` runs one seed.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -21,25 +21,25 @@ use tidegate_testkit::{Rng, model, short_or_long};
 use crate::SECOND;
 
 const THREADS: usize = 8;
-/// In a ledger, beside the number of runs: the submission came back.
+/// A flag in a ledger entry, beside the number of runs: the submission was refused.
 const REFUSED: u8 = 0x80;
-/// Its completion told of a success.
+/// The completion succeeded.
 const SUCCEEDED: u8 = 0x40;
-/// Its completion told of a cancellation or a failure.
+/// The completion was cancelled or failed.
 const ENDED: u8 = 0x20;
-/// It is a future, which can be cancelled while its last poll runs.
+/// The submission is a future, which can be cancelled during its last poll.
 const FUTURE: u8 = 0x10;
 /// The number of runs.
 const RUNS: u8 = 0x0f;
-/// Open completions of a worker beyond which it looks which of them have ended.
+/// The number of open completions at which a worker checks which of them have ended.
 const OPEN: usize = 1024;
 
-/// Seeds, and operations of each.
+/// Returns the number of seeds, and the number of operations of each.
 fn size() -> (u64, usize) {
     short_or_long((8, 500_000), (200, 10_000_000))
 }
 
-/// What became of each numbered submission.
+/// The outcome of each numbered submission.
 #[derive(Clone)]
 struct Ledger {
     entries: Arc<Vec<AtomicU8>>,
@@ -61,7 +61,7 @@ impl Ledger {
         self.entries[number].fetch_or(what, Ordering::Relaxed);
     }
 
-    /// Every submission ran once, or was refused, or ended as its completion said.
+    /// Asserts that every submission ran once, was refused, or ended as its completion says.
     fn check(&self) {
         for (number, entry) in self.entries.iter().enumerate() {
             let entry = entry.load(Ordering::Relaxed);
@@ -82,9 +82,9 @@ struct Worker {
     clock: Option<ManualClock>,
     ledger: Ledger,
     rng: Rng,
-    /// What it was promised and has not heard of, by number.
+    /// The completions that have not ended, by number.
     promised: Vec<(usize, Completion<()>)>,
-    /// How many of those there are when it looks again.
+    /// The number of open completions at which the worker checks them again.
     look_at: usize,
 }
 
@@ -144,7 +144,7 @@ impl Worker {
         }
     }
 
-    /// A task whose run is not counted, but that of the one that it gives the loop.
+    /// Submits a task that submits another one. Only the run of the inner task is counted.
     fn nested(&mut self, number: usize) {
         let (ledger, inner) = (self.ledger.clone(), self.home.clone());
         let outer = self.home.execute(move || {
@@ -173,7 +173,7 @@ impl Worker {
         }
     }
 
-    /// Writes down how what it was promised has ended; keeps what has not.
+    /// Records the outcomes of completions that have ended, and keeps the others.
     fn look(&mut self) {
         let ledger = &self.ledger;
         self.promised.retain_mut(|(number, answer)| {
@@ -200,7 +200,8 @@ fn run_all(rng: &mut Rng, operations: usize) {
     let home = builder.build().unwrap();
     let each = operations / THREADS;
     let ledger = Ledger::new(each * THREADS);
-    // Counted in operations of all threads; in one of ten seeds before the first.
+    // The operation, counted over all threads, at which the shutdown is requested. In one of ten
+    // seeds it comes before the first operation.
     let ends_at = if rng.chance(0.1) {
         0
     } else {
@@ -248,8 +249,8 @@ fn run_all(rng: &mut Rng, operations: usize) {
     ledger.check();
 }
 
-/// On a manual clock with a deadline that may fall anywhere; on the system's with one that is
-/// never reached, since real time decides nothing here.
+/// Requests the shutdown: on a manual clock with a deadline that can pass at any point, on the
+/// system clock with a deadline that is never reached, so that real time decides nothing.
 fn shut_down(worker: &Worker, timeout: Duration) {
     let quiet = match &worker.clock {
         Some(_) => Quiet {

@@ -1,4 +1,4 @@
-//! Loops that give their thread back and get a new one.
+//! Event loops that give their thread back and get a new one.
 
 use std::sync::Barrier;
 use std::thread;
@@ -9,7 +9,7 @@ use tidegate_testkit::{Counter, Gate, until};
 
 use crate::{SECOND, end, hits, hold, home};
 
-/// Waits until the loop's thread has left; nothing else is needed for that.
+/// Waits until the event loop's thread has left, without doing anything else for that.
 fn await_suspended(home: &EventLoop) {
     home.settle();
     until("the thread of the loop has left", || {

@@ -1,5 +1,5 @@
-//! Coarse timeouts: when they run, how they are cancelled and given more time, from the loop and
-//! from elsewhere, and `sleep` and `timeout` on top of them.
+//! Coarse timeouts: when they run, how they are cancelled and reset, from the event loop and from
+//! other threads; and `sleep` and `timeout`, which are built on them.
 
 use std::future::Future;
 use std::pin::pin;
@@ -25,7 +25,7 @@ fn counting(home: &EventLoop, after: Duration, counter: &Counter) -> TimeoutHand
     home.timeout(after, run).unwrap()
 }
 
-/// Runs `work` on the loop and answers with what it returns.
+/// Runs `work` on the event loop and returns its result.
 fn on_loop<T: Send + 'static>(home: &EventLoop, work: impl FnOnce() -> T + Send + 'static) -> T {
     home.submit(work).unwrap().wait().unwrap()
 }
@@ -61,7 +61,7 @@ fn an_idle_loop_is_not_woken_tick_by_tick() {
     clock.advance(SECOND * 3600 + TICK);
     assert_eq!(ran.count(), 1);
     let after = home.metrics();
-    // Levels of the wheel are stepped down a few times on such a way, ticks are 3.6 million.
+    // The wheel cascades between its levels a few times in this hour, which has 3.6 million ticks.
     assert!(
         after.sleeps - before.sleeps <= 8,
         "{} sleeps",
@@ -100,7 +100,7 @@ fn a_cancelled_timeout_never_runs_and_drops_its_closure_on_the_caller() {
         })
         .unwrap();
     home.settle();
-    // The loop is busy: what the cancellation drops, it drops here.
+    // The event loop is held, so the cancellation drops the closure on this thread.
     let gate = hold(&home);
     assert!(handle.cancel());
     assert_eq!(drops.count(), 1);
@@ -232,7 +232,8 @@ fn the_end_of_the_loop_cancels_what_waits() {
 #[test]
 fn a_sleeping_loop_is_woken_when_many_silent_signals_wait() {
     let (home, _clock) = home();
-    // What keeps the loop asleep for an hour, so that nothing below is due before it.
+    // A timeout that keeps the event loop asleep for an hour, so that nothing below is due before
+    // it.
     home.timeout(SECOND * 3600, || ()).unwrap();
     home.settle();
     let woken = home.metrics().wakeups;
@@ -240,7 +241,8 @@ fn a_sleeping_loop_is_woken_when_many_silent_signals_wait() {
         let handle = home.timeout(SECOND * 7200, || ()).unwrap();
         assert!(handle.cancel());
     };
-    // Nothing here is due before the loop looks anyway; without the count nobody would wake it.
+    // None of these is due before the event loop wakes up; only the count of silent signals wakes
+    // it.
     (0..5000).for_each(|_| add_and_cancel());
     assert!(home.metrics().wakeups > woken);
     on_loop(&home, || ());
@@ -315,7 +317,7 @@ fn a_sleep_on_the_loop_uses_the_loop_that_runs_it() {
 fn a_dropped_sleep_leaves_nothing_behind() {
     let (home, _clock) = home();
     drop(home.sleep(SECOND));
-    // The cancellation does not wake the loop; a task does.
+    // The cancellation does not wake the event loop; a task does.
     on_loop(&home, || ());
     home.settle();
     assert_eq!(home.metrics().timers_pending, 0);

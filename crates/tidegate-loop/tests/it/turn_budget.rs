@@ -1,5 +1,5 @@
-//! How long a turn spends on each kind of work, by a clock that the work itself moves; and which
-//! loops a group leaves alone while their drivers fail.
+//! How long a turn spends on each kind of work, on a clock that the work itself advances; and which
+//! event loops a group avoids while their drivers fail.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::hand::Hand;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Has `each` tasks for each look, which take a millisecond each if it is `slow`.
+/// A driver that finds `each` tasks per poll. If `slow` is set, each task takes a millisecond.
 struct Sockets {
     log: Log<&'static str>,
     clock: ManualClock,
@@ -95,7 +95,7 @@ impl Bench {
         }
     }
 
-    /// Work that takes a millisecond.
+    /// Returns work that takes a millisecond.
     fn slow(&self, name: &'static str) -> impl FnOnce() + Send + use<> {
         let (log, clock) = (self.log.clone(), self.clock.clone());
         move || {
@@ -104,7 +104,7 @@ impl Bench {
         }
     }
 
-    /// How many of `name` have run since the last question.
+    /// Returns how many tasks called `name` have run since the last call.
     fn ran(&self, name: &str) -> usize {
         self.log.take().iter().filter(|&&ran| ran == name).count()
     }
@@ -198,7 +198,7 @@ fn a_roaming_loop_keeps_its_turns_short_too() {
     let hand = Hand::new(0);
     let crew = Crew::of(hand.clone()).by_hand();
     let sockets = bench.sockets(1, false);
-    // By hand it looks in each turn.
+    // An event loop that is driven by hand polls its driver in each turn.
     let home = bench.builder().build_over(sockets, &crew).unwrap();
     let strategy = home.strategy().unwrap();
     for _ in 0..100 {

@@ -1,5 +1,5 @@
-//! Errors that nobody handles: who hears of them when nothing is said, and that whoever hears holds
-//! nobody up.
+//! Unhandled errors: where they are reported without a hook, and that a slow hook delays no event
+//! loop or pool.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use tidegate_testkit::{Gate, Log};
 
 use crate::Heard;
 
-/// Set for the process that a test starts to read its standard error.
+/// Set for the child process that a test starts to read its standard error.
 const CHILD: &str = "TIDEGATE_TEST_CHILD";
 
-/// A hook that says what it heard and then waits until it is let go.
+/// Returns a hook that logs each error and then waits for the gate.
 fn held() -> (OnUnhandled, Log<String>, Gate) {
     let (log, gate) = (Log::new(), Gate::new());
     let (heard, go_on) = (log.clone(), gate.clone());
@@ -103,7 +103,7 @@ fn an_immediate_task_that_panics_is_reported() {
     assert_eq!(here.panics(), 2);
 }
 
-/// Does something wrong in every place that has a hook, with no hook given.
+/// Causes an error in every place that has a hook, without setting a hook.
 fn misbehave() {
     let bad = || Task::named("bad", || panic!("on purpose"));
     let home = EventLoop::builder("home").build().unwrap();

@@ -1,4 +1,4 @@
-//! The watchdog, stepped by hand: what it reports, when, and what it leaves alone.
+//! The watchdog, stepped by hand: what it reports, when, and what it ignores.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tidegate_testkit::{Counter, Gate, Log};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What was reported: age or duration in seconds, and which it was.
+/// A report: age or duration in seconds, task and number.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Stuck(u64, &'static str, u64),
@@ -27,7 +27,7 @@ fn goes_on(recovered: &Recovered) -> Told {
     )
 }
 
-/// A watchdog with a threshold of two seconds that writes down what it reports.
+/// Returns a watchdog builder with a threshold of two seconds that logs its reports.
 fn watchdog(log: &Log<Told>) -> (WatchdogBuilder, ManualTicker) {
     let (ticker, steps) = Ticker::manual();
     let (stalls, recoveries) = (log.clone(), log.clone());
@@ -39,7 +39,7 @@ fn watchdog(log: &Log<Told>) -> (WatchdogBuilder, ManualTicker) {
     (builder, steps)
 }
 
-/// Keeps the loop in a task called `compact` until the answer is opened.
+/// Keeps the event loop in a task called `compact` until the returned gate is opened.
 fn hold(home: &EventLoop) -> Gate {
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (arrived.clone(), go_on.clone());
@@ -52,14 +52,14 @@ fn hold(home: &EventLoop) -> Gate {
     go_on
 }
 
-/// A loop that sleeps on a manual clock, so that a test can wait until it does.
+/// Returns an event loop on a manual clock, so that a test can wait until it sleeps.
 fn manual(name: &str) -> EventLoop {
     let clock = ManualClock::new();
     let home = EventLoop::builder(name).clock(&clock).build();
     home.expect("nothing contradicts itself")
 }
 
-/// Lets the loop finish and fall asleep.
+/// Lets the event loop finish its task and fall asleep.
 fn let_go(home: &EventLoop, gate: &Gate) {
     gate.open();
     home.settle();
@@ -188,7 +188,7 @@ fn a_busy_loop_is_not_stuck() {
     let home = EventLoop::builder("home").build().unwrap();
     let _watchdog = builder.watch(&home).start().unwrap();
     for _ in 0..20 {
-        // Busy at every look, each time with another task.
+        // Busy at every check, each time with another task.
         let gate = hold(&home);
         steps.tick(10 * SECOND);
         gate.open();
