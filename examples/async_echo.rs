@@ -1,4 +1,4 @@
-//! The echo server as a future: the channel is taken over as a byte stream, on its loop.
+//! The echo server as a future: it takes the channel over as a byte stream, on its event loop.
 
 use std::future::poll_fn;
 use std::io::{Read, Write};

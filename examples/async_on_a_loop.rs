@@ -1,4 +1,5 @@
-//! Futures on loops: they await promises, other loops and each other, and need no runtime.
+//! Futures on event loops: they await promises, other event loops and each other, without a
+//! runtime.
 
 use std::rc::Rc;
 
@@ -8,7 +9,7 @@ fn main() -> tidegate::Result<()> {
     let group = EventLoopGroup::builder("io").loops(2).build()?;
     let (here, there) = (group.next().clone(), group.next().clone());
 
-    // A future on one loop awaits work on another.
+    // A future on one event loop awaits work on another.
     let far = there.clone();
     let sum = here.spawn(async move {
         let mut sum = 0;
@@ -20,7 +21,7 @@ fn main() -> tidegate::Result<()> {
     })?;
     println!("sum of squares: {:?}", sum.wait()?);
 
-    // What stays on its thread need not be `Send`.
+    // A future that stays on its thread need not be `Send`.
     let counted = here.submit(|| {
         let home = EventLoop::current().expect("this runs on a loop");
         let shared = Rc::new(7);
@@ -29,7 +30,7 @@ fn main() -> tidegate::Result<()> {
     })?;
     println!("from an Rc: {}", counted.wait()?.wait()?);
 
-    // Cancelling drops the future, on its loop.
+    // Cancelling drops the future, on its event loop.
     let (_never, open) = there.promise::<()>();
     let waiting = there.spawn(async move { open.await.is_ok() })?;
     println!("cancelled: {}", waiting.cancel());

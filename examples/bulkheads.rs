@@ -1,5 +1,5 @@
-//! One slow dependency and nine healthy ones under load, first in one shared pool, then each
-//! behind a bulkhead of its own: a table every half second shows the difference.
+//! One slow dependency and nine healthy ones under load: first in one shared pool, then each behind
+//! a bulkhead of its own. A table every half second shows the difference.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tidegate_isolate::{Command, Event, Invalid, Isolation, PoolConfig};
 const DEPENDENCIES: usize = 10;
 const TURNS: usize = 100;
 
-/// Takes its time, unless nobody waits for it any more.
+/// Simulates a call that takes some time. It ends early when its caller no longer waits.
 fn fetch(slow: bool, cancel: &CancelToken) -> Result<u32, String> {
     let parker = Parker::new();
     let wake = parker.clone();
@@ -52,7 +52,7 @@ fn run(shared: bool) -> Result<(), Invalid> {
     let pause = Parker::new();
     for turn in 1..=TURNS {
         for (at, command) in commands.iter().enumerate() {
-            // Nobody looks at the answers: the counts say enough.
+            // The results are not needed: the counts show enough.
             drop(command.queue(move |cancel| fetch(at == 0, cancel)));
         }
         pause.park(Some(Duration::from_millis(15)));

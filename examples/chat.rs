@@ -1,4 +1,4 @@
-//! A chat room: `chat [ADDRESS]`. What one says all the others hear.
+//! A chat room: `chat [ADDRESS]`. Each message goes to all other guests.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tidegate_net::handlers::{LineFrames, Strings};
 use tidegate_net::{Channel, Inbound, InboundContext, Nothing, Server};
 
-/// Everybody in the room, on whichever loop they are.
+/// All guests of the room, on any event loop.
 type Room = Arc<Mutex<Vec<Channel>>>;
 
 struct Guest {
@@ -18,7 +18,7 @@ impl Guest {
     fn tell_others(&self, me: &Channel, text: &str) {
         let others = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         for other in others.iter().filter(|other| *other != me) {
-            // A guest who does not listen misses something, instead of filling our memory.
+            // A guest that does not read misses messages, instead of filling our memory.
             if other.is_writable() {
                 other.write_message(format!("{text}\n"));
                 other.flush();

@@ -9,7 +9,7 @@ fn main() -> tidegate::Result<()> {
     home.add_shutdown_hook("flush", || println!("hook: flushed"))?;
     home.schedule(Duration::from_secs(3600), || println!("never printed"))?;
 
-    // Work that is still there when the end begins runs to its end.
+    // Tasks that are queued when the shutdown begins still run.
     for n in 0..3 {
         home.execute(move || println!("task {n}"))?;
     }
@@ -25,7 +25,7 @@ fn main() -> tidegate::Result<()> {
         home.execute(|| ()).expect_err("it is over")
     );
 
-    // At the deadline, what has not started is handed back.
+    // Tasks that have not started by the deadline are handed back.
     let busy = EventLoop::builder("busy").build()?;
     let (go, gate) = mpsc::channel::<()>();
     busy.execute(move || {

@@ -1,4 +1,4 @@
-//! Several loops: round robin, the less busy of two, and what a full loop does.
+//! Several event loops: round robin, the less busy of two, and what a full event loop does.
 
 use std::sync::mpsc;
 
@@ -20,7 +20,7 @@ fn main() -> tidegate::Result<()> {
         .build()?;
     println!("next of the less busy: {}", balanced.next().name());
 
-    // A loop has a bound; what it cannot take comes back.
+    // The queue of an event loop has a bound; a task that does not fit is returned.
     let small = EventLoop::builder("small").bound(16).build()?;
     let (go, gate) = mpsc::channel::<()>();
     small.execute(move || {
@@ -30,7 +30,7 @@ fn main() -> tidegate::Result<()> {
     for _ in 0..40 {
         if let Err(full) = small.execute(|| ()) {
             refused += 1;
-            full.into_inner().run(); // here, instead
+            full.into_inner().run(); // on this thread instead
         }
     }
     println!("given back by the full loop: {refused}");

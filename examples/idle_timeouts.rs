@@ -1,4 +1,5 @@
-//! A million idle timeouts: connections that are kept open by traffic, closed when it stops, and what they cost.
+//! A million idle timeouts and what they cost: traffic keeps connections open, and they are closed
+//! when it stops.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ fn main() -> tidegate::Result<()> {
     let adding = (clock.nanos() - began) / CONNECTIONS as u64;
     println!("opened {CONNECTIONS} connections, {adding} ns for each timeout");
 
-    // Every connection says something now and then; after two seconds most of them fall silent.
+    // Every connection sends something now and then; after two seconds most of them fall silent.
     let (mut said, mut resets, mut resetting, mut random) = (0, 0, 0, 7_u64);
     for turn in 0..50 {
         let share = if turn < 20 {
@@ -62,7 +63,7 @@ fn main() -> tidegate::Result<()> {
     Ok(())
 }
 
-/// A timeout for each connection.
+/// Adds a timeout for each connection.
 fn open(timer: &WheelTimer, closed: &Arc<AtomicU64>) -> Vec<TimerHandle> {
     let one = |_| {
         let closed = Arc::clone(closed);
@@ -74,7 +75,7 @@ fn open(timer: &WheelTimer, closed: &Arc<AtomicU64>) -> Vec<TimerHandle> {
     (0..CONNECTIONS).map(one).collect()
 }
 
-/// The memory of this process in bytes, where the system tells.
+/// Returns the memory of this process in bytes, if the operating system reports it.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));

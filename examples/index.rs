@@ -1,4 +1,4 @@
-//! The examples, as an index; `README.md` beside this file is the same list for people.
+//! The examples as a list for programs; `README.md` beside this file is the same list for readers.
 #![forbid(unsafe_code)]
 
 /// Each example's name and what it shows.

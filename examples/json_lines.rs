@@ -12,7 +12,7 @@ use tidegate_net::handlers::LineFrames;
 use tidegate_net::{Inbound, InboundContext, Message, Nothing, Outbound, OutboundContext, Server};
 use tidegate_promise::Failure;
 
-/// Makes an `I` of each line, and a line of each `O`.
+/// Decodes each line into an `I`, and encodes each `O` as a line.
 struct JsonLines<I, O>(PhantomData<(I, O)>);
 
 impl<I: DeserializeOwned + Send + 'static, O: Send + 'static> Inbound for JsonLines<I, O> {
@@ -80,7 +80,7 @@ impl Inbound for Sum {
     }
 
     fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
-        // A client that does not read the answers is not asked for more questions.
+        // Reads no more requests from a client that does not read the answers.
         ctx.set_auto_read(writable);
     }
 

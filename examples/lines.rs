@@ -1,4 +1,5 @@
-//! A line protocol: numbers in, their sum out; `reset` begins anew, anything else is an error.
+//! A line protocol: numbers in, their sum out. `reset` sets the sum to zero; anything else is an
+//! error.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -30,12 +31,12 @@ impl Inbound for Sum {
     }
 
     fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
-        // A client that does not read the answers is not asked for more questions.
+        // Reads no more requests from a client that does not read the answers.
         ctx.set_auto_read(writable);
     }
 
     fn error(&mut self, why: Failure, ctx: &mut InboundContext<'_, Self>) {
-        // A line that is too long, or nobody said anything for a minute.
+        // A line was too long, or the client was silent for a minute.
         ctx.write(format!("error: {why}\n"));
         ctx.close_when_flushed();
     }

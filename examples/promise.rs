@@ -14,14 +14,14 @@ fn main() -> tidegate::Result<()> {
     home.schedule(Duration::from_millis(50), move || promise.succeed(123_456))?;
     println!("and here it is: {}", answer.wait()?);
 
-    // A promise that nobody completes never hangs whoever waits.
+    // A promise that is dropped without a result fails its waiters; they do not hang.
     let (promise, answer) = home.promise::<u32>();
     drop(promise);
     if let Err(why) = answer.wait() {
         println!("dropped: {why}");
     }
 
-    // On a loop a wait is an error value, never a deadlock.
+    // A blocking wait on an event loop returns an error; it never deadlocks.
     let (_promise, answer) = home.promise::<u32>();
     let refused = home.submit(move || answer.wait().map_err(|why| why.to_string()))?;
     println!("on the loop: {:?}", refused.wait()?);

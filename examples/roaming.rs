@@ -1,7 +1,7 @@
 //! A server whose handler blocks now and then, on a pinned loop and on a roaming one.
 //!
-//! On the pinned loop whoever blocks holds up everybody; on the roaming one another thread goes
-//! on with the loop.
+//! On the pinned loop a handler that blocks delays all others. On the roaming loop another thread
+//! continues with the event loop.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -33,7 +33,8 @@ impl Inbound for Sometimes {
     }
 }
 
-/// One message after the other on each connection; how long all took, and the longest wait.
+/// Sends one message after the other on each connection. Returns the total time and the longest
+/// wait of a fast message.
 fn load(address: SocketAddr) -> Result<(Duration, Duration), Box<dyn Error>> {
     let clock = Clock::system();
     let began = clock.nanos();

@@ -1,4 +1,4 @@
-//! Schedules: once, at a fixed rate, cancelled, and a day on a manual clock.
+//! Scheduled tasks: once, at a fixed rate, cancelled, and a day on a manual clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,7 @@ fn main() -> tidegate::Result<()> {
     let never = home.schedule(Duration::from_secs(3600), || "in an hour")?;
     println!("cancelled in time: {}", never.cancel());
 
-    // The same code with time as an argument: a day passes in a moment.
+    // The same code on a manual clock: a day passes in a moment.
     let clock = ManualClock::new();
     let test = EventLoop::builder("test").clock(&clock).build()?;
     let runs = Arc::new(AtomicU32::new(0));

@@ -1,4 +1,4 @@
-//! One producer, one task in a hundred blocks: what the others see of it, strategy by strategy.
+//! One producer, one task in a hundred blocks: how long the other tasks wait, for each strategy.
 
 use std::sync::{Arc, Mutex, mpsc};
 
@@ -18,8 +18,9 @@ const BLOCKS_FOR: Duration = Duration::from_millis(10);
 /// Latencies of the tasks that did not block, in nanoseconds.
 type Latencies = Arc<Mutex<Vec<u64>>>;
 
-/// Hands out a task whenever one is due, as a poller would; every hundredth blocks. Nothing is
-/// sent through `done`: it is gone when the producer is at its end and the last task is over.
+/// Returns a producer that hands out a task whenever one is due, as a poller would; every hundredth
+/// task blocks. Nothing is sent through `done`: it is dropped when the producer has ended and the
+/// last task has run.
 fn producer(seen: &Latencies, done: mpsc::Sender<()>) -> impl FnMut() -> Option<Task> + use<> {
     let (clock, seen) = (Clock::system(), Arc::clone(seen));
     let (mut due, mut number, mut done) = (clock.nanos() + 1_000_000, 0, Some(done));

@@ -1,5 +1,6 @@
-//! A TCP proxy: `tcp_proxy UPSTREAM [ADDRESS]`. Each side reads only as fast as the other takes. When
-//! one side ends its half the other hears of it and can still answer; a reset stays a reset.
+//! A TCP proxy: `tcp_proxy UPSTREAM [ADDRESS]`. Each side reads only as fast as the other side
+//! writes. If one side ends its half, the other side sees the end and can still answer. A reset is
+//! passed on as a reset.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -9,7 +10,7 @@ use tidegate_net::{Channel, ChannelOptions, Client, Inbound, InboundContext, Inp
 use tidegate_net::{NetGroup, Nothing, Server, UserEvent};
 use tidegate_promise::{Completion, Outcome};
 
-/// Gives what it reads to the other side, and stops reading while that one is full.
+/// Forwards everything that it reads to the other side, and stops reading while that side is full.
 struct Pipe {
     other: Option<Channel>,
     upstream: Option<(NetGroup, SocketAddr)>,
@@ -24,7 +25,7 @@ impl Inbound for Pipe {
         let Some((group, to)) = self.upstream.take() else {
             return;
         };
-        // Nothing is read before there is somebody to give it to.
+        // Reads nothing before the connection to the other side exists.
         ctx.set_auto_read(false);
         let (me, back) = (ctx.channel(), ctx.channel());
         let client = Client::new(&group).options(options()).pipeline(move |p| {
@@ -33,7 +34,7 @@ impl Inbound for Pipe {
         });
         client.connect(to).finally(move |outcome| match outcome {
             Outcome::Success(upstream) => {
-                // Also if this side has ended while the other was being connected.
+                // Also if this side has ended while the other one was being connected.
                 end_together(&me, upstream);
                 end_together(upstream, &me);
                 me.fire_event(upstream.clone());
@@ -45,7 +46,7 @@ impl Inbound for Pipe {
 
     fn event(&mut self, event: UserEvent, _: &mut InboundContext<'_, Self>) {
         if event.is::<InputShutdown>().is_some() {
-            // This side has said all; what the other one answers still comes back.
+            // This side has sent everything; the answers of the other side still come back.
             if let Some(other) = &self.other {
                 drop(other.shutdown_output());
             }
@@ -69,7 +70,7 @@ impl Inbound for Pipe {
     }
 }
 
-/// Ends `other` when `one` has ended: with a reset if something was wrong.
+/// Ends `other` when `one` has ended: with a reset if `one` failed.
 fn end_together(one: &Channel, other: &Channel) {
     let (ended, other) = (one.clone(), other.clone());
     one.closed()
@@ -86,7 +87,7 @@ fn options() -> ChannelOptions {
     }
 }
 
-/// Serves on `address` what is at `upstream`.
+/// Serves on `address` and forwards to `upstream`.
 pub(crate) fn serve(group: &NetGroup, address: &str, upstream: SocketAddr) -> Completion<Server> {
     let loops = group.clone();
     let server = Server::new(group).options(options()).pipeline(move |p| {

@@ -1,4 +1,4 @@
-//! An echo server with TLS: `tls_echo [ADDRESS CHAIN.pem KEY.pem]`. Without arguments it makes a
+//! An echo server with TLS: `tls_echo [ADDRESS CHAIN.pem KEY.pem]`. Without arguments it creates a
 //! certificate, serves itself one message and ends.
 
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! Datagrams: a server that answers each with its length.
+//! Datagrams: a server that answers each datagram with its length.
 
 use std::net::UdpSocket;
 

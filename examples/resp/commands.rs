@@ -1,17 +1,17 @@
-//! Commands of the Redis protocol, as they come in bytes.
+//! A decoder for commands of the Redis protocol.
 
 use bytes::{Buf, Bytes, BytesMut};
 use tidegate_net::{Inbound, InboundContext, NetError, Nothing};
 use tidegate_promise::Failure;
 
-/// The longest command that is taken.
+/// The length of the longest accepted command.
 const LONGEST: usize = 1 << 20;
 
-/// Makes commands of bytes: arrays of bulk strings, or words on a line.
+/// Decodes bytes into commands: arrays of bulk strings, or words on a line.
 #[derive(Default)]
 pub(crate) struct Commands {
     rest: BytesMut,
-    /// Nobody knows where the next command begins.
+    /// `true` after an error: the start of the next command is unknown.
     lost: bool,
 }
 
@@ -49,7 +49,7 @@ fn garbage(why: &str) -> Failure {
     NetError::Garbage(why.to_owned()).into()
 }
 
-/// A command at the beginning of `bytes`, and how long it is; `None` if it is not whole.
+/// Returns the command at the start of `bytes` and its length; `None` if it is incomplete.
 fn command(bytes: &[u8]) -> Result<Option<(Vec<Bytes>, usize)>, &'static str> {
     let Some((head, mut at)) = line(bytes, 0) else {
         return Ok(None);
@@ -79,7 +79,7 @@ fn command(bytes: &[u8]) -> Result<Option<(Vec<Bytes>, usize)>, &'static str> {
     Ok(Some((words, at)))
 }
 
-/// The line at `from`, and where the next one begins.
+/// Returns the line at `from`, and the position of the next line.
 fn line(bytes: &[u8], from: usize) -> Option<(&[u8], usize)> {
     let rest = bytes.get(from..)?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;

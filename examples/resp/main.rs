@@ -1,5 +1,5 @@
-//! A small server of the Redis protocol: `resp [ADDRESS]`. PING, ECHO, GET, SET, INCR, DEL, which is
-//! good enough for `redis-cli` and `redis-benchmark -t ping,get,set,incr`.
+//! A small server for the Redis protocol: `resp [ADDRESS]`. It has PING, ECHO, GET, SET, INCR and
+//! DEL, which is enough for `redis-cli` and `redis-benchmark -t ping,get,set,incr`.
 
 mod commands;
 
@@ -49,16 +49,17 @@ fn bulk(value: &Bytes) -> Bytes {
     [size.as_bytes(), value, b"\r\n"].concat().into()
 }
 
-/// Answers commands, all of one read in one write unless that is much.
+/// Answers commands. All answers of one read are sent in one write, unless they reach `MUCH` bytes.
 struct Answers {
     store: Store,
     said: Vec<u8>,
-    /// Something was wrong: the connection ends.
+    /// `true` after an error: the connection is closed.
     ends: bool,
 }
 
-/// What is said in one write. What waits to be sent is counted by the channel, which has a cap; so a
-/// client that asks for a large value again and again in one breath does not fill the memory.
+/// The size of the answers that are sent in one write. The channel counts the bytes that wait to be
+/// sent, and has a cap. So a client that asks for a large value many times at once does not fill
+/// the memory.
 const MUCH: usize = 64 * 1024;
 
 impl Inbound for Answers {
@@ -86,7 +87,7 @@ impl Inbound for Answers {
     }
 
     fn writability(&mut self, writable: bool, ctx: &mut InboundContext<'_, Self>) {
-        // A client that does not read the answers is not asked for more commands.
+        // Reads no more commands from a client that does not read the answers.
         ctx.set_auto_read(writable);
     }
 

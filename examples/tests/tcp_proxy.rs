@@ -1,4 +1,4 @@
-//! What passes through the proxy of the examples: halves that end, and resets.
+//! What passes through the proxy example: half-closed connections, and resets.
 #![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 #[expect(dead_code, reason = "the program's own beginning")]
@@ -100,7 +100,8 @@ fn a_server_that_is_not_there_is_a_reset_for_the_client() {
 fn a_drain_lets_both_sides_finish() {
     let mut through = through();
     let drained = through.proxy.0.drain(Duration::from_secs(60));
-    // Whoever connects now is refused: the proxy accepts no more, and has told its connections.
+    // After this wait new connections are refused: the proxy accepts no more, and has notified its
+    // connections.
     through.proxy.0.closed().wait().unwrap();
     through.client.write_all(b" and more").unwrap();
     through.client.shutdown(Shutdown::Write).unwrap();
