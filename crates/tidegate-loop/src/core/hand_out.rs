@@ -191,7 +191,7 @@ fn counted(shared: &Arc<Shared>, task: Task) -> Task {
     }
 }
 
-/// A task that was handed out. Dropped when the task has run or was dropped.
+/// The guard of a handed-out task. Its drop, after the task has run or was dropped, ends the count.
 struct OneOut(Arc<Shared>);
 
 impl Drop for OneOut {

@@ -1,8 +1,8 @@
-//! One turn of a loop.
+//! One turn of an event loop.
 //!
 //! A turn processes each kind of work once: signals, timers that are due, the event loop's own
 //! tasks, the lane, the driver's tasks. Each kind has a budget, by number and by time, so that none
-//! starves the others. The clock is read once per turn, once at each change between kinds of work
+//! starves the others. The clock is read once per turn, once when a kind of work follows another
 //! that ran, and every [`LOOK`](super::budget::LOOK) tasks.
 
 use std::sync::Arc;

@@ -168,7 +168,7 @@ impl<P: Placement> EventLoop<P> {
     ///
     /// # Errors
     ///
-    /// As for [`EventLoop::execute`].
+    /// As for [`EventLoop::execute`]; a refused closure has no completion.
     #[inline]
     pub fn submit<T, F>(&self, run: F) -> Result<Completion<T>, Rejected<Task>>
     where
@@ -473,8 +473,7 @@ impl<P: Placement> EventLoop<P> {
 
     /// Returns a completion of the event loop's termination. Its listeners run on the thread that
     /// ends. Destructors of that thread's `thread_local!` values run later; cleanup that must be
-    /// done before the listeners run belongs into
-    /// [`at_thread_exit`](tidegate_core::at_thread_exit).
+    /// done before the listeners run belongs in [`at_thread_exit`](tidegate_core::at_thread_exit).
     pub fn termination(&self) -> Terminated {
         self.shared.termination.completion()
     }
