@@ -209,7 +209,7 @@ impl<P: Placement> EventLoopGroup<P> {
     /// # Errors
     ///
     /// [`WaitError::Refused`] if the calling thread must not block, such as the thread of an event
-    /// loop.
+    /// loop, or if the wait would close a cycle.
     pub fn await_termination(&self, timeout: Duration) -> Result<bool, WaitError<ShutdownError>> {
         self.await_ends(timeout, None)
     }

@@ -483,8 +483,8 @@ impl<P: Placement> EventLoop<P> {
     ///
     /// # Errors
     ///
-    /// [`WaitError::Refused`] if the calling thread must not block. The event loop's own thread is
-    /// such a thread: it could never see its own end.
+    /// [`WaitError::Refused`] if the calling thread must not block, or if the wait would close a
+    /// cycle. The event loop's own thread is refused: it could never see its own end.
     pub fn await_termination(&self, timeout: Duration) -> Result<bool, WaitError<ShutdownError>> {
         self.shared.await_termination(timeout, None)
     }
