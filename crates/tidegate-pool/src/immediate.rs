@@ -1,11 +1,11 @@
-//! An executor without a thread: tasks run where they are submitted.
+//! An executor without a thread: a task runs on the thread that submits it.
 //!
-//! What a running task submits waits in a queue of the thread until that task has returned, so
-//! the stack does not grow with the length of a chain. The queue is the thread's, shared by all
-//! immediate executors, so two of them that feed each other do not grow it either.
+//! A task that is submitted by a running task waits in a thread-local queue until the running task
+//! has returned, so a chain of tasks does not grow the stack. All immediate executors of a thread
+//! share that queue, so two executors that submit to each other do not grow the stack either.
 //!
-//! The thread is not marked as running an executor's work: it stays what it was, and a wait is
-//! refused or allowed as it would be without the executor in between.
+//! The thread is not marked as running an executor's work. A blocking wait is refused or allowed
+//! exactly as it would be without this executor.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,17 +19,17 @@ use tidegate_core::{
 use tidegate_promise::{Completion, Promise, promise_on};
 
 tidegate_core::prim::thread_local! {
-    /// What waits until the running task has returned; `None` while none runs.
+    /// Work that waits until the running task has returned; `None` while no task runs.
     static WAITING: RefCell<Option<VecDeque<Work>>> = const { RefCell::new(None) };
 }
 
-/// Runs tasks on the calling thread, at once.
+/// Runs tasks on the calling thread, immediately.
 ///
-/// For code that asks for an executor where no other thread is wanted: tests, defaults, and
-/// listeners that may run wherever their promise completes. A task that is submitted from inside
-/// another one runs after it, in order. Clones are the same executor.
+/// Use it where an API asks for an executor and no other thread is wanted: in tests, as a default,
+/// and for listeners that may run wherever their promise completes. A task that is submitted from
+/// inside another task runs after it, in order. Clones are the same executor.
 ///
-/// It cannot schedule and has no end: those are an event loop's.
+/// It cannot schedule delayed tasks and cannot be shut down; use an event loop for that.
 ///
 /// ```
 /// use tidegate_pool::ImmediateExecutor;
@@ -53,12 +53,12 @@ struct Shared {
 }
 
 impl ImmediateExecutor {
-    /// An executor whose promises are waited for by the system's clock.
+    /// Creates an executor whose promises measure waits with the system clock.
     pub fn new() -> Self {
         Self::with_clock(Clock::system())
     }
 
-    /// An executor whose promises are waited for by `clock`.
+    /// Creates an executor whose promises measure waits with `clock`.
     pub fn with_clock(clock: impl Into<Clock>) -> Self {
         Self {
             shared: Arc::new(Shared {
@@ -70,8 +70,8 @@ impl ImmediateExecutor {
         }
     }
 
-    /// Another executor, by the same clock, whose panics `hook` hears of;
-    /// [`OnUnhandled::stderr`] unless given.
+    /// Returns a new executor with the same clock that reports panics to `hook`. The default is
+    /// [`OnUnhandled::stderr`].
     #[must_use]
     pub fn report_to(self, hook: OnUnhandled) -> Self {
         Self {
@@ -84,12 +84,12 @@ impl ImmediateExecutor {
         }
     }
 
-    /// Runs `run` on the calling thread: now, or after the immediate task from inside which
-    /// this is called. Nothing is ever refused.
+    /// Runs `run` on the calling thread: now, or, if called from inside an immediate task, after
+    /// that task. Never refuses a task.
     ///
     /// # Threads
     ///
-    /// From any thread. A panic of `run` goes no further; it is counted and reported.
+    /// Can be called from any thread. A panic of `run` is caught, counted and reported.
     pub fn execute<F>(&self, run: F)
     where
         F: FnOnce() + Send + 'static,
@@ -97,12 +97,12 @@ impl ImmediateExecutor {
         self.start(What::Task(Task::new(run)));
     }
 
-    /// A promise whose listeners run on the thread that completes it.
+    /// Creates a promise whose listeners run on the thread that completes it.
     pub fn promise<T: Send + 'static>(&self) -> (Promise<T>, Completion<T>) {
         promise_on(Arc::new(self.clone()))
     }
 
-    /// Panics of tasks and listeners so far.
+    /// Returns how many tasks and listeners have panicked so far.
     pub fn panics(&self) -> u64 {
         self.shared.panics.load(Ordering::Relaxed)
     }
@@ -139,7 +139,7 @@ impl Executor for ImmediateExecutor {
         Ok(())
     }
 
-    /// Always true: whichever thread asks would run the task.
+    /// Always `true`: the task would run on the calling thread, whichever it is.
     fn is_current(&self) -> bool {
         true
     }
@@ -156,7 +156,7 @@ impl Executor for ImmediateExecutor {
         &self.shared.clock
     }
 
-    /// Every thread can run one of its tasks.
+    /// Returns `usize::MAX`: every thread can run one of its tasks.
     fn width(&self) -> usize {
         usize::MAX
     }
@@ -178,7 +178,7 @@ impl fmt::Debug for ImmediateExecutor {
     }
 }
 
-/// Something to run, and who counts its panic.
+/// A task or signal to run, and the executor that counts its panic.
 struct Work {
     what: What,
     shared: Arc<Shared>,
@@ -204,11 +204,11 @@ impl Work {
     }
 }
 
-/// Queues `work` behind what this thread runs; gives it back if the thread runs nothing, which
-/// from now on counts as running.
+/// Queues `work` if this thread is running a task. Otherwise marks the thread as running and
+/// returns `work` to the caller, which runs it.
 fn queue(work: Work) -> Option<Work> {
     let mut work = Some(work);
-    // A thread that is ending has no queue any more, and runs everything at once.
+    // A thread that is exiting has lost its queue and runs all work immediately.
     let _ = WAITING.try_with(|waiting| match &mut *waiting.borrow_mut() {
         Some(waiting) => waiting.extend(work.take()),
         idle => *idle = Some(VecDeque::new()),
@@ -221,7 +221,7 @@ fn next() -> Option<Work> {
     next.ok().flatten()
 }
 
-/// Says that the thread runs nothing, however the outermost task was left.
+/// Marks the thread as not running when dropped, on every path out of the outermost task.
 struct End;
 
 impl Drop for End {

@@ -1,14 +1,14 @@
 //! Threads for jobs that may block, and strategies that decide which thread runs a task.
 //!
-//! * A [`WorkerPool`] runs jobs on threads of its own; [`OrderedView`]s of it run theirs in order,
-//!   a [`Lease`] reserves its threads for a purpose.
-//! * A [`Strategy`] asks a [`Producer`] for tasks and decides, for each, which thread runs it and
-//!   which one produces next. [`Adaptive`] hands production over while a task runs, when a
-//!   [`Monitor`] sees that the task takes long.
-//! * What executors of every kind say of their end: [`HandedBack`], [`ShutdownError`],
-//!   [`NeverBegun`].
+//! * A [`WorkerPool`] runs jobs on its own threads. An [`OrderedView`] of it runs tasks one at a
+//!   time and in order. A [`Lease`] reserves some of its threads for one component.
+//! * A [`Strategy`] asks a [`Producer`] for tasks. For each task it decides which thread runs the
+//!   task and which thread produces next. [`Adaptive`] hands production over while a task runs, if
+//!   a [`Monitor`] finds that the task takes long.
+//! * [`HandedBack`], [`ShutdownError`] and [`NeverBegun`] report how an executor ended. All kinds
+//!   of executors use them.
 //!
-//! Nothing here knows an event loop.
+//! This crate does not depend on the event loops.
 //!
 //! ```
 //! use tidegate_pool::WorkerPool;
@@ -43,7 +43,8 @@ pub use self::strategy::{
 
 #[doc(hidden)]
 pub mod internal {
-    //! Items for the other crates of this workspace only. Unstable: they change without notice.
+    //! Items for the other crates of this workspace only. They are unstable and change without
+    //! notice.
 
     pub use crate::executor::{Answer, Left, default_bound, drop_untaken};
     pub use crate::pool::raw::{

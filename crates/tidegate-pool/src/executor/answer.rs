@@ -1,5 +1,5 @@
-//! The promise behind a submitted closure: completed by its result, failed by its panic,
-//! cancelled when the closure is dropped without having run.
+//! The promise of a submitted closure. It is completed with the closure's result, failed if the
+//! closure panics, and cancelled if the closure is dropped without having run.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use tidegate_core::{CaughtPanic, Executor, Task, Unhandled, contain, discard_all};
 use tidegate_promise::{Completion, Failure, Promise, promise_owed};
 
-/// Why the completion of a task failed: its executor ended before it began the task, and nobody has
-/// taken the task from the report of that end.
+/// The error of a task that never started: its executor ended first, and the task was not taken
+/// from the report of that end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NeverBegun;
 
@@ -31,25 +31,25 @@ fn left() -> Failure {
 }
 
 tidegate_core::prim::thread_local! {
-    /// This thread drops tasks that were handed back and that nobody took.
+    /// `true` while this thread drops tasks that were handed back and not taken.
     static NOBODY_TOOK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Drops tasks that were handed back and that nobody took: their completions say so.
+/// Drops tasks that were handed back and not taken. Their completions fail with [`NeverBegun`].
 pub fn drop_untaken(tasks: impl IntoIterator<Item = Task>) {
     let outer = NOBODY_TOOK.try_with(|untaken| untaken.replace(true));
     discard_all(tasks);
     let _ = NOBODY_TOOK.try_with(|untaken| untaken.set(outer == Ok(true)));
 }
 
-/// The write end that travels with a closure.
+/// The write end of the promise; it is stored together with the submitted closure.
 #[derive(Debug)]
 pub struct Answer<T: Send + 'static> {
     promise: Option<Promise<T>>,
 }
 
 impl<T: Send + 'static> Answer<T> {
-    /// An answer whose listeners run at `home`: a loop, or a pool.
+    /// Creates a promise whose listeners run on `home`, which is an event loop or a pool.
     #[inline]
     pub fn of<H: Executor>(home: &Arc<H>) -> (Self, Completion<T>) {
         let (promise, completion) = promise_owed(Arc::<H>::clone(home), left);
@@ -59,7 +59,7 @@ impl<T: Send + 'static> Answer<T> {
         (answer, completion)
     }
 
-    /// Runs `run` unless the reader has cancelled, and answers with what it returns.
+    /// Runs `run` and completes the promise with its result, unless the reader has cancelled.
     #[inline]
     pub fn run<F: FnOnce() -> T>(mut self, run: F) {
         let Some(promise) = self.promise.take() else {
@@ -68,7 +68,7 @@ impl<T: Send + 'static> Answer<T> {
         if !promise.set_uncancellable() {
             return;
         }
-        // Nobody can cancel any more, so nothing is refused.
+        // The promise can no longer be cancelled, so `complete` is not refused.
         let _ = match contain(run) {
             Ok(value) => promise.complete(Ok(value)),
             Err(panic) => {
@@ -78,7 +78,7 @@ impl<T: Send + 'static> Answer<T> {
         };
     }
 
-    /// Fails with the panic of `task`.
+    /// Fails the promise with the panic of `task`.
     pub fn fail_panic(mut self, task: &str, panic: CaughtPanic) {
         if let Some(promise) = self.promise.take() {
             tell_if_unseen(&promise, task, &panic);
@@ -86,21 +86,21 @@ impl<T: Send + 'static> Answer<T> {
         }
     }
 
-    /// Succeeds.
+    /// Completes the promise with `value`.
     pub fn succeed(mut self, value: T) {
         if let Some(promise) = self.promise.take() {
             let _ = promise.succeed(value);
         }
     }
 
-    /// Fails.
+    /// Fails the promise with `cause`.
     pub fn fail(mut self, cause: Failure) {
         if let Some(promise) = self.promise.take() {
             let _ = promise.fail(cause);
         }
     }
 
-    /// Whether the reader has cancelled.
+    /// Returns `true` if the reader has cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.promise.as_ref().is_some_and(Promise::is_cancelled)
     }
@@ -113,7 +113,7 @@ impl<T: Send + 'static> Answer<T> {
     }
 }
 
-/// Reports a panic where nobody has the completion that says so.
+/// Reports a panic to the executor if no completion is left to report it.
 #[cold]
 fn tell_if_unseen<T: Send + 'static>(promise: &Promise<T>, task: &str, panic: &CaughtPanic) {
     if let (false, Some(home)) = (promise.is_observed(), promise.home()) {

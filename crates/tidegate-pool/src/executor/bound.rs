@@ -1,17 +1,19 @@
-//! How many tasks may wait for an executor when nothing else is said.
+//! The default bound on the tasks that may wait for an executor.
 
-/// The most tasks that wait for an executor when nothing else is said.
+/// The default for the maximum number of tasks that may wait for an executor.
 pub const DEFAULT_BOUND: usize = 65_536;
 
-/// The environment variable that changes [`DEFAULT_BOUND`].
+/// The environment variable that overrides [`DEFAULT_BOUND`].
 pub const BOUND_VARIABLE: &str = "TIDEGATE_MAX_PENDING_TASKS";
 
-/// The bound that holds in this process.
+/// Returns the default bound of this process: [`BOUND_VARIABLE`] if it is set, else
+/// [`DEFAULT_BOUND`].
 pub fn default_bound() -> usize {
     bound_from(std::env::var(BOUND_VARIABLE).ok().as_deref())
 }
 
-/// The bound that the environment asks for; the default where it asks for none that is a number.
+/// Parses the value of the environment variable. Returns the default if it is absent or not a
+/// number.
 fn bound_from(asked: Option<&str>) -> usize {
     let asked = asked.and_then(|bound| bound.trim().parse().ok());
     asked.unwrap_or(DEFAULT_BOUND)
@@ -19,7 +21,7 @@ fn bound_from(asked: Option<&str>) -> usize {
 
 #[cfg(test)]
 mod tests {
-    //! What the environment can say about the bound.
+    //! Valid and invalid values of the environment variable.
 
     use super::*;
 

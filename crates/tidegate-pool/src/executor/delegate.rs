@@ -1,6 +1,7 @@
-//! Implements `Executor` for a handle by its shared side, which is an executor itself.
+//! Implements `Executor` for a handle by delegating to its shared state, which implements
+//! `Executor`.
 
-/// Passes every method of `Executor` on to the `shared` field of a handle.
+/// Implements every method of `Executor` by calling the same method of the handle's `shared` field.
 macro_rules! delegate_executor {
     ($handle:ty) => {
         const _: () = {

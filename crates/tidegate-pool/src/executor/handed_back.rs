@@ -1,4 +1,4 @@
-//! Tasks that an executor gives back when it ends.
+//! Tasks that an executor hands back when it ends.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -8,16 +8,18 @@ use tidegate_core::prim::{AtomicBool, Mutex, MutexGuard, Ordering};
 
 use super::answer::drop_untaken;
 
-/// Tasks that a closing loop gives back, to be run elsewhere or dropped. Clones share them.
+/// Tasks that a closing event loop hands back, to be run elsewhere or dropped. Clones share them.
 ///
-/// Take them: a wait for a submission that nobody has taken fails with
-/// [`NeverBegun`](crate::NeverBegun), a future that is pending on it is woken to hear so, and its
-/// completion fails with that when the last report goes. Of a loop that is stuck nothing can be
-/// taken in time: listeners are told at once, on a thread of their own. A task
-/// that holds a handle of its own loop keeps both until then.
+/// Take the tasks. As long as a task is not taken, waiting for its completion fails with
+/// [`NeverBegun`](crate::NeverBegun), and a future that is pending on the completion is woken to
+/// return that error. When the last report is dropped, the completions of all remaining tasks fail
+/// with it. The tasks of an event loop that is stuck cannot be taken in time, so their listeners
+/// are called at once, on a separate thread. A task that holds a handle of its own loop keeps
+/// itself and the loop alive until it is taken or dropped.
 #[derive(Clone)]
 pub struct HandedBack {
-    /// One for each loop; the first one is of the loop that this was made for.
+    /// One entry per event loop. The first entry belongs to the loop that this value was created
+    /// for.
     inner: Arc<Mutex<Vec<Parcel>>>,
 }
 
@@ -30,12 +32,12 @@ impl Default for HandedBack {
 }
 
 impl HandedBack {
-    /// How many tasks there are to take.
+    /// Returns the number of tasks that can be taken.
     pub fn len(&self) -> usize {
         self.lock().iter().map(|parcel| parcel.tasks.len()).sum()
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there are no tasks to take.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -44,7 +46,7 @@ impl HandedBack {
     pub fn take(&self) -> Vec<Task> {
         let mut all = Vec::new();
         for parcel in &mut *self.lock() {
-            // One that is empty may be filled later, by a loop that is stuck.
+            // An empty entry is not marked as taken: a loop that is stuck may still fill it.
             if !parcel.tasks.is_empty() {
                 parcel.taken.store(true, Ordering::Relaxed);
                 all.append(&mut parcel.tasks);
@@ -53,13 +55,13 @@ impl HandedBack {
         all
     }
 
-    /// What says whether somebody took tasks: they are then no longer left.
+    /// Returns the flag that is set when tasks are taken: they may then start elsewhere.
     #[doc(hidden)]
     pub fn taken(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.lock()[0].taken)
     }
 
-    /// Moves the tasks of another here; they are not taken by that.
+    /// Moves the tasks of `other` into this value. This does not count as taking them.
     #[doc(hidden)]
     pub fn gather(&self, other: &Self) {
         let moved = |parcel: &mut Parcel| Parcel {
@@ -97,17 +99,18 @@ impl PartialEq for HandedBack {
 
 impl Eq for HandedBack {}
 
-/// What one loop hands back.
+/// The tasks that one event loop hands back.
 #[derive(Default)]
 struct Parcel {
     tasks: Vec<Task>,
-    /// Set when somebody takes them.
+    /// Set when the tasks are taken.
     taken: Arc<AtomicBool>,
 }
 
 impl Drop for Parcel {
-    /// Tasks that nobody took are dropped one by one: a panic in one does not keep the others.
-    /// Here and not with the handle: of two last handles that go at once, neither is alone.
+    /// Drops the remaining tasks one by one, so that a panic in one does not affect the others.
+    /// This is not done in `Drop` of the handle: if the last two handles are dropped at the same
+    /// time, neither of them sees that it is the last.
     fn drop(&mut self) {
         drop_untaken(std::mem::take(&mut self.tasks));
     }

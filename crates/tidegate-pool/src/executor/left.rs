@@ -1,4 +1,5 @@
-//! What an executor has left: tasks that it accepted, has not begun and will not begin.
+//! The unstarted tasks of an ended executor: it accepted them and will not start them. This file
+//! tells their waiters.
 
 use std::sync::Arc;
 
@@ -8,16 +9,16 @@ use tidegate_promise::block::{tell_left, wake_sleepers};
 
 use super::handed_back::HandedBack;
 
-/// Whether an executor has left tasks.
+/// Whether an executor has ended and left unstarted tasks.
 #[derive(Debug)]
 pub struct Left {
     left: AtomicBool,
-    /// Somebody has taken what was handed back: it may begin elsewhere.
+    /// Set when the tasks were taken from the report: they may start elsewhere.
     taken: Arc<AtomicBool>,
 }
 
 impl Left {
-    /// Of an executor that hands back there.
+    /// Creates the state of an executor that hands its tasks back through `handed_back`.
     pub fn of(handed_back: &HandedBack) -> Self {
         Self {
             left: AtomicBool::new(false),
@@ -25,28 +26,28 @@ impl Left {
         }
     }
 
-    /// Says that what has not begun never will, unless somebody takes it, to whoever waits for it.
-    /// Listeners hear when the last report goes.
+    /// Wakes the waiters of all unstarted tasks: these will not start unless they are taken.
+    /// Listeners are called when the last report is dropped.
     pub fn leave(&self, id: ExecutorId) {
         self.tell(id, false);
     }
 
-    /// The same of an executor that is stuck: what has not begun cannot even be taken, and
-    /// listeners hear so, too, on this thread.
+    /// Like [`Left::leave`], for an executor that is stuck. Its unstarted tasks cannot even be
+    /// taken, so their listeners are called as well, on this thread.
     pub fn give_up(&self, id: ExecutorId) {
         self.tell(id, true);
     }
 
     fn tell(&self, id: ExecutorId, give_up: bool) {
-        // ORDERING: SeqCst: with the fence in `wake_sleepers` and the locks in `tell_left`, whoever
-        // looked before this has left a record or an entry, and is woken.
+        // ORDERING: SeqCst: with the fence in `wake_sleepers` and the locks in `tell_left`, a
+        // waiter that checked before this swap has left a record or an entry, and is woken.
         if !self.left.swap(true, Ordering::SeqCst) {
             wake_sleepers(id);
             tell_left(id, give_up);
         }
     }
 
-    /// Whether it has, and nobody has taken them.
+    /// Returns `true` if the executor has left unstarted tasks and they were not taken.
     pub fn is_left(&self) -> bool {
         // ORDERING: Acquire pairs with the swap in `tell`.
         self.left.load(Ordering::Acquire) && !self.taken.load(Ordering::Relaxed)

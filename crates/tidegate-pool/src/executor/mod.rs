@@ -1,17 +1,16 @@
-//! What executors of every kind have in common: the promise behind a submitted closure, the default
-//! bound of a queue, and what is said of an executor's end.
+//! Code that all kinds of executors share: the promise of a submitted closure, the default bound of
+//! a queue, and the report of an executor's end.
 //!
-//! * `answer`: the promise that travels with a closure, and [`NeverBegun`], its failure when the
-//!   executor ended first.
+//! * `answer`: the promise that is stored with a closure, and [`NeverBegun`], its error if the
+//!   executor ended before the closure started.
 //! * `handed_back`: [`HandedBack`], the tasks that an executor returns when it ends.
-//! * `left`: tells waiters that such a task will not start.
-//! * `shutdown`: [`Quiet`], how an executor is asked to end, and [`ShutdownError`], why that failed.
-//! * `bound`: how many tasks may wait when nothing else is said.
+//! * `left`: wakes the waiters of tasks that will not start.
+//! * `shutdown`: [`Quiet`], the parameters of a shutdown, and [`ShutdownError`], why it failed.
+//! * `bound`: the default for how many tasks may wait.
 //! * `delegate`: implements `Executor` for a handle.
 //!
-//! The worker pool and ordered views use these, and so do the event loops of `tidegate-loop`.
-//! Nothing here knows a pool, a view or a loop. `left` and `shutdown` know `handed_back`, which
-//! knows `answer`.
+//! The worker pool, the ordered views and the event loops of `tidegate-loop` use this module. It
+//! does not depend on any of them. `left` and `shutdown` use `handed_back`, which uses `answer`.
 
 mod answer;
 mod bound;

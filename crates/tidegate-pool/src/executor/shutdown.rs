@@ -1,4 +1,4 @@
-//! How an executor is asked to end, and why that did not end well.
+//! The parameters of an executor's shutdown, and the errors of a shutdown that failed.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -9,8 +9,8 @@ use tidegate_promise::Abandoned;
 
 use super::handed_back::HandedBack;
 
-/// How patiently a loop ends: it waits until nothing was submitted for `period`, but at most
-/// `timeout` in all.
+/// The quiet period of a shutdown: the event loop waits until no task was submitted for `period`,
+/// but at most for `timeout` in all.
 ///
 /// ```
 /// use std::time::Duration;
@@ -23,14 +23,15 @@ use super::handed_back::HandedBack;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quiet {
-    /// How long nothing may be submitted before the loop closes.
+    /// The time without a submission after which the loop closes.
     pub period: Duration,
-    /// When it closes at the latest.
+    /// The time after which the loop closes in any case.
     pub timeout: Duration,
 }
 
 impl Quiet {
-    /// Closes as soon as what was accepted has run, and after `timeout` at the latest.
+    /// Creates a value without a quiet period: the loop closes as soon as all accepted tasks have
+    /// run, and at the latest after `timeout`.
     pub fn none(timeout: Duration) -> Self {
         Self {
             period: Duration::ZERO,
@@ -48,7 +49,7 @@ impl Default for Quiet {
     }
 }
 
-/// Why a loop's shutdown did not end well.
+/// The error of an event loop's shutdown that failed.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShutdownError {
@@ -56,21 +57,22 @@ pub enum ShutdownError {
     BadQuiet(Quiet),
     /// This executor cannot be shut down.
     Unsupported,
-    /// A task had not returned at the deadline. Its thread is left to itself.
+    /// A task had not returned at the deadline. Its thread is left running.
     Stuck {
-        /// The loop.
+        /// The name of the event loop.
         name: String,
         /// The task that did not return.
         task: Cow<'static, str>,
-        /// How long it had been running at most: counted from the loop's last look at the clock.
+        /// The longest time that the task can have been running, counted from the loop's last clock
+        /// reading.
         age: Duration,
-        /// Tasks that waited behind it.
+        /// Number of tasks that waited behind it.
         behind: usize,
-        /// Who was cut: what the driver still had with other threads, such as connections whose
-        /// handlers had not returned. They end when those return.
+        /// Items that the driver still had on other threads, such as connections whose handlers had
+        /// not returned. Each one ends when its handler returns.
         cut: Vec<String>,
-        /// Those tasks, if it ever returns. The ones that were waited for or listened to were
-        /// given up with this report and do not run any more.
+        /// The tasks that waited, if the stuck task ever returns. Tasks with a waiter or a listener
+        /// were given up with this report and will not run.
         handed_back: HandedBack,
     },
     /// The loop's own code panicked: a bug in the driver.
@@ -80,22 +82,22 @@ pub enum ShutdownError {
         /// Tasks that had not started.
         handed_back: HandedBack,
     },
-    /// No thread could be started to run what was left and the shutdown hooks.
+    /// No thread could be started to run the remaining tasks and the shutdown hooks.
     NoThread {
         /// Tasks that had not started.
         handed_back: HandedBack,
     },
-    /// Its `HandLoop` was dropped: nobody drives it any more.
+    /// The `HandLoop` was dropped, so no thread drives the event loop any more.
     HandDropped {
         /// Tasks that had not started.
         handed_back: HandedBack,
     },
-    /// The loop went away without reporting.
+    /// The event loop was dropped without a report.
     Lost,
 }
 
 impl ShutdownError {
-    /// The tasks that had not started, if that can be said.
+    /// Returns the tasks that had not started, if the error carries them.
     pub fn handed_back(&self) -> Option<&HandedBack> {
         match self {
             Self::Stuck { handed_back, .. }

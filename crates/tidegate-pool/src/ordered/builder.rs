@@ -1,4 +1,4 @@
-//! Describing an ordered view before it exists, and why there can be no such view.
+//! The builder of an ordered view, and the errors of an invalid view.
 
 use std::error::Error;
 use std::fmt;
@@ -11,10 +11,10 @@ use crate::executor::default_bound;
 use super::turn::Shared;
 use super::view::OrderedView;
 
-/// The most tasks that a view runs before it lets others have the thread.
+/// The default for how many tasks a view runs before it yields the thread.
 pub const DEFAULT_TASKS_PER_TURN: usize = 1024;
 
-/// Describes an [`OrderedView`].
+/// A builder for an [`OrderedView`].
 ///
 /// ```
 /// use std::sync::Arc;
@@ -35,17 +35,17 @@ pub struct OrderedViewBuilder {
 }
 
 impl OrderedView {
-    /// A view over `executor`, with [`DEFAULT_TASKS_PER_TURN`] and the
-    /// [default bound](crate::DEFAULT_BOUND) of a loop.
+    /// Creates a view over `executor` with [`DEFAULT_TASKS_PER_TURN`] and the same [default
+    /// bound](crate::DEFAULT_BOUND) as an event loop.
     ///
     /// # Errors
     ///
-    /// [`BadView::Ordered`] if the executor runs one task at a time anyway.
+    /// [`BadView::Ordered`] if the executor already runs one task at a time.
     pub fn over(executor: Arc<dyn Executor>) -> Result<Self, BadView> {
         Self::builder(executor).build()
     }
 
-    /// Describes a view over `executor`.
+    /// Creates a builder for a view over `executor`.
     pub fn builder(executor: Arc<dyn Executor>) -> OrderedViewBuilder {
         OrderedViewBuilder {
             over: executor,
@@ -57,29 +57,30 @@ impl OrderedView {
 }
 
 impl OrderedViewBuilder {
-    /// The view's name in errors and reports; that of the executor below if nothing is said.
+    /// Sets the view's name for errors and reports. The default is the name of the underlying
+    /// executor.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// The most tasks that may wait; at least 16.
+    /// Sets the maximum number of tasks that may wait; at least 16.
     pub fn bound(mut self, tasks: usize) -> Self {
         self.bound = tasks;
         self
     }
 
-    /// The most tasks that run before others may have the thread; at least 1.
+    /// Sets how many tasks run before the view yields the thread; at least 1.
     pub fn max_tasks_per_turn(mut self, tasks: usize) -> Self {
         self.tasks_per_turn = tasks;
         self
     }
 
-    /// Makes the view.
+    /// Builds the view.
     ///
     /// # Errors
     ///
-    /// [`BadView`] when the executor is ordered already, or a turn would run nothing.
+    /// [`BadView`] if the executor is ordered already, or if a turn would run no task.
     pub fn build(self) -> Result<OrderedView, BadView> {
         if self.tasks_per_turn == 0 {
             return Err(BadView::EmptyTurn);
@@ -106,16 +107,16 @@ impl fmt::Debug for OrderedViewBuilder {
     }
 }
 
-/// Why there can be no such view.
+/// The error of a view that cannot be built.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadView {
-    /// The executor runs one task at a time already.
+    /// The executor already runs one task at a time.
     Ordered {
-        /// Its name.
+        /// The executor's name.
         executor: String,
     },
-    /// A turn of no tasks would never run anything.
+    /// A turn of zero tasks would never run anything.
     EmptyTurn,
 }
 

@@ -1,11 +1,11 @@
-//! An ordered view over an unordered executor: one task at a time, in order, on any thread.
+//! An ordered view over an unordered executor: runs one task at a time, in order, on any thread.
 //!
-//! * `turn`: the view's lane of tasks, and the state machine of the turns that run them.
+//! * `turn`: the view's queue of tasks, and the state machine of the turns that run them.
 //! * `view`: [`OrderedView`], the handle.
 //! * `builder`: [`OrderedViewBuilder`] and [`BadView`].
 //!
-//! `builder` knows `view`, which knows `turn`. A view runs on any `Executor`; nothing here knows the
-//! worker pool.
+//! `builder` uses `view`, which uses `turn`. A view runs on any `Executor`; this module does not
+//! depend on the worker pool.
 
 mod builder;
 mod turn;

@@ -1,8 +1,8 @@
-//! The shared side of an ordered view: its lane, and the turns that run what is in it.
+//! The shared state of an ordered view: its queue, and the turns that run the queued tasks.
 //!
-//! Tasks lie in a lane of the view's own. A *turn* is one task of the executor below, which
-//! takes the lane's end out of its cell and runs what is there; the view's state says whether
-//! there is one:
+//! Each view has a bounded queue of tasks (the task lane) and a queue of signals (the signal lane).
+//! A *turn* is one task of the underlying executor. It takes the task lane's read end out of its
+//! cell and runs what is queued. The view's state says whether a turn exists:
 //!
 //! ```text
 //!             a submitter                  the turn begins
@@ -16,14 +16,15 @@
 //!
 //! # Invariants
 //!
-//! * Whoever changed the state to `Submitted` or `Running` owns the next change, and in `Running`
-//!   the lane's end.
-//! * After `None` is stored both lanes are looked at again, and after a push the state is, so
-//!   one of the two sees the other and no task is stranded.
-//! * A turn is secured before a task is pushed, so an executor that is full or closed gives the
-//!   caller its own task back. What others pushed meanwhile, trusting that turn, is news of
-//!   something accepted: it goes by the executor's signals, which are refused only at its end,
-//!   and then it is handed back.
+//! * The thread that changed the state to `Submitted` or `Running` owns the next change. In
+//!   `Running` it also owns the task lane's read end.
+//! * After `None` is stored, both lanes are checked again. After a push, the state is checked. So
+//!   at least one side sees the other, and no task is stranded.
+//! * A turn is submitted before a task is pushed, so an executor that is full or closed gives the
+//!   caller its own task back. Other submitters may have pushed tasks meanwhile because they saw
+//!   that turn. Those tasks are already accepted, so a signal to the executor runs them. If the
+//!   executor has ended, it refuses the signal and the tasks are handed back. If it has no thread,
+//!   the submitter runs them.
 
 use std::sync::{Arc, Weak};
 
@@ -36,14 +37,14 @@ use tidegate_core::{
 
 use crate::executor::HandedBack;
 
-/// No turn is under way.
+/// No turn exists.
 const NONE: u8 = 0;
-/// A turn was given to the executor, or is about to be.
+/// A turn was submitted to the executor, or is about to be.
 const SUBMITTED: u8 = 1;
-/// A turn runs.
+/// A turn is running.
 const RUNNING: u8 = 2;
 
-/// What the handles of a view and its turns share.
+/// State shared by the handles of a view and its turns.
 pub(super) struct Shared {
     me: Weak<Self>,
     id: ExecutorId,
@@ -52,14 +53,14 @@ pub(super) struct Shared {
     tasks_per_turn: usize,
     lane: Arc<TaskLane>,
     signals: SignalLane,
-    /// In its place unless the state is `RUNNING`.
+    /// Present unless the state is `RUNNING`.
     end: OwnerCell<TaskLaneEnd>,
     state: AtomicU8,
     panics: AtomicU64,
     handed_back: HandedBack,
 }
 
-/// What promises know of a view: holding it keeps no handle alive.
+/// The view as promises see it. Holding it keeps no handle alive.
 impl Executor for Shared {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.submit(task)
@@ -146,43 +147,43 @@ impl Shared {
         Ok(())
     }
 
-    /// Sees to it that there is a turn, before anything is pushed for it.
+    /// Makes sure that a turn exists before a task is pushed.
     fn secure_turn(&self) -> Result<(), Refusal> {
         if !self.advance(NONE, SUBMITTED) {
             return Ok(());
         }
         let secured = self.submit_turn();
         if secured.is_err() && self.rest() {
-            // Others have pushed meanwhile, trusting this turn.
+            // Other threads have pushed meanwhile because they saw this turn.
             self.signal_turn();
         }
         secured
     }
 
-    /// Sees to it that what was pushed has a turn: by a task, else by a signal.
+    /// Makes sure that a turn exists for a task that was pushed: as a task, else as a signal.
     fn ensure_turn(&self) {
         if self.advance(NONE, SUBMITTED) && self.submit_turn().is_err() {
             self.signal_turn();
         }
     }
 
-    /// Gives the executor below a turn as a signal. Called by the owner of `RUNNING`.
+    /// Submits a turn to the underlying executor as a signal. Called by the owner of `RUNNING`.
     fn signal_turn(&self) {
         let block = SignalBlock::new(Wake(self.arc()));
         let Some(signal) = block.raise() else { return };
-        // ORDERING: as in `advance`. This thread owns the state; now the signal does.
+        // ORDERING: as in `advance`. This thread owns the state and passes it on to the signal.
         self.state.store(SUBMITTED, Ordering::SeqCst);
         match self.over.signal(signal) {
-            // Dropping the signal tells `Wake` that it is an orphan.
+            // Dropping the signal delivers it to `Wake` as orphaned.
             Err(refused) if refused.why() == Refusal::Closed => drop(refused),
-            // No thread can be had, and what was accepted must run: here.
+            // No thread is available, and accepted tasks must run: run them on this thread.
             Err(refused) => refused.into_inner().deliver(),
             Ok(()) => {}
         }
     }
 
-    /// Gives the executor below a turn. If it is refused, this thread owns the state, which
-    /// says `RUNNING`.
+    /// Submits a turn to the underlying executor. If it is refused, this thread owns the state,
+    /// which is then `RUNNING`.
     fn submit_turn(&self) -> Result<(), Refusal> {
         let turn = Turn {
             view: Some(self.arc()),
@@ -192,7 +193,8 @@ impl Shared {
             Ok(()) => Ok(()),
             Err(refused) => {
                 let why = refused.why();
-                // Before the refused turn is dropped, so that it does not take that for its end.
+                // Stored before the refused turn is dropped, so that its `Drop` does not close the
+                // view.
                 // ORDERING: as in `advance`: this thread has owned the state since `SUBMITTED`.
                 self.state.store(RUNNING, Ordering::SeqCst);
                 drop(refused);
@@ -201,7 +203,7 @@ impl Shared {
         }
     }
 
-    /// Runs what is there, at most one turn's share at a time. Called by the owner of
+    /// Runs the queued tasks, at most `tasks_per_turn` at a time. Called by the owner of
     /// `SUBMITTED`.
     fn run_turn(&self) {
         if !self.advance(SUBMITTED, RUNNING) {
@@ -220,7 +222,7 @@ impl Shared {
                 if self.submit_turn().is_ok() {
                     return;
                 }
-                // Refused: nobody else would run the rest.
+                // Refused: no other thread would run the rest.
                 ran = 0;
             } else if !self.rest() {
                 return;
@@ -228,7 +230,8 @@ impl Shared {
         }
     }
 
-    /// Runs tasks and signals until nothing is left; true if the turn's share was spent first.
+    /// Runs tasks and signals until none are left. Returns `true` if `tasks_per_turn` was reached
+    /// first.
     fn run_share(&self, end: &mut TaskLaneEnd, ran: &mut usize) -> bool {
         loop {
             for signal in self.signals.take() {
@@ -240,7 +243,7 @@ impl Shared {
                     self.run(task.name(), || task.run());
                     *ran += 1;
                 }
-                // A producer may have claimed a place and be about to write its task.
+                // A producer may have claimed a slot and be about to write its task.
                 None => tidegate_core::prim::yield_now(),
             }
             if end.is_wanted() {
@@ -265,19 +268,20 @@ impl Shared {
         let _ = contain(|| self.over.unhandled(&what));
     }
 
-    /// Says that there is no turn, and looks again for what came meanwhile. True if there is
-    /// something and the caller, who owned the state, owns it again.
+    /// Stores `NONE`, then checks again for tasks that arrived meanwhile. Returns `true` if there
+    /// are some and the caller, which owned the state, owns it again.
     fn rest(&self) -> bool {
         // ORDERING: SeqCst, with the fence, is this side of the store-buffer pattern: a push that
-        // saw the state before this store is seen by the looks after the fence. The other side
-        // is the claim in `TaskLane::push` or `SignalLane::push` and then `advance`.
+        // saw the state before this store is seen by the checks after the fence. The other side is
+        // the claim in `TaskLane::push` or `SignalLane::push` and then `advance`.
         self.state.store(NONE, Ordering::SeqCst);
         // ORDERING: SeqCst, see above.
         fence(Ordering::SeqCst);
         !(self.lane.is_empty() && self.signals.is_empty()) && self.advance(NONE, RUNNING)
     }
 
-    /// Ends the view: gives back what has not run. Called by the owner of `SUBMITTED`.
+    /// Closes the view and hands back the tasks that have not run. Called by the owner of
+    /// `SUBMITTED`.
     fn close(&self) {
         if !self.advance(SUBMITTED, RUNNING) {
             return;
@@ -291,8 +295,8 @@ impl Shared {
     }
 
     fn advance(&self, from: u8, to: u8) -> bool {
-        // ORDERING: SeqCst. AcqRel hands the ownership of the state on; the total order is for
-        // a submitter's look after its push, see `rest`. The failing load is part of it.
+        // ORDERING: SeqCst. AcqRel passes on the ownership of the state; the total order is for a
+        // submitter's check after its push, see `rest`. The failing load is part of it.
         self.state
             .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
@@ -314,7 +318,7 @@ impl Shared {
     }
 }
 
-/// A view's turn, on its way through the executor below.
+/// A view's turn while it is submitted to the underlying executor.
 struct Turn {
     view: Option<Arc<Shared>>,
 }
@@ -329,14 +333,14 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // Dropped without having run: the executor is gone, and with it the view.
+        // Dropped without having run: the executor has ended, so the view ends too.
         if let Some(view) = self.view.take() {
             view.close();
         }
     }
 }
 
-/// A view's turn as a signal, for an executor that has no room for tasks.
+/// A view's turn as a signal, for an executor that refused the turn as a task.
 struct Wake(Arc<Shared>);
 
 impl Deliver for Wake {

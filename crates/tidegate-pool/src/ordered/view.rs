@@ -10,11 +10,11 @@ use crate::executor::{HandedBack, delegate_executor};
 
 use super::turn::Shared;
 
-/// Runs tasks one at a time, in order, on whichever thread of an unordered executor is free.
+/// Runs tasks one at a time and in order, on any free thread of an unordered executor.
 ///
-/// For work that must not overlap and does not care about its thread: a connection's handlers on
-/// a pool, say. Each view has its own order and its own bound. Clones are the same view; what
-/// was accepted runs even when the last one is dropped.
+/// Use a view for work that must not overlap but may run on any thread, such as the handlers of a
+/// connection on a pool. Each view has its own order and its own bound. Clones are the same view.
+/// Accepted tasks run even if the last clone is dropped.
 ///
 /// ```
 /// use std::sync::{Arc, mpsc};
@@ -42,16 +42,17 @@ impl OrderedView {
         Self { shared }
     }
 
-    /// Runs `run` after everything that this thread gave the view before.
+    /// Runs `run` after all tasks that this thread submitted to the view before.
     ///
     /// # Errors
     ///
-    /// The closure's task, when the view is full or the executor below refuses.
+    /// Returns the closure's task if the view is full or the underlying executor refuses.
     ///
     /// # Threads
     ///
-    /// From any thread; `run` runs on a thread of the executor below, never at the same time as
-    /// another task of this view. A panic in it is told to that executor and hurts nobody.
+    /// Can be called from any thread. `run` runs on a thread of the underlying executor, never at
+    /// the same time as another task of this view. A panic in `run` is reported to that executor
+    /// and affects no other task.
     pub fn execute<F>(&self, run: F) -> Result<(), Rejected<Task>>
     where
         F: FnOnce() + Send + 'static,
@@ -59,33 +60,33 @@ impl OrderedView {
         self.shared.submit(Task::new(run))
     }
 
-    /// A promise whose listeners run in this view's order.
+    /// Creates a promise whose listeners run in this view's order.
     pub fn promise<T: Send + 'static>(&self) -> (Promise<T>, Completion<T>) {
         promise_on(Arc::<Shared>::clone(&self.shared))
     }
 
-    /// Whether the calling thread is the one that runs this view's tasks right now.
+    /// Returns `true` if the calling thread is running this view's tasks right now.
     pub fn is_current(&self) -> bool {
         self.shared.is_current()
     }
 
-    /// The view's name.
+    /// Returns the view's name.
     pub fn name(&self) -> &str {
         self.shared.name()
     }
 
-    /// Tasks accepted and not started.
+    /// Returns the number of tasks that were accepted and have not started.
     pub fn pending_tasks(&self) -> usize {
         self.shared.pending_tasks()
     }
 
-    /// Tasks and signals that panicked so far.
+    /// Returns how many tasks and signals have panicked so far.
     pub fn panics(&self) -> u64 {
         self.shared.panics()
     }
 
-    /// Tasks that were accepted and will not run, because the executor below ended or dropped
-    /// the view's turn. Once there is one the view is closed.
+    /// Returns the tasks that were accepted and will not run because the underlying executor ended
+    /// or dropped the view's turn. If there is such a task, the view is closed.
     pub fn handed_back(&self) -> HandedBack {
         self.shared.handed_back()
     }
