@@ -1,4 +1,4 @@
-//! The promise behind a closure that was given to a pool.
+//! The promise of a closure that was submitted to a pool.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::executor;
 
 use super::policy::{Displaced, is_displacing};
 
-/// The answer of any executor's closure, which also fails when its job is displaced by another.
+/// Wraps the promise of a submitted closure and fails it with [`Displaced`] if the job is
+/// displaced.
 pub(super) struct Answer<T: Send + 'static> {
     inner: Option<executor::Answer<T>>,
 }
@@ -21,7 +22,7 @@ impl<T: Send + 'static> Answer<T> {
         (Self { inner: Some(inner) }, completion)
     }
 
-    /// Runs `run` unless the reader has cancelled, and answers with what it returns.
+    /// Runs `run` and completes the promise with its result, unless the reader has cancelled.
     #[inline]
     pub(super) fn run(mut self, run: impl FnOnce() -> T) {
         if let Some(inner) = self.inner.take() {
@@ -32,7 +33,8 @@ impl<T: Send + 'static> Answer<T> {
 
 impl<T: Send + 'static> Drop for Answer<T> {
     fn drop(&mut self) {
-        // Dropped without having run it is cancelled, unless it had to make room.
+        // If the closure is dropped without having run, the inner promise is cancelled, unless the
+        // job was displaced.
         if let Some(inner) = self.inner.take().filter(|_| is_displacing()) {
             inner.fail(Failure::new(Displaced));
         }

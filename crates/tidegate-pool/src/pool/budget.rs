@@ -1,23 +1,23 @@
-//! The thread budget: who has been promised threads of a pool for as long as it lives.
+//! The thread budget: which components have leased how many threads of a pool.
 
 use std::error::Error;
 use std::fmt;
 
 use tidegate_core::WaitRefused;
 
-/// Threads that were promised to components.
+/// The leases of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     leases: Vec<(u64, Lessee)>,
     next: u64,
 }
 
-/// Who holds how many threads.
+/// The holder of a lease and the number of its threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lessee {
-    /// The component.
+    /// The name of the component.
     pub name: String,
-    /// Its threads.
+    /// The number of threads that it leased.
     pub threads: usize,
 }
 
@@ -43,7 +43,7 @@ impl Budget {
         Ok(id)
     }
 
-    /// Whether what is leased leaves a thread of `max`.
+    /// Checks that the leases leave at least one thread of `max` free.
     pub(crate) fn check(&self, max: usize) -> Result<(), OverBudget> {
         let leased = self.leased();
         if leased == 0 || leased < max {
@@ -57,7 +57,8 @@ impl Budget {
         })
     }
 
-    /// Takes a lease back that waits leave no thread for.
+    /// Removes a lease again, because running waits rely on its threads. Returns the error for the
+    /// caller.
     pub(crate) fn undo(&mut self, id: u64, max: usize, waits: WaitRefused) -> OverBudget {
         let at = self.leases.iter().position(|(one, _)| *one == id);
         OverBudget {
@@ -81,7 +82,7 @@ impl Budget {
     }
 }
 
-/// Leases that would leave no thread for jobs; names who holds what.
+/// The error of leases that would leave no thread for jobs. It names each lease holder.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OverBudget {
     asked: Option<Lessee>,
@@ -92,7 +93,7 @@ pub struct OverBudget {
 }
 
 impl OverBudget {
-    /// Who holds leases.
+    /// Returns the holders of all leases.
     pub fn lessees(&self) -> &[Lessee] {
         &self.lessees
     }

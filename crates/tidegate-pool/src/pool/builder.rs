@@ -1,4 +1,4 @@
-//! Describing a pool before it exists.
+//! The builder of a worker pool.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::policy::PoolPolicy;
 use super::queue::{JobList, JobQueue};
 use super::raw::Growth;
 
-/// Describes a [`WorkerPool`].
+/// A builder for a [`WorkerPool`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct WorkerPoolBuilder {
 }
 
 impl WorkerPool {
-    /// Describes a pool called `name`.
+    /// Creates a builder for a pool called `name`.
     pub fn builder(name: impl Into<String>) -> WorkerPoolBuilder {
         WorkerPoolBuilder::new(name)
     }
@@ -73,56 +73,57 @@ impl WorkerPoolBuilder {
         }
     }
 
-    /// Threads that stay though they are idle; [`DEFAULT_CORE_THREADS`], or the maximum if that
-    /// is less, when not said. They start when they are needed.
+    /// Sets how many threads stay alive while idle. They start when they are needed. The default is
+    /// [`DEFAULT_CORE_THREADS`], or the maximum if that is less.
     pub fn core(mut self, threads: usize) -> Self {
         self.core = Some(threads);
         self
     }
 
-    /// The most threads.
+    /// Sets the maximum number of threads.
     pub fn max(mut self, threads: usize) -> Self {
         self.limits.max = threads;
         self
     }
 
-    /// The most user jobs that wait; 0 means that a job needs a thread at once.
+    /// Sets how many user jobs may wait. With 0 a job is refused unless a thread can take it at
+    /// once.
     pub fn queue(mut self, jobs: usize) -> Self {
         self.limits.queue = jobs;
         self
     }
 
-    /// Another order than first in, first out.
+    /// Replaces the default queue, which is first in, first out.
     pub fn queue_of(mut self, queue: impl JobQueue) -> Self {
         self.queue = Box::new(queue);
         self
     }
 
-    /// Threads in reserve; [`PoolLimits::usual_reserve`] when not said.
+    /// Sets the number of reserved threads. The default is [`PoolLimits::usual_reserve`].
     pub fn reserved(mut self, threads: usize) -> Self {
         self.reserved = Some(threads);
         self
     }
 
-    /// How long a thread above the core size may be idle; zero means for ever.
+    /// Sets how long a thread above the core size may be idle before it ends; zero means for ever.
     pub fn keep_alive(mut self, idle: Duration) -> Self {
         self.limits.keep_alive = idle;
         self
     }
 
-    /// What comes first when all threads are busy.
+    /// Sets whether the pool starts threads or queues jobs first when all threads are busy.
     pub fn growth(mut self, growth: Growth) -> Self {
         self.limits.growth = growth;
         self
     }
 
-    /// Free threads at which the pool counts as low on threads.
+    /// Sets the number of free threads at which the pool counts as low on threads.
     pub fn low_threads(mut self, threads: usize) -> Self {
         self.limits.low = threads;
         self
     }
 
-    /// All limits at once.
+    /// Sets all limits at once.
     pub fn limits(mut self, limits: PoolLimits) -> Self {
         self.core = Some(limits.core);
         self.reserved = Some(limits.reserved);
@@ -130,14 +131,14 @@ impl WorkerPoolBuilder {
         self
     }
 
-    /// What happens to a user job for which there is neither a thread nor room.
+    /// Sets what happens to a user job for which there is neither a thread nor a place in the
+    /// queue.
     pub fn policy(mut self, policy: PoolPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Promises threads to a component for as long as the pool lives; see
-    /// [`WorkerPool::lease`].
+    /// Leases threads to a component for the lifetime of the pool; see [`WorkerPool::lease`].
     pub fn budget(mut self, name: impl Into<String>, threads: usize) -> Self {
         self.budget.push(Lessee {
             name: name.into(),
@@ -146,49 +147,50 @@ impl WorkerPoolBuilder {
         self
     }
 
-    /// How the pool's threads are started.
+    /// Sets how the pool's threads are started.
     pub fn threads(mut self, threads: ThreadBuilder) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// The clock by which idle threads and deadlines are measured.
+    /// Sets the clock that measures idle times and deadlines.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
         self
     }
 
-    /// Hears of panics of jobs and listeners. Called with the pool's name, on a thread of the hook's
-    /// own; see [`OnUnhandled`].
+    /// Sets a hook that receives the panics of jobs and listeners. It is called with the pool's
+    /// name, on the hook's own thread; see [`OnUnhandled`].
     pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
         self.report_to(OnUnhandled::new(hear))
     }
 
-    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
+    /// Sets a hook that may be shared with other executors. The default is [`OnUnhandled::stderr`].
     pub fn report_to(mut self, hook: OnUnhandled) -> Self {
         self.on_unhandled = hook;
         self
     }
 
-    /// Hears `true` when the pool becomes low on threads and `false` when it is not any more.
-    /// Called on the thread of the submitter or the worker that changed it; must not block.
+    /// Sets a hook that is called with `true` when the pool becomes low on threads and with `false`
+    /// when it no longer is. It runs on the thread of the submitter or worker that caused the
+    /// change and must not block.
     pub fn on_low_threads(mut self, hear: impl Fn(bool) + Send + Sync + 'static) -> Self {
         self.on_low = Some(Arc::new(hear));
         self
     }
 
-    /// Measures how long jobs wait and run, for [`PoolMetrics`](crate::PoolMetrics): three readings
-    /// of a [`FastClock`] for each job. Without this none is read.
+    /// Measures how long jobs wait and run, for [`PoolMetrics`](crate::PoolMetrics). This reads a
+    /// [`FastClock`] three times per job; without it, no clock is read.
     pub fn measure_times(mut self) -> Self {
         self.times = true;
         self
     }
 
-    /// Makes the pool. Threads start with the first jobs.
+    /// Builds the pool. Threads start with the first jobs.
     ///
     /// # Errors
     ///
-    /// [`PoolError`] when the description contradicts itself.
+    /// [`PoolError`] if the settings contradict each other.
     pub fn build(self) -> Result<WorkerPool, PoolError> {
         let mut limits = self.limits;
         limits.core = self.core.unwrap_or(DEFAULT_CORE_THREADS.min(limits.max));

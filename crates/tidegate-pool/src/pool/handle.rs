@@ -23,8 +23,8 @@ use super::try_executor::TryExecutor;
 
 /// A handle to a pool of threads for jobs that may block.
 ///
-/// Clones are handles to the same pool. When the last handle is dropped the pool takes no more
-/// jobs, runs what it has accepted and ends; nothing blocks.
+/// Clones are handles to the same pool. When the last handle is dropped, the pool takes no more
+/// jobs, runs the accepted ones and ends. Dropping a handle never blocks.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,13 +50,13 @@ impl WorkerPool {
     ///
     /// # Errors
     ///
-    /// The closure's task, when there is neither a thread nor room (after what the
-    /// [`PoolPolicy`](crate::PoolPolicy) tried), or when the pool was stopped.
+    /// Returns the closure's task if there is neither a thread nor a place in the queue (after the
+    /// [`PoolPolicy`](crate::PoolPolicy) was applied), or if the pool was stopped.
     ///
     /// # Threads
     ///
-    /// From any thread. Waits only where the policy is to back off. A panic of `run` is reported
-    /// to `on_unhandled` and does not hurt the thread.
+    /// Can be called from any thread. It waits only if the policy is to back off. A panic of `run`
+    /// is reported to `on_unhandled` and does not end the thread.
     #[inline]
     pub fn execute<F>(&self, run: F) -> Result<(), Rejected<Task>>
     where
@@ -65,7 +65,7 @@ impl WorkerPool {
         self.execute_task(Task::new(run))
     }
 
-    /// [`WorkerPool::execute`] for a task made before, with a name or a kind of its own.
+    /// Like [`WorkerPool::execute`], for an existing task that has its own name or kind.
     ///
     /// # Errors
     ///
@@ -75,11 +75,12 @@ impl WorkerPool {
         Executor::execute(&*self.shared, task)
     }
 
-    /// Runs `run` on a thread of the pool and answers with what it returns.
+    /// Runs `run` on a thread of the pool and returns a completion for its result.
     ///
-    /// Cancelling the completion before `run` has started keeps it from running; it keeps its
-    /// place in the queue until its turn. To free the place at once, make the job with
-    /// [`WorkerPool::job`] and take it out by the handle that [`WorkerPool::enqueue`] answers.
+    /// Cancelling the completion before `run` has started prevents it from running, but the job
+    /// keeps its place in the queue until a worker reaches it. To free the place at once, create
+    /// the job with [`WorkerPool::job`] and remove it with the handle that [`WorkerPool::enqueue`]
+    /// returns.
     ///
     /// # Errors
     ///
@@ -97,7 +98,7 @@ impl WorkerPool {
         }
     }
 
-    /// A job that answers with what `run` returns, to be given to [`WorkerPool::enqueue`].
+    /// Creates a job for [`WorkerPool::enqueue`], and the completion for the result of `run`.
     #[inline]
     pub fn job<T, F>(&self, run: F) -> (Job, Completion<T>)
     where
@@ -109,7 +110,7 @@ impl WorkerPool {
         (Job::new(task), completion)
     }
 
-    /// Accepts a job and answers with the handle that takes it back while it waits.
+    /// Accepts a job and returns a handle that can remove the job while it is queued.
     ///
     /// # Errors
     ///
@@ -119,8 +120,8 @@ impl WorkerPool {
         Ok(JobHandle::new(&self.shared, key))
     }
 
-    /// Accepts a job and says under which key it waits; `None` if a thread has it. Less than
-    /// [`WorkerPool::enqueue`]: whoever keeps the pool can take the job out with
+    /// Accepts a job and returns the key under which it is queued, or `None` if a thread has it.
+    /// This is cheaper than [`WorkerPool::enqueue`]; the caller removes the job with
     /// [`WorkerPool::take_back`].
     ///
     /// # Errors
@@ -130,68 +131,69 @@ impl WorkerPool {
         self.shared.submit(job.into())
     }
 
-    /// Takes a job back that waits under this key; `None` if it has started, or was taken out or
-    /// displaced before.
+    /// Removes the job that is queued under `key`. Returns `None` if the job has started, or was
+    /// removed or displaced before.
     pub fn take_back(&self, key: JobKey) -> Option<Task> {
         Some(self.shared.remove(key)?.into_task())
     }
 
-    /// Says, from inside a job of this pool, that the job ends as soon as this returns, but for
-    /// telling somebody so. In a pool without a queue one job may then wait for its thread:
-    /// whoever hears of the end and comes with the next job at once is not refused because the
-    /// thread is still on its way. Does nothing elsewhere, and nothing the second time.
+    /// Announces, from inside a job of this pool, that the job ends as soon as this call returns,
+    /// except for notifying its waiter. In a pool without a queue, one job may then wait for this
+    /// thread. So a waiter that submits its next job immediately is not refused because the thread
+    /// has not come back yet. Has no effect outside a job of this pool, or when called a second
+    /// time in the same job.
     pub fn about_to_end(&self) {
         self.shared.about_to_end();
     }
 
-    /// Accepts a task of the runtime's own: runs before user jobs and is never refused for want
-    /// of room.
+    /// Accepts a task of the runtime itself. It runs before user jobs and is never refused because
+    /// the queue is full.
     ///
     /// # Errors
     ///
-    /// The task, when the pool has ended, or has no thread and can start none.
+    /// Returns the task if the pool has ended, or if it has no thread and cannot start one.
     pub fn execute_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.shared.submit_internal(task)
     }
 
-    /// Gives `task` to a thread that already waits; see [`TryExecutor::try_execute`].
+    /// Gives `task` to a thread that is already idle; see [`TryExecutor::try_execute`].
     ///
     /// # Errors
     ///
-    /// The task, when no thread waits, or the pool has no reserve.
+    /// Returns the task if no thread is idle, or if the pool has no reserved threads.
     pub fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         self.shared.try_execute(task)
     }
 
-    /// Starts threads until there are as many as stay; answers how many there are.
+    /// Starts threads up to the core size. Returns the number of threads.
     pub fn prestart(&self) -> usize {
         self.shared.prestart()
     }
 
-    /// Changes every limit in one step and answers with what they were before. Idle threads
-    /// above the new maximum end at once, busy ones after their job; jobs that wait above the
-    /// new bound stay.
+    /// Changes every limit in one step and returns the previous limits. Idle threads above the new
+    /// maximum end at once, busy ones after their current job. Queued jobs above the new bound stay
+    /// queued.
     ///
     /// # Errors
     ///
-    /// [`PoolError`] when the limits contradict each other or the leases, or when jobs of the pool
-    /// wait for each other and rely on more threads; nothing is changed.
+    /// [`PoolError`] if the limits contradict each other or the leases, or if jobs of the pool wait
+    /// for each other and rely on more threads. Nothing is changed then.
     pub fn resize(&self, limits: PoolLimits) -> Result<PoolLimits, PoolError> {
         self.shared.resize(limits)
     }
 
-    /// The limits in force.
+    /// Returns the current limits.
     pub fn limits(&self) -> PoolLimits {
         self.shared.limits()
     }
 
-    /// Promises `threads` threads to the component `name`, which will keep them busy: at least
-    /// one must stay for jobs.
+    /// Leases `threads` threads to the component `name`, which will keep them busy. At least one
+    /// thread must remain for jobs.
     ///
     /// # Errors
     ///
-    /// [`OverBudget`], which names each lessee, also when jobs of the pool wait for each other and
-    /// rely on more threads; the budget is then as it was.
+    /// [`OverBudget`], which names each lease holder. Also returned if jobs of the pool wait for
+    /// each other and rely on more threads. The budget is unchanged then.
     pub fn lease(&self, name: impl Into<String>, threads: usize) -> Result<Lease, OverBudget> {
         let name = name.into();
         Lease::new(&self.shared, Lessee { name, threads })
@@ -202,53 +204,55 @@ impl WorkerPool {
         leased.map(drop).map_err(PoolError::OverBudget)
     }
 
-    /// Takes no more jobs and ends. What was accepted runs until `timeout` has passed; then what
-    /// has not started is handed back, and what has not returned is reported. After half of the
-    /// time [`WorkerPool::stop_token`] is tripped. A second call can only make it earlier.
+    /// Stops the pool: it takes no more jobs and ends. Accepted jobs run until `timeout` has
+    /// passed. Then jobs that have not started are handed back, and jobs that have not returned are
+    /// reported. After half of `timeout`, [`WorkerPool::stop_token`] is cancelled. A second call
+    /// can only make the deadline earlier.
     ///
     /// # Threads
     ///
-    /// From any thread, also one of the pool's; never blocks.
+    /// Can be called from any thread, including threads of the pool. Never blocks.
     pub fn stop(&self, timeout: Duration) -> Stopped {
         self.shared.stop(timeout)
     }
 
-    /// The end of the pool, for whoever wants to know.
+    /// Returns a completion for the end of the pool.
     pub fn stopped(&self) -> Stopped {
         self.shared.stopped()
     }
 
-    /// Tripped when running jobs should stop: jobs that take long look at it.
+    /// Returns the token that is cancelled when running jobs should stop. Long-running jobs check
+    /// it.
     pub fn stop_token(&self) -> CancelToken {
         self.shared.stop_token()
     }
 
-    /// A promise whose listeners run on the pool.
+    /// Creates a promise whose listeners run on the pool.
     pub fn promise<T: Send + 'static>(&self) -> (Promise<T>, Completion<T>) {
         promise_on(Arc::<Shared>::clone(&self.shared))
     }
 
-    /// Whether the calling thread is one of the pool's.
+    /// Returns `true` if the calling thread belongs to the pool.
     pub fn is_current(&self) -> bool {
         self.shared.is_current()
     }
 
-    /// The pool's name.
+    /// Returns the pool's name.
     pub fn name(&self) -> &str {
         self.shared.name()
     }
 
-    /// The room at this moment; takes no lock.
+    /// Returns the free threads and places of the pool at this moment. Takes no lock.
     pub fn room(&self) -> Room {
         self.shared.room()
     }
 
-    /// Whether few or no threads are left for new jobs.
+    /// Returns `true` if few or no threads are left for new jobs.
     pub fn is_low_on_threads(&self) -> bool {
         self.shared.is_low_on_threads()
     }
 
-    /// A look at the pool.
+    /// Returns a snapshot of the pool's metrics.
     pub fn metrics(&self) -> PoolMetrics {
         self.shared.metrics()
     }

@@ -1,10 +1,10 @@
-//! How much more work an executor can take: what a strategy asks before it gives a thread away.
+//! How much more work an executor can take. A strategy asks this before it gives a thread away.
 
-/// How much more work an executor can take at this moment.
+/// The free threads and queue places of an executor at one moment.
 ///
-/// The figures are a snapshot: another thread may take the last place before the reader acts.
-/// They decide between two correct ways (give a thread away or keep it), never whether a task
-/// is accepted.
+/// The values are a snapshot: another thread may take the last place before the reader acts. Use
+/// them to choose between two correct actions (give a thread away or keep it), never to predict
+/// whether a task will be accepted.
 ///
 /// ```
 /// use tidegate_pool::Room;
@@ -15,42 +15,43 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
-    /// Threads that wait for work and have none promised to them.
+    /// Threads that are idle and not needed for queued tasks or leases.
     pub idle: usize,
-    /// Threads that may still be started, for tasks of the runtime's own in any case. A pool that
-    /// [queues first](crate::Growth::QueueFirst) starts those beyond its core for other tasks only
-    /// when its queue is full.
+    /// Threads that may still be started. Tasks of the runtime itself can use all of them. If the
+    /// pool [queues first](crate::Growth::QueueFirst), other tasks can use those beyond the core
+    /// size only while the queue is full.
     pub may_start: usize,
     /// Tasks that the queue takes before it refuses.
     pub places: usize,
 }
 
 impl Room {
-    /// Whether a task given now would find a thread, idle or to be started.
+    /// Returns `true` if a task submitted now would get a thread, idle or new.
     pub fn has_thread(self) -> bool {
         self.idle > 0 || self.may_start > 0
     }
 }
 
-/// An executor that can say how much room it has.
+/// An executor that can report its free threads.
 pub trait Headroom {
-    /// The room at this moment. Takes no lock and never waits.
+    /// Returns the free threads and places at this moment. Takes no lock and never waits.
     fn room(&self) -> Room;
 
-    /// Whether a task given now would find a thread: `room().has_thread()`, which strategies ask
-    /// before each task that may block, so an executor that knows it cheaper says so.
+    /// Returns `true` if a task submitted now would get a thread, as `room().has_thread()` does.
+    /// Strategies call this before each task that may block, so implement it if there is a cheaper
+    /// way.
     fn has_thread(&self) -> bool {
         self.room().has_thread()
     }
 
-    /// A number that grows each time one of its threads is done with what it ran. A monitor
-    /// that sees it grow fast knows that the threads are busy, but not held: the next of them to
-    /// come free comes soon. An executor that cannot say leaves it at zero.
+    /// Returns a counter that grows each time a thread of the executor finishes its task. If it
+    /// grows fast, a monitor knows that the threads are busy but not blocked, and that one will be
+    /// free soon. The default is zero.
     fn moves(&self) -> u64 {
         0
     }
 
-    /// Tasks that wait for a thread at this moment. An executor that cannot say leaves it at zero.
+    /// Returns the number of tasks that wait for a thread at this moment. The default is zero.
     fn waiting(&self) -> usize {
         0
     }

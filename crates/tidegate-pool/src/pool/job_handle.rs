@@ -1,4 +1,4 @@
-//! The handle that takes an accepted job back out of the queue.
+//! The handle that removes an accepted job from the queue.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -8,7 +8,7 @@ use tidegate_core::{CancelHook, CancelToken, Task};
 use super::core::Shared;
 use super::queue::JobKey;
 
-/// Takes an accepted job back out of a pool's queue, as long as it lies there.
+/// Removes an accepted job from a pool's queue, as long as the job is queued.
 ///
 /// ```
 /// use std::sync::mpsc;
@@ -28,7 +28,7 @@ use super::queue::JobKey;
 #[derive(Clone)]
 pub struct JobHandle {
     pool: Weak<Shared>,
-    /// `None`: it never lay in the queue.
+    /// `None` if the job was never queued.
     key: Option<JobKey>,
 }
 
@@ -40,21 +40,21 @@ impl JobHandle {
         }
     }
 
-    /// Takes the job out of the queue, in constant time with the default queue, and frees its
-    /// place. `None` if it has started, or was taken out or displaced before.
+    /// Removes the job from the queue and frees its place, in constant time with the default queue.
+    /// Returns `None` if the job has started, or was removed or displaced before.
     pub fn remove(&self) -> Option<Task> {
         let pool = self.pool.upgrade()?;
         Some(pool.remove(self.key?)?.into_task())
     }
 
-    /// Takes the job out and drops it when `token` is tripped, on the thread that trips it. Hold
-    /// the answer for as long as this is wanted.
+    /// Removes and drops the job when `token` is cancelled, on the thread that cancels it. Hold the
+    /// returned hook as long as this is wanted.
     pub fn remove_on(&self, token: &CancelToken) -> CancelHook {
         let handle = self.clone();
         token.on_cancel(move || drop(handle.remove()))
     }
 
-    /// Whether the job had to wait for a thread when it was accepted.
+    /// Returns `true` if the job was queued when it was accepted.
     pub fn was_queued(&self) -> bool {
         self.key.is_some()
     }

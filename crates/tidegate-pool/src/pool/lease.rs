@@ -1,4 +1,4 @@
-//! Threads of a pool that a component counts on, for as long as it holds the lease.
+//! The lease: threads of a pool that a component can rely on.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use super::budget::{Lessee, OverBudget};
 use super::core::Shared;
 
-/// Threads of a pool that a component counts on; dropping it gives them back.
+/// Threads of a pool that are leased to a component. Dropping the lease returns them.
 ///
 /// ```
 /// use tidegate_pool::WorkerPool;
@@ -29,12 +29,12 @@ pub struct Lease {
     pool: Weak<Shared>,
     id: u64,
     threads: usize,
-    /// How many of them the lessee uses now.
+    /// The number of threads that the lease holder uses now.
     used: AtomicUsize,
 }
 
 impl Lease {
-    /// Promises threads of `pool` to a component.
+    /// Leases threads of `pool` to a component.
     pub(super) fn new(pool: &Arc<Shared>, lessee: Lessee) -> Result<Self, OverBudget> {
         let threads = lessee.threads;
         Ok(Self {
@@ -45,17 +45,17 @@ impl Lease {
         })
     }
 
-    /// The threads of this lease.
+    /// Returns the number of threads of this lease.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Says how the lessee's use of its threads changes, one at a time; it counts as using all of
-    /// them until it says otherwise. Those that it does not use are kept out of the pool's
-    /// [room](crate::Headroom::room), though they are idle or not even started: they will be
-    /// wanted.
+    /// Records that the lease holder uses one thread more or less. At first all leased threads
+    /// count as used. Threads that are not in use are subtracted from the pool's [free
+    /// threads](crate::Headroom::room), even if they are idle or not started: the lease holder will
+    /// need them.
     pub(crate) fn uses(&self, one_more: bool) {
-        // It may use more than it leased: those are no business of the lease's.
+        // Threads that are used beyond the lease do not count.
         let changes = match one_more {
             true => self.used.fetch_add(1, Ordering::Relaxed) < self.threads,
             false => self.used.fetch_sub(1, Ordering::Relaxed) <= self.threads,

@@ -1,4 +1,4 @@
-//! Every limit of a pool in one value, and what can be wrong with it.
+//! All limits of a pool in one value, and the errors of invalid limits.
 
 use std::error::Error;
 use std::fmt;
@@ -11,20 +11,20 @@ use crate::executor::DEFAULT_BOUND;
 use super::budget::OverBudget;
 use super::raw::{DeskLimits, Growth, MAX_RESERVED};
 
-/// The most threads that a pool may have.
+/// The maximum number of threads that a pool may have.
 pub const MAX_THREADS: usize = 32_767;
-/// The most threads of a pool when nothing else is said.
+/// The default maximum number of threads.
 pub const DEFAULT_MAX_THREADS: usize = 200;
-/// Threads that stay though they are idle, when nothing else is said.
+/// The default number of threads that stay alive while idle.
 pub const DEFAULT_CORE_THREADS: usize = 8;
-/// How long a thread above the core size may be idle when nothing else is said.
+/// The default for how long a thread above the core size may be idle.
 pub const DEFAULT_KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// Free threads and places at which a pool counts as low on threads.
+/// The default for the number of free threads at which a pool counts as low on threads.
 pub const DEFAULT_LOW_THREADS: usize = 1;
-/// The longest queue.
+/// The maximum length of a queue.
 const MAX_QUEUE: usize = u32::MAX as usize - 1;
 
-/// The limits of a [`WorkerPool`](crate::WorkerPool), all of which can be changed while it runs.
+/// The limits of a [`WorkerPool`](crate::WorkerPool). All of them can be changed while it runs.
 ///
 /// ```
 /// use tidegate_pool::{PoolLimits, WorkerPool};
@@ -36,26 +36,26 @@ const MAX_QUEUE: usize = u32::MAX as usize - 1;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// Threads that stay though they are idle. 0 lets all of them go.
+    /// Threads that stay alive while idle. With 0 all threads may end.
     pub core: usize,
-    /// The most threads.
+    /// The maximum number of threads.
     pub max: usize,
-    /// The most user jobs that wait; 0 means that a job needs a thread at once.
+    /// The maximum number of queued user jobs. With 0 a job is refused unless a thread can take it.
     pub queue: usize,
-    /// The most idle threads that [`try_execute`](crate::TryExecutor::try_execute) can have
-    /// without a lock; with 0 it always refuses.
+    /// The maximum number of idle threads that [`try_execute`](crate::TryExecutor::try_execute) can
+    /// claim without a lock. With 0 it always refuses.
     pub reserved: usize,
     /// How long a thread above the core size may be idle before it ends; zero means for ever.
     pub keep_alive: Duration,
-    /// What comes first when all threads are busy.
+    /// Whether threads are started or jobs are queued first when all threads are busy.
     pub growth: Growth,
-    /// Free threads at which the pool counts as low on threads.
+    /// The number of free threads at which the pool counts as low on threads.
     pub low: usize,
 }
 
 impl PoolLimits {
-    /// The reserve of a pool of `max` threads when nothing else is said: as many as there are
-    /// CPUs, but at most about an eighth, and at least one.
+    /// Returns the default number of reserved threads for a pool of `max` threads: as many as there
+    /// are CPUs, but at most about an eighth of `max`, and at least one.
     pub fn usual_reserve(max: usize) -> usize {
         let usual = usable_cpus().min(max / 8).next_power_of_two();
         usual.clamp(1, max.clamp(1, MAX_RESERVED))
@@ -70,8 +70,8 @@ impl PoolLimits {
         }
     }
 
-    /// Returns how many threads jobs can count on while `leased` ones are kept by others. A pool
-    /// that queues first has more only while its queue is full.
+    /// Returns how many threads jobs can rely on while `leased` threads are used by lease holders.
+    /// A pool that queues first has more threads only while its queue is full.
     pub(crate) fn width(&self, leased: usize) -> usize {
         let threads = match self.queue {
             0 => self.max,
@@ -119,37 +119,37 @@ impl Default for PoolLimits {
     }
 }
 
-/// Why a pool could not be built, or its limits not be changed.
+/// The error of a pool that could not be built, or whose limits could not be changed.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// A maximum of zero.
+    /// The maximum is zero.
     NoThreads,
-    /// More threads than a pool may have.
+    /// The maximum is above [`MAX_THREADS`].
     TooManyThreads {
-        /// How many were asked for.
+        /// The requested maximum.
         asked: usize,
     },
-    /// Fewer threads at most than have to stay.
+    /// The maximum is below the core size.
     MaxBelowCore {
         /// The core size.
         core: usize,
         /// The maximum.
         max: usize,
     },
-    /// A reserve that the pool cannot have.
+    /// More reserved threads than the pool can have.
     TooManyReserved {
-        /// How many were asked for.
+        /// The requested number of reserved threads.
         asked: usize,
-        /// The most that there can be.
+        /// The highest number that is allowed.
         most: usize,
     },
-    /// A queue that cannot be counted.
+    /// The queue is too long to be counted.
     QueueTooLong {
-        /// How long it should have been.
+        /// The requested length.
         asked: usize,
     },
-    /// A back-off that never tries again.
+    /// A back-off with zero attempts.
     NoAttempts,
     /// The leases leave no thread for jobs.
     OverBudget(OverBudget),

@@ -1,12 +1,14 @@
-//! What a pool shows of itself: figures of one moment, and how long its jobs take.
+//! The metrics of a pool: a snapshot of its counters, and how long its jobs take.
 
 use std::time::Duration;
 
 use super::limits::PoolLimits;
 
-/// A look at a pool; every figure of it belongs to one moment.
+/// A snapshot of a pool's metrics. Values that are kept under the pool's lock belong to one moment;
+/// the other counters are read right after it.
 ///
-/// `threads = ready + leased + utilized`, as long as the lessees use what they leased.
+/// `threads = ready + leased + utilized`, as long as the lease holders use the threads that they
+/// leased.
 ///
 /// ```
 /// use tidegate_pool::WorkerPool;
@@ -20,74 +22,74 @@ use super::limits::PoolLimits;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PoolMetrics {
-    /// The limits in force.
+    /// The current limits.
     pub limits: PoolLimits,
-    /// Threads, started or about to.
+    /// Threads that are started or about to start.
     pub threads: usize,
-    /// Threads that wait for work, those in reserve included.
+    /// Idle threads, including the reserved ones.
     pub ready: usize,
-    /// Of these, the ones in reserve.
+    /// Idle threads that are reserved.
     pub reserved: usize,
-    /// Threads that were promised to components.
+    /// Threads that are leased to components.
     pub leased: usize,
-    /// Threads that run jobs, beyond the leased ones.
+    /// Threads that run jobs, without the leased ones.
     pub utilized: usize,
-    /// Threads that run something: utilized and leased.
+    /// Threads that run something: `utilized` plus `leased`.
     pub busy: usize,
-    /// The most threads that jobs can have: the maximum without the leased ones.
+    /// The maximum number of threads for jobs: the pool's maximum without the leased threads.
     pub available: usize,
     /// `utilized / available`, from 0 to 1.
     pub utilization: f64,
-    /// Whether the pool is low on threads.
+    /// `true` if the pool is low on threads.
     pub low: bool,
-    /// Jobs that wait, of both lanes.
+    /// Queued jobs of both lanes, user and internal.
     pub queued: usize,
-    /// Of these, internal ones.
+    /// Queued internal jobs.
     pub queued_internal: usize,
-    /// Jobs accepted so far, those for reserved threads excepted.
+    /// Jobs accepted so far, without those given to reserved threads by `try_execute`.
     pub accepted: u64,
-    /// Jobs that ran to their end.
+    /// Jobs that have ended, including those that panicked or were cancelled before they started.
     pub done: u64,
     /// Jobs refused because the pool was full or stopped.
     pub refused: u64,
-    /// Jobs taken back by their handle.
+    /// Jobs removed from the queue by their handle.
     pub removed: u64,
-    /// Jobs that had to make room for others.
+    /// Jobs displaced to make room for others.
     pub displaced: u64,
-    /// Jobs that the queue gave up.
+    /// Jobs that the queue shed.
     pub shed: u64,
-    /// Jobs whose token was tripped before they started.
+    /// Jobs whose token was cancelled before they started.
     pub cancelled: u64,
-    /// Jobs that the submitter had to run.
+    /// Jobs that ran on the submitter's thread.
     pub caller_ran: u64,
     /// Jobs that panicked.
     pub panics: u64,
-    /// Jobs that found a reserved thread.
+    /// `try_execute` calls that found an idle thread.
     pub reserve_hits: u64,
-    /// Jobs that found none.
+    /// `try_execute` calls that found none.
     pub reserve_misses: u64,
     /// Threads started so far.
     pub started_threads: u64,
     /// Threads that have ended.
     pub ended_threads: u64,
-    /// Threads that the system refused.
+    /// Threads that the system could not start.
     pub failed_starts: u64,
-    /// The most threads at a time.
+    /// The highest number of threads at a time.
     pub most_threads: usize,
-    /// The most jobs that waited at a time.
+    /// The highest number of queued jobs at a time.
     pub most_queued: usize,
-    /// Sleeping threads that were woken for a job.
+    /// Wake-ups of sleeping threads for a job.
     pub wakeups: u64,
-    /// From accepted to started, in a pool that [measures
+    /// Times from acceptance to start, if the pool [measures
     /// times](crate::WorkerPoolBuilder::measure_times).
     pub waits: Option<JobTimes>,
-    /// From started to ended, in such a pool.
+    /// Times from start to end, if the pool measures times.
     pub runs: Option<JobTimes>,
-    /// Names of the jobs that run right now.
+    /// Names of the jobs that are running.
     pub running: Vec<&'static str>,
 }
 
-/// What a number of jobs took.
+/// Durations of a number of jobs.
 ///
 /// ```
 /// use tidegate_pool::WorkerPool;
@@ -96,23 +98,23 @@ pub struct PoolMetrics {
 /// for _ in 0..2 {
 ///     pool.submit(|| ())?.wait()?;
 /// }
-/// // A job counts when its thread comes for the next one: the last one may be missing.
+/// // A job is counted when its thread takes the next one, so the last job may be missing.
 /// let runs = pool.metrics().runs.expect("it measures");
 /// assert!(runs.count <= 2 && runs.mean() <= runs.longest);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobTimes {
-    /// How many jobs.
+    /// The number of jobs.
     pub count: u64,
-    /// What they took together.
+    /// The sum of their durations.
     pub total: Duration,
-    /// What the longest took.
+    /// The longest duration.
     pub longest: Duration,
 }
 
 impl JobTimes {
-    /// What one took on average; zero if there was none.
+    /// Returns the average duration; zero if there were no jobs.
     pub fn mean(&self) -> Duration {
         let nanos = self.total.as_nanos() / u128::from(self.count.max(1));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

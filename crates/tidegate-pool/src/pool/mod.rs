@@ -1,28 +1,29 @@
 //! The worker pool: threads for jobs that may block.
 //!
-//! A job goes to an idle thread if there is one, to a new thread if one may start, and else into
-//! a queue with a live bound. The desk in `raw` decides which of these; the rest of this folder adds
-//! lanes, limits, policies, the thread budget and the end.
+//! A job goes to an idle thread if there is one, else to a new thread if one may start, else into a
+//! queue whose bound can be changed at any time. The dispatcher in `raw` makes this decision. The
+//! rest of this folder adds lanes, limits, policies, the thread budget and the shutdown.
 //!
-//! From top to bottom, each knows only what is below it:
+//! From top to bottom; each file uses only files below it:
 //!
 //! * `builder`: [`WorkerPoolBuilder`]. `handle`: [`WorkerPool`].
-//! * `job_handle`: [`JobHandle`], which takes a job back out of the queue. `answer`: the promise of
-//!   a submitted closure. `try_executor`: [`TryExecutor`], what a strategy asks of a pool. `lease`:
-//!   [`Lease`], threads that a component counts on.
-//! * `core`: how the pool works, from the submission of a job to the last thread's end.
-//! * `limits`: [`PoolLimits`] and [`PoolError`]. `policy`: [`PoolPolicy`]. `budget`: who leased how
-//!   many threads. `headroom`: [`Headroom`]. `metrics`: [`PoolMetrics`]. `stop_report`:
-//!   [`StopReport`]. Plain data, but for the traits.
+//! * `job_handle`: [`JobHandle`], which removes a job from the queue. `answer`: the promise of a
+//!   submitted closure. `try_executor`: [`TryExecutor`], the pool as a strategy uses it. `lease`:
+//!   [`Lease`], threads that a component can rely on.
+//! * `core`: how the pool works, from the submission of a job to the end of the last thread.
+//! * `limits`: [`PoolLimits`] and [`PoolError`]. `policy`: [`PoolPolicy`]. `budget`: the leases.
+//!   `headroom`: [`Headroom`]. `metrics`: [`PoolMetrics`]. `stop_report`: [`StopReport`]. These are
+//!   plain data, except for the traits.
 //! * `queue`: [`Job`], [`JobQueue`] and the default queue.
-//! * `raw`: the words by which jobs and threads meet, with all unsafe code of the pool.
+//! * `raw`: the lock-free and locked structures through which jobs reach threads, with all unsafe
+//!   code of the pool.
 //!
 //! # Invariants
 //!
-//! * An accepted job runs exactly once, or is handed back: by its handle, by the stop report, or
-//!   dropped as displaced by a policy that was asked for.
-//! * No code of the user's runs while the lock is held, except the queue's.
-//! * All limits change in one step: nobody sees a new maximum with an old core size.
+//! * An accepted job runs exactly once, or is handed back: by its handle, or by the stop report. Or
+//!   it is dropped as displaced, if the chosen policy or queue does that.
+//! * No user code runs while the lock is held, except that of the queue.
+//! * All limits change in one step: no thread sees a new maximum with an old core size.
 
 mod answer;
 mod budget;

@@ -1,4 +1,4 @@
-//! What happens to a job for which a pool has neither a thread nor room.
+//! The policies for a job that gets neither a thread nor a place in the queue.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -9,7 +9,7 @@ use tidegate_core::RejectWith;
 
 /// What a pool does with a user job that it cannot take.
 ///
-/// A stopped pool always refuses; the policy is about full ones.
+/// The policy applies to a full pool. A stopped pool always refuses.
 ///
 /// ```
 /// use tidegate_pool::{PoolPolicy, WorkerPool};
@@ -19,26 +19,26 @@ use tidegate_core::RejectWith;
 /// ```
 #[derive(Clone, Default)]
 pub enum PoolPolicy {
-    /// Gives the job back at once.
+    /// Returns the job to the submitter at once.
     #[default]
     Fail,
-    /// Waits for `pause` and tries again, up to `attempts` times; then gives the job back. On a
-    /// thread of the pool itself and on any that must not block, it gives it back at once. The
-    /// job's token ends the wait.
+    /// Waits for `pause` and tries again, up to `attempts` times; then returns the job. On a thread
+    /// of the pool itself, and on any thread that must not block, it returns the job at once.
+    /// Cancelling the job's token ends the wait.
     Backoff {
-        /// How often to try again; at least once.
+        /// The number of attempts after the first one; at least one.
         attempts: u32,
-        /// How long to wait before each.
+        /// The pause before each attempt.
         pause: Duration,
     },
-    /// Runs the job on the submitter's thread: a submitter that is too fast pays for it. A
-    /// thread that must not block gets a job that may back instead.
+    /// Runs the job on the submitter's thread, which slows a fast submitter down. On a thread that
+    /// must not block, a job that may block is returned instead.
     CallerRuns,
-    /// Takes the oldest waiting job out to make room (with another queue: whichever that
-    /// chooses). Its completion fails as [`Displaced`].
+    /// Drops the oldest queued job to make room. A custom queue chooses the job itself. The
+    /// completion of that job fails with [`Displaced`].
     DropOldest,
-    /// Asks the closure: it gets the refusal and either deals with the task or passes it on. It
-    /// runs on the submitter's thread.
+    /// Calls the closure with the refusal on the submitter's thread. The closure either handles the
+    /// task or passes the refusal on.
     With(RejectWith),
 }
 
@@ -58,7 +58,8 @@ impl fmt::Debug for PoolPolicy {
     }
 }
 
-/// The failure of a job that was accepted and then had to make room, or that its queue gave up.
+/// The failure of an accepted job that was dropped: to make room for another, or because its queue
+/// shed it.
 ///
 /// ```
 /// use tidegate_pool::Displaced;
@@ -81,12 +82,12 @@ tidegate_core::debug_as_display!(Displaced);
 impl Error for Displaced {}
 
 thread_local! {
-    /// Whether what this thread drops was displaced: how the news reaches a closure's promise
-    /// without a word in every task.
+    /// `true` while this thread drops displaced jobs. The promise of a closure reads it in `Drop`,
+    /// so that no task needs a field for it.
     static DISPLACING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `drop` with the thread's drops counting as displacements.
+/// Runs `drop`; jobs that this thread drops meanwhile count as displaced.
 pub(crate) fn displacing(drop: impl FnOnce()) {
     struct Restore(bool);
     impl Drop for Restore {

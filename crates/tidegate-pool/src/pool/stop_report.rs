@@ -1,4 +1,4 @@
-//! What a pool reports of its end.
+//! The report of a pool's end.
 
 use std::fmt;
 
@@ -6,24 +6,24 @@ use tidegate_promise::SharedCompletion;
 
 use crate::executor::{HandedBack, ShutdownError};
 
-/// The end of a pool, for whoever wants to know.
+/// The completion of a pool's end.
 pub type Stopped = SharedCompletion<StopReport, ShutdownError>;
 
-/// What a pool did on its way out. Clones share it.
+/// What a pool did while it stopped. Clones share the tasks that were handed back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StopReport {
-    /// Jobs that ran to their end after the pool was asked to stop.
+    /// Jobs that ended after the pool was asked to stop.
     pub ran: u64,
     /// Jobs that were accepted and had not started at the deadline.
     pub handed_back: HandedBack,
-    /// Jobs that had not returned at the deadline. Their threads end when they do.
+    /// Jobs that had not returned at the deadline. Each thread ends when its job returns.
     pub stuck: Vec<StuckJob>,
 }
 
 /// A job that did not return in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StuckJob {
-    /// Its thread.
+    /// The name of its thread.
     pub thread: String,
     /// The job's name.
     pub task: &'static str,

@@ -1,4 +1,4 @@
-//! An executor that can give a thread now or not at all: what a strategy asks of its pool.
+//! An executor that provides a thread at once or not at all, as strategies need it.
 
 use tidegate_core::{Executor, Rejected, Task};
 
@@ -6,22 +6,22 @@ use super::budget::OverBudget;
 use super::headroom::Headroom;
 use super::lease::Lease;
 
-/// An executor that keeps threads in reserve.
+/// An executor with reserved threads.
 pub trait TryExecutor: Executor + Headroom {
-    /// Gives `task` to a thread that already waits for one. Never queues and never waits.
+    /// Gives `task` to a thread that is already idle. Never queues and never waits.
     ///
     /// # Errors
     ///
-    /// The task itself, when no thread waits at this moment. A miss may start one for the
-    /// next time.
+    /// Returns the task if no thread is idle at this moment. The executor may then start a thread
+    /// for the next call.
     fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>>;
 
-    /// Promises some of its threads to `who`, for as long as the lease lives. `None` from an
-    /// executor that keeps no account of its threads.
+    /// Leases some of the executor's threads to `who` until the lease is dropped. Returns `None` if
+    /// the executor does not track its threads.
     ///
     /// # Errors
     ///
-    /// [`OverBudget`] when no thread would be left for tasks; it names who holds what.
+    /// [`OverBudget`] if no thread would be left for tasks. It names each lease holder.
     fn lease_threads(&self, who: &str, threads: usize) -> Result<Option<Lease>, OverBudget> {
         let _ = (who, threads);
         Ok(None)

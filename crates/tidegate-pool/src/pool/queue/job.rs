@@ -1,10 +1,10 @@
-//! A job: a task on its way through a pool.
+//! A job: a task with the data that a pool needs to queue it.
 
 use std::fmt;
 
 use tidegate_core::{CancelToken, Task};
 
-/// A task with what a queue and a policy may want to know of it.
+/// A task, its criticality and its cancellation token.
 ///
 /// ```
 /// use tidegate_pool::Job;
@@ -19,12 +19,12 @@ pub struct Job {
     task: Task,
     token: Option<CancelToken>,
     class: u8,
-    /// When it was accepted, in a pool that measures times.
+    /// When the job was accepted, if the pool measures times.
     pub(crate) since: u64,
 }
 
 impl Job {
-    /// A job that runs `task`.
+    /// Creates a job that runs `task`.
     pub fn new(task: Task) -> Self {
         Self {
             task,
@@ -34,36 +34,36 @@ impl Job {
         }
     }
 
-    /// How critical the job is; more is more. The default queue does not look.
+    /// Sets how critical the job is; higher is more critical. The default queue ignores it.
     pub fn class(mut self, class: u8) -> Self {
         self.class = class;
         self
     }
 
-    /// Ends waits for a place when the token is tripped, and keeps the job from running if that
-    /// happens before it starts. To take it out of the queue at once, see
-    /// [`JobHandle::remove_on`](crate::JobHandle::remove_on).
+    /// Sets a cancellation token. Cancelling it ends a wait for a place in the queue, and prevents
+    /// the job from running if it has not started. To also remove the job from the queue at once,
+    /// see [`JobHandle::remove_on`](crate::JobHandle::remove_on).
     pub fn token(mut self, token: &CancelToken) -> Self {
         self.token = Some(token.clone());
         self
     }
 
-    /// The task's name.
+    /// Returns the task's name.
     pub fn name(&self) -> &'static str {
         self.task.name()
     }
 
-    /// What was given to [`Job::class`]; 0 otherwise.
+    /// Returns the value given to [`Job::class`], or 0.
     pub fn criticality(&self) -> u8 {
         self.class
     }
 
-    /// Whether the job's token was tripped.
+    /// Returns `true` if the job's token was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.token.as_ref().is_some_and(CancelToken::is_cancelled)
     }
 
-    /// The task itself.
+    /// Returns the task.
     pub fn into_task(self) -> Task {
         self.task
     }

@@ -1,16 +1,16 @@
-//! The default queue: a list, first in and first out, from which any job can be taken.
+//! The default queue: a first-in, first-out list from which any job can be removed.
 
 use std::fmt;
 
 use super::job::Job;
 use super::job_queue::{JobKey, JobQueue, Popped};
 
-/// No neighbour.
+/// Marks the absence of a neighbour.
 const NONE: u32 = u32::MAX;
 
-/// Jobs in the order in which they came; any of them can be taken out in constant time.
+/// A list of jobs in the order of their arrival. Any job can be removed in constant time.
 ///
-/// As a [`JobQueue`] it runs the oldest first and displaces the oldest.
+/// As a [`JobQueue`] it runs the oldest job first and displaces the oldest.
 ///
 /// ```
 /// use tidegate_pool::{Job, JobList};
@@ -27,7 +27,7 @@ const NONE: u32 = u32::MAX;
 /// ```
 pub struct JobList {
     nodes: Vec<Node>,
-    /// First of the free nodes, linked by `next`.
+    /// The first free node; free nodes are linked by `next`.
     free: u32,
     oldest: u32,
     newest: u32,
@@ -38,12 +38,13 @@ struct Node {
     job: Option<Job>,
     previous: u32,
     next: u32,
-    /// How often the node was filled: an old key does not find a new job.
+    /// How often the node was filled. It is part of the key, so an old key does not match a new
+    /// job.
     turn: u32,
 }
 
 impl JobList {
-    /// Puts a job behind the newest.
+    /// Appends a job.
     pub fn push_back(&mut self, job: Job) -> JobKey {
         let at = self.take_node();
         let previous = self.newest;
@@ -62,17 +63,17 @@ impl JobList {
         key
     }
 
-    /// Takes the oldest job.
+    /// Removes and returns the oldest job.
     pub fn pop_front(&mut self) -> Option<Job> {
         self.unlink(self.oldest)
     }
 
-    /// Takes the newest job.
+    /// Removes and returns the newest job.
     pub fn pop_back(&mut self) -> Option<Job> {
         self.unlink(self.newest)
     }
 
-    /// Takes out the job with this key.
+    /// Removes and returns the job with this key.
     pub fn remove(&mut self, key: JobKey) -> Option<Job> {
         let (turn, at) = ((key.0 >> 32) as u32, key.0 as u32);
         let node = self.nodes.get(at as usize)?;
@@ -82,12 +83,12 @@ impl JobList {
         self.unlink(at)
     }
 
-    /// How many jobs are in the list.
+    /// Returns the number of jobs in the list.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns `true` if the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -169,7 +170,7 @@ impl fmt::Debug for JobList {
 
 #[cfg(test)]
 mod tests {
-    //! The list keeps its order and its keys, whatever is taken out of it.
+    //! The list keeps its order and its keys when jobs are removed.
 
     use std::collections::VecDeque;
 

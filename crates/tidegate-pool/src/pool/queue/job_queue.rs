@@ -1,26 +1,26 @@
-//! The order in which jobs wait: a small trait that users may implement.
+//! The trait of a queue, which decides the order of waiting jobs. Users may implement it.
 
 use super::job::Job;
 
-/// Names a job in the queue that it was put into; the queue decides what the number means.
+/// Identifies a job in its queue. The queue decides what the number means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct JobKey(pub u64);
 
-/// What a queue gives a worker.
+/// The result of [`JobQueue::pop`].
 #[derive(Debug)]
 pub enum Popped {
     /// A job to run.
     Run(Job),
-    /// A job that the queue gives up, because it has waited too long for instance. It is
-    /// dropped, and its completion fails as [`Displaced`](crate::Displaced).
+    /// A job that the queue sheds, for instance because it has waited too long. It is dropped, and
+    /// its completion fails with [`Displaced`](crate::Displaced).
     Shed(Job),
 }
 
-/// The order in which waiting jobs are run.
+/// The order in which waiting jobs run.
 ///
-/// How many may wait is the pool's business: it asks for [`JobQueue::len`] when a job comes and
-/// compares it with its live bound, so a bound that is lowered below what waits only keeps new
-/// jobs out. Every method is called with the pool's lock held: be quick, and do not call the
+/// The queue does not limit its length. When a job arrives, the pool compares [`JobQueue::len`]
+/// with its current bound. A bound that is lowered below the queue's length only keeps new jobs
+/// out. Every method is called with the pool's lock held, so it must be quick and must not call the
 /// pool.
 ///
 /// ```
@@ -43,18 +43,18 @@ pub enum Popped {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait JobQueue: Send + 'static {
-    /// Puts a job in. The key stays good until the job is out, and means no other job for as
-    /// long as anybody may remember it.
+    /// Adds a job. The key is valid until the job is removed. It must not identify another job as
+    /// long as a caller may still hold it.
     fn push(&mut self, job: Job) -> JobKey;
-    /// Takes the job that is next.
+    /// Removes and returns the next job.
     fn pop(&mut self) -> Option<Popped>;
-    /// Takes out a job by its key; `None` if it is not there any more.
+    /// Removes and returns the job with this key, or `None` if it is no longer queued.
     fn remove(&mut self, key: JobKey) -> Option<Job>;
-    /// Takes out the job that has to make room for `by`; `None` if `by` is the one to refuse.
+    /// Removes and returns the job that makes room for `by`, or `None` if `by` should be refused.
     fn displace(&mut self, by: &Job) -> Option<Job>;
-    /// How many jobs wait.
+    /// Returns the number of queued jobs.
     fn len(&self) -> usize;
-    /// Whether none waits.
+    /// Returns `true` if no job is queued.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }

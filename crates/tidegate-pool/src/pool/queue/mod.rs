@@ -1,11 +1,11 @@
-//! Jobs, and where they wait until a thread is free.
+//! Jobs, and the queues in which they wait for a free thread.
 //!
-//! * `job`: [`Job`], a task with what a queue and a policy may want to know of it.
+//! * `job`: [`Job`], a task with its criticality and its cancellation token.
 //! * `job_queue`: [`JobQueue`], the trait of a queue.
 //! * `job_list`: [`JobList`], the default queue.
 //!
-//! Nothing here knows a pool: how many jobs may wait, and which lane goes first, is decided in
-//! `core`.
+//! This module does not depend on the pool. How many jobs may wait, and which lane goes first, is
+//! decided in `core`.
 
 mod job;
 mod job_list;
