@@ -1,10 +1,10 @@
-//! What a pool counts, under its lock and beside it.
+//! The counters of a pool: those under its lock, and atomic ones beside it.
 
 use std::sync::atomic::AtomicU64;
 
 use crate::pool::metrics::JobTimes;
 
-/// Counters that are only touched with the lock held; those that each job touches come first.
+/// Counters that are accessed only with the lock held. Those that each job changes come first.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Counts {
@@ -31,7 +31,7 @@ pub(super) struct Took {
 }
 
 impl Counts {
-    /// Counts jobs that a worker has run since it was last at the desk: none or one.
+    /// Counts the jobs that a worker has run since its last visit to the dispatcher: none or one.
     pub(super) fn add_done(&mut self, jobs: u64, took: Option<Took>) {
         self.done += jobs;
         if let Some(took) = took {
@@ -41,7 +41,7 @@ impl Counts {
     }
 }
 
-/// Counters beside the lock.
+/// Atomic counters that need no lock.
 #[derive(Debug, Default)]
 pub(super) struct Tells {
     pub(super) refused: AtomicU64,

@@ -12,8 +12,8 @@ use crate::pool::raw::Placed;
 use super::lanes::Lane;
 use super::shared::Shared;
 
-/// A pool as an executor: what promises and other crates know of it. Holding one does not keep
-/// the pool running.
+/// The pool as promises and other crates see it. Holding a reference does not keep the pool
+/// running.
 impl Executor for Shared {
     fn execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         match self.submit(Job::new(task)) {
@@ -27,7 +27,8 @@ impl Executor for Shared {
     }
 
     fn signal(&self, signal: Signal) -> Result<(), Rejected<Signal>> {
-        // A task could not give the signal back: look first, then keep that from changing.
+        // A task could not give the signal back if it were refused. So check first, and hold the
+        // lock so that the result stays valid.
         let mut turn = self.desk.turn();
         if turn.is_closed() && turn.threads() == 0 {
             return Err(Rejected::new(signal, Refusal::Closed));
@@ -46,7 +47,8 @@ impl Executor for Shared {
                 self.end_turn(turn, || ());
             }
             Placed::Start(job) => {
-                // A refused one is dropped, which tells it as orphaned: news is never lost.
+                // If no thread can be started, the job is dropped, which delivers the signal as
+                // orphaned. So a signal is never lost.
                 drop(self.start(turn, job, Lane::Internal));
             }
         }

@@ -1,4 +1,5 @@
-//! What waits for a pool's threads, and what is counted: everything under the pool's lock.
+//! The data under the pool's lock: two lanes of queued jobs, the worker entries, limits and
+//! counters. A lane is a queue for one kind of job.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,82 +15,85 @@ use crate::pool::stop_report::StopReport;
 
 use super::counts::Counts;
 
-/// Internal jobs in a row after which a user job gets its turn.
+/// Internal jobs in a row after which one user job runs.
 const INTERNAL_RUN: u8 = 16;
 
-/// Which way a job comes in.
+/// The lane of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// Jobs of the runtime itself: never refused for want of room.
+    /// Jobs of the runtime itself. They are never refused because the queue is full.
     Internal,
-    /// Jobs of users: bounded.
+    /// Jobs of users. Their number is bounded.
     User,
 }
 
 impl Lane {
-    /// Returns `true` if its jobs get threads up to the maximum before they wait, whatever the
-    /// pool's growth: the runtime's own may be what a busy thread waits for.
+    /// Returns `true` if jobs of this lane get threads up to the maximum before they are queued,
+    /// regardless of the pool's growth. A busy thread may be waiting for a job of the runtime.
     pub(super) fn is_urgent(self) -> bool {
         self == Self::Internal
     }
 }
 
-/// The two lanes and everything that changes with them. What changes with each job comes first:
-/// it moves between threads, and with it as few cache lines as possible.
+/// The two lanes and all data that changes with them. Fields that change with each job come first:
+/// they move between threads, and should occupy as few cache lines as possible.
 #[repr(C)]
 pub(super) struct Lanes {
     user: Box<dyn JobQueue>,
-    /// User jobs that wait, as the queue said after its last change. The turn asks for it where a
-    /// panic of the queue would cost a job.
+    /// Queued user jobs, as reported by the queue after its last change. Other code reads this copy
+    /// where a panic of the queue would lose a job.
     waiting: usize,
     internal: JobList,
     /// Internal jobs taken since the last user job.
     in_a_row: u8,
-    /// What the hook of low threads was told last, and whether a thread is telling it something.
+    /// The value that the low-threads hook was last called with, and whether a thread is calling it
+    /// now.
     pub(super) low: bool,
     pub(super) telling: bool,
-    /// Jobs that the user's queue gave up; dropped by whoever holds the turn, after it.
+    /// Jobs that the user's queue shed. The thread that holds the guard drops them after releasing
+    /// it.
     pub(super) shed: Vec<Job>,
-    /// Workers whose job has said that it is about to end: each comes for one more at once.
+    /// Workers whose job has announced its end. Each of them takes one more job at once.
     pub(super) coming: usize,
     pub(super) counts: Counts,
     pub(super) limits: PoolLimits,
     pub(super) budget: Budget,
     pub(super) stop: Option<StopPlan>,
-    /// Taken in the turn that empties the queue for the report: whoever takes it reports.
+    /// Taken under the guard that drains the queue for the report. The thread that takes it
+    /// reports.
     pub(super) termination: Option<Promise<StopReport, ShutdownError>>,
-    /// Every thread, from the turn in which it is counted.
+    /// All threads, from the moment that they are counted.
     pub(super) roster: Vec<Arc<Post>>,
 }
 
-/// One thread of a pool, started or about to.
+/// One thread of a pool, started or about to start.
 #[derive(Default)]
 pub(crate) struct Post {
     pub(super) seat: Arc<Seat<Job>>,
-    /// Shows a job from the moment that it can no longer be handed back until it is counted.
+    /// Shows the job from the moment that it can no longer be handed back until it is counted.
     pub(super) running: Arc<Running>,
-    /// The thread's name, once it runs.
+    /// The thread's name, once the thread runs.
     pub(super) thread: OnceLock<String>,
 }
 
-/// What a thread is started for.
+/// The reason for which a thread is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// The job that lies in its seat.
+    /// The job in its worker slot.
     OwnJob,
-    /// Jobs that wait in the queue.
+    /// Queued jobs.
     Waiting,
-    /// Nothing yet.
+    /// None yet.
     Spare,
 }
 
-/// What was asked of a pool at its end.
+/// The deadlines of a pool that stops.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StopPlan {
     pub(super) deadline: u64,
     /// When running jobs are told to stop.
     pub(super) tell_at: u64,
-    /// Jobs that were done when the end began.
+    /// The number of finished jobs when the stop began.
     pub(super) done: u64,
 }
 
@@ -117,7 +121,8 @@ impl Lanes {
         }
     }
 
-    /// Whether a job may wait. Without a queue it may for a worker that is about to come.
+    /// Returns `true` if a job may be queued. A pool without a queue accepts one for each worker
+    /// whose job has announced its end.
     pub(super) fn has_room(&self, lane: Lane) -> bool {
         let places = match self.limits.queue {
             0 => self.coming,
@@ -126,7 +131,7 @@ impl Lanes {
         lane == Lane::Internal || self.user.len() < places
     }
 
-    /// Puts a job into its lane. Internal jobs have no key: nobody takes them back.
+    /// Adds a job to its lane. Internal jobs get no key, because they are never removed.
     pub(super) fn push(&mut self, lane: Lane, job: Job) -> Option<JobKey> {
         let key = match lane {
             Lane::Internal => {
@@ -150,7 +155,7 @@ impl Lanes {
         Some(job)
     }
 
-    /// Makes room for `job`, if the queue agrees.
+    /// Removes a job to make room for `job`, if the queue agrees.
     pub(super) fn displace(&mut self, job: &Job) -> Option<Job> {
         let displaced = self.user.displace(job)?;
         self.count(self.waiting.saturating_sub(1));
@@ -162,7 +167,8 @@ impl Lanes {
         self.waiting
     }
 
-    /// Asks the queue how many jobs wait. It is code of the user's: if it panics, `guess` has to do.
+    /// Reads the length of the queue. The queue is user code; if it panics, `guess` is used
+    /// instead.
     fn count(&mut self, guess: usize) {
         self.waiting = contain(|| self.user.len()).unwrap_or(guess);
     }
@@ -171,7 +177,7 @@ impl Lanes {
         self.internal.len()
     }
 
-    /// Moves everything to `left`: internal jobs first, each lane in its order.
+    /// Moves all jobs to `left`: internal jobs first, each lane in its order.
     pub(super) fn drain(&mut self, left: &mut Vec<Job>) {
         left.reserve(self.len());
         while let Some(job) = self.internal.pop_front() {
@@ -183,14 +189,14 @@ impl Lanes {
         self.count(0);
     }
 
-    /// A place for a thread that was counted.
+    /// Creates the worker entry of a thread that was counted.
     pub(super) fn enroll(&mut self) -> Arc<Post> {
         let post = Arc::new(Post::default());
         self.roster.push(Arc::clone(&post));
         post
     }
 
-    /// Removes a thread that has ended, or could not be started.
+    /// Removes a thread that has ended or could not be started.
     pub(super) fn strike(&mut self, post: &Arc<Post>) {
         self.roster.retain(|one| !Arc::ptr_eq(one, post));
     }

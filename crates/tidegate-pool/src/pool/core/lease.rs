@@ -1,15 +1,15 @@
-//! Adds leases to the thread budget of a pool and takes them back.
+//! Adds leases to the thread budget of a pool and removes them.
 
 use crate::pool::budget::{Lessee, OverBudget};
 
 use super::shared::Shared;
 
 impl Shared {
-    /// Promises threads to a component. Returns the number under which they are given back.
+    /// Leases threads to a component. Returns the id under which they are returned.
     ///
     /// # Errors
     ///
-    /// [`OverBudget`] when no thread would be left for jobs; the budget is then as it was.
+    /// [`OverBudget`] if no thread would be left for jobs. The budget is unchanged then.
     pub(crate) fn add_lease(&self, lessee: Lessee) -> Result<u64, OverBudget> {
         let mut turn = self.desk.turn();
         let max = turn.limits.max;
@@ -20,20 +20,20 @@ impl Shared {
                 return Err(turn.budget.undo(id, max, waits));
             }
             turn.set_leased(leased);
-            // A pool that queues first may have more threads now.
+            // A pool that queues first may start more threads now.
             self.end_turn(turn, || self.start_for_all_waiting());
         }
         Ok(id)
     }
 
-    /// Gives the threads of a lease back.
+    /// Returns the threads of a lease.
     pub(crate) fn end_lease(&self, id: u64) {
         let mut turn = self.desk.turn();
         turn.budget.remove(id);
         if !turn.is_closed() {
             let leased = turn.budget.leased();
             turn.set_leased(leased);
-            // More threads are never too few.
+            // A greater width is never refused.
             let widened = self.set_width(&turn.limits, leased);
             debug_assert!(widened.is_ok(), "{widened:?}");
         }

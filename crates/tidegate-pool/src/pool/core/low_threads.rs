@@ -1,4 +1,4 @@
-//! When a pool is low on threads, and who is told so.
+//! Decides when a pool is low on threads, and calls the user's hook.
 //!
 //! The hook is called without the lock, one call at a time and in the order of the changes.
 
@@ -16,8 +16,9 @@ impl Shared {
         free <= limits.low
     }
 
-    /// What the hook has to be told, by this thread, if that has changed. While another thread
-    /// tells it something, that one goes on.
+    /// Returns the value that this thread has to call the hook with, if it has changed. Returns
+    /// `None` while another thread is calling the hook, because that thread checks again
+    /// afterwards.
     pub(super) fn news_of_low(&self, turn: &mut PoolTurn<'_>) -> Option<bool> {
         let low = self.is_low(turn);
         if low == turn.low || turn.telling {
@@ -28,9 +29,9 @@ impl Shared {
         Some(low)
     }
 
-    /// Tells the hook `low`, and then whatever has changed meanwhile: one call at a time, in the
-    /// order of the changes. The calling thread has other things to do: what changes again while
-    /// it tells the second one is told by a thread of its own.
+    /// Calls the hook with `low`, and then once more if the value has changed meanwhile: one call
+    /// at a time, in the order of the changes. The calling thread has other work to do, so further
+    /// changes are reported by a separate thread.
     #[cold]
     pub(super) fn tell_low(&self, hear: &OnLow, low: bool) {
         let Some(next) = self.tell_low_once(hear, low) else {
@@ -54,7 +55,7 @@ impl Shared {
         }
     }
 
-    /// Calls the hook and returns what it has to be told next.
+    /// Calls the hook and returns the value of the next call, if one is needed.
     fn tell_low_once(&self, hear: &OnLow, low: bool) -> Option<bool> {
         if let Err(panic) = contain(|| hear(low)) {
             let message = panic.message();

@@ -1,4 +1,4 @@
-//! Reads the figures of a pool.
+//! Collects the metrics of a pool.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,18 +1,19 @@
-//! How a pool works: one [`Shared`] that its handles and its threads have in common, and a file for
-//! each thing that it does.
+//! How a pool works: one [`Shared`] that its handles and its threads share, and one file for each
+//! of its operations.
 //!
-//! From bottom to top, each file knows only those before it:
+//! From bottom to top; each file uses only those before it:
 //!
-//! * `counts`: what is counted. `lanes`: what lies under the lock: the two lanes of jobs, the threads,
-//!   the limits in force. `shared`: the rest of the data.
-//! * `room`: what is read without the lock. `low_threads`: the hook for a pool that is low on threads.
-//!   `turn`: the end of a turn at the desk, which calls user code once the lock is released.
+//! * `counts`: the counters. `lanes`: the data under the lock: the two lanes of jobs, the threads,
+//!   the current limits. `shared`: the rest of the data.
+//! * `room`: values that are read without the lock. `low_threads`: the hook for a pool that is low
+//!   on threads. `turn`: releases the dispatch guard, then calls user code.
 //! * `stop`: how the pool ends.
-//! * `start`: how it gets its threads. What a thread runs is passed in by the builder.
-//! * `place`: how a job finds a thread or waits. `reserve`: how it gets a thread at once or not at all.
-//! * `submit`: how a job is accepted, and what the policies do with a refused one.
+//! * `start`: how it starts threads. The builder passes in the function that a thread runs.
+//! * `place`: how a job gets a thread or is queued. `reserve`: how it gets a thread at once or not
+//!   at all.
+//! * `submit`: how a job is accepted, and how the policies handle a refused one.
 //! * `executor`: the pool as an `Executor`, for promises and threads.
-//! * `resize`, `lease`: changes of the limits and of the thread budget. `metrics`: the figures.
+//! * `resize`, `lease`: changes of the limits and of the thread budget. `metrics`: the metrics.
 //! * `worker`: what a thread of the pool does.
 
 mod counts;

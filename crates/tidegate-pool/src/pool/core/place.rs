@@ -1,4 +1,4 @@
-//! How a job finds a thread or a place in the queue.
+//! How a job gets a thread or a place in the queue.
 
 use tidegate_core::{Refusal, Rejected, contain};
 
@@ -11,12 +11,12 @@ use super::shared::{PoolTurn, Shared};
 use super::start::enroll;
 
 impl Shared {
-    /// Finds a thread or a place for a job; says under which key it waits.
+    /// Gives a job to a thread or queues it. Returns the key of a queued user job.
     #[inline]
     pub(super) fn offer(&self, mut job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
         self.stamp(&mut job);
         let mut turn = self.desk.turn();
-        // As long as a thread is there, what the runtime itself has accepted can still run.
+        // As long as a worker thread exists, tasks of the runtime itself can still run.
         if turn.is_closed() && (lane == Lane::User || turn.threads() == 0) {
             return Err(Rejected::new(job, Refusal::Closed));
         }
@@ -49,7 +49,7 @@ impl Shared {
         }
     }
 
-    /// Notes when the job came, if that is measured.
+    /// Records when the job arrived, if times are measured.
     #[inline]
     pub(super) fn stamp(&self, job: &mut Job) {
         if let Some(clock) = &self.times {
@@ -57,8 +57,8 @@ impl Shared {
         }
     }
 
-    /// Waits a moment for a busy worker to come for a job whose wakeup was put off, and makes up
-    /// for it if none does.
+    /// Spins briefly until a busy worker takes the job whose wake-up was deferred. If none does,
+    /// wakes a worker after all.
     #[inline]
     fn look_for_taker(&self, looks: u32) {
         for _ in 0..looks {
@@ -70,8 +70,9 @@ impl Shared {
         self.relieve(|turn| turn.make_up());
     }
 
-    /// Sends a worker after the jobs that wait, as `send` decides. The job of the caller is accepted
-    /// already, or about to run: a queue that panics here is reported and does not cost it.
+    /// Sends a worker to the queued jobs, as `send` decides. The caller's own job is already
+    /// accepted, or about to run, so a panic of the queue is reported here and does not affect that
+    /// job.
     pub(super) fn relieve(&self, send: impl FnOnce(&mut PoolTurn<'_>) -> Option<Sent<Job>>) {
         let sent = contain(|| {
             let mut turn = self.desk.turn();
@@ -83,7 +84,7 @@ impl Shared {
         }
     }
 
-    /// Gives up the turn and does what was decided for the jobs that wait.
+    /// Releases the dispatch guard and carries out what was decided for the queued jobs.
     pub(super) fn follow(&self, mut turn: PoolTurn<'_>, sent: Option<Sent<Job>>) {
         match sent {
             Some(Sent::Idle(wake)) => {
@@ -98,7 +99,8 @@ impl Shared {
         }
     }
 
-    /// The last resort of a pool that drops the oldest.
+    /// Displaces a queued job to make room, if that is the policy. Otherwise returns `job` as
+    /// refused.
     fn offer_by_force(
         &self,
         mut turn: PoolTurn<'_>,
@@ -119,7 +121,7 @@ impl Shared {
         Ok(key)
     }
 
-    /// Takes a waiting job back.
+    /// Removes a queued job.
     pub(crate) fn remove(&self, key: JobKey) -> Option<Job> {
         let mut turn = self.desk.turn();
         let job = turn.remove(key);

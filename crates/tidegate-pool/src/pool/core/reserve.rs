@@ -1,4 +1,4 @@
-//! How a task gets a thread that already waits, or is given back: nothing queues and nothing waits.
+//! Gives a task to a thread that is already idle, or returns it. Nothing queues and nothing waits.
 
 use std::sync::atomic::Ordering;
 
@@ -10,11 +10,11 @@ use super::lanes::Purpose;
 use super::shared::Shared;
 use super::start::enroll;
 
-/// Tries to step up to the desk before `try_execute` gives up.
+/// Attempts to take the dispatcher's lock before `try_execute` gives up.
 const TRIES: u32 = 32;
 
 impl Shared {
-    /// Gives a task to a thread that already waits, or gives it back. Waits for nothing.
+    /// Gives a task to a thread that is already idle, or returns it. Never waits.
     pub(crate) fn try_execute(&self, task: Task) -> Result<(), Rejected<Task>> {
         let mut job = Job::new(task);
         self.stamp(&mut job);
@@ -39,8 +39,8 @@ impl Shared {
         Err(Rejected::new(job.into_task(), Refusal::Busy))
     }
 
-    /// An idle thread outside the reserve, if the desk is free at once; else starts a thread for
-    /// the next time.
+    /// Gives the job to an idle thread that is not reserved, if the dispatcher's lock is free. If
+    /// there is no such thread, starts one for the next call.
     fn try_idle(&self, job: Job) -> Result<(), Job> {
         let mut tries = (0..TRIES).map(|_| {
             std::hint::spin_loop();

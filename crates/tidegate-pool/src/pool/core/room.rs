@@ -1,5 +1,5 @@
-//! What is read of a pool without its lock: how much room it has, how long a thread may be idle, and
-//! how many threads waits may rely on.
+//! Values of a pool that are read without its lock: free threads and places, the idle timeout of a
+//! thread, and how many threads waits may rely on.
 
 use std::sync::atomic::Ordering;
 
@@ -12,12 +12,12 @@ use crate::pool::raw::Tally;
 use super::shared::{Shared, room_word};
 
 impl Shared {
-    /// Returns how many threads and jobs there are.
+    /// Returns the numbers of threads and jobs.
     pub(crate) fn tally(&self) -> Tally {
         self.desk.tally()
     }
 
-    /// Shows the limits to whoever looks without the lock. Called with the lock held.
+    /// Publishes the limits for readers that do not take the lock. Called with the lock held.
     pub(super) fn show(&self, limits: &PoolLimits) {
         self.room.store(room_word(limits), Ordering::Relaxed);
         let keep_alive = as_nanos(limits.keep_alive);
@@ -32,7 +32,7 @@ impl Shared {
     ///
     /// # Errors
     ///
-    /// The circle, when waits that go on rely on more; nothing is changed.
+    /// The circle of waits, if current waits rely on more threads. Nothing is changed then.
     pub(super) fn set_width(&self, limits: &PoolLimits, leased: usize) -> Result<(), WaitRefused> {
         let width = limits.width(leased);
         change_width(self.id, width, || {
@@ -40,7 +40,7 @@ impl Shared {
         })
     }
 
-    /// Nanoseconds that a thread above the core size may be idle; 0 means for ever.
+    /// Returns how long a thread above the core size may be idle, in nanoseconds; 0 means for ever.
     pub(super) fn keep_alive(&self) -> u64 {
         self.keep_alive.load(Ordering::Relaxed)
     }
@@ -50,7 +50,7 @@ impl Shared {
         self.room.load(Ordering::Relaxed) as u32 != 0
     }
 
-    /// Keeps one more, or one less, of the threads out of the room.
+    /// Subtracts one thread more, or one less, from the free threads.
     pub(crate) fn keep_for_lessee(&self, one_more: bool) {
         if one_more {
             self.kept.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl Headroom for Shared {
             0 => false,
             _ if self.kept.load(Ordering::Relaxed) > 0 => self.room().has_thread(),
             max if max > tally.threads => true,
-            // Jobs wait: how many threads are left over takes counting.
+            // Jobs are queued: only the full computation knows how many threads are left over.
             _ if tally.queued > 0 => self.room().idle > 0,
             _ => tally.idle > 0 || self.desk.reserve().has_any(),
         }

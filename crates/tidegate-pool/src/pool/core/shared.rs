@@ -1,7 +1,7 @@
-//! What the handles of a pool and its threads share.
+//! The state that the handles and the threads of a pool share.
 //!
-//! Only the data, and what every other file of this folder needs of it. What a pool does is in those
-//! files: each adds its methods to [`Shared`] and knows only files below it.
+//! This file has only the data and what all other files of this folder need. Each other file adds
+//! the methods of one operation to [`Shared`].
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -22,17 +22,17 @@ use crate::pool::stop_report::Stopped;
 use super::counts::Tells;
 use super::lanes::{Lanes, Post, Purpose};
 
-/// Hears that the pool is low on threads, or is not any more.
+/// The hook that is called when the pool becomes low on threads, or no longer is.
 pub(crate) type OnLow = Arc<dyn Fn(bool) + Send + Sync>;
 
-/// A turn at the desk of a pool.
+/// The dispatch guard of a pool.
 pub(super) type PoolTurn<'a> = Turn<'a, Job, Lanes>;
 
-/// What a thread of a pool runs, from its first job to its last. Starting a thread lies below what the
-/// thread does, so the pool is told the latter when it is made.
+/// The function that a thread of a pool runs, from its first job to its last. It is passed in when
+/// the pool is created, because the code that starts threads lies below the code that they run.
 pub(crate) type ThreadBody = fn(&Arc<Shared>, &Arc<Post>, ClockMember, Purpose);
 
-/// The shared side of one pool.
+/// The shared state of one pool.
 pub(crate) struct Shared {
     me: Weak<Self>,
     pub(super) id: ExecutorId,
@@ -40,43 +40,45 @@ pub(crate) struct Shared {
     pub(super) clock: Clock,
     pub(super) desk: Desk<Job, Lanes>,
     pub(super) threads: ThreadBuilder,
-    /// What each of the pool's threads runs.
+    /// The function that each thread of the pool runs.
     pub(super) body: ThreadBody,
     pub(super) policy: PoolPolicy,
     pub(super) on_unhandled: OnUnhandled,
     pub(super) on_low: Option<OnLow>,
-    /// What jobs are timed by, if they are.
+    /// The clock that times jobs; `None` if times are not measured.
     pub(super) times: Option<FastClock>,
-    /// Maximum and bound, for `room`; 0 once the pool is closed.
+    /// The maximum number of threads and the bound of the queue, for `room`; 0 once the pool is
+    /// closed.
     pub(super) room: AtomicU64,
     /// Nanoseconds that a thread may be idle; 0 means for ever.
     pub(super) keep_alive: AtomicU64,
-    /// Threads that may wait for each other, for the check of waits.
+    /// Threads that waits may rely on, for the check for circular waits.
     pub(super) width: AtomicUsize,
-    /// Threads that were leased and are not used yet.
+    /// Leased threads that are not in use.
     pub(super) kept: AtomicUsize,
     pub(super) handles: AtomicUsize,
     pub(super) tells: Tells,
-    /// Tripped when no more jobs are taken: ends whoever waits for a place.
+    /// Cancelled when the pool takes no more jobs: ends the back-off of submitters.
     pub(super) closing: CancelToken,
-    /// Tripped when running jobs should stop.
+    /// Cancelled when running jobs should stop.
     pub(super) stopping: CancelToken,
     pub(super) reaper: Mutex<Option<Parker>>,
-    /// What was accepted and has not begun.
+    /// Tells waiters when the pool has ended and left unstarted tasks.
     pub(super) left: Left,
-    /// Gone once the pool is over and nobody has a handle: jobs that were handed back hold on to
-    /// their pool, and would keep it and themselves alive.
+    /// `None` once the pool has ended and has no handle. Jobs that were handed back hold a
+    /// reference to the pool, so a report stored here would keep the pool and the jobs alive for
+    /// ever.
     pub(super) ending: Mutex<Option<Ending>>,
 }
 
-/// What is left to see of a pool that ends.
+/// The report of a pool's end.
 pub(super) struct Ending {
     pub(super) stopped: Stopped,
-    /// The tasks of the report.
+    /// The tasks that the report hands back.
     pub(super) handed_back: HandedBack,
 }
 
-/// What a new pool is made of.
+/// The arguments of [`Shared::new`].
 pub(crate) struct Parts {
     pub(crate) name: String,
     pub(crate) clock: Clock,
@@ -93,7 +95,7 @@ pub(crate) struct Parts {
 impl Shared {
     pub(crate) fn new(parts: Parts) -> Arc<Self> {
         let (promise, completion) = tidegate_promise::promise_of();
-        // An end is shared by all who wait for it: none of them can cancel it.
+        // The completion is shared by all waiters, so none of them may cancel it.
         promise.set_uncancellable();
         let stopped = completion
             .share()
@@ -137,7 +139,7 @@ impl Shared {
         self.me.upgrade().expect("a borrowed value is alive")
     }
 
-    /// Reports what nobody else handles to the pool's hook.
+    /// Reports an unhandled error to the pool's hook.
     pub(super) fn report_unhandled(&self, what: &Unhandled<'_>) {
         self.on_unhandled.tell(&self.name, what);
     }
@@ -149,7 +151,7 @@ impl Shared {
         drop(panic);
     }
 
-    /// Drops jobs that had to make room; their promises say so.
+    /// Drops displaced jobs. Their promises fail with `Displaced`.
     pub(super) fn displace(&self, jobs: impl IntoIterator<Item = Job>) {
         for job in jobs {
             let name = job.name();
@@ -161,7 +163,8 @@ impl Shared {
     }
 }
 
-/// Packs the maximum of threads and the bound of the queue into the word of [`Shared::room`].
+/// Packs the maximum number of threads and the bound of the queue into the word of
+/// [`Shared::room`].
 pub(super) fn room_word(limits: &PoolLimits) -> u64 {
     (limits.max as u64) << 32 | limits.queue as u64
 }

@@ -1,4 +1,4 @@
-//! How a pool gets its threads, and what happens when the system refuses one.
+//! How a pool starts its threads, and what happens if the system cannot start one.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use crate::pool::queue::{Job, JobKey};
 use super::lanes::{Lane, Post, Purpose};
 use super::shared::{PoolTurn, Shared};
 
-/// A place for a thread that was counted in this turn.
+/// Creates the worker entry of a thread that was counted under this guard.
 pub(super) fn enroll(turn: &mut PoolTurn<'_>) -> Arc<Post> {
     turn.counts.most_threads = turn.counts.most_threads.max(turn.threads());
     turn.enroll()
 }
 
 impl Shared {
-    /// Gives up the turn and starts a thread, which was counted in it, with its first job. The end
-    /// of the pool finds the job in the seat for as long as the thread has not begun it.
+    /// Releases the guard and starts a thread, which is counted already, with its first job. Until
+    /// the thread begins the job, the end of the pool finds the job in the worker slot.
     #[cold]
     pub(super) fn start(
         &self,
@@ -34,20 +34,20 @@ impl Shared {
             }
             match post.seat.try_take() {
                 Some(job) => self.offer_without_start(job, lane),
-                // It was accepted, and the end of the pool has handed it back.
+                // The job was accepted, and the end of the pool has handed it back.
                 None => Ok(None),
             }
         })
     }
 
-    /// Starts a thread, which is counted already; false if none could be had, and the count is
-    /// then taken back.
+    /// Starts a thread that is counted already. If that fails, takes the count back and returns
+    /// `false`.
     pub(super) fn start_thread(&self, post: &Arc<Post>, purpose: Purpose) -> bool {
         if self.spawn(post, purpose) {
             return true;
         }
-        // Jobs may have relied on the thread. If it would have been the only one, they get one
-        // more try; should that fail too, they wait for the next job that comes.
+        // Queued jobs may have relied on the thread. If it would have been the only one, try once
+        // more. If that fails too, the jobs wait until the next job is submitted.
         let mut turn = self.desk.turn();
         if turn.threads() == 0 && turn.count_for_waiting() {
             let post = enroll(&mut turn);
@@ -57,7 +57,7 @@ impl Shared {
         false
     }
 
-    /// Starts a thread, or takes its count back.
+    /// Starts a thread, or takes its count back and returns `false`.
     fn spawn(&self, post: &Arc<Post>, purpose: Purpose) -> bool {
         let member = self.clock.join();
         let (shared, mine, body) = (self.arc(), Arc::clone(post), self.body);
@@ -81,7 +81,7 @@ impl Shared {
         false
     }
 
-    /// What is left to try when no thread could be started.
+    /// Places the job without a new thread, after none could be started.
     fn offer_without_start(&self, job: Job, lane: Lane) -> Result<Option<JobKey>, Rejected<Job>> {
         let mut turn = self.desk.turn();
         let handed = turn.hand_idle(job).or_else(|job| self.desk.claim(job));
@@ -103,7 +103,7 @@ impl Shared {
         }
     }
 
-    /// Starts threads for what waits, after the limits were raised.
+    /// Starts threads for the queued jobs, after the limits were raised.
     pub(super) fn start_for_all_waiting(&self) {
         loop {
             let mut turn = self.desk.turn();
@@ -118,7 +118,7 @@ impl Shared {
         }
     }
 
-    /// Starts threads until there are as many as stay. Returns how many there are.
+    /// Starts threads up to the core size. Returns the number of threads.
     pub(crate) fn prestart(&self) -> usize {
         loop {
             let mut turn = self.desk.turn();

@@ -1,4 +1,5 @@
-//! How a pool ends: no new jobs, the rest until a deadline, and a report of what was left.
+//! How a pool ends: it takes no new jobs, runs accepted ones until a deadline, and reports the
+//! rest.
 
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -15,12 +16,12 @@ use crate::pool::stop_report::{StopReport, Stopped, StuckJob};
 use super::lanes::StopPlan;
 use super::shared::{PoolTurn, Shared};
 
-/// Panics of a queue in a row after which the end leaves it alone.
+/// Consecutive panics of a queue after which `report` stops draining it.
 const QUEUE_PANICS: usize = 2;
 
 impl Shared {
-    /// Takes no more jobs; what was accepted runs until the deadline. A second call can only
-    /// make it earlier.
+    /// Takes no more jobs; accepted jobs run until the deadline. A second call can only make the
+    /// deadline earlier.
     pub(crate) fn stop(&self, timeout: Duration) -> Stopped {
         let stopped = self.stopped();
         let deadline = self.clock.deadline(timeout);
@@ -58,7 +59,7 @@ impl Shared {
         stopped
     }
 
-    /// Takes no more jobs; what was accepted runs, however long that takes.
+    /// Takes no more jobs; accepted jobs run, however long they take.
     fn close(&self) {
         let mut turn = self.desk.turn();
         if turn.is_closed() {
@@ -75,7 +76,7 @@ impl Shared {
         }
     }
 
-    /// Starts the thread that keeps the deadline.
+    /// Starts the thread that watches the deadline.
     fn watch_end(&self) {
         let parker = Parker::new();
         *lock(&self.reaper) = Some(parker.clone());
@@ -84,12 +85,13 @@ impl Shared {
         self.stopped().on_complete(move |_| done.unpark());
         let reaper = ThreadBuilder::new("tidegate-end").spawn(move || reap(&shared, &parker));
         if reaper.is_err() {
-            // Nobody will come back at half time: tell the running jobs now.
+            // No thread will do this at half time, so tell the running jobs now.
             self.stopping.cancel();
         }
     }
 
-    /// The deadline has come: hands back what has not begun and reports what still runs.
+    /// Handles the deadline: hands back the jobs that have not begun and reports those that still
+    /// run.
     fn halt(&self) {
         let mut turn = self.desk.turn();
         let posts = turn.roster.clone();
@@ -106,19 +108,20 @@ impl Shared {
         });
         let stuck = stuck.collect();
         self.report(turn, wakes, left, stuck);
-        // Whoever listens to the token may take its time.
+        // Listeners of the token may take long, so this comes last.
         self.stopping.cancel();
     }
 
-    /// The last thread has left: hands back what waits and reports the end.
+    /// Hands back the queued jobs and reports the end. Called when the last thread has ended.
     pub(super) fn end(&self) {
         self.report(self.desk.turn(), Vec::new(), Vec::new(), Vec::new());
     }
 
-    /// Hands back `left` and what waits, and reports, in one turn: the first one to come here has
-    /// the report, and all that was accepted is in it. What a later one finds, because the runtime
-    /// has accepted it since or the queue did not give it up, is added to the same tasks. `wakes`
-    /// are the threads to be woken before anybody hears of the end.
+    /// Hands back `left` and the queued jobs, and completes the report, under one dispatch guard.
+    /// The first call completes the report, with all accepted jobs in it. A later call may find
+    /// more jobs, because the runtime submitted them since or because the queue panicked. It adds
+    /// them to the same tasks. `wakes` are dropped, which wakes their threads, before the report is
+    /// completed.
     fn report(
         &self,
         mut turn: PoolTurn<'_>,
@@ -146,7 +149,7 @@ impl Shared {
         let handed_back = handed_back.unwrap_or_default();
         handed_back.add(left.into_iter().map(Job::into_task));
         if let Some(promise) = promise {
-            // Nobody can cancel an end.
+            // The promise cannot be cancelled.
             let _ = promise.complete(Ok(StopReport {
                 ran,
                 handed_back,
@@ -162,22 +165,22 @@ impl Shared {
         self.stopping.clone()
     }
 
-    /// Counts another handle.
+    /// Counts one more handle.
     pub(crate) fn add_handle(&self) {
         self.handles.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a handle less. The pool of the last one takes no more jobs, runs what it has accepted
-    /// and ends.
+    /// Counts one handle less. When the last handle is dropped, the pool takes no more jobs, runs
+    /// the accepted ones and ends.
     pub(crate) fn drop_handle(&self) {
-        // ORDERING: AcqRel: the last handle's drop comes after every other's.
+        // ORDERING: AcqRel: the last handle's drop happens after every other's.
         if self.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.close();
             self.let_go();
         }
     }
 
-    /// The end of the pool, for whoever wants to know.
+    /// Returns a completion for the end of the pool.
     pub(crate) fn stopped(&self) -> Stopped {
         let ending = lock(&self.ending);
         let stopped = ending.as_ref().map(|ending| ending.stopped.clone());
@@ -188,10 +191,11 @@ impl Shared {
         })
     }
 
-    /// Forgets what is left to see of a pool that is over and has no handle.
+    /// Drops the report of a pool that has ended and has no handle.
     fn let_go(&self) {
-        // ORDERING: SeqCst fence: of the end and the last handle's drop, each of which has just
-        // written one of the two words and now reads both, at least one sees the other.
+        // ORDERING: SeqCst fence: the end of the pool and the drop of the last handle each have
+        // just written one of the two words and now read both, so at least one of them sees the
+        // other's write.
         fence(Ordering::SeqCst);
         let over = self.desk.turn().termination.is_none();
         if over && self.handles.load(Ordering::Relaxed) == 0 {
@@ -224,8 +228,8 @@ fn reap(shared: &Arc<Shared>, parker: &Parker) {
     }
 }
 
-/// Trips the token that running jobs look at. On a thread of its own: what listens to it is code
-/// of the user's, and the deadline does not wait for that.
+/// Cancels the token that running jobs check, on a separate thread. Listeners of the token are user
+/// code, and the deadline must not wait for them.
 fn tell_to_stop(stopping: &CancelToken) {
     if stopping.is_cancelled() {
         return;

@@ -1,4 +1,4 @@
-//! How a job is accepted, and what the policies do with one that found no place.
+//! How a job is accepted, and how the policies handle a job that was refused.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::lanes::Lane;
 use super::shared::Shared;
 
 impl Shared {
-    /// Accepts a user job, as far as the policy goes, or gives it back.
+    /// Accepts a user job, or applies the policy to it, or returns it.
     #[inline]
     pub(crate) fn submit(&self, job: Job) -> Result<Option<JobKey>, Rejected<Job>> {
         match self.offer(job, Lane::User) {
@@ -23,7 +23,7 @@ impl Shared {
         }
     }
 
-    /// Accepts a job of the runtime's own, whatever the bound.
+    /// Accepts a job of the runtime itself, regardless of the queue's bound.
     pub(crate) fn submit_internal(&self, task: Task) -> Result<(), Rejected<Task>> {
         match self.offer(Job::new(task), Lane::Internal) {
             Ok(_) => Ok(()),
@@ -84,7 +84,7 @@ impl Shared {
         Err(refused)
     }
 
-    /// Runs the job on the submitter's thread, unless that might block one that must not.
+    /// Runs the job on the submitter's thread, unless the job may block and the thread must not.
     fn run_here(&self, refused: Rejected<Job>) -> Result<Option<JobKey>, Rejected<Job>> {
         let job = refused.into_inner();
         if stance() != Stance::Free && job.task().blocking() == Blocking::May {

@@ -1,10 +1,10 @@
-//! The end of a turn at the desk: releases the lock, then does what must not be done with it held.
+//! Releases the dispatch guard, then does the work that must not be done with the lock held.
 
 use super::shared::{PoolTurn, Shared};
 
 impl Shared {
-    /// Gives up the turn, then does what must not be done with the lock held: first `then`, which
-    /// jobs may depend on, and after it the code of the user's, which may take its time.
+    /// Releases the dispatch guard and then does what must not be done with the lock held. `then`
+    /// runs first, because jobs may depend on it. User code follows, because it may take long.
     #[inline]
     pub(super) fn end_turn<R>(&self, mut turn: PoolTurn<'_>, then: impl FnOnce() -> R) -> R {
         let shed = std::mem::take(&mut turn.shed);
@@ -23,7 +23,7 @@ impl Shared {
         done
     }
 
-    /// Looks whether the hook has to be told something, after a thread was taken without the lock.
+    /// Checks whether the hook has to be called, after a thread was claimed without the lock.
     pub(super) fn look_at_low(&self) {
         if self.on_low.is_some() {
             self.end_turn(self.desk.turn(), || ());

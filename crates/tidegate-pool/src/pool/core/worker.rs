@@ -1,4 +1,4 @@
-//! What a thread of a pool does.
+//! What a worker thread of a pool does.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use super::counts::Took;
 use super::lanes::{Post, Purpose};
 use super::shared::{PoolTurn, Shared};
 
-/// Panics of a queue in a row after which a thread gives up.
+/// Consecutive panics of a queue after which a worker thread ends.
 const QUEUE_PANICS: u32 = 2;
 
 tidegate_core::prim::thread_local! {
-    /// The job that this thread runs has said that it is about to end, and the desk knows.
+    /// `true` if the job on this thread has announced its end and the dispatcher has counted that.
     static COMING: Cell<bool> = const { Cell::new(false) };
 }
 
 impl Shared {
-    /// A job of this pool says that it is about to end. Where there is a queue its thread finds
-    /// what came meanwhile there. Once per job.
+    /// Records that the job on this thread is about to end; at most once per job. Does nothing if
+    /// the pool has a queue, because new jobs can wait there.
     pub(crate) fn about_to_end(&self) {
         if !self.has_queue() && is_current(self.id) && !COMING.with(|coming| coming.replace(true)) {
             self.desk.turn().coming += 1;
@@ -31,7 +31,7 @@ impl Shared {
     }
 }
 
-/// Runs jobs until the desk says that the thread may leave.
+/// Runs jobs until the dispatcher tells the thread to end.
 pub(crate) fn run(
     shared: &Arc<Shared>,
     post: &Arc<Post>,
@@ -71,16 +71,16 @@ struct Worker<'a> {
     shared: &'a Arc<Shared>,
     post: &'a Arc<Post>,
     look: LookOn,
-    /// Jobs run and not counted yet: 0 or 1.
+    /// Jobs that ran and are not counted yet: 0 or 1.
     done: u64,
-    /// What the last job took, if that is measured.
+    /// The times of the last job, if times are measured.
     took: Option<Took>,
-    /// It is the last thread of a stopped pool.
+    /// Set if this is the last thread of a stopped pool.
     last: bool,
 }
 
 impl Worker<'_> {
-    /// The next job. A queue of the user's that panics again and again costs the pool this thread.
+    /// Returns the next job. If the user's queue panics repeatedly, this thread ends.
     fn contained(&mut self, mut take: fn(&mut Self) -> Option<Job>) -> Option<Job> {
         for _ in 0..QUEUE_PANICS {
             let mut next = None;
@@ -96,7 +96,7 @@ impl Worker<'_> {
         None
     }
 
-    /// The next job; `None` when the thread leaves.
+    /// Returns the next job, or `None` if the thread ends.
     fn next(&mut self) -> Option<Job> {
         let has_come = COMING.with(|coming| coming.replace(false));
         let mut turn = self.shared.desk.turn();
@@ -114,13 +114,14 @@ impl Worker<'_> {
         }
     }
 
-    /// The job that the thread was started with, or whatever there is.
+    /// Returns the job that the thread was started with, or else the next job.
     fn first(&mut self) -> Option<Job> {
         let own = self.post.seat.try_take_with(|job| self.begin(job));
         own.or_else(|| self.next())
     }
 
-    /// The first job of a thread that was started for what waits; another may be needed.
+    /// Returns the first job of a thread that was started for queued jobs. May wake or start
+    /// another worker.
     fn first_of_waiting(&mut self) -> Option<Job> {
         let mut turn = self.shared.desk.turn();
         let (next, sent) = turn.started(&self.post.seat);
@@ -159,7 +160,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Looks on for a while, then sleeps, until there is a job or the thread leaves.
+    /// Spins for a while, then sleeps, until there is a job or the thread ends.
     fn wait(&mut self, look: bool) -> Option<Job> {
         let Self { shared, post, .. } = *self;
         let seat = &post.seat;
@@ -177,13 +178,13 @@ impl Worker<'_> {
             match seat.sleep_with(&shared.clock, deadline, |job| self.begin(job)) {
                 Slept::Given { job, asleep } => {
                     match asleep {
-                        // Another one may be needed.
+                        // More workers may be needed for the queued jobs.
                         true => shared.relieve(|turn| turn.arrived()),
                         false => shared.look_at_low(),
                     }
                     return Some(job);
                 }
-                // What the runtime has accepted since the end may wait.
+                // The runtime may have submitted jobs after the pool was closed.
                 Slept::Closed => return self.next(),
                 Slept::Woken => {
                     let now = shared.clock.nanos();
@@ -208,8 +209,8 @@ impl Worker<'_> {
         next
     }
 
-    /// Shows what was decided while the turn lasts: a job that can no longer be handed back is seen
-    /// to run by whoever ends the pool.
+    /// Applies the decision while the lock is still held. So a job that can no longer be handed
+    /// back is visible as running to the thread that ends the pool.
     #[inline]
     fn settle(&mut self, turn: &mut PoolTurn<'_>, next: &Next<Job>) {
         match next {
@@ -224,7 +225,7 @@ impl Worker<'_> {
         self.post.running.begin(job.task());
     }
 
-    /// The thread is not counted any more.
+    /// Removes the thread from the list of workers; its count was taken back before.
     #[cold]
     fn leave(&mut self, turn: &mut PoolTurn<'_>) {
         turn.strike(self.post);
