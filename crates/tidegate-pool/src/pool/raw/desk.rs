@@ -1,4 +1,5 @@
-//! The desk: who gets a job, who sits down, who leaves.
+//! The dispatcher's data: idle workers, queue and counts. `turn` has the decisions that are made
+//! with the lock held.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,17 +10,17 @@ use super::patience::Patience;
 use super::reserve::Reserve;
 use super::seat::Seat;
 
-/// What waits at a [`Desk`]: the jobs themselves belong to whoever made it.
+/// The queue of a [`Desk`]. The jobs belong to the code that created the dispatcher.
 pub trait Work<J> {
-    /// Takes the job that is to run next.
+    /// Removes and returns the job that is to run next.
     fn take(&mut self) -> Option<J>;
-    /// How many jobs wait.
+    /// Returns the number of queued jobs.
     fn len(&self) -> usize;
-    /// Whether none waits.
+    /// Returns `true` if no job is queued.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// How many of the jobs that wait may have any thread up to the maximum, whatever the
+    /// Returns how many of the queued jobs may use any thread up to the maximum, regardless of
     /// [`Growth`].
     fn urgent(&self) -> usize {
         0
@@ -32,27 +33,27 @@ pub enum Growth {
     /// Starts threads up to the maximum, then queues.
     #[default]
     ThreadsFirst,
-    /// Starts threads up to the core size, and at least one, then queues, and starts more when
+    /// Starts threads up to the core size, and at least one; then queues. Starts more threads when
     /// the queue is full.
     QueueFirst,
 }
 
-/// How many threads there may be.
+/// The limits on the number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeskLimits {
-    /// Threads that stay though they are idle.
+    /// Threads that stay alive while idle.
     pub core: usize,
-    /// The most threads.
+    /// The maximum number of threads.
     pub max: usize,
-    /// Threads that one job each keeps for as long as it likes.
+    /// Leased threads. One job may occupy each of them for an unlimited time.
     pub leased: usize,
-    /// What comes first when all are busy.
+    /// Whether threads are started or jobs are queued first when all threads are busy.
     pub growth: Growth,
 }
 
 impl DeskLimits {
-    /// Returns how many threads are started before a job that is not urgent waits. Threads that
-    /// are leased come on top of the core: no other job gets one of them.
+    /// Returns how many threads are started before a job that is not urgent is queued. Leased
+    /// threads come on top of the core, because no other job gets one of them.
     pub fn first(&self) -> usize {
         match self.growth {
             Growth::ThreadsFirst => self.max,
@@ -61,23 +62,23 @@ impl DeskLimits {
     }
 }
 
-/// The lowest bit of the word of moves: a wakeup is owed.
+/// The lowest bit of the `moves` word: a deferred wake-up is still owed.
 const PUT_OFF: u64 = 1;
-/// One move in that word.
+/// One step of the counter in that word.
 pub(super) const MOVE: u64 = 2;
 
 /// Idle workers, queued jobs and the counts of both, under one lock.
 ///
-/// `W` is the queue. See the module for how jobs and workers meet.
+/// `W` is the queue. See the module for how jobs reach workers.
 ///
-/// Every turn writes here, and turns alternate between threads: what changes lies together, in
-/// the order of these fields, so that as few cache lines as possible move with the lock. A queue
-/// does well to begin with what changes, too.
+/// Each use of the lock writes here, and different threads alternate. Data that changes lies
+/// together, in the order of these fields, so that as few cache lines as possible move with the
+/// lock. A queue should also begin with the fields that change.
 #[repr(C, align(64))]
 pub struct Desk<J, W> {
     pub(super) tally: AtomicU64,
-    /// How often a worker has come for its next job, and in the lowest bit whether a submitter
-    /// has put off a wakeup.
+    /// How often a worker has asked for its next job. The lowest bit is set while a wake-up is
+    /// deferred.
     pub(super) moves: AtomicU64,
     pub(super) state: Mutex<State<J, W>>,
     pub(super) reserve: Reserve<J>,
@@ -85,15 +86,16 @@ pub struct Desk<J, W> {
 
 #[repr(C)]
 pub(super) struct State<J, W> {
-    /// How often a worker has come for its next job.
+    /// How often a worker has asked for its next job.
     pub(super) moves: u64,
     pub(super) threads: usize,
-    /// Threads that were started for what waits and have not come to the desk yet.
+    /// Threads that were started for queued jobs and have not reached the dispatcher yet.
     pub(super) starting: usize,
     pub(super) patience: Patience,
-    /// A woken worker has not come back to the desk yet.
+    /// Set while a woken worker has not come back to the dispatcher.
     pub(super) searching: bool,
-    /// A submitter has put off a wakeup: it, or a worker that was busy, looks after what waits.
+    /// Set while a wake-up is deferred: its submitter, or a busy worker, takes care of the queued
+    /// jobs.
     pub(super) put_off: bool,
     pub(super) closed: bool,
     /// Newest last.
@@ -102,58 +104,58 @@ pub(super) struct State<J, W> {
     pub(super) work: W,
 }
 
-/// The counts of a desk at one moment, read without its lock.
+/// The counts of a dispatcher at one moment, read without its lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Idle workers outside the reserve.
+    /// Idle workers that are not reserved.
     pub idle: usize,
-    /// Threads, started or about to.
+    /// Threads that are started or about to start.
     pub threads: usize,
-    /// Jobs that wait.
+    /// Queued jobs.
     pub queued: usize,
 }
 
-/// What becomes of a job.
+/// The decision about a job.
 #[derive(Debug)]
 #[must_use = "the job may be inside"]
 pub enum Placed<J> {
-    /// An idle worker has it.
+    /// An idle worker has the job.
     Handed(Wake<J>),
-    /// It goes to a new thread, which is counted already.
+    /// The job goes to a new thread, which is counted already.
     Start(J),
-    /// It has to wait: the caller puts it into the queue before it gives up the lock.
+    /// The job has to wait. The caller adds it to the queue before it releases the lock.
     Queue(J),
-    /// There is neither a thread nor room for it.
+    /// There is neither a thread nor a place in the queue for the job.
     Full(J),
 }
 
-/// Who was sent after the jobs that wait.
+/// The worker that takes care of the queued jobs.
 #[derive(Debug)]
 #[must_use = "jobs wait for it"]
 pub enum Sent<J> {
-    /// An idle worker, with the first of them.
+    /// An idle worker, which got the first of the jobs.
     Idle(Wake<J>),
-    /// Nobody yet: a thread has to be started, which is counted already. It comes to the desk with
-    /// [`Turn::started`](super::Turn::started); if none can be had,
+    /// A new thread, which the caller has to start and which is counted already. The thread calls
+    /// [`Turn::started`](super::Turn::started) first. If it cannot be started,
     /// [`Turn::not_started`](super::Turn::not_started) takes the count back.
     Start,
 }
 
-/// What a worker that comes to the desk does next.
+/// What a worker that asks the dispatcher does next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next<J> {
-    /// Runs this.
+    /// Runs this job.
     Run(J),
-    /// Waits in its seat.
+    /// Waits in its slot.
     Wait {
-        /// Looks on for a while before it sleeps.
+        /// `true` if the worker spins for a while before it sleeps.
         look: bool,
     },
-    /// Ends. It is not counted any more.
+    /// Ends. The thread is no longer counted.
     Leave,
 }
 
-/// A worker that may have to be woken, when no lock is held any more: dropping this does it.
+/// A worker that may have to be woken after the lock is released. Dropping this value wakes it.
 #[must_use = "dropping it wakes the worker: drop it after the lock"]
 pub struct Wake<J> {
     pub(super) seat: Arc<Seat<J>>,
@@ -161,7 +163,7 @@ pub struct Wake<J> {
 }
 
 impl<J> Wake<J> {
-    /// Whether the worker sleeps, so that waking it costs a system call.
+    /// Returns `true` if the worker sleeps, so that waking it costs a system call.
     pub fn is_asleep(&self) -> bool {
         self.asleep
     }
@@ -184,7 +186,7 @@ impl<J> fmt::Debug for Wake<J> {
 }
 
 impl<J, W: Work<J>> Desk<J, W> {
-    /// A desk without workers over the queue `work`.
+    /// Creates a dispatcher without workers over the queue `work`.
     pub fn new(work: W, limits: DeskLimits, reserved: usize) -> Self {
         Self {
             state: Mutex::new(State {
@@ -205,16 +207,17 @@ impl<J, W: Work<J>> Desk<J, W> {
         }
     }
 
-    /// The workers in reserve.
+    /// Returns the reserved workers.
     pub fn reserve(&self) -> &Reserve<J> {
         &self.reserve
     }
 
-    /// Gives `job` to a worker in reserve. Takes no lock and never waits.
+    /// Gives `job` to a reserved worker. Takes no lock and never waits.
     ///
     /// # Errors
     ///
-    /// The job, when nobody is in reserve, or the workers were [dismissed](super::Turn::dismiss).
+    /// Returns the job if no worker is reserved, or if the workers were
+    /// [dismissed](super::Turn::dismiss).
     pub fn claim(&self, job: J) -> Result<Wake<J>, J> {
         let Some(seat) = self.reserve.claim() else {
             return Err(job);
@@ -223,7 +226,7 @@ impl<J, W: Work<J>> Desk<J, W> {
         Ok(Wake { seat, asleep })
     }
 
-    /// The counts at this moment, without the lock.
+    /// Returns the counts at this moment, without the lock.
     pub fn tally(&self) -> Tally {
         let word = self.tally.load(Ordering::Relaxed);
         Tally {
@@ -235,13 +238,14 @@ impl<J, W: Work<J>> Desk<J, W> {
 }
 
 impl<J, W> Desk<J, W> {
-    /// How often a worker has come to the desk for its next job, without the lock. While it
-    /// grows, not every worker is held by what it runs.
+    /// Returns how often a worker has asked for its next job, without the lock. While this grows,
+    /// not all workers are blocked by their jobs.
     pub fn moves(&self) -> u64 {
         self.moves.load(Ordering::Relaxed) / MOVE
     }
 
-    /// Whether a wakeup that was put off is still owed. A look, for whoever put it off.
+    /// Returns `true` if a deferred wake-up is still owed; a snapshot, for the submitter that
+    /// deferred it.
     #[inline]
     pub fn is_put_off(&self) -> bool {
         self.moves.load(Ordering::Relaxed) & PUT_OFF != 0

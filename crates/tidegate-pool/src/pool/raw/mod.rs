@@ -1,44 +1,48 @@
-//! The words of a worker pool: where an idle worker waits, the reserve, and who gets a job.
+//! The dispatcher of a worker pool: the slots in which idle workers wait, the reserved workers, and
+//! the lock under which each job is assigned to a worker.
 //!
-//! * [`Seat`]: one worker's place to wait. A job is put into the seat itself, so a worker that
-//!   still looks on takes it without a system call, and one that sleeps is woken once.
-//! * [`Reserve`]: idle workers that can be had without any lock, by one swap.
-//! * [`Desk`]: the idle workers, the queue and the counts under one short lock. Every decision
-//!   (hand over, start a thread, queue, sit down, leave) is made with that lock held, which is
-//!   why no job can be queued while a worker that could take it falls asleep.
+//! * [`Seat`], the worker slot: where one idle worker waits. A job is written into the slot itself,
+//!   so a worker that still spins takes it without a system call, and a worker that sleeps is woken
+//!   once.
+//! * [`Reserve`]: reserved workers, which are idle and can be claimed without a lock, by one swap.
+//! * [`Desk`], the dispatcher: the idle workers, the queue and the counts under one short lock.
+//!   Every decision (hand a job over, start a thread, queue, become idle, end) is made with that
+//!   lock held. So no job can be queued while a worker that could take it falls asleep.
 //!
 //! # Scenarios
 //!
-//! *Idle worker.* A worker sits down only if nothing is queued, and says so under the lock. The
-//! next job finds it there and goes into its seat; the queue is not even looked at.
+//! *Idle worker.* A worker becomes idle only if no job is queued, and it registers as idle under
+//! the lock. The next job finds it there and goes into its slot, without touching the queue.
 //!
-//! *One wakeup at a time.* A worker that was woken from its sleep is *on its way* until it has
-//! come back to the desk. Jobs that come meanwhile are queued though others are idle; the
-//! arriving worker runs its own job after it has sent the next worker after what waits. A burst so
-//! costs its submitter one system call, not one for each job. If the queue has no room, another
-//! idle worker is woken instead: nothing is refused while a worker is idle.
+//! *One wake-up at a time.* A worker that was woken from its sleep is *searching* until it has come
+//! back to the dispatcher. Jobs that arrive meanwhile are queued, even if other workers are idle.
+//! The woken worker sends the next worker to the queued jobs before it runs its own job. So a burst
+//! of jobs costs its submitter one system call, not one per job. If the queue is full, another idle
+//! worker is woken instead: no job is refused while a worker is idle.
 //!
-//! *Rescue.* The idle worker that a queued job counted on may be claimed from the reserve, or
-//! leave, before the arriving one can send it. The arriving worker then starts a thread, if one may
-//! start, and that thread does the same when it comes to the desk. So whenever jobs wait and a
-//! worker could be had for them, one is on its way, is being started, or a submitter looks after
-//! them; all three end with a look at what waits. A worker that is about to leave looks, too. A
-//! thread that could not be started is replaced by an idle one, or, where it was the only one, by
-//! one more try.
+//! *Rescue.* A queued job may rely on an idle worker that is claimed from the reserve, or ends,
+//! before the woken worker can send it. The woken worker then starts a thread, if one may start,
+//! and that thread does the same when it reaches the dispatcher. So whenever jobs are queued and a
+//! worker is available for them, one of three holds: a worker is searching, a thread is being
+//! started, or a submitter watches the queue. Each of the three ends with a check of the queue. A
+//! worker that is about to end checks too. If a thread could not be started, an idle worker
+//! replaces it. If it was the only thread, the start is tried once more.
 //!
-//! *A wakeup put off.* With somebody busy and everybody else asleep, a submitter queues its job and
-//! looks for a moment whether the busy worker comes for it, as it does when jobs are short; that
-//! saves a system call and a context switch for each job of a steady stream. If nobody comes, it
-//! makes up for the wakeup. How long it looks, at most a microsecond, it learns from whether
-//! that paid. A worker that looks on is handed the job before any of this.
+//! *Deferred wake-up.* If a worker is busy and all idle workers sleep, a submitter queues its job
+//! and spins briefly to see whether the busy worker takes it, which it does if jobs are short. In a
+//! steady stream of jobs this saves a system call and a context switch per job. If no worker takes
+//! the job, the submitter performs the wake-up. It spins for at most a microsecond, and learns the
+//! duration from whether spinning helped before. An idle worker that still spins gets the job
+//! before any of this.
 //!
-//! *Reserve.* The first idle workers sit in the reserve, where they can be claimed without the
-//! lock. A job that would have to be queued claims them too, so none is kept while jobs wait. A
-//! claim only ever takes away; only the desk puts somebody in, with the queue seen empty under
-//! the lock.
+//! *Reserve.* The first idle workers go to the reserve, where they can be claimed without the lock.
+//! A job that would otherwise be queued claims them too, so no worker stays reserved while jobs are
+//! queued. A claim only removes workers. Only the dispatcher adds them, after it has seen the queue
+//! empty under the lock.
 //!
-//! *Leaving.* A worker whose time is up gives up its place under the lock. If it finds that it
-//! has none, somebody has claimed it: a job is on its way, and it waits for that.
+//! *Ending.* A worker whose idle time is over removes itself from the idle workers under the lock.
+//! If it is not among them, it was claimed: a job is about to be written into its slot, and it
+//! waits for that job.
 #![expect(
     unsafe_code,
     reason = "jobs are handed from thread to thread by one word of a seat"

@@ -1,12 +1,13 @@
-//! How long a submitter waits for a worker that is busy, before it wakes one that sleeps.
+//! The back-off of a submitter: how long it waits for a busy worker before it wakes a sleeping one.
 
-/// How often a submitter looks whether a busy worker comes, before it wakes an idle one: waking
-/// costs it a system call and the machine a context switch, a job that was nearly done a fraction
-/// of a microsecond. Learned from whether somebody came.
+/// How often a submitter checks whether a busy worker takes its job, before it wakes an idle
+/// worker. A wake-up costs the submitter a system call and the machine a context switch. Waiting
+/// for a job that is nearly done costs a fraction of a microsecond. The number of checks is learned
+/// from whether a worker came.
 #[derive(Debug)]
 pub(super) struct Patience {
     looks: u32,
-    /// Wakeups that were not put off since the last try.
+    /// Wake-ups that were not deferred since the last attempt.
     skipped: u32,
 }
 
@@ -14,11 +15,11 @@ impl Patience {
     /// About a microsecond.
     const MOST: u32 = if cfg!(tidegate_loom) { 1 } else { 64 };
     const LEAST: u32 = if cfg!(tidegate_loom) { 1 } else { 8 };
-    /// Wakeups between two tries.
+    /// Wake-ups between two attempts.
     const REST: u32 = 32;
 
     pub(super) fn new() -> Self {
-        // With one CPU nobody can come while the submitter looks.
+        // With one CPU, no worker can run while the submitter spins.
         let alone = !cfg!(tidegate_loom) && tidegate_core::usable_cpus() == 1;
         Self {
             looks: if alone { 0 } else { Self::MOST },
@@ -26,7 +27,7 @@ impl Patience {
         }
     }
 
-    /// Whether there never is any.
+    /// Returns `true` if wake-ups are never deferred.
     pub(super) fn is_none(&self) -> bool {
         self.skipped == u32::MAX
     }

@@ -1,9 +1,9 @@
-//! The reserve: idle workers that can be had by one swap.
+//! The reserve: idle workers that can be claimed by one swap.
 //!
-//! A place holds one reference to a seat, or null. Putting one in is a compare-and-swap from
-//! null, claiming one a swap to null, taking one's own back a compare-and-swap to null. Whoever
-//! gets the reference out is alone with the seat until its worker sits down again, so there is
-//! no version to compare and nothing to wait for.
+//! A place holds one reference to a worker slot, or null. Adding a worker is a compare-and-swap
+//! from null. Claiming one is a swap to null. A worker withdraws itself with a compare-and-swap to
+//! null. The thread that removes the reference has exclusive use of the slot until its worker
+//! becomes idle again, so no version counter is needed and no thread ever waits.
 
 use std::fmt;
 use std::ptr;
@@ -13,10 +13,10 @@ use tidegate_core::prim::{AtomicPtr, AtomicU32, Ordering};
 
 use super::seat::Seat;
 
-/// The most workers that can be in reserve.
+/// The maximum number of reserved workers.
 pub const MAX_RESERVED: usize = if cfg!(tidegate_loom) { 2 } else { 64 };
 
-/// Idle workers that anybody can claim without waiting.
+/// Idle workers that any thread can claim without waiting.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -31,9 +31,9 @@ pub const MAX_RESERVED: usize = if cfg!(tidegate_loom) { 2 } else { 64 };
 /// ```
 pub struct Reserve<J> {
     places: Box<[AtomicPtr<Seat<J>>]>,
-    /// Places that may be filled.
+    /// The number of places that may be filled.
     capacity: AtomicU32,
-    /// Places that were ever filled lie before this one.
+    /// All places that were ever filled have a lower index than this.
     used: AtomicU32,
 }
 
@@ -43,7 +43,7 @@ unsafe impl<J: Send> Send for Reserve<J> {}
 unsafe impl<J: Send> Sync for Reserve<J> {}
 
 impl<J> Reserve<J> {
-    /// A reserve of at most `capacity` workers, and at most [`MAX_RESERVED`].
+    /// Creates a reserve of at most `capacity` workers, and at most [`MAX_RESERVED`].
     pub fn new(capacity: usize) -> Self {
         let places = (0..MAX_RESERVED).map(|_| AtomicPtr::new(ptr::null_mut()));
         let reserve = Self {
@@ -55,27 +55,27 @@ impl<J> Reserve<J> {
         reserve
     }
 
-    /// Changes how many workers may be in reserve. Those that sit there stay until claimed.
+    /// Changes how many workers may be reserved. Workers above the new capacity stay until claimed.
     pub fn set_capacity(&self, capacity: usize) {
         let capacity = capacity.min(MAX_RESERVED) as u32;
         self.capacity.store(capacity, Ordering::Relaxed);
         self.used.fetch_max(capacity, Ordering::Relaxed);
     }
 
-    /// How many workers may be in reserve.
+    /// Returns how many workers may be reserved.
     pub fn capacity(&self) -> usize {
         self.capacity.load(Ordering::Relaxed) as usize
     }
 
-    /// Puts a worker into the lowest free place; false if there is none.
+    /// Adds a worker in the lowest free place. Returns `false` if no place is free.
     pub fn put(&self, seat: &Arc<Seat<J>>) -> bool {
         let mut free = self.places[..self.capacity()]
             .iter()
             .filter(|place| place.load(Ordering::Relaxed).is_null());
         free.any(|place| {
             let seat = Arc::into_raw(Arc::clone(seat)).cast_mut();
-            // ORDERING: Release publishes what the worker did before it sat down to whoever
-            // claims it, in `take`.
+            // ORDERING: Release publishes what the worker did before it became idle to the thread
+            // that claims it, in `claim` or `withdraw`.
             let put =
                 place.compare_exchange(ptr::null_mut(), seat, Ordering::Release, Ordering::Relaxed);
             if put.is_err() {
@@ -86,7 +86,7 @@ impl<J> Reserve<J> {
         })
     }
 
-    /// Takes a worker out, from the lowest place that has one. Never waits.
+    /// Removes and returns a worker, from the lowest place that has one. Never waits.
     pub fn claim(&self) -> Option<Arc<Seat<J>>> {
         self.places().find_map(|place| {
             if place.load(Ordering::Relaxed).is_null() {
@@ -100,7 +100,7 @@ impl<J> Reserve<J> {
         })
     }
 
-    /// Takes this very worker out; false if it does not sit here (any more).
+    /// Removes this worker. Returns `false` if it is not, or no longer, reserved.
     pub fn withdraw(&self, seat: &Arc<Seat<J>>) -> bool {
         let mine = Arc::as_ptr(seat).cast_mut();
         self.places().any(|place| {
@@ -116,14 +116,15 @@ impl<J> Reserve<J> {
         })
     }
 
-    /// Workers in reserve. A look.
+    /// Returns the number of reserved workers; a snapshot.
     pub fn available(&self) -> usize {
         self.places()
             .filter(|place| !place.load(Ordering::Relaxed).is_null())
             .count()
     }
 
-    /// Whether there is a worker in reserve. A look, and a short one: the lowest places fill first.
+    /// Returns `true` if a worker is reserved; a snapshot. It is cheap, because the lowest places
+    /// fill first.
     pub fn has_any(&self) -> bool {
         self.places()
             .any(|place| !place.load(Ordering::Relaxed).is_null())

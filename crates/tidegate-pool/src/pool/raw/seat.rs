@@ -1,15 +1,17 @@
-//! A seat: where one worker waits, and where its next job is put.
+//! The worker slot: where one idle worker waits, and where its next job is written. The giver is
+//! the thread that writes the job; the closer is the thread that closes the slot.
 //!
-//! | state | meaning | who may go on |
+//! | state | meaning | next state |
 //! |---|---|---|
-//! | `EMPTY` | the worker works, or looks on | worker: to `ASLEEP`; giver: to `WRITING` |
+//! | `EMPTY` | the worker is busy or spins | worker: to `ASLEEP`; giver: to `WRITING` |
 //! | `ASLEEP` | the worker sleeps or is about to | worker: back to `EMPTY`; giver: to `WRITING` |
 //! | `WRITING` | a giver writes the job | that giver: to `FULL` |
-//! | `FULL` | the job lies there | worker: to `TAKING`; whoever closes: to `CLOSED` |
+//! | `FULL` | the job is in the slot | worker: to `TAKING`; closer: to `CLOSED` |
 //! | `TAKING` | the worker takes the job out | worker: to `EMPTY` |
-//! | `CLOSED` | nothing is given any more | nobody |
+//! | `CLOSED` | no job is accepted any more | none |
 //!
-//! A seat is closed from any state but `WRITING` and `TAKING`, which last a few instructions.
+//! A slot can be closed from any state except `WRITING` and `TAKING`, which last a few
+//! instructions.
 
 use std::fmt;
 
@@ -23,10 +25,10 @@ const FULL: u32 = 3;
 const TAKING: u32 = 4;
 const CLOSED: u32 = 5;
 
-/// Looks at a seat that is being written before the worker lets others run.
+/// Number of spins on a slot that another thread is changing, before this thread yields its CPU.
 const LOOKS: u32 = 64;
 
-/// One worker's place to wait for a job.
+/// The slot in which one worker waits for a job.
 ///
 /// ```
 /// use tidegate_pool::internal::Seat;
@@ -42,8 +44,8 @@ pub struct Seat<J> {
     parker: Parker,
 }
 
-// SAFETY: the cell is written by the one giver that holds `WRITING`, and emptied by whoever leaves
-// `FULL`, which is one thread; the jobs themselves move from thread to thread.
+// SAFETY: the cell is written by the one giver that holds `WRITING`, and emptied by the thread that
+// leaves `FULL`, which is one thread; the jobs themselves move from thread to thread.
 unsafe impl<J: Send> Send for Seat<J> {}
 // SAFETY: as above: no `&J` is handed out.
 unsafe impl<J: Send> Sync for Seat<J> {}
@@ -51,21 +53,21 @@ unsafe impl<J: Send> Sync for Seat<J> {}
 /// How a sleep in a [`Seat`] ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Slept<J> {
-    /// With a job. `asleep` says whether the giver found the worker asleep, and woke it.
+    /// A job was given. `asleep` says whether the giver found the worker asleep, and woke it.
     Given {
         /// The job.
         job: J,
         /// The giver has woken the worker.
         asleep: bool,
     },
-    /// Without: the time is over, or somebody poked the worker.
+    /// No job: the deadline has passed, or the worker was woken to check its state.
     Woken,
-    /// The seat was closed: nothing will be given any more.
+    /// The slot was closed: no job will be given any more.
     Closed,
 }
 
 impl<J> Seat<J> {
-    /// A seat with nothing in it.
+    /// Creates an empty slot.
     pub fn new() -> Self {
         Self {
             state: AtomicU32::new(EMPTY),
@@ -74,12 +76,12 @@ impl<J> Seat<J> {
         }
     }
 
-    /// Puts a job into the seat. True if its worker sleeps: the giver then calls
-    /// [`Seat::wake`], when it holds no lock any more.
+    /// Writes a job into the slot. Returns `true` if its worker sleeps: the giver then calls
+    /// [`Seat::wake`] after it has released its locks.
     ///
     /// # Errors
     ///
-    /// The job, when one lies there already, or the seat was closed.
+    /// Returns the job if the slot already has one, or if it was closed.
     pub fn give(&self, job: J) -> Result<bool, J> {
         let mut before = self.state.load(Ordering::Relaxed);
         loop {
@@ -98,7 +100,8 @@ impl<J> Seat<J> {
             }
         }
         self.job.with_mut(|cell| {
-            // SAFETY: this thread has set `WRITING`; until it stores `FULL` nobody else looks.
+            // SAFETY: this thread has set `WRITING`; until it stores `FULL` no other thread
+            // accesses the cell.
             unsafe { *cell = Some(job) }
         });
         // ORDERING: Release publishes the job; pairs with the Acquire in `try_take_with`, and with
@@ -107,14 +110,14 @@ impl<J> Seat<J> {
         Ok(before == ASLEEP)
     }
 
-    /// Takes the job if one lies there. Called by the seat's worker only.
+    /// Takes the job if there is one. Called only by the slot's worker.
     #[inline]
     pub fn try_take(&self) -> Option<J> {
         self.try_take_with(|_| ())
     }
 
-    /// The same. Calls `begin` with the job while whoever [closes](Seat::close) the seat waits: what
-    /// `begin` notes is seen there, or the job is not taken.
+    /// Like [`Seat::try_take`], but calls `begin` with the job before the slot can be
+    /// [closed](Seat::close). So the closer sees what `begin` records, or the job is not taken.
     #[inline]
     pub fn try_take_with(&self, begin: impl FnOnce(&J)) -> Option<J> {
         if self.state.load(Ordering::Relaxed) != FULL {
@@ -124,20 +127,20 @@ impl<J> Seat<J> {
         self.state
             .compare_exchange(FULL, TAKING, Ordering::Acquire, Ordering::Relaxed)
             .ok()?;
-        // SAFETY: this thread has left `FULL`, and until it stores `EMPTY` nobody else looks.
+        // SAFETY: this thread has left `FULL`, and until it stores `EMPTY` no other thread accesses
+        // the cell.
         let job = self.job.with_mut(|cell| unsafe { (*cell).take() });
         if let Some(job) = &job {
             begin(job);
         }
         // ORDERING: Release pairs with the Acquire in `give`: the next giver finds the cell empty;
-        // and with that in `close`: what `begin` noted is seen.
+        // and with that in `close`: what `begin` recorded is seen.
         self.state.store(EMPTY, Ordering::Release);
         job
     }
 
-    /// Closes the seat for good and returns the job that its worker has not taken. Nothing can be
-    /// given from now on, and the worker's sleep ends, for which it may have to be
-    /// [woken](Seat::wake).
+    /// Closes the slot for good and returns the job that its worker has not taken. No job can be
+    /// given from now on. The worker's sleep ends; the caller may have to [wake](Seat::wake) it.
     pub fn close(&self) -> Option<J> {
         let mut looks = 0;
         loop {
@@ -147,7 +150,7 @@ impl<J> Seat<J> {
                 WRITING | TAKING => pause(&mut looks),
                 _ => {
                     // ORDERING: Acquire pairs with the Release in `give`: the job is whole; and
-                    // with that in `try_take_with`: what `begin` noted is seen.
+                    // with that in `try_take_with`: what `begin` recorded is seen.
                     let closed = self.state.compare_exchange(
                         now,
                         CLOSED,
@@ -155,9 +158,9 @@ impl<J> Seat<J> {
                         Ordering::Relaxed,
                     );
                     if closed.is_ok() {
-                        // SAFETY: this thread has set `CLOSED`, which nobody leaves; the worker
-                        // reads the cell only after it has left `FULL` itself, and no giver gets
-                        // to `WRITING` any more.
+                        // SAFETY: this thread has set `CLOSED`, which no thread leaves; the worker
+                        // reads the cell only after it has left `FULL` itself, and no giver gets to
+                        // `WRITING` any more.
                         return self.job.with_mut(|cell| unsafe { (*cell).take() });
                     }
                 }
@@ -165,13 +168,13 @@ impl<J> Seat<J> {
         }
     }
 
-    /// Sleeps until a job is given, somebody wakes the worker, or `deadline` has come on
-    /// `clock`. Called by the seat's worker only.
+    /// Sleeps until a job is given, the worker is woken, or `deadline` has come on `clock`. Called
+    /// only by the slot's worker.
     pub fn sleep(&self, clock: &Clock, deadline: Option<u64>) -> Slept<J> {
         self.sleep_with(clock, deadline, |_| ())
     }
 
-    /// The same, with what [`Seat::try_take_with`] calls.
+    /// Like [`Seat::sleep`]; `begin` is called as in [`Seat::try_take_with`].
     pub fn sleep_with(&self, clock: &Clock, deadline: Option<u64>, begin: impl Fn(&J)) -> Slept<J> {
         let slept = self.turn(EMPTY, ASLEEP);
         if slept {
@@ -188,37 +191,38 @@ impl<J> Seat<J> {
             if self.state.load(Ordering::Relaxed) == CLOSED {
                 return Slept::Closed;
             }
-            // Somebody writes: a few instructions, unless it was taken off its CPU.
+            // A giver is writing: a few instructions, unless the system preempted it.
             pause(&mut looks);
         }
     }
 
-    /// Wakes the worker, or makes its next sleep end at once: after a job was given to it
-    /// asleep, or to make it look whether it should leave.
+    /// Wakes the worker, or makes its next sleep end at once. Used after a job was given to a
+    /// sleeping worker, or to make the worker check whether it should end.
     pub fn wake(&self) {
         self.parker.unpark();
     }
 
-    /// Whether the worker is awake and nothing was given to it. A look.
+    /// Returns `true` if the worker is awake and no job was given to it; a snapshot.
     pub fn is_awake(&self) -> bool {
         self.state.load(Ordering::Relaxed) == EMPTY
     }
 
-    /// Whether a job lies there or is being put there, or the seat was closed. A look.
+    /// Returns `true` if a job is in the slot or being written, or if the slot was closed; a
+    /// snapshot.
     #[inline]
     pub fn is_given(&self) -> bool {
         self.state.load(Ordering::Relaxed) >= WRITING
     }
 
     fn turn(&self, from: u32, to: u32) -> bool {
-        // Relaxed: the job is handed over by `FULL`, and what decides who sits is under a lock.
+        // Relaxed: the job is published by `FULL`, and a lock protects which workers are idle.
         self.state
             .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 }
 
-/// Waits a moment for another thread that is about to go on.
+/// Spins, or yields after [`LOOKS`] spins, while another thread finishes a few instructions.
 fn pause(looks: &mut u32) {
     *looks += 1;
     if *looks > LOOKS {

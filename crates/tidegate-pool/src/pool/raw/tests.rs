@@ -1,4 +1,4 @@
-//! Jobs and workers meet at the desk, by hand.
+//! Jobs and workers at the dispatcher, driven step by step.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn desk(core: usize, max: usize, growth: Growth, reserved: usize) -> Plain {
     Desk::new(VecDeque::new(), limits, reserved)
 }
 
-/// Counts a thread and lets it sit down.
+/// Counts a thread and registers it as idle.
 fn worker(desk: &Plain) -> Arc<Seat<u32>> {
     let seat = Arc::new(Seat::new());
     assert!(desk.turn().count_thread());
@@ -46,7 +46,7 @@ fn sit(desk: &Plain, seat: &Arc<Seat<u32>>) {
 fn the_newest_idle_worker_is_taken_first() {
     let desk = desk(0, 4, Growth::ThreadsFirst, 0);
     let seats: Vec<_> = (0..3).map(|_| worker(&desk)).collect();
-    // The first one looks on and stays on top; the others went below it, newest last.
+    // The first worker spins and stays on top; the others are inserted below it, newest last.
     for (job, at) in [(1, 0), (2, 2), (3, 1)] {
         assert!(matches!(
             desk.turn().place(job, true, false),
@@ -111,7 +111,7 @@ fn a_sleeper_on_its_way_holds_back_the_next_wakeup_while_there_is_room() {
             desk.turn().place(2, true, false),
             Placed::Queue(2)
         ));
-        // No room: the other one is taken at once.
+        // The queue is full: the other worker is taken at once.
         assert!(matches!(
             desk.turn().place(3, false, false),
             Placed::Handed(_)
@@ -144,7 +144,8 @@ fn who_looks_on_gets_the_job_though_another_is_on_its_way() {
     });
 }
 
-/// A desk with a busy worker and one that sleeps until `poke` is run.
+/// Runs `test` on a dispatcher with a busy worker and one that sleeps until it is given the job
+/// that `test` returns.
 fn with_a_busy_and_a_sleeping_one(test: impl FnOnce(&Plain, &Arc<Seat<u32>>) -> u32) {
     let desk = desk(0, 2, Growth::ThreadsFirst, 0);
     let (sleeper, busy) = (worker(&desk), Arc::new(Seat::new()));
@@ -160,7 +161,7 @@ fn with_a_busy_and_a_sleeping_one(test: impl FnOnce(&Plain, &Arc<Seat<u32>>) -> 
     });
 }
 
-/// Queues `jobs` and puts their wakeup off.
+/// Queues `jobs` and defers their wake-up.
 fn put_off<const N: usize>(desk: &Plain, jobs: [u32; N]) {
     let mut turn = desk.turn();
     assert!(turn.may_put_off().is_some());
@@ -193,7 +194,8 @@ fn a_wakeup_is_put_off_for_a_busy_worker_that_comes_at_once() {
 #[test]
 fn a_wakeup_that_was_put_off_is_made_up_for() {
     with_a_busy_and_a_sleeping_one(|desk, busy| {
-        // More than one waits: the busy worker takes one, the other one is still owed.
+        // Two jobs are queued: the busy worker takes one, and the wake-up for the other is still
+        // owed.
         put_off(desk, [1, 2]);
         assert_eq!(desk.turn().next(busy), Next::Run(1));
         assert!(desk.is_put_off());
@@ -245,14 +247,14 @@ fn who_arrives_goes_on_until_a_sleeper_is_woken_or_nothing_waits() {
     let desk = desk(0, 4, Growth::ThreadsFirst, 0);
     let seats: Vec<_> = (0..2).map(|_| worker(&desk)).collect();
     desk.turn().extend([1, 2, 3]);
-    // Both look on. The third job needs a thread, and that one is on its way for it.
+    // Both workers spin. The third job needs a thread, which is being started for it.
     assert!(matches!(desk.turn().arrived(), Some(Sent::Start)));
     assert_eq!((desk.tally().threads, desk.tally().queued), (3, 1));
     let mut got: Vec<_> = seats.iter().filter_map(|seat| seat.try_take()).collect();
     got.sort_unstable();
     assert_eq!(got, [1, 2]);
     assert!(desk.turn().arrived().is_none(), "one is on its way");
-    // It sends the next one in turn, up to the maximum.
+    // The new thread sends the next one in turn, up to the maximum.
     desk.turn().extend([4, 5]);
     let new = Arc::new(Seat::new());
     let (next, sent) = desk.turn().started(&new);

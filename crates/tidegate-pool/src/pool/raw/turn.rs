@@ -1,4 +1,4 @@
-//! A turn at the desk: every decision that is made with its lock held.
+//! The dispatch guard: every decision that is made with the dispatcher's lock held.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -9,20 +9,20 @@ use tidegate_core::prim::{ModelMutexGuard as MutexGuard, Ordering};
 use super::desk::{Desk, DeskLimits, MOVE, Next, Placed, Sent, State, Wake, Work, hand};
 use super::seat::Seat;
 
-/// A turn at the [`Desk`]; gives access to the queue.
+/// The lock guard of a [`Desk`]. It dereferences to the queue.
 pub struct Turn<'a, J, W: Work<J>> {
     pub(super) desk: &'a Desk<J, W>,
     pub(super) state: MutexGuard<'a, State<J, W>>,
 }
 
 impl<J, W: Work<J>> Desk<J, W> {
-    /// Steps up to the desk: nobody else does until the turn is dropped.
+    /// Locks the dispatcher until the guard is dropped.
     #[inline]
     pub fn turn(&self) -> Turn<'_, J, W> {
         Turn {
             desk: self,
-            // What a panicking holder left is whole: no code of the user's runs under the lock
-            // but the queue's.
+            // The state is consistent even after a panic of the holder: the only user code that
+            // runs under the lock is the queue's.
             state: self
                 .state
                 .lock()
@@ -30,7 +30,7 @@ impl<J, W: Work<J>> Desk<J, W> {
         }
     }
 
-    /// The same if nobody stands there now.
+    /// Locks the dispatcher if no other thread holds the lock.
     pub fn try_turn(&self) -> Option<Turn<'_, J, W>> {
         use std::sync::TryLockError;
         let state = match self.state.try_lock() {
@@ -43,8 +43,8 @@ impl<J, W: Work<J>> Desk<J, W> {
 }
 
 impl<J, W: Work<J>> Turn<'_, J, W> {
-    /// Finds a place for `job`. `has_room` says whether the queue would take it, `urgent` whether
-    /// it may have any thread up to the maximum before it waits.
+    /// Decides where `job` goes. `has_room` says whether the queue would take it. `urgent` says
+    /// whether it may use any thread up to the maximum before it is queued.
     pub fn place(&mut self, job: J, has_room: bool, urgent: bool) -> Placed<J> {
         let state = &mut *self.state;
         let looks_on = state.idle.last().is_some_and(|top| top.is_awake());
@@ -79,11 +79,11 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         Placed::Full(job)
     }
 
-    /// Whether the next job had better wait a moment in the queue: every idle worker sleeps, and
-    /// a busy one has been quick lately. Returns how often to look whether that one came
-    /// ([`Desk::is_put_off`]). The caller puts the job into the queue, [puts the wakeup
-    /// off](Turn::put_off), gives up the lock, looks, and if nobody came, [makes up for the
-    /// wakeup](Turn::make_up).
+    /// Checks whether the wake-up for the next job should be deferred: every idle worker sleeps, at
+    /// least one worker is busy, and deferring has helped lately. Returns how often to check
+    /// whether a busy worker came ([`Desk::is_put_off`]). The caller then adds the job to the
+    /// queue, [defers the wake-up](Turn::put_off), releases the lock and checks. If no worker came,
+    /// it [performs the wake-up](Turn::make_up).
     #[inline]
     pub fn may_put_off(&mut self) -> Option<u32> {
         let state = &mut *self.state;
@@ -97,13 +97,13 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         self.state.patience.begin()
     }
 
-    /// Notes that the wakeup for a job, which lies in the queue already, is put off.
+    /// Records that the wake-up for a job, which is queued already, is deferred.
     #[inline]
     pub fn put_off(&mut self) {
         self.state.put_off = true;
     }
 
-    /// Nobody came in time: sends a worker after what waits.
+    /// Performs a deferred wake-up, if it is still owed: sends a worker to the queued jobs.
     pub fn make_up(&mut self) -> Option<Sent<J>> {
         if !std::mem::take(&mut self.state.put_off) {
             return None;
@@ -112,11 +112,11 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         self.relieve()
     }
 
-    /// Gives `job` to an idle worker outside the reserve.
+    /// Gives `job` to an idle worker that is not reserved.
     ///
     /// # Errors
     ///
-    /// The job, when there is none.
+    /// Returns the job if there is no such worker.
     pub fn hand_idle(&mut self, job: J) -> Result<Wake<J>, J> {
         match self.state.idle.pop() {
             Some(seat) => Ok(hand(seat, job)),
@@ -124,7 +124,7 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         }
     }
 
-    /// What the worker of `seat`, which has nothing to do, does next.
+    /// Decides what the worker of `seat`, which has no job, does next.
     pub fn next(&mut self, seat: &Arc<Seat<J>>) -> Next<J> {
         let state = &mut *self.state;
         state.moves += 1;
@@ -148,31 +148,31 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         }
     }
 
-    /// Called by a worker that was woken to run a job, before it does: sends the next one after
-    /// what waits.
+    /// Sends the next worker to the queued jobs. Called by a worker that was woken to run a job,
+    /// before it runs the job.
     pub fn arrived(&mut self) -> Option<Sent<J>> {
         self.state.searching = false;
         self.relieve()
     }
 
-    /// What a worker that was [started for what waits](Sent::Start) does first, and who is sent
-    /// after the rest.
+    /// Decides what a worker that was [started for queued jobs](Sent::Start) does first, and which
+    /// worker takes care of the remaining jobs.
     pub fn started(&mut self, seat: &Arc<Seat<J>>) -> (Next<J>, Option<Sent<J>>) {
         self.state.starting -= 1;
         let next = self.next(seat);
         (next, self.relieve())
     }
 
-    /// Takes back the count of a thread that could not be started, for what waits or with a job of
-    /// its own. What waits may have relied on it: an idle worker is sent instead.
+    /// Takes back the count of a thread that could not be started, for queued jobs or with its own
+    /// job. Queued jobs may have relied on it, so an idle worker is sent instead.
     pub fn not_started(&mut self, for_waiting: bool) -> Option<Wake<J>> {
         self.state.threads -= 1;
         self.state.starting -= usize::from(for_waiting);
         self.send_idle()
     }
 
-    /// Sends a worker after what waits: an idle one, or a new one where one may start. Whoever is
-    /// sent does the same when it comes, so that no job waits for want of a wakeup.
+    /// Sends a worker to the queued jobs: an idle one, or a new one if a thread may start. That
+    /// worker does the same when it arrives, so no wake-up is lost.
     fn relieve(&mut self) -> Option<Sent<J>> {
         match self.send_idle() {
             Some(wake) => Some(Sent::Idle(wake)),
@@ -180,11 +180,11 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         }
     }
 
-    /// Hands what waits to idle workers, until one of them has to be woken for it.
+    /// Hands queued jobs to idle workers, until one of them has to be woken for its job.
     fn send_idle(&mut self) -> Option<Wake<J>> {
         while !self.state.work.is_empty() {
             if self.state.idle.is_empty() {
-                // Among the idle it is found again, should the queue panic.
+                // Among the idle workers it is not lost if the queue panics.
                 let claimed = self.desk.reserve.claim()?;
                 self.state.idle.push(claimed);
             }
@@ -200,9 +200,10 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         None
     }
 
-    /// What an idle worker that woke up without a job does next; `expired` says that its time is
-    /// up. It goes on waiting, also if a job is on its way to it, or leaves, unless there is a job
-    /// that waits for another worker on its way.
+    /// Decides what an idle worker that woke up without a job does next. `expired` says that its
+    /// idle time is over. It waits on, also if a job is about to be written into its slot, or it
+    /// ends. Before it ends, it takes a queued job that a searching worker would have taken care
+    /// of.
     pub fn again(&mut self, seat: &Arc<Seat<J>>, expired: bool) -> Next<J> {
         let state = &*self.state;
         let limits = state.limits;
@@ -218,7 +219,7 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         Next::Leave
     }
 
-    /// Counts a thread if one more may start.
+    /// Counts one more thread if one may start.
     pub fn count_thread(&mut self) -> bool {
         let state = &mut *self.state;
         let may = state.threads < state.limits.max && !state.closed;
@@ -226,8 +227,8 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         may
     }
 
-    /// Counts a thread for what waits, if more waits than threads are on their way for, and one
-    /// more may start. It comes to the desk with [`Turn::started`].
+    /// Counts one more thread for the queued jobs, if more jobs are queued than threads are
+    /// starting for them and one more may start. That thread calls [`Turn::started`] first.
     pub fn count_for_waiting(&mut self) -> bool {
         let state = &mut *self.state;
         let (starting, limits) = (state.starting, state.limits);
@@ -238,18 +239,18 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         may
     }
 
-    /// Takes back the count of a thread that ends without having asked.
+    /// Takes back the count of a thread that ends without a decision of the dispatcher.
     pub fn uncount_thread(&mut self) {
         self.state.threads -= 1;
     }
 
-    /// Changes every limit at once. The answer wakes the idle workers, so that they look whether
-    /// they should leave.
+    /// Changes every limit at once. Returns wake-ups for the idle workers, so that they check
+    /// whether they should end.
     pub fn set_limits(&mut self, limits: DeskLimits, reserved: usize) -> Vec<Wake<J>> {
         self.state.limits = limits;
         self.desk.reserve.set_capacity(reserved);
-        // Everybody moves out of the reserve, so that a smaller one is one at once, and the
-        // first that fit go back.
+        // All workers leave the reserve, so that a smaller capacity applies at once. The first ones
+        // that fit go back.
         self.empty_reserve();
         let wakes = self.poke();
         let reserve = &self.desk.reserve;
@@ -262,16 +263,17 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         self.state.limits.leased = leased;
     }
 
-    /// Lets workers end once nothing waits. The answer wakes the idle ones.
+    /// Closes the dispatcher: workers end once no job is queued. Returns wake-ups for the idle
+    /// workers.
     pub fn close(&mut self) -> Vec<Wake<J>> {
         self.state.closed = true;
         self.empty_reserve();
         self.poke()
     }
 
-    /// Closes the seats of all workers, after the desk was closed: what was given and not begun
-    /// is put into `left`, and nobody is idle any more. The answer wakes them, and they come to
-    /// the desk to leave.
+    /// Closes the slots of all workers, after the dispatcher was closed. Jobs that were handed over
+    /// and not begun are moved to `left`, and no worker is idle any more. Returns wake-ups for the
+    /// workers, which then ask the dispatcher and end.
     pub fn dismiss(&mut self, seats: &[Arc<Seat<J>>], left: &mut Vec<J>) -> Vec<Wake<J>> {
         debug_assert!(self.state.closed, "workers would sit down again");
         self.empty_reserve();
@@ -288,22 +290,22 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         wakes.collect()
     }
 
-    /// Whether the desk was closed.
+    /// Returns `true` if the dispatcher was closed.
     pub fn is_closed(&self) -> bool {
         self.state.closed
     }
 
-    /// Threads, started or about to.
+    /// Returns the number of threads that are started or about to start.
     pub fn threads(&self) -> usize {
         self.state.threads
     }
 
-    /// Workers that wait and have no job promised, those in reserve included.
+    /// Returns the number of idle workers without a job, including the reserved ones.
     pub fn ready(&self) -> usize {
         self.state.idle.len() + self.desk.reserve.available()
     }
 
-    /// The limits in force.
+    /// Returns the current limits.
     pub fn limits(&self) -> DeskLimits {
         self.state.limits
     }
@@ -316,8 +318,8 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
         wake
     }
 
-    /// Sits down in the reserve, or among the idle; true if the worker may look on for a while.
-    /// One worker that looks on is enough; it stays the next to be taken.
+    /// Registers a worker as reserved, or as idle. Returns `true` if the worker may spin for a
+    /// while. One spinning worker is enough; it stays the next to be taken.
     fn sit(&mut self, seat: &Arc<Seat<J>>) -> bool {
         let idle = &mut self.state.idle;
         let awake = idle.last().is_some_and(|top| top.is_awake());
@@ -365,7 +367,7 @@ impl<J, W: Work<J>> DerefMut for Turn<'_, J, W> {
 }
 
 impl<J, W: Work<J>> Drop for Turn<'_, J, W> {
-    /// Leaves the counts for whoever looks without the lock.
+    /// Publishes the counts for readers that do not take the lock.
     #[inline]
     fn drop(&mut self) {
         let state = &*self.state;
