@@ -1,4 +1,4 @@
-//! What a strategy has decided so far: the only practical way to see what it does.
+//! Counters of a strategy's decisions, which are the only practical way to observe them.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,9 +6,10 @@ use std::sync::{Mutex, PoisonError};
 
 use tidegate_core::internal::Counter;
 
-/// How often a strategy chose each way, and what went wrong, since it was made or reset.
+/// How often a strategy chose each way to run a task, and what failed, since it was created or
+/// reset.
 ///
-/// The first five are raised once per task, before the task runs, and add up to the number of
+/// The first five are incremented once per task, before the task runs. Their sum is the number of
 /// tasks.
 ///
 /// ```
@@ -28,39 +29,39 @@ use tidegate_core::internal::Counter;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
-    /// Produce, consume: run by the producer, which went on afterwards.
+    /// Produce, consume: the producing thread ran the task and then produced again.
     pub pc: u64,
-    /// Produce, invoke, consume: the same under the non-blocking tag.
+    /// Produce, invoke, consume: the same with the thread tagged as non-blocking.
     pub pic: u64,
-    /// Produce, execute, consume: given to the executor.
+    /// Produce, execute, consume: the task was given to the executor.
     pub pec: u64,
-    /// Execute, produce, consume: run by the thread that produced it, while a helper went for
-    /// the right to produce.
+    /// Execute, produce, consume: the producing thread ran the task, while a helper took over the
+    /// right to produce.
     pub epc: u64,
-    /// Run by the thread that produced it, with the right to produce lying in the cell.
+    /// The producing thread ran the task, while the right to produce was lent to the cell.
     pub lent: u64,
-    /// Of the lent ones, those whose producer the monitor gave to another thread: late EPC.
+    /// Lent tasks whose producer the monitor gave to another thread (late EPC).
     pub late_epc: u64,
-    /// Of those, the ones that a thread of the monitor's own took over, since no thread of the pool
-    /// could.
+    /// Late EPC tasks whose producer went to a stand-in of the monitor, because the pool had no
+    /// thread.
     pub stand_ins: u64,
-    /// Looks of the monitor that found a stuck task and no thread of the pool for its producer.
+    /// Scans in which the monitor found a stuck task and no thread of the pool for its producer.
     pub no_spare: u64,
-    /// Of the lent ones, those with which a thread of the pool left the producer to a stand-in,
-    /// since tasks of other producers waited for a thread.
+    /// Lent tasks for which a pool thread left the producer to a stand-in, because tasks of other
+    /// producers waited for a thread.
     pub relieved: u64,
-    /// Tasks that were not lent, since no stand-in could be had: the monitor has as many as it may,
-    /// or the system refused a thread. They got a thread of the pool, or did not run here.
+    /// Tasks that were not lent because no stand-in was available: the monitor has its maximum, or
+    /// the system could not start a thread. The task got a thread of the pool, or did not run here.
     pub unwatched: u64,
-    /// Times a producer had to wake the monitor.
+    /// How often a producer woke the monitor.
     pub monitor_wakes: u64,
-    /// Helpers asked for.
+    /// Helpers that were requested.
     pub helpers: u64,
-    /// Helpers that found nothing to do when they arrived.
+    /// Helpers that found nothing to do on arrival.
     pub idle_helpers: u64,
     /// Helpers that the executor refused.
     pub helpers_refused: u64,
-    /// Tasks that the executor refused; each was closed.
+    /// Tasks that the executor refused. Each of them was closed.
     pub refused: u64,
     /// Tasks that panicked on the thread that produced them.
     pub task_panics: u64,
@@ -69,7 +70,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Tasks produced.
+    /// Returns the number of tasks produced.
     pub fn tasks(&self) -> u64 {
         self.pc + self.pic + self.pec + self.epc + self.lent
     }
@@ -80,7 +81,7 @@ impl Counts {
             pic: self.pic - base.pic,
             pec: self.pec - base.pec,
             epc: self.epc - base.epc,
-            // A loan that is taken back at once is taken back here, too.
+            // A loan that was undone at once decrements the counter, so it can be below the base.
             lent: self.lent.saturating_sub(base.lent),
             late_epc: self.late_epc - base.late_epc,
             stand_ins: self.stand_ins - base.stand_ins,
@@ -99,7 +100,7 @@ impl Counts {
 }
 
 impl fmt::Display for Counts {
-    /// The figures that are not zero.
+    /// Writes the counters that are not zero.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let figures = [
             ("pc", self.pc),
@@ -129,8 +130,8 @@ impl fmt::Display for Counts {
     }
 }
 
-/// The counters behind [`Counts`]. The first group is written only by whoever holds the
-/// producer, so a plain store does.
+/// The counters behind [`Counts`]. The first group is written only by the thread that holds the
+/// producer, so a plain store is enough.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) pc: Counter,
@@ -150,8 +151,8 @@ pub(crate) struct Counters {
     pub(crate) refused: AtomicU64,
     pub(crate) task_panics: AtomicU64,
     pub(crate) producer_panics: AtomicU64,
-    /// What was there at the last reset: the counters themselves only grow, so that a reset
-    /// never races a producer's store.
+    /// The values at the last reset. The counters themselves are never set back, so a reset cannot
+    /// race a producer's store.
     base: Mutex<Counts>,
 }
 
@@ -189,7 +190,7 @@ impl Counters {
     }
 }
 
-/// Counts one more, from any thread.
+/// Increments a counter; can be called from any thread.
 pub(crate) fn raise(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,9 +1,10 @@
-//! The rule of 2015: eat what you kill while threads are plenty, hand over when they are few.
+//! The rule of 2015: run a task on the thread that produced it while many threads are free, and
+//! give it to the executor when few are.
 //!
-//! This is what articles describe as "EatWhatYouKill". Jetty left it within two years for the
-//! choice that [`Adaptive`](crate::Adaptive) makes; it is here so that the articles can be
-//! reproduced. One fault of the original is left out: it looks at the threads for each task, so
-//! it leaves the low mode when threads are back.
+//! This is what articles describe as "EatWhatYouKill". Jetty replaced it within two years by the
+//! rule that [`Adaptive`](crate::Adaptive) uses. It is kept here so that the articles can be
+//! reproduced. One fault of the original is corrected: this version checks the threads for each
+//! task, so it leaves the low mode when threads are free again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,11 +19,11 @@ use super::execute_produce_consume::eat;
 use super::handle::strategy_handle;
 use super::producer::Producer;
 
-/// Threads to be had, at or below which a pool counts as low.
+/// The default number of free threads at or below which a pool counts as low on threads.
 pub const DEFAULT_LOW_THREADS: usize = 1;
 
-/// Is [`ExecuteProduceConsume`](crate::ExecuteProduceConsume) while the pool has threads, and
-/// [`ProduceExecuteConsume`](crate::ProduceExecuteConsume) while it is low on them.
+/// Acts as [`ExecuteProduceConsume`](crate::ExecuteProduceConsume) while the pool has free threads,
+/// and as [`ProduceExecuteConsume`](crate::ProduceExecuteConsume) while it is low on them.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -39,12 +40,12 @@ pub struct EatWhatYouKill<P> {
 }
 
 impl<P: Producer> EatWhatYouKill<P> {
-    /// A strategy over `producer` whose helpers and tasks go to `pool`.
+    /// Creates a strategy for `producer` whose helpers and tasks go to `pool`.
     pub fn new(producer: P, pool: Arc<dyn TryExecutor>) -> Self {
         Self::with(producer, pool, Options::new())
     }
 
-    /// The same with options.
+    /// Like [`Self::new`], with options.
     pub fn with(producer: P, pool: Arc<dyn TryExecutor>, options: Options) -> Self {
         let rule = Ewyk {
             pool: Arc::clone(&pool),
@@ -55,13 +56,13 @@ impl<P: Producer> EatWhatYouKill<P> {
         }
     }
 
-    /// Threads to be had (idle, or that may start), at or below which the pool counts as low;
-    /// [`DEFAULT_LOW_THREADS`] if nothing is said. From the next task on.
+    /// Sets the number of free threads (idle, or that may start) at or below which the pool counts
+    /// as low; applies from the next task on. The default is [`DEFAULT_LOW_THREADS`].
     pub fn low_threads(&self, threads: usize) {
         self.engine.rule.low.store(threads, Ordering::Relaxed);
     }
 
-    /// Whether the pool counts as low at this moment.
+    /// Returns `true` if the pool counts as low at this moment.
     pub fn is_low(&self) -> bool {
         self.engine.rule.is_low()
     }

@@ -1,14 +1,14 @@
-//! What every strategy has in common: the cell with the producer, the round, the five ways to
-//! deal with a task, and what happens when something breaks.
+//! Code that all strategies share: the cell with the producer, the loop that produces and consumes,
+//! the ways to run a task, and the handling of panics and refusals.
 //!
 //! # Invariants
 //!
-//! * Whoever has the [`Held`] produces; nobody else can.
-//! * A task leaves this file run, given to the executor, or closed: exactly one of them.
-//! * User code (producer, task, hooks, drops) runs inside `contained`, so a panic in it ends a
-//!   task or a round and never the strategy.
-//! * Each way to run a task is a function of its own that is never inlined, so that a profile
-//!   shows the mode by name.
+//! * Only the thread with the producer guard ([`Held`]) can produce.
+//! * Each task is run, given to the executor, or closed: exactly one of them.
+//! * User code (producer, task, hooks, drops) runs inside `contain`, so a panic ends a task or a
+//!   call of the producer, never the strategy.
+//! * Each way to run a task is a function that is never inlined, so that a profile shows the way by
+//!   name.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -24,18 +24,18 @@ use crate::strategy::raw::{Closing, Held, ProducerCell, Rest};
 use super::counts::{Counters, raise};
 use super::producer::Producer;
 
-/// Panics of a producer in a row, with no task between them, that count as "nothing now".
+/// Consecutive panics of a producer, without a task in between, that count as "no task now".
 const PANICS_IN_A_ROW: u32 = 2;
 
 thread_local! {
-    /// The strategies whose rounds this thread is in, innermost last.
+    /// The strategies that are running on this thread, innermost last.
     static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Hears of a task that the executor refused, and closes it.
+/// The hook that receives and closes a task that the executor refused.
 pub(crate) type OnRefused = Box<dyn Fn(Rejected<Task>) + Send + Sync>;
 
-/// What any strategy can be told when it is made.
+/// Options of any strategy.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,13 +56,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// Nothing out of the ordinary: a refused task is dropped, which closes what it holds.
+    /// Creates the default options: a refused task is dropped, which closes what it holds.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Hears of each task that the executor refused, and owns it. Runs on the thread that
-    /// produced the task, which produces nothing meanwhile. A panic in it goes no further.
+    /// Sets a hook that receives each task that the executor refused. It runs on the thread that
+    /// produced the task, which produces nothing meanwhile. A panic in the hook is caught.
     pub fn on_refused(mut self, hear: impl Fn(Rejected<Task>) + Send + Sync + 'static) -> Self {
         self.on_refused = Some(Box::new(hear));
         self
@@ -77,10 +77,11 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Decides who consumes a task.
+/// The rule of a strategy: decides which thread consumes a task.
 pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
-    /// Consumes `task`, or has it consumed. Answers with the right to produce if this thread
-    /// still or again has it. `tagged` is what the thread was when it became the producer.
+    /// Consumes `task`, or passes it to another thread. Returns the producer guard if this thread
+    /// still has it or has it again. `tagged` is `true` if the thread must not block; it is read
+    /// when the thread starts producing.
     fn consume<'a>(
         engine: &'a Arc<Engine<P, Self>>,
         held: Held<'a, P>,
@@ -88,7 +89,7 @@ pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
         tagged: bool,
     ) -> Option<Held<'a, P>>;
 
-    /// Has some other thread produce.
+    /// Makes another thread produce.
     fn dispatch(engine: &Arc<Engine<P, Self>>) -> Result<(), Rejected<()>> {
         let job = Task::labelled::<Dispatched, _>({
             let engine = Arc::clone(engine);
@@ -98,16 +99,16 @@ pub(crate) trait Rule<P: Producer>: Sized + Send + Sync + 'static {
         dispatched.map_err(|no| no.map(discard))
     }
 
-    /// A thread begins (true) or ends (false) to drive production.
+    /// Called with `true` when a thread starts to produce, and with `false` when it ends.
     fn driving(&self, begins: bool) {
         let _ = begins;
     }
 }
 
-/// How a dispatched round shows up in metrics.
+/// Names a dispatched round in metrics.
 struct Dispatched;
 
-/// One strategy over one producer.
+/// One strategy with one producer.
 pub(crate) struct Engine<P, R> {
     pub(crate) cell: ProducerCell<P>,
     pub(crate) rule: R,
@@ -134,10 +135,11 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
 
     pub(crate) fn produce(self: &Arc<Self>) {
         if is_inside(self.key()) {
-            // From inside a task: the stack does not grow. The thread that drives it looks again
-            // afterwards; where nobody produces, the task may wait for what it asks for.
+            // Called from inside a task: only request a round, so that the stack does not grow. The
+            // thread that runs the task checks again afterwards. If no thread produces, the task
+            // may be waiting for what it requests, so another thread is needed.
             if self.cell.want() {
-                // Refused, it is still wanted: that thread finds it so.
+                // If refused, the round is still requested, and that thread finds the request.
                 let _ = R::dispatch(self);
             }
         } else if let Some(held) = self.cell.claim() {
@@ -152,7 +154,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         R::dispatch(self)
     }
 
-    /// Whether this call was the one that stopped it.
+    /// Returns `true` if this call stopped the strategy.
     pub(crate) fn stop(&self) -> bool {
         match self.cell.close() {
             Closing::Already => false,
@@ -168,7 +170,8 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         self.cell.reopen(Box::new(producer)).map_err(|back| *back)
     }
 
-    /// Produces and consumes until there is nothing, or until another thread has the right.
+    /// Produces and consumes until there is no task, or until another thread has the right to
+    /// produce.
     pub(crate) fn drive<'a>(self: &'a Arc<Self>, mut held: Held<'a, P>) {
         let _inside = Inside::enter(self);
         let tagged = stance() != Stance::Free;
@@ -206,7 +209,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         }
     }
 
-    /// Runs a task here; its panic ends it and nothing else.
+    /// Runs a task on this thread. A panic ends the task only.
     #[inline(always)]
     pub(crate) fn run(&self, task: Task) {
         let name = task.name();
@@ -231,7 +234,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         });
     }
 
-    /// Closes a task that the executor gave back.
+    /// Closes a task that the executor refused.
     #[cold]
     pub(crate) fn refused(&self, refused: Rejected<Task>) {
         raise(&self.counters.refused);
@@ -246,9 +249,9 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
     }
 }
 
-/// The ways to deal with a task. Each is one frame in a profile.
+/// The ways to run a task. Each one is a frame in a profile.
 impl<P: Producer, R: Rule<P>> Engine<P, R> {
-    /// PC: runs it and goes on.
+    /// PC: runs the task and continues producing.
     #[inline(never)]
     pub(crate) fn produce_consume<'a>(&self, held: Held<'a, P>, task: Task) -> Held<'a, P> {
         self.counters.pc.add(1);
@@ -256,7 +259,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         held
     }
 
-    /// PIC: runs it under the non-blocking tag and goes on.
+    /// PIC: runs the task with the thread tagged as non-blocking and continues producing.
     #[inline(never)]
     pub(crate) fn produce_invoke_consume<'a>(&self, held: Held<'a, P>, task: Task) -> Held<'a, P> {
         self.counters.pic.add(1);
@@ -264,7 +267,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         held
     }
 
-    /// PEC: gives it to the executor and goes on.
+    /// PEC: gives the task to the executor and continues producing.
     #[inline(never)]
     pub(crate) fn produce_execute_consume<'a>(&self, held: Held<'a, P>, task: Task) -> Held<'a, P> {
         self.counters.pec.add(1);
@@ -274,7 +277,7 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
         held
     }
 
-    /// EPC: runs it, the right to produce lying in the cell, and races the helper for it.
+    /// EPC: runs the task while the producer is in the cell, then races the helper for it.
     #[inline(never)]
     pub(crate) fn execute_produce_consume(&self, task: Task) -> Option<Held<'_, P>> {
         raise(&self.counters.epc);
@@ -283,14 +286,14 @@ impl<P: Producer, R: Rule<P>> Engine<P, R> {
     }
 }
 
-/// A helper on its way: exactly one of arrived, or gone without having run.
+/// A helper on its way to the cell. It either arrives or is dropped without having run.
 pub(crate) struct Helper<P: Producer, R: Rule<P>> {
     engine: Arc<Engine<P, R>>,
     arrived: bool,
 }
 
 impl<P: Producer, R: Rule<P>> Helper<P, R> {
-    /// The job of a helper. The cell must already say that one is pending.
+    /// Creates the task of a helper. The cell must already be marked as having a pending helper.
     pub(crate) fn task(engine: &Arc<Engine<P, R>>) -> Task {
         raise(&engine.counters.helpers);
         let helper = Self {
@@ -311,17 +314,18 @@ impl<P: Producer, R: Rule<P>> Helper<P, R> {
 
 impl<P: Producer, R: Rule<P>> Drop for Helper<P, R> {
     fn drop(&mut self) {
-        // Refused, or dropped with the queue it waited in: nobody waits for it any more.
+        // Refused, or dropped with the queue that it was in: the cell must not count on it any
+        // more.
         if !self.arrived {
             self.engine.cell.no_helper();
         }
     }
 }
 
-/// How a helper shows up in metrics.
+/// Names a helper in metrics.
 struct HelperJob;
 
-/// This thread is in a round of a strategy.
+/// Marks this thread as running a strategy, until it is dropped.
 struct Inside<'a, P: Producer, R: Rule<P>>(&'a Arc<Engine<P, R>>);
 
 impl<'a, P: Producer, R: Rule<P>> Inside<'a, P, R> {
@@ -343,7 +347,7 @@ fn is_inside(key: usize) -> bool {
     INSIDE.with_borrow(|inside| inside.contains(&key))
 }
 
-/// Runs user code; its panic goes no further.
+/// Runs user code and catches its panic.
 pub(crate) fn contained(run: impl FnOnce()) {
     let _ = contain(run);
 }

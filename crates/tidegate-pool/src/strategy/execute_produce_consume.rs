@@ -1,12 +1,12 @@
 //! Execute, produce, consume: the original "eat what you kill".
 //!
-//! The thread that produced a task runs it, while its data is hot. Before it does, it asks the
-//! executor for one helper to go on producing; at most one is on its way at any time. After the
-//! task the two race: whoever comes first produces.
+//! The thread that produced a task runs it while its data is still in the cache. Before that, it
+//! asks the executor for one helper to continue producing. At most one helper is pending at a time.
+//! After the task, the thread and the helper race, and the first one produces.
 //!
-//! With a helper refused the task runs all the same, and production waits for its end, or for
-//! whoever calls `produce` meanwhile. A thread that is tagged as non-blocking never eats a task
-//! that may block: that one goes to the executor.
+//! If the helper is refused, the task runs anyway, and production waits for its end or for another
+//! call of `produce`. A thread that is tagged as non-blocking never runs a task that may block; it
+//! gives the task to the executor.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::engine::{Engine, Helper, Options, Rule};
 use super::handle::strategy_handle;
 use super::producer::Producer;
 
-/// Runs each task on the thread that produced it, while a helper goes on producing.
+/// Runs each task on the thread that produced it, while a helper continues producing.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -39,12 +39,12 @@ pub struct ExecuteProduceConsume<P> {
 }
 
 impl<P: Producer> ExecuteProduceConsume<P> {
-    /// A strategy over `producer` whose helpers come from `executor`.
+    /// Creates a strategy for `producer` whose helpers come from `executor`.
     pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
         Self::with(producer, executor, Options::new())
     }
 
-    /// The same with options.
+    /// Like [`Self::new`], with options.
     pub fn with(producer: P, executor: Arc<dyn Executor>, options: Options) -> Self {
         Self {
             engine: Engine::new(producer, Epc, executor, options),
@@ -73,7 +73,7 @@ impl<P: Producer> Rule<P> for Epc {
     }
 }
 
-/// Has a helper queued and runs the task.
+/// Requests a helper and runs the task on this thread.
 pub(super) fn eat<'a, P: Producer, R: Rule<P>>(
     engine: &'a Arc<Engine<P, R>>,
     held: Held<'a, P>,
@@ -87,7 +87,7 @@ pub(super) fn eat<'a, P: Producer, R: Rule<P>>(
         && let Err(refused) = engine.executor.execute(Helper::task(engine))
     {
         raise(&engine.counters.helpers_refused);
-        // Its drop takes back that one is on its way.
+        // Dropping the helper clears the pending mark in the cell.
         drop(refused);
     }
     engine.execute_produce_consume(task)

@@ -1,10 +1,10 @@
-//! What every strategy offers: the trait, and the macro that implements it for a handle over an engine.
+//! The trait of all strategies, and the macro that implements it for a handle of an engine.
 
 use tidegate_core::Rejected;
 
 use super::counts::Counts;
 
-/// Decides which thread runs each task of a producer, and which one produces next.
+/// Decides which thread runs each task of a producer, and which thread produces next.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -23,55 +23,55 @@ use super::counts::Counts;
 /// }
 /// ```
 pub trait Strategy: Send + Sync + 'static {
-    /// Produces and consumes on this thread until the producer has nothing, or until another
-    /// thread has the right to produce. If one has it already, that one asks its producer at
-    /// least once more, and this call returns at once.
+    /// Produces and consumes on this thread until the producer has no task, or until another thread
+    /// takes over the right to produce. If another thread already has that right, this call returns
+    /// at once, and that thread asks its producer at least once more.
     ///
-    /// From inside a task that this strategy runs, on the thread that drives it, it only asks:
-    /// the stack does not grow. A thread of the application that must not run the tasks of
-    /// others uses [`Strategy::dispatch`].
+    /// If called from inside a task of this strategy, on the thread that runs the strategy, it only
+    /// requests another round, so the stack does not grow. An application thread that must not run
+    /// these tasks calls [`Strategy::dispatch`] instead.
     fn produce(&self);
 
-    /// Has another thread produce. Never runs a task on this one (unless the executor itself
-    /// does).
+    /// Makes another thread produce. Never runs a task on this thread, unless the executor itself
+    /// does.
     ///
     /// # Errors
     ///
-    /// When the strategy is stopped or its executor refuses. Nothing is lost: whoever produces
-    /// next finds the work.
+    /// If the strategy is stopped or its executor refuses. No task is lost: the next producing
+    /// thread finds the work.
     fn dispatch(&self) -> Result<(), Rejected<()>>;
 
-    /// Ends production: the producer is dropped now, or by the thread that has it, before it
-    /// would produce again. Tasks that were produced are still consumed. Whether this call was
-    /// the one that stopped it.
+    /// Stops production. The producer is dropped now, or by the thread that holds it before it
+    /// would produce again. Tasks that were already produced are still consumed. Returns `true` if
+    /// this call stopped the strategy.
     fn stop(&self) -> bool;
 
-    /// Whether nobody produces and nothing is asked for.
+    /// Returns `true` if no thread produces and no round was requested.
     fn is_idle(&self) -> bool;
 
-    /// Whether it was stopped and the producer is gone.
+    /// Returns `true` if the strategy was stopped and the producer was dropped.
     fn is_stopped(&self) -> bool;
 
-    /// What it has chosen so far.
+    /// Returns the counters of its decisions so far.
     fn counts(&self) -> Counts;
 
-    /// Begins to count from zero.
+    /// Resets the counters to zero.
     fn reset_counts(&self);
 
-    /// What the strategy is called in tables.
+    /// Returns the strategy's name for tables.
     fn name(&self) -> &'static str;
 }
 
-/// The parts that every strategy has: restart, clone, debug and the trait.
+/// Implements the methods that every strategy has: `restart`, `Clone`, `Debug` and the trait.
 macro_rules! strategy_handle {
     ($strategy:ident, $name:expr) => {
         impl<P: crate::strategy::producer::Producer> $strategy<P> {
-            /// Goes on with another producer after a stop.
+            /// Continues with another producer after a stop.
             ///
             /// # Errors
             ///
-            /// The producer, when the strategy is not stopped, or when a thread has not given
-            /// the last producer up yet ([`Strategy::is_stopped`](crate::Strategy::is_stopped)).
+            /// Returns the producer if the strategy is not stopped, or if a thread still holds the
+            /// last producer ([`Strategy::is_stopped`](crate::Strategy::is_stopped)).
             pub fn restart(&self, producer: P) -> Result<(), P> {
                 self.engine.restart(producer)
             }

@@ -1,32 +1,35 @@
-//! Execution strategies: who consumes what was produced.
+//! Execution strategies: they decide which thread consumes a produced task.
 //!
-//! A [`Producer`] makes tasks one at a time. A [`Strategy`] decides, for each of them, which
-//! thread runs it and which thread produces next.
+//! A [`Producer`] creates tasks one at a time. For each task, a [`Strategy`] decides which thread
+//! runs it and which thread produces next. In the table, "here" is the thread that produced the
+//! task.
 //!
-//! | strategy | a task that never blocks | one that may block | for |
+//! | strategy | a task that never blocks | a task that may block | use |
 //! |---|---|---|---|
-//! | [`ProduceConsume`] | here | here | a loop on a thread of its own |
+//! | [`ProduceConsume`] | here | here | a loop on its own thread |
 //! | [`ProduceExecuteConsume`] | here | on the executor | a dispatcher before a pool |
-//! | [`ExecuteProduceConsume`] | here | here, a helper produces on | hot caches, threads in plenty |
-//! | [`EatWhatYouKill`] | here | as the line above, or the one before it when threads are few | the rule of 2015 |
-//! | [`Adaptive`] | here | by its kind, the thread's tag, and whether a thread can be had now | everything else |
+//! | [`ExecuteProduceConsume`] | here | here, while a helper produces | hot caches, many threads |
+//! | [`EatWhatYouKill`] | here | as above; on the executor if threads are few | the rule of 2015 |
+//! | [`Adaptive`] | here | by the task's kind, the thread's tag, the free threads | all else |
 //!
-//! The right to produce is ownership of the boxed producer in one `ProducerCell` of `raw`: two
-//! producers at once do not compile, and what one of them wrote is seen by the next. A panic in the producer or in a task, a refusal by the
-//! executor, a stop in the middle: the strategy goes on, and nothing is lost.
+//! The right to produce is the ownership of the boxed producer in a `ProducerCell` of `raw`. So
+//! code in which two threads produce at once does not compile, and each producing thread sees what
+//! the previous one wrote. A panic in the producer or in a task, a refusal by the executor, or a
+//! stop at any point does not break the strategy, and no task is lost.
+//! From top to bottom; each file uses only files below it:
 //!
-//! From top to bottom, each knows only what is below it:
-//!
-//! * One file for each strategy, a folder for `adaptive`: a handle and a rule. `eat_what_you_kill` also
-//!   knows `execute_produce_consume`, and `adaptive` alone knows `monitor` and the pool's leases.
-//! * `engine`: what all strategies share: the round, the ways to deal with a task, and what happens
-//!   when something breaks. `monitor`: the thread that watches over lent producers, and its stand-ins.
+//! * One file for each strategy, and a folder for `adaptive`: a handle and a rule.
+//!   `eat_what_you_kill` also uses `execute_produce_consume`. Only `adaptive` uses `monitor` and
+//!   the pool's leases.
+//! * `engine`: code that all strategies share: the loop that produces and consumes, the ways to run
+//!   a task, and the handling of panics and refusals. `monitor`: the thread that watches lent
+//!   producers, and its stand-in threads.
 //! * `handle`: [`Strategy`], and the macro that implements it. `producer`: [`Producer`]. `counts`:
 //!   [`Counts`].
-//! * `raw`: the words of the protocol, with all unsafe code of the strategies.
+//! * `raw`: the atomic words of the protocol, with all unsafe code of the strategies.
 //!
-//! Late hand-over, the way of [`Adaptive`] with a [`Monitor`], is described in the `README.md`
-//! beside this file.
+//! The `README.md` beside this file describes late hand-over, which [`Adaptive`] uses with a
+//! [`Monitor`].
 
 mod adaptive;
 mod counts;

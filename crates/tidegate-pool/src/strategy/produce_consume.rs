@@ -1,8 +1,8 @@
 //! Produce, consume: one thread does both.
 //!
-//! The producing thread runs each task before it produces the next, strictly in order, whatever
-//! the task's kind. A task that blocks blocks production: that is the contract, and on a thread
-//! of its own this is an event loop as Netty has it.
+//! The producing thread runs each task before it produces the next one, strictly in order,
+//! regardless of the task's kind. A task that blocks also blocks production: that is the contract.
+//! On its own thread, this is an event loop as in Netty.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::engine::{Engine, Options, Rule};
 use super::handle::strategy_handle;
 use super::producer::Producer;
 
-/// Runs each task on the thread that produced it, before the next is produced.
+/// Runs each task on the thread that produced it, before the next one is produced.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,13 +36,13 @@ pub struct ProduceConsume<P> {
 }
 
 impl<P: Producer> ProduceConsume<P> {
-    /// A strategy over `producer`; `executor` is where [`dispatch`](crate::Strategy::dispatch)
-    /// goes.
+    /// Creates a strategy for `producer`. Rounds started by [`dispatch`](crate::Strategy::dispatch)
+    /// run on `executor`.
     pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
         Self::with(producer, executor, Options::new())
     }
 
-    /// The same with options.
+    /// Like [`Self::new`], with options.
     pub fn with(producer: P, executor: Arc<dyn Executor>, options: Options) -> Self {
         Self {
             engine: Engine::new(producer, Pc, executor, options),

@@ -1,8 +1,7 @@
 //! Produce, execute, consume: one thread produces, others consume.
 //!
-//! A task that never blocks is run by the producing thread; every other goes to the executor,
-//! and production goes on without waiting. There is no order between tasks beyond the
-//! executor's own.
+//! The producing thread runs tasks that never block. All others go to the executor, and production
+//! continues without waiting. The order between tasks is that of the executor.
 
 use std::sync::Arc;
 
@@ -39,12 +38,12 @@ pub struct ProduceExecuteConsume<P> {
 }
 
 impl<P: Producer> ProduceExecuteConsume<P> {
-    /// A strategy over `producer` whose tasks go to `executor`.
+    /// Creates a strategy for `producer` whose tasks go to `executor`.
     pub fn new(producer: P, executor: Arc<dyn Executor>) -> Self {
         Self::with(producer, executor, Options::new())
     }
 
-    /// The same with options.
+    /// Like [`Self::new`], with options.
     pub fn with(producer: P, executor: Arc<dyn Executor>, options: Options) -> Self {
         Self {
             engine: Engine::new(producer, Pec, executor, options),

@@ -1,16 +1,16 @@
-//! What makes the tasks.
+//! The trait of a producer, the source of a strategy's tasks.
 
 use tidegate_core::Task;
 
-/// Makes tasks, one at a time, on whichever thread holds it at that moment.
+/// Creates tasks, one at a time, on the thread that holds the producer at that moment.
 ///
-/// `None` means "nothing now": the strategy goes idle until it is called again. A producer that
-/// has its own way to wait (a poller) waits in `produce` instead and answers `None` only at its
-/// end. Hand tasks out singly, not in batches: what was not handed out yet stays with whoever
-/// produces next, so nothing is stuck behind a task that blocks.
+/// `None` means that there is no task now: the strategy becomes idle until it is called again. A
+/// producer that can wait by itself (a poller) waits inside `produce` and returns `None` only at
+/// its end. Return tasks one by one, not in batches: tasks that were not returned yet stay with the
+/// next producing thread, so they are not stuck behind a task that blocks.
 ///
-/// What a task may do to its thread travels inside the task ([`Task::blocking`]), fixed when it
-/// is produced.
+/// Whether a task may block its thread is stored in the task ([`Task::blocking`]) when it is
+/// produced.
 ///
 /// Any `FnMut() -> Option<Task>` that is `Send` is a producer.
 ///
@@ -35,12 +35,12 @@ use tidegate_core::Task;
 /// assert!(ready.produce().is_some() && ready.backlog() == 1);
 /// ```
 pub trait Producer: Send + 'static {
-    /// The next task, or `None` when there is nothing now.
+    /// Returns the next task, or `None` if there is none now.
     fn produce(&mut self) -> Option<Task>;
 
-    /// How many more tasks could be had at once, as far as it is known without looking. Work
-    /// that waits while a processor is idle is a reason for [`Adaptive`](crate::Adaptive) to
-    /// bring a second thread. Zero if the producer cannot say.
+    /// Returns how many more tasks are ready, as far as the producer knows without checking. If
+    /// tasks wait while a processor is idle, [`Adaptive`](crate::Adaptive) may use a second thread.
+    /// Returns zero if the number is not known.
     fn backlog(&self) -> usize {
         0
     }

@@ -1,7 +1,7 @@
-//! What an adaptive strategy knows when it chooses: its pool, its monitor, the stand-in in reserve and
-//! what was learned of the tasks.
+//! The data by which an adaptive strategy decides: its pool, its monitor, the reserved stand-in and
+//! the learned cost of tasks.
 //!
-//! Data only; `rule` chooses by it.
+//! This file has only the data; `rule` decides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,29 +15,29 @@ use super::learned::Learned;
 /// Makes a producer that waits inside `produce` return with a task soon.
 pub type Interrupt = Box<dyn Fn() + Send + Sync>;
 
-/// What the choice goes by.
+/// The data for the decision of an adaptive strategy.
 pub(super) struct Choice {
-    /// For the thread that the producer keeps.
+    /// The lease for the thread that the producer occupies.
     pub(super) lease: Option<Lease>,
     pub(super) pool: Arc<dyn TryExecutor>,
     watch: Option<Arc<Watch>>,
-    /// Keeps it running.
+    /// Keeps the monitor running.
     _monitor: Option<Monitor>,
     pub(super) late_on: AtomicBool,
-    /// The thread that takes the producer over if a lent task blocks and nobody else comes.
+    /// The stand-in that takes the producer over if a lent task blocks and no other thread comes.
     pub(super) standby: Standby<StandIn>,
-    /// The monitor asks the thread that produces to leave that to the stand-in.
+    /// Set by the monitor to ask the producing thread to leave the producer to the stand-in.
     pub(super) relief: AtomicBool,
-    /// The stand-in that produces now.
+    /// The stand-in that is producing.
     pub(super) duty: Standby<StandIn>,
-    /// Whether the thread that produces, or did last, is one of the pool's.
+    /// `true` if the thread that produces, or produced last, belongs to the pool.
     pub(super) on_pool: AtomicBool,
     pub(super) interrupt: Option<Interrupt>,
-    /// The class of the task that runs with the producer lent.
+    /// The class of the task that runs while the producer is lent.
     pub(super) class: AtomicUsize,
     /// What the monitor saw of the pool, and which loans it has promised a thread.
     pub(super) lookout: Lookout,
-    /// Tasks that had been given away at the monitor's last look.
+    /// The number of tasks that had been given to the executor at the monitor's last scan.
     pub(super) given: AtomicU64,
     pub(super) learned: Learned,
 }
@@ -67,20 +67,20 @@ impl Choice {
         }
     }
 
-    /// The monitor, if this strategy hands over late now.
+    /// Returns the monitor if late hand-over is switched on and the monitor runs.
     #[inline]
     pub(super) fn watch(&self) -> Option<&Watch> {
         let watch = self.watch.as_deref()?;
         (self.late_on.load(Ordering::Relaxed) && watch.is_running()).then_some(watch)
     }
 
-    /// The monitor that the strategy was built with, whether it runs or not.
+    /// Returns the monitor that the strategy was built with, whether it runs or not.
     #[inline]
     pub(super) fn any_watch(&self) -> Option<&Arc<Watch>> {
         self.watch.as_ref()
     }
 
-    /// The monitor, whether it runs or not, for what only exists with one.
+    /// Returns the monitor, whether it runs or not. Called only where a monitor must exist.
     pub(super) fn own_watch(&self) -> &Arc<Watch> {
         let watch = self.watch.as_ref();
         watch.expect("stand-ins come from a monitor")

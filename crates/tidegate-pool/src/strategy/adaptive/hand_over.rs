@@ -1,5 +1,6 @@
-//! How the right to produce changes hands around a task that may block: eagerly, by a helper that is
-//! brought before the task runs, or late, by a loan that somebody takes over if the task is slow.
+//! Hand-over of the right to produce around a task that may block. Eager: a helper is requested
+//! before the task runs. Late: the producer is lent, and another thread takes it over only if the
+//! task is slow.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +16,8 @@ use crate::strategy::raw::{Held, Rung};
 use super::choice::Choice;
 use super::stand_in::{reserve, send};
 
-/// Eager: brings a helper if one can be had now, and runs the task. With none, and a monitor: late.
+/// Eager hand-over: gets a helper if a thread is available now, and runs the task. If none is, and
+/// there is a monitor, hands over late.
 pub(super) fn hand_over<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
     watch: Option<&Watch>,
@@ -28,12 +30,12 @@ pub(super) fn hand_over<'a, P: Producer>(
     if let Some(producer) = loan.given_up {
         discard(producer);
     }
-    // One that may wait in a queue is no helper: it may wait there for the end of this task.
+    // A helper must not wait in a queue: it might wait there for the end of this task.
     if loan.bring_helper
         && let Err(refused) = rule.pool.try_execute(Helper::task(engine))
     {
         drop(refused);
-        // Back, unless somebody has it by now, who then produces.
+        // The producer is back, unless another thread took it and produces.
         if let Some(held) = engine.cell.arrive() {
             return match watch {
                 Some(watch) => lend(engine, watch, held, task),
@@ -46,7 +48,7 @@ pub(super) fn hand_over<'a, P: Producer>(
     back
 }
 
-/// Late: lends the producer, asks for nobody, runs the task.
+/// Late hand-over: lends the producer, requests no helper, and runs the task.
 #[inline]
 pub(super) fn lend<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
@@ -66,7 +68,7 @@ pub(super) fn lend<'a, P: Producer>(
         && !is_answered_for(engine, watch, rung)
         && let Some(held) = engine.cell.resume()
     {
-        // It is counted as what becomes of it.
+        // Undo the count: the task is counted by the way that is used instead.
         engine.counters.lent.add(u64::MAX);
         return hand_over(engine, None, held, task);
     }
@@ -76,7 +78,8 @@ pub(super) fn lend<'a, P: Producer>(
     back
 }
 
-/// No stand-in can be had: nothing is lent, and the task gets a thread now or does not run here.
+/// Hands over without a loan, because no stand-in is available: the task gets a thread now, or does
+/// not run here.
 #[cold]
 pub(super) fn unwatched<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
@@ -85,19 +88,20 @@ pub(super) fn unwatched<'a, P: Producer>(
     task: Task,
 ) -> Option<Held<'a, P>> {
     raise(&engine.counters.unwatched);
-    // Its next look asks the system again.
+    // The monitor's next scan allows another attempt to start a thread.
     if watch.lent() == Rung::Woken {
         raise(&engine.counters.monitor_wakes);
     }
     hand_over(engine, None, held, task)
 }
 
-/// A thread of the pool that waits inside a producer, while tasks of other producers wait for a
-/// thread: gives the producer to its stand-in, runs the task and leaves.
+/// Relieves a pool thread that waited inside the producer while tasks of other producers wait for a
+/// thread: gives the producer to its stand-in and runs the task. The thread then leaves the
+/// strategy.
 ///
 /// # Errors
 ///
-/// What it was given, when nothing waits any more or no stand-in can be had.
+/// Returns its arguments if no task waits any more or no stand-in is available.
 #[cold]
 pub(super) fn relieved<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
@@ -129,7 +133,7 @@ pub(super) fn relieved<'a, P: Producer>(
     Ok(())
 }
 
-/// Nobody else could produce: the task must not hold this thread.
+/// Runs or gives away the task so that it cannot block this thread: no other thread could produce.
 fn without_a_thread<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
     held: Held<'a, P>,
@@ -141,18 +145,20 @@ fn without_a_thread<'a, P: Producer>(
     }
 }
 
-/// Whether a loan that found the monitor asleep or stopped has a monitor and a stand-in.
+/// Returns `true` if a loan that found the monitor asleep or stopped now has a monitor and a
+/// stand-in.
 #[cold]
 fn is_answered_for<P: Producer>(engine: &Engine<P, Choice>, watch: &Watch, rung: Rung) -> bool {
     if rung == Rung::Over {
         return false;
     }
     raise(&engine.counters.monitor_wakes);
-    // It may have sent the stand-in away when it fell asleep.
+    // The monitor may have released the stand-in when it fell asleep.
     engine.rule.standby.is_surely_ready() || reserve(engine, watch)
 }
 
-/// A task is over that ran with its producer lent; `back` if its thread goes on producing.
+/// Records the end of a task that ran while its producer was lent. `back` is `true` if its thread
+/// produces again.
 #[inline(always)]
 fn came_back<P: Producer>(engine: &Engine<P, Choice>, class: usize, loan: u64, back: bool) {
     if !back {
@@ -161,12 +167,12 @@ fn came_back<P: Producer>(engine: &Engine<P, Choice>, class: usize, loan: u64, b
     if engine.cell.glance().loans == loan {
         engine.rule.learned.was_short(class);
     } else {
-        // Somebody else has produced meanwhile.
+        // Another thread has produced meanwhile.
         engine.rule.produces_here();
     }
 }
 
-/// Runs a task while its producer is lent: one frame in a profile.
+/// Runs a task while its producer is lent; one frame in a profile.
 #[inline(never)]
 fn late_execute_produce_consume<P: Producer>(engine: &Engine<P, Choice>, task: Task) {
     engine.run(task);

@@ -12,8 +12,8 @@ use crate::strategy::producer::Producer;
 
 use super::choice::{Choice, Interrupt};
 
-/// Chooses for each task between running it here, running it here without blocking, giving it
-/// away, and running it here while another thread produces.
+/// Decides for each task whether to run it here, to run it here without blocking, to give it to the
+/// executor, or to run it here while another thread produces.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Adaptive<P> {
     engine: Arc<Engine<P, Choice>>,
 }
 
-/// Describes an [`Adaptive`] strategy.
+/// A builder for an [`Adaptive`] strategy.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -52,12 +52,12 @@ pub struct AdaptiveBuilder<P> {
 }
 
 impl<P: Producer> Adaptive<P> {
-    /// A strategy over `producer` whose threads come from `pool`, handing over eagerly.
+    /// Creates a strategy for `producer` with the threads of `pool` and eager hand-over.
     pub fn new(producer: P, pool: Arc<dyn TryExecutor>) -> Self {
         Self::builder(producer, pool).build()
     }
 
-    /// Describes a strategy over `producer` whose threads come from `pool`.
+    /// Creates a builder for a strategy for `producer` with the threads of `pool`.
     pub fn builder(producer: P, pool: Arc<dyn TryExecutor>) -> AdaptiveBuilder<P> {
         AdaptiveBuilder {
             producer,
@@ -69,53 +69,52 @@ impl<P: Producer> Adaptive<P> {
         }
     }
 
-    /// Switches late hand-over off or on again, from the next task on. Without a monitor it is
-    /// always off.
+    /// Switches late hand-over off or on, from the next task on. Without a monitor it is always
+    /// off.
     pub fn set_late(&self, on: bool) {
         self.engine.rule.late_on.store(on, Ordering::Relaxed);
     }
 
-    /// Whether it hands over late.
+    /// Returns `true` if late hand-over is in use.
     pub fn is_late(&self) -> bool {
         self.engine.rule.watch().is_some()
     }
 }
 
 impl<P: Producer> AdaptiveBuilder<P> {
-    /// Hands over late, with `monitor` watching. The strategy keeps the monitor running.
+    /// Enables late hand-over with `monitor`. The strategy keeps the monitor running.
     pub fn late(mut self, monitor: &Monitor) -> Self {
         self.monitor = Some(monitor.clone());
         self
     }
 
-    /// What else it is told.
+    /// Sets further options.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
     }
 
-    /// For a producer that waits inside [`Producer::produce`] and so keeps a thread of the pool as
-    /// long as it has something to wait for: leases that thread in the name of `who`, so that a
-    /// pool with too few threads says so now, and its room is true. The lease ends with the
-    /// strategy.
+    /// Leases one thread of the pool in the name of `who`. Use it for a producer that waits inside
+    /// [`Producer::produce`] and so occupies a thread of the pool. A pool with too few threads then
+    /// fails now, and its number of free threads is correct. The lease ends with the strategy.
     ///
     /// # Errors
     ///
-    /// [`OverBudget`] when no thread would be left for tasks.
+    /// [`OverBudget`] if no thread would be left for tasks.
     pub fn lease(mut self, who: &str) -> Result<Self, OverBudget> {
         self.lease = self.pool.lease_threads(who, 1)?;
         Ok(self)
     }
 
-    /// How a producer that waits inside is made to return with a task that does not insist on never
-    /// blocking, so that its thread can be had for tasks that wait for one.
+    /// Sets a function that makes a producer that waits in `produce` return with a task that may
+    /// block or adapts. Its thread is then available for tasks that wait for one.
     #[doc(hidden)]
     pub fn interrupt(mut self, interrupt: Interrupt) -> Self {
         self.interrupt = Some(interrupt);
         self
     }
 
-    /// Makes the strategy.
+    /// Builds the strategy.
     pub fn build(self) -> Adaptive<P> {
         if let Some(lease) = &self.lease {
             lease.uses(false);

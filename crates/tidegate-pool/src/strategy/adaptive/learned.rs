@@ -1,25 +1,25 @@
-//! What is known of the cost of tasks, by class, without a clock.
+//! The cost of tasks by class, learned without a clock.
 //!
-//! A class that the monitor had to take the producer from costs more than a tick; one whose thread
-//! came back before anybody else took the producer costs less than a wakeup. A few of the first
-//! kind in a row make a class long: its tasks get a thread at once. As many of the second kind
-//! make it short again.
+//! If the monitor had to take the producer over, the task took longer than a tick. If its thread
+//! came back before another thread took the producer, the task was shorter than a wake-up. A few
+//! take-overs make a class long: its tasks get a thread at once. As many short tasks make it short
+//! again.
 //!
-//! Classes share a small table by a hash of their number: two of them in one place are one class.
-//! That costs speed, never a task.
+//! Classes share a small table, indexed by a hash of their number. Two classes with the same index
+//! count as one, which costs speed but never loses a task.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Places in the table; a power of two.
+/// Entries in the table; a power of two.
 const PLACES: usize = 64;
-/// What one take-over adds.
+/// The weight that one take-over adds.
 const TAKEN_OVER: u8 = 8;
-/// From here on a class is long.
+/// The weight from which on a class is long.
 const LONG: u8 = 16;
-/// Where it stops growing.
+/// The maximum weight.
 const MOST: u8 = 64;
 
-/// How long the tasks of each class have been.
+/// The weight of each class: how slow its tasks have been.
 #[derive(Debug)]
 pub(crate) struct Learned {
     weights: [AtomicU8; PLACES],
@@ -34,19 +34,19 @@ impl Default for Learned {
 }
 
 impl Learned {
-    /// Whether tasks of this class should have a thread at once.
+    /// Returns `true` if tasks of this class should get a thread at once.
     pub(crate) fn is_long(&self, class: usize) -> bool {
         self.at(class).load(Ordering::Relaxed) >= LONG
     }
 
-    /// The producer was taken over while such a task ran.
+    /// Records that the producer was taken over while a task of this class ran.
     pub(crate) fn was_long(&self, class: usize) {
         let weight = self.at(class);
         let more = weight.load(Ordering::Relaxed).saturating_add(TAKEN_OVER);
         weight.store(more.min(MOST), Ordering::Relaxed);
     }
 
-    /// Such a task was over before anybody took the producer.
+    /// Records that a task of this class ended before another thread took the producer.
     pub(crate) fn was_short(&self, class: usize) {
         let weight = self.at(class);
         let before = weight.load(Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Learned {
     }
 
     fn at(&self, class: usize) -> &AtomicU8 {
-        // Classes are addresses of statics: the low bits are the same for all.
+        // Classes are addresses of statics, so their low bits are equal.
         let mixed = (class as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.weights[(mixed >> 58) as usize % PLACES]
     }
@@ -64,7 +64,7 @@ impl Learned {
 
 #[cfg(test)]
 mod tests {
-    //! A class is long after take-overs, and short again after as much of the contrary.
+    //! Take-overs make a class long, and as many short tasks make it short again.
 
     use super::*;
 

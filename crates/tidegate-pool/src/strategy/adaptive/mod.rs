@@ -1,28 +1,28 @@
-//! Adaptive: chooses for each task, by its kind, its thread and the threads that can be had.
+//! The adaptive strategy: decides for each task by its kind, its thread and the free threads.
 //!
 //! | task | thread free | thread tagged as non-blocking |
 //! |---|---|---|
 //! | never blocks | PC | PC |
-//! | adapts | a thread to be had: EPC; none: PIC | PC |
-//! | may block | a thread to be had: EPC; none: PEC | PEC |
+//! | adapts | a thread is available: EPC; none: PIC | PC |
+//! | may block | a thread is available: EPC; none: PEC | PEC |
 //!
-//! "To be had" means that a helper is on its way, or that `try_execute` gives one now. This is
-//! what Jetty's EatWhatYouKill became. The last thread able to produce therefore runs nothing
-//! that could hold it.
+//! "Available" means that a helper is already pending, or that `try_execute` provides a thread now.
+//! Jetty's EatWhatYouKill became this rule. So the last thread that can produce never runs a task
+//! that could block it.
 //!
-//! With a [`Monitor`](crate::Monitor) it hands over late: for a task that may block or adapts, it
-//! lends the producer to the cell, asks for nobody, and runs the task. It does so only with a
-//! stand-in in reserve, a thread that takes the producer over if nobody else can; without one it goes
-//! by the table. See `README.md` in the folder above.
+//! With a [`Monitor`](crate::Monitor) the strategy hands over late: for a task that may block or
+//! adapts, it lends the producer to the cell, requests no helper, and runs the task. It does so
+//! only if a stand-in is reserved: a thread that takes the producer over if no other thread can.
+//! Without a stand-in it follows the table. See `README.md` in the parent folder.
 //!
-//! From top to bottom, each knows only what is below it:
+//! From top to bottom; each file uses only files below it:
 //!
 //! * `handle`: [`Adaptive`] and [`AdaptiveBuilder`].
-//! * `rule`: the choice by the table above, as a rule of the engine.
+//! * `rule`: the decision by the table above, as a rule of the engine.
 //! * `hand_over`: eager and late hand-over around a task that may block.
 //! * `watched`: what the monitor does for a strategy that has lent its producer.
-//! * `stand_in`: what a stand-in does when it takes a producer over, and when it gives it back.
-//! * `choice`: what the rule goes by. `learned`: which classes of tasks were slow.
+//! * `stand_in`: what a stand-in does when it takes a producer over and when it gives it back.
+//! * `choice`: the data for the decision. `learned`: which classes of tasks were slow.
 //!
 //! `stand_in` and `watched` produce through the engine, which calls the rule.
 

@@ -1,4 +1,4 @@
-//! The choice itself: which way a task is dealt with, and which thread produces next.
+//! The decision: how a task is run, and which thread produces next.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -47,7 +47,7 @@ impl<P: Producer> Rule<P> for Choice {
                 Err(back) => back,
             },
         };
-        // Somebody must be able to take over if the task turns out to block.
+        // A stand-in must be ready to take over if the task turns out to block.
         if !rule.standby.is_ready() && !reserve(engine, watch) {
             return unwatched(engine, watch, held, task);
         }
@@ -70,7 +70,7 @@ impl<P: Producer> Rule<P> for Choice {
                     .execute_internal(helper)
                     .map_err(|refused| {
                         raise(&engine.counters.helpers_refused);
-                        // Its drop takes back that one is on its way.
+                        // Dropping the helper clears the pending mark in the cell.
                         refused.map(discard)
                     })
             }
@@ -92,8 +92,8 @@ impl<P: Producer> Rule<P> for Choice {
     }
 }
 
-/// Whether the task should have a thread at once, although short ones need none: it is known to
-/// be long, by word or by experience, or work waits that an idle processor could do.
+/// Returns `true` if the task should get a thread at once, although short tasks need none: it is
+/// declared or known to be long, or more tasks are ready and a processor is idle.
 fn wants_thread<P: Producer>(rule: &Choice, watch: &Watch, held: &P, task: &Task) -> bool {
     task.is_long()
         || rule.learned.is_long(task.class())

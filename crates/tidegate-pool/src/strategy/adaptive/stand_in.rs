@@ -1,9 +1,10 @@
-//! The stand-in: a thread of the monitor's own that produces while no thread of the pool can.
+//! The stand-in: a thread of the monitor that produces while no thread of the pool can.
 //!
-//! Each loan has one in reserve (see `OnCall` in `monitor`). Where a lent task blocks and the pool
-//! has no thread for its producer, the stand-in takes it. It is tagged as non-blocking meanwhile:
-//! what may block it gives to the pool, and so it is never held itself. As soon as the pool can do
-//! without it, it gives the producer back and waits for the next loan.
+//! For each loan one stand-in is reserved (see `OnCall` in `monitor`). If a lent task blocks and
+//! the pool has no thread for its producer, the stand-in takes the producer. It is tagged as
+//! non-blocking meanwhile: it gives tasks that may block to the pool, so it is never blocked
+//! itself. As soon as the pool has a thread again, it gives the producer back and waits for the
+//! next loan.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,27 +21,27 @@ use crate::strategy::raw::{Held, Rung};
 use super::choice::Choice;
 
 tidegate_core::prim::thread_local! {
-    /// The strategy that this thread stands in for; 0 if it does not.
+    /// The strategy for which this thread is the stand-in; 0 if for none.
     static STANDS_IN_FOR: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Whether this thread stands in for a strategy.
+/// Returns `true` if this thread is a stand-in for a strategy now.
 pub(super) fn stands_in() -> bool {
     STANDS_IN_FOR.with(Cell::get) != 0
 }
 
 impl Choice {
-    /// Notes what kind of thread produces from here on.
+    /// Records what kind of thread produces from now on.
     pub(super) fn produces_here(&self) {
         let on_pool = self.pool.is_current() && !stands_in();
         self.on_pool.store(on_pool, Ordering::Relaxed);
     }
 }
 
-/// Sends `one` for loan number `loan`.
+/// Sends the stand-in `one` to loan number `loan`.
 #[cold]
 pub(super) fn send<P: Producer>(engine: &Arc<Engine<P, Choice>>, loan: u64, one: StandIn) {
-    // Before it can come.
+    // Before the stand-in can arrive.
     engine.rule.lookout.promise(loan);
     raise(&engine.counters.helpers);
     let class = engine.rule.class.load(Ordering::Relaxed);
@@ -84,12 +85,12 @@ fn stand_in<P: Producer>(
         watch.on_call.on_duty(false);
         return rule.duty.take();
     };
-    // Not reached: a stand-in gives up its duty before it lends the producer.
+    // Not reached: a stand-in leaves the duty slot before it lends the producer.
     drop(held);
     Some(one)
 }
 
-/// Reserves a stand-in whose errand is over for the next loan.
+/// Reserves a stand-in for the next loan after its task has ended.
 fn put_back<P: Producer>(engine: &Arc<Engine<P, Choice>>, mut one: StandIn) {
     let rule = &engine.rule;
     let watch = rule.own_watch();
@@ -97,8 +98,8 @@ fn put_back<P: Producer>(engine: &Arc<Engine<P, Choice>>, mut one: StandIn) {
         if let Err(one) = rule.standby.put(one) {
             return watch.on_call.release(one);
         }
-        // The last look of a monitor that stops may have come while this thread was away: then
-        // it found nobody, and what is lent now is this thread's to take.
+        // A monitor that stops may have made its last scan while this thread was away. It then
+        // found no stand-in, so this thread must take the current loan itself.
         if !watch.is_surely_over() {
             return;
         }
@@ -118,8 +119,8 @@ fn put_back<P: Producer>(engine: &Arc<Engine<P, Choice>>, mut one: StandIn) {
     }
 }
 
-/// After a task on a thread that is tagged. A stand-in whose pool can do without it gives the
-/// producer back; it leaves if somebody comes for it.
+/// Called after a task on a tagged thread. If this thread is the stand-in and the pool has a thread
+/// again, gives the producer back. Returns `None` if another thread will take it.
 pub(super) fn give_back<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
     held: Held<'a, P>,
@@ -129,7 +130,7 @@ pub(super) fn give_back<'a, P: Producer>(
     }
     let rule = &engine.rule;
     let watch = rule.watch();
-    // It has to see when the pool moves again.
+    // The monitor must be awake to see when the pool's threads become free again.
     if watch.is_some_and(|watch| watch.lent() == Rung::Woken) {
         raise(&engine.counters.monitor_wakes);
     }
@@ -139,7 +140,7 @@ pub(super) fn give_back<'a, P: Producer>(
     if !is_brisk && room.idle + room.may_start < spare {
         return Some(held);
     }
-    // From here on it is the one in reserve for its own loan.
+    // From here on this stand-in is the reserved one for its own loan.
     let Some(own) = rule.duty.take() else {
         return Some(held);
     };
@@ -150,7 +151,7 @@ pub(super) fn give_back<'a, P: Producer>(
         Some(held)
     };
     let back = match (back, watch) {
-        // Whether somebody comes for what lies in a queue, the monitor sees.
+        // The monitor notices if no thread takes a helper that is in a queue.
         (Some(held), Some(_)) => give_to_queue(engine, held),
         (back, _) => back,
     };
@@ -163,7 +164,7 @@ pub(super) fn give_back<'a, P: Producer>(
     back
 }
 
-/// Reserves the calling stand-in, and no other: the others wait, and this one is about to.
+/// Reserves the calling stand-in and replaces any other: the others are idle, and this one will be.
 fn reserve_again<P: Producer>(engine: &Engine<P, Choice>, mut own: StandIn) {
     let rule = &engine.rule;
     while let Err(back) = rule.standby.put(own) {
@@ -174,7 +175,7 @@ fn reserve_again<P: Producer>(engine: &Engine<P, Choice>, mut own: StandIn) {
     }
 }
 
-/// Gives the producer to an idle thread; returns it if there is none.
+/// Gives the producer to an idle thread. Returns it if there is no idle thread.
 fn give_to_thread<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
     held: Held<'a, P>,
@@ -186,7 +187,7 @@ fn give_to_thread<'a, P: Producer>(
     if !loan.bring_helper {
         return None;
     }
-    // A refused one's drop takes back that one is on its way.
+    // Dropping a refused helper clears the pending mark in the cell.
     match engine.rule.pool.try_execute(Helper::task(engine)) {
         Ok(()) => None,
         Err(refused) => {
@@ -196,7 +197,7 @@ fn give_to_thread<'a, P: Producer>(
     }
 }
 
-/// Sends a helper to the head of the pool's queue; returns the producer if it is refused.
+/// Sends a helper to the head of the pool's queue. Returns the producer if the helper is refused.
 fn give_to_queue<'a, P: Producer>(
     engine: &'a Arc<Engine<P, Choice>>,
     held: Held<'a, P>,
@@ -218,7 +219,8 @@ fn give_to_queue<'a, P: Producer>(
     }
 }
 
-/// A stand-in for a strategy that has none: one that waits, or a new one.
+/// Reserves a stand-in for a strategy that has none: an idle one, or a new one. Returns `false` if
+/// none is available.
 #[cold]
 pub(super) fn reserve<P: Producer>(engine: &Engine<P, Choice>, watch: &Watch) -> bool {
     let Some(one) = watch.on_call.hire() else {

@@ -1,5 +1,5 @@
-//! What a monitor does for one adaptive strategy: looks at its cell, sends a helper or the stand-in to a
-//! stuck loan, relieves the thread that waits inside the producer, lets go.
+//! What a monitor does for one adaptive strategy: scans its cell, sends a helper or the stand-in to
+//! a stuck loan, and relieves the thread that waits inside the producer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ impl<P: Producer> Watched for Engine<P, Choice> {
         rule.lookout.saw(rule.pool.moves(), rule.pool.waiting());
         let given = self.counters.pec.get();
         let gave = rule.given.swap(given, Ordering::Relaxed) != given;
-        // Whether it starves takes more looks, however far apart they are.
+        // More scans are needed to decide whether it starves, however far apart they are.
         gave || (rule.duty.is_ready() && rule.lookout.may_starve())
     }
 
@@ -42,25 +42,25 @@ impl<P: Producer> Watched for Engine<P, Choice> {
 
     fn offer(self: Arc<Self>, loan: u64, watch: &Watch) -> bool {
         let rule = &self.rule;
-        // With the last look nobody will see what becomes of the pool.
+        // A stopped monitor scans for the last time, so it will not see how the pool goes on.
         let is_brisk = rule.lookout.is_brisk() && watch.is_running();
         if rule.lookout.send(loan) {
             let room = rule.pool.room();
             if room.idle + room.may_start >= watch.spare_needed(false) {
-                // Before it can come.
+                // Before the helper can arrive.
                 rule.lookout.promise(loan);
                 match rule.pool.try_execute(LateHelper::task(&self, loan)) {
                     Ok(()) => {
                         raise(&self.counters.helpers);
                         return true;
                     }
-                    // Its drop takes back that one is on its way.
+                    // Dropping the helper removes its mark in the detector.
                     Err(refused) => drop(refused),
                 }
             }
             raise(&self.counters.no_spare);
             rule.lookout.came(loan);
-            // The next thread that is done with a short job comes here first.
+            // The next pool thread that finishes a short job takes this helper first.
             if is_brisk {
                 rule.lookout.send(loan);
                 let helper = LateHelper::task(&self, loan);
@@ -73,7 +73,7 @@ impl<P: Producer> Watched for Engine<P, Choice> {
         if is_brisk || rule.lookout.is_promised(loan) {
             return false;
         }
-        // One that is on its way back from an earlier loan does not count.
+        // A helper that is still on its way for an earlier loan does not count.
         let one = rule.standby.take().or_else(|| watch.on_call.hire());
         let Some(one) = one else {
             return false;
@@ -108,8 +108,8 @@ impl<P: Producer> Watched for Engine<P, Choice> {
     }
 
     fn let_go(self: Arc<Self>, watch: &Watch) {
-        // The last one to know of the strategy drops its producer, which is the user's and may
-        // block: not here, if it can be helped.
+        // The last reference to a strategy drops its producer, which is user code and may block. So
+        // do it on a stand-in, if one is available.
         if let Some(engine) = Arc::into_inner(self) {
             match watch.on_call.hire() {
                 Some(one) => one.send(move |one| {
@@ -123,7 +123,7 @@ impl<P: Producer> Watched for Engine<P, Choice> {
     }
 }
 
-/// A helper that the monitor sent for one loan; shows up in metrics by this name.
+/// A helper that the monitor sent for one loan. Metrics show it by this name.
 struct LateHelper<P: Producer> {
     engine: Arc<Engine<P, Choice>>,
     loan: u64,
@@ -144,7 +144,7 @@ impl<P: Producer> LateHelper<P> {
         let engine = Arc::clone(&self.engine);
         let (loan, class) = (self.loan, self.class);
         let held = engine.cell.take_loan(loan);
-        // It has come: what lies there from now on needs another one.
+        // The helper has arrived: the next loan needs another one.
         drop(self);
         match held {
             Some(held) => {
@@ -159,7 +159,7 @@ impl<P: Producer> LateHelper<P> {
 
 impl<P: Producer> Drop for LateHelper<P> {
     fn drop(&mut self) {
-        // Arrived, refused, or dropped with its queue: it is not on its way any more.
+        // Arrived, refused, or dropped with its queue: the helper is no longer on its way.
         self.engine.rule.lookout.came(self.loan);
     }
 }

@@ -9,20 +9,21 @@ use tidegate_core::{JoinPolicy, ThreadBuilder, Ticker};
 
 use super::watch::Watch;
 
-/// Between two looks, when nothing else is said. With the system's own lateness a look comes
-/// every 75 to 130 µs.
+/// The default interval between two scans. With the timer slack of the system, a scan happens every
+/// 75 to 130 µs.
 pub const DEFAULT_MONITOR_INTERVAL: Duration = Duration::from_micros(75);
-/// How long after the last task that may block it stays awake, when nothing else is said: some
-/// thirty looks. A task that comes later costs a wakeup; a longer time costs a program with ten
-/// such tasks a second seven thousand looks a second.
+/// The default for how long the monitor stays awake after the last task that may block: about
+/// thirty scans. A task that comes later costs a wake-up. A longer time would cost a program with
+/// ten such tasks a second seven thousand scans a second.
 pub const DEFAULT_MONITOR_QUIET: Duration = Duration::from_millis(4);
-/// The most stand-ins of a monitor, when nothing else is said.
+/// The default for the maximum number of stand-ins of a monitor.
 pub const DEFAULT_STAND_INS: usize = 64;
 
-/// Watches over the producers that [`Adaptive`](crate::Adaptive) strategies have lent.
+/// Watches the producers that [`Adaptive`](crate::Adaptive) strategies have lent.
 ///
-/// It has one thread for any number of strategies. Dropping the last handle stops it; strategies
-/// that were built with it then hand over eagerly, as without one. Clones are the same monitor.
+/// It has one thread for any number of strategies. Dropping the last handle stops it. Strategies
+/// that were built with it then hand over eagerly, as without a monitor. Clones are the same
+/// monitor.
 ///
 /// ```
 /// use tidegate_pool::Monitor;
@@ -38,7 +39,7 @@ pub struct Monitor {
     handle: Arc<Handle>,
 }
 
-/// Describes a [`Monitor`].
+/// A builder for a [`Monitor`].
 ///
 /// ```
 /// use std::time::Duration;
@@ -65,16 +66,16 @@ pub struct MonitorBuilder {
 }
 
 impl Monitor {
-    /// Starts a monitor with everything as usual. `name` shows in the name of its thread.
+    /// Starts a monitor with default settings. `name` becomes part of its thread's name.
     ///
     /// # Errors
     ///
-    /// When no thread can be had.
+    /// If the thread cannot be started.
     pub fn start(name: &str) -> io::Result<Self> {
         Self::builder(name).start()
     }
 
-    /// Describes a monitor.
+    /// Creates a builder for a monitor.
     pub fn builder(name: &str) -> MonitorBuilder {
         MonitorBuilder {
             name: name.to_owned(),
@@ -86,44 +87,44 @@ impl Monitor {
         }
     }
 
-    /// Stops it. Producers that lie in their cells at this moment are still given away.
+    /// Stops the monitor. Producers that are lent at this moment are still given to another thread.
     pub fn stop(&self) {
         self.watch().stop();
     }
 
-    /// Whether it watches.
+    /// Returns `true` if the monitor has not been stopped.
     pub fn is_running(&self) -> bool {
         self.watch().is_running()
     }
 
-    /// Whether it sleeps, because no task that may block has run for a while.
+    /// Returns `true` if the monitor sleeps because no task that may block has run for a while.
     pub fn is_asleep(&self) -> bool {
         self.watch().is_asleep()
     }
 
-    /// Threads that stand in for strategies, or wait for that.
+    /// Returns the number of stand-in threads, idle ones included.
     pub fn stand_ins(&self) -> usize {
         self.watch().on_call.threads()
     }
 
-    /// Times that no stand-in could be had: the monitor has as many as it may, or the system refused
-    /// a thread. See [`Counts::unwatched`](crate::Counts::unwatched).
+    /// Returns how often no stand-in was available: the monitor has its maximum, or the system
+    /// could not start a thread. See [`Counts::unwatched`](crate::Counts::unwatched).
     pub fn failed_stand_ins(&self) -> u64 {
         self.watch().on_call.failed()
     }
 
-    /// Looks so far.
+    /// Returns the number of scans so far.
     pub fn looks(&self) -> u64 {
         self.watch().looks()
     }
 
-    /// Times it went to sleep.
+    /// Returns how often the monitor has gone to sleep.
     pub fn sleeps(&self) -> u64 {
         self.watch().sleeps()
     }
 
-    /// CPU time that it has used, as of one of its last looks: what late hand-over costs beside
-    /// the tasks.
+    /// Returns the CPU time of the monitor's thread, as of one of its last scans. This is the cost
+    /// of late hand-over besides the tasks.
     pub fn cpu_time(&self) -> Duration {
         self.watch().cpu_time()
     }
@@ -145,34 +146,36 @@ impl fmt::Debug for Monitor {
 }
 
 impl MonitorBuilder {
-    /// Between two looks; [`DEFAULT_MONITOR_INTERVAL`] if nothing is said.
+    /// Sets the interval between two scans. The default is [`DEFAULT_MONITOR_INTERVAL`].
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
-    /// How long after the last task that may block it stays awake; [`DEFAULT_MONITOR_QUIET`] if
-    /// nothing is said.
+    /// Sets how long the monitor stays awake after the last task that may block. The default is
+    /// [`DEFAULT_MONITOR_QUIET`].
     pub fn quiet(mut self, quiet: Duration) -> Self {
         self.quiet = quiet;
         self
     }
 
-    /// What it waits on between two looks, instead of the interval. While it sleeps it lets
-    /// ticks pass.
+    /// Sets a ticker to wait on between two scans, instead of the interval. A sleeping monitor
+    /// ignores ticks.
     pub fn ticker(mut self, ticker: Ticker) -> Self {
         self.ticker = Some(ticker);
         self
     }
 
-    /// How its stand-ins are started. They are detached, whatever the builder says.
+    /// Sets how its stand-in threads are started. They are always detached, whatever `threads`
+    /// says.
     pub fn threads(mut self, threads: ThreadBuilder) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// The most stand-ins; [`DEFAULT_STAND_INS`] if nothing is said. A strategy has one in reserve
-    /// while it runs tasks that may block. One that cannot have any hands over eagerly.
+    /// Sets the maximum number of stand-ins. The default is [`DEFAULT_STAND_INS`]. A strategy
+    /// reserves one while it runs tasks that may block. A strategy that cannot get one hands over
+    /// eagerly.
     pub fn stand_ins(mut self, most: usize) -> Self {
         self.stand_ins = most;
         self
@@ -182,7 +185,7 @@ impl MonitorBuilder {
     ///
     /// # Errors
     ///
-    /// When no thread can be had.
+    /// If the thread cannot be started.
     pub fn start(self) -> io::Result<Monitor> {
         let mut ticker = self.ticker.unwrap_or_else(|| Ticker::every(self.interval));
         let name = format!("{}-monitor", self.name);
@@ -204,7 +207,7 @@ impl MonitorBuilder {
     }
 }
 
-/// What the monitor's user holds; the last one to go stops it.
+/// The shared handle of a monitor. Dropping the last reference stops the monitor.
 struct Handle {
     watch: Arc<Watch>,
 }

@@ -1,16 +1,16 @@
-//! The monitor: gives a producer that lies in its cell to a thread that has none.
+//! The monitor: gives a lent producer to another thread if the task of its own thread is slow.
 //!
-//! One per group of strategies. While tasks that may block run, it looks at every cell once a
-//! tick; a loan that it has seen at the tick before belongs to a task that is stuck, or at
-//! least slow, and goes to a thread of the pool, or to the stand-in that is reserved for it. After
-//! a quiet time it sleeps, and the next producer that lends wakes it. See `README.md` in the
-//! folder above.
+//! One monitor serves a group of strategies. While tasks that may block run, it scans every cell
+//! once per tick. If a loan was already there at the previous tick, its task is stuck or at least
+//! slow. Its producer goes to a thread of the pool, or to the stand-in that is reserved for it.
+//! After a quiet time the monitor sleeps, and the next producer that lends wakes it. See
+//! `README.md` in the parent folder.
 //!
 //! * `handle`: [`Monitor`] and [`MonitorBuilder`].
-//! * `watch`: the monitor's thread, and what it asks of a strategy (`Watched`).
+//! * `watch`: the monitor's thread, and what it calls on a strategy (`Watched`).
 //! * `threads`: the stand-ins, threads that a monitor keeps in reserve (`OnCall`).
 //!
-//! `handle` knows `watch`, which knows `threads`. Nothing here knows a strategy.
+//! `handle` uses `watch`, which uses `threads`. This module does not depend on a strategy.
 
 mod handle;
 mod threads;

@@ -1,15 +1,16 @@
-//! Stand-ins on call: threads of a monitor's own, each reserved for one strategy at a time.
+//! The stand-in pool: threads of a monitor, each reserved for one strategy at a time.
 //!
-//! A strategy lends its producer only while it has one of them (see
-//! [`Standby`](crate::strategy::raw::Standby)): a thread that exists and waits, so that it can take the
-//! producer over whatever the pool and the system say by then. They are started when they are first
+//! A strategy lends its producer only while it has reserved one of them (see
+//! [`Standby`](crate::strategy::raw::Standby)). That thread exists and waits, so it can take the
+//! producer over regardless of the pool and the system. The threads are started when they are first
 //! needed, and wait in a list while no strategy needs them.
 //!
 //! # Invariants
 //!
-//! * For each thread there is at most one [`StandIn`]: in a strategy's standby, in the list, or
-//!   with the thread itself while it is on an errand. Whoever has it may send the thread.
-//! * A [`StandIn`] that is dropped ends its thread. None is kept once the monitor has stopped.
+//! * For each thread there is at most one [`StandIn`]: in a strategy's stand-in slot, in the list,
+//!   or with the thread itself while it runs a task. The owner of the `StandIn` may send the
+//!   thread.
+//! * Dropping a [`StandIn`] ends its thread. None is kept after the monitor has stopped.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -19,20 +20,20 @@ use tidegate_core::{Clock, ThreadBuilder, contain};
 
 use crate::pool::raw::{Seat, Slept};
 
-/// What a stand-in is sent for. It is given itself, to be put back where it belongs.
+/// The task of a stand-in. It receives the stand-in, and returns it to its slot or to the list.
 type Errand = Box<dyn FnOnce(StandIn) + Send>;
 
 /// The stand-ins of one monitor.
 pub(crate) struct OnCall {
     threads: ThreadBuilder,
-    /// The most threads.
+    /// The maximum number of threads.
     most: usize,
     list: Mutex<List>,
-    /// The system refused a thread since the monitor's last look.
+    /// Set if the system could not start a thread since the monitor's last scan.
     refused: AtomicBool,
-    /// Threads that could not be had, for one of the two reasons.
+    /// How often no stand-in was available, for one of the two reasons.
     failed: AtomicU64,
-    /// Stand-ins that drive a producer now.
+    /// The number of stand-ins that are producing.
     on_duty: AtomicUsize,
 }
 
@@ -44,14 +45,14 @@ struct List {
     over: bool,
 }
 
-/// A thread that waits to stand in. Dropped, it ends.
+/// A waiting stand-in thread. Dropping it ends the thread.
 pub(crate) struct StandIn {
-    /// `None` only once it was sent.
+    /// `None` only after the thread was sent.
     seat: Option<Arc<Seat<Option<Errand>>>>,
 }
 
 impl OnCall {
-    /// At most `most` threads, started as `threads` says.
+    /// Creates a pool of at most `most` threads, which are started with `threads`.
     pub(crate) fn new(threads: ThreadBuilder, most: usize) -> Self {
         Self {
             threads,
@@ -63,8 +64,8 @@ impl OnCall {
         }
     }
 
-    /// A stand-in that waits, or a new one. `None` when the monitor has stopped, the limit is
-    /// reached, or the system refuses a thread.
+    /// Returns an idle stand-in, or starts a new one. Returns `None` if the monitor has stopped,
+    /// the maximum is reached, or the system cannot start a thread.
     #[cold]
     pub(crate) fn hire(self: &Arc<Self>) -> Option<StandIn> {
         let mut list = self.lock();
@@ -74,13 +75,14 @@ impl OnCall {
         if let Some(one) = list.free.pop() {
             return Some(one);
         }
-        // Not asked again until the monitor has looked: a refusal takes its time.
+        // After a refusal, do not ask the system again before the monitor's next scan: it takes
+        // time.
         if list.threads >= self.most || self.refused.load(Ordering::Relaxed) {
             self.failed.fetch_add(1, Ordering::Relaxed);
             return None;
         }
         list.threads += 1;
-        // The spawner is the user's.
+        // The spawner is user code, so it runs without the lock.
         drop(list);
         let seat = Arc::new(Seat::new());
         let (own, place) = (Arc::clone(self), Arc::clone(&seat));
@@ -94,7 +96,7 @@ impl OnCall {
         None
     }
 
-    /// Lets a stand-in wait for another strategy; ends it if the monitor has stopped.
+    /// Puts a stand-in back into the list, or ends it if the monitor has stopped.
     pub(crate) fn release(&self, one: StandIn) {
         let mut list = self.lock();
         if !list.over {
@@ -105,7 +107,7 @@ impl OnCall {
         drop(one);
     }
 
-    /// Ends those that wait, and every other one when it comes back.
+    /// Ends the idle stand-ins. Every other one ends when it is released.
     pub(crate) fn close(&self) {
         let mut list = self.lock();
         list.over = true;
@@ -114,14 +116,14 @@ impl OnCall {
         drop(free);
     }
 
-    /// The monitor looks: the system may be asked for threads again.
+    /// Allows new threads to be requested from the system. Called at each scan of the monitor.
     pub(crate) fn look(&self) {
         if self.refused.load(Ordering::Relaxed) {
             self.refused.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Counts one more, or one less, that drives a producer.
+    /// Counts one more, or one less, stand-in that is producing.
     pub(crate) fn on_duty(&self, begins: bool) {
         if begins {
             self.on_duty.fetch_add(1, Ordering::Relaxed);
@@ -130,17 +132,17 @@ impl OnCall {
         }
     }
 
-    /// Stand-ins that drive a producer now.
+    /// Returns the number of stand-ins that are producing.
     pub(crate) fn duties(&self) -> usize {
         self.on_duty.load(Ordering::Relaxed)
     }
 
-    /// Threads that have not ended.
+    /// Returns the number of threads that have not ended.
     pub(crate) fn threads(&self) -> usize {
         self.lock().threads
     }
 
-    /// Times that no thread could be had.
+    /// Returns how often no stand-in was available.
     pub(crate) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
@@ -151,7 +153,7 @@ impl OnCall {
 }
 
 impl StandIn {
-    /// Sends the thread.
+    /// Sends the thread to run `errand`.
     pub(crate) fn send(mut self, errand: impl FnOnce(StandIn) + Send + 'static) {
         if let Some(seat) = self.seat.take() {
             give(&seat, Some(Box::new(errand)));
@@ -181,7 +183,7 @@ fn give(seat: &Seat<Option<Errand>>, errand: Option<Errand>) {
     }
 }
 
-/// What the thread of a stand-in does.
+/// The main function of a stand-in thread.
 fn serve(own: &OnCall, seat: &Arc<Seat<Option<Errand>>>) {
     let clock = Clock::system();
     loop {
@@ -194,7 +196,7 @@ fn serve(own: &OnCall, seat: &Arc<Seat<Option<Errand>>>) {
                 let one = StandIn {
                     seat: Some(Arc::clone(seat)),
                 };
-                // What is the user's in it was contained; a panic ends this thread's errand only.
+                // User code in the task has its own containment; a panic here ends only this task.
                 let _ = contain(|| errand(one));
             }
         }

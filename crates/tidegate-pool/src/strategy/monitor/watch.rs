@@ -1,5 +1,5 @@
-//! The monitor's thread: looks at the cell of each strategy once a tick, gives stuck producers away, and
-//! sleeps when nothing moves.
+//! The monitor's thread. It scans the cell of each strategy once per tick, gives stuck producers to
+//! other threads, and sleeps when nothing changes.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -14,60 +14,60 @@ use crate::strategy::raw::{Coming, Glance, Rung, Vigil};
 
 use super::threads::{OnCall, StandIn};
 
-/// Looks between two readings of the monitor's own CPU time.
+/// Scans between two readings of the monitor's own CPU time.
 const LOOKS_PER_ACCOUNT: u64 = 64;
-/// Looks at a producer whose helper may wait in a queue, before another one is sent.
+/// Scans of a lent producer whose helper may be in a queue, before another helper is sent.
 const QUEUED_LOOKS: u32 = 16;
-/// The longest time between two looks at a producer that nobody comes for.
+/// The longest time between two scans while a producer is lent that no thread can take.
 const LONGEST_DOZE: Duration = Duration::from_millis(100);
 
 /// A cell as the monitor sees it.
 pub(crate) trait Watched: Send + Sync {
     fn glance(&self) -> Glance;
 
-    /// Another look has come: sees what its pool's threads do. Whether tasks were given away
-    /// since the last one, or may be about to starve.
+    /// Records what the pool's threads did since the last scan. Returns `true` if tasks were given
+    /// to the executor since then, or if tasks may be about to starve.
     fn look(&self) -> bool;
 
-    /// There will be no look for a while: what the last ones saw holds no more, and the stand-in
-    /// may go.
+    /// Called before the monitor sleeps: discards what the last scans saw. Returns the reserved
+    /// stand-in, if there is one.
     fn rest(&self) -> Option<StandIn>;
 
-    /// Reserves a stand-in for it.
+    /// Reserves a stand-in for this strategy.
     fn reserve(&self, one: StandIn);
 
-    /// Gives the producer of loan number `loan` to a thread, if none was sent; whether one has it
-    /// now that had not. If `watch` does not run any more, this is the last time.
+    /// Gives the producer of loan number `loan` to a thread, if none was sent yet. Returns `true`
+    /// if a thread was sent now. If `watch` has stopped, this is the last call.
     fn offer(self: Arc<Self>, loan: u64, watch: &Watch) -> bool;
 
     fn is_over(&self) -> bool;
 
-    /// The pool, if a stand-in produces and what it gives to the pool does not run.
+    /// Returns the pool if a stand-in produces and the tasks that it gives to the pool do not run.
     fn starves(&self) -> Option<ExecutorId>;
 
-    /// Asks a thread of this pool that waits inside the producer to leave that to a stand-in; whether
-    /// there is one.
+    /// Asks a thread of `pool` that waits inside this producer to leave it to a stand-in. Returns
+    /// `true` if there is such a thread.
     fn relieve(&self, pool: ExecutorId) -> bool;
 
-    /// The monitor needs it no more for now.
+    /// Releases the monitor's reference to the strategy after a scan.
     fn let_go(self: Arc<Self>, watch: &Watch);
 }
 
-/// What the strategies and the monitor's thread share.
+/// State shared by the strategies and the monitor's thread.
 pub(crate) struct Watch {
     vigil: Vigil,
     waker: TickerStop,
-    /// Threads that drive a strategy of this group now.
+    /// Threads that are producing for a strategy of this group.
     drivers: CachePadded<AtomicUsize>,
     cpus: usize,
     quiet: Duration,
     pub(crate) on_call: Arc<OnCall>,
-    /// Apart from the above, which producers read for each task: this the monitor writes at
-    /// each look.
+    /// On its own cache line: the monitor writes it at each scan, while producers read the fields
+    /// above for each task.
     own: CachePadded<Own>,
 }
 
-/// What the monitor alone writes, but for new cells.
+/// Data that only the monitor writes, except for new cells.
 #[derive(Default)]
 struct Own {
     cells: Mutex<Vec<Seen>>,
@@ -76,20 +76,20 @@ struct Own {
     cpu_nanos: AtomicU64,
 }
 
-/// One cell, and what the last look saw of it.
+/// One cell, and what the last scan saw of it.
 struct Seen {
     cell: Weak<dyn Watched>,
     last: Glance,
-    /// Looks in a row that have seen the same before this one.
+    /// Number of earlier scans in a row that saw the same.
     same: u32,
 }
 
-/// The cells of one look. Kept from look to look, for its memory.
+/// The cells of one scan. Reused to save allocations.
 type Cells = Vec<Arc<dyn Watched>>;
 
 impl Watch {
-    /// What a monitor shares that waits on `ticker`, sleeps after `quiet`, and has at most `stand_ins`
-    /// threads, started as `threads` says.
+    /// Creates the shared state of a monitor that waits on `ticker`, sleeps after `quiet`, and has
+    /// at most `stand_ins` threads, which are started with `threads`.
     pub(super) fn new(
         ticker: &Ticker,
         quiet: Duration,
@@ -120,7 +120,7 @@ impl Watch {
         });
     }
 
-    /// A producer was lent: wakes the monitor if it sleeps. Must follow the loan.
+    /// Wakes the monitor if it sleeps, after a producer was lent. Must be called after the loan.
     #[inline]
     pub(crate) fn lent(&self) -> Rung {
         let rung = self.vigil.ring();
@@ -135,7 +135,8 @@ impl Watch {
         !self.vigil.is_over()
     }
 
-    /// The same as of the total order of loans and stops; for the one look that nobody repeats.
+    /// Like `!is_running`, but in the total order of loans and stops; for a check that is not
+    /// repeated.
     pub(crate) fn is_surely_over(&self) -> bool {
         self.vigil.is_surely_over()
     }
@@ -145,22 +146,23 @@ impl Watch {
         self.vigil.is_asleep()
     }
 
-    /// Returns how often the monitor has looked.
+    /// Returns the number of scans.
     pub(super) fn looks(&self) -> u64 {
         self.own.looks.load(Ordering::Relaxed)
     }
 
-    /// Returns how often the monitor went to sleep.
+    /// Returns how often the monitor has gone to sleep.
     pub(super) fn sleeps(&self) -> u64 {
         self.own.sleeps.load(Ordering::Relaxed)
     }
 
-    /// Returns the CPU time of the monitor's thread, as of one of its last looks.
+    /// Returns the CPU time of the monitor's thread, as of one of its last scans.
     pub(super) fn cpu_time(&self) -> Duration {
         Duration::from_nanos(self.own.cpu_nanos.load(Ordering::Relaxed))
     }
 
-    /// Stops the monitor. The caller has the last look: what lies in a cell is given away.
+    /// Stops the monitor. The caller makes the last scan, which gives lent producers to other
+    /// threads.
     pub(super) fn stop(&self) {
         if self.vigil.end() {
             self.waker.stop();
@@ -176,13 +178,14 @@ impl Watch {
         }
     }
 
-    /// Threads that a pool must be able to spare before one of them gets a producer: with other
-    /// stand-ins about (`own` does not count) one has to stay for what those give to the pool.
+    /// Returns how many threads a pool must have free before one of them gets a producer. While
+    /// other stand-ins produce (without the caller's, if `own`), one thread has to stay free for
+    /// the tasks that they give to the pool.
     pub(crate) fn spare_needed(&self, own: bool) -> usize {
         1 + usize::from(self.on_call.duties() > usize::from(own))
     }
 
-    /// Whether fewer threads drive this group than there are processors.
+    /// Returns `true` if fewer threads produce in this group than there are processors.
     pub(crate) fn has_idle_cpu(&self) -> bool {
         self.drivers.load(Ordering::Relaxed) < self.cpus
     }
@@ -191,7 +194,8 @@ impl Watch {
     pub(super) fn run(&self, ticker: &mut Ticker) {
         let mut cells = Cells::new();
         let mut quiet_for = Duration::ZERO;
-        // Asleep although somebody is still to be helped: how long, and for how long.
+        // Set while the monitor sleeps although a loan still needs a thread: time slept, and its
+        // limit.
         let mut doze: Option<(Duration, Duration)> = None;
         while let Some(passed) = ticker.wait() {
             if !self.is_running() {
@@ -199,7 +203,8 @@ impl Watch {
             }
             let dozed = doze.take().filter(|_| self.vigil.is_asleep());
             if self.vigil.is_asleep() {
-                // Nobody has rung: not our tick, unless it has slept long enough.
+                // No producer has woken the monitor: ignore the tick, unless it has slept long
+                // enough.
                 let slept = dozed.map(|(slept, limit)| (slept.saturating_add(passed), limit));
                 match slept {
                     Some((slept, limit)) if slept >= limit => self.vigil.wake(),
@@ -219,7 +224,7 @@ impl Watch {
                 continue;
             }
             quiet_for = quiet_for.saturating_add(passed);
-            // Woken by itself, it has been quiet all the time.
+            // If it woke up by its own limit, nothing has changed all the time.
             if quiet_for < self.quiet && dozed.is_none() {
                 continue;
             }
@@ -236,7 +241,7 @@ impl Watch {
         }
     }
 
-    /// Looks at every cell once; whether anything has moved.
+    /// Scans every cell once. Returns `true` if anything has changed.
     fn look(&self, cells: &mut Cells) -> bool {
         if self
             .own
@@ -270,7 +275,7 @@ impl Watch {
             cells.push(cell);
             stays
         });
-        // Not under the lock: the executor is the user's.
+        // Without the lock, because the executor is user code.
         for (cell, loan) in stuck {
             moved |= cell.offer(loan, self);
         }
@@ -283,8 +288,8 @@ impl Watch {
         moved
     }
 
-    /// Announces sleep and looks once more: it stays awake if anything has moved since the last look.
-    /// A producer that lends afterwards finds the monitor asleep and wakes it.
+    /// Announces sleep and scans once more; stays awake if anything has changed since the last
+    /// scan. A producer that lends later finds the monitor asleep and wakes it.
     fn fall_asleep(&self, cells: &mut Cells) -> Slept {
         if !self.vigil.sleep() {
             return Slept::No;
@@ -294,11 +299,11 @@ impl Watch {
             let Some(cell) = seen.cell.upgrade() else {
                 continue;
             };
-            // Before the look: a producer that lends after it finds that it has none.
+            // Before the snapshot: a producer that lends after it finds that it has no stand-in.
             let one = cell.rest();
             let now = cell.glance();
             moved |= now != seen.last;
-            // A thread that could be relieved may turn up.
+            // A thread that can be relieved may appear later.
             lent |= now.lent || cell.starves().is_some();
             match one {
                 Some(one) if now.lent || now != seen.last => cell.reserve(one),
@@ -317,7 +322,8 @@ impl Watch {
         if lent { Slept::WithALoan } else { Slept::Yes }
     }
 
-    /// Forgets the cells of a look. Not under the lock: the last one to know of a strategy drops it.
+    /// Releases the cells of a scan. Without the lock, because the last reference drops the
+    /// strategy.
     fn let_go(&self, cells: &mut Cells) {
         for cell in cells.drain(..) {
             cell.let_go(self);
@@ -329,7 +335,7 @@ impl Watch {
         self.own.cpu_nanos.store(nanos, Ordering::Relaxed);
     }
 
-    /// The last look, of whoever stops the monitor.
+    /// Makes the last scan, on the thread that stops the monitor.
     fn give_away(&self) {
         self.on_call.close();
         let cells: Vec<_> = self.lock().iter().map(|seen| seen.cell.clone()).collect();
@@ -351,10 +357,10 @@ impl Watch {
     }
 }
 
-/// How a monitor fell asleep.
+/// How an attempt to fall asleep ended.
 enum Slept {
     No,
     Yes,
-    /// A producer lies in its cell and nobody comes for it, or its tasks do not run.
+    /// Asleep, but a producer is lent that no thread takes, or its tasks do not run.
     WithALoan,
 }

@@ -1,36 +1,38 @@
-//! The lookout: what a monitor has seen of a pool, and which loans have been promised a thread.
+//! The starvation detector: what a monitor has seen of a pool, and which loans were promised a
+//! thread.
 //!
-//! The monitor answers for every loan of a producer (see [`ProducerCell`](crate::strategy::raw::ProducerCell)): one
-//! that is stuck gets a thread. Threads of the pool that are busy, but *brisk*, will do: their
-//! jobs are so short that one of them comes free in a small part of a tick. That is a guess about
-//! the future. So only a thread that has the helper counts as *promised*; a loan that was promised
-//! none, in a pool that is not brisk, is *held*, and the monitor owes it a thread of its own.
+//! The monitor takes care of every loan of a producer (see
+//! [`ProducerCell`](crate::strategy::raw::ProducerCell)): a stuck loan gets a thread. A pool is
+//! *brisk* if its threads are busy with jobs so short that one of them becomes free within a small
+//! part of a tick. Such a thread will do, but that is a prediction. So a loan counts as *promised*
+//! only if a thread has its helper. A loan that was promised no thread, in a pool that is not
+//! brisk, is *held*, and the monitor must provide a stand-in.
 //!
-//! A pool in which jobs wait while none ends is *starved*: its threads are held by what they run, or
-//! wait inside a producer. The second kind can be relieved.
+//! A pool is *starved* if jobs are queued and none ends: its threads are blocked by their jobs, or
+//! wait inside a producer. A thread that waits inside a producer can be relieved.
 //!
 //! # Ordering
 //!
-//! All of it is relaxed. What is noted here is noted under the number of a loan that the
-//! monitor has seen in the cell, and a note of another loan never fits. Whether the pool is brisk or
-//! starved is a guess whenever it is read, and `sent` only saves helpers: whoever comes takes the
-//! loan by its number, or leaves.
-//! `promised` and `sent` are only written by read-modify-write operations: where a model meets a
-//! plain store, it lets a compare-and-swap that read the value before it come after it.
+//! All operations are relaxed. Each record belongs to the number of a loan that the monitor has
+//! seen in the cell, and never matches another loan. Whether the pool is brisk or starved is an
+//! estimate whenever it is read. `sent` only avoids unneeded helpers: a helper takes the loan by
+//! its number, or leaves. `promised` and `sent` are written only by read-modify-write operations:
+//! the model checker lets a compare-and-swap that read the value before a plain store take effect
+//! after it.
 
 use tidegate_core::prim::{AtomicU64, Ordering};
 
-/// Jobs that the pool's threads must have ended between two looks, for it to call them short: each
-/// took a small part of a tick.
+/// Jobs that the pool's threads must have ended between two scans for the pool to be brisk: each
+/// job then took a small part of a tick.
 const BRISK_MOVES: u64 = 4;
-/// Looks in a row that must have found it so.
+/// Consecutive scans that must have found this.
 const BRISK_LOOKS: u64 = 2;
-/// Looks in a row that found jobs waiting and none ended, for a pool to be starved.
+/// Consecutive scans with queued jobs of which none ended, for a pool to be starved.
 const STARVED_LOOKS: u64 = 8;
 /// No loan has this number.
 const NO_LOAN: u64 = u64::MAX;
 
-/// What a monitor notes of one strategy's pool and loans; see the module.
+/// What a monitor records about the pool and the loans of one strategy; see the module.
 ///
 /// ```
 /// use tidegate_pool::internal::{Lookout, ProducerCell};
@@ -49,20 +51,20 @@ const NO_LOAN: u64 = u64::MAX;
 /// ```
 #[derive(Debug)]
 pub struct Lookout {
-    /// The pool's moves at the last look. Only the monitor uses it.
+    /// The pool's moves at the last scan. Only the monitor uses it.
     moves: AtomicU64,
-    /// Looks in a row that found it brisk. Only the monitor writes it.
+    /// Consecutive scans that found the pool brisk. Only the monitor writes it.
     brisk: AtomicU64,
-    /// Looks in a row that found jobs waiting and none ended. Only the monitor uses it.
+    /// Consecutive scans with queued jobs of which none ended. Only the monitor uses it.
     starved: AtomicU64,
-    /// The loan that a thread was promised for.
+    /// The loan to which a thread was promised.
     promised: AtomicU64,
     /// The loan for which a helper is on its way.
     sent: AtomicU64,
 }
 
 impl Lookout {
-    /// One that has seen nothing.
+    /// Creates a detector without observations.
     pub fn new() -> Self {
         Self {
             moves: AtomicU64::new(0),
@@ -73,8 +75,8 @@ impl Lookout {
         }
     }
 
-    /// The monitor looks: so often have the pool's threads come for more by now, and so many jobs
-    /// wait for one of them.
+    /// Records one scan: how often the pool's threads have asked for a job so far, and how many
+    /// jobs wait for a thread.
     pub fn saw(&self, moves: u64, waiting: usize) {
         let last = self.moves.load(Ordering::Relaxed);
         self.moves.store(moves, Ordering::Relaxed);
@@ -91,7 +93,7 @@ impl Lookout {
         count(&self.starved, waiting > 0 && moves == last);
     }
 
-    /// Returns `true` if jobs wait and none has ended since the last look, though not for long.
+    /// Returns `true` if jobs wait and none has ended since the last scan, though not for long yet.
     pub fn may_starve(&self) -> bool {
         (1..STARVED_LOOKS).contains(&self.starved.load(Ordering::Relaxed))
     }
@@ -101,18 +103,18 @@ impl Lookout {
         self.starved.load(Ordering::Relaxed) >= STARVED_LOOKS
     }
 
-    /// The monitor looks no more for a while: what it saw holds no longer.
+    /// Discards the observations, because the monitor will not scan for a while.
     pub fn forget(&self) {
         self.brisk.store(0, Ordering::Relaxed);
     }
 
-    /// Whether one of the pool's threads will soon come free, though none is idle now.
+    /// Returns `true` if a thread of the pool will soon become free, though none is idle now.
     #[inline]
     pub fn is_brisk(&self) -> bool {
         self.brisk.load(Ordering::Relaxed) >= BRISK_LOOKS
     }
 
-    /// Promises a thread to the loan: it has been given to one, or is about to be.
+    /// Promises a thread to the loan: a thread has its helper, or is about to get it.
     pub fn promise(&self, loan: u64) {
         self.promised.swap(loan, Ordering::Relaxed);
     }
@@ -127,17 +129,17 @@ impl Lookout {
         !self.is_promised(loan) && !self.is_brisk()
     }
 
-    /// Notes that a helper for the loan is on its way; false if one was already. Must come before
-    /// the helper can.
+    /// Records that a helper for the loan is on its way. Returns `false` if one was already. Must
+    /// be called before the helper can arrive.
     pub fn send(&self, loan: u64) -> bool {
         self.sent.swap(loan, Ordering::Relaxed) != loan
     }
 
-    /// The helper for the loan is not on its way any more: it has arrived, was refused, or was
-    /// dropped with its queue. Another one, for a later loan, may be.
+    /// Records that the helper for the loan is no longer on its way: it has arrived, was refused,
+    /// or was dropped with its queue. A helper for a later loan may still be on its way.
     pub fn came(&self, loan: u64) {
         for noted in [&self.sent, &self.promised] {
-            // Lost, another one is on its way.
+            // If the exchange fails, the record belongs to another loan.
             let _ = noted.compare_exchange(loan, NO_LOAN, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

@@ -1,5 +1,5 @@
-//! The words of a strategy: who holds the producer, who stands by, and which loans a monitor
-//! answers for.
+//! The atomic words of the strategies: which thread holds the producer, which stand-in is reserved,
+//! whether the monitor is awake, and which loans it takes care of.
 
 mod lookout;
 mod producer_cell;

@@ -1,14 +1,15 @@
-//! The producer cell: the right to produce, and who asked for more, in one word.
+//! The producer cell: the right to produce, and the requests for more rounds, in one word.
 //!
-//! A strategy keeps its boxed producer here. Who takes it out is the producer; who puts it back
-//! gives the right up. Beside the box the word says whether somebody wants another round,
-//! whether a helper is on its way, and how often the box was lent, so that each step of a strategy
-//! is one atomic operation and no two of them can disagree.
+//! A strategy keeps its boxed producer in this cell. The thread that takes the box out has the
+//! right to produce and is called its holder. Putting the box back gives the right up. A *loan*
+//! puts the box into the cell while its thread runs a task, so that another thread may take it. The
+//! word also says whether another round is wanted, whether a helper is pending, and how often the
+//! box was lent. So each step of a strategy is one atomic operation, and all parts stay consistent.
 //!
-//! | `HOME` | `WANTED` | state | who may touch the box |
+//! | `HOME` | `WANTED` | state | may access the box |
 //! |---|---|---|---|
-//! | 1 | 0 | *idle*: nobody produces, nothing is asked for | nobody |
-//! | 1 | 1 | *lent*: whoever comes first goes on producing | nobody |
+//! | 1 | 0 | *idle*: no thread produces, no round is wanted | none |
+//! | 1 | 1 | *lent*: the first thread that comes continues producing | none |
 //! | 0 | 0 | *producing* | the holder |
 //! | 0 | 1 | *producing*, and once more before it may rest | the holder |
 //!
@@ -22,19 +23,19 @@
 //!                    (claim, arrive, resume, take_loan: back to producing)
 //! ```
 //!
-//! `CLOSED` ends it: a box at home is taken out by who closes, a box that is out is given up
-//! by its holder at the next step. Then `HOME` means that nobody is out any more, and the cell
-//! may be opened again. `PENDING` says that one helper was asked for and has not arrived, and
-//! `QUEUED` beside it that this helper may still wait in a queue, where it may wait for ever:
-//! nobody counts on it. The upper bits count the loans.
+//! `CLOSED` ends production. If the box is in the cell, the closing thread takes it out. If not,
+//! the holder gives it up at its next step. After that, `HOME` means that no holder is left and the
+//! cell may be opened again. `PENDING` says that one helper was requested and has not arrived.
+//! `QUEUED` beside it says that this helper may still be in a queue, possibly for ever, so no
+//! thread may rely on it. The upper bits count the loans.
 //!
 //! # Ordering
 //!
-//! Each step that passes the box on is Release, each that takes it is Acquire: the next
-//! holder sees what the last one did. Each that asks is Release too, so that what the asker
-//! queued is seen in the round it asked for. [`Held::lend`] is `SeqCst`: with the look at a
-//! [`Doorbell`](tidegate_core::Doorbell) that follows it, and the doorbell's `arm` with
-//! [`ProducerCell::glance`] on the other side, it is the store-buffer pattern of that file.
+//! Each step that passes the box on is Release, and each that takes it is Acquire: the next holder
+//! sees what the last one did. Each request is Release too, so that work that was queued before it
+//! is seen in the requested round. [`Held::lend`] is `SeqCst`. It is one side of a store-buffer
+//! pattern with the load in `Vigil::ring` that follows it. The other side is `Vigil::sleep` or
+//! `Vigil::end`, followed by [`ProducerCell::glance`].
 #![expect(
     unsafe_code,
     reason = "the producer is handed from thread to thread by one word"
@@ -46,20 +47,20 @@ use std::ops::{Deref, DerefMut};
 use tidegate_core::CachePadded;
 use tidegate_core::prim::{AtomicU64, Ordering, UnsafeCell, claim_fence};
 
-/// Nobody is out with the box.
+/// There is no holder: the box is in the cell, or the cell is closed and the box was given up.
 const HOME: u64 = 1;
-/// Another round is asked for.
+/// Another round is wanted.
 const WANTED: u64 = 2;
-/// A helper was asked for and has not arrived.
+/// A helper was requested and has not arrived.
 const PENDING: u64 = 4;
 /// No more rounds.
 const CLOSED: u64 = 8;
-/// The helper that was asked for may still wait in a queue.
+/// The requested helper may still be in a queue.
 const QUEUED: u64 = 16;
-/// One loan.
+/// One loan: the unit of the loan counter.
 const LOAN: u64 = 32;
 
-/// Holds the one producer of a strategy; see the module's table.
+/// Holds the producer of a strategy; see the module's table.
 ///
 /// ```
 /// use tidegate_pool::internal::{ProducerCell, Rest};
@@ -81,52 +82,52 @@ unsafe impl<T: Send> Send for ProducerCell<T> {}
 // SAFETY: as above; `&T` exists only through the one `Held`.
 unsafe impl<T: Send> Sync for ProducerCell<T> {}
 
-/// What [`ProducerCell::ask`] found.
+/// The result of [`ProducerCell::ask`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Somebody produces, or a helper is on its way: another round will come.
+    /// A thread produces, or a helper is pending: another round will follow.
     Enough,
-    /// Nobody produces: the caller has to bring a helper, or say [`ProducerCell::arrive`] itself.
+    /// No thread produces: the caller must send a helper, or call [`ProducerCell::arrive`] itself.
     BringHelper,
     /// The cell is closed.
     Closed,
 }
 
-/// What [`ProducerCell::close`] found.
+/// The result of [`ProducerCell::close`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Closing<T> {
-    /// It was home: here it is.
+    /// The producer was in the cell.
     Home(Box<T>),
-    /// Somebody is out with it and will give it up.
+    /// Another thread holds the producer and will give it up.
     Out,
-    /// Closed before.
+    /// The cell was closed before.
     Already,
 }
 
-/// The helper that is on its way to a producer.
+/// The helper that is pending for a producer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coming {
     /// There is none.
     Nobody,
-    /// It may still wait in a queue.
+    /// The helper may still be in a queue.
     Queued,
-    /// A thread has it.
+    /// A thread has the helper.
     Given,
 }
 
-/// A look at a cell, for a monitor.
+/// A snapshot of a cell, for a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
-    /// Whether the producer lies in the cell and somebody wants it to go on.
+    /// `true` if the producer is in the cell and another round is wanted.
     pub lent: bool,
-    /// Whether a helper is on its way to it.
+    /// The helper that is pending for the producer.
     pub coming: Coming,
-    /// How often it was lent so far.
+    /// How often the producer was lent so far.
     pub loans: u64,
 }
 
 impl<T> ProducerCell<T> {
-    /// An idle cell that holds `value`.
+    /// Creates an idle cell that holds `value`.
     pub fn new(value: Box<T>) -> Self {
         Self {
             word: CachePadded::new(AtomicU64::new(HOME)),
@@ -134,7 +135,8 @@ impl<T> ProducerCell<T> {
         }
     }
 
-    /// Takes the producer out if it is home, else asks whoever has it for another round.
+    /// Takes the producer out if it is in the cell. Otherwise requests another round from its
+    /// holder.
     pub fn claim(&self) -> Option<Held<'_, T>> {
         let before = self.step(|word| match word {
             word if word & CLOSED != 0 => None,
@@ -144,7 +146,7 @@ impl<T> ProducerCell<T> {
         (before? & HOME != 0).then(|| self.take_out())
     }
 
-    /// Asks for another round without ever taking the producer out.
+    /// Requests another round without ever taking the producer out.
     pub fn ask(&self) -> Asked {
         let before = self.step(|word| match word {
             word if word & CLOSED != 0 => None,
@@ -158,16 +160,17 @@ impl<T> ProducerCell<T> {
         }
     }
 
-    /// Says from inside a task that another round is wanted. The thread that runs the task looks
-    /// again after it. Returns `true` if nobody produces and nobody was asked to until now: a task
-    /// that waits for the round itself then needs somebody else to be sent for.
+    /// Requests another round from inside a task. The thread that runs the task checks again after
+    /// it. Returns `true` if no thread produces and no round was wanted until now: if the task
+    /// waits for the round, another thread must be sent.
     pub fn want(&self) -> bool {
-        // ORDERING: Release pairs with the Acquire of whoever takes the box next or rests.
+        // ORDERING: Release pairs with the Acquire of the thread that takes the box next or rests.
         let before = self.word.fetch_or(WANTED, Ordering::Release);
         before & (HOME | WANTED | CLOSED) == HOME
     }
 
-    /// A helper has arrived, or will not come: takes the producer if it lies there and is wanted.
+    /// Clears the pending helper, which has arrived or will not come, and takes the producer if it
+    /// is lent.
     pub fn arrive(&self) -> Option<Held<'_, T>> {
         let before = self.step(|word| match is_lent(word) {
             true => Some(word & !(HOME | WANTED | PENDING | QUEUED)),
@@ -176,19 +179,19 @@ impl<T> ProducerCell<T> {
         is_lent(before?).then(|| self.take_out())
     }
 
-    /// The helper that was asked for will not come.
+    /// Clears the pending helper, which will not come.
     pub fn no_helper(&self) {
         // Relaxed: it passes nothing on.
         self.word.fetch_and(!(PENDING | QUEUED), Ordering::Relaxed);
     }
 
-    /// A lent task is over: takes the producer back if it lies there and is wanted.
+    /// Takes the producer back after a task, if it is still lent.
     pub fn resume(&self) -> Option<Held<'_, T>> {
         let before = self.step(|word| is_lent(word).then_some(word & !(HOME | WANTED)));
         before.map(|_| self.take_out())
     }
 
-    /// Takes the producer over if it still lies there by loan number `loan`.
+    /// Takes the producer over if it is still lent by loan number `loan`.
     pub fn take_loan(&self, loan: u64) -> Option<Held<'_, T>> {
         let before = self.step(|word| {
             let same = is_lent(word) && word / LOAN == loan;
@@ -201,7 +204,7 @@ impl<T> ProducerCell<T> {
     pub fn close(&self) -> Closing<T> {
         let before = self.step(|word| match word {
             word if word & CLOSED != 0 => None,
-            // Out with it, until it has been read.
+            // Marked as held by this thread until the box has been read.
             word => Some((word | CLOSED) & !HOME),
         });
         match before {
@@ -215,11 +218,12 @@ impl<T> ProducerCell<T> {
         value.map_or(Closing::Out, Closing::Home)
     }
 
-    /// Opens a closed cell with another producer, idle.
+    /// Opens a closed cell with another producer; the cell is then idle.
     ///
     /// # Errors
     ///
-    /// The new producer, when the cell is not closed or the last holder is still out.
+    /// Returns the new producer if the cell is not closed or the last holder has not given its
+    /// producer up.
     pub fn reopen(&self, value: Box<T>) -> Result<(), Box<T>> {
         let opened = self.step(|word| {
             let over = word & CLOSED != 0 && word & HOME != 0;
@@ -232,15 +236,16 @@ impl<T> ProducerCell<T> {
             cell: self,
             value: Some(value),
         };
-        // Asked for meanwhile: it lies there as wanted. Closed meanwhile: it is gone.
+        // If a round was requested meanwhile, the producer is lent. If the cell was closed
+        // meanwhile, the producer is dropped.
         drop(held.rest());
         Ok(())
     }
 
-    /// What a monitor sees.
+    /// Returns a snapshot for a monitor.
     #[inline]
     pub fn glance(&self) -> Glance {
-        // ORDERING: SeqCst, the monitor's look; pairs with the step in `lend`.
+        // ORDERING: SeqCst, the monitor's check; pairs with the step in `lend`.
         let word = self.word.load(Ordering::SeqCst);
         Glance {
             lent: is_lent(word),
@@ -253,35 +258,37 @@ impl<T> ProducerCell<T> {
         }
     }
 
-    /// Whether nobody produces and nothing is asked for.
+    /// Returns `true` if no thread produces and no round is wanted.
     pub fn is_idle(&self) -> bool {
         let word = self.word.load(Ordering::Relaxed);
         word & (HOME | WANTED | CLOSED) == HOME
     }
 
-    /// Whether the cell was closed.
+    /// Returns `true` if the cell was closed.
     pub fn is_closed(&self) -> bool {
         self.word.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    /// Whether a helper was asked for and has not arrived.
+    /// Returns `true` if a helper was requested and has not arrived.
     pub fn is_helper_pending(&self) -> bool {
         self.word.load(Ordering::Relaxed) & PENDING != 0
     }
 
-    /// Whether the cell was closed and the producer has been given up.
+    /// Returns `true` if the cell was closed and the producer has been given up.
     pub fn is_over(&self) -> bool {
-        // ORDERING: Acquire pairs with the Release of whoever gave the producer up.
+        // ORDERING: Acquire pairs with the Release of the thread that gave the producer up.
         self.word.load(Ordering::Acquire) & (CLOSED | HOME) == CLOSED | HOME
     }
 
-    /// Moves the word on, as `next` says; the word before, or `None` when `next` says no.
+    /// Changes the word to `next(word)`. Returns the previous word, or `None` if `next` returns
+    /// `None`.
     #[inline(always)]
     fn step(&self, mut next: impl FnMut(u64) -> Option<u64>) -> Option<u64> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
-            // ORDERING: AcqRel. Acquire pairs with the Release of the last step: the box and
-            // what askers queued are visible. Release publishes the asker's part to the holder.
+            // ORDERING: AcqRel. Acquire pairs with the Release of the last step: the box and work
+            // queued before a request are visible. Release publishes the requester's part to the
+            // holder.
             match self.word.compare_exchange_weak(
                 word,
                 next(word)?,
@@ -294,7 +301,7 @@ impl<T> ProducerCell<T> {
         }
     }
 
-    /// The box, for whoever has just cleared `HOME`.
+    /// Returns the box. Called only by the thread that has just cleared `HOME`.
     fn take_out(&self) -> Held<'_, T> {
         Held {
             cell: self,
@@ -303,8 +310,8 @@ impl<T> ProducerCell<T> {
     }
 
     fn read(&self) -> Option<Box<T>> {
-        // SAFETY: only who cleared `HOME` calls this, and nobody else touches the value until
-        // it is set again.
+        // SAFETY: only the thread that cleared `HOME` calls this, and no other thread accesses the
+        // value until `HOME` is set again.
         self.value.with_mut(|value| unsafe { (*value).take() })
     }
 }
@@ -327,41 +334,42 @@ fn is_lent(word: u64) -> bool {
     word & (HOME | WANTED | CLOSED) == HOME | WANTED
 }
 
-/// The producer, taken out of its cell: whoever has this produces.
+/// The producer guard: owns the producer while it is out of its cell. Its owner has the right to
+/// produce.
 ///
-/// Dropped, also by a panic, it lies in the cell again as wanted, so that the next who comes
-/// goes on.
+/// If it is dropped, also by a panic, the producer is lent, so that the next thread that comes
+/// continues producing.
 #[must_use = "dropped, the right to produce lies in the cell and nobody uses it"]
 pub struct Held<'a, T> {
     cell: &'a ProducerCell<T>,
-    /// `None` only when it has gone elsewhere.
+    /// `None` only after the box was moved elsewhere.
     value: Option<Box<T>>,
 }
 
-/// What became of a producer that had nothing more.
+/// The result of [`Held::rest`] for a producer that has no more tasks.
 #[derive(Debug)]
 pub enum Rest<'a, T> {
-    /// It is idle.
+    /// The producer is idle in the cell.
     Idle,
-    /// Another round was asked for: produce again.
+    /// Another round was requested: produce again.
     Again(Held<'a, T>),
-    /// The cell was closed: here it is, to be dropped.
+    /// The cell was closed: the caller drops the producer.
     GivenUp(Box<T>),
 }
 
-/// What became of a producer that was lent.
+/// The result of lending a producer.
 #[derive(Debug)]
 pub struct Loan<T> {
     /// The number of this loan.
     pub number: u64,
-    /// Whether the caller has to bring the helper that was asked for.
+    /// `true` if the caller must send the helper that was requested.
     pub bring_helper: bool,
-    /// The producer, when the cell was closed meanwhile.
+    /// The producer, if the cell was closed meanwhile.
     pub given_up: Option<Box<T>>,
 }
 
 impl<'a, T> Held<'a, T> {
-    /// The producer has nothing now: goes idle, unless another round was asked for.
+    /// Puts the producer into the cell as idle, unless another round was requested.
     pub fn rest(mut self) -> Rest<'a, T> {
         self.put_in();
         let before = self.cell.step(|word| match word {
@@ -382,14 +390,16 @@ impl<'a, T> Held<'a, T> {
         }
     }
 
-    /// Puts the producer into the cell for whoever comes, and counts the loan. With `helper`
-    /// it also notes that the caller gives one to a thread, unless a thread has one already.
+    /// Puts the producer into the cell for another thread to take, and counts the loan. With
+    /// `helper` it also marks a helper as pending, which the caller gives to a thread, unless a
+    /// thread has one already.
     #[inline]
     pub fn lend(self, helper: bool) -> Loan<T> {
         self.lend_to(if helper { PENDING } else { 0 })
     }
 
-    /// The same for a caller that puts the helper into a queue, unless one is on its way already.
+    /// Like [`Held::lend`] with a helper, for a caller that puts the helper into a queue, unless
+    /// one is pending already.
     pub fn lend_to_queue(self) -> Loan<T> {
         self.lend_to(PENDING | QUEUED)
     }
@@ -408,14 +418,14 @@ impl<'a, T> Held<'a, T> {
                 };
             }
             let next = match helper {
-                // A helper on a thread is better than one in a queue.
+                // A helper on a thread replaces one in a queue.
                 PENDING => (word | HOME | WANTED | PENDING) & !QUEUED,
                 _ if word & PENDING != 0 => word | HOME | WANTED,
                 helper => word | HOME | WANTED | helper,
             };
             let next = next.wrapping_add(LOAN);
             // ORDERING: SeqCst: Release publishes the box; the total order puts this step before
-            // the look at the monitor's doorbell that follows. Pairs with `glance`.
+            // the load in `Vigil::ring` that follows. Pairs with `glance`.
             match self.cell.word.compare_exchange_weak(
                 word,
                 next,
@@ -438,28 +448,28 @@ impl<'a, T> Held<'a, T> {
         }
     }
 
-    /// Whether the cell was closed while the producer was out.
+    /// Returns `true` if the cell was closed while the producer was out.
     pub fn is_closed(&self) -> bool {
         self.cell.is_closed()
     }
 
-    /// Gives the producer up for good, in a closed cell; the caller drops it.
+    /// Gives the producer up for good if the cell is closed; the caller drops it.
     ///
-    /// `None` when the cell is open: then it lies there as wanted.
+    /// Returns `None` if the cell is open; the producer is lent then.
     pub fn give_up(mut self) -> Option<Box<T>> {
         if !self.is_closed() {
             return None;
         }
         let value = self.value.take();
-        // ORDERING: Release: whoever opens the cell again comes after this holder.
+        // ORDERING: Release: a thread that opens the cell again comes after this holder.
         self.cell.word.fetch_or(HOME, Ordering::Release);
         value
     }
 
-    /// Moves the box into the cell; it stays this holder's until `HOME` is set.
+    /// Moves the box into the cell. It still belongs to this holder until `HOME` is set.
     fn put_in(&mut self) {
         let mine = self.value.take();
-        // SAFETY: this holder cleared `HOME`, so nobody else touches the value.
+        // SAFETY: this holder cleared `HOME`, so no other thread accesses the value.
         self.cell.value.with_mut(|value| unsafe { *value = mine });
     }
 }
@@ -490,7 +500,7 @@ impl<T> Drop for Held<'_, T> {
         });
         if lies.is_none() {
             let value = self.cell.read();
-            // ORDERING: Release: whoever opens the cell again comes after this holder.
+            // ORDERING: Release: a thread that opens the cell again comes after this holder.
             self.cell.word.fetch_or(HOME, Ordering::Release);
             drop(value);
         }

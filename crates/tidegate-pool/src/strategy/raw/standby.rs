@@ -1,17 +1,17 @@
-//! The standby: a thread that is reserved for one producer, should its task block.
+//! The stand-in slot: holds a thread that is reserved for one producer, in case its task blocks.
 //!
-//! A producer is lent (see [`ProducerCell`](crate::strategy::raw::ProducerCell)) only while its strategy has a
-//! thread here: one that exists, waits, and is counted for nobody else. The monitor takes it when a
-//! loan is stuck. A thread that comes too late, since the task has ended meanwhile, puts itself
-//! back, and the next loan has it again.
+//! A producer is lent (see [`ProducerCell`](crate::strategy::raw::ProducerCell)) only while its
+//! strategy has a thread here: one that exists, waits, and is reserved for no other strategy. The
+//! monitor takes it when a loan is stuck. If the task has ended before the thread arrives, the
+//! thread puts itself back for the next loan.
 //!
 //! # Ordering
 //!
-//! `is_ready` is a look: the thread may be on its way to a loan that is over. It then comes
-//! back, and a monitor that finds none meanwhile looks again. The one look that nobody repeats is
-//! the last one of a monitor that stops. So a thread that puts itself back looks afterwards
-//! whether the monitor has stopped: the lock orders its `put` and the last `take`, and the second
-//! of the two sees the first.
+//! `is_ready` is a snapshot: the thread may be on its way to a loan that has ended. It then comes
+//! back, and a monitor that finds no thread meanwhile checks again. Only the last scan of a monitor
+//! that stops is not repeated. So a thread that puts itself back checks afterwards whether the
+//! monitor has stopped. The lock orders its `put` and the last `take`, and the second of the two
+//! sees the first.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use tidegate_core::prim::{
     AtomicBool, ModelMutex as Mutex, ModelMutexGuard as MutexGuard, Ordering,
 };
 
-/// Keeps the thread that one strategy has in reserve; see the module.
+/// Holds the thread that is reserved for one strategy; see the module.
 ///
 /// ```
 /// use tidegate_pool::internal::Standby;
@@ -38,7 +38,7 @@ pub struct Standby<T> {
 }
 
 impl<T> Standby<T> {
-    /// A strategy without a thread in reserve.
+    /// Creates an empty slot.
     pub fn new() -> Self {
         Self {
             ready: AtomicBool::new(false),
@@ -46,13 +46,13 @@ impl<T> Standby<T> {
         }
     }
 
-    /// Returns `true` if a thread is reserved. A look, without the lock.
+    /// Returns `true` if a thread is reserved; a snapshot, without the lock.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.ready.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if a thread is reserved, as of all that happened before this call.
+    /// Returns `true` if a thread is reserved; sees everything that happened before this call.
     pub fn is_surely_ready(&self) -> bool {
         self.lock().is_some()
     }
@@ -61,7 +61,7 @@ impl<T> Standby<T> {
     ///
     /// # Errors
     ///
-    /// The thread, when one is reserved already.
+    /// Returns the thread if one is reserved already.
     pub fn put(&self, thread: T) -> Result<(), T> {
         let mut slot = self.lock();
         if slot.is_some() {

@@ -1,4 +1,4 @@
-//! Each step of the producer cell's table, on one thread.
+//! Tests each step of the producer cell's table, on one thread.
 
 use std::fmt;
 use std::sync::Arc;

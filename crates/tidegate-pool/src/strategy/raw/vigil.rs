@@ -1,15 +1,16 @@
-//! The vigil: one word that says whether a monitor is awake, asleep, or has stopped.
+//! The monitor state: one word that says whether a monitor is awake, asleep, or stopped.
 //!
-//! A producer lends (see [`ProducerCell`](crate::strategy::raw::ProducerCell)) and then looks at the word; the
-//! monitor changes the word and then looks at the cells. The side that comes second sees the other,
-//! so a loan is neither slept over nor left behind by a monitor that stops: either the monitor
-//! finds the loan, or the producer finds the monitor asleep and wakes it, or finds it stopped and
-//! takes its loan back. [`Vigil::end`] is final: no ring, and no sleep that races it, undoes it.
+//! A producer lends (see [`ProducerCell`](crate::strategy::raw::ProducerCell)) and then reads the
+//! word. The monitor changes the word and then reads the cells. The side that comes second sees the
+//! other, so no loan is missed by a monitor that sleeps or stops. Either the monitor finds the
+//! loan, or the producer finds the monitor asleep and wakes it, or the producer finds it stopped
+//! and takes its loan back. [`Vigil::end`] is final: neither a notification nor a concurrent sleep
+//! undoes it.
 //!
 //! # Ordering
 //!
-//! The store-buffer pattern, as in [`Doorbell`](tidegate_core::Doorbell): `Held::lend`, the look of
-//! [`Vigil::ring`], the changes of [`Vigil::sleep`] and [`Vigil::end`] and the look of
+//! This is the store-buffer pattern, as in [`Doorbell`](tidegate_core::Doorbell): `Held::lend`, the
+//! load in [`Vigil::ring`], the changes in [`Vigil::sleep`] and [`Vigil::end`] and the load in
 //! `ProducerCell::glance` are all `SeqCst`.
 
 use std::fmt;
@@ -17,14 +18,14 @@ use std::fmt;
 use tidegate_core::CachePadded;
 use tidegate_core::prim::{AtomicU32, Ordering, claim_fence};
 
-/// The monitor looks at its cells.
+/// The monitor scans its cells.
 const AWAKE: u32 = 0;
 /// The monitor sleeps, or is about to.
 const ASLEEP: u32 = 1;
 /// The monitor has stopped.
 const OVER: u32 = 2;
 
-/// Says whether a monitor is awake, asleep, or has stopped.
+/// Whether a monitor is awake, asleep, or stopped.
 ///
 /// ```
 /// use tidegate_pool::internal::{Rung, Vigil};
@@ -40,30 +41,30 @@ pub struct Vigil {
     word: CachePadded<AtomicU32>,
 }
 
-/// What [`Vigil::ring`] found.
+/// The result of [`Vigil::ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rung {
-    /// The monitor is awake and will look at the loan.
+    /// The monitor is awake and will see the loan.
     Awake,
-    /// It was asleep: the caller has to wake its thread.
+    /// The monitor was asleep: the caller has to wake its thread.
     Woken,
-    /// It has stopped: the caller takes its loan back.
+    /// The monitor has stopped: the caller takes its loan back.
     Over,
 }
 
 impl Vigil {
-    /// The vigil of a monitor that is awake.
+    /// Creates the state of a monitor that is awake.
     pub fn new() -> Self {
         Self {
             word: CachePadded::new(AtomicU32::new(AWAKE)),
         }
     }
 
-    /// Says that a producer was lent. Must follow the loan.
+    /// Notifies the monitor that a producer was lent. Must be called after the loan.
     #[inline]
     #[must_use = "a sleeping monitor has to be woken, and one that stopped looks at nothing"]
     pub fn ring(&self) -> Rung {
-        // ORDERING: SeqCst, the producer's look; pairs with the changes in `sleep` and `end`.
+        // ORDERING: SeqCst, the producer's check; pairs with the changes in `sleep` and `end`.
         match self.word.load(Ordering::SeqCst) {
             AWAKE => Rung::Awake,
             _ => self.rouse(),
@@ -72,8 +73,8 @@ impl Vigil {
 
     #[cold]
     fn rouse(&self) -> Rung {
-        // ORDERING: AcqRel: one of many ringing producers wakes the monitor; Acquire pairs with
-        // `sleep` and `end`, so that what they were preceded by is visible.
+        // ORDERING: AcqRel: one of many notifying producers wakes the monitor; Acquire pairs with
+        // `sleep` and `end`, so that what happened before them is visible.
         match self
             .word
             .compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Acquire)
@@ -84,8 +85,8 @@ impl Vigil {
         }
     }
 
-    /// Announces that the monitor will sleep; false if it was stopped. The monitor must now look at
-    /// its cells once more, and then either sleep or [wake](Vigil::wake).
+    /// Announces that the monitor will sleep. Returns `false` if it was stopped. The monitor must
+    /// now scan its cells once more, and then either sleep or [wake](Vigil::wake).
     pub fn sleep(&self) -> bool {
         // ORDERING: SeqCst, the monitor's announcement; pairs with the load in `ring`. Relaxed on
         // failure: nothing follows from it.
@@ -96,16 +97,17 @@ impl Vigil {
         slept.is_ok()
     }
 
-    /// Says that the monitor is awake again, unless it was stopped.
+    /// Marks the monitor as awake again, unless it was stopped.
     pub fn wake(&self) {
-        // ORDERING: AcqRel: Acquire pairs with the exchange in `rouse`. Lost, it is awake or over.
+        // ORDERING: AcqRel: Acquire pairs with the exchange in `rouse`. If it fails, the monitor is
+        // awake or stopped.
         let _ = self
             .word
             .compare_exchange(ASLEEP, AWAKE, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Ends the vigil; true if this call did. The caller must now look at the cells once more: what
-    /// is lent then was lent by a producer that does not know.
+    /// Stops the monitor. Returns `true` if this call did. The caller must now scan the cells once
+    /// more: a producer that is lent then was lent by a thread that did not see the stop.
     pub fn end(&self) -> bool {
         // ORDERING: SeqCst, the last announcement; pairs with the load in `ring`.
         let before = self.word.swap(OVER, Ordering::SeqCst);
@@ -118,18 +120,18 @@ impl Vigil {
         self.word.load(Ordering::Relaxed) == ASLEEP
     }
 
-    /// Returns `true` if the monitor was stopped; then a `glance` at a cell that follows sees each
-    /// loan whose producer did not find it stopped.
+    /// Returns `true` if the monitor was stopped. A `glance` at a cell that follows then sees each
+    /// loan whose producer did not find the monitor stopped.
     pub fn is_surely_over(&self) -> bool {
-        // ORDERING: SeqCst: after `end` in the total order, and so is the look that follows; a
-        // producer whose `ring` came before `end` has lent before that look.
+        // ORDERING: SeqCst: after `end` in the total order, and so is the snapshot that follows; a
+        // producer whose `ring` came before `end` has lent before that snapshot.
         let over = self.word.load(Ordering::SeqCst) == OVER;
         claim_fence();
         over
     }
 
-    /// Returns `true` if the monitor was stopped. A look: only a [ring](Vigil::ring) after a loan
-    /// decides.
+    /// Returns `true` if the monitor was stopped; a snapshot. Only a [notification](Vigil::ring)
+    /// after a loan decides.
     #[inline]
     pub fn is_over(&self) -> bool {
         self.word.load(Ordering::Relaxed) == OVER
