@@ -1,26 +1,33 @@
-//! Models of a worker pool's words: seat, reserve and desk (`cargo xtask loom`).
+//! Models of a worker pool's atomic words: worker slot, reserve and dispatcher (`cargo xtask
+//! loom`).
 //!
 //! Bounds: at most three threads, at most three jobs, at most `LOOM_MAX_PREEMPTIONS` preemptions
-//! per execution. A lost wakeup is a deadlock, which loom reports; a job that two threads see is
-//! two accesses of one cell without an order, which it reports too.
+//! per execution. A lost wake-up is a deadlock, which loom reports. A job that two threads access
+//! is an unordered access to one cell, which loom also reports.
 //!
-//! # Do they bite?
+//! # Mutations that the models detect
 //!
 //! Each of these changes, made by hand, fails the model named after it:
 //!
-//! | changed | fails |
-//! |---|---|
-//! | `Seat::give`: the last store relaxed; answers that nobody sleeps; `try_take_with`: exchange relaxed | `a_job_is_never_slept_over` |
-//! | `Seat::sleep`: stores `ASLEEP` without a look whether a job came | the program, at once |
-//! | `Seat::try_take_with`: store relaxed | `a_seat_is_filled_again_only_when_it_is_empty`, `a_seat_that_is_closed_leaves_its_job_to_one_side` |
-//! | `Seat::try_take_with`: takes by load and store; `Seat::close`: relaxed | `a_seat_that_is_closed_leaves_its_job_to_one_side` |
-//! | `Reserve::claim`: load and store instead of the swap; swap relaxed | `a_claim_beside_a_submission_strands_nothing` |
-//! | `Turn::next`: sits down though jobs wait; `Turn::place`: queues though somebody is in reserve | `no_job_is_queued_while_a_worker_sleeps` |
-//! | `Turn::arrived`: does not send the next one | `who_was_woken_sends_the_next_one` |
-//! | `Turn::make_up`: sends nobody; `Turn::next`: takes the debt away though jobs wait | `a_wakeup_that_is_put_off_is_not_forgotten` |
-//! | `Turn::again`: leaves though its seat was claimed | `a_worker_that_leaves_takes_no_job_with_it` |
-//! | `Turn::relieve`: starts no thread | `a_job_whose_idle_worker_is_claimed_is_rescued` |
-//! | the same, and `Turn::again`: leaves though jobs wait | `a_job_whose_idle_worker_leaves_is_rescued` |
+//! * `Seat::give`: last store relaxed; or returns that the worker is awake. `try_take_with`:
+//!   exchange relaxed. Fails `a_job_is_never_slept_over`.
+//! * `Seat::sleep`: stores `ASLEEP` without a check whether a job came. Fails the program, at once.
+//! * `Seat::try_take_with`: store relaxed. Fails `a_seat_is_filled_again_only_when_it_is_empty` and
+//!   `a_seat_that_is_closed_leaves_its_job_to_one_side`.
+//! * `Seat::try_take_with`: takes by load and store. `Seat::close`: relaxed. Fails
+//!   `a_seat_that_is_closed_leaves_its_job_to_one_side`.
+//! * `Reserve::claim`: load and store instead of the swap; swap relaxed. Fails
+//!   `a_claim_beside_a_submission_strands_nothing`.
+//! * `Turn::next`: the worker becomes idle although jobs are queued. `Turn::place`: queues although
+//!   a worker is reserved. Fails `no_job_is_queued_while_a_worker_sleeps`.
+//! * `Turn::arrived`: does not send the next worker. Fails `who_was_woken_sends_the_next_one`.
+//! * `Turn::make_up`: sends no worker. `Turn::next`: clears the deferred wake-up although jobs are
+//!   queued. Fails `a_wakeup_that_is_put_off_is_not_forgotten`.
+//! * `Turn::again`: the worker ends although its slot was claimed. Fails
+//!   `a_worker_that_leaves_takes_no_job_with_it`.
+//! * `Turn::relieve`: starts no thread. Fails `a_job_whose_idle_worker_is_claimed_is_rescued`.
+//! * The same, and `Turn::again`: the worker ends although jobs are queued. Fails
+//!   `a_job_whose_idle_worker_leaves_is_rescued`.
 #![cfg(tidegate_loom)]
 
 use std::collections::VecDeque;
@@ -42,14 +49,14 @@ mod rescue;
 #[path = "models/seat.rs"]
 mod seat;
 
-/// A job whose cell loom watches, and whose loss it reports.
+/// A job whose cell loom watches. Loom also reports if it is leaked.
 type Job = Arc<Cell<u32>>;
 
 fn job(number: u32) -> Job {
     Arc::new(Cell::new(number))
 }
 
-/// Jobs with keys: what a queue with handles comes to.
+/// A queue of jobs with keys, like a queue with job handles.
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<(u32, Job)>,
@@ -78,7 +85,7 @@ fn pool(max: usize, reserved: usize) -> StdArc<Pool> {
     StdArc::new(Desk::new(Queue::default(), limits, reserved))
 }
 
-/// Counts the threads before anybody comes, so that nothing has to be started.
+/// Counts the threads in advance, so that no thread has to be started.
 fn seats(pool: &Pool, count: usize) -> Vec<Chair> {
     let mut turn = pool.turn();
     (0..count)
@@ -89,7 +96,7 @@ fn seats(pool: &Pool, count: usize) -> Vec<Chair> {
         .collect()
 }
 
-/// Gives the pool a job: handed over or queued, as the desk says.
+/// Submits a job: hands it over or queues it, as the dispatcher decides.
 fn submit(pool: &Pool, number: u32) {
     let mut turn = pool.turn();
     match turn.place(job(number), true, false) {
@@ -102,8 +109,8 @@ fn submit(pool: &Pool, number: u32) {
     }
 }
 
-/// Two jobs, the first by a submitter that puts its wakeup off if there is somebody to wait for,
-/// the second by another one that comes in between.
+/// Submits two jobs. The first submitter defers its wake-up if a worker is busy; the second
+/// submitter comes in between.
 fn submit_patiently(pool: &Pool, numbers: [u32; 2]) {
     let mut turn = pool.turn();
     let Some(looks) = turn.may_put_off() else {
@@ -129,7 +136,7 @@ fn close(pool: &Pool) {
     drop(wakes);
 }
 
-/// What a thread of a pool does, without a clock. Answers the sum of what it ran.
+/// Acts as a worker thread, without a clock. Returns the sum of the jobs that it ran.
 fn work(pool: &Pool, seat: &Chair) -> u32 {
     let mut sum = 0;
     while let Some(job) = next(pool, seat) {

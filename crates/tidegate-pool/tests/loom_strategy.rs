@@ -1,22 +1,24 @@
-//! Models of a strategy's words: the right to produce, the monitor's watch, and stand-ins
+//! Models of a strategy's atomic words: the right to produce, the monitor's state, and stand-ins
 //! (`cargo xtask loom`).
 //!
 //! Bounds: at most three threads, at most `LOOM_MAX_PREEMPTIONS` preemptions per execution.
 //!
-//! # The models bite
+//! # Mutations that the models detect
 //!
 //! Each of these changes to the sources, made one at a time, failed at least one model with two
 //! preemptions (*Fails when* at a model names the typical ones):
 //!
-//! * Producer cell: `lend` without its fence, or relaxed; `step` only Acquire or only Release; `rest`
-//!   not looking for demand; `claim` leaving none; `lend` leaving the cell idle; `take_loan` not
-//!   comparing the number; `ask` not noting the helper; `close` leaving `HOME` set while it reads
-//!   the box, or telling the end relaxed; `give_up` relaxed.
-//! * Lookout: `came` not comparing, `send` not looking; a pool that stays brisk; of the cell under it,
-//!   `glance` or `lend` relaxed, `arrive` leaving `PENDING`, `take_loan` not comparing.
-//! * Vigil: `end` or `sleep` without its fence; `ring` taking the end down. Standby: a stand-in that
-//!   comes back and does not look whether the monitor has stopped, or looks before it puts itself
-//!   back; a monitor that sends it away after its last look, or a producer that does not look again.
+//! * Producer cell: `lend` without its fence, or relaxed; `step` only Acquire or only Release;
+//!   `rest` does not check for demand; `claim` leaves none; `lend` leaves the cell idle;
+//!   `take_loan` does not compare the number; `ask` does not record the helper; `close` leaves
+//!   `HOME` set while it reads the box, or announces the end relaxed; `give_up` relaxed.
+//! * Starvation detector: `came` does not compare; `send` does not check; a pool that stays brisk.
+//!   Of the cell below it: `glance` or `lend` relaxed; `arrive` leaves `PENDING`; `take_loan` does
+//!   not compare.
+//! * Monitor state: `end` or `sleep` without its fence; `ring` undoes the end.
+//! * Stand-in slot: a returning stand-in does not check whether the monitor has stopped, or checks
+//!   before it puts itself back; a monitor releases it after its last scan; a producer does not
+//!   check for it again.
 #![cfg(tidegate_loom)]
 
 use std::sync::Arc as StdArc;

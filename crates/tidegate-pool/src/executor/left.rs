@@ -1,5 +1,5 @@
-//! The unstarted tasks of an ended executor: it accepted them and will not start them. This file
-//! tells their waiters.
+//! Wakes the waiters of unstarted tasks: tasks that an executor accepted and will not start because
+//! it has ended.
 
 use std::sync::Arc;
 

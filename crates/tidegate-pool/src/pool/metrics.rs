@@ -46,7 +46,7 @@ pub struct PoolMetrics {
     pub queued: usize,
     /// Queued internal jobs.
     pub queued_internal: usize,
-    /// Jobs accepted so far, without those given to reserved threads by `try_execute`.
+    /// Jobs accepted so far, without those accepted by `try_execute`.
     pub accepted: u64,
     /// Jobs that have ended, including those that panicked or were cancelled before they started.
     pub done: u64,

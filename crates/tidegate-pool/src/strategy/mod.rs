@@ -16,6 +16,7 @@
 //! code in which two threads produce at once does not compile, and each producing thread sees what
 //! the previous one wrote. A panic in the producer or in a task, a refusal by the executor, or a
 //! stop at any point does not break the strategy, and no task is lost.
+//!
 //! From top to bottom; each file uses only files below it:
 //!
 //! * One file for each strategy, and a folder for `adaptive`: a handle and a rule.

@@ -1,4 +1,5 @@
-//! The immediate executor: here, now, in order, on a stack that does not grow.
+//! The immediate executor runs tasks on the calling thread, at once, in order, without growing the
+//! stack.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -58,7 +59,7 @@ fn a_long_chain_does_not_grow_the_stack() {
         runs.hit();
         if left > 0 {
             let (next, runs) = (here.clone(), runs.clone());
-            // Two executors that feed each other share the thread's queue.
+            // Two executors that submit to each other share the thread's queue.
             here[left as usize % 2].execute(move || link(&next, left - 1, &runs));
         }
     }
@@ -152,7 +153,7 @@ fn a_wait_for_its_promise_is_not_refused() {
     let log = Log::new();
     let (seen, arrived) = (log.clone(), waiting.clone());
     here.execute(move || {
-        // "Current" on this executor, and yet free to wait: the thread is a plain one.
+        // The thread is "current" on this executor, but may wait, because it is a plain thread.
         arrived.open();
         go_on.open();
         seen.push(answer.wait().unwrap());

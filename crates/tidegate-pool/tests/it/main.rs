@@ -1,5 +1,5 @@
-//! Integration tests of `tidegate-pool`: what a user of pools, ordered views and strategies can
-//! rely on.
+//! Integration tests of `tidegate-pool`: guarantees to users of pools, ordered views and
+//! strategies.
 #![expect(
     clippy::unwrap_used,
     reason = "in a test an unwrap is an assertion, in its helpers too"
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use tidegate_testkit::Counter;
 
-/// A second of a manual clock: never waited for.
+/// One second of a manual clock; no test waits for it.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A task that counts its run.
+/// Returns a task that counts its run.
 fn hits(counter: Counter) -> impl FnMut() + Send + 'static {
     move || {
         counter.hit();

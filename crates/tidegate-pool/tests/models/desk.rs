@@ -1,4 +1,4 @@
-//! The desk: submitters, workers and their queue.
+//! Models of the dispatcher: submitters, workers and their queue.
 
 use std::sync::Arc as StdArc;
 
@@ -9,7 +9,7 @@ use tidegate_pool::internal::{Next, Slept};
 
 use super::{close, job, next, pool, seats, submit, submit_patiently, work};
 
-/// One worker, two submitters. Fails when a job is queued while the worker falls asleep.
+/// One worker, two submitters. Fails if a job is queued while the worker falls asleep.
 #[test]
 fn no_job_is_queued_while_a_worker_sleeps() {
     for reserved in [0, 1] {
@@ -33,8 +33,8 @@ fn no_job_is_queued_while_a_worker_sleeps() {
     }
 }
 
-/// Two workers, two jobs that wait for each other: the one that was queued behind a worker on its
-/// way needs the other worker, or both wait for ever.
+/// Two workers, and two jobs that wait for each other. The job that was queued while a woken worker
+/// was searching needs the other worker, or both jobs wait for ever.
 #[test]
 fn who_was_woken_sends_the_next_one() {
     for reserved in [0, 1] {
@@ -63,8 +63,8 @@ fn who_was_woken_sends_the_next_one() {
     }
 }
 
-/// A worker that is busy for ever, one that is busy for a moment, one that sleeps, or any of them:
-/// whoever puts a wakeup off makes up for it, so that the two jobs meet.
+/// A worker may be busy for ever, busy for a moment, or asleep. The submitter that defers a wake-up
+/// performs it later, so that the two jobs meet.
 #[test]
 fn a_wakeup_that_is_put_off_is_not_forgotten() {
     loom::model(|| {
@@ -90,7 +90,7 @@ fn a_wakeup_that_is_put_off_is_not_forgotten() {
     });
 }
 
-/// Waits until two are there.
+/// Waits until two threads are here.
 fn meet(meeting: &(Mutex<u32>, Condvar)) {
     let mut here = meeting.0.lock().unwrap();
     *here += 1;
@@ -100,7 +100,7 @@ fn meet(meeting: &(Mutex<u32>, Condvar)) {
     }
 }
 
-/// A claim without the lock, a submission with it, one worker: both jobs run.
+/// A claim without the lock, a submission with the lock, and one worker: both jobs run.
 #[test]
 fn a_claim_beside_a_submission_strands_nothing() {
     loom::model(|| {
@@ -130,8 +130,8 @@ fn a_claim_beside_a_submission_strands_nothing() {
     });
 }
 
-/// A worker whose time is up against a submission and a claim: either it leaves and has got
-/// nothing, or it runs what it was given.
+/// A worker whose idle time is over, against a submission and a claim: either it ends without a
+/// job, or it runs the job that it was given.
 #[test]
 fn a_worker_that_leaves_takes_no_job_with_it() {
     loom::model(|| {
@@ -159,7 +159,7 @@ fn a_worker_that_leaves_takes_no_job_with_it() {
     });
 }
 
-/// A handle against the worker, for one queued job: exactly one of them has it.
+/// A handle against the worker, for one queued job: exactly one of them gets it.
 #[test]
 fn a_removal_against_a_take_has_one_winner() {
     loom::model(|| {

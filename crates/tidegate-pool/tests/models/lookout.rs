@@ -1,19 +1,19 @@
-//! Loans for which no thread of the pool comes: the monitor answers for each of them.
+//! Models of loans that no thread of the pool takes: the monitor takes care of each of them.
 
 use tidegate_pool::internal::Lookout;
 
 use super::*;
 
-/// A producer, what the monitor knows of its pool, and a task that needs production to go on.
+/// A producer, what the monitor knows of its pool, and a task that needs production to continue.
 struct Busy {
     cell: ProducerCell<Log>,
     lookout: Lookout,
-    /// Said by whoever produces; Relaxed, the parker orders it.
+    /// Incremented by the thread that produces. Relaxed, because the parker orders it.
     went_on: AtomicUsize,
 }
 
 impl Busy {
-    /// A line whose pool was seen to be brisk.
+    /// Creates a strategy whose pool was seen to be brisk.
     fn new() -> StdArc<Self> {
         let lookout = Lookout::new();
         lookout.saw(50, 0);
@@ -37,11 +37,11 @@ impl Busy {
     }
 }
 
-/// Two threads: a task that was lent in a brisk pool blocks until production goes on, and every
-/// thread of the pool is held too. The monitor has two looks at the loan. If it did not find it
-/// held, nobody would ever go on: loom reports the deadlock.
-/// Seen to fail when: a promise holds for every loan, `glance` or `lend` is relaxed, or a look that
-/// finds the pool held does not end that it is brisk.
+/// Two threads. A task that was lent in a brisk pool blocks until production continues, and every
+/// thread of the pool is blocked too. The monitor sees the loan in two scans. If it did not find
+/// the loan held, production would never continue, and loom would report the deadlock.
+/// Seen to fail when: a promise holds for every loan, `glance` or `lend` is relaxed, or a scan
+/// that finds the pool blocked does not reset that it is brisk.
 #[test]
 fn a_loan_that_nobody_of_the_pool_can_take_over_is_found_held() {
     loom::model(|| {
@@ -55,7 +55,7 @@ fn a_loan_that_nobody_of_the_pool_can_take_over_is_found_held() {
                     thread::yield_now();
                     seen = busy.cell.glance();
                 }
-                // The second look. The helper that is sent waits in the queue of a held pool.
+                // The second scan. The helper that is sent stays in the queue of a blocked pool.
                 assert!(busy.lookout.send(seen.loans));
                 busy.lookout.saw(100, 0);
                 if busy.lookout.is_held(seen.loans)
@@ -79,9 +79,9 @@ fn a_loan_that_nobody_of_the_pool_can_take_over_is_found_held() {
     });
 }
 
-/// Three threads: the helper from the queue and the stand-in come for one loan while its task
-/// ends. One of the three goes on, and a stand-in that gives the producer back to a helper
-/// leaves nothing behind.
+/// Three threads. The helper from the queue and the stand-in come for one loan while its task
+/// ends. One of the three continues producing, and a stand-in that gives the producer back to a
+/// helper leaves nothing behind.
 /// Seen to fail when: `lend` leaves the cell idle or is relaxed, or `arrive` leaves `PENDING`.
 #[test]
 fn a_stand_in_a_helper_and_the_task_that_ends_never_share_a_producer() {
@@ -107,7 +107,7 @@ fn a_stand_in_a_helper_and_the_task_that_ends_never_share_a_producer() {
                 };
                 held.note(1);
                 assert!(held.lend_to_queue().bring_helper);
-                // What it queued arrives.
+                // The helper that it queued arrives.
                 if let Some(held) = busy.cell.arrive() {
                     busy.go_on(held);
                 }
@@ -123,9 +123,9 @@ fn a_stand_in_a_helper_and_the_task_that_ends_never_share_a_producer() {
     });
 }
 
-/// Two threads: the helper for the first loan arrives late, while the monitor sends one for the
-/// second. The first one's end does not hide that the second is on its way.
-/// Seen to fail when: `came` takes back whatever was sent, `send` does not look what was sent, or
+/// Two threads. The helper for the first loan arrives late, while the monitor sends one for the
+/// second. The end of the first helper does not hide that the second is on its way.
+/// Seen to fail when: `came` clears any record, `send` does not check what was sent, or
 /// `take_loan` does not compare the number.
 #[test]
 fn the_end_of_one_helper_does_not_hide_the_next() {

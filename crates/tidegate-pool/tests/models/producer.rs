@@ -1,11 +1,12 @@
-//! The right to produce: nobody shares it, no demand is lost, and no loan is slept over.
+//! Models of the right to produce: no two threads have it, no demand is lost, and no loan is
+//! missed.
 
 use super::*;
 
-/// What a producer and those who give it work share.
+/// State shared by a producer and the threads that give it work.
 struct Line {
     cell: ProducerCell<Log>,
-    /// Units of work that wait. Relaxed: the cell has to order it.
+    /// Pending units of work. Relaxed, because the cell has to order it.
     work: AtomicUsize,
     done: AtomicUsize,
 }
@@ -19,7 +20,7 @@ impl Line {
         })
     }
 
-    /// Does what there is, then rests; again if asked.
+    /// Does all pending work, then rests; repeats if another round was requested.
     fn drive(&self, held: Held<'_, Log>) {
         let mut held = held;
         loop {
@@ -49,8 +50,8 @@ fn join(threads: Vec<thread::JoinHandle<()>>) {
     }
 }
 
-/// Three threads, one unit of work each: whoever produces does all of it, alone.
-/// Fails when: `rest` does not look for demand, `claim` is relaxed or does not leave demand.
+/// Three threads, one unit of work each: the producing thread does all of it, alone.
+/// Fails when: `rest` does not check for demand, `claim` is relaxed or does not leave demand.
 #[test]
 fn demand_is_never_lost_and_a_producer_is_alone() {
     loom::model(|| {
@@ -67,8 +68,8 @@ fn demand_is_never_lost_and_a_producer_is_alone() {
     });
 }
 
-/// Three threads: one lends its producer and runs a task, a helper arrives, a third asks. Of
-/// those who come one goes on, and the work that was there is done.
+/// Three threads: one lends its producer and runs a task, a helper arrives, a third thread
+/// requests a round. One of them continues producing, and the pending work is done.
 /// Fails when: `lend` leaves the cell idle, or `arrive` and `resume` are relaxed.
 #[test]
 fn a_lent_producer_goes_on_with_one_of_those_who_come() {
@@ -99,8 +100,8 @@ fn a_lent_producer_goes_on_with_one_of_those_who_come() {
     });
 }
 
-/// Two threads: the monitor's helper takes a loan over while its producer comes back. Exactly
-/// one gets it, and only of the loan that was seen.
+/// Two threads: the monitor's helper takes a loan over while its own thread comes back. Exactly
+/// one of them gets the producer, and only by the loan that was seen.
 /// Fails when: `take_loan` does not compare the number, or either is a plain load and store.
 #[test]
 fn a_loan_is_taken_over_or_taken_back_never_both() {
@@ -121,7 +122,7 @@ fn a_loan_is_taken_over_or_taken_back_never_both() {
         if let Some(held) = line.cell.resume() {
             came_back = 1;
             held.note(2);
-            // The next loan is another one: the helper must not take it for the first.
+            // The next loan has another number: the helper must not mistake it for the first.
             let second = held.lend(false).number;
             assert_eq!(second, first + 1);
             let held = line.cell.resume().expect("nobody takes the second loan");
@@ -133,8 +134,9 @@ fn a_loan_is_taken_over_or_taken_back_never_both() {
     });
 }
 
-/// Two threads: a producer lends and looks at the bell, the monitor arms it and looks at the cell.
-/// A monitor that slept over the loan would never wake: loom reports the deadlock.
+/// Two threads: a producer lends and then checks the doorbell, the monitor arms the doorbell and
+/// then checks the cell. A monitor that missed the loan would never wake, and loom would report
+/// the deadlock.
 /// Fails when: `lend` or `arm` has no fence.
 #[test]
 fn no_loan_is_slept_over_by_the_monitor() {
@@ -169,9 +171,9 @@ fn no_loan_is_slept_over_by_the_monitor() {
     });
 }
 
-/// Three threads: one produces, one stops, one gives work; afterwards the producer is gone once
+/// Three threads: one produces, one stops, one adds work. Afterwards the producer was dropped once
 /// and the cell can be opened again.
-/// Fails when: `close` reads the box before it has cleared `HOME`, or `rest` ignores it.
+/// Fails when: `close` reads the box before it has cleared `HOME`, or `rest` ignores the stop.
 #[test]
 fn a_stop_ends_the_producer_once() {
     loom::model(|| {
@@ -207,9 +209,9 @@ fn a_stop_ends_the_producer_once() {
     });
 }
 
-/// Two threads: one stops, the other tries to open the cell again with another producer. Whoever
-/// reads the old box is done with it before the new one is put in.
-/// Fails when: `close` leaves `HOME` set while it reads the box, or says so relaxed.
+/// Two threads: one stops, the other tries to open the cell again with another producer. The
+/// thread that reads the old box has finished before the new one is put in.
+/// Fails when: `close` leaves `HOME` set while it reads the box, or sets it relaxed.
 #[test]
 fn a_cell_is_opened_again_only_after_the_stop() {
     loom::model(|| {
@@ -231,8 +233,8 @@ fn a_cell_is_opened_again_only_after_the_stop() {
     });
 }
 
-/// Two threads: one has the producer out, the other stops and opens the cell again. The new one
-/// comes in only when the old one was given up.
+/// Two threads: one holds the producer, the other stops and opens the cell again. The new producer
+/// is put in only after the old one was given up.
 /// Fails when: `give_up` is relaxed, or sets `HOME` before it has the box.
 #[test]
 fn a_cell_is_opened_again_only_after_the_holder() {
@@ -260,8 +262,8 @@ fn a_cell_is_opened_again_only_after_the_holder() {
     });
 }
 
-/// Two threads: a helper that is refused is asked for again; one that was asked for and
-/// arrives is not pending any more.
+/// Two threads: a helper that is refused is requested again; a helper that was requested and has
+/// arrived is no longer pending.
 #[test]
 fn one_helper_is_pending_at_a_time() {
     loom::model(|| {

@@ -1,4 +1,4 @@
-//! Jobs whose idle worker is claimed or leaves.
+//! Models of queued jobs whose idle worker is claimed or ends.
 
 use std::sync::Arc as StdArc;
 
@@ -9,7 +9,7 @@ use tidegate_pool::internal::{Next, Placed, Seat, Sent, Slept};
 
 use super::{Chair, Job, Pool, close, job, pool, seats};
 
-/// The jobs of a rescue: each says that it has begun and waits until all have.
+/// The jobs of a rescue: each of them announces that it has begun and waits until all have.
 struct Rescue {
     pool: StdArc<Pool>,
     meeting: Arc<(Mutex<u32>, Condvar)>,
@@ -25,8 +25,8 @@ impl Rescue {
         })
     }
 
-    /// What a thread of the pool does until it leaves, if it begins to sleep in its seat. `expires`
-    /// lets its time be up at once.
+    /// Acts as a worker thread that starts asleep in its slot, until it ends. With `expires` its
+    /// idle time is over at once.
     fn sit(self: &StdArc<Self>, seat: &Chair, expires: bool) {
         loop {
             let job = match seat.sleep(&Clock::system(), None) {
@@ -53,7 +53,7 @@ impl Rescue {
         }
     }
 
-    /// Runs a job and what comes after it; true if the thread leaves.
+    /// Runs a job and the following ones. Returns `true` if the thread ends.
     fn run(&self, mut job: Job, seat: &Chair) -> bool {
         loop {
             assert!(job.get() > 0);
@@ -74,7 +74,7 @@ impl Rescue {
         }
     }
 
-    /// Does what was decided for what waits.
+    /// Carries out what was decided for the queued jobs.
     fn follow(self: &StdArc<Self>, sent: Option<Sent<Job>>) {
         if !matches!(sent, Some(Sent::Start)) {
             return drop(sent);
@@ -93,8 +93,8 @@ impl Rescue {
     }
 }
 
-/// Two workers sleep, one of them in reserve. The first job wakes one; the second is queued for
-/// the other, which is claimed for a third. All three wait for each other.
+/// Two workers sleep, one of them reserved. The first job wakes one. The second is queued for the
+/// other, which is claimed for a third. All three jobs wait for each other.
 #[test]
 fn a_job_whose_idle_worker_is_claimed_is_rescued() {
     loom::model(|| {
@@ -121,8 +121,8 @@ fn a_job_whose_idle_worker_is_claimed_is_rescued() {
     });
 }
 
-/// Two workers sleep; the time of one is up while the other is woken for the first job. The second
-/// job needs a thread, whichever worker is left.
+/// Two workers sleep. The idle time of one is over while the other is woken for the first job. The
+/// second job needs a thread, whichever worker is left.
 #[test]
 fn a_job_whose_idle_worker_leaves_is_rescued() {
     loom::model(|| {
@@ -149,7 +149,7 @@ fn a_job_whose_idle_worker_leaves_is_rescued() {
     });
 }
 
-/// Gives the pool a job, and starts a thread for it if the desk says so.
+/// Submits a job, and starts a thread for it if the dispatcher decides so.
 fn submit_or_start(rescue: &StdArc<Rescue>, number: u32) {
     let mut turn = rescue.pool.turn();
     match turn.place(job(number), true, false) {

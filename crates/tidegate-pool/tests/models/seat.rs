@@ -1,4 +1,4 @@
-//! One seat, and the reserve of workers that sit in theirs.
+//! Models of one worker slot, and of the reserve of idle workers.
 
 use std::sync::Arc as StdArc;
 
@@ -9,7 +9,7 @@ use tidegate_pool::internal::{Reserve, Seat, Slept};
 
 use super::{Chair, Job, job};
 
-/// One giver, one sleeper.
+/// One giver, one sleeping worker.
 #[test]
 fn a_job_is_never_slept_over() {
     loom::model(|| {
@@ -30,7 +30,8 @@ fn a_job_is_never_slept_over() {
     });
 }
 
-/// A giver, a poker, a sleeper: the job is taken once, whoever woke the worker.
+/// A giver, a thread that only wakes, and a sleeping worker: the job is taken once, whichever
+/// thread woke the worker.
 #[test]
 fn a_poke_beside_a_job_loses_nothing() {
     loom::model(|| {
@@ -58,8 +59,8 @@ fn a_poke_beside_a_job_loses_nothing() {
     });
 }
 
-/// A giver, a worker that falls asleep, and one that closes the seat: the job is refused, run or
-/// left, and whoever closes knows which.
+/// A giver, a worker that falls asleep, and a thread that closes the slot: the job is refused, run
+/// or left, and the closing thread knows which.
 #[test]
 fn a_seat_that_is_closed_leaves_its_job_to_one_side() {
     loom::model(|| {
@@ -98,7 +99,7 @@ fn a_seat_that_is_closed_leaves_its_job_to_one_side() {
     });
 }
 
-/// One that fills the seat twice, one that empties it: the second job never meets the first.
+/// One thread fills the slot twice, one empties it: the second job never overwrites the first.
 #[test]
 fn a_seat_is_filled_again_only_when_it_is_empty() {
     loom::model(|| {
@@ -127,7 +128,7 @@ fn a_seat_is_filled_again_only_when_it_is_empty() {
     });
 }
 
-/// Two that claim and the worker itself, which wants to leave: one of them gets the seat.
+/// Two threads claim, and the worker itself wants to end: exactly one of them gets the slot.
 #[test]
 fn a_reserved_worker_is_claimed_once() {
     loom::model(|| {
@@ -156,7 +157,7 @@ fn a_reserved_worker_is_claimed_once() {
     });
 }
 
-/// A worker sits down in the reserve again and again while somebody claims it.
+/// A worker enters the reserve repeatedly while another thread claims it.
 #[test]
 fn a_claim_sees_what_the_worker_did_before_it_sat_down() {
     loom::model(|| {

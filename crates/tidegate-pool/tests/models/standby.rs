@@ -1,16 +1,17 @@
-//! Stand-ins in reserve: whatever the monitor does meanwhile, a task that blocks is taken over.
+//! Models of reserved stand-ins: whatever the monitor does meanwhile, a task that blocks is taken
+//! over.
 
 use tidegate_pool::internal::{Rung, Standby, Vigil};
 
 use super::*;
 
-/// A producer, its monitor's word, its stand-in, and a task that needs production to go on.
+/// A producer, its monitor's state, its stand-in, and a task that needs production to continue.
 struct Watched {
     cell: ProducerCell<Log>,
     vigil: Vigil,
     standby: Standby<u32>,
     parker: Parker,
-    /// Said by whoever produces; Relaxed, the parker orders it.
+    /// Incremented by the thread that produces. Relaxed, because the parker orders it.
     went_on: AtomicUsize,
 }
 
@@ -37,7 +38,7 @@ impl Watched {
         self.parker.unpark();
     }
 
-    /// Lends, and runs a task that blocks until production went on.
+    /// Lends, and runs a task that blocks until production has continued.
     fn lend_and_block(&self, held: Held<'_, Log>, hire: u32) {
         drop(held.lend(false));
         match self.vigil.ring() {
@@ -49,7 +50,7 @@ impl Watched {
             }
             Rung::Over => {
                 if let Some(held) = self.cell.resume() {
-                    // Not lent: it does not block here.
+                    // The producer is no longer lent, so the task must not block here.
                     return self.go_on(held);
                 }
             }
@@ -59,7 +60,7 @@ impl Watched {
         }
     }
 
-    /// The last look of whoever stops the monitor.
+    /// Makes the last scan, on the thread that stops the monitor.
     fn stop(&self) {
         assert!(self.vigil.end());
         let seen = self.cell.glance();
@@ -72,9 +73,10 @@ impl Watched {
     }
 }
 
-/// Two threads: the monitor stops while a producer lends. Its last look finds the loan, or the
-/// producer finds that it has stopped; else the task blocks for ever, and loom reports the deadlock.
-/// Seen to fail when: `end` has no fence, `lend` has none, or the last look comes before `end`.
+/// Two threads: the monitor stops while a producer lends. Its last scan finds the loan, or the
+/// producer finds the monitor stopped. Otherwise the task would block for ever, and loom would
+/// report the deadlock.
+/// Seen to fail when: `end` has no fence, `lend` has none, or the last scan comes before `end`.
 #[test]
 fn a_monitor_that_stops_finds_a_loan_or_is_found_stopped() {
     loom::model(|| {
@@ -91,10 +93,10 @@ fn a_monitor_that_stops_finds_a_loan_or_is_found_stopped() {
 }
 
 /// Three threads: the stand-in is on its way to a loan that ends, the producer lends once more and
-/// blocks, and the monitor stops: its last look may find nobody in reserve. The stand-in comes back
-/// and takes what nobody looks at any more.
-/// Seen to fail when: it does not look whether the monitor has stopped, looks before it puts
-/// itself back, or looks by relaxed loads.
+/// blocks, and the monitor stops. Its last scan may find no reserved stand-in. The stand-in comes
+/// back and takes the loan, which no scan will find any more.
+/// Seen to fail when: the stand-in does not check whether the monitor has stopped, checks before
+/// it puts itself back, or checks by relaxed loads.
 #[test]
 fn a_stand_in_that_is_away_at_the_last_look_comes_by_itself() {
     loom::model(|| {
@@ -129,10 +131,10 @@ fn a_stand_in_that_is_away_at_the_last_look_comes_by_itself() {
     });
 }
 
-/// Two threads: the monitor falls asleep and sends the stand-in away while a producer lends. It
-/// finds the loan and keeps the stand-in, or the producer wakes it and reserves another.
-/// Seen to fail when: `sleep` has no fence, the stand-in goes after the last look, or the producer
-/// does not look for it again.
+/// Two threads: the monitor falls asleep and releases the stand-in while a producer lends. The
+/// monitor finds the loan and keeps the stand-in, or the producer wakes it and reserves another.
+/// Seen to fail when: `sleep` has no fence, the stand-in is released after the last scan, or the
+/// producer does not check for it again.
 #[test]
 fn a_stand_in_that_is_sent_away_is_kept_or_missed() {
     loom::model(|| {
@@ -145,7 +147,7 @@ fn a_stand_in_that_is_sent_away_is_kept_or_missed() {
                 let mut seen = line.cell.glance();
                 if seen.lent {
                     if let Some(one) = one {
-                        // Refused, the producer has reserved another.
+                        // If refused, the producer has reserved another one.
                         let _ = line.standby.put(one);
                     }
                     line.vigil.wake();
@@ -155,7 +157,7 @@ fn a_stand_in_that_is_sent_away_is_kept_or_missed() {
                         seen = line.cell.glance();
                     }
                 }
-                // Woken before the producer has reserved one, it looks again.
+                // If woken before the producer has reserved a stand-in, the monitor checks again.
                 while line.standby.take().is_none() {
                     thread::yield_now();
                 }
@@ -170,9 +172,9 @@ fn a_stand_in_that_is_sent_away_is_kept_or_missed() {
     });
 }
 
-/// Two threads: a task has lent its producer, a helper takes it, finds nothing and rests, and the
-/// task asks for a round from inside and waits for it: it brings a helper if nobody produces.
-/// Seen to fail when: `want` does not say that the cell is idle.
+/// Two threads: a task has lent its producer, and a helper takes it, finds no work and rests. The
+/// task requests a round from inside and waits for it: it sends a helper if no thread produces.
+/// Seen to fail when: `want` does not return that the cell is idle.
 #[test]
 fn demand_from_inside_a_task_reaches_somebody() {
     loom::model(|| {

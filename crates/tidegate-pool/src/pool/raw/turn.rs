@@ -201,9 +201,9 @@ impl<J, W: Work<J>> Turn<'_, J, W> {
     }
 
     /// Decides what an idle worker that woke up without a job does next. `expired` says that its
-    /// idle time is over. It waits on, also if a job is about to be written into its slot, or it
-    /// ends. Before it ends, it takes a queued job that a searching worker would have taken care
-    /// of.
+    /// idle time is over. The worker keeps waiting if it should not end, or if a job is about to be
+    /// written into its slot. Otherwise it ends, unless a job is queued, which it takes. A surplus
+    /// worker ends in any case.
     pub fn again(&mut self, seat: &Arc<Seat<J>>, expired: bool) -> Next<J> {
         let state = &*self.state;
         let limits = state.limits;

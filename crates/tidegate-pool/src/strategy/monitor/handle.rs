@@ -9,8 +9,8 @@ use tidegate_core::{JoinPolicy, ThreadBuilder, Ticker};
 
 use super::watch::Watch;
 
-/// The default interval between two scans. With the timer slack of the system, a scan happens every
-/// 75 to 130 µs.
+/// The default interval between two scans. Because the system's timers are late, a scan happens
+/// every 75 to 130 µs.
 pub const DEFAULT_MONITOR_INTERVAL: Duration = Duration::from_micros(75);
 /// The default for how long the monitor stays awake after the last task that may block: about
 /// thirty scans. A task that comes later costs a wake-up. A longer time would cost a program with

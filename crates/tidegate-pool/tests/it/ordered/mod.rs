@@ -1,4 +1,4 @@
-//! The ordered view: one at a time, in order, on any thread, and nothing is stranded.
+//! The ordered view runs one task at a time, in order, on any thread, and strands no task.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Deliver for Tell {
     }
 }
 
-/// Holds the view until the answer is opened.
+/// Blocks the view until the returned gate is opened.
 fn hold(view: &OrderedView) -> Gate {
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (arrived.clone(), go_on.clone());
@@ -198,8 +198,8 @@ fn a_task_that_comes_as_the_view_goes_idle_is_never_stranded() {
                             hit.hit();
                         })
                         .unwrap();
-                        // Waits until the view has nothing to do: the next task meets it
-                        // just as it goes idle.
+                        // Waits until the view has no task, so that the next one arrives just as it
+                        // becomes idle.
                         ran.wait_for(number);
                     }
                 })

@@ -31,10 +31,10 @@ pub(crate) struct PoolCore {
 #[derive(Default)]
 pub(crate) struct PoolQueue {
     pub(crate) work: VecDeque<Work>,
-    /// The most tasks that may wait; signals always may.
+    /// The maximum number of queued tasks; signals are always accepted.
     pub(crate) bound: Option<usize>,
     closed: bool,
-    /// No thread takes anything.
+    /// While set, no thread takes any work.
     pub(crate) held: bool,
 }
 
@@ -73,7 +73,7 @@ impl Pool {
         OrderedView::over(self.executor()).expect("a pool is not ordered")
     }
 
-    /// Changes the queue's rules.
+    /// Changes the settings of the queue.
     pub(crate) fn set(&self, change: impl FnOnce(&mut PoolQueue)) {
         change(&mut self.core.queue.lock().expect("no task runs under the lock"));
         self.core.changed.notify_all();
@@ -83,7 +83,7 @@ impl Pool {
         self.core.accepted.load(Ordering::SeqCst)
     }
 
-    /// Runs what is left and ends the threads.
+    /// Runs all remaining work and ends the threads.
     pub(crate) fn end(&mut self) {
         self.set(|queue| (queue.closed, queue.held) = (true, false));
         for thread in self.threads.drain(..) {

@@ -1,4 +1,4 @@
-//! A view over an executor that refuses: what was accepted runs or comes back, nothing else.
+//! A view over an executor that refuses: accepted tasks run or are handed back, and no others.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -13,8 +13,8 @@ use super::pool::Pool;
 
 type Script = Box<dyn FnOnce() + Send>;
 
-/// Refuses every task, after a script has run in the middle of the refusal, and takes or
-/// refuses signals.
+/// Refuses every task, after running a script in the middle of the refusal. Accepts or refuses
+/// signals.
 struct Picky {
     id: ExecutorId,
     clock: Clock,
@@ -34,7 +34,8 @@ impl Picky {
         })
     }
 
-    /// A view over it, to which `meanwhile` is given while its own first task is refused.
+    /// Creates a view over this executor. `meanwhile` is submitted to it while its own first task
+    /// is refused.
     fn view(self: &Arc<Self>, meanwhile: impl FnOnce() + Send + 'static) -> OrderedView {
         let view = OrderedView::over(Arc::clone(self) as _).expect("it is not ordered");
         let other = view.clone();
@@ -151,7 +152,7 @@ fn what_a_nearly_full_pool_accepts_runs_once_and_in_order() {
             .unwrap();
         let (ran, accepted, done) = (Log::new(), Log::new(), Gate::new());
         let noise = {
-            // Others fill the pool now and then.
+            // Other submitters fill the pool now and then.
             let (core, done) = (pool.executor(), done.clone());
             let fill = move || {
                 until("the producers are done", || {
@@ -196,7 +197,7 @@ fn what_a_nearly_full_pool_accepts_runs_once_and_in_order() {
     });
 }
 
-/// Gives the view a thousand tasks; answers how many it took.
+/// Submits a thousand tasks to the view. Returns how many it accepted.
 fn produce(view: &OrderedView, producer: u32, ran: &Log<(u32, u32)>) -> u32 {
     let mut accepted = 0;
     for _ in 0..1_000 {

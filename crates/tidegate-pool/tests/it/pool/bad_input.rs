@@ -1,4 +1,4 @@
-//! What a pool cannot be is an error that says what to do.
+//! Invalid settings of a pool are errors that say what to do.
 
 use std::time::Duration;
 

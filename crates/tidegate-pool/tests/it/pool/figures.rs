@@ -1,4 +1,4 @@
-//! What a pool shows: figures of one moment, the low-on-threads signal, the budget.
+//! The metrics of a pool, the low-on-threads hook and the thread budget.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -80,7 +80,7 @@ fn being_low_on_threads_is_told_when_it_changes() {
 
 #[test]
 fn a_thread_that_looks_on_and_is_claimed_makes_the_pool_low() {
-    // Under the system's clock: an idle thread looks on for a while before it sleeps.
+    // With the system clock, an idle thread spins for a while before it sleeps.
     for _ in 0..200 {
         let log = Log::new();
         let heard = log.clone();
@@ -121,7 +121,8 @@ fn signals_of_low_threads_arrive_in_their_order_and_one_at_a_time() {
     thread::scope(|scope| {
         scope.spawn(|| pool.execute_task(second).unwrap());
         inside.wait();
-        // Another thread sees that the pool is not low any more, before this was told.
+        // Another thread sees that the pool is no longer low, before the hook call for `true` has
+        // returned.
         first.open();
         until("one thread is ready", || pool.metrics().ready == 1);
         assert!(log.is_empty(), "one at a time");
@@ -138,7 +139,7 @@ fn a_submitter_does_not_tell_of_low_threads_for_ever() {
     let own: Arc<OnceLock<WorkerPool>> = Arc::default();
     let (calls, gates) = (Log::new(), Log::new());
     let (heard, held_up, handle) = (calls.clone(), gates.clone(), Arc::clone(&own));
-    // Each call makes the next one necessary.
+    // Each call of the hook makes the next one necessary.
     let flip = move |low| {
         heard.push((low, thread::current().id()));
         let pool = handle.get().unwrap();

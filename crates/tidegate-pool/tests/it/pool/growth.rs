@@ -1,4 +1,4 @@
-//! Threads come when they are needed and go when they are not.
+//! Threads start when they are needed and end when they are not.
 
 use std::io;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ fn without_a_queue_one_job_waits_for_a_thread_that_is_about_to_come() {
     assert_eq!(ran.count(), 0);
     release(&clock, vec![go_on]);
     assert_eq!((ran.count(), pool.metrics().ready), (1, 1));
-    // It came for that one: the next has to find it idle again.
+    // The thread took that job, so the next job has to find it idle again.
     let gate = hold(&pool);
     assert_eq!(pool.execute(|| ()).unwrap_err().why(), Refusal::Full);
     release(&clock, vec![gate]);
@@ -241,7 +241,7 @@ fn no_thread_to_be_had_gives_the_job_back() {
     broken.store(false, Ordering::Relaxed);
     let gate = hold(&pool);
     broken.store(true, Ordering::Relaxed);
-    // A thread is there: the job waits for it.
+    // A thread exists: the job waits for it.
     pool.execute(hits(ran.clone())).unwrap();
     assert_eq!(pool.metrics().failed_starts, 2);
     gate.open();
@@ -272,7 +272,7 @@ fn a_burst_wakes_one_thread_and_that_one_the_next() {
         })
         .unwrap();
     }
-    // However few the submitter woke, all four get their thread.
+    // However few threads the submitter woke, each of the four jobs gets one.
     all.wait_for(4);
     go_on.open();
     clock.settle();

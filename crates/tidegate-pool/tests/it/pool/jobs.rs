@@ -1,4 +1,4 @@
-//! Handles that take jobs back, other queues, tokens.
+//! Job handles, custom queues and cancellation tokens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,7 +99,7 @@ fn the_default_queue_is_first_in_first_out() {
     assert_eq!(order, [0, 1, 2, 3, 4]);
 }
 
-/// Newest first.
+/// A queue that runs the newest job first.
 #[derive(Default)]
 struct Stack(JobList);
 
@@ -133,7 +133,7 @@ fn another_queue_brings_another_order() {
     assert_eq!(order, [4, 3, 2, 1, 0]);
 }
 
-/// Gives the pool's only thread five jobs while it is held, and says in which order they ran.
+/// Submits five jobs while the pool's only thread is blocked. Returns the order in which they ran.
 fn run_numbered(clock: &ManualClock, pool: WorkerPool) -> Vec<u32> {
     let (gate, log) = (hold(&pool), Log::new());
     for number in 0..5 {
@@ -144,7 +144,7 @@ fn run_numbered(clock: &ManualClock, pool: WorkerPool) -> Vec<u32> {
     log.take()
 }
 
-/// Gives up every job but the last: what a queue with a limit on waiting may do.
+/// A queue that sheds every job but the last, as a queue with a limit on waiting may do.
 #[derive(Default)]
 struct Shedding(JobList);
 
@@ -194,7 +194,7 @@ fn a_job_that_the_queue_gives_up_fails_as_displaced() {
     assert_eq!(pool.metrics().shed, 2);
 }
 
-/// Breaks so many times.
+/// A queue that panics `breaks` times.
 #[derive(Default)]
 struct Brittle {
     jobs: JobList,
@@ -277,7 +277,7 @@ fn what_a_broken_queue_kept_is_handed_back() {
     assert_eq!(answer.wait().unwrap(), 1);
 }
 
-/// A list that cannot be counted and takes nothing while it is broken.
+/// A queue whose length panics and that takes no jobs while it is broken.
 #[derive(Default)]
 struct Uncountable {
     jobs: JobList,

@@ -1,4 +1,4 @@
-//! The worker pool: rules Q and R of the strategies, policies, handles, queues and the end.
+//! The worker pool: threads, queues, policies, handles and shutdown.
 
 mod bad_input;
 mod figures;
@@ -16,18 +16,18 @@ use tidegate_core::{ManualClock, Task};
 use tidegate_pool::{WorkerPool, WorkerPoolBuilder};
 use tidegate_testkit::Gate;
 
-/// A pool on a manual clock.
+/// Creates a builder for a pool on a manual clock.
 fn builder(clock: &ManualClock) -> WorkerPoolBuilder {
     WorkerPool::builder("workers").clock(clock)
 }
 
-/// `threads` threads, all of them core, no reserve and room for `queue` jobs.
+/// Creates a builder for `threads` core threads, no reserved ones, and a queue of `queue` jobs.
 fn fixed(clock: &ManualClock, threads: usize, queue: usize) -> WorkerPoolBuilder {
     let builder = builder(clock).core(threads).max(threads);
     builder.queue(queue).reserved(0)
 }
 
-/// A job that says that it has begun and waits for the gate.
+/// Creates a job that opens the first gate when it begins, and waits for the second.
 fn held(name: &'static str) -> (Task, Gate, Gate) {
     let (arrived, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (arrived.clone(), go_on.clone());
@@ -38,7 +38,7 @@ fn held(name: &'static str) -> (Task, Gate, Gate) {
     (task, arrived, go_on)
 }
 
-/// Keeps one thread busy until the gate is opened.
+/// Keeps one thread busy until the returned gate is opened.
 fn hold(pool: &WorkerPool) -> Gate {
     let (task, arrived, go_on) = held("held");
     pool.execute_task(task).unwrap();
@@ -51,7 +51,7 @@ fn hold_many(pool: &WorkerPool, count: usize) -> Vec<Gate> {
     (0..count).map(|_| hold(pool)).collect()
 }
 
-/// Lets all of them go and waits until the pool is idle.
+/// Opens all gates and waits until the pool is idle.
 fn release(clock: &ManualClock, gates: Vec<Gate>) {
     gates.iter().for_each(Gate::open);
     clock.settle();

@@ -1,4 +1,4 @@
-//! What happens to a job for which there is neither a thread nor room.
+//! Policies for a job that gets neither a thread nor a place in the queue.
 
 use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
@@ -11,7 +11,7 @@ use tidegate_testkit::{Counter, Log, until};
 use super::{fixed, hold, release};
 use crate::{SECOND, hits};
 
-/// One thread, room for one.
+/// Creates a pool with one thread and a queue of one job.
 fn tight(clock: &ManualClock, policy: PoolPolicy) -> WorkerPool {
     fixed(clock, 1, 1).policy(policy).build().unwrap()
 }
@@ -23,7 +23,7 @@ fn backoff(attempts: u32) -> PoolPolicy {
     }
 }
 
-/// Turns the clock until the thread that waits has returned.
+/// Advances the clock until the waiting thread has returned.
 fn turn_until_finished<T>(clock: &ManualClock, waiting: &ScopedJoinHandle<'_, T>) {
     until("the waiting thread has returned", || {
         let finished = waiting.is_finished();
@@ -94,7 +94,7 @@ fn drop_oldest_without_a_queue_refuses() {
     release(&clock, vec![gate]);
 }
 
-/// The less critical make room for the more critical.
+/// A queue in which less critical jobs make room for more critical ones.
 #[derive(Default)]
 struct ByClass(Vec<(u64, Job)>, u64);
 

@@ -1,4 +1,4 @@
-//! A pool that queues first: what counts threads knows that it has its core for sure, and no more.
+//! A pool that queues first: computations of free threads rely on its core threads, and on no more.
 
 use tidegate_core::{Executor, ManualClock, Task};
 use tidegate_pool::{Growth, Headroom, PoolLimits, WorkerPool};
@@ -64,7 +64,7 @@ fn a_task_of_the_runtime_gets_a_thread_beyond_the_core() {
     pool.execute_internal(task).unwrap();
     arrived.wait();
     gates.push(go_on);
-    // The next one has to wait, and there is no thread to be had for it.
+    // The next task has to wait, and no thread is available for it.
     pool.execute_internal(Task::new(|| ())).unwrap();
     assert_eq!(pool.metrics().queued_internal, 1);
     assert!(!pool.has_thread());

@@ -1,5 +1,6 @@
-//! No job waits while a thread could run it: what was queued for a thread on its way is rescued
-//! when that thread, or the one it would have sent, is claimed, leaves or cannot be started.
+//! No job waits while a thread could run it. A job that was queued for a searching worker is
+//! rescued if that worker, or the worker that it would have sent, is claimed, ends or cannot be
+//! started.
 
 use std::io;
 use std::sync::Arc;
@@ -68,7 +69,7 @@ fn what_was_accepted_before_a_stop_gets_its_threads_after_it() {
     }
 }
 
-/// Starts threads unless `broken` says otherwise, after `before` has run.
+/// Returns a spawner that first runs `before`, and then starts the thread unless `broken` is set.
 fn spawner(broken: &Arc<AtomicBool>, before: impl Fn() + Send + Sync + 'static) -> ThreadBuilder {
     let broken = Arc::clone(broken);
     ThreadBuilder::new("workers").spawner(move |job: ThreadJob| {
@@ -91,7 +92,7 @@ fn a_job_that_relied_on_a_thread_that_cannot_be_started_gets_another() {
     );
     let (inside, count) = (Arc::clone(&pool_of), ran.clone());
     let is_broken = Arc::clone(&broken);
-    // While the first thread is being started, the second job counts on it.
+    // While the first thread is being started, the second job relies on it.
     let threads = spawner(&broken, move || {
         if is_broken.load(Ordering::Relaxed) {
             let pool = inside.get().unwrap();
@@ -127,7 +128,7 @@ fn queue_first_without_a_core_starts_a_thread_for_what_it_queues() {
     }
 }
 
-/// A list that panics once when a job is taken out, if it was told to.
+/// A queue that panics once when a job is removed, if `breaks` is set.
 #[derive(Default)]
 struct Brittle {
     jobs: JobList,
@@ -193,7 +194,7 @@ fn a_queue_that_panics_at_the_end_keeps_nobody_waiting() {
     assert_eq!(report.stuck.len(), 1);
     gate.open();
     until("the pool has no thread", || pool.metrics().threads == 0);
-    // What the queue kept back was run by the last thread, or handed back with the rest.
+    // Jobs that the queue kept were run by the last thread, or handed back with the others.
     let back = report.handed_back.take().len() as u64;
     assert_eq!(back + ran.count(), 3);
 }

@@ -1,4 +1,4 @@
-//! Reserved threads: had at once or not at all, and never kept from jobs that wait.
+//! Reserved threads: available at once or not at all, and never kept from queued jobs.
 
 use std::thread;
 

@@ -176,8 +176,8 @@ fn nobody_sees_half_of_a_change() {
     assert!(pool.metrics().threads <= 2);
 }
 
-/// A job that waits for another one, which waits behind a held thread; says whether the wait was
-/// refused.
+/// Submits a job that waits for another job, which is queued behind a blocked thread. The result
+/// says whether the wait was refused.
 fn waiting_for_its_own(pool: &WorkerPool) -> (Completion<bool>, Gate) {
     let gate = super::hold(pool);
     let handle = pool.clone();

@@ -1,4 +1,4 @@
-//! How a pool ends: what was accepted runs until the deadline, the rest is handed back.
+//! How a pool ends: accepted jobs run until the deadline, the rest are handed back.
 
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -214,7 +214,7 @@ fn submitters_against_a_stop_lose_nothing() {
     }
 }
 
-/// A list that opens a gate when nothing is left in it.
+/// A queue that opens a gate when it becomes empty.
 struct Emptied {
     jobs: JobList,
     gate: Gate,
@@ -258,7 +258,7 @@ fn the_last_thread_that_ends_at_the_deadline_loses_nothing() {
         };
         let pool = fixed(&clock, 1, JOBS).queue_of(queue).build().unwrap();
         let here = arrived.clone();
-        // Ends when the end of the pool has taken the last job out of the queue.
+        // Ends when the shutdown has taken the last job out of the queue.
         pool.execute(move || {
             here.open();
             emptied.wait();

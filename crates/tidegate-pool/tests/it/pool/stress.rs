@@ -1,8 +1,8 @@
-//! Everything at once: each accepted job runs exactly once or is handed back.
+//! Random operations on all parts of a pool: each accepted job runs exactly once or is handed back.
 //!
 //! CI runs a few seeds; with `TIDEGATE_LONG=1` there are 200. Half of the seeds run on a manual
-//! clock that the threads push forward, so that keep-alive and deadline fall anywhere; the other
-//! half on the system's, where workers also look on before they sleep.
+//! clock that the threads advance, so that keep-alive and deadline expire at any point. The other
+//! half run on the system clock, where workers also spin before they sleep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -18,14 +18,14 @@ use crate::SECOND;
 
 const THREADS: usize = 4;
 const RAN: u8 = 1;
-/// Refused, taken back, displaced or cancelled: must not have run.
+/// Refused, removed, displaced or cancelled: the job must not have run.
 const BACK: u8 = 0x80;
 
 fn size() -> (u64, usize) {
     short_or_long((8, 8_000), (200, 200_000))
 }
 
-/// How often each numbered job ran, and whether it came back.
+/// How often each numbered job ran, and whether it was returned.
 #[derive(Clone)]
 struct Ledger(Arc<Vec<AtomicU8>>);
 
@@ -90,7 +90,7 @@ impl Submitter {
         }
     }
 
-    /// None, a moment, or as long as it takes.
+    /// Returns no timeout, a short one, or a long one.
     fn timeout(&mut self) -> Duration {
         match self.rng.below(3) {
             0 => Duration::ZERO,
@@ -130,7 +130,7 @@ impl Submitter {
             },
             low: 1,
         };
-        // Refused only once the pool was stopped.
+        // Refused only after the pool was stopped.
         let _ = self.pool.resize(limits);
     }
 }
@@ -210,8 +210,8 @@ fn run(rng: &mut Rng, operations: usize) {
     }
 }
 
-/// Ends the pool, pushing a manual clock over the deadline, and runs what it hands back. Returns
-/// how many jobs that were.
+/// Stops the pool, advances a manual clock over the deadline, and runs the jobs that are handed
+/// back. Returns their number.
 fn finish(pool: &WorkerPool, clock: Option<&ManualClock>) -> u64 {
     let stopped = pool.stop(SECOND);
     until("the pool has stopped", || {
@@ -245,7 +245,7 @@ enum Step {
     PassTime,
 }
 
-/// Some threads are held, fewer than the pool has: everything else runs, whatever comes between.
+/// Some threads are blocked, but not all: all other jobs run, whatever happens in between.
 fn run_beside_held_ones(rng: &mut Rng) {
     let clock = ManualClock::new();
     let max = 2 + rng.index(4);
@@ -290,7 +290,7 @@ fn run_beside_held_ones(rng: &mut Rng) {
     }
 }
 
-/// Takes the steps; returns how many jobs will count.
+/// Performs the steps. Returns how many jobs will be counted.
 fn submit(
     pool: &WorkerPool,
     clock: &ManualClock,

@@ -1,4 +1,4 @@
-//! The choice that `Adaptive` makes for each task, handing over eagerly.
+//! The decision of `Adaptive` for each task, with eager hand-over.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,7 +10,7 @@ use tidegate_testkit::{Counter, Gate, Log, until};
 
 use super::{Hand, Kind, Place, Source, Stage, elsewhere};
 
-/// (pc, pic, pec, epc)
+/// Returns (pc, pic, pec, epc).
 fn modes(strategy: &dyn Strategy) -> (u64, u64, u64, u64) {
     let counts = strategy.counts();
     (counts.pc, counts.pic, counts.pec, counts.epc)
@@ -39,8 +39,9 @@ fn the_table_of_choices() {
     }
 }
 
-/// Four ways to run a task here, each under a name of its own in a profile, and each counted
-/// before the task runs. The fifth, giving it away, runs it under the name of its executor.
+/// There are four ways to run a task here. Each one has its own name in a profile and is counted
+/// before the task runs. The fifth way gives the task to the executor, which runs it under the
+/// executor's name.
 #[test]
 fn each_way_to_run_a_task_is_counted_first_and_is_a_frame_of_its_own() {
     let late = Kind::Late;
@@ -91,8 +92,8 @@ fn each_way_to_run_a_task_is_counted_first_and_is_a_frame_of_its_own() {
     }
 }
 
-/// Whether a function is on a printed stack, by its whole name. Compilers print it with and without
-/// its path and what it is generic over.
+/// Returns `true` if a printed stack contains a function with exactly this name. Compilers print it
+/// with and without its path and its generic arguments.
 fn has_frame(stack: &str, function: &str) -> bool {
     let is_part =
         |byte: Option<&u8>| byte.is_some_and(|&byte| byte == b'_' || byte.is_ascii_alphanumeric());
@@ -133,8 +134,8 @@ fn a_thread_is_tried_for_only_when_none_is_on_its_way() {
 fn the_tag_is_read_when_a_thread_becomes_the_producer() {
     let stage = Stage::new(Kind::Eager, Place::Reserve);
     let (hand, source, strategy) = (stage.hand.clone(), stage.source.clone(), stage.strategy());
-    // A tagged task that calls `produce` does not become a producer, and the round that it asks
-    // for is untagged, as the thread was when its rounds began.
+    // A tagged task that calls `produce` does not become the producer. The round that it requests
+    // is untagged, as the thread was when it started producing.
     stage.source.add(Blocking::Never, move || {
         non_blocking(|| {
             source.add(Blocking::May, || ());
@@ -198,7 +199,7 @@ fn an_idle_strategy_dispatches_one_helper_and_a_producing_one_none() {
     assert!(stage.hand.unhandled.is_empty());
 }
 
-/// The last thread that could produce is a pool's only one.
+/// The last thread that could produce is the only one of the pool.
 #[test]
 fn in_a_pool_of_one_the_thread_that_produces_is_not_held_by_a_task() {
     let stage = Stage::new(Kind::Eager, Place::NoReserve);
@@ -207,7 +208,7 @@ fn in_a_pool_of_one_the_thread_that_produces_is_not_held_by_a_task() {
     only_tagged_tasks_run_on_the_last_thread(&stage);
 }
 
-/// Three threads, and all of them held by tasks.
+/// Three threads, all of them blocked by tasks.
 #[test]
 fn with_every_thread_held_the_thread_that_produces_is_not_held_too() {
     for kind in [Kind::Eager, Kind::Late] {
@@ -221,7 +222,7 @@ fn only_tagged_tasks_run_on_the_last_thread(stage: &Stage) {
     let (gate, log) = (Gate::new(), Log::new());
     let opens = gate.clone();
     let told = log.clone();
-    // It waits for what the third task does: with nobody to take over it would never end.
+    // The task waits for the third task: if no thread took over, it would never end.
     let steps = stage.made.steps.clone();
     stage.source.add(Blocking::May, move || {
         for steps in std::iter::repeat_n(steps.iter(), 2).flatten() {
@@ -243,7 +244,8 @@ fn only_tagged_tasks_run_on_the_last_thread(stage: &Stage) {
 
 #[test]
 fn a_helper_that_waits_in_a_queue_is_no_thread_to_be_had() {
-    // Not even where the executor counts a thread: another strategy may count the same one.
+    // Not even if the executor counts a thread as available: another strategy may count the same
+    // one.
     for may_start in [0, 1] {
         let stage = Stage::new(Kind::Eager, Place::NoReserve);
         stage.hand.set_may_start(may_start);
@@ -276,7 +278,8 @@ fn an_inner_strategy_in_an_adapting_task_never_holds_the_outer_producer() {
     let driven = inner.clone();
     outer.source.add(Blocking::Adapts, move || driven.produce());
     outer.produce();
-    // Tagged by the outer one, the inner one has threads in plenty and uses none of them here.
+    // Tagged by the outer strategy, the inner one has many threads available and uses none of them
+    // here.
     assert_eq!(modes(&inner), (2, 0, 1, 0));
     hand.settle();
     let expected = [
@@ -289,8 +292,8 @@ fn an_inner_strategy_in_an_adapting_task_never_holds_the_outer_producer() {
 
 #[test]
 fn a_thread_that_was_refused_takes_production_back_or_leaves_it() {
-    // Somebody else calls `produce` while this thread has lent the producer and finds no
-    // helper: either way the task is run once and production goes on.
+    // Another thread calls `produce` while this thread has lent the producer and finds no helper.
+    // In either case the task runs once and production continues.
     let stage = Stage::new(Kind::Eager, Place::NoReserve);
     let (source, strategy) = (stage.source.clone(), stage.strategy());
     stage.source.add(Blocking::Adapts, move || {
@@ -314,7 +317,7 @@ fn a_pool_says_cheaply_what_its_room_says() {
         assert_eq!(pool.room().has_thread(), expected);
         assert_eq!(pool.has_thread(), expected);
     };
-    agree(true); // may start
+    agree(true); // a thread may start
     let (gate, arrived) = (Gate::new(), Counter::new());
     let hold = || {
         let (gate, arrived) = (gate.clone(), arrived.clone());
@@ -326,16 +329,16 @@ fn a_pool_says_cheaply_what_its_room_says() {
     };
     (0..2).for_each(|_| hold());
     arrived.wait_for(2);
-    agree(false); // all held
+    agree(false); // all threads are blocked
     hold();
-    agree(false); // and one waits
+    agree(false); // and one job is queued
     gate.open();
     until("the pool is idle", || {
         pool.metrics().busy + pool.metrics().queued == 0
     });
-    agree(true); // idle, or in reserve
+    agree(true); // idle or reserved
     pool.stop(std::time::Duration::from_secs(5)).wait().unwrap();
-    agree(false); // gone
+    agree(false); // stopped
 }
 
 #[test]

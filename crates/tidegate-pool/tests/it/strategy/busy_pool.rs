@@ -1,5 +1,5 @@
-//! Late hand-over when no thread of the pool is idle: held by long tasks, or busy with short
-//! ones. The scenarios of the README beside the code, each by its name.
+//! Late hand-over when no thread of the pool is idle: blocked by long tasks, or busy with short
+//! ones. Each scenario of the README beside the code has a test of its name.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tidegate_testkit::Gate;
 
 use super::late::{Late, QUIET, TICK, late, late_by};
 
-/// Lets the monitor look so often, with `jobs` ended by the pool's threads before each look.
+/// Makes the monitor scan `looks` times, with `jobs` ended by the pool's threads before each scan.
 fn looks(late: &Late, looks: u32, jobs: u64) {
     for _ in 0..looks {
         late.hand.ended(jobs);
@@ -17,7 +17,7 @@ fn looks(late: &Late, looks: u32, jobs: u64) {
     }
 }
 
-/// Runs one task that may block; whether it was lent rather than given away.
+/// Runs one task that may block. Returns `true` if it was lent and not given to the executor.
 fn is_lent(late: &Late) -> bool {
     let before = late.strategy.counts();
     late.add(|| ());
@@ -119,7 +119,7 @@ fn tasks_given_away_for_want_of_a_stand_in_keep_the_monitor_awake() {
     assert!(late.monitor.is_asleep());
 }
 
-/// The moves of a real pool: each job that was ended before another one began.
+/// The `moves` of a real pool: each job that ended before another one began.
 #[test]
 fn a_pool_tells_how_often_its_threads_came_for_more() {
     let pool = WorkerPool::builder("workers")
@@ -134,8 +134,8 @@ fn a_pool_tells_how_often_its_threads_came_for_more() {
     assert!(!pool.room().has_thread() || pool.room().idle == 1);
 }
 
-/// A task that adapts is lent like the others, and is run here under the tag when nobody could
-/// take over.
+/// A task that adapts is lent like the others. If no stand-in could take over, it runs here with
+/// the thread tagged as non-blocking.
 #[test]
 fn a_task_that_adapts_is_lent_with_a_stand_in_and_tagged_without() {
     for stand_ins in [0, 1] {

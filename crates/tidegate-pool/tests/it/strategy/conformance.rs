@@ -1,4 +1,4 @@
-//! What holds for every strategy, wherever its threads come from.
+//! Guarantees of every strategy, wherever its threads come from.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn nothing_means_idle_until_the_next_call() {
     });
 }
 
-/// A stage whose producer does `meanwhile` on another thread, once, before it says "nothing".
+/// Creates a stage whose producer runs `act` once, on another thread, before it returns `None`.
 fn meanwhile(
     kind: Kind,
     place: Place,
@@ -287,7 +287,7 @@ fn stop_in_the_middle(kind: Kind, place: Place, what: Blocking) {
     let (ran, gone) = (source.ran.count(), source.gone.count());
     assert_eq!(ran, gone, "what was produced was consumed: {stage}");
 
-    // Twice, and what comes too late.
+    // A second stop, and calls after it.
     assert!(!stage.made.strategy.stop());
     stage.produce();
     let late = stage.made.strategy.dispatch().unwrap_err();
@@ -348,7 +348,7 @@ fn calls_from_inside_a_task_do_not_grow_the_stack() {
         chain(&stage.source, &stage.strategy(), &deepest, 300);
         stage.produce_and_settle();
         assert_eq!(stage.source.ran.count(), 301, "{stage}");
-        // A task on a thread of the executor may become the producer: one level more.
+        // A task on a thread of the executor may become the producer, which adds one level.
         assert!(deepest.load(Ordering::Relaxed) <= 2, "{stage}");
     });
 }
@@ -419,7 +419,7 @@ fn what_a_producer_writes_is_seen_by_the_next_thread_that_produces() {
             let source = Source::new();
             let (inner, seen) = (source.clone(), Log::new());
             let told = seen.clone();
-            // Plain memory of the producer's own: it goes from thread to thread with it.
+            // Plain memory of the producer, which moves from thread to thread with it.
             let mut calls = 0_u64;
             let producer = move || {
                 calls += 1;

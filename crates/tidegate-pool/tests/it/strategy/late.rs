@@ -1,4 +1,4 @@
-//! Late hand-over: the scenarios of the README beside the code, each by its name.
+//! Late hand-over: each scenario of the README beside the code has a test of its name.
 
 use std::sync::Arc;
 use std::thread;
@@ -13,7 +13,7 @@ use super::{AnyProducer, Hand, Source};
 pub(super) const TICK: Duration = Duration::from_micros(60);
 pub(super) const QUIET: Duration = Duration::from_millis(100);
 
-/// A late strategy, its hand-driven pool, and the hand on its monitor's ticker.
+/// A strategy with late hand-over, its hand-driven pool, and its monitor's manual ticker.
 pub(super) struct Late {
     pub(super) hand: Arc<Hand>,
     pub(super) source: Source,
@@ -26,7 +26,7 @@ pub(super) fn late(reserve: usize) -> Late {
     late_by(reserve, Monitor::builder("test"))
 }
 
-/// The same with a monitor of the test's own.
+/// Like `late`, with a monitor that the test configures.
 pub(super) fn late_by(reserve: usize, monitor: MonitorBuilder) -> Late {
     let (ticker, steps) = Ticker::manual();
     let monitor = monitor.quiet(QUIET).ticker(ticker).start().unwrap();
@@ -44,7 +44,7 @@ pub(super) fn late_by(reserve: usize, monitor: MonitorBuilder) -> Late {
 }
 
 impl Late {
-    /// Adds a task that may block and does `act` while it runs.
+    /// Adds a task that may block and runs `act`.
     pub(super) fn add(&self, act: impl FnOnce() + Send + 'static) {
         self.source.add(Blocking::May, act);
     }
@@ -111,7 +111,7 @@ fn with_no_thread_of_the_pool_a_stand_in_takes_the_producer() {
     let (steps, hand, went_on) = (late.steps.clone(), late.hand.clone(), Gate::new());
     let until = went_on.clone();
     late.add(move || {
-        hand.set_reserve(0); // gone since the producer was lent
+        hand.set_reserve(0); // lost since the producer was lent
         steps.tick(TICK);
         assert!(!until.is_open(), "one look proves nothing");
         steps.tick(TICK);
@@ -216,7 +216,7 @@ fn a_task_known_to_be_long_gets_a_thread_at_once() {
     assert!(late.hand.unhandled.is_empty());
 }
 
-/// The tasks of one class: each is taken over while it runs, or is short.
+/// Runs one task of a class: it is taken over while it runs (`slow`), or it is short.
 fn visit(late: &Late, slow: bool) {
     let (steps, hand) = (late.steps.clone(), late.hand.clone());
     late.source.push(Task::new(move || {
@@ -352,7 +352,7 @@ fn a_monitor_watches_any_number_of_strategies_and_forgets_them() {
 #[test]
 fn a_dispatch_that_nobody_came_for_is_found_by_the_monitor() {
     let late = late(1);
-    // Even if the last loan was given away once: that helper has come and gone.
+    // Even if the last loan was given away once: that helper has arrived and left.
     let (steps, hand) = (late.steps.clone(), late.hand.clone());
     late.add(move || {
         steps.tick(TICK);
@@ -373,8 +373,8 @@ fn a_dispatch_that_nobody_came_for_is_found_by_the_monitor() {
 
 #[test]
 fn a_task_taken_over_twice_is_still_run_by_one() {
-    // Two threads in lent tasks at once; the producer goes from the first to the second, and
-    // from the second to a third.
+    // Two threads run lent tasks at once. The producer moves from the first to the second, and from
+    // the second to a third.
     let late = late(3);
     let (gate, steps, hand) = (Gate::new(), late.steps.clone(), late.hand.clone());
     let opened = gate.clone();
@@ -397,8 +397,8 @@ fn a_task_taken_over_twice_is_still_run_by_one() {
     assert!(late.hand.unhandled.is_empty());
 }
 
-/// With real threads and a real monitor: a task waits for what a later one does, so it ends
-/// only if production goes on without the thread that it holds.
+/// Real threads and a real monitor. A task waits for a later one, so it ends only if production
+/// continues without the thread that it blocks.
 #[test]
 fn a_task_that_waits_for_a_later_one_ends() {
     let pool = WorkerPool::builder("workers")

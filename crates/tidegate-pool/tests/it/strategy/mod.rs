@@ -1,4 +1,4 @@
-//! Strategies: one suite over all of them, then the rules of each.
+//! Strategies: one suite for all of them, then the rules of each.
 
 mod adaptive;
 mod busy_pool;
@@ -24,7 +24,7 @@ use tidegate_testkit::{Counter, DropCount, until};
 
 pub(crate) use self::hand::{Hand, elsewhere};
 
-/// A producer that any strategy can have.
+/// A producer type that all strategies can use.
 pub(crate) type AnyProducer = Box<dyn FnMut() -> Option<Task> + Send>;
 
 /// The strategies, by name.
@@ -47,11 +47,11 @@ pub(crate) const KINDS: [Kind; 6] = [
     Kind::Late,
 ];
 
-/// A strategy of any kind, with what the trait cannot have.
+/// A strategy of any kind, with the parts that the trait does not offer.
 pub(crate) struct Made {
     pub(crate) strategy: Arc<dyn Strategy>,
     restart: Box<dyn Fn(AnyProducer) -> bool + Send + Sync>,
-    /// Keeps the monitor of a late one steppable.
+    /// The manual ticker of the monitor, if the strategy has one.
     pub(crate) steps: Option<ManualTicker>,
 }
 
@@ -61,7 +61,7 @@ impl Made {
     }
 }
 
-/// Makes a strategy of any kind.
+/// Creates a strategy of any kind.
 pub(crate) fn make(
     kind: Kind,
     producer: AnyProducer,
@@ -97,12 +97,12 @@ pub(crate) fn make(
     }
 }
 
-/// Where a suite runs its strategies.
+/// The executor on which a suite runs its strategies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A hand-driven executor that never has a thread at once.
     NoReserve,
-    /// One that has three.
+    /// A hand-driven executor that has three threads at once.
     Reserve,
     /// The same, but the calling thread is tagged as non-blocking.
     Tagged,
@@ -110,23 +110,23 @@ pub(crate) enum Place {
     Pool,
 }
 
-/// The places in which the test itself is the executor.
+/// The places in which the test itself drives the executor.
 pub(crate) const BY_HAND: [Place; 3] = [Place::NoReserve, Place::Reserve, Place::Tagged];
 pub(crate) const PLACES: [Place; 4] =
     [Place::NoReserve, Place::Reserve, Place::Tagged, Place::Pool];
 
 /// One cell of the matrix: a strategy in a place, with a source of tasks.
 pub(crate) struct Stage {
-    /// First, so that it goes while the strategy still lives.
+    /// The first field, so that it is dropped while the strategy still exists.
     _undo: Undo,
     pub(crate) kind: Kind,
     pub(crate) place: Place,
-    /// The executor, except in a pool; then it only keeps the log.
+    /// The executor, except in a pool, where it only keeps the log.
     pub(crate) hand: Arc<Hand>,
     pool: Option<WorkerPool>,
     pub(crate) source: Source,
     pub(crate) made: Made,
-    /// Tasks that `on_refused` got.
+    /// Tasks that `on_refused` received.
     pub(crate) refused: Counter,
 }
 
@@ -136,7 +136,7 @@ impl Stage {
         Self::over(kind, place, &source, source.producer())
     }
 
-    /// The same with a producer of the test's own.
+    /// Like `new`, with a producer that the test provides.
     pub(crate) fn over(kind: Kind, place: Place, source: &Source, producer: AnyProducer) -> Self {
         let hand = match place {
             Place::NoReserve => Hand::new(0),
@@ -166,7 +166,7 @@ impl Stage {
         }
     }
 
-    /// Lets the executor run dry.
+    /// Waits until the executor has no work.
     pub(crate) fn settle(&self) {
         self.hand.settle();
         let is_busy = |pool: &WorkerPool| {
@@ -182,7 +182,7 @@ impl Stage {
         Arc::clone(&self.made.strategy)
     }
 
-    /// Calls `produce`, on a thread as the place says.
+    /// Calls `produce`, on a thread that is tagged if the place says so.
     pub(crate) fn produce(&self) {
         match self.place {
             Place::Tagged => tidegate_core::non_blocking(|| self.made.strategy.produce()),
@@ -190,11 +190,11 @@ impl Stage {
         }
     }
 
-    /// Calls `produce` and then lets the executor run dry.
+    /// Calls `produce`, then waits until the executor has no work.
     pub(crate) fn produce_and_settle(&self) {
         self.produce();
         self.settle();
-        // A stand-in is none of the executor's threads: it may still be on its way out.
+        // A stand-in is not a thread of the executor and may still be about to finish.
         until("no stand-in is left", || {
             let idle = self.kind != Kind::Late || self.made.strategy.is_idle();
             if !idle {
@@ -207,8 +207,8 @@ impl Stage {
     }
 }
 
-/// A helper that still waits holds the strategy, which holds the executor in which it waits; a
-/// producer may hold its strategy too. Both circles end with the stage.
+/// A queued helper holds the strategy, which holds the executor with the queue. A producer may hold
+/// its strategy too. Dropping this value breaks both reference cycles.
 struct Undo(Weak<dyn Strategy>, Arc<Hand>);
 
 impl Drop for Undo {
@@ -227,7 +227,7 @@ impl std::fmt::Display for Stage {
     }
 }
 
-/// A pool that tells what nobody handles where a hand-driven executor would.
+/// Creates a pool that reports unhandled errors to the log of `hand`.
 fn pool_of_three(hand: &Arc<Hand>) -> WorkerPool {
     let log = hand.unhandled.clone();
     let pool = WorkerPool::builder("workers")
@@ -261,18 +261,18 @@ pub(crate) fn by_hand(test: impl Fn(Stage)) {
     }
 }
 
-/// A queue that a producer hands out; it sees who produces, and when.
+/// A queue from which a producer takes tasks. It records which threads produce, and when.
 #[derive(Clone)]
 pub(crate) struct Source {
     queue: Arc<Mutex<VecDeque<Task>>>,
     inside: Arc<AtomicUsize>,
-    /// Two threads in `produce` at once.
+    /// Calls of `produce` that overlapped with another one.
     pub(crate) overlaps: Counter,
     /// Calls of `produce`.
     pub(crate) asked: Arc<AtomicUsize>,
     /// Tasks that have run.
     pub(crate) ran: Counter,
-    /// Tasks that are gone, run or not.
+    /// Tasks that were dropped, after a run or without one.
     pub(crate) gone: Counter,
 }
 
@@ -292,7 +292,7 @@ impl Source {
         self.queue.lock().unwrap().push_back(task);
     }
 
-    /// Adds a task of that kind that counts its run and its end.
+    /// Adds a task of this kind that counts its run and its drop.
     pub(crate) fn add(&self, kind: tidegate_core::Blocking, run: impl FnOnce() + Send + 'static) {
         let (ran, end) = (self.ran.clone(), DropCount::new(&self.gone));
         self.push(Task::of(kind, move || {
@@ -308,7 +308,7 @@ impl Source {
 
     pub(crate) fn next(&self) -> Option<Task> {
         if self.inside.fetch_add(1, Ordering::Relaxed) != 0 {
-            // Noted, not asserted: the strategy would contain the panic.
+            // Recorded, not asserted: the strategy would catch the panic.
             self.overlaps.hit();
         }
         self.asked.fetch_add(1, Ordering::Relaxed);

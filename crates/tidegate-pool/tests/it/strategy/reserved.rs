@@ -1,5 +1,5 @@
-//! Late hand-over with a stand-in in reserve for each loan, and what happens when none can be had, by
-//! hand and on real pools.
+//! Late hand-over with a reserved stand-in for each loan, and what happens if none is available;
+//! with a hand-driven executor and on real pools.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tidegate_testkit::{DropCount, Gate, Log, until};
 use super::late::{Late, QUIET, TICK, late, late_by};
 use super::{Hand, Source, elsewhere};
 
-/// A task that blocks until a later one, that never blocks, has run; `act` comes first.
+/// Adds a task that runs `act` and then blocks until a later one, which never blocks, has run.
 fn block_until_it_goes_on(late: &Late, act: impl FnOnce() + Send + 'static) {
     let went_on = Gate::new();
     let until = went_on.clone();
@@ -24,7 +24,7 @@ fn block_until_it_goes_on(late: &Late, act: impl FnOnce() + Send + 'static) {
     late.source.add(Blocking::Never, move || went_on.open());
 }
 
-/// Threads that the system refuses while `broken` says so, and how often it was asked.
+/// Returns a spawner that fails while `broken` is set, and counts the attempts.
 fn refused(broken: &Arc<AtomicBool>, asked: &Arc<AtomicUsize>) -> ThreadBuilder {
     let (broken, asked) = (Arc::clone(broken), Arc::clone(asked));
     ThreadBuilder::new("stand-in").spawner(move |job: ThreadJob| {
@@ -44,7 +44,7 @@ fn strategies_that_counted_on_the_same_thread_all_go_on() {
     let (hand, source) = (one.hand.clone(), Source::new());
     let other = Adaptive::builder(source.producer(), hand.clone());
     let other = other.late(&one.monitor).build();
-    // Both tasks run, and see one idle thread, before the monitor looks.
+    // Both tasks run, and see one idle thread, before the monitor's scan.
     let (both, go_on) = (Gate::new(), Gate::new());
     let (opens, until, went_on) = (both.clone(), go_on.clone(), Log::new());
     source.add(Blocking::May, move || {
@@ -91,7 +91,7 @@ fn a_stand_in_is_reserved_once_and_kept_while_it_is_not_needed() {
         second.produce();
     }
     assert_eq!(late.monitor.stand_ins(), 2, "one each");
-    // Asleep, the monitor keeps them for whichever strategy comes.
+    // While the monitor sleeps, it keeps them for any strategy.
     late.steps.tick(TICK);
     late.steps.tick(QUIET);
     assert!(late.monitor.is_asleep());
@@ -108,7 +108,7 @@ fn without_a_stand_in_a_task_that_may_block_does_not_run_here() {
     let (broken, asked) = (Arc::new(AtomicBool::new(true)), Arc::default());
     let monitor = Monitor::builder("test").threads(refused(&broken, &asked));
     let late = late_by(0, monitor);
-    // It would wait for ever: nobody could take over.
+    // Run here, the task would wait for ever: no thread could take over.
     block_until_it_goes_on(&late, || ());
     late.add(|| ());
     late.strategy.produce();
@@ -118,14 +118,14 @@ fn without_a_stand_in_a_task_that_may_block_does_not_run_here() {
     assert_eq!(counts.lent, 0, "{counts}");
     assert_eq!(asked.load(Ordering::Relaxed), 1, "once between two looks");
     assert_eq!(late.monitor.failed_stand_ins(), 2);
-    // With an idle thread it goes there at once, as without a monitor.
+    // With an idle thread, the producer goes there at once, as without a monitor.
     late.hand.settle();
     late.hand.set_reserve(1);
     late.add(|| ());
     late.strategy.produce();
     assert_eq!(late.strategy.counts().epc, 1);
     late.hand.settle();
-    // And late again, when the system has threads again and the monitor has looked.
+    // And late again, after the system has threads again and the monitor has scanned.
     broken.store(false, Ordering::Relaxed);
     late.steps.tick(TICK);
     late.add(|| ());
@@ -134,7 +134,7 @@ fn without_a_stand_in_a_task_that_may_block_does_not_run_here() {
     assert!(late.hand.unhandled.is_empty(), "{:?}", late.hand.unhandled);
 }
 
-/// Stops its monitor between the look whether one watches and the loan.
+/// Stops its monitor between the check whether the monitor runs and the loan.
 struct StopsIt {
     source: Source,
     monitor: Monitor,
@@ -176,7 +176,7 @@ fn a_monitor_that_stops_before_a_loan_is_not_counted_on() {
         assert!(hand.unhandled.is_empty(), "{:?}", hand.unhandled);
         let counts = strategy.counts();
         if monitor.is_running() {
-            // With a single processor it does not ask for the backlog.
+            // With a single processor the strategy does not ask for the backlog.
             assert_eq!(tidegate_core::usable_cpus(), 1);
         } else {
             let expected = (0, threads as u64, 1 - threads as u64);
@@ -200,8 +200,8 @@ fn a_monitor_that_stops_in_a_task_leaves_it_a_stand_in() {
     until("no stand-in is left", || late.monitor.stand_ins() == 0);
 }
 
-/// A pool whose reserve is empty for good, or that the system refuses threads from: the first
-/// task that blocks does not stop production.
+/// A pool whose reserve stays empty, or for which the system cannot start threads: the first task
+/// that blocks does not stop production.
 #[test]
 fn a_pool_that_gives_no_thread_at_once_does_not_stop_production() {
     for system_refuses in [false, true] {
@@ -262,7 +262,7 @@ fn a_producer_that_nobody_can_take_is_not_polled_for() {
     (0..25_000).for_each(|_| late.steps.tick(tick));
     let looks = late.monitor.looks();
     assert!(looks < 1_000, "{looks}");
-    // It is looked at all the same, and found once there is a thread.
+    // The monitor still scans it, and gives it a thread once there is one.
     late.hand.refuse(false);
     late.hand.set_reserve(1);
     (0..2_000).for_each(|_| late.steps.tick(tick));
@@ -270,7 +270,7 @@ fn a_producer_that_nobody_can_take_is_not_polled_for() {
     assert_eq!(late.source.ran.count(), 1);
 }
 
-/// A producer that is the user's, and blocks when it is dropped.
+/// A user's producer that blocks when it is dropped.
 struct BlocksInDrop {
     dropping: Gate,
     go_on: Gate,
@@ -298,8 +298,8 @@ fn a_strategy_that_ends_during_a_look_does_not_hold_the_monitor() {
         let _own = &own;
         None
     };
-    // The monitor asks this strategy's pool at each look, with the strategy in its hands: the
-    // handle goes meanwhile, and the monitor is the last to know of it.
+    // The monitor calls this strategy's pool at each scan while it holds a reference to the
+    // strategy. The handle is dropped meanwhile, so the monitor has the last reference.
     let (asked, handle) = (Gate::new(), Arc::new(std::sync::Mutex::new(None)));
     let drops = Arc::clone(&handle);
     let pool = Arc::new(DropsIt {
@@ -313,7 +313,7 @@ fn a_strategy_that_ends_during_a_look_does_not_hold_the_monitor() {
     *handle.lock().unwrap() = Some(strategy.late(&late.monitor).build());
     late.steps.tick(TICK);
     dropping.wait();
-    // The monitor looks on.
+    // The monitor continues scanning.
     let looks = late.monitor.looks();
     late.steps.tick(TICK);
     assert_eq!(late.monitor.looks(), looks + 1);
@@ -321,7 +321,7 @@ fn a_strategy_that_ends_during_a_look_does_not_hold_the_monitor() {
     gone.wait_for(1);
 }
 
-/// A pool that does something when it is asked how its threads move.
+/// A pool that runs `drop_it` when it is asked for its `moves`.
 struct DropsIt {
     hand: Arc<Hand>,
     drop_it: Box<dyn Fn() + Send + Sync>,
@@ -377,7 +377,7 @@ impl tidegate_pool::TryExecutor for DropsIt {
     }
 }
 
-/// A task whose helper has found nothing and left asks for a round, and waits for it.
+/// A task whose helper has found nothing and left requests a round, and waits for it.
 #[test]
 fn demand_from_inside_a_task_reaches_somebody_when_nobody_produces() {
     use super::{KINDS, Kind, Place, Stage};
@@ -388,7 +388,7 @@ fn demand_from_inside_a_task_reaches_somebody_when_nobody_produces() {
         let log = Log::new();
         let told = log.clone();
         stage.source.add(Blocking::May, move || {
-            // The helper comes, finds nothing, and leaves.
+            // The helper arrives, finds nothing, and leaves.
             for steps in std::iter::repeat_n(steps.iter(), 2).flatten() {
                 steps.tick(TICK);
             }
@@ -400,7 +400,7 @@ fn demand_from_inside_a_task_reaches_somebody_when_nobody_produces() {
             told.push(source.ran.count() - ran);
         });
         stage.produce_and_settle();
-        // One that runs its tasks on the producing thread looks again after the task.
+        // A strategy that runs tasks on the producing thread checks again after the task.
         let expected = u64::from(kind != Kind::Pc);
         assert_eq!(log.take(), [expected], "{stage}");
         assert_eq!(stage.source.ran.count(), 2, "{stage}");

@@ -1,4 +1,4 @@
-//! What each strategy promises beyond what all of them do.
+//! The guarantees of each strategy beyond those that all of them give.
 
 use std::sync::Arc;
 use std::thread;
@@ -100,7 +100,7 @@ fn a_helper_that_comes_too_late_does_nothing() {
     stage.hand.settle();
     assert_eq!(stage.source.asked(), asked);
     assert_eq!(stage.made.strategy.counts().idle_helpers, 1);
-    // And the next task asks for another one.
+    // The next task requests another helper.
     stage.source.add(Blocking::May, || ());
     stage.produce();
     assert_eq!(stage.hand.queued(), 1);

@@ -1,5 +1,5 @@
-//! Late hand-over where the guess that a busy pool moves on turns out wrong, by hand and on a
-//! real pool. Nothing sleeps: who blocks waits for a gate.
+//! Late hand-over if the prediction that a busy pool is brisk turns out wrong, with a hand-driven
+//! executor and on a real pool. No test sleeps: blocking tasks wait for a gate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tidegate_testkit::{Counter, Gate, Log, until};
 use super::late::{Late, TICK, late};
 use super::{AnyProducer, Source};
 
-/// Two looks at a pool whose threads end many jobs.
+/// Makes two scans of a pool whose threads end many jobs.
 fn make_brisk(late: &Late) {
     for _ in 0..2 {
         late.hand.ended(50);
@@ -81,7 +81,7 @@ fn a_stand_in_gives_the_producer_back_when_the_pool_moves_again() {
         let strategy = late.strategy.clone();
         ThreadBuilder::new("driver").spawn(move || strategy.produce())
     };
-    // The stand-in has left: the helper that it sent for waits here.
+    // The stand-in has left: the helper that it requested is queued here.
     until("a helper is queued", || late.hand.queued() > 0);
     late.hand.settle();
     assert!(driver.unwrap().join().unwrap());
@@ -110,7 +110,7 @@ fn a_loan_with_nobody_idle_gets_a_stand_in_when_its_monitor_stops() {
     assert_eq!(late.source.ran.count(), 2);
 }
 
-/// A pool of one thread that is never idle, and a late strategy over it.
+/// A pool of one thread that is never idle, and a strategy with late hand-over on it.
 struct Busy {
     pool: WorkerPool,
     churn: Churn,
@@ -139,7 +139,7 @@ impl Churn {
         }
         if !self.over.is_open() {
             let again = pool.clone();
-            // Before this one ends: the thread finds the next one waiting.
+            // Submitted before this job ends, so the thread finds the next one queued.
             pool.execute(move || self.run(&again)).unwrap();
         }
     }
@@ -172,14 +172,14 @@ impl Busy {
             steps,
             _monitor: monitor,
         };
-        // The first look only says where the count begins.
+        // The first scan only sets the base of the counter.
         for _ in 0..3 {
             busy.look_after_some_jobs();
         }
         busy
     }
 
-    /// Lets the pool end some jobs and the monitor look once.
+    /// Lets the pool end some jobs and the monitor make one scan.
     fn look_after_some_jobs(&self) {
         let enough = self.pool.moves() + 8;
         until("the pool has ended eight jobs", || {
@@ -188,7 +188,7 @@ impl Busy {
         self.steps.tick(TICK);
     }
 
-    /// Has a thread of its own produce, which runs a task that blocks until the gate opens.
+    /// Starts a thread that produces and runs a task that blocks until the gate opens.
     fn block_a_task(&self) -> (Gate, ThreadHandle) {
         let (arrived, go_on) = (Gate::new(), Gate::new());
         let (here, until) = (arrived.clone(), go_on.clone());
@@ -208,7 +208,7 @@ impl Busy {
         self.churn.over.open();
         let stopped = self.pool.stop(Duration::from_secs(60));
         stopped.wait().unwrap();
-        // A stand-in is not the pool's: it may still be on its way out.
+        // A stand-in does not belong to the pool and may still be about to finish.
         until("no stand-in is left", || self.strategy.is_idle());
     }
 }
@@ -220,7 +220,7 @@ fn the_thread_of_a_busy_pool_takes_a_stuck_producer_over() {
     let went_on = Gate::new();
     let opens = went_on.clone();
     busy.source.add(Blocking::May, move || opens.open());
-    // One look to see the loan, one to see that it is stuck.
+    // One scan to see the loan, one to see that it is stuck.
     busy.look_after_some_jobs();
     busy.look_after_some_jobs();
     went_on.wait();
@@ -242,7 +242,7 @@ fn two_tasks_that_block_in_the_same_tick_do_not_stop_production() {
     let (later, now) = (given.clone(), went_on.clone());
     busy.source.add(Blocking::May, move || later.open());
     busy.source.add(Blocking::Never, move || now.open());
-    // What it saw of the pool last was brisk, so it asks the pool once more.
+    // The monitor last saw the pool as brisk, so it asks the pool once more.
     for _ in 0..4 {
         busy.steps.tick(TICK);
     }

@@ -1,5 +1,5 @@
-//! Everything at once, with a stop at a random moment: one producer at a time, nothing lost,
-//! nothing run twice.
+//! Random operations on all parts of a strategy, with a stop at a random moment: one producer at a
+//! time, no task lost, no task run twice.
 //!
 //! CI runs a few seeds; with `TIDEGATE_LONG=1` there are 200.
 
@@ -22,7 +22,7 @@ fn size() -> (u64, usize) {
     short_or_long((8, 2_000), (200, 4_000))
 }
 
-/// What the threads of one run share.
+/// State shared by the threads of one run.
 struct Arena {
     hand: Arc<Hand>,
     source: Source,
@@ -81,9 +81,9 @@ fn run(kind: Kind, rng: &mut Rng, operations: usize) {
         arena.over.store(true, Ordering::Relaxed);
     });
     arena.hand.refuse(false);
-    // Whatever was left by a refused dispatch.
+    // Work that was left by a refused dispatch.
     arena.made.strategy.produce();
-    // A stand-in is none of the executor's threads: it may still be on its way out.
+    // A stand-in is not a thread of the executor and may still be about to finish.
     until("nothing is left to run and the strategy is idle", || {
         !arena.hand.work() && arena.made.strategy.is_idle()
     });
@@ -130,7 +130,7 @@ impl Arena {
         self.added.fetch_add(1, Ordering::Relaxed);
         let kinds = [Blocking::Never, Blocking::Adapts, Blocking::May];
         let kind = kinds[rng.index(3)];
-        // Weak, or the queue and what is in it would keep each other.
+        // A weak reference, because the queue and its tasks would otherwise keep each other alive.
         let arena = Arc::downgrade(self);
         match rng.below(100) {
             0..5 => self.source.add(kind, silent_panic),
@@ -145,7 +145,7 @@ impl Arena {
         }
     }
 
-    /// A thread of the pool, as long as the callers are there.
+    /// Acts as a thread of the pool until the callers have finished.
     fn work(self: &Arc<Self>) {
         let is_over = || self.over.load(Ordering::Relaxed);
         until("the callers are done", || {
@@ -163,7 +163,7 @@ impl Arena {
     }
 }
 
-/// A panic that the hook does not print: there are thousands of them.
+/// Panics without printing a message: there are thousands of these panics.
 fn silent_panic() {
     std::panic::resume_unwind(Box::new("on purpose"));
 }
