@@ -1,9 +1,9 @@
 //! The cost of tasks by class, learned without a clock.
 //!
 //! If the monitor had to take the producer over, the task took longer than a tick. If its thread
-//! came back before another thread took the producer, the task was shorter than a wake-up. A few
-//! take-overs make a class long: its tasks get a thread at once. As many short tasks make it short
-//! again.
+//! came back before another thread took the producer, the task was shorter than a wake-up. Each
+//! take-over adds much to the weight of the task's class, and each short task subtracts a little. A
+//! class whose weight reaches a limit is long: its tasks get a thread at once.
 //!
 //! Classes share a small table, indexed by a hash of their number. Two classes with the same index
 //! count as one, which costs speed but never loses a task.
@@ -64,7 +64,7 @@ impl Learned {
 
 #[cfg(test)]
 mod tests {
-    //! Take-overs make a class long, and as many short tasks make it short again.
+    //! Take-overs make a class long, and enough short tasks make it short again.
 
     use super::*;
 

@@ -6,9 +6,9 @@
 //! | adapts | a thread is available: EPC; none: PIC | PC |
 //! | may block | a thread is available: EPC; none: PEC | PEC |
 //!
-//! "Available" means that a helper is already pending, or that `try_execute` provides a thread now.
-//! Jetty's EatWhatYouKill became this rule. So the last thread that can produce never runs a task
-//! that could block it.
+//! "Available" means that a thread already has a pending helper, or that `try_execute` provides a
+//! thread now. So the last thread that can produce never runs a task that could block it. Jetty's
+//! EatWhatYouKill became this rule.
 //!
 //! With a [`Monitor`](crate::Monitor) the strategy hands over late: for a task that may block or
 //! adapts, it lends the producer to the cell, requests no helper, and runs the task. It does so
