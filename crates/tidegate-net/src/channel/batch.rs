@@ -1,7 +1,8 @@
-//! What a channel does for the others of its batch: receives before its turn, and sends after it.
+//! The channel's part in batching: it receives before its turn and sends after it.
 //!
-//! The seam is [`Batched`]; why it is worth it, says the reactor's `batch`. What came early, or went
-//! wrong late, waits in the channel for its next turn, whatever happens in between.
+//! [`Batched`] is the interface; the reactor's `batch` explains the gain. Bytes that were received
+//! early, and the error of a late send, are kept in the channel until its next turn, whatever
+//! happens in between.
 
 use std::io;
 
@@ -15,7 +16,7 @@ use crate::reactor::{Batched, Desk};
 use crate::sys::{PIECE, Readiness};
 
 impl<P: ChannelPipeline> Batched for ChannelCore<P> {
-    /// Receives, if that is little.
+    /// Receives early if the read is small: at most `PIECE` bytes.
     #[inline]
     fn receive_early(&mut self, readiness: Readiness, desk: &mut Desk) -> bool {
         if !self.is_plain(readiness) {
@@ -51,7 +52,7 @@ impl<P: ChannelPipeline> Batched for ChannelCore<P> {
 }
 
 impl<P: ChannelPipeline> ChannelCore<P> {
-    /// Returns what was received before its turn, or else receives now.
+    /// Returns the bytes that were received early, or receives now.
     #[inline(always)]
     pub(super) fn receive(&mut self, room: usize, desk: &mut Desk) -> io::Result<Bytes> {
         match self.early.take() {
@@ -63,14 +64,15 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// Returns `true` if what it has to send may wait for the others of its batch, and is all that is
-    /// left to do.
+    /// Returns `true` if the only work left is to send one entry, and that may wait for the other
+    /// sources of the batch.
     #[inline(always)]
     pub(super) fn sends_late(&self, desk: &Desk) -> bool {
         desk.batch.may_wait && self.pipeline.io().has_one_to_send()
     }
 
-    /// Takes out what was received before its turn, and whether that was all.
+    /// Takes the bytes that were received early. The flag is `true` if they were all there was to
+    /// read.
     pub(super) fn take_early(&mut self) -> Option<io::Result<(Bytes, bool)>> {
         let room = self.room();
         let read = self.early.take()?;
@@ -80,11 +82,12 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }))
     }
 
-    /// Notes what the call came to, if there was one; the rest is done when it is told that it may
-    /// write.
+    /// Handles a late send that left something to do. Records the result of the system call, if one
+    /// was made; the rest is done in the turn for the next write event.
     #[cold]
     fn sent_otherwise(&mut self, first: Option<io::Result<usize>>, desk: &mut Desk) -> bool {
-        // One spin is this call: none that would come to the end of an entry of the user's.
+        // The only spin is the call that was already made. Another one could finish an entry and
+        // drop the user's bytes, which is user code.
         if first.is_some()
             && let Err(why) = self.write_out(first, 1, desk)
         {

@@ -1,4 +1,4 @@
-//! How a channel ends: at once, or when everything is sent.
+//! Ending a channel: at once, or when everything is sent.
 
 use tidegate_promise::Failure;
 
@@ -12,7 +12,8 @@ use crate::errors::NetError;
 use crate::reactor::Desk;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
-    /// Ends the sending half, or the channel, if everything is sent that has to be.
+    /// Carries out the requested end of the sending half or of the channel. Except for `Now`, it
+    /// waits until all flushed data is sent.
     pub(super) fn wind_up(&mut self, desk: &mut Desk) {
         let io = self.pipeline.io_mut();
         let blocked = io.state.flags.any(Flags::WRITE_BLOCKED) && io.outbox.is_some();
@@ -37,7 +38,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// Closes: no more writes, socket gone, whoever waits is told, then the handlers.
+    /// Closes the channel: accepts no more writes, drops the socket, completes all waiters, then
+    /// notifies the handlers.
     pub(super) fn close(&mut self, cause: Option<Failure>, desk: &mut Desk) {
         let life = std::mem::replace(&mut self.state_mut().life, Life::Closed);
         let io = self.pipeline.io_mut();
@@ -74,7 +76,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             .add(u64::from(self.pipeline.io().unread));
     }
 
-    /// The time is over that the rest may take.
+    /// Closes the channel because sending the rest took longer than the close timeout.
     pub(super) fn give_up_sending(&mut self, desk: &mut Desk) {
         let after = self.pipeline.io().options.close_timeout;
         let why = Failure::new(NetError::CloseTimeout(after));

@@ -1,7 +1,8 @@
-//! A connection, as its loop owns it: reads, writes, opens, closes.
+//! A connection as its event loop owns it: reads, writes, opens, closes.
 //!
-//! One readiness is handled in the order connect, write, mail, read. What the handlers asked for
-//! meanwhile (a flush, an end) is carried out when they have returned.
+//! A turn is one call of `ready`. It handles a readiness in the order connect, requests, write,
+//! read. What the handlers ask for meanwhile (a flush, an end) is carried out after they have
+//! returned.
 
 use std::io;
 use std::sync::Arc;
@@ -24,10 +25,10 @@ use crate::message::Msg;
 use crate::reactor::{Desk, EventSource, Next, SourceHandle};
 use crate::sys::{Readiness, Source, Token};
 
-/// Rounds of events and flushes within one readiness before others have their turn.
+/// Maximum rounds of events and flushes in one turn, before other sources get theirs.
 const ROUNDS: usize = 16;
 
-/// What a channel waits for that hears that it may write.
+/// Flags of a channel that waits for a write event.
 const WAITS: Flags = Flags::WRITE_BLOCKED.and(Flags::TURN_OWED);
 
 /// A channel on its loop.
@@ -35,11 +36,11 @@ pub(crate) struct ChannelCore<P: ChannelPipeline> {
     pub(super) transport: Transport,
     pub(super) pipeline: P,
     pub(super) size: ReadSize,
-    /// What was received before its turn.
+    /// Result of a receive that was made before the channel's turn.
     pub(super) early: Option<io::Result<Bytes>>,
-    /// What went wrong when it sent after its turn.
+    /// Error of a send that was made after the channel's turn.
     pub(super) late_error: Option<io::Error>,
-    /// What it wants to be told of once more.
+    /// Readiness that the channel wants to handle once more.
     pub(super) again: Readiness,
 }
 
@@ -105,7 +106,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 return;
             }
         }
-        // Every event says that there is room to write; it matters to who waited for it.
+        // Events report write readiness whenever there is room. It matters only to a channel that
+        // waited for it.
         if readiness.has(Readiness::WRITE) && self.has(WAITS) {
             self.clear(WAITS);
             self.pipeline.io_mut().resume_flush();
@@ -123,7 +125,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// What comes before reading and writing: the start, the connect, the mail.
+    /// Runs what comes before reading and writing: the start, the connect, the requests.
     fn begin(&mut self, readiness: Readiness, desk: &mut Desk) {
         if let Life::New(_) = self.state().life {
             self.start(desk);
@@ -140,13 +142,13 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// The first thing that happens on the loop: the handlers are added.
+    /// Adds the handlers. This is the first thing that happens on the loop.
     fn start(&mut self, desk: &mut Desk) {
         let Life::New(start) = std::mem::replace(&mut self.state_mut().life, Life::Open) else {
             return;
         };
         self.pipeline.begin();
-        // No poller tells what came before this end was there.
+        // Without a poller there is no event for bytes that arrived before this end was attached.
         let unpolled = self.transport.io().is_none();
         self.state_mut().flags.put(Flags::READ_READY, unpolled);
         match start {
@@ -167,7 +169,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.carry_out(desk);
     }
 
-    /// Looks whether a connect has ended.
+    /// Checks whether a connect has finished.
     fn connecting(&mut self, readiness: Readiness, desk: &mut Desk) {
         let told = Readiness::WRITE | Readiness::ERROR | Readiness::HANG_UP;
         if !readiness.any(told) {
@@ -192,7 +194,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let channel = Channel::of(Arc::clone(self.shared()));
         self.shared().set_active(true);
         let wanted = connecting.promise.succeed(channel).is_ok();
-        // What was written meanwhile.
+        // Sends data that was written during the connect.
         self.pipeline.io_mut().flush_rest();
         self.pipeline.fire(InEvent::Active);
         self.carry_out(desk);
@@ -201,8 +203,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// Reads what is there, as far as the budget and the handlers' wish go. `first` is what was
-    /// read before.
+    /// Reads until the socket is empty, the read budget is used up, or the handlers want no more.
+    /// `first` is the result of a read that was already made.
     pub(super) fn read_on(
         &mut self,
         mut first: Option<io::Result<(Bytes, bool)>>,
@@ -270,7 +272,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.read_to(total, ended, desk);
     }
 
-    /// Reads datagrams; a failed read says nothing about the next one, and is an error event.
+    /// Reads datagrams. A failed read says nothing about the next one and becomes an error event.
     fn read_datagrams(&mut self, desk: &mut Desk) {
         desk.datagram.resize(LARGEST, 0);
         let (mut any, mut failed) = (false, false);
@@ -312,7 +314,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// The end of a read: tells the handlers, and what came after the bytes.
+    /// Finishes a read: records its size, carries out what the handlers asked for, and handles the
+    /// end of input or the error that followed the bytes.
     fn read_to(&mut self, total: usize, ended: Option<io::Result<()>>, desk: &mut Desk) {
         if total > 0 {
             desk.counters.read_bytes.add(total as u64);
@@ -350,7 +353,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.carry_out(desk);
     }
 
-    /// The socket is broken: the handlers hear why, and the channel is closed.
+    /// Reports a broken socket to the handlers and closes the channel.
     pub(super) fn fail(&mut self, why: io::Error, desk: &mut Desk) {
         if self.is_closed() {
             return;
@@ -372,7 +375,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// Returns `true` if the handlers asked for anything, or have to be told something.
+    /// Returns `true` if the handlers asked for anything or have to be notified of something.
     pub(super) fn has_requests(&self) -> bool {
         self.pipeline.io().has_requests() || !self.pipeline.is_idle()
     }

@@ -1,4 +1,4 @@
-//! Datagrams: what the handlers of a UDP channel take and write.
+//! Datagrams: the messages that the handlers of a UDP channel read and write.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,12 +13,12 @@ use crate::errors::NetError;
 use crate::message::Message;
 use crate::metrics::Counters;
 
-/// Datagrams that wait to be sent; more are refused.
+/// Maximum number of datagrams that wait to be sent; further ones are refused.
 const MOST_WAITING: usize = 1024;
-/// The largest datagram there is.
+/// Upper bound of the size of a datagram.
 pub(super) const LARGEST: usize = 65_536;
 
-/// A datagram, and where it came from or goes to.
+/// A datagram with the address of its sender or receiver.
 ///
 /// ```
 /// use tidegate_net::Datagram;
@@ -30,9 +30,9 @@ pub(super) const LARGEST: usize = 65_536;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Datagram {
-    /// What it says.
+    /// The payload.
     pub bytes: Bytes,
-    /// The other side.
+    /// The address of the peer.
     pub peer: SocketAddr,
 }
 
@@ -43,12 +43,12 @@ impl Message for Datagram {
 }
 
 impl Datagram {
-    /// What it counts for while it waits.
+    /// Returns the size that the datagram counts for while it waits to be sent.
     pub(crate) fn counts(&self) -> usize {
         self.bytes.len() + ENTRY_OVERHEAD
     }
 
-    /// What happened to a datagram that was not sent.
+    /// Returns the error for a datagram that was not sent.
     pub(crate) fn lost(&self, why: Failure) -> Failure {
         Failure::new(NetError::DatagramLost {
             peer: self.peer,
@@ -58,38 +58,38 @@ impl Datagram {
     }
 }
 
-/// Datagrams on their way out.
+/// Datagrams that wait to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     waiting: VecDeque<Waiting>,
-    /// Datagrams among them.
+    /// Number of datagrams in `waiting`.
     datagrams: usize,
-    /// Datagrams that were not taken, and are not counted yet.
+    /// Datagrams that were refused and are not in the metrics yet.
     lost: u64,
 }
 
-/// What a flush came to.
+/// Result of a flush.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
-    /// The socket takes no more now.
+    /// The socket would block.
     pub(crate) blocked: bool,
     pub(crate) calls: u64,
     pub(crate) bytes: u64,
-    /// What no longer waits.
+    /// Counted size that is no longer pending.
     pub(crate) released: usize,
-    /// Why datagrams were lost whose writers did not ask for the outcome.
+    /// Errors of lost datagrams that were written without a promise.
     pub(crate) lost: Vec<Failure>,
 }
 
 #[derive(Debug)]
 enum Waiting {
     Datagram(Datagram, Option<Promise<()>>),
-    /// Somebody wants to know when all before it is sent.
+    /// Completes when everything before it is sent.
     Flush(Promise<()>),
 }
 
 impl Outbox {
-    /// Returns `true` if another datagram would be too many.
+    /// Returns `true` if no further datagram is accepted.
     pub(crate) fn is_full(&self) -> bool {
         self.datagrams >= MOST_WAITING
     }
@@ -100,17 +100,18 @@ impl Outbox {
         self.waiting.push_back(Waiting::Datagram(datagram, promise));
     }
 
-    /// Notes that a datagram was not taken.
+    /// Counts a datagram that was refused.
     pub(crate) fn lose(&mut self) {
         self.lost += 1;
     }
 
-    /// Returns how many datagrams were not taken since the last call.
+    /// Returns how many datagrams were refused since the last call.
     pub(crate) fn take_lost(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }
 
-    /// Has `promise` completed when all that waits is sent; the promise back if nothing does.
+    /// Registers `promise` to complete when everything that waits now is sent. Returns the promise
+    /// if nothing waits.
     pub(crate) fn push_flush(&mut self, promise: Promise<()>) -> Option<Promise<()>> {
         if self.waiting.is_empty() {
             return Some(promise);
@@ -119,7 +120,8 @@ impl Outbox {
         None
     }
 
-    /// Sends what waits and was not cancelled. Losses are counted before their writers are told.
+    /// Sends the waiting datagrams that were not cancelled, until the socket would block. Counts
+    /// each loss before it fails the promise.
     pub(crate) fn send(&mut self, socket: &UdpSocket, counters: &Counters) -> Sent {
         counters.lost_datagrams.add(self.take_lost());
         let mut sent = Sent::default();
@@ -156,7 +158,7 @@ impl Outbox {
                         let _ = promise.succeed(());
                     }
                 }
-                // One that cannot be sent says nothing about the next one.
+                // A failed send says nothing about the next datagram.
                 Err(why) => {
                     counters.lost_datagrams.add(1);
                     let why = datagram.lost(Failure::new(why));
@@ -171,7 +173,7 @@ impl Outbox {
         sent
     }
 
-    /// Takes out every datagram, failing each promise with `cause`.
+    /// Removes every datagram and fails each promise with `cause`.
     pub(crate) fn fail_all(&mut self, cause: &Failure) {
         self.datagrams = 0;
         for waiting in self.waiting.drain(..) {
@@ -184,7 +186,7 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
-    //! Who waits for a flush waits for the datagrams before it.
+    //! A flush waits for the datagrams before it.
 
     use super::*;
 

@@ -1,12 +1,12 @@
-//! What a channel tells its handlers, and what handlers ask of their channel: the words that the
-//! channel and its pipeline share.
+//! Events that a channel delivers to its handlers, and operations that handlers ask of their
+//! channel. Shared by the channel and its pipeline.
 
 use std::any::Any;
 use std::fmt;
 
 use tidegate_promise::Failure;
 
-/// Events that a handler may care about, as bits.
+/// Bits for the events and operations that a handler can handle.
 pub(crate) mod mask {
     pub(crate) const READ: u16 = 1;
     pub(crate) const READ_COMPLETE: u16 = 1 << 1;
@@ -25,7 +25,7 @@ pub(crate) mod mask {
     pub(crate) const OUTBOUND: u16 = WRITE | FLUSH | CLOSE | CLOSE_WHEN_FLUSHED | SHUTDOWN | DEMAND;
 }
 
-/// An event of the user's own, on its way from head to tail.
+/// A user-defined event on its way from the head to the tail of the pipeline.
 ///
 /// ```
 /// use tidegate_net::UserEvent;
@@ -37,21 +37,21 @@ pub(crate) mod mask {
 pub struct UserEvent(Box<dyn Any + Send>);
 
 impl UserEvent {
-    /// An event that carries `what`.
+    /// Creates an event that carries `what`.
     pub fn new(what: impl Any + Send) -> Self {
         Self(Box::new(what))
     }
 
-    /// What it carries, if that is a `T`.
+    /// Returns the content, if it is a `T`.
     pub fn is<T: 'static>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }
 
-    /// Takes out what it carries, or gives itself back.
+    /// Unwraps the content, or returns the event unchanged.
     ///
     /// # Errors
     ///
-    /// The event, if it carries something else.
+    /// The event, if its content has another type.
     pub fn downcast<T: 'static>(self) -> Result<T, Self> {
         self.0.downcast().map(|own| *own).map_err(Self)
     }
@@ -63,25 +63,27 @@ impl fmt::Debug for UserEvent {
     }
 }
 
-/// The peer writes no more, and the channel stays open for what is left to say: an event for
+/// The event that the peer has closed its sending half and the channel stays open. Only for
 /// channels that allow half-closure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputShutdown;
 
-/// The channel was taken off its loop: an event. See [`Channel::deregister`](crate::Channel::deregister).
+/// The event that the channel was taken off its loop. See
+/// [`Channel::deregister`](crate::Channel::deregister).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deregistered;
 
-/// The channel is on its loop again: an event. See [`Channel::register`](crate::Channel::register).
+/// The event that the channel is on its loop again. See
+/// [`Channel::register`](crate::Channel::register).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered;
 
-/// The peer writes no more, and the channel is about to be closed for it: an event for handlers
-/// that asked for it.
+/// The event that the peer has closed its sending half and the channel is about to be closed for
+/// it. Only for handlers that asked for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InputEnd;
 
-/// An event on its way in.
+/// An inbound event.
 #[derive(Debug)]
 pub(crate) enum InEvent {
     Active,
@@ -105,7 +107,7 @@ impl InEvent {
     }
 }
 
-/// An operation on its way out that is not a write.
+/// An outbound operation other than a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutOp {
     Flush,
@@ -127,7 +129,7 @@ impl OutOp {
     }
 }
 
-/// What happens to one handler alone.
+/// An event for one handler alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Added,

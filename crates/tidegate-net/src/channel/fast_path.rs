@@ -1,6 +1,6 @@
-//! The short way of a read: everything that has come fits into one receive, and the handlers ask
-//! for a flush at most. Nearly every event is one of these, so this is all the code that it needs,
-//! in one place; whatever is different goes on in the long way.
+//! The fast path of a read: all received bytes fit into one receive, and the handlers ask for a
+//! flush at most. Nearly every event is of this kind, so the code for it is in one place. Every
+//! other case continues on the slow path.
 
 use std::io;
 
@@ -15,13 +15,14 @@ use crate::message::Msg;
 use crate::reactor::{Desk, Next};
 use crate::sys::Readiness;
 
-/// The flags that matter to the short way.
+/// Flags that decide whether the fast path can be tried.
 const PLAIN: Flags = Flags::AUTO_READ
     .and(Flags::WRITE_BLOCKED)
     .and(Flags::TURN_OWED);
 
 impl<P: ChannelPipeline> ChannelCore<P> {
-    /// Whether the short way may be tried: something came, and nothing else is the matter.
+    /// Returns `true` if the fast path can be tried: there is something to read and nothing else to
+    /// do.
     #[inline(always)]
     pub(super) fn is_plain(&self, readiness: Readiness) -> bool {
         let unusual = Readiness::HANG_UP | Readiness::ERROR | Readiness::MAIL;
@@ -33,7 +34,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             && self.transport.is_stream()
     }
 
-    /// How many bytes the socket is offered.
+    /// Returns how many bytes to offer the socket.
     #[inline(always)]
     pub(super) fn room(&self) -> usize {
         Transport::room(self.size.next(), self.size.is_fixed())
@@ -50,7 +51,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         desk.counters.read_bytes.add(count as u64);
         self.clear(Flags::READ_READY.and(Flags::READ));
         if room > SLACK {
-            // Less than the least offer teaches nothing.
+            // With the smallest offer there is nothing to learn.
             self.size.record_turn(count);
         }
         self.pipeline.read_last(Msg::Bytes(bytes));
@@ -71,15 +72,19 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         Next::Stay
     }
 
-    /// Returns `true` if nothing waits, nobody has asked for anything, and everybody knows: nearly
-    /// always.
+    /// Returns `true` if nothing is pending, nothing was requested, and handlers and other threads
+    /// know the current state. Nearly always the case.
     #[inline(always)]
     pub(super) fn is_calm(&self) -> bool {
         self.pipeline.io().is_calm() & self.pipeline.is_idle()
     }
 
-    /// Sends what was flushed, if that is one entry for which nobody waits, and answers the bytes
-    /// unless they are the loop's; else what the call came to, if there was one.
+    /// Sends the flushed data if it is one entry without a promise. Returns the bytes, unless they
+    /// belong to the loop's buffer.
+    ///
+    /// # Errors
+    ///
+    /// The result of the system call, if one was made.
     #[inline(always)]
     pub(super) fn send_one(
         &mut self,
@@ -93,7 +98,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         Ok(desk.chunk.give_back(sent))
     }
 
-    /// The long way, for a read that came to something else.
+    /// Continues on the slow path with the result of a first read.
     #[inline(never)]
     fn read_long(&mut self, first: io::Result<Bytes>, room: usize, desk: &mut Desk) -> Next {
         self.set(Flags::READ_READY);
@@ -105,7 +110,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.finish(false)
     }
 
-    /// Ends the turn where something is left to do, or to show.
+    /// Ends the turn if something is left to do or to publish.
     #[inline(never)]
     fn end_otherwise(&mut self, desk: &mut Desk) -> Next {
         if self.has_requests() {
@@ -115,11 +120,11 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.finish(false)
     }
 
-    /// Shows others how things stand.
+    /// Publishes the channel's state to other threads.
     pub(super) fn show(&mut self, mailed: bool) {
         let changed = self.pipeline.io_mut().publish();
         if changed && self.shared().has_much_mail() {
-            // Mailed meanwhile, by who did not know how much waits here.
+            // A thread that did not know how much is pending here has queued a write meanwhile.
             Shared::ring(self.shared());
         }
         if changed || mailed {
@@ -127,7 +132,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// Ends its turn: shows others how things stand.
+    /// Ends the turn: publishes the state and returns what the channel wants next.
     pub(super) fn finish(&mut self, mailed: bool) -> Next {
         if !self.state().is_open()
             && let Some(next) = self.next_unless_open()

@@ -1,4 +1,4 @@
-//! How a channel sends what was flushed, and what that comes to.
+//! Sending flushed data, and handling the result.
 
 use std::io::{self, IoSlice};
 
@@ -25,13 +25,14 @@ impl<P: ChannelPipeline> ChannelCore<P> {
                 self.pipeline.fire(InEvent::Error(why));
             }
             if self.has(Flags::FLUSH) {
-                // What the handlers said to that goes out in another turn: it may be lost, too.
+                // What the handlers wrote in response is sent in another turn, since it may be lost
+                // as well.
                 self.owe();
             }
         }
     }
 
-    /// Writes what was flushed.
+    /// Sends the flushed data.
     pub(super) fn flush(&mut self, desk: &mut Desk) {
         if self.has(Flags::WRITE_BLOCKED) || !self.state().is_open() {
             return;
@@ -42,7 +43,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.drain(None, desk);
     }
 
-    /// Writes what was flushed, after a first call that came to `first`.
+    /// Sends the flushed data, after a first call with the result `first`.
     pub(super) fn drain(&mut self, first: Option<io::Result<usize>>, desk: &mut Desk) {
         let spins = self.pipeline.io().options.write_spin.max(1);
         if let Err(why) = self.write_out(first, spins, desk) {
@@ -50,7 +51,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// The same with at most `spins` calls; answers what is wrong.
+    /// Like `drain`, with at most `spins` calls. Returns the error instead of closing the channel.
     pub(super) fn write_out(
         &mut self,
         first: Option<io::Result<usize>>,
@@ -76,7 +77,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
     }
 }
 
-/// Counts the calls of a flush.
+/// A sink that counts the calls of a flush.
 struct CountedSink<'a> {
     transport: &'a mut Transport,
     calls: u64,

@@ -1,4 +1,4 @@
-//! A connection, as its users hold it.
+//! The public handle of a connection.
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -18,13 +18,13 @@ use crate::errors::{NetError, WriteRefused};
 use crate::message::{Message, Msg};
 use crate::reactor::SourceHandle;
 
-/// A handle of a connection. Clones are handles of the same one, equal and of one hash; dropping
-/// them all leaves it open, until its peer or its loop ends.
+/// A handle of a connection. Clones refer to the same connection, are equal and have the same hash.
+/// Dropping all handles leaves the connection open until its peer or its loop ends.
 ///
 /// # Threads
 ///
-/// From any thread. What is asked reaches the channel's handlers on its loop, in order; a
-/// write's bytes count at once.
+/// Can be used from any thread. Requests reach the channel's handlers on its loop, in order; the
+/// bytes of a write count as pending at once.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -50,7 +50,7 @@ impl Channel {
         Self { shared }
     }
 
-    /// Returns the channel that a source's handle stands for, if that is a channel.
+    /// Returns the channel that a source's handle refers to, if the source is a channel.
     pub(crate) fn of_source(handle: Arc<dyn SourceHandle>) -> Option<Self> {
         let handle: Arc<dyn Any + Send + Sync> = handle;
         handle.downcast().ok().map(Self::of)
@@ -60,26 +60,26 @@ impl Channel {
         &self.shared
     }
 
-    /// Writes bytes, and does not ask what becomes of them. Nothing is sent before a flush. What
-    /// would wait above the cap is not taken: the handlers hear of a [`NetError::Overfull`].
+    /// Writes bytes without reporting the outcome. Nothing is sent before a flush. A write that
+    /// would exceed the cap is refused, and the handlers receive a [`NetError::Overfull`].
     pub fn write(&self, bytes: impl Into<Bytes>) {
         self.write_message(bytes.into());
     }
 
-    /// Writes a message that the last outbound handler takes; one that it does not take is an error
-    /// event.
+    /// Writes a message that the last outbound handler takes. A message that it does not take
+    /// becomes an error event.
     pub fn write_message<M: Message>(&self, message: M) {
         self.post_write(Mail::Write(Msg::to_write(message), None));
     }
 
-    /// Writes bytes; completes when the operating system has them. Fails with [`NetError::Overfull`]
-    /// at once if more would wait than the cap allows.
+    /// Writes bytes. Completes when the operating system has taken them. Fails at once with
+    /// [`NetError::Overfull`] if the write would exceed the cap.
     pub fn write_with(&self, bytes: impl Into<Bytes>) -> Completion<()> {
         self.write_message_with(bytes.into())
     }
 
-    /// Writes a message that the last outbound handler takes; completes when the operating system
-    /// has what the handlers made of it, and fails if they do not take it.
+    /// Writes a message that the last outbound handler takes. Completes when the operating system
+    /// has taken what the handlers made of it. Fails if they do not take it.
     pub fn write_message_with<M: Message>(&self, message: M) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post_write(Mail::Write(Msg::to_write(message), Some(promise)));
@@ -90,8 +90,8 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// The bytes, when more waits to be sent than the high water mark, or the channel is closed;
-    /// [`Channel::writable`] says which, in time.
+    /// The bytes, if more than the high-water mark is pending or the channel is closed.
+    /// [`Channel::writable`] completes in the first case and fails in the second.
     pub fn try_write<B: Into<Bytes>>(&self, bytes: B) -> Result<(), WriteRefused<B>> {
         if !self.is_writable() {
             return Err(WriteRefused(bytes));
@@ -104,7 +104,7 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// The message; as for [`Channel::try_write`].
+    /// The message, in the same cases as [`Channel::try_write`].
     pub fn try_write_message<M: Message>(&self, message: M) -> Result<(), WriteRefused<M>> {
         if !self.is_writable() {
             return Err(WriteRefused(message));
@@ -113,8 +113,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Completes when the channel is writable: at once if it is. Sends what was written so far,
-    /// since nothing else would make room. Fails when the channel is closed.
+    /// Completes when the channel is writable, at once if it already is. Otherwise flushes what was
+    /// written so far, since nothing else would make room. Fails if the channel is closed.
     pub fn writable(&self) -> Completion<()> {
         let (promise, room) = promise_on(Arc::clone(self.shared.executor()));
         match self.shared.wait_for_room(promise) {
@@ -139,67 +139,69 @@ impl Channel {
         self.post(Mail::Flush(None));
     }
 
-    /// Sends what was written so far; completes when the operating system has all of it that the
-    /// handlers did not hold back. Fails if it was lost, and if it was written after the end.
+    /// Sends what was written so far. Completes when the operating system has taken all of it that
+    /// the handlers did not hold back. Fails if data was lost or was written after the end.
     pub fn flush_with(&self) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post(Mail::Flush(Some(promise)));
         done
     }
 
-    /// Closes the channel; completes when it is closed. What was not sent by then fails, and so does
-    /// what is written later.
+    /// Closes the channel. Completes when it is closed. Data that is not sent by then fails, and so
+    /// do later writes.
     pub fn close(&self) -> Closed {
         let closed = self.closed();
         self.post(Mail::Close);
         closed
     }
 
-    /// Closes the channel and resets its connection: the peer reads an error, not an end. What was not
-    /// sent is lost, in the operating system too. Where the transport knows no resets this is
-    /// [`Channel::close`].
+    /// Closes the channel and resets its connection: the peer reads an error instead of the end.
+    /// Data that is not sent is lost, including data that the operating system holds. On a
+    /// transport without resets this is [`Channel::close`].
     pub fn abort(&self) -> Closed {
         let closed = self.closed();
         self.post(Mail::Abort);
         closed
     }
 
-    /// Closes the channel even if its handlers hold that back.
+    /// Closes the channel even if its handlers hold the close back.
     pub(crate) fn cut(&self) {
         self.post(Mail::Cut);
     }
 
-    /// If the channel is closed next, `why` is its cause.
+    /// Sets the cause to report if the channel is closed next.
     pub(crate) fn set_close_cause(&self, why: Failure) {
         self.post(Mail::Cause(why));
     }
 
-    /// Closes the channel as soon as everything written so far is sent; completes when it is closed.
-    /// Nothing more is read meanwhile, and later writes fail with [`NetError::Closed`]. What cannot be
-    /// sent within [`close_timeout`](crate::ChannelOptions::close_timeout) fails: the channel is then closed with a
-    /// [`NetError::CloseTimeout`].
+    /// Closes the channel as soon as everything written so far is sent. Completes when it is
+    /// closed. From now on nothing is read, and later writes fail with [`NetError::Closed`]. Data
+    /// that cannot be sent within [`close_timeout`](crate::ChannelOptions::close_timeout) fails:
+    /// the channel is then closed with a [`NetError::CloseTimeout`].
     pub fn close_when_flushed(&self) -> Closed {
         let closed = self.closed();
         self.post(Mail::CloseWhenFlushed);
         closed
     }
 
-    /// Closes the sending half; the peer reads an end after what was written so far. Completes when
-    /// that half is closed, and fails if the channel is closed before. Later writes fail with
-    /// [`NetError::OutputShut`]. It can be cancelled until the channel's loop begins with it.
+    /// Closes the sending half; the peer reads the end after everything written so far. Completes
+    /// when the half is closed, and fails if the channel is closed before. Later writes fail with
+    /// [`NetError::OutputShut`]. Can be cancelled until the channel's loop starts to carry it out.
     pub fn shutdown_output(&self) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post(Mail::ShutdownOutput(promise));
         done
     }
 
-    /// Takes the channel off its loop: nobody watches its socket, nothing is read or sent, and an end
-    /// of the peer goes unnoticed. It stays open, with its handlers, their timers and what waits to be
-    /// sent, until it is [registered](Channel::register) again or closed. Its handlers are told with a
-    /// [`Deregistered`](crate::Deregistered) event, after whatever they are busy with.
+    /// Takes the channel off its loop. The poller does not watch its socket: nothing is read or
+    /// sent, and a close by the peer goes unnoticed. The channel stays open, with its handlers,
+    /// their timers and its pending data, until it is [registered](Channel::register) again or
+    /// closed. Its handlers receive a [`Deregistered`](crate::Deregistered) event after the one
+    /// that they handle now.
     ///
-    /// Succeeds at once if it is off already; fails if it is closed or not yet connected. It can be
-    /// cancelled until the channel's loop begins with it, and then leaves the channel where it is.
+    /// Succeeds at once if the channel is already off its loop. Fails if it is closed or not yet
+    /// connected. Can be cancelled until the channel's loop starts to carry it out; the channel
+    /// then stays on its loop.
     ///
     /// ```
     /// use tidegate_net::EmbeddedChannel;
@@ -221,10 +223,10 @@ impl Channel {
         self.set_registered(false)
     }
 
-    /// Takes a channel that was [taken off its loop](Channel::deregister) back there; it reads and
-    /// sends on. Its handlers are told with a [`Registered`](crate::Registered) event.
+    /// Puts a channel that was [taken off its loop](Channel::deregister) back; it continues to read
+    /// and send. Its handlers receive a [`Registered`](crate::Registered) event.
     ///
-    /// Fails if the channel is on its loop, if it is closed, and with what the poller says.
+    /// Fails if the channel is on its loop, if it is closed, or with the error of the poller.
     pub fn register(&self) -> Completion<()> {
         self.set_registered(true)
     }
@@ -235,27 +237,27 @@ impl Channel {
         done
     }
 
-    /// Completes when the channel is closed, for whatever reason. Nobody else can complete it.
+    /// Completes when the channel is closed, for any reason. Callers cannot complete it themselves.
     pub fn closed(&self) -> Closed {
         self.shared.closed()
     }
 
-    /// Why the channel was closed, if it was and something was wrong.
+    /// Returns the cause of the close, if the channel was closed because of an error.
     pub fn close_cause(&self) -> Option<Failure> {
         self.shared.close_cause()
     }
 
-    /// Lets the channel read on its own, or only when asked.
+    /// Sets whether the channel reads on its own or only when asked.
     pub fn set_auto_read(&self, yes: bool) {
         self.post(Mail::AutoRead(yes));
     }
 
-    /// Asks for one read, where the channel does not read on its own.
+    /// Requests one read, if the channel does not read on its own.
     pub fn read(&self) {
         self.post(Mail::Read);
     }
 
-    /// Sends an event of the user's through the handlers.
+    /// Sends a user-defined event through the handlers.
     pub fn fire_event(&self, event: impl Any + Send) {
         self.post(Mail::Fire(InEvent::User(UserEvent::new(event))));
     }
@@ -265,55 +267,56 @@ impl Channel {
         self.post(Mail::Fire(InEvent::Error(why)));
     }
 
-    /// Switches one of 31 flags of the user's: see
-    /// [`HandlerContext::set_user_writable`](crate::HandlerContext::set_user_writable). A number
-    /// that is none is left out.
+    /// Sets one of 31 user-defined writability flags: see
+    /// [`HandlerContext::set_user_writable`](crate::HandlerContext::set_user_writable). Ignores a
+    /// number that is not a flag.
     pub fn set_user_writable(&self, flag: u8, writable: bool) {
         self.post(Mail::UserWritable(flag, writable));
     }
 
-    /// Whether the channel is open.
+    /// Returns `true` if the channel is open.
     pub fn is_active(&self) -> bool {
         self.shared.is_active()
     }
 
-    /// Whether its loop watches its socket: from the start, unless it was
-    /// [taken off](Channel::deregister).
+    /// Returns `true` if the channel is open and its loop watches its socket. That is so from the
+    /// start, unless the channel was [taken off](Channel::deregister).
     pub fn is_registered(&self) -> bool {
         self.shared.is_registered()
     }
 
-    /// Whether it is open, and less than the high water mark waits to be sent.
+    /// Returns `true` if the channel is open and not more than the high-water mark is pending.
     pub fn is_writable(&self) -> bool {
         self.shared.is_writable()
     }
 
-    /// What waits to be sent, mail included.
+    /// Returns the number of bytes that wait to be sent, including writes that the loop has not
+    /// taken yet.
     pub fn pending_bytes(&self) -> usize {
         self.shared.pending()
     }
 
-    /// What waits to be sent, and how much may.
+    /// Returns the number of pending bytes and their limits.
     pub(crate) fn waiting(&self) -> (usize, WaterMarks) {
         (self.shared.pending(), self.shared.marks())
     }
 
-    /// The address of the other side, where there is one.
+    /// Returns the address of the peer, if there is one.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.shared.peer_addr()
     }
 
-    /// The address of this side, where there is one.
+    /// Returns the local address, if there is one.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.shared.local_addr()
     }
 
-    /// The name of the channel's loop.
+    /// Returns the name of the channel's loop.
     pub fn loop_name(&self) -> &str {
         self.shared.executor().name()
     }
 
-    /// Keeps a value with the channel, one of each type; answers the one before.
+    /// Stores a value with the channel, one of each type. Returns the previous value of that type.
     pub fn set_attribute<T: Send + 'static>(&self, value: T) -> Option<T> {
         let kept: Attribute = Arc::new(Mutex::new(Some(Box::new(value))));
         let before = self
@@ -322,8 +325,8 @@ impl Channel {
         before.and_then(take_kept)
     }
 
-    /// The value of that type that was kept with the channel. Its `clone` may use the channel, but
-    /// must not ask for this value again.
+    /// Returns a clone of the value of that type that is stored with the channel. Its `clone` may
+    /// use the channel, but must not ask for this value again.
     pub fn attribute<T: Clone + Send + 'static>(&self) -> Option<T> {
         let kept = self
             .shared
@@ -332,8 +335,8 @@ impl Channel {
         value.as_ref()?.downcast_ref::<T>().cloned()
     }
 
-    /// Takes out the value of that type that was kept with the channel. A value that has a handle of
-    /// the same channel keeps both alive until then.
+    /// Removes and returns the value of that type that is stored with the channel. A value that
+    /// holds a handle of the same channel keeps both alive until then.
     pub fn take_attribute<T: Send + 'static>(&self) -> Option<T> {
         let kept = self
             .shared
@@ -341,7 +344,7 @@ impl Channel {
         kept.and_then(take_kept)
     }
 
-    /// Closes the channel when `done` completes, however it does.
+    /// Closes the channel when `done` completes, with any outcome.
     pub fn close_on<T: Send + 'static>(&self, done: &Completion<T>) {
         let channel = self.clone();
         done.on_complete(move |_| drop(channel.close()));
@@ -393,14 +396,14 @@ impl Channel {
     }
 }
 
-/// Takes the value out of an attribute. Somebody may be copying it: that has a lock of its own, since
-/// the copying is the user's.
+/// Takes the value out of an attribute. Waits while another thread clones it: each attribute has
+/// its own lock, since cloning is user code.
 fn take_kept<T: 'static>(kept: Attribute) -> Option<T> {
     let value = kept.lock().unwrap_or_else(PoisonError::into_inner).take();
     value?.downcast().ok().map(|own| *own)
 }
 
-/// Tells handler `id` of a channel that its timer is due. On the channel's loop.
+/// Notifies handler `id` of a channel that its timer is due. Called on the channel's loop.
 pub(crate) fn ring_timer(channel: &Weak<SignalBlock<Shared>>, id: u32, key: u64) {
     if let Some(channel) = channel.upgrade() {
         let _ = Shared::post(&channel, Mail::Own(id, Own::Timer(key)), true);

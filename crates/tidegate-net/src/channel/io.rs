@@ -1,7 +1,8 @@
-//! What a channel has apart from its socket and its handlers: what both reach.
+//! The state that the socket and the handlers of a channel share: pending data, what the handlers
+//! asked for, and what others were last told of both.
 //!
-//! What waits to be sent, what the handlers asked for, and what others were told of that. The pipeline
-//! owns it, so that a handler's context is one pointer; the channel carries out what was asked for.
+//! The pipeline owns it, so that a handler's context is one pointer. The channel carries out what
+//! was asked for.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -22,7 +23,7 @@ use super::write_queue::{ENTRY_OVERHEAD, WriteQueue};
 use crate::errors::NetError;
 use crate::message::Msg;
 
-/// What is left open on purpose, for a test to look at.
+/// Messages and errors that reached an end of the pipeline, kept for a test to inspect.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) inbound: VecDeque<Msg>,
@@ -30,7 +31,7 @@ pub(crate) struct Record {
     pub(crate) errors: Vec<Failure>,
 }
 
-/// What keeps a channel from being calm, apart from a flush.
+/// Flags that keep a channel from being calm (see [`ChannelIo::is_calm`]), apart from a flush.
 const UNCALM: Flags = Flags::DIPPED
     .and(Flags::ABOVE_MARKS)
     .and(Flags::TOLD_UNWRITABLE)
@@ -39,17 +40,17 @@ const UNCALM: Flags = Flags::DIPPED
 /// A channel without its handlers and its socket.
 pub(crate) struct ChannelIo {
     pub(crate) queue: WriteQueue,
-    /// Here too, so that a message need not touch what other threads look at.
+    /// Kept here too, so that handling a message does not touch memory that other threads read.
     pub(crate) options: Arc<ChannelOptions>,
     pub(crate) shared: Arc<SignalBlock<Shared>>,
-    /// Datagrams to send, where the channel speaks in them.
+    /// Datagrams to send, if the channel uses datagrams.
     pub(crate) outbox: Option<Box<Outbox>>,
     pub(crate) record: Option<Arc<Mutex<Record>>>,
-    /// What writes on the stack, and those that handlers hold, count for.
+    /// Counted size of the writes on the stack and of those that handlers hold.
     in_flight: usize,
-    /// What other threads were last shown.
+    /// Pending size that other threads were last shown.
     published: usize,
-    /// Flags of the user's that are not set.
+    /// User-defined writability flags that are off, as bits.
     user_flags: u32,
     pub(crate) unread: u32,
     pub(crate) state: State,
@@ -75,13 +76,13 @@ impl ChannelIo {
         }
     }
 
-    /// Lets it speak in datagrams.
+    /// Makes the channel use datagrams.
     pub(crate) fn take_datagrams(&mut self) {
         self.outbox = Some(Box::default());
         self.state.flags.set(Flags::DATAGRAMS);
     }
 
-    /// What a test looks at, if this is one.
+    /// Returns the record for a test, if there is one.
     pub(crate) fn recorded(&self) -> Option<MutexGuard<'_, Record>> {
         let record = self.record.as_ref()?;
         Some(record.lock().unwrap_or_else(PoisonError::into_inner))
@@ -106,7 +107,8 @@ impl ChannelIo {
         promise_on(Arc::clone(self.shared.executor()))
     }
 
-    /// Runs `work` on the channel's loop, `after` from now. `None` if the loop takes no more of it.
+    /// Runs `work` on the channel's loop after a delay of `after`. Returns `None` if the loop
+    /// accepts no more timers.
     pub(crate) fn schedule(
         &self,
         after: Duration,
@@ -115,7 +117,7 @@ impl ChannelIo {
         timers::schedule(&self.shared, after, work)
     }
 
-    /// Counts what a handler keeps for later.
+    /// Counts bytes that a handler keeps for later. Fails if the cap would be exceeded.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<(), NetError> {
         let (pending, cap) = (self.pending(), self.options.marks.cap());
         if pending + bytes > cap {
@@ -132,7 +134,7 @@ impl ChannelIo {
         self.look_at_marks();
     }
 
-    /// Shows a handler elsewhere how the channel stands.
+    /// Copies the state of the channel, for a handler on another executor.
     pub(crate) fn mirror(&mut self) {
         self.in_flight = self.shared.pending();
         let writable = self.shared.is_writable();
@@ -144,7 +146,7 @@ impl ChannelIo {
         self.in_flight += msg.size() + ENTRY_OVERHEAD;
     }
 
-    /// Notes that a write has left the stack.
+    /// Subtracts a write that has left the stack.
     pub(crate) fn arrived(&mut self, msg: &Msg) {
         self.in_flight = self.in_flight.saturating_sub(msg.size() + ENTRY_OVERHEAD);
     }
@@ -183,8 +185,8 @@ impl ChannelIo {
         Ok(())
     }
 
-    /// Compares what waits with the marks: above the high one is too much, below the low one is
-    /// little enough again.
+    /// Compares the pending size with the water marks. Above the high mark the channel becomes
+    /// unwritable, below the low mark it becomes writable again.
     #[inline]
     pub(crate) fn look_at_marks(&mut self) {
         let above = self.state.flags.any(Flags::ABOVE_MARKS);
@@ -200,14 +202,14 @@ impl ChannelIo {
         }
     }
 
-    /// Returns `true` if nothing waits, nobody has asked for anything, and everybody knows: nearly
-    /// always.
+    /// Returns `true` if nothing is pending, nothing was requested, and handlers and other threads
+    /// know the current state. Nearly always the case.
     #[inline]
     pub(crate) fn is_calm(&self) -> bool {
         self.is_calm_but_for(UNCALM.and(Flags::FLUSH), self.queue.pending())
     }
 
-    /// Returns `true` if all that is left to do is to send one entry for which nobody waits.
+    /// Returns `true` if the only work left is to send one entry without a promise.
     #[inline]
     pub(crate) fn has_one_to_send(&self) -> bool {
         self.is_calm_but_for(UNCALM, 0) && self.queue.has_one()
@@ -216,13 +218,14 @@ impl ChannelIo {
     #[inline(always)]
     fn is_calm_but_for(&self, uncalm: Flags, queued: usize) -> bool {
         let state = &self.state;
-        // No short cuts: one look at neighbours is quicker than several that may end early.
+        // No short-circuit evaluation: one look at neighbouring fields is faster than several
+        // branches.
         let asked = state.flags.any(uncalm) | state.has_end_to_do() | state.is_closed();
         let waiting = self.published | queued | self.in_flight | self.user_flags as usize;
         !asked & (waiting == 0)
     }
 
-    /// Returns `true` if the handlers asked for anything, or have to be told something.
+    /// Returns `true` if the handlers asked for anything or have to be notified of something.
     #[inline]
     pub(crate) fn has_requests(&self) -> bool {
         const ASKED: Flags = Flags::FLUSH.and(Flags::DIPPED).and(Flags::ABOVE_MARKS);
@@ -230,15 +233,16 @@ impl ChannelIo {
         asked || self.is_writable() != self.told_writable()
     }
 
-    /// Returns what the handlers were told last of writability.
+    /// Returns the writability that the handlers were last told.
     fn told_writable(&self) -> bool {
         !self.state.flags.any(Flags::TOLD_UNWRITABLE)
     }
 
-    /// What the handlers have to be told of writability, if anything.
+    /// Returns the new writability, if the handlers have to be notified of it.
     pub(crate) fn writability_news(&mut self) -> Option<bool> {
         let told = self.told_writable();
-        // A handler that saw the channel unwritable waits to be told, even if that is over.
+        // A handler that saw the channel unwritable waits for a notification, even if the channel
+        // is writable again.
         let dipped = self.state.flags.take(Flags::DIPPED) && told;
         let writable = self.is_writable() && !dipped;
         if writable == told || self.state.is_closed() || self.state.ends() {
@@ -248,7 +252,8 @@ impl ChannelIo {
         Some(writable)
     }
 
-    /// Shows other threads how things stand; true if that is news.
+    /// Publishes pending size and writability to other threads. Returns `true` if they have
+    /// changed.
     #[inline]
     pub(crate) fn publish(&mut self) -> bool {
         let (pending, writable) = (self.pending(), self.is_writable());
@@ -279,21 +284,23 @@ impl ChannelIo {
         self.state.flags.set(Flags::FLUSH);
     }
 
-    /// Asks for another flush if bytes were flushed that are not sent.
+    /// Requests another flush if flushed data is not sent yet.
     pub(crate) fn flush_rest(&mut self) {
         if self.queue.has_flushed() {
             self.state.flags.set(Flags::FLUSH);
         }
     }
 
-    /// The same when the socket takes more again: datagrams that wait go on, too.
+    /// Like `flush_rest`, and also for waiting datagrams. Called when the socket accepts data
+    /// again.
     pub(crate) fn resume_flush(&mut self) {
         if self.queue.has_flushed() || self.outbox.is_some() {
             self.state.flags.set(Flags::FLUSH);
         }
     }
 
-    /// Has `promise` completed when the operating system has all that has come so far.
+    /// Registers `promise` to complete when the operating system has taken everything written so
+    /// far.
     pub(crate) fn flush_for(&mut self, promise: Promise<()>) {
         if self.state.flags.take(Flags::LOST) {
             return drop(promise.fail(Failure::new(self.why_late())));
@@ -303,19 +310,19 @@ impl ChannelIo {
             None => self.queue.push_mark(promise),
         };
         match free {
-            // Nothing waits.
+            // Nothing is pending.
             Some(promise) => drop(promise.succeed(())),
             None => self.flush_head(),
         }
     }
 
-    /// Closes as soon as the running handlers have returned.
+    /// Requests a close as soon as the running handlers have returned.
     #[cold]
     pub(crate) fn close_head(&mut self) {
         self.end(RequestedEnd::Now);
     }
 
-    /// Closes behind what was written before.
+    /// Requests a close after everything that was written before.
     #[cold]
     pub(crate) fn close_flushed_head(&mut self) {
         // Even if a handler holds its flushes back.
@@ -323,8 +330,8 @@ impl ChannelIo {
         self.end(RequestedEnd::WhenFlushed);
     }
 
-    /// Bounds the time that the rest may take which is to be sent before the end: from the moment
-    /// that somebody asks for the end, since handlers may hold that back with what they hold.
+    /// Limits the time for sending the rest before the close. The time runs from the request to
+    /// close, since handlers may hold the close back together with their data.
     #[cold]
     pub(crate) fn set_deadline(&self) {
         let after = self.options.close_timeout;
@@ -334,17 +341,17 @@ impl ChannelIo {
         let channel = self.weak();
         let ring = move || {
             if let Some(channel) = channel.upgrade() {
-                // Refused: it is closed.
+                // Refused: the channel is closed.
                 let _ = Shared::post(&channel, Mail::CloseDeadline, true);
             }
         };
-        // A loop that takes no more timers is on its way out, and closes its channels.
+        // A loop that accepts no more timers is shutting down, and closes its channels.
         if let Some(timer) = self.schedule(after, ring) {
             self.shared.set_deadline(timer);
         }
     }
 
-    /// Nothing is read any more, and nothing more is taken to be written.
+    /// Requests `end`: from now on nothing is read and no write is accepted.
     fn end(&mut self, end: RequestedEnd) {
         self.state.request_end(end);
         self.shared.set_ends();
@@ -352,12 +359,12 @@ impl ChannelIo {
 
     #[cold]
     fn shutdown_head(&mut self) {
-        // What was written before goes before, even if a handler holds its flushes back.
+        // What was written before is sent first, even if a handler holds its flushes back.
         self.flush_head();
         self.state.output = Output::Ending;
     }
 
-    /// Why a write is not taken that comes after the end.
+    /// Returns the error for a write that comes after the end.
     pub(crate) fn why_late(&self) -> NetError {
         match self.state.is_closed() || self.state.ends() {
             true => NetError::Closed(self.close_cause.clone()),
@@ -365,8 +372,7 @@ impl ChannelIo {
         }
     }
 
-    /// Notes that a write for which nobody waits came too late: the next flush that is waited for
-    /// fails.
+    /// Records that a write without a promise came too late: the next flush with a promise fails.
     pub(crate) fn lose(&mut self) {
         self.state.flags.set(Flags::LOST);
     }

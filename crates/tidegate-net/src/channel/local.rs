@@ -1,4 +1,4 @@
-//! Two ends in the memory of one process, joined like a socket pair.
+//! Two connected ends in the memory of one process, like a socket pair. Each direction is a pipe.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -20,14 +20,14 @@ pub(crate) struct LocalEnd {
     theirs: Arc<Mutex<Way>>,
 }
 
-/// One direction.
+/// The pipe of one direction.
 #[derive(Debug, Default)]
 struct Way {
     chunks: VecDeque<Bytes>,
     held: usize,
-    /// The writer writes no more.
+    /// The writer has closed its end.
     shut: bool,
-    /// The reader reads no more.
+    /// The reader is gone.
     gone: bool,
     /// The writer waits for room.
     blocked: bool,
@@ -35,7 +35,7 @@ struct Way {
     writer: Option<Weak<SignalBlock<Shared>>>,
 }
 
-/// Two ends: what one writes the other reads.
+/// Creates two ends: each reads what the other writes.
 pub(crate) fn local_ends() -> (LocalEnd, LocalEnd) {
     let (one, other) = (Arc::<Mutex<Way>>::default(), Arc::default());
     let first = LocalEnd {
@@ -65,7 +65,8 @@ impl LocalEnd {
         lock(&self.theirs).writer = Some(channel);
     }
 
-    /// At most `most` bytes, and whether that was all there is.
+    /// Returns at most `most` bytes. The flag is `true` if nothing is left and the writer is still
+    /// open.
     pub(crate) fn read(&self, most: usize) -> io::Result<(Bytes, bool)> {
         let mut way = lock(&self.mine);
         let Some(mut chunk) = way.chunks.pop_front() else {

@@ -1,4 +1,5 @@
-//! What handles of a channel, and handlers on executors of their own, ask of it from other threads.
+//! Requests to a channel from other threads: from its handles, and from handlers on other
+//! executors.
 
 use std::any::Any;
 
@@ -9,14 +10,14 @@ use super::event::{InEvent, OutOp, Own};
 use crate::errors::NetError;
 use crate::message::Msg;
 
-/// Something that a channel is asked from outside.
+/// A request to a channel from outside.
 pub(crate) enum Mail {
     Write(Msg, Option<Promise<()>>),
     Flush(Option<Promise<()>>),
     Close,
     /// Closes and resets the connection.
     Abort,
-    /// If the channel is closed next, this is why.
+    /// Sets the cause to report if the channel is closed next.
     Cause(Failure),
     CloseWhenFlushed,
     ShutdownOutput(Promise<()>),
@@ -27,46 +28,47 @@ pub(crate) enum Mail {
     Fire(InEvent),
     UserWritable(u8, bool),
     Own(u32, Own),
-    /// From a handler that runs elsewhere.
+    /// An action of a handler on another executor.
     Stage(u32, Back),
     Inbound(Msg),
     /// Changes the handlers.
     Change(Box<dyn ChangeRequest>),
-    /// Onto its loop, or off it.
+    /// Puts the channel on its loop (`true`) or takes it off.
     Register(bool, Promise<()>),
     CancelConnect(Failure),
-    /// Closes whatever the handlers do.
+    /// Closes the channel even if the handlers hold the close back.
     Cut,
-    /// What is left to send before the end was not sent in time.
+    /// The rest was not sent within the close timeout.
     CloseDeadline,
 }
 
-/// A change of a channel's handlers. What it is only the pipeline knows, which gets it back with a
+/// A change of a channel's handlers. Only the pipeline knows its type, and gets it back with a
 /// downcast.
 pub(crate) trait ChangeRequest: Any + Send {
-    /// Tells the caller that the channel is closed.
+    /// Notifies the caller that the channel is closed.
     fn refuse(self: Box<Self>);
 }
 
-/// What a handler elsewhere says, on its way back to the channel.
+/// An action of a handler on another executor, on its way back to the channel.
 #[derive(Debug)]
 pub(crate) enum Back {
     Read(Msg),
     In(InEvent),
     Write(Msg, Option<Promise<()>>),
     Out(OutOp),
-    /// Little waits again: the channel may read.
+    /// Few messages wait for the handler again: the channel may read.
     Resume,
-    /// Writes were taken out of the inbox that counted for so much.
+    /// Writes of this counted size were taken out of the handler's inbox.
     Taken(usize),
-    /// It was removed, and nothing waits of so many letters that were posted.
+    /// The handler was removed, and none of the messages posted to it is left. Carries how many
+    /// were posted.
     Idle(u64),
 }
 
-/// Tells the sender of mail that the channel is closed.
+/// Notifies the sender of a request that the channel is closed.
 pub(crate) fn refuse(mail: Mail, cause: Option<&Failure>) {
     let closed = || Failure::new(NetError::Closed(cause.cloned()));
-    // Messages, events and changes are the user's, and their drop may panic.
+    // Messages, events and changes belong to the user, and their drop may panic.
     match mail {
         Mail::Write(msg, Some(promise)) | Mail::Stage(_, Back::Write(msg, Some(promise))) => {
             drop(promise.fail(closed()));

@@ -1,17 +1,17 @@
-//! Connections: what their users hold, and what their loop owns.
+//! Connections: the handle that users hold, and the channel that its event loop owns.
 //!
-//! From bottom to top, each file knows only those before it:
+//! From bottom to top; each file depends only on those before it:
 //!
-//! * `options`, `read_size`, `write_queue`, `event`, `mail`, `origin`: what a channel is told and asked,
-//!   and what it counts.
-//! * `shared`: what handles and the loop share; `handle`: the public [`Channel`].
-//! * `wire`, `local`, `datagram`, `transport`: the socket, or what stands for one.
-//! * `timers`, `state`, `io`, `pipeline`: what a channel and its handlers share, and what the channel
-//!   needs of them.
+//! * `options`, `read_size`, `write_queue`, `event`, `mail`, `origin`: settings, events, requests
+//!   from other threads, and accounting.
+//! * `shared`: state that handles and the loop share; `handle`: the public [`Channel`].
+//! * `wire`, `local`, `datagram`, `transport`: the socket, or its replacement in memory.
+//! * `timers`, `state`, `io`, `pipeline`: the state that a channel and its handlers share, and the
+//!   interface of the pipeline.
 //! * `core`: the channel on its loop; `registration`, `requests`, `flush`, `close`, `fast_path` and
-//!   `batch` are the rest of its methods.
+//!   `batch` contain the rest of its methods.
 //!
-//! Knows the [`reactor`](crate::reactor), as one of its event sources. The pipeline is in the layer
+//! A channel is an event source of the [`reactor`](crate::reactor). The pipeline is in the layer
 //! above: a channel is generic over it.
 
 mod batch;

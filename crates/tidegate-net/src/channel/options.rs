@@ -1,18 +1,18 @@
-//! How a channel behaves: what can be set before it exists.
+//! Options of a channel, which are set before it exists.
 
 use std::time::Duration;
 
 use super::read_size::ReadSize;
 use super::write_queue::{WRITE_SPIN, WaterMarks};
 
-/// Reads of one channel before others have their turn, when nothing else is said.
+/// Default maximum of reads per turn, before other channels get theirs.
 pub const DEFAULT_READS_PER_TURN: u32 = 16;
-/// How long a connect may take, when nothing else is said.
+/// Default time limit for a connect.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long sending the rest may take before a channel is closed without, when nothing else is said.
+/// Default time limit for sending the rest, before a channel is closed without it.
 pub const DEFAULT_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How a channel behaves.
+/// Options of a channel.
 ///
 /// ```
 /// use tidegate_net::ChannelOptions;
@@ -22,22 +22,22 @@ pub const DEFAULT_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Clone, Debug)]
 pub struct ChannelOptions {
-    /// Reads on its own; else only when asked.
+    /// Whether the channel reads on its own. If not, it reads only when asked.
     pub auto_read: bool,
-    /// When the peer writes no more, the channel stays open and an
-    /// [`InputShutdown`](crate::InputShutdown) event tells the handlers.
+    /// Whether the channel stays open when the peer has closed its sending half. Its handlers then
+    /// receive an [`InputShutdown`](crate::InputShutdown) event.
     pub half_closure: bool,
-    /// How much may wait to be sent.
+    /// Limits for the bytes that wait to be sent.
     pub marks: WaterMarks,
-    /// How much each read is offered.
+    /// How many bytes each read is offered.
     pub read_size: ReadSize,
-    /// Reads in one turn before others have theirs; at least one.
+    /// Maximum of reads per turn, before other channels get theirs; at least one.
     pub reads_per_turn: u32,
-    /// Writes in one flush before others have their turn; at least one.
+    /// Maximum of writes per flush, before other channels get their turn; at least one.
     pub write_spin: usize,
-    /// Sends small messages at once.
+    /// Whether small messages are sent at once.
     pub no_delay: bool,
-    /// Probes an idle peer.
+    /// Whether an idle peer is probed.
     pub keep_alive: bool,
     /// What closing does with bytes that the operating system has not sent: `Some(0)` drops
     /// them and resets the connection.
@@ -46,10 +46,10 @@ pub struct ChannelOptions {
     pub send_buffer: Option<usize>,
     /// The size of the operating system's receive buffer.
     pub receive_buffer: Option<usize>,
-    /// How long a connect may take; zero means as long as it likes.
+    /// Time limit for a connect; zero means no limit.
     pub connect_timeout: Duration,
-    /// How long a channel that is to be [closed when everything is
-    /// sent](crate::Channel::close_when_flushed) may take to send it; zero means as long as it likes.
+    /// Time limit for sending the rest of a channel that is to be [closed when everything is
+    /// sent](crate::Channel::close_when_flushed); zero means no limit.
     pub close_timeout: Duration,
 }
 
@@ -74,8 +74,8 @@ impl Default for ChannelOptions {
 }
 
 impl ChannelOptions {
-    /// Applies what the operating system has to know. What it does not know is left out: the
-    /// channel works without.
+    /// Applies the options of the socket. Ignores those that the operating system refuses: the
+    /// channel works without them.
     pub(crate) fn apply(&self, socket: &socket2::SockRef<'_>, tcp: bool) {
         if tcp && self.no_delay {
             let _ = socket.set_tcp_nodelay(true);

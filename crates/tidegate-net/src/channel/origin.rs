@@ -1,12 +1,12 @@
-//! What the connections of one server have in common: how many there are, and whether they are on
-//! their way out.
+//! State that the connections of one server share: their number, and whether the server is
+//! draining.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tidegate_promise::{Completion, Promise, promise};
 
-/// What the connections of one server share.
+/// State that the connections of one server share.
 #[derive(Debug, Default)]
 pub(crate) struct Origin {
     live: AtomicUsize,
@@ -14,14 +14,15 @@ pub(crate) struct Origin {
     /// Listeners that may still accept.
     listeners: AtomicUsize,
     draining: AtomicBool,
-    /// The deadline of a drain is over.
+    /// The deadline of a drain has passed.
     over: AtomicBool,
-    /// Completed when the last connection has gone, and nobody accepts another: one for each drain.
+    /// Promises of the drains. Completed when the last connection is gone and no listener accepts
+    /// another.
     empty: Mutex<Vec<Promise<()>>>,
 }
 
 impl Origin {
-    /// What the connections share that so many listeners accept.
+    /// Creates the state for a server with this many listeners.
     pub(crate) fn new(listeners: usize) -> Arc<Self> {
         Arc::new(Self {
             listeners: AtomicUsize::new(listeners),
@@ -29,12 +30,12 @@ impl Origin {
         })
     }
 
-    /// Returns `true` if the deadline of a drain is over, and connections are cut.
+    /// Returns `true` if the deadline of a drain has passed and connections are cut.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// A listener accepts no more.
+    /// Records that a listener accepts no more.
     pub(crate) fn listener_left(&self) {
         // ORDERING: AcqRel, as in `left`.
         if self.listeners.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -56,8 +57,8 @@ impl Origin {
     }
 
     pub(crate) fn left(&self) {
-        // ORDERING: AcqRel, so that of the last one to leave and the one who waits for it, at
-        // least one sees the other: both go through the lock below as well.
+        // ORDERING: AcqRel, so that of the last connection to leave and the thread that waits for
+        // it, at least one sees the other: both go through the lock below as well.
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.tell_if_empty();
         }
@@ -66,7 +67,8 @@ impl Origin {
     fn tell_if_empty(&self) {
         let mut empty = self.empty.lock().unwrap_or_else(PoisonError::into_inner);
         // ORDERING: Acquire pairs with the AcqRel in `left` and `listener_left`. Each of them comes
-        // here after its last one, and the lock orders them: the second sees both counts at 0.
+        // here after its count has reached 0, and the lock orders the two: the second one sees both
+        // counts at 0.
         let listeners = self.listeners.load(Ordering::Acquire);
         let waiting = match self.live.load(Ordering::Acquire) + listeners {
             0 => std::mem::take(&mut *empty),
@@ -78,7 +80,7 @@ impl Origin {
         }
     }
 
-    /// Completes when there is no connection left, and none can come.
+    /// Completes when no connection is left and none can come.
     pub(crate) fn on_empty(&self) -> Completion<()> {
         let (promise, done) = promise();
         let empty = self.empty.lock();
@@ -96,7 +98,7 @@ impl Origin {
         self.draining.store(true, Ordering::Relaxed);
     }
 
-    /// The deadline of a drain is over.
+    /// Records that the deadline of a drain has passed.
     pub(crate) fn set_over(&self) {
         self.over.store(true, Ordering::Relaxed);
     }

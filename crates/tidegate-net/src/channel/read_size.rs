@@ -1,8 +1,8 @@
-//! How many bytes to offer the next read, learned from the last ones.
+//! Predicts how many bytes to offer the next read, from the last ones.
 //!
-//! Sizes come from a table of 53 entries: 16 to 496 in steps of 16, then doubling from 512 to
-//! 1 GiB. A read that fills the offer moves four entries up; the second small one moves one
-//! entry down. Predicts, allocates nothing.
+//! Sizes come from a table of 53 entries: 16 to 496 in steps of 16, then doubling from 512 to 1
+//! GiB. A read that fills the offer moves four entries up; the second small one moves one entry
+//! down. Nothing is allocated.
 
 use std::error::Error;
 use std::fmt;
@@ -31,11 +31,11 @@ const fn table() -> [u32; ENTRIES] {
     sizes
 }
 
-/// The smallest offer when nothing else is said.
+/// The default smallest offer.
 pub const DEFAULT_MINIMUM: u32 = 64;
-/// The first offer when nothing else is said.
+/// The default first offer.
 pub const DEFAULT_INITIAL: u32 = 2048;
-/// The largest offer when nothing else is said.
+/// The default largest offer.
 pub const DEFAULT_MAXIMUM: u32 = 65_536;
 
 /// Predicts the size of the next read of one channel.
@@ -64,7 +64,7 @@ pub struct ReadSize {
 }
 
 impl ReadSize {
-    /// Between `minimum` and `maximum`, beginning at `initial`.
+    /// Creates a prediction between `minimum` and `maximum` that starts at `initial`.
     ///
     /// # Errors
     ///
@@ -91,31 +91,31 @@ impl ReadSize {
         })
     }
 
-    /// Always `size`.
+    /// Creates a prediction that is always `size`.
     ///
     /// # Errors
     ///
     /// [`BadReadSize`] for a size of zero.
     pub fn fixed(size: u32) -> Result<Self, BadReadSize> {
         let mut fixed = Self::bounded(size, size, size)?;
-        // No way up and no way down.
+        // Marks the size as fixed.
         fixed.lowest = u8::MAX;
         Ok(fixed)
     }
 
-    /// Whether it always offers the same.
+    /// Returns `true` if the prediction never changes.
     #[inline]
     pub fn is_fixed(&self) -> bool {
         self.lowest == u8::MAX
     }
 
-    /// How much to offer the next read.
+    /// Returns how many bytes to offer the next read.
     #[inline]
     pub fn next(&self) -> usize {
         self.next as usize
     }
 
-    /// Learns that a read, or all reads of one turn, brought `bytes`.
+    /// Records that a read, or all reads of one turn, returned `bytes`.
     #[inline]
     pub fn record(&mut self, bytes: usize) {
         if self.is_fixed() {
@@ -137,8 +137,8 @@ impl ReadSize {
         }
     }
 
-    /// Learns that one read brought `bytes`, and that it was all of its turn: the same as noting a
-    /// read that filled its offer, and then the turn.
+    /// Records that one read returned `bytes` and was the only one of its turn. This is the same as
+    /// recording the read, if it filled its offer, and then the turn.
     #[inline]
     pub(crate) fn record_turn(&mut self, bytes: usize) {
         if bytes >= self.next() {
@@ -147,7 +147,7 @@ impl ReadSize {
         self.record(bytes);
     }
 
-    /// The entry at hand, within the bounds, which need not be entries.
+    /// Returns the current entry, limited to the bounds, which need not be entries.
     #[inline]
     fn clamped(&self) -> u32 {
         SIZE_TABLE[usize::from(self.index)].clamp(self.minimum, self.maximum)
@@ -161,13 +161,15 @@ impl Default for ReadSize {
     }
 }
 
-/// The first entry that is not less than `size`; the last one if there is none.
+/// Returns the index of the first entry that is not less than `size`; of the last one if there is
+/// none.
 fn index_of(size: u32) -> u8 {
     let at = SIZE_TABLE.partition_point(|&entry| entry < size);
     u8::try_from(at.min(ENTRIES - 1)).expect("the table is small")
 }
 
-/// The last entry that is not more than `size`; the first one if there is none.
+/// Returns the index of the last entry that is not more than `size`; of the first one if there is
+/// none.
 fn index_below(size: u32) -> u8 {
     let at = index_of(size);
     if SIZE_TABLE[usize::from(at)] > size {

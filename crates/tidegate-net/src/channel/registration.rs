@@ -1,8 +1,8 @@
-//! A channel that is off its loop for a while: nobody watches its socket.
+//! Taking a channel off its loop for a while, and putting it back.
 //!
-//! It stays where it is, with its handlers, its timers and its mail; it neither reads nor sends. Its
-//! loop takes the socket out of the poller, and puts it back, when the handlers have returned: the
-//! channel asks for it with what it answers ([`Next::Watch`]) and is told how that went.
+//! Meanwhile the channel keeps its handlers, its timers and its queued requests; it neither reads
+//! nor sends. The loop takes the socket out of the poller, and puts it back, after the handlers
+//! have returned: the channel asks for it by returning [`Next::Watch`] and is told the result.
 
 use tidegate_promise::{Failure, Promise};
 
@@ -15,12 +15,12 @@ use crate::reactor::{Desk, Next};
 use crate::sys::Readiness;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
-    /// Somebody wants the channel on its loop, or off it.
+    /// Handles a request to put the channel on its loop or to take it off.
     pub(super) fn wish(&mut self, on: bool, promise: Promise<()>, desk: &mut Desk) {
         if promise.is_cancelled() {
             return;
         }
-        // What was asked before comes before.
+        // Earlier requests come first.
         self.carry_out(desk);
         let refused = match &mut self.state_mut().life {
             Life::Off(off) => {
@@ -41,8 +41,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let _ = promise.fail(Failure::new(refused));
     }
 
-    /// Remembers what the poller said: it says so once, and maybe before the channel has heard that
-    /// it is back.
+    /// Records what the poller reported. It reports each change once, maybe before the channel has
+    /// heard that it is registered again.
     pub(super) fn remember(&mut self, readiness: Readiness) {
         let ends = Readiness::HANG_UP | Readiness::ERROR;
         if readiness.any(Readiness::READ | ends) {
@@ -53,7 +53,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// Looks how the change went that the loop was asked for.
+    /// Handles the result of the change that the loop was asked for.
     pub(super) fn look_off(&mut self, desk: &mut Desk) {
         let Life::Off(off) = &mut self.state_mut().life else {
             return;
@@ -84,13 +84,13 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.next_wish();
     }
 
-    /// The poller watches the socket: everything goes on where it stood.
+    /// Resumes reading and sending: the poller watches the socket again.
     fn come_back(&mut self, desk: &mut Desk) {
         let Life::Off(off) = std::mem::replace(&mut self.state_mut().life, Life::Open) else {
             return;
         };
         self.clear(Flags::WRITE_BLOCKED);
-        // A poller tells what there is to read; where there is none, one has to look.
+        // A poller reports what there is to read. Without one, the channel has to try.
         if self.transport.io().is_none() {
             self.set(Flags::READ_READY);
         }
@@ -100,7 +100,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// Turns to what was asked meanwhile.
+    /// Handles the requests that came meanwhile, up to the first that needs the loop.
     fn next_wish(&mut self) {
         let Life::Off(off) = &mut self.state_mut().life else {
             return;
@@ -121,7 +121,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         }
     }
 
-    /// What the loop has to do for a channel that is not open; `None` if that is as for others.
+    /// Returns what a channel that is closed or off its loop wants next; `None` in every other
+    /// state.
     pub(super) fn next_unless_open(&mut self) -> Option<Next> {
         match &mut self.state_mut().life {
             Life::Closed => Some(Next::Leave),

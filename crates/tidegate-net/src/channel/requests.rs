@@ -1,4 +1,4 @@
-//! What handles ask of a channel, carried out on its loop.
+//! Requests of handles to a channel, carried out on its loop.
 
 use tidegate_core::discard;
 
@@ -10,7 +10,7 @@ use super::state::{Flags, Life, Output, RequestedEnd};
 use crate::reactor::Desk;
 
 impl<P: ChannelPipeline> ChannelCore<P> {
-    /// Reads what handles put into the box, oldest first.
+    /// Handles the queued requests, oldest first.
     pub(super) fn read_mail(&mut self, desk: &mut Desk) {
         for mail in self.shared().take_mail() {
             if self.is_closed() {
@@ -19,7 +19,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             }
             self.read_letter(mail, desk);
             if self.state().end == RequestedEnd::Now && !self.is_closed() {
-                // What was asked for after that comes too late.
+                // Requests that came after this one are too late.
                 self.carry_out(desk);
             }
         }
@@ -38,7 +38,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             Mail::Flush(promise) => self.pipeline.flush(promise),
             Mail::Close => self.pipeline.out(OutOp::Close),
             Mail::Cut => {
-                // They may say goodbye; those that hold the close back are not waited for.
+                // The handlers may react to the close; those that hold it back are not waited for.
                 self.pipeline.out(OutOp::Close);
                 self.carry_out(desk);
                 let cause = self.pipeline.io().close_cause.clone();
@@ -74,7 +74,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             Mail::Fire(event) => self.pipeline.fire(event),
             Mail::Stage(id, back) => self.pipeline.back(id, back),
             Mail::UserWritable(flag, writable) => {
-                // A number that is no flag changes nothing; the handle's docs say so.
+                // A number that is not a flag changes nothing; the handle's docs say so.
                 let _ = self.pipeline.io_mut().set_user_writable(flag, writable);
             }
             Mail::Own(id, what) => self.pipeline.own(id, what),

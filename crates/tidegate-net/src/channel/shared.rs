@@ -1,7 +1,8 @@
-//! What the handles of a channel and its loop share.
+//! State that the handles of a channel and its loop share.
 //!
-//! Handles put mail into the channel's box and raise one signal for it, which the loop never
-//! refuses; the loop takes the mail out in order. Bytes count from the moment they are mailed.
+//! Handles queue requests and raise one signal for them, which the loop never refuses. The loop
+//! takes the requests out in order. Bytes count as pending from the moment that their write is
+//! queued.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -23,36 +24,37 @@ use crate::message::Msg;
 use crate::reactor::{self, Roam, SourceHandle, Update};
 use crate::sys::{Readiness, Ready, Token};
 
-/// Bits of what is known of a channel.
+/// Bits of the field `known`.
 mod known {
-    /// Its loop watches its socket.
+    /// The loop watches the socket.
     pub(super) const REGISTERED: u8 = 1;
-    /// Its handlers were told that their server is on its way out.
+    /// The handlers were notified that their server is draining.
     pub(super) const DRAINED: u8 = 2;
-    /// A write for which nobody waits was refused, the handlers hear so, and none was taken since.
+    /// A write without a promise was refused, the handlers are notified, and none was accepted
+    /// since.
     pub(super) const OVERFULL: u8 = 4;
-    /// It ends behind what was written before: no more writes are taken.
+    /// An end was requested: no more writes are accepted.
     pub(super) const ENDS: u8 = 8;
 }
 
-/// The shared side of one channel.
+/// The shared state of one channel.
 pub(crate) struct Shared {
-    /// Where it is registered; 0 until then.
+    /// The token of its registration; 0 until then.
     token: AtomicU64,
     executor: Arc<dyn Executor>,
-    /// The way to its loop, if that roams.
+    /// The link to its loop, if that is a roaming one.
     roam: Option<Arc<Roam>>,
     options: Arc<ChannelOptions>,
     peer: Option<SocketAddr>,
     local: Option<SocketAddr>,
     origin: Option<Arc<Origin>>,
-    /// What mail that was not taken counts for.
+    /// Counted size of the queued writes that the loop has not taken.
     mailed: AtomicUsize,
-    /// What waits in the loop's queue; written by the loop alone.
+    /// Pending size on the loop; written by the loop alone.
     queued: AtomicUsize,
     writable: AtomicBool,
     active: AtomicBool,
-    /// What else is known of it, as bits.
+    /// Further state, as bits.
     known: AtomicU8,
     inner: Mutex<Inner>,
 }
@@ -65,19 +67,19 @@ struct Inner {
     rare: Option<Box<Rare>>,
 }
 
-/// A value of the user's; `None` once it was taken. Copying and dropping it is the user's code, which
-/// must not hold the channel up, so that it has a lock of its own.
+/// A value of the user; `None` once it was taken. Cloning and dropping it is user code, which must
+/// not block the channel, so it has a lock of its own.
 pub(super) type Attribute = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
 
-/// What most channels do not have.
+/// State that most channels do not need.
 #[derive(Default)]
 struct Rare {
     attributes: HashMap<TypeId, Attribute>,
-    /// Who waits until the channel is writable.
+    /// Complete when the channel is writable.
     writers: Vec<Promise<()>>,
-    /// Who waits until its sending half is closed.
+    /// Complete when the sending half is closed.
     halves: Vec<Promise<()>>,
-    /// Ends the wait until everything is sent.
+    /// The timer that limits the wait until everything is sent.
     deadline: Option<Completion<()>>,
 }
 
@@ -103,16 +105,16 @@ impl Inner {
 #[derive(Clone)]
 pub(crate) struct Home {
     pub(crate) executor: Arc<dyn Executor>,
-    /// The way to it, if it roams.
+    /// The link to it, if it is a roaming loop.
     pub(crate) roam: Option<Arc<Roam>>,
 }
 
-/// The end of a channel, for whoever wants to know.
+/// A completion of the end of a channel, for any number of waiters.
 pub type Closed = SharedCompletion<(), Failure>;
 
 #[derive(Default)]
 enum End {
-    /// Open, and nobody has asked yet.
+    /// Open, and no completion was requested yet.
     #[default]
     Unasked,
     Asked(Promise<()>, Closed),
@@ -147,7 +149,7 @@ impl Shared {
         &self.executor
     }
 
-    /// Whether it travels with its tasks.
+    /// Returns `true` if the channel is on a roaming loop.
     pub(crate) fn roams(&self) -> bool {
         self.roam.is_some()
     }
@@ -204,22 +206,23 @@ impl Shared {
         self.note(known::REGISTERED, yes);
     }
 
-    /// Notes that it ends, and takes no more writes.
+    /// Records that the channel ends and accepts no more writes.
     pub(crate) fn set_ends(&self) {
         self.note(known::ENDS, true);
     }
 
-    /// Whether it takes no more writes: it is closed, or will be when everything is sent.
+    /// Returns `true` if the channel accepts no more writes: it is closed, or will be when
+    /// everything is sent.
     pub(crate) fn refuses_writes(&self) -> bool {
         self.known.load(Ordering::Relaxed) & known::ENDS != 0 || self.is_closed()
     }
 
-    /// Whether nobody has asked before: handlers are told of a drain once.
+    /// Returns `true` on the first call: handlers are notified of a drain once.
     pub(crate) fn hears_first_of_drain(&self) -> bool {
         !self.note(known::DRAINED, true)
     }
 
-    /// Notes something; answers whether that was known before.
+    /// Sets or clears a bit of `known`. Returns `true` if it was set before.
     fn note(&self, what: u8, yes: bool) -> bool {
         let before = match yes {
             true => self.known.fetch_or(what, Ordering::Relaxed),
@@ -248,37 +251,42 @@ impl Shared {
         self.writable.store(writable, Ordering::Relaxed);
     }
 
-    /// Counts a write that is mailed; true if more waits with it than the high mark.
+    /// Counts a queued write. Returns `true` if more than the high-water mark is pending with it.
     ///
-    /// The loop has to take such mail out even if nobody flushes, since its handlers are to hear of
-    /// it. It looks for it after `publish` (`has_much_mail`).
+    /// The loop has to take such a write even without a flush, since its handlers have to be
+    /// notified. It checks for that after `publish`, with `has_much_mail`.
     fn count_mail(&self, counts: usize) -> bool {
-        // ORDERING: SeqCst on all four, here, in `publish` and in `has_much_mail`: of a write that
-        // is mailed while the loop publishes at least one side sees what the other has counted.
+        // ORDERING: SeqCst on all four, here, in `publish` and in `has_much_mail`: when a write is
+        // queued while the loop publishes, at least one side sees what the other has counted.
         let mailed = self.mailed.fetch_add(counts, Ordering::SeqCst) + counts;
         mailed + self.queued.load(Ordering::SeqCst) > self.options.marks.high()
     }
 
-    /// Whether there is mail that makes more wait than the high mark. On the loop, after `publish`.
+    /// Returns `true` if queued writes raise the pending size above the high-water mark. Called on
+    /// the loop, after `publish`.
     pub(crate) fn has_much_mail(&self) -> bool {
         // ORDERING: SeqCst pairs with `count_mail`: see there.
         let mailed = self.mailed.load(Ordering::SeqCst);
         mailed > 0 && mailed + self.queued.load(Ordering::Relaxed) > self.options.marks.high()
     }
 
-    /// Has the loop look at the mail.
+    /// Signals the loop to handle the queued requests.
     pub(crate) fn ring(block: &Arc<SignalBlock<Self>>) {
         if let Some(signal) = block.raise()
             && let Err(refused) = block.executor.signal(signal)
         {
-            // The loop is over: dropping the signal delivers it as orphaned.
+            // The loop has ended: dropping the signal delivers it as orphaned.
             drop(refused);
         }
     }
 
-    /// Puts mail into the box; `wake` says whether the loop has to look, which it also has if more
-    /// waits than the high mark. Refused once closed, and a write if more would wait than the cap
-    /// allows.
+    /// Queues a request. Signals the loop if `wake` is set or more than the high-water mark is
+    /// pending.
+    ///
+    /// # Errors
+    ///
+    /// The request, if the channel is closed. Also a write that would exceed the cap or comes after
+    /// the end.
     pub(crate) fn post(
         block: &Arc<SignalBlock<Self>>,
         mail: Mail,
@@ -301,7 +309,7 @@ impl Shared {
                 }
                 wake |= block.count_mail(counts);
                 if known & known::OVERFULL != 0 {
-                    // One is taken: the next refusal is news again.
+                    // A write is accepted: the next refusal is reported again.
                     block.note(known::OVERFULL, false);
                 }
             }
@@ -313,7 +321,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Lets `promise` wait until the channel is writable; given back if it is, or is closed.
+    /// Registers `promise` to complete when the channel is writable. Returns it if the channel is
+    /// writable or closed.
     pub(crate) fn wait_for_room(&self, promise: Promise<()>) -> Result<(), Promise<()>> {
         let mut inner = self.lock();
         if self.is_writable() || matches!(inner.end, End::Over(..)) {
@@ -324,7 +333,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Tells whoever waits that the channel is writable, if it is.
+    /// Completes the promises that wait for the channel to be writable, if it is.
     pub(crate) fn tell_writers(&self) {
         if !self.is_writable() {
             return;
@@ -335,13 +344,14 @@ impl Shared {
         }
     }
 
-    /// Lets `promise` wait until the sending half is closed. On the channel's loop.
+    /// Registers `promise` to complete when the sending half is closed. Called on the channel's
+    /// loop.
     pub(crate) fn wait_for_half(&self, promise: Promise<()>) {
         let mut inner = self.lock();
         inner.rare.get_or_insert_default().halves.push(promise);
     }
 
-    /// Tells whoever waits that the sending half is closed.
+    /// Completes the promises that wait for the sending half to be closed.
     pub(crate) fn tell_halves(&self) {
         let halves = self.lock().take_halves();
         for half in halves {
@@ -349,7 +359,8 @@ impl Shared {
         }
     }
 
-    /// Whether something ends the wait until everything is sent. On the channel's loop.
+    /// Returns `true` if a timer limits the wait until everything is sent. Called on the channel's
+    /// loop.
     pub(crate) fn has_deadline(&self) -> bool {
         let inner = self.lock();
         inner
@@ -363,28 +374,28 @@ impl Shared {
         inner.rare.get_or_insert_default().deadline = Some(deadline);
     }
 
-    /// Tells the handlers, once until one is taken again, that a write was refused for which nobody
-    /// waits: a stream with a hole in it must not go on silently.
+    /// Notifies the handlers that a write without a promise was refused, once until a write is
+    /// accepted again: a stream with a gap must not go on silently.
     pub(crate) fn post_overfull(block: &Arc<SignalBlock<Self>>, why: NetError) {
         if !block.note(known::OVERFULL, true) {
             let event = InEvent::Error(Failure::new(why));
-            // Refused: it is closed, and there is nobody to tell.
+            // Refused: the channel is closed, and no handler is left to notify.
             let _ = Self::post(block, Mail::Fire(event), true);
         }
     }
 
-    /// Takes the mail out, oldest first.
+    /// Takes the queued requests, oldest first.
     pub(crate) fn take_mail(&self) -> Vec<Mail> {
         std::mem::take(&mut self.lock().mail)
     }
 
-    /// Notes that the loop has taken a write over.
+    /// Subtracts a queued write that the loop has taken.
     pub(crate) fn took(&self, msg: &Msg) {
         let counts = msg.size() + ENTRY_OVERHEAD;
         self.mailed.fetch_sub(counts, Ordering::Relaxed);
     }
 
-    /// The end, for whoever wants to know.
+    /// Returns the completion of the channel's end.
     pub(crate) fn closed(&self) -> Closed {
         let mut inner = self.lock();
         match &mut inner.end {
@@ -403,7 +414,7 @@ impl Shared {
         }
     }
 
-    /// Why it was closed, if it was and there was a cause.
+    /// Returns the cause of the close, if the channel was closed because of an error.
     pub(crate) fn close_cause(&self) -> Option<Failure> {
         match &self.lock().end {
             End::Over(cause, _) => cause.clone(),
@@ -415,7 +426,7 @@ impl Shared {
         matches!(self.lock().end, End::Over(..))
     }
 
-    /// Tells the hook for unhandled errors what went wrong with the channel.
+    /// Reports an error of the channel to the hook for unhandled errors.
     #[cold]
     pub(crate) fn report(&self, what: &dyn fmt::Display) {
         let message = match self.peer {
@@ -426,7 +437,7 @@ impl Shared {
         self.executor.unhandled(&what);
     }
 
-    /// The channel is closed: tells whoever wanted to know, and whoever has mail in the box.
+    /// Marks the channel as closed, completes its waiters and refuses its queued requests.
     pub(crate) fn finish(&self, cause: Option<Failure>) {
         self.set_active(false);
         self.writable.store(false, Ordering::Relaxed);
@@ -436,7 +447,7 @@ impl Shared {
         }
         let end = std::mem::replace(&mut inner.end, End::Over(cause.clone(), None));
         let left = std::mem::take(&mut inner.mail);
-        // Nothing waits any more, and nothing more will be taken.
+        // Nothing is pending any more, and nothing more is accepted.
         self.mailed.store(0, Ordering::Relaxed);
         self.publish(0, false);
         let mut waiting = inner.take_writers();
@@ -450,7 +461,7 @@ impl Shared {
             _ => None,
         };
         drop(inner);
-        // First, so that whoever hears of the end finds it counted.
+        // First, so that a waiter finds the connection already subtracted.
         if let Some(origin) = &self.origin {
             origin.left();
         }
@@ -499,13 +510,13 @@ impl Deliver for Shared {
         if how == Delivery::Orphaned {
             block.finish(None);
         } else if let Some(roam) = block.roam().cloned() {
-            // Before it is registered there is nothing to do: it reads its mail when it begins. A
-            // loop that is over has closed it, or its task will.
+            // Before the registration there is nothing to do: the channel handles its requests when
+            // it starts. A loop that has ended has closed it, or its task will.
             if ready.token.bits() != 0 {
                 let _ = roam.push(Update::Mail(ready.token));
             }
         } else if ready.token.bits() != 0 && !reactor::dispatch(ready) {
-            // Gone with its loop: nobody else will read this.
+            // The channel is gone with its loop: nothing else will handle these requests.
             for mail in block.take_mail() {
                 refuse(mail, None);
             }
@@ -523,7 +534,7 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.finish(None);
         let rare = self.lock().rare.take();
-        // Values of the user's, whose drop may panic.
+        // Values of the user, whose drop may panic.
         discard_all(rare.into_iter().flat_map(|rare| rare.attributes));
     }
 }

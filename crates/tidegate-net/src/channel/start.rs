@@ -1,11 +1,11 @@
-//! How a channel comes to its loop: connected, or about to be.
+//! How a channel starts on its loop: connected, or connecting.
 
 use tidegate_promise::{Completion, Failure};
 
 use super::handle::Channel;
 use crate::awaited::Awaited;
 
-/// A connection that is being made.
+/// A connect in progress.
 pub(crate) struct Connecting {
     pub(crate) promise: Awaited<Channel>,
     /// Ends the attempt when it fires; cancelled when the attempt has ended.
@@ -21,16 +21,16 @@ impl Connecting {
     }
 }
 
-/// How a channel comes to its loop.
+/// How a channel starts on its loop.
 pub(crate) enum Start {
     /// Connected.
     Open,
-    /// About to be.
+    /// Connecting.
     Connecting(Box<Connecting>),
 }
 
 impl Start {
-    /// The channel ends before it has begun: whoever waits for it hears why.
+    /// Fails the connect, if there is one: the channel ends before it has started.
     pub(super) fn refuse(&mut self, why: &Failure) {
         if let Self::Connecting(connecting) = std::mem::replace(self, Self::Open) {
             connecting.fail(why);

@@ -1,4 +1,4 @@
-//! The states of a connection: four enums with one meaning each, and the flags of the moment.
+//! The state of a connection: four enums with one meaning each, and a set of flags.
 //!
 //! ```text
 //!  Life                      Input                Output               RequestedEnd
@@ -16,22 +16,22 @@
 //!  any ───────► Closed       Open ─► Shut         Shut ─► Ending       None ─► Now
 //! ```
 //!
-//! All of it belongs to the channel's loop, or to the task that the channel travels with: there is one
-//! thread at a time. Who may change what, and where [`Life`] stands then:
+//! All of it belongs to the channel's loop, or to the task into which a roaming channel is moved:
+//! one thread at a time uses it. Which module may change what, and in which [`Life`]:
 //!
-//! | what | who changes it | in which life |
+//! | what | changed by | in which life |
 //! |---|---|---|
-//! | `life` to `Open` or `Connecting` | `core`, with the first event and with the end of a connect | `New`, `Connecting` |
+//! | `life` to `Open`, `Connecting` | `core`: first event, end of a connect | `New`, `Connecting` |
 //! | `life` to `Off` and back | `registration` | `Open`, `Off` |
 //! | `life` to `Closed` | `close` | any but `Closed` |
-//! | `input` to `HungUp` | `core` and `registration`, when the poller says so | `Open`, `Off` |
+//! | `input` to `HungUp` | `core` and `registration`, when the poller reports it | `Open`, `Off` |
 //! | `input` to `Shut` | `core`, when a read finds the end | `Open` |
 //! | `output` to `Ending` | the handlers, through [`ChannelIo`](super::ChannelIo) | any |
 //! | `output` to `Shut` | `close`, when everything is sent | `Open` |
 //! | `end` | the handlers, through [`ChannelIo`](super::ChannelIo); never back | any |
-//! | readiness hints | `core`, `flush`, `fast_path`, `batch`; `registration` on the way back | any but `Closed` |
+//! | readiness hints | every file of `ChannelCore`'s methods but `close` | any but `Closed` |
 //! | requests of a turn | the handlers set them; `core`, `flush` and `fast_path` clear them | any |
-//! | writability | [`ChannelIo`](super::ChannelIo), as what waits grows and shrinks | any |
+//! | writability | [`ChannelIo`](super::ChannelIo), as the pending size changes | any |
 
 use std::collections::VecDeque;
 use std::io;
@@ -41,13 +41,13 @@ use tidegate_promise::{Failure, Promise};
 use super::start::{Connecting, Start};
 use crate::reactor::Next;
 
-/// How far the life of a connection has come.
+/// The phase of a connection.
 pub(crate) enum Life {
-    /// Registered, and its handlers know nothing yet.
+    /// Registered; its handlers have not been notified yet.
     New(Start),
     Connecting(Box<Connecting>),
     Open,
-    /// Nobody watches its socket.
+    /// Off its loop: the poller does not watch its socket.
     Off(Box<Off>),
     Closed,
 }
@@ -56,7 +56,7 @@ pub(crate) enum Life {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     Open,
-    /// The peer writes no more: reads go on to the end.
+    /// The peer has closed its sending half: reads continue to the end.
     HungUp,
     /// The end was read.
     Shut,
@@ -66,77 +66,79 @@ pub(crate) enum Input {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     Open,
-    /// It is to be closed behind what was written so far; more is not taken.
+    /// To be closed after everything written so far; no more writes are accepted.
     Ending,
     Shut,
 }
 
-/// The end of the connection that was asked for. Once there is one, nothing is read and no write is
-/// taken.
+/// The requested end of the connection. Once there is one, nothing is read and no write is
+/// accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestedEnd {
     None,
-    /// Behind what was written so far.
+    /// After everything written so far is sent.
     WhenFlushed,
     /// As soon as the running handlers have returned.
     Now,
 }
 
-/// What is known, asked for or told for the moment.
+/// Readiness hints, requests, and what others were last told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flags(u32);
 
 impl Flags {
     // Readiness hints.
 
-    /// The socket has something to read, as far as is known.
+    /// The socket may have something to read.
     pub(crate) const READ_READY: Self = Self(1);
-    /// The socket takes no more for now.
+    /// The socket accepts no more data for now.
     pub(crate) const WRITE_BLOCKED: Self = Self(1 << 1);
 
     // Requests of a turn.
 
-    /// Its turn was over before it had written or told everything.
+    /// The turn ended before everything was written or reported.
     pub(crate) const TURN_OWED: Self = Self(1 << 2);
-    /// What was flushed is to be sent.
+    /// Flushed data has to be sent.
     pub(crate) const FLUSH: Self = Self(1 << 3);
-    /// One read was asked for.
+    /// One read was requested.
     pub(crate) const READ: Self = Self(1 << 4);
-    /// The handlers have heard that a read is complete.
+    /// The handlers were notified that a read is complete.
     pub(crate) const READ_COMPLETED: Self = Self(1 << 5);
 
     // Writability.
 
-    /// More waits than the marks allow.
+    /// More is pending than the water marks allow.
     pub(crate) const ABOVE_MARKS: Self = Self(1 << 6);
-    /// It was not writable for a while since the handlers were told.
+    /// The channel was unwritable for a while since the handlers were last notified.
     pub(crate) const DIPPED: Self = Self(1 << 7);
-    /// The handlers were told last that it is not writable.
+    /// The handlers were last told that the channel is not writable.
     pub(crate) const TOLD_UNWRITABLE: Self = Self(1 << 8);
-    /// Other threads were shown last that it is not writable.
+    /// Other threads were last shown that the channel is not writable.
     pub(crate) const SHOWN_UNWRITABLE: Self = Self(1 << 9);
 
-    // How it reads and writes.
+    // Reading and writing.
 
-    /// Reads on its own: wished for, not held up, and no end was asked for.
+    /// The channel reads on its own: the user wants it, no handler holds reads back, and no end was
+    /// requested.
     pub(crate) const AUTO_READ: Self = Self(1 << 10);
     /// The user wants the channel to read on its own.
     pub(crate) const AUTO_READ_WISHED: Self = Self(1 << 11);
-    /// A handler wants to hear of the peer's end before the channel is closed for it.
+    /// A handler wants to be notified of the peer's end before the channel is closed for it.
     pub(crate) const TELL_INPUT_END: Self = Self(1 << 12);
-    /// The channel speaks in datagrams, not in bytes.
+    /// The channel uses datagrams, not a stream of bytes.
     pub(crate) const DATAGRAMS: Self = Self(1 << 13);
 
-    // What went wrong with writes and handlers.
+    // Errors of writes and handlers.
 
-    /// The handlers know that a write was refused, and none was taken since.
+    /// The handlers were notified that a write was refused, and none was accepted since.
     pub(crate) const REFUSAL_TOLD: Self = Self(1 << 14);
-    /// A write for which nobody waits came after the end, and no flush has told so.
+    /// A write without a promise came after the end, and no flush has reported it yet.
     pub(crate) const LOST: Self = Self(1 << 15);
-    /// What the handlers do has no end: nothing that follows from it is carried out any more.
+    /// The handlers trigger each other without end: nothing that follows from their events is
+    /// carried out any more.
     pub(crate) const CUT: Self = Self(1 << 16);
 
-    /// These and those.
+    /// Returns the union of both sets.
     pub(crate) const fn and(self, more: Self) -> Self {
         Self(self.0 | more.0)
     }
@@ -186,16 +188,16 @@ pub(crate) struct State {
     pub(crate) input: Input,
     pub(crate) output: Output,
     pub(crate) end: RequestedEnd,
-    /// Handlers elsewhere for whom too much waits.
+    /// Number of handlers on other executors that hold reads back, since too much waits for them.
     holds: u8,
     pub(crate) flags: Flags,
 }
 
-/// What makes a channel read.
+/// Flags that make a channel read.
 const READS: Flags = Flags::AUTO_READ.and(Flags::READ);
 
 impl State {
-    /// An open connection, which reads on its own or not.
+    /// Creates the state of an open connection.
     pub(crate) fn new(auto_read: bool) -> Self {
         let mut state = Self {
             life: Life::Open,
@@ -219,7 +221,7 @@ impl State {
         matches!(self.life, Life::Closed)
     }
 
-    /// Returns `true` if an end was asked for: nothing that comes now is read or written.
+    /// Returns `true` if an end was requested: nothing that comes now is read or written.
     #[inline(always)]
     pub(crate) fn ends(&self) -> bool {
         self.end != RequestedEnd::None
@@ -231,26 +233,26 @@ impl State {
         self.ends() | (self.output == Output::Ending)
     }
 
-    /// Returns `true` if a write is not too late.
+    /// Returns `true` if a write is accepted.
     #[inline(always)]
     pub(crate) fn takes_writes(&self) -> bool {
         !(self.ends() | (self.output != Output::Open) | self.is_closed())
     }
 
-    /// Returns `true` if there may be something to read, and somebody wants it.
+    /// Returns `true` if there may be something to read and a read is wanted.
     #[inline(always)]
     pub(crate) fn is_to_read(&self) -> bool {
         self.flags.any(Flags::READ_READY) && self.flags.any(READS)
     }
 
-    /// Notes that the peer writes no more.
+    /// Records that the peer has closed its sending half.
     pub(crate) fn hang_up(&mut self) {
         if self.input == Input::Open {
             self.input = Input::HungUp;
         }
     }
 
-    /// Asks for an end; one that was asked for before and is sooner stays.
+    /// Requests an end. An earlier request to end `Now` stays.
     pub(crate) fn request_end(&mut self, end: RequestedEnd) {
         if self.end != RequestedEnd::Now {
             self.end = end;
@@ -258,24 +260,25 @@ impl State {
         self.flags.clear(READS);
     }
 
-    /// Lets it read on its own, or only when asked.
+    /// Sets whether the channel reads on its own or only when asked.
     pub(crate) fn set_auto_read(&mut self, yes: bool) {
         if self.flags.any(Flags::AUTO_READ_WISHED) && !yes {
-            // A wish from before is one of those that end here.
+            // Switching it off also cancels an earlier request for one read.
             self.flags.clear(Flags::READ);
         }
         self.flags.put(Flags::AUTO_READ_WISHED, yes);
         self.decide_auto_read();
     }
 
-    /// Reads no more on its own until [`State::release_reads`], whatever anybody wishes.
+    /// Stops the channel from reading on its own until [`State::release_reads`], whatever the user
+    /// wants.
     pub(crate) fn hold_reads(&mut self) {
-        // Of more than that many some let go early: still better than never.
+        // With more than 255 holds some are released early, which is better than never.
         self.holds = self.holds.saturating_add(1);
         self.decide_auto_read();
     }
 
-    /// Ends a [`State::hold_reads`]. Returns `true` if it reads on its own from now on.
+    /// Ends a [`State::hold_reads`]. Returns `true` if the channel reads on its own from now on.
     pub(crate) fn release_reads(&mut self) -> bool {
         self.holds = self.holds.saturating_sub(1);
         self.decide_auto_read();
@@ -289,16 +292,16 @@ impl State {
     }
 }
 
-/// What a channel off its loop knows of that.
+/// State of a channel that is off its loop.
 pub(crate) struct Off {
     pub(super) phase: Phase,
-    /// Who asked for the change that is going on.
+    /// Completes with the change in progress.
     pub(super) promise: Option<Promise<()>>,
     /// The loop has still to be asked for that change.
     pub(super) ask: bool,
-    /// How it went.
+    /// Result of that change.
     pub(super) said: Option<io::Result<()>>,
-    /// What was asked meanwhile, oldest first: to be on the loop, or off it.
+    /// Requests that came meanwhile, oldest first; `true` means onto the loop.
     pub(super) wishes: VecDeque<(bool, Promise<()>)>,
 }
 
@@ -320,7 +323,7 @@ impl Off {
         })
     }
 
-    /// Whether the poller knows of the socket, or is about to.
+    /// Returns `true` if the poller watches the socket, or is about to.
     pub(super) fn is_watched(&self) -> bool {
         self.phase != Phase::Off
     }
@@ -329,7 +332,7 @@ impl Off {
         self.said = Some(said);
     }
 
-    /// What the loop has to do for it.
+    /// Returns what the channel wants from its loop.
     pub(super) fn next(&mut self) -> Next {
         if std::mem::take(&mut self.ask) {
             Next::Watch(self.phase == Phase::Returning)
@@ -338,7 +341,7 @@ impl Off {
         }
     }
 
-    /// The channel is closed: whoever asked for something hears so.
+    /// Fails all requests: the channel is closed.
     pub(super) fn refuse(self, closed: &Failure) {
         let wishes = self.wishes.into_iter().map(|(_, promise)| promise);
         for promise in self.promise.into_iter().chain(wishes) {

@@ -1,5 +1,5 @@
-//! A channel by itself: what it costs while nothing happens, and what it does with bytes that it
-//! received before its turn.
+//! A channel by itself: its size while idle, and what it does with bytes that it received before
+//! its turn.
 
 use std::io::{Read, Write};
 use std::mem::size_of;
@@ -29,18 +29,18 @@ fn an_idle_channel_is_small() {
         size_of::<Parts>(),
         size_of::<Action>(),
     );
-    // A socket of mio's also notes its poller where assertions are on.
+    // With debug assertions, a mio socket also stores its poller.
     let most = if cfg!(debug_assertions) { 648 } else { 640 };
     assert!(sizes.0 + sizes.1 <= most, "{sizes:?}");
 }
 
-/// What a note says of an error of the system's.
+/// Returns the log entry for an error of the operating system.
 fn kind_of(why: &Failure) -> String {
     let kind = why.downcast_ref::<std::io::Error>().unwrap().kind();
     format!("error: {kind:?}")
 }
 
-/// Notes what it hears.
+/// A handler that logs its events.
 struct Notes(Log<String>);
 
 impl Inbound for Notes {
@@ -67,7 +67,7 @@ impl Inbound for Notes {
     }
 }
 
-/// Never blocks, and answers what it hears with itself.
+/// A handler that never blocks and echoes what it reads.
 struct Answers {
     log: Log<String>,
     then: fn(&mut InboundContext<'_, Self>),
@@ -94,7 +94,7 @@ impl Inbound for Answers {
     }
 }
 
-/// The two ends of a connection.
+/// Returns the two ends of a connection.
 fn connected() -> (Transport, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -104,11 +104,11 @@ fn connected() -> (Transport, TcpStream) {
     (transport, peer)
 }
 
-/// A channel whose loop is the test, and its peer.
+/// A channel that the test drives in place of a loop, and its peer.
 struct Alone {
     core: ChannelCore<Pipeline>,
     desk: Desk,
-    /// Not there when it is gone.
+    /// `None` once the peer is gone.
     peer: Option<TcpStream>,
     log: Log<String>,
     _home: (EventLoop, HandLoop),
@@ -124,7 +124,7 @@ impl Alone {
         Self::of(transport, Some(peer), options)
     }
 
-    /// One whose handler answers what it hears with itself, and then does what `then` says.
+    /// Creates a channel whose handler echoes what it reads and then runs `then`.
     fn answering(then: fn(&mut InboundContext<'_, Answers>)) -> Self {
         let (transport, peer) = connected();
         let answers = |log| Assembly::<Pinned>::new().add("answers", Answers { log, then });
@@ -191,7 +191,7 @@ impl Alone {
         self.core.send_late(&mut self.desk)
     }
 
-    /// Whether something has come to the peer.
+    /// Returns `true` if the peer has received something.
     fn has_answered(&self) -> bool {
         self.peer().set_nonblocking(true).unwrap();
         let looked = self.peer().peek(&mut [0]);
@@ -199,7 +199,7 @@ impl Alone {
         looked.is_ok()
     }
 
-    /// What comes to the peer, so many bytes.
+    /// Returns the next `count` bytes that the peer receives.
     fn answer(&self, count: usize) -> String {
         let mut answer = vec![0; count];
         self.peer().read_exact(&mut answer).unwrap();
@@ -481,12 +481,12 @@ fn an_error_that_only_a_send_late_the_group_saw_is_told() {
         [""; 0],
         "nothing of the handlers' runs there"
     );
-    // Whatever it hears next, it is told first.
+    // The error is reported first, whatever the next event is.
     assert_eq!(alone.tell(Readiness::MAIL), Next::Leave);
     assert_eq!(alone.log.take(), ["error: ConnectionReset", "inactive"]);
 }
 
-/// Notes when it is dropped, which is the user's code.
+/// Logs its drop, which is user code.
 struct Owned(Log<String>);
 
 impl AsRef<[u8]> for Owned {
@@ -548,7 +548,7 @@ fn a_channel_that_ends_before_it_began_tells_its_handlers_nothing() {
     assert_eq!(log.take(), ["dropped"]);
 }
 
-/// Notes what it hears of its own life.
+/// A handler that logs its own lifecycle.
 struct Lives(Log<&'static str>);
 
 impl Inbound for Lives {

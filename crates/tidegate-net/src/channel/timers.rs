@@ -1,4 +1,4 @@
-//! The timers of a channel's loop.
+//! Timers on the loop of a channel.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -9,17 +9,18 @@ use tidegate_promise::Completion;
 use super::shared::Shared;
 
 thread_local! {
-    /// The loop of the channel whose handler runs on this thread, for its timers.
+    /// The loop of the channel whose handler runs on this thread, for the timers of that handler.
     static HOME: RefCell<Option<EventLoop>> = const { RefCell::new(None) };
 }
 
-/// Notes the loop of the channel whose handler runs on this thread, away from it. Returns the one
-/// before.
+/// Sets the loop of the channel whose handler runs on this thread, away from that loop. Returns the
+/// previous one.
 pub(crate) fn replace_home(home: Option<EventLoop>) -> Option<EventLoop> {
     HOME.replace(home)
 }
 
-/// Runs `work` on the channel's loop, `after` from now. `None` if the loop takes no more of it.
+/// Runs `work` on the channel's loop after a delay of `after`. Returns `None` if the loop accepts
+/// no more timers.
 pub(super) fn schedule(
     shared: &Shared,
     after: Duration,

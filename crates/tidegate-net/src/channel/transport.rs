@@ -1,4 +1,4 @@
-//! What a channel speaks over.
+//! The transport of a channel.
 
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
@@ -20,10 +20,10 @@ use super::wire::Wire;
 use super::write_queue::Sink;
 use crate::sys::{Chunk, Numbered, Source, send, send_slices};
 
-/// The least that a socket is offered, unless the offer is fixed.
+/// The smallest number of bytes that a socket is offered, unless the offer is fixed.
 pub(super) const SLACK: usize = 512;
 
-/// The socket of a channel, or what stands for one.
+/// The socket of a channel, or its replacement in memory.
 #[derive(Debug)]
 pub(crate) enum Transport {
     Tcp(Numbered<TcpStream>),
@@ -46,7 +46,7 @@ impl Transport {
         Self::Unix(Numbered::new(stream))
     }
 
-    /// The socket, if it is a stream of bytes that the operating system has.
+    /// Returns the socket, if it is a byte stream of the operating system.
     #[inline(always)]
     fn stream(&self) -> Option<BorrowedFd<'_>> {
         match self {
@@ -57,21 +57,21 @@ impl Transport {
         }
     }
 
-    /// Whether it is a stream of bytes that the operating system has.
+    /// Returns `true` if it is a byte stream of the operating system.
     #[inline(always)]
     pub(crate) fn is_stream(&self) -> bool {
         self.stream().is_some()
     }
 
-    /// How many bytes a socket is offered where `most` are expected. The buffer is the loop's: a
-    /// little more room costs nothing, and a read that does not fill it saves the one that would
-    /// find nothing.
+    /// Returns how many bytes to offer a socket if `most` are expected. The buffer belongs to the
+    /// loop, so a little more room costs nothing. A read that does not fill the room saves another
+    /// one that would find nothing.
     #[inline(always)]
     pub(crate) fn room(most: usize, fixed: bool) -> usize {
         if fixed { most } else { most.max(SLACK) }
     }
 
-    /// Receives at most `room` bytes from a stream; none means the end.
+    /// Receives at most `room` bytes from a stream; no bytes mean the end.
     #[inline(always)]
     pub(crate) fn receive(&self, chunk: &mut Chunk, room: usize) -> io::Result<Bytes> {
         match self.stream() {
@@ -80,7 +80,8 @@ impl Transport {
         }
     }
 
-    /// Receives about `most` bytes; none means the end. Also answers whether that was all.
+    /// Receives about `most` bytes; no bytes mean the end. The flag is `true` if nothing is left to
+    /// read.
     pub(crate) fn read(
         &mut self,
         chunk: &mut Chunk,
@@ -101,14 +102,14 @@ impl Transport {
             Self::Local(end) => return end.read(most),
             Self::Embedded(wire) => wire.read(most)?,
             Self::Gone => return Err(io::ErrorKind::NotConnected.into()),
-            // Datagrams are read with their senders.
+            // Datagrams are read together with their senders, by the channel.
             _ => return Err(io::ErrorKind::WouldBlock.into()),
         };
         let all = bytes.len() < most;
         Ok((bytes, all))
     }
 
-    /// Tells the peer that nothing more will come.
+    /// Closes the sending half: the peer reads the end.
     pub(crate) fn shutdown_output(&mut self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.shutdown(Shutdown::Write),
@@ -127,15 +128,15 @@ impl Transport {
         }
     }
 
-    /// Lets the end of the socket be a reset, where there is such a thing.
+    /// Makes the close of the socket a reset, if the transport has resets.
     pub(crate) fn reset_on_close(&self) {
         if let Self::Tcp(stream) = self {
-            // Refused: the socket is broken, and its end is no better than a reset.
+            // If this fails, the socket is broken, and its end is no better than a reset.
             let _ = SockRef::from(&**stream).set_linger(Some(Duration::ZERO));
         }
     }
 
-    /// What is wrong with the socket, if anything.
+    /// Returns the pending error of the socket, if there is one.
     pub(crate) fn take_error(&self) -> Option<io::Error> {
         match self {
             Self::Tcp(stream) => stream.take_error().ok().flatten(),
@@ -146,7 +147,7 @@ impl Transport {
         }
     }
 
-    /// Whether a connect that was begun has ended well; an error if badly.
+    /// Returns `true` if a connect has succeeded, `false` if it is still in progress.
     pub(crate) fn is_connected(&self) -> io::Result<bool> {
         if let Some(why) = self.take_error() {
             return Err(why);
@@ -174,7 +175,7 @@ impl Transport {
         }
     }
 
-    /// Tells the operating system what the options say.
+    /// Applies the options to the socket.
     pub(crate) fn set_options(&self, options: &ChannelOptions) {
         match self {
             Self::Tcp(stream) => options.apply(&SockRef::from(&**stream), true),
@@ -193,7 +194,7 @@ impl Transport {
         }
     }
 
-    /// Tells who has to be told by hand when bytes come: there is no poller for it.
+    /// Sets the channel to notify when bytes arrive, if the transport has no poller.
     pub(crate) fn attach(&self, channel: Weak<SignalBlock<Shared>>) {
         match self {
             Self::Local(end) => end.attach(channel),

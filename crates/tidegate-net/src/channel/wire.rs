@@ -1,4 +1,4 @@
-//! What stands for the socket of a channel in a test.
+//! The transport of a channel in a test, which takes the place of a socket.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -9,7 +9,7 @@ use tidegate_core::SignalBlock;
 
 use super::shared::Shared;
 
-/// A wire between a channel and a test.
+/// A transport between a channel and a test.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     state: Mutex<WireState>,
@@ -22,7 +22,7 @@ pub(crate) struct WireState {
     pub(crate) failure: Option<io::ErrorKind>,
     pub(crate) outbound: VecDeque<Bytes>,
     pub(crate) calls: usize,
-    /// Bytes that it still takes; `None` means any number.
+    /// Bytes that it still accepts; `None` means any number.
     pub(crate) room: Option<usize>,
     pub(crate) output_shut: bool,
     channel: Option<Weak<SignalBlock<Shared>>>,
@@ -45,7 +45,7 @@ impl Wire {
         if chunk.len() > most {
             return Ok(chunk.split_to(most));
         }
-        // Like a socket: a read is short only if there is no more.
+        // Like a socket: a read is short only if nothing is left.
         let mut bytes = BytesMut::from(state.inbound.pop_front().unwrap_or_default());
         while bytes.len() < most
             && let Some(chunk) = state.inbound.front_mut()
@@ -84,7 +84,7 @@ impl Wire {
         Ok(written)
     }
 
-    /// What is wrong with it, if neither a read nor a write has said so.
+    /// Returns the error, if neither a read nor a write has reported it.
     pub(crate) fn take_error(&self) -> Option<io::Error> {
         self.lock().failure.take().map(io::Error::from)
     }

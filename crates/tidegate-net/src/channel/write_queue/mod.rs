@@ -1,10 +1,11 @@
-//! What a channel has to send, in order, with exact accounts.
+//! The data that a channel has to send, in order and with exact accounting.
 //!
-//! Pure data: bytes in, one vectored write per flush out, into a [`Sink`] that a test can be.
+//! The queue does no I/O of its own: one vectored write per flush goes into a [`Sink`], which a
+//! test can implement.
 //!
 //! # Invariants
 //!
-//! * `pending` is the sum of what the entries count for.
+//! * `pending` is the sum of the counted sizes of the entries.
 //! * The first `flushed` entries may be written; the others wait for a flush.
 //! * Every entry ends once: written, failed, or skipped because its promise was cancelled.
 
@@ -16,31 +17,33 @@ use std::io::{self, IoSlice};
 use bytes::{Buf, Bytes};
 use tidegate_promise::{Failure, Promise};
 
-/// What an entry counts for beyond its bytes.
+/// Size that an entry counts for in addition to its bytes.
 pub const ENTRY_OVERHEAD: usize = 96;
-/// The low water mark when nothing else is said.
+/// The default low-water mark.
 pub const DEFAULT_LOW: usize = 32 * 1024;
-/// The high water mark when nothing else is said.
+/// The default high-water mark.
 pub const DEFAULT_HIGH: usize = 64 * 1024;
-/// The hard cap when nothing else is said.
+/// The default hard cap.
 pub const DEFAULT_CAP: usize = 16 * 1024 * 1024;
-/// Writes of one flush before others have their turn.
+/// Maximum of writes per flush, before other channels get their turn.
 pub const WRITE_SPIN: usize = 16;
-/// The most slices in one write.
+/// Maximum of slices in one write.
 const MOST_SLICES: usize = 1024;
-/// Slices for which there is room on the stack.
+/// Number of slices that fit into an array on the stack.
 const FEW_SLICES: usize = 16;
 
-/// Where a queue writes to.
+/// The destination of a queue's bytes.
 pub trait Sink {
-    /// Writes some of `slices`, in order; answers how many bytes it took.
+    /// Writes some of `slices`, in order. Returns the number of bytes written.
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::WouldBlock`] when it can take none now; what is wrong otherwise.
+    /// [`io::ErrorKind::WouldBlock`] if it can take none now; otherwise the error of the
+    /// destination.
     fn write(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Writes some of `bytes`: as [`Sink::write`] with one slice, for who has a shorter way.
+    /// Writes some of `bytes`. The same as [`Sink::write`] with one slice; for sinks with a faster
+    /// way.
     ///
     /// # Errors
     ///
@@ -51,7 +54,7 @@ pub trait Sink {
     }
 }
 
-/// How much may wait to be sent.
+/// Limits for the bytes that wait to be sent.
 ///
 /// ```
 /// use tidegate_net::WaterMarks;
@@ -69,7 +72,8 @@ pub struct WaterMarks {
 }
 
 impl WaterMarks {
-    /// Writable again below `low`, unwritable above `high`, refused above `cap`.
+    /// Creates limits: a channel is unwritable above `high` and writable again below `low`; a write
+    /// above `cap` is refused.
     ///
     /// # Errors
     ///
@@ -81,17 +85,17 @@ impl WaterMarks {
         Ok(Self { low, high, cap })
     }
 
-    /// Below this a channel is writable again.
+    /// Returns the mark below which a channel is writable again.
     pub fn low(&self) -> usize {
         self.low
     }
 
-    /// Above this a channel is not writable.
+    /// Returns the mark above which a channel is not writable.
     pub fn high(&self) -> usize {
         self.high
     }
 
-    /// Above this a write is refused.
+    /// Returns the limit above which a write is refused.
     pub fn cap(&self) -> usize {
         self.cap
     }
@@ -107,7 +111,7 @@ impl Default for WaterMarks {
     }
 }
 
-/// Water marks that contradict each other.
+/// The error for water marks that contradict each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BadWaterMarks {
     /// The low mark asked for.
@@ -132,14 +136,14 @@ tidegate_core::debug_as_display!(BadWaterMarks);
 
 impl Error for BadWaterMarks {}
 
-/// How far a write came.
+/// Result of writing a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// Everything that was flushed is written.
+    /// All flushed data is written.
     All,
-    /// The sink takes no more now.
+    /// The sink accepts no more for now.
     Blocked,
-    /// The spins are used up and there is more.
+    /// The allowed calls are used up, and flushed data is left.
     Spent,
 }
 
@@ -169,9 +173,9 @@ pub enum Drained {
 /// ```
 #[derive(Debug, Default)]
 pub struct WriteQueue {
-    /// The first entry, so that a queue of one needs no memory of its own.
+    /// The first entry, so that a queue of one entry allocates nothing.
     front: Option<Entry>,
-    /// The others. Hardly ever there, so that an idle connection holds no memory for them.
+    /// The other entries. Rarely there, so that an idle connection holds no memory for them.
     #[expect(
         clippy::box_collection,
         reason = "most queues never have a second entry"
@@ -179,38 +183,38 @@ pub struct WriteQueue {
     rest: Option<Box<VecDeque<Entry>>>,
     flushed: usize,
     pending: usize,
-    /// Bytes of entries that were written, since the queue was made.
+    /// Bytes written since the queue was created.
     written: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
     bytes: Bytes,
-    /// What was counted when it came.
+    /// Size that was counted when the entry was added.
     counts: usize,
     promise: Option<Promise<()>>,
 }
 
-/// A write for which there was no room.
+/// A write that was refused because it would exceed the cap.
 #[derive(Debug)]
 pub struct Overfull {
-    /// What was to be written.
+    /// The bytes to write.
     pub bytes: Bytes,
     /// Its promise, if it had one.
     pub promise: Option<Promise<()>>,
 }
 
 impl WriteQueue {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds `bytes` behind everything else, to be written after the next flush.
+    /// Adds `bytes` at the end, to be written after the next flush.
     ///
     /// # Errors
     ///
-    /// Bytes and promise, when the cap would be passed.
+    /// Bytes and promise, if the cap would be exceeded.
     #[inline]
     pub fn push(
         &mut self,
@@ -236,8 +240,8 @@ impl WriteQueue {
         Ok(())
     }
 
-    /// Adds an entry of nothing, which counts for nothing: its promise is kept when everything before
-    /// it is written. The promise back if nothing is before it.
+    /// Adds an empty entry that counts for nothing. Its promise succeeds when everything before it
+    /// is written. Returns the promise if the queue is empty.
     pub(crate) fn push_mark(&mut self, promise: Promise<()>) -> Option<Promise<()>> {
         if self.is_empty() {
             return Some(promise);
@@ -255,12 +259,12 @@ impl WriteQueue {
         self.rest.get_or_insert_default().push_back(entry);
     }
 
-    /// Everything added so far may be written; what was cancelled until now is left out.
+    /// Marks everything added so far to be written. Removes the entries that were cancelled.
     #[inline]
     pub fn flush(&mut self) {
         match &self.front {
             None => {}
-            // One entry that nobody can cancel: nearly always.
+            // One entry that cannot be cancelled: nearly always the case.
             Some(front) if self.rest.is_none() && front.promise.is_none() => self.flushed = 1,
             Some(_) => self.flush_many(),
         }
@@ -281,16 +285,16 @@ impl WriteQueue {
         }
     }
 
-    /// Writes what was flushed with at most `spins` calls.
+    /// Writes the flushed data with at most `spins` calls.
     ///
     /// # Errors
     ///
-    /// What the sink says, except that it would block.
+    /// The error of the sink, except that it would block.
     pub fn drain<S: Sink + ?Sized>(&mut self, sink: &mut S, spins: usize) -> io::Result<Drained> {
         self.drain_on(None, sink, spins)
     }
 
-    /// Whether what was flushed is one entry for which nobody waits.
+    /// Returns `true` if the flushed data is one entry without a promise.
     #[inline]
     pub(crate) fn has_one(&self) -> bool {
         self.one().is_some()
@@ -305,12 +309,12 @@ impl WriteQueue {
         (front.promise.is_none() && !front.bytes.is_empty()).then_some(front)
     }
 
-    /// Writes what was flushed, if that is one entry for which nobody waits, and the sink takes it
-    /// as a whole: nearly always. Answers the bytes that were written.
+    /// Writes the flushed data if it is one entry without a promise and the sink takes it as a
+    /// whole, which is nearly always the case. Returns the bytes that were written.
     ///
     /// # Errors
     ///
-    /// What the call came to, if there was one: [`WriteQueue::drain_on`] goes on from there.
+    /// The result of the call, if one was made: [`WriteQueue::drain_on`] continues from there.
     #[inline(always)]
     pub(crate) fn drain_one<S: Sink + ?Sized>(
         &mut self,
@@ -328,7 +332,7 @@ impl WriteQueue {
         Ok(done.bytes)
     }
 
-    /// Writes what was flushed, after a first call that came to `first`.
+    /// Writes the flushed data, after a first call with the result `first`.
     pub(crate) fn drain_on<S: Sink + ?Sized>(
         &mut self,
         mut first: Option<io::Result<usize>>,
@@ -358,7 +362,7 @@ impl WriteQueue {
 
     fn write_once<S: Sink + ?Sized>(&self, sink: &mut S) -> io::Result<usize> {
         match &self.front {
-            // Nothing to say: a socket that is shut would not even hear that.
+            // Nothing to write. A socket whose sending half is closed would fail even for that.
             Some(front) if front.bytes.is_empty() => Ok(0),
             Some(front) if self.flushed == 1 => sink.write_one(&front.bytes),
             Some(front) => self.write_many(front, sink),
@@ -382,7 +386,8 @@ impl WriteQueue {
         sink.write(&many)
     }
 
-    /// Notes that the first `count` bytes are written: whole entries end, the next one shrinks.
+    /// Removes the first `count` bytes, which are written: completes whole entries and shortens the
+    /// next one.
     fn wrote(&mut self, mut count: usize) {
         self.written += count as u64;
         while self.flushed > 0
@@ -403,7 +408,7 @@ impl WriteQueue {
         }
     }
 
-    /// Takes out every entry, failing each promise with `cause`.
+    /// Removes every entry and fails its promise with `cause`.
     pub fn fail_all(&mut self, cause: &Failure) {
         self.flushed = 0;
         while self.front.is_some() {
@@ -415,31 +420,31 @@ impl WriteQueue {
         }
     }
 
-    /// Bytes that wait, and what their entries count for beyond.
+    /// Returns the number of bytes that wait, including the overhead of their entries.
     #[inline]
     pub fn pending(&self) -> usize {
         self.pending
     }
 
-    /// Entries that wait.
+    /// Returns the number of entries that wait.
     pub fn len(&self) -> usize {
         let rest = self.rest.as_ref().map_or(0, |rest| rest.len());
         usize::from(self.front.is_some()) + rest
     }
 
-    /// Whether nothing waits.
+    /// Returns `true` if nothing waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.front.is_none()
     }
 
-    /// Whether something waits that was flushed.
+    /// Returns `true` if flushed data waits.
     #[inline]
     pub fn has_flushed(&self) -> bool {
         self.flushed > 0
     }
 
-    /// Bytes written since the queue was made.
+    /// Returns the number of bytes written since the queue was created.
     #[inline]
     pub fn written(&self) -> u64 {
         self.written
@@ -469,7 +474,7 @@ impl WriteQueue {
             Some(at) => rest.remove(at),
         };
         if rest.is_empty() {
-            // An idle connection holds no memory for what it once had to send.
+            // An idle connection holds no memory for data that it once had to send.
             self.rest = None;
         }
         taken

@@ -1,9 +1,9 @@
-//! Order, accounts and promises of a queue over a sink that a test controls.
+//! Order, accounting and promises of a queue over a sink that a test controls.
 
 use super::*;
 use tidegate_promise::{Completion, promise};
 
-/// Takes `room` bytes, at most `per_call` at once, then blocks.
+/// Accepts `room` bytes, at most `per_call` at once, then blocks.
 #[derive(Default)]
 struct Pipe {
     room: usize,
@@ -116,7 +116,7 @@ fn an_empty_entry_is_completed_in_its_turn() {
 #[test]
 fn an_empty_entry_is_no_call() {
     let mut queue = WriteQueue::new();
-    // As of a socket whose sending half is closed.
+    // Fails like a socket whose sending half is closed.
     let mut sink = Pipe {
         broken: Some(io::ErrorKind::BrokenPipe),
         ..Pipe::default()
