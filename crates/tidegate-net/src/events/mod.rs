@@ -1,7 +1,7 @@
-//! Events on their way from the poller to their sources: the queue in which they wait, and the
-//! table of the sources that they are for.
+//! Events on their way from the poller to their sources: the queue of events, and the table of
+//! sources.
 //!
-//! Knows only [`sys`](crate::sys), where the poller is.
+//! Depends only on [`sys`](crate::sys), which has the poller.
 
 mod queue;
 mod slab;

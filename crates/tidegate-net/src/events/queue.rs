@@ -1,5 +1,5 @@
-//! What there is to tell, in the order in which it is told: what a poller said last, then who asked
-//! to be told once more.
+//! The events to deliver, in order: first those of the last poll, then those that were queued
+//! again.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,16 +8,16 @@ use std::time::Duration;
 use crate::metrics::Counters;
 use crate::sys::{Poller, Readiness, Ready, Token};
 
-/// Events of which the flat array has room from the start.
+/// Initial capacity of the array of events.
 const EVENTS: usize = 1024;
 
-/// Events that wait to be told.
+/// Events that wait to be delivered.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    /// What the poller said, and how much of it is told.
+    /// Events of the last poll, and how many of them are delivered.
     ready: Vec<Ready>,
     at: usize,
-    /// Who asked to be told once more, and how many of them are due before the next poll.
+    /// Events that were queued again, and how many of them are due before the next poll.
     again: VecDeque<Ready>,
     due: usize,
 }
@@ -32,20 +32,20 @@ impl EventQueue {
         }
     }
 
-    /// How many there are, without asking the poller.
+    /// Returns the number of events, without polling.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.said() + self.again.len()
     }
 
-    /// How many of them the poller said.
+    /// Returns how many of them come from the last poll.
     #[inline]
     pub(crate) fn said(&self) -> usize {
         self.ready.len() - self.at
     }
 
-    /// Asks the poller, after everything that it said before was told. Answers how many events
-    /// there are to tell until the next poll.
+    /// Polls, if all events of the last poll are delivered. Returns the number of events to deliver
+    /// until the next poll.
     pub(crate) fn poll(
         &mut self,
         poller: &mut dyn Poller,
@@ -64,7 +64,7 @@ impl EventQueue {
         polled.map(|()| self.ready.len() + self.due)
     }
 
-    /// The next event to tell.
+    /// Returns the next event to deliver.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Ready> {
         if let Some(&ready) = self.ready.get(self.at) {
@@ -75,19 +75,19 @@ impl EventQueue {
         self.again.pop_front()
     }
 
-    /// Returns the events of the poller that are still to tell.
+    /// Returns the events of the last poll that are still to be delivered.
     #[inline]
     pub(crate) fn to_come(&self) -> &[Ready] {
         &self.ready[self.at..]
     }
 
-    /// Tells `ready` after the next poll.
+    /// Queues `ready` for delivery after the next poll.
     #[inline]
     pub(crate) fn push_again(&mut self, ready: Ready) {
         self.again.push_back(ready);
     }
 
-    /// Tells `token` of `readiness` before the next poll.
+    /// Queues `readiness` for `token`, and makes one more queued event due before the next poll.
     pub(crate) fn push_due(&mut self, token: Token, readiness: Readiness) {
         self.again.push_back(Ready { token, readiness });
         self.due += 1;
@@ -96,7 +96,7 @@ impl EventQueue {
 
 #[cfg(test)]
 mod tests {
-    //! The order.
+    //! The order of events.
 
     use super::*;
     use crate::sys::FakePoller;

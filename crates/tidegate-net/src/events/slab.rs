@@ -1,14 +1,15 @@
-//! A table whose places carry a generation, and whose values can be away for a while.
+//! A table of values. Its slots carry a generation, and its values can be away for a while: from
+//! `take` to `put`.
 //!
 //! # Invariants
 //!
-//! * A token is valid from `insert` until `remove`; afterwards the place has another generation.
-//! * A value that was taken is away until it is put back or its place is removed; meanwhile its
-//!   place remembers what the value should hear about.
+//! * A token is valid from `reserve` until `remove`; afterwards the slot has another generation.
+//! * A value that was taken is away until it is put back or its slot is removed. Meanwhile its slot
+//!   collects the readiness that the value misses.
 
 use crate::sys::{Readiness, Token};
 
-/// Generations stay below this: no token looks like the waker's.
+/// The highest generation, so that no token equals the waker's.
 const HALF: u32 = u32::MAX >> 1;
 
 /// Values by token.
@@ -17,36 +18,36 @@ pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,
     free: Option<u32>,
     len: usize,
-    /// The generation of places that were never used.
+    /// The generation of slots that were never used.
     first: u32,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// There while it is at home.
+    /// `None` while the value is away or the slot is free.
     value: Option<T>,
     generation: u32,
-    /// What a value that is away should hear about.
+    /// Readiness that came while the value was away.
     missed: Readiness,
     used: bool,
-    /// The next free place, where this is one.
+    /// The next free slot, if this one is free.
     next: Option<u32>,
 }
 
-/// What became of a look for a value.
+/// Result of [`Slab::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken<T> {
-    /// Here it is.
+    /// The value.
     Home(T),
-    /// Somebody has it; it will hear of the readiness when it comes back.
+    /// The value is away; it gets the readiness when it comes back.
     Away,
-    /// The token is of something that is gone.
+    /// The value of this token is gone.
     Stale,
 }
 
 impl<T> Slab<T> {
-    /// A table none of whose tokens is one of a table with a lower `first` than
-    /// [`Slab::next_first`] answered there.
+    /// Creates a table whose generations start at `first`. It shares no token with an earlier table
+    /// if `first` is what [`Slab::next_first`] returned there.
     pub(crate) fn new(first: u32) -> Self {
         Self {
             slots: Vec::new(),
@@ -56,7 +57,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// A generation that none of the tokens so far has.
+    /// Returns a generation that no token has had so far.
     pub(crate) fn next_first(&self) -> u32 {
         let highest = self.slots.iter().map(|slot| slot.generation).max();
         highest.map_or(self.first, |highest| highest + 1) & HALF
@@ -66,7 +67,7 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// Reserves a place; its value is away until it is put back.
+    /// Reserves a slot; its value is away until it is put there.
     pub(crate) fn reserve(&mut self) -> Token {
         self.len += 1;
         if let Some(at) = self.free {
@@ -86,7 +87,8 @@ impl<T> Slab<T> {
         Token::new(at, self.first)
     }
 
-    /// Takes a value out for `readiness`, which an absent one is told when it comes back.
+    /// Takes a value out to handle `readiness`. A value that is away gets the readiness when it
+    /// comes back.
     #[inline]
     pub(crate) fn take(&mut self, token: Token, readiness: Readiness) -> Taken<T> {
         let Some(slot) = self.slot(token) else {
@@ -102,7 +104,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Puts a value back; answers what it missed. The value itself if its place is gone.
+    /// Puts a value back. Returns the readiness that it missed, or the value if its slot is gone.
     #[inline]
     pub(crate) fn put(&mut self, token: Token, value: T) -> Result<Readiness, T> {
         match self.slot(token) {
@@ -114,7 +116,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Frees a place. The value, if it was at home.
+    /// Frees a slot. Returns the value, if it was not away.
     pub(crate) fn remove(&mut self, token: Token) -> Option<T> {
         let free = self.free;
         let slot = self.slot(token)?;
@@ -131,23 +133,23 @@ impl<T> Slab<T> {
         value
     }
 
-    /// Whether `token` names something, at home or away.
+    /// Returns `true` if `token` names a value, in its slot or away.
     pub(crate) fn slot_exists(&mut self, token: Token) -> bool {
         self.slot(token).is_some_and(|slot| slot.used)
     }
 
-    /// The values that are at home.
+    /// Returns the values that are in their slots.
     pub(crate) fn homes(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().filter_map(|slot| slot.value.as_ref())
     }
 
-    /// Looks at the value in the place of `token`, whichever it is.
+    /// Returns the value in the slot of `token`, whatever its generation.
     #[inline]
     pub(crate) fn peek(&self, token: Token) -> Option<&T> {
         self.slots.get(token.slot() as usize)?.value.as_ref()
     }
 
-    /// The values that are at home, to be changed.
+    /// Returns the values that are in their slots, mutably.
     pub(crate) fn homes_mut(&mut self) -> impl Iterator<Item = (Token, &mut T)> {
         let slots = self.slots.iter_mut().enumerate();
         slots.filter_map(|(at, slot)| {
@@ -156,12 +158,12 @@ impl<T> Slab<T> {
         })
     }
 
-    /// A value that is at home.
+    /// Returns a value that is in its slot, mutably.
     pub(crate) fn get_mut(&mut self, token: Token) -> Option<&mut T> {
         self.slot(token)?.value.as_mut()
     }
 
-    /// The tokens of everything, at home or away.
+    /// Returns the tokens of all values, in their slots or away.
     pub(crate) fn tokens(&self) -> Vec<Token> {
         let taken = |(at, slot): (usize, &Slot<T>)| {
             let at = u32::try_from(at).ok()?;
@@ -179,7 +181,7 @@ impl<T> Slab<T> {
 
 #[cfg(test)]
 mod tests {
-    //! Tokens, absence, and what the absent miss.
+    //! Tokens, values that are away, and the readiness that they miss.
 
     use super::*;
 

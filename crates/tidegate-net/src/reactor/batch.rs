@@ -1,23 +1,25 @@
-//! Sources that are ready together receive together, and send together: an optimisation, and all of it.
+//! Batching, which is only an optimisation: sources that are ready together receive together and
+//! send together.
 //!
-//! Events come from the poller in batches of up to eight. Where a batch has several, its sources first
-//! receive what has come, one after the other; then each is told, in order; then those send that
-//! have something to send. The kernel's receive path stays in the cache for a batch, and so does its
-//! send path. With many sources, their memory is prefetched while others receive.
+//! Events come from the poller in batches of up to eight. If a batch has several events, its
+//! sources first receive, one after the other; then each handles its event, in order; then those
+//! that have something to send send it. The kernel's receive path stays in the cache for a batch,
+//! and so does its send path. With many sources, the memory of each is prefetched while others
+//! receive.
 //!
-//! The seam is [`Batched`], which an event source may implement and need not. The reactor calls
-//! [`Batch`] where a batch begins, where an event of it is told and where its task ends. Nothing else
-//! knows of it: with the body of [`Batch::begin`] left empty every source receives, is told and
-//! sends in its turn.
+//! The interface is [`Batched`], which an event source may implement and need not. The reactor
+//! calls [`Batch`] where a batch begins, where an event of it is delivered and where its task ends.
+//! Nothing else depends on it: with the body of [`Batch::begin`] left empty, every source receives,
+//! handles its event and sends in its own turn.
 //!
-//! Only sources that never block wait for others before they send, and only where one thread
-//! tells them all; see [`Inbound::BLOCKING`](crate::Inbound::BLOCKING).
+//! Only sources that never block wait for others before they send, and only if one thread runs them
+//! all; see [`Inbound::BLOCKING`](crate::Inbound::BLOCKING).
 //!
 //! # Gain
 //!
-//! As measured when each part was added, on an echo server: to receive together saves 2 to 3 % of the CPU
-//! time, to send together behind that another 1 %. Batches of eight are as good as those of sixteen
-//! with few connections, and better with many.
+//! Measured on an echo server when each part was added: receiving together saves 2 to 3 % of the
+//! CPU time, sending together another 1 %. Batches of eight are as good as those of sixteen with
+//! few connections, and better with many.
 
 use bytes::Bytes;
 
@@ -25,35 +27,34 @@ use super::desk::Desk;
 use crate::events::{EventQueue, Slab};
 use crate::sys::{PIECES, Readiness, Ready, Token, prefetch};
 
-/// Sources whose memory stays near without being prefetched.
+/// Number of sources up to which their memory stays in the cache without prefetching.
 const NEAR: usize = 256;
 
 /// What an event source does for the others of its batch. By default nothing.
 pub(crate) trait Batched {
-    /// Receives before its turn, if that is all there is to `readiness`, of which it will be told
-    /// soon. No code of the user's may run here. True if it did, and its handlers say that they never
-    /// block: then what it sends may wait for the others.
+    /// Receives before its turn, if that is all that `readiness` requires; the event itself follows
+    /// soon. No user code may run here. Returns `true` if it did, and its handlers never block:
+    /// then what it sends may wait for the others.
     fn receive_early(&mut self, readiness: Readiness, desk: &mut Desk) -> bool {
         let _ = (readiness, desk);
         false
     }
 
-    /// Sends what it has to, after it asked for that with [`Next::SendLate`](super::Next::SendLate). No
-    /// code of the user's may run here. False if there is more to do: then it is told once more that it
-    /// may write.
+    /// Sends, after the source asked for that with [`Next::SendLate`](super::Next::SendLate). No
+    /// user code may run here. Returns `false` if there is more to do: a write event follows.
     fn send_late(&mut self, desk: &mut Desk) -> bool {
         let _ = desk;
         true
     }
 
-    /// Prefetches the memory that it will look at when it is told of something.
+    /// Prefetches the memory that the source will use for its next event.
     fn prefetch(&self) {}
 }
 
-/// The events of the poller that are told together.
+/// The current batch: events of the poller that are delivered together.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// Events of this batch that are still to be told.
+    /// Events of this batch that are still to be delivered.
     left: usize,
     /// Sources of this batch that have something to send.
     to_send: Vec<Token>,
@@ -73,14 +74,15 @@ impl Batch {
         self.left == 0
     }
 
-    /// Notes that an event is told.
+    /// Records that an event is delivered.
     #[inline]
     pub(super) fn tell_one(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
 
-    /// Begins the next batch: has its sources receive, if there are several. Whether they may wait for
-    /// each other before they send, `one_thread` says. Without a desk nobody receives early.
+    /// Starts the next batch. If it has several events, its sources receive now. `one_thread` says
+    /// whether they may wait for each other before they send. Without a `desk`, no source receives
+    /// early.
     pub(super) fn begin<S: Batched + ?Sized>(
         &mut self,
         queue: &mut EventQueue,
@@ -103,19 +105,19 @@ impl Batch {
         }
     }
 
-    /// Makes a batch of the next events; true if it has several.
+    /// Makes a batch of the next events. Returns `true` if it has several.
     fn open(&mut self, to_come: usize) -> bool {
         self.left = to_come.min(PIECES);
         self.left > 1
     }
 
-    /// Notes that a source has something to send when the others have been told.
+    /// Records that a source has something to send after the others have handled their events.
     #[inline]
     pub(super) fn defer(&mut self, token: Token) {
         self.to_send.push(token);
     }
 
-    /// Has the sources send that waited for the others; nobody waits any more.
+    /// Makes the sources send that waited for the others. From now on no source waits.
     #[inline]
     pub(super) fn end<S: Batched + ?Sized>(
         &mut self,
@@ -137,9 +139,10 @@ impl Batch {
     }
 }
 
-/// Has the sources of `batch` receive before the first of them is told: one system call many times in
-/// a row is cheaper than two kinds by turns. Where `far`, there are so many sources that their memory
-/// is prefetched, that of `events` behind the batch as well. True if they are all quick.
+/// Receives for the sources of `batch` before any of them handles its event: one system call many
+/// times in a row is cheaper than two kinds in alternation. `far` means that there are so many
+/// sources that their memory is prefetched, including that of the `events` behind the batch.
+/// Returns `true` if every source received and never blocks.
 fn receive_early<S: Batched + ?Sized>(
     batch: &[Ready],
     events: &[Ready],
@@ -165,29 +168,29 @@ fn receive_early<S: Batched + ?Sized>(
     quick
 }
 
-/// What the sources of a batch find on their desk.
+/// State of the current batch, which its sources reach through the I/O context.
 #[derive(Debug, Default)]
 pub(crate) struct Together {
-    /// What the source that is told sends may wait for the others.
+    /// What the current source sends may wait for the others.
     pub(crate) may_wait: bool,
-    /// Bytes that were sent late and are not the loop's.
+    /// Bytes that were sent late and do not belong to the loop's buffer.
     spent: Vec<Bytes>,
 }
 
 impl Together {
-    /// Keeps bytes that were sent and are not the loop's: their drop may be the user's code, which
-    /// must not run while the reactor is borrowed.
+    /// Keeps bytes that were sent and do not belong to the loop's buffer. Their drop may be user
+    /// code, which must not run while the reactor is borrowed.
     pub(crate) fn keep(&mut self, spent: Bytes) {
         self.spent.push(spent);
     }
 
-    /// Returns what was kept.
+    /// Returns the bytes that were kept.
     #[inline]
     pub(crate) fn take_spent(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.spent)
     }
 
-    /// Gives the memory back in which bytes were kept.
+    /// Takes the emptied vector back, to reuse its memory.
     pub(super) fn reuse(&mut self, empty: Vec<Bytes>) {
         self.spent = empty;
     }

@@ -1,4 +1,4 @@
-//! Watches how a poller does: failures and waits that end for no reason.
+//! Tracks the health of a poller: failures, and waits that end for no reason.
 
 use std::io;
 
@@ -7,21 +7,21 @@ use tidegate_loop::Health;
 
 use crate::metrics::Counters;
 
-/// Polls in a row that may fail before the loop gives up, and with it its place in the group.
+/// Failed polls in a row at which the loop gives up and loses its place in the group.
 pub(crate) const FAILURES: u32 = 16;
-/// Failures in a row after which a fresh poller takes the place of this one.
+/// Failures in a row after which a fresh poller replaces this one.
 pub(crate) const RENEW_AFTER: u32 = 4;
-/// Waits in a row that end for no reason before the poller counts as spinning.
+/// Waits in a row that end for no reason, after which the poller counts as spinning.
 pub(crate) const SPINS: u32 = 512;
 
-/// What is known of a poller's health.
+/// The health of a poller.
 #[derive(Debug, Default)]
 pub(crate) struct Care {
     failures: u32,
-    /// Waits in a row that ended for no reason, and the wakeups seen so far.
+    /// Waits in a row that ended for no reason, and the wake-ups seen so far.
     spins: u32,
     wakes: u64,
-    /// Others were told that the poller is ailing.
+    /// The poller is reported as unhealthy.
     ails: bool,
     health: Health,
 }
@@ -31,17 +31,17 @@ impl Care {
         self.health.clone()
     }
 
-    /// A poll went well.
+    /// Records that a poll succeeded.
     #[inline]
     pub(crate) fn worked(&mut self) {
         self.failures = 0;
     }
 
-    /// A poll failed; true if it is time for a fresh poller.
+    /// Records that a poll failed. Returns `true` if it is time for a fresh poller.
     ///
     /// # Panics
     ///
-    /// After [`FAILURES`] in a row: the loop gives up, and says why.
+    /// After [`FAILURES`] in a row: the loop gives up, with the last error in the message.
     #[cold]
     pub(crate) fn failed(&mut self, why: &io::Error, counters: &Counters) -> bool {
         self.failures += 1;
@@ -54,8 +54,9 @@ impl Care {
         self.failures.is_multiple_of(RENEW_AFTER)
     }
 
-    /// A wait has ended, with or without something `ready`. Looks whether there was a reason: an
-    /// event, a wakeup, its deadline. True if it is time for a fresh poller.
+    /// Records that a wait has ended, with or without an event (`ready`). Checks whether there was
+    /// a reason: an event, a wake-up, or the deadline. Returns `true` if it is time for a fresh
+    /// poller.
     #[inline]
     pub(crate) fn waited(
         &mut self,

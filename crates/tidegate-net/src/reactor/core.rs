@@ -1,14 +1,15 @@
-//! The reactor of one loop: its poller, the events that wait, and the sources that they are for.
+//! The reactor of one loop: its poller, the events to deliver, and the sources that they are for.
 //!
 //! One reactor serves pinned and roaming loops. [`Place`] says where its sources live, which is all
-//! that differs here: what type they have, and whether those of a batch may wait for each other. How a
-//! source is told that was taken out, and how it comes back, is the business of the place: of
-//! `pinned`, where the loop's thread tells it, or of `roaming`, where a task takes it along.
+//! that differs here: their type, and whether those of a batch may wait for each other. A source is
+//! taken out of its slot to handle an event, and is away until it is put back. What happens in
+//! between is in `pinned`, where the loop's thread runs the source, and in `roaming`, where the
+//! source moves into a task.
 //!
 //! # Invariants
 //!
-//! * A source is told of one thing at a time; what comes meanwhile waits in its slot.
-//! * Nothing ready is dropped, unless its token is stale: then it is counted.
+//! * A source handles one event at a time; readiness that comes meanwhile is kept in its slot.
+//! * No readiness is dropped, unless its token is stale: then it is counted.
 
 use std::io;
 use std::sync::Arc;
@@ -27,10 +28,10 @@ use crate::sys::{Readiness, Ready, Token};
 
 /// Where the sources of a reactor live.
 pub(crate) trait Place {
-    /// An event source there.
+    /// The type of an event source.
     type Source: ?Sized + EventSource;
 
-    /// Whether one thread tells all sources, so that those of a batch may wait for each other.
+    /// Whether one thread runs all sources, so that those of a batch may wait for each other.
     const ONE_THREAD: bool;
 }
 
@@ -50,12 +51,12 @@ pub(crate) struct Reactor<P: Place> {
     queue: EventQueue,
     sources: Slab<Box<P::Source>>,
     batch: Batch,
-    /// Sources that were away when the poller began anew, and have not come back since.
+    /// Sources that were away when the poller was replaced, and have not come back since.
     strangers: Vec<Token>,
 }
 
 impl<P: Place> Reactor<P> {
-    /// A reactor none of whose tokens is one of a reactor with a lower `generation`.
+    /// Creates a reactor that shares no token with a reactor of a lower `generation`.
     pub(super) fn new(polling: Polling, generation: u32) -> Self {
         Self {
             polling,
@@ -66,7 +67,7 @@ impl<P: Place> Reactor<P> {
         }
     }
 
-    /// Returns what the poller is to the next reactor, and the generation of its tokens.
+    /// Returns the poller for the next reactor, and the generation at which its tokens start.
     pub(super) fn into_polling(self) -> (Polling, u32) {
         let generation = self.sources.next_first();
         (self.polling, generation)
@@ -76,7 +77,7 @@ impl<P: Place> Reactor<P> {
         &self.polling
     }
 
-    /// Returns how many sources there are, at home or away.
+    /// Returns the number of sources, in their slots or away.
     pub(super) fn len(&self) -> usize {
         self.sources.len()
     }
@@ -85,12 +86,12 @@ impl<P: Place> Reactor<P> {
         self.len() == 0
     }
 
-    /// Returns how many events there are to tell, without asking the poller.
+    /// Returns the number of events to deliver, without polling.
     pub(super) fn backlog(&self) -> usize {
         self.queue.len()
     }
 
-    /// Asks the poller, without waiting, unless something that it said before is still to tell.
+    /// Polls without waiting, unless events of the last poll are still to be delivered.
     pub(super) fn look(&mut self) -> Polled {
         let Polling {
             poller, counters, ..
@@ -101,7 +102,7 @@ impl<P: Place> Reactor<P> {
         self.polled(polled)
     }
 
-    /// Waits for events, a wakeup or nanosecond `deadline` of `clock`; does not wait if something is
+    /// Waits for events, a wake-up or nanosecond `deadline` of `clock`. Does not wait if events are
     /// ready.
     pub(super) fn wait(&mut self, clock: &Clock, deadline: Option<u64>) -> Polled {
         if self.queue.len() > 0 {
@@ -151,9 +152,9 @@ impl<P: Place> Reactor<P> {
         polled
     }
 
-    /// Puts a fresh poller in the place of one that fails or spins; if there is none to be had the
-    /// old one goes on. Sources at home are moved at once, those that are away when they come back.
-    /// Returns the ones that could not be moved.
+    /// Replaces a poller that fails or spins; if no fresh one can be created, the old one stays.
+    /// Moves the sources in their slots at once, those that are away when they come back. Returns
+    /// the sources that could not be moved.
     #[cold]
     fn renew(&mut self) -> Vec<Token> {
         let homes = self.sources.homes_mut();
@@ -176,8 +177,8 @@ impl<P: Place> Reactor<P> {
         }
     }
 
-    /// A source has come back, or has left for good while it was away. If the poller began anew
-    /// meanwhile, has the fresh one watch it; false if that cannot be.
+    /// Handles a source that has come back, or has left for good while it was away. If the poller
+    /// was replaced meanwhile, the fresh one watches the source; returns `false` if it cannot.
     #[inline]
     pub(super) fn adopt(&mut self, token: Token, source: Option<&mut P::Source>) -> bool {
         self.strangers.is_empty() || self.adopt_stranger(token, source)
@@ -197,16 +198,16 @@ impl<P: Place> Reactor<P> {
         adopted
     }
 
-    /// Reserves a place for a source that is about to be made.
+    /// Reserves a slot for a source that is about to be created.
     pub(super) fn reserve(&mut self) -> Token {
         self.sources.reserve()
     }
 
-    /// Has the poller watch `source`, and puts it into the place that was reserved for it.
+    /// Makes the poller watch `source`, and puts it into its reserved slot.
     ///
     /// # Errors
     ///
-    /// What the poller says, with the source, which is told so with [`Unwatched::tell`].
+    /// The error of the poller, with the source, which is notified by [`Unwatched::tell`].
     pub(super) fn register(
         &mut self,
         token: Token,
@@ -225,7 +226,8 @@ impl<P: Place> Reactor<P> {
         Ok(())
     }
 
-    /// Returns the next event to tell. `desk` is there unless sources are away that could use it.
+    /// Returns the next event to deliver. `desk` is `None` while sources are away that could use
+    /// it.
     #[inline]
     pub(super) fn next(&mut self, desk: Option<&mut Desk>) -> Option<Ready> {
         if self.batch.is_over() {
@@ -241,15 +243,16 @@ impl<P: Place> Reactor<P> {
             .begin(&mut self.queue, &mut self.sources, desk, P::ONE_THREAD);
     }
 
-    /// Ends a task that told several. Returns bytes to be dropped where nothing is borrowed.
+    /// Ends a task that delivered several events. Returns bytes to be dropped while nothing is
+    /// borrowed.
     #[inline]
     pub(super) fn end_batch(&mut self, desk: &mut Desk) -> Vec<Bytes> {
         self.batch.end(&mut self.queue, &mut self.sources, desk);
         desk.batch.take_spent()
     }
 
-    /// Takes the source of an event out of its slot. One that is out is told when it is back; one that
-    /// is gone is counted.
+    /// Takes the source of an event out of its slot. A source that is away gets the readiness when
+    /// it comes back; an event for a source that is gone is counted.
     #[inline]
     pub(super) fn take(&mut self, ready: Ready) -> Option<Box<P::Source>> {
         match self.sources.take(ready.token, ready.readiness) {
@@ -260,7 +263,8 @@ impl<P: Place> Reactor<P> {
         None
     }
 
-    /// Takes a source back that wants `next`. Returns it if it leaves, to be dropped by the caller.
+    /// Puts a source back and handles what it wants next. Returns the source if it leaves, to be
+    /// dropped by the caller.
     #[inline(always)]
     pub(super) fn put(
         &mut self,
@@ -301,17 +305,17 @@ impl<P: Place> Reactor<P> {
         self.queue.push_again(Ready { token, readiness });
     }
 
-    /// Tells `ready` after the next poll.
+    /// Delivers `ready` after the next poll.
     pub(super) fn push_again(&mut self, ready: Ready) {
         self.queue.push_again(ready);
     }
 
-    /// Tells `token` of `readiness` before the next poll.
+    /// Queues `readiness` for `token`, and makes one more queued event due before the next poll.
     pub(super) fn push_due(&mut self, token: Token, readiness: Readiness) {
         self.queue.push_due(token, readiness);
     }
 
-    /// Frees the place of a source.
+    /// Frees the slot of a source.
     pub(super) fn remove(&mut self, token: Token) {
         self.sources.remove(token);
         self.count();
@@ -322,12 +326,12 @@ impl<P: Place> Reactor<P> {
         self.polling.counters.registered.set(registered);
     }
 
-    /// Returns `true` if `token` names a source, at home or away.
+    /// Returns `true` if `token` names a source, in its slot or away.
     pub(super) fn contains(&mut self, token: Token) -> bool {
         self.sources.slot_exists(token)
     }
 
-    /// Returns the tokens of all sources, at home or away.
+    /// Returns the tokens of all sources, in their slots or away.
     pub(super) fn tokens(&self) -> Vec<Token> {
         self.sources.tokens()
     }
@@ -339,27 +343,27 @@ impl<P: Place> Reactor<P> {
         tokens
     }
 
-    /// Returns the handles of the sources that are at home and have one.
+    /// Returns the handles of the sources that are in their slots and have one.
     pub(super) fn handles(&self) -> Vec<Arc<dyn SourceHandle>> {
         let homes = self.sources.homes();
         homes.filter_map(|source| source.handle()).collect()
     }
 
-    /// Returns the names that a source at home goes by.
+    /// Returns the names of the parts of a source in its slot.
     pub(super) fn names(&mut self, token: Token) -> Vec<String> {
         let source = self.sources.get_mut(token);
         source.map_or_else(Vec::new, |source| source.names())
     }
 }
 
-/// A source that the poller does not watch, and why.
+/// A source that the poller cannot watch, and the error.
 pub(super) struct Unwatched<P: Place> {
     why: io::Error,
     source: Box<P::Source>,
 }
 
 impl<P: Place> Unwatched<P> {
-    /// Tells the source, and drops it; with nothing borrowed. Returns the reason.
+    /// Notifies the source and drops it; called while nothing is borrowed. Returns the error.
     pub(super) fn tell(self) -> io::Error {
         refuse(self.source, &self.why);
         self.why

@@ -1,4 +1,4 @@
-//! What sources use while they are told of something: buffers and counters.
+//! The I/O context: buffers and counters that a source uses while it handles an event.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use super::batch::Together;
 use crate::metrics::Counters;
 use crate::sys::Chunk;
 
-/// Buffers and counters: one for the whole loop, or for each task of a roaming one, so that a source
-/// that idles holds none.
+/// Buffers and counters for the source that handles an event. A pinned loop has one, a roaming loop
+/// one for each task, so that an idle source holds no buffer.
 pub(crate) struct Desk {
-    /// Where bytes are received.
+    /// The buffer for received bytes.
     pub(crate) chunk: Chunk,
-    /// Where datagrams are received; empty until the first.
+    /// The buffer for received datagrams; empty until the first.
     pub(crate) datagram: Vec<u8>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) batch: Together,

@@ -1,11 +1,12 @@
-//! What a loop with I/O counts, seen from other threads.
+//! The counters of a loop with I/O, for other threads.
 
 use std::sync::Arc;
 
 use super::roaming::Roam;
 use crate::metrics::{Counters, IoMetrics};
 
-/// A view of the counters of a [`PollDriver`](crate::PollDriver).
+/// A view of the counters of a [`PollDriver`](crate::PollDriver) or a
+/// [`RoamDriver`](crate::RoamDriver).
 ///
 /// ```
 /// use tidegate_net::PollDriver;
@@ -18,7 +19,7 @@ use crate::metrics::{Counters, IoMetrics};
 #[derive(Clone, Debug)]
 pub struct IoWatch {
     counters: Arc<Counters>,
-    /// Where a roaming loop's trips count.
+    /// Has the counters of the tasks, if the loop is a roaming one.
     roam: Option<Arc<Roam>>,
 }
 
@@ -37,7 +38,7 @@ impl IoWatch {
         }
     }
 
-    /// The counters now.
+    /// Returns the current values.
     pub fn metrics(&self) -> IoMetrics {
         let mut sum = self.counters.snapshot();
         if let Some(roam) = &self.roam {

@@ -1,15 +1,16 @@
-//! Reactors: what a loop with I/O waits on, and the sources that it tells when something is ready.
+//! Reactors: the part of a loop with I/O that waits on a poller and delivers events to sources.
 //!
-//! From bottom to top, each file knows only those before it:
+//! From bottom to top; each file depends only on those before it:
 //!
 //! * `batch`, with `desk`: sources that are ready together receive and send together.
-//! * `source`: what is told; channels, listeners and sources of the user's, in the layers above.
-//! * `care`, `polling`: the poller, and what is done when it fails.
-//! * `core`: one reactor for all loops, parametrised by where its sources live.
-//! * `pinned` and `poll_driver`: its sources stay on the thread of their loop.
-//! * [`roaming`]: its sources travel to the thread that runs their handlers.
+//! * `source`: the interface of event sources; channels, listeners and user-defined sources
+//!   implement it in the layers above.
+//! * `care`, `polling`: the poller, and what happens when it fails.
+//! * `core`: one reactor for all loops, generic over where its sources live.
+//! * `pinned` and `poll_driver`: sources stay on the thread of their loop.
+//! * [`roaming`]: sources move to the thread that runs their handlers.
 //!
-//! Knows [`events`](crate::events) and [`sys`](crate::sys), and nothing of channels.
+//! Depends on [`events`](crate::events) and [`sys`](crate::sys), and not on channels.
 
 mod batch;
 mod care;

@@ -1,8 +1,8 @@
 //! The reactor of a pinned loop, on the loop's thread.
 //!
-//! Reached through a thread-local by code that runs on the loop. Borrowed only for a moment,
-//! never while code of the user's runs: a source that is told that it is ready is taken out of its
-//! slot, handles that with nothing of the reactor borrowed, and is put back.
+//! Code on the loop reaches it through a thread-local. It is borrowed only for a moment, never
+//! while user code runs: a source is taken out of its slot, handles its event with nothing of the
+//! reactor borrowed, and is put back.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,21 +20,22 @@ use crate::sys::{Readiness, Ready, Token};
 
 thread_local! {
     static CURRENT: RefCell<Option<Box<LocalReactor>>> = const { RefCell::new(None) };
-    /// Reactors of loops that this thread drives by hand, or that drive one inside a task.
+    /// Reactors that are not current: of loops that this thread drives by hand, or whose tasks
+    /// drive another loop.
     #[expect(clippy::vec_box, reason = "they move between here and `CURRENT`")]
     static PARKED: RefCell<Vec<Box<LocalReactor>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A source that is out of its slot to be told something, and the desk that it does it at.
+/// A source that is out of its slot to handle an event, and the I/O context that it uses.
 type Busy = (Box<dyn EventSource>, Box<Desk>);
 
-/// The reactor of a loop, with what its thread needs to tell sources.
+/// The reactor of a loop, with what its thread needs to run sources.
 pub(crate) struct LocalReactor {
     id: u64,
     reactor: Reactor<Pinned>,
-    /// Not there while a source is being told.
+    /// `None` while a source handles an event.
     desk: Option<Box<Desk>>,
-    /// Where it is noted what the loop runs.
+    /// Records what the loop runs.
     running: Option<Arc<Running>>,
 }
 
@@ -65,7 +66,8 @@ impl LocalReactor {
         self.reactor.is_empty()
     }
 
-    /// Takes out the source of the next event; `one_more` if the current task has told one before.
+    /// Takes out the source of the next event. `one_more` is `true` if the current task has already
+    /// delivered one.
     #[inline]
     fn take_next(&mut self, one_more: bool) -> Option<(Ready, Busy)> {
         if one_more && let Some(running) = &self.running {
@@ -78,7 +80,7 @@ impl LocalReactor {
     #[inline]
     fn take(&mut self, ready: Ready) -> Option<Busy> {
         let Some(desk) = self.desk.take() else {
-            // A source is being told right now: this waits its turn.
+            // Another source is handling an event: this event waits its turn.
             self.reactor.push_again(ready);
             return None;
         };
@@ -89,7 +91,7 @@ impl LocalReactor {
         None
     }
 
-    /// Takes a source back. Returns it if it leaves, to be dropped by the caller.
+    /// Puts a source back. Returns it if it leaves, to be dropped by the caller.
     #[inline(always)]
     fn put(
         &mut self,
@@ -102,7 +104,7 @@ impl LocalReactor {
         self.reactor.put(token, source, next)
     }
 
-    /// Ends a task. Returns bytes to be dropped where nothing is borrowed.
+    /// Ends a task. Returns bytes to be dropped while nothing is borrowed.
     #[inline]
     fn end_task(&mut self) -> Vec<Bytes> {
         match &mut self.desk {
@@ -112,14 +114,15 @@ impl LocalReactor {
     }
 }
 
-/// Uses the reactor of the loop that this thread drives. `None` if it drives none with I/O.
+/// Uses the reactor of the loop that this thread drives. Returns `None` if the thread drives no
+/// loop with I/O.
 #[inline]
 pub(crate) fn with<R>(use_it: impl FnOnce(&mut LocalReactor) -> R) -> Option<R> {
     CURRENT.with_borrow_mut(|reactor| reactor.as_deref_mut().map(use_it))
 }
 
-/// Makes reactor `id` this thread's; `make` makes it if it is new here. Returns which one was
-/// before.
+/// Makes reactor `id` current on this thread; `make` creates it if it is new here. Returns the id
+/// of the previous one.
 pub(super) fn enter(id: u64, make: impl FnOnce() -> Box<LocalReactor>) -> Option<u64> {
     let mine = unpark(id).unwrap_or_else(make);
     let outer = CURRENT.replace(Some(mine))?;
@@ -128,7 +131,8 @@ pub(super) fn enter(id: u64, make: impl FnOnce() -> Box<LocalReactor>) -> Option
     Some(outer_id)
 }
 
-/// Makes reactor `outer` this thread's again. Returns the one that was, if it is empty.
+/// Makes reactor `outer` current on this thread again. Returns the previous one if it has no
+/// sources.
 pub(super) fn leave(outer: Option<u64>) -> Option<Box<LocalReactor>> {
     let outer = outer.and_then(unpark);
     let mine = CURRENT.replace(outer)?;
@@ -146,11 +150,11 @@ fn unpark(id: u64) -> Option<Box<LocalReactor>> {
     })
 }
 
-/// Registers what `make` makes of the token that it will have. Only on a loop with I/O.
+/// Registers the source that `make` creates from its token. Only on a loop with I/O.
 ///
 /// # Errors
 ///
-/// What the poller says. [`io::ErrorKind::Unsupported`] elsewhere.
+/// The error of the poller. [`io::ErrorKind::Unsupported`] on any other thread.
 pub(crate) fn register<S: EventSource + 'static>(
     make: impl FnOnce(Token) -> Box<S>,
 ) -> io::Result<Token> {
@@ -166,14 +170,14 @@ pub(crate) fn register<S: EventSource + 'static>(
     }
 }
 
-/// Lets a source that was just registered begin: at once, or, while another one is being told
-/// of something, right after it.
+/// Starts a source that was just registered: at once, or after the source that is handling an event
+/// now.
 pub(crate) fn begin(token: Token) {
     let readiness = Readiness::MAIL;
     dispatch(Ready { token, readiness });
 }
 
-/// Tells the source of `ready.token`; true if there is one.
+/// Delivers `ready` to its source. Returns `true` if there is one.
 pub(crate) fn dispatch(ready: Ready) -> bool {
     let Some((source, desk)) = with(|local| local.take(ready)).flatten() else {
         return with(|local| local.reactor.contains(ready.token)).unwrap_or(false);
@@ -182,7 +186,7 @@ pub(crate) fn dispatch(ready: Ready) -> bool {
     true
 }
 
-/// Tells the next `few` events.
+/// Delivers the next `few` events.
 pub(super) fn dispatch_few(few: usize) {
     CURRENT.with(|current| {
         let told = contain(|| {
@@ -203,14 +207,15 @@ pub(super) fn dispatch_few(few: usize) {
         if !spent.is_empty() {
             drop_bytes(current, spent);
         }
-        // What is left of the few is told in a next task, before the poller is asked again.
+        // After a panic, the rest of the few events is delivered in another task, before the next
+        // poll.
         if let Err(panic) = told {
             panic.resume();
         }
     });
 }
 
-/// Drops bytes of the user's after the reactor is released: their drop may call back into the loop.
+/// Drops the user's bytes after the reactor is released: their drop may call back into the loop.
 #[cold]
 fn drop_bytes(current: &RefCell<Option<Box<LocalReactor>>>, mut spent: Vec<Bytes>) {
     spent.clear();
@@ -228,7 +233,7 @@ fn tell(
     mut source: Box<dyn EventSource>,
     mut desk: Box<Desk>,
 ) {
-    // Handlers contain their panics; this is the last resort, so that a desk is never lost.
+    // Handlers contain their panics; this is the last resort, so that an I/O context is never lost.
     let told = contain(|| source.ready(ready.readiness, &mut desk));
     let next = *told.as_ref().unwrap_or(&Next::Leave);
     let gone = match current.borrow_mut().as_deref_mut() {
@@ -248,17 +253,17 @@ fn let_go(source: Box<dyn EventSource>) {
     drop(source);
 }
 
-/// Returns the handles of the sources of this loop that are at home and have one.
+/// Returns the handles of this loop's sources that are in their slots and have one.
 pub(crate) fn handles() -> Vec<Arc<dyn SourceHandle>> {
     with(|local| local.reactor.handles()).unwrap_or_default()
 }
 
-/// Returns the names that a source at home goes by: see [`EventSource::names`].
+/// Returns the names of the parts of a source in its slot: see [`EventSource::names`].
 pub(crate) fn names(token: Token) -> Vec<String> {
     with(|local| local.reactor.names(token)).unwrap_or_default()
 }
 
-/// Closes the sources that a poll has lost. Returns how many events are ready.
+/// Closes the sources that a poll has lost. Returns the number of ready events.
 #[inline]
 pub(super) fn settle(polled: Option<Polled>) -> usize {
     let Polled { ready, lost } = polled.unwrap_or_default();
@@ -270,7 +275,7 @@ pub(super) fn settle(polled: Option<Polled>) -> usize {
 
 /// Closes all sources.
 pub(super) fn close() {
-    // A source that is closed may register another one: not for long.
+    // A source that is closed may register another one, so this takes a few rounds.
     for _ in 0..4 {
         let tokens = with(|local| local.reactor.tokens()).unwrap_or_default();
         if tokens.is_empty() {

@@ -13,7 +13,7 @@ use super::polling::Polling;
 use crate::metrics::Counters;
 use crate::sys::{PIECES, Poller};
 
-/// What a loop with I/O waits on.
+/// The driver of a pinned loop with I/O, which waits on a poller.
 ///
 /// ```
 /// use tidegate_loop::EventLoop;
@@ -26,21 +26,21 @@ use crate::sys::{PIECES, Poller};
 /// ```
 pub struct PollDriver {
     id: u64,
-    /// Here while no thread drives the loop.
+    /// `None` while a thread drives the loop.
     polling: Option<Polling>,
     waker: Arc<dyn Sleeper>,
     health: Health,
     counters: Arc<Counters>,
-    /// The reactor that this thread had before.
+    /// The reactor that was current on this thread before.
     outer: Option<u64>,
-    /// Events that are there to be told.
+    /// Events that are ready to be delivered.
     ready: usize,
-    /// Where the generations of the next reactor begin, so that a token is never used twice.
+    /// The first generation of the next reactor, so that a token is never used twice.
     generation: u32,
 }
 
 impl PollDriver {
-    /// A driver that asks `poller`.
+    /// Creates a driver for `poller`.
     pub fn new(poller: impl Poller) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let counters = Arc::<Counters>::default();
@@ -57,14 +57,14 @@ impl PollDriver {
         }
     }
 
-    /// A view of this driver's counters, for after it has been given to a loop.
+    /// Returns a view of this driver's counters, to be kept after the driver was given to a loop.
     pub fn watch(&self) -> IoWatch {
         IoWatch::new(Arc::clone(&self.counters))
     }
 }
 
 impl Driver for PollDriver {
-    // A wait is a look at the sockets: better than a look at the lanes alone.
+    // A wait polls the sockets, which is better than spinning on the task lanes alone.
     const LOOKS_ON: bool = false;
 
     fn enter(&mut self) {

@@ -1,4 +1,4 @@
-//! A poller, and the care for it: what is done when it fails or spins.
+//! A poller with its health: what is done when it fails or spins.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::care::Care;
 use crate::metrics::Counters;
 use crate::sys::{Poller, Token};
 
-/// A poller, what is known of its health, and what is counted of it.
+/// A poller, its health, and its counters.
 pub(crate) struct Polling {
     pub(super) poller: Box<dyn Poller>,
     pub(super) waker: Arc<dyn Sleeper>,
@@ -36,11 +36,11 @@ impl Polling {
     }
 }
 
-/// What a poll came to.
+/// Result of a poll.
 #[derive(Debug, Default)]
 pub(crate) struct Polled {
-    /// Events to tell until the next poll.
+    /// Events to deliver before the next poll.
     pub(crate) ready: usize,
-    /// Sources that a fresh poller, if one was needed, could not take over: they are to be closed.
+    /// Sources that a fresh poller, if one was needed, could not take over. They have to be closed.
     pub(crate) lost: Vec<Token>,
 }

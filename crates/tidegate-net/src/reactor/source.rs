@@ -1,6 +1,6 @@
-//! What a reactor tells that something is ready: event sources, whatever they are.
+//! Event sources: the receivers of a reactor's events.
 //!
-//! Channels, listeners and sources of the user's implement [`EventSource`] in the layers above.
+//! Channels, listeners and user-defined sources implement [`EventSource`] in the layers above.
 
 use std::any::Any;
 use std::io;
@@ -14,63 +14,64 @@ use super::desk::Desk;
 use crate::errors::clone_io_error;
 use crate::sys::{Poller, Readiness, Source, Token};
 
-/// Somebody who is told when its socket, or its mail box, is ready.
+/// A source of events: its socket becomes ready, or requests are queued for it.
 pub(crate) trait EventSource: Batched {
-    /// Handles `readiness`, on the loop.
+    /// Handles `readiness`, on the loop. Returns what the source wants next.
     fn ready(&mut self, readiness: Readiness, desk: &mut Desk) -> Next;
 
-    /// What the poller watches; `None` for who lives of mail alone.
+    /// Returns the socket that the poller watches; `None` for a source that only handles queued
+    /// requests.
     fn io(&mut self) -> Option<&mut dyn Source>;
 
-    /// The loop has watched its socket, or no more, as it asked with [`Next::Watch`]; it is told of
-    /// mail next. Or the loop could not watch it at all, and it is dropped next. Only notes that:
-    /// nothing of others' may run here.
+    /// Records the result of a [`Next::Watch`]; an event for queued requests follows. Or records
+    /// that the loop could not watch the source at all; the source is dropped next. No user code
+    /// may run here.
     fn watched(&mut self, said: io::Result<()>) {
         drop(said);
     }
 
-    /// The loop ends: says goodbye.
+    /// Closes the source, because its loop ends or cannot watch it any more.
     fn close(&mut self, desk: &mut Desk);
 
-    /// Returns what other threads hold of it, if anything.
+    /// Returns the handle for other threads, if there is one.
     fn handle(&self) -> Option<Arc<dyn SourceHandle>> {
         None
     }
 
-    /// Returns the names of its parts, for a test to look at: those of a channel's handlers.
+    /// Returns the names of its parts, for a test: those of a channel's handlers.
     fn names(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What it may do to the thread on which it is told.
+    /// Returns whether the source may block the thread that runs it.
     fn blocking(&self) -> Blocking {
         Blocking::Never
     }
 }
 
-/// What other threads hold of a source, wherever that is. The layer that made the source knows its
-/// type, and gets it back with a downcast.
+/// The handle of a source for other threads. The layer that created the source knows its type, and
+/// gets it back with a downcast.
 pub(crate) trait SourceHandle: Any + Send + Sync {
-    /// Returns the address of the other side, for reports.
+    /// Returns the address of the peer, for reports.
     fn peer_addr(&self) -> Option<SocketAddr>;
 }
 
-/// What a source wants after it was told.
+/// What a source wants after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// To be told of the next event.
+    /// To wait for the next event.
     Stay,
-    /// To be told of this once more, after the others had their turn.
+    /// To handle this readiness once more, after the other sources.
     Again(Readiness),
-    /// To send when the others of its batch have been told, too.
+    /// To send after the other sources of its batch have handled their events.
     SendLate,
-    /// Its socket to be watched, or no more.
+    /// The poller to watch its socket (`true`), or to stop watching it.
     Watch(bool),
-    /// To be forgotten.
+    /// To be removed.
     Leave,
 }
 
-/// Has `poller` watch `source`, or no more, and tells it how that went.
+/// Makes `poller` watch `source`, or stop watching it, and passes the result to the source.
 #[cold]
 pub(super) fn watch<S: ?Sized + EventSource>(
     poller: &mut dyn Poller,
@@ -86,15 +87,14 @@ pub(super) fn watch<S: ?Sized + EventSource>(
     source.watched(said);
 }
 
-/// Tells a source that its loop cannot watch it, and drops it.
+/// Notifies a source that its loop cannot watch it, and drops it.
 #[cold]
 pub(super) fn refuse<S: ?Sized + EventSource>(mut source: Box<S>, why: &io::Error) {
     source.watched(Err(clone_io_error(why)));
     drop(source);
 }
 
-/// Closes a source and drops it. What handlers do wrong they contain themselves; their drops may
-/// still panic.
+/// Closes a source and drops it. Handlers contain their own panics; dropping them may still panic.
 pub(super) fn close_and_drop<S: ?Sized + EventSource>(mut source: Box<S>, desk: &mut Desk) {
     let _ = contain(|| {
         source.close(desk);

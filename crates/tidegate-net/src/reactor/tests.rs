@@ -1,4 +1,4 @@
-//! What a loop does with a poller that a test writes the script for.
+//! A loop with a scripted poller.
 
 use std::io;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::*;
 use crate::reactor::{self, Batched, Desk, EventSource, Next};
 use crate::sys::{FakePoller, FakeScript, PIECES, Readiness, Ready, Source, Token};
 
-/// Tells the log what it hears, and answers what it was told to.
+/// A source that logs its events and returns what it was given in `next`.
 struct Ear {
     name: &'static str,
     log: Log<String>,
@@ -220,7 +220,7 @@ fn a_failing_poller_is_asked_again_and_after_many_failures_the_loop_gives_up() {
     let home = EventLoop::builder("broken")
         .build_with(PollDriver::new(poller))
         .unwrap();
-    // Refused if the loop has given up already.
+    // Refused if the loop has already given up.
     let _ = home.execute(|| ());
     let end = home.termination().wait().unwrap_err();
     assert!(end.to_string().contains("the poller failed 16 times"));
@@ -276,7 +276,7 @@ fn a_fresh_poller_takes_the_place_of_one_that_fails_and_watches_everybody() {
     assert_eq!(bench.script.registered(), [token]);
 }
 
-/// A source that is watched.
+/// A source with a socket.
 struct Socket(mio::net::TcpListener);
 
 impl Batched for Socket {}
@@ -344,7 +344,7 @@ fn a_group_gives_nothing_new_to_a_loop_whose_poller_fails_or_has_just_begun_anew
     assert_eq!(chosen(), [false, true, false, true], "a good while later");
 }
 
-/// One of a group: tells the log when it receives, is told and sends.
+/// A source of a batch: logs when it receives, handles an event and sends.
 struct Member {
     name: &'static str,
     log: Log<String>,
@@ -356,11 +356,11 @@ enum Manner {
     Quick,
     /// Its handlers may block.
     Slow,
-    /// Its socket takes less than it has to send.
+    /// Its socket accepts less than it has to send.
     Stuck,
-    /// It asks to be told once more, the first time.
+    /// It asks for its event once more, the first time.
     Eager,
-    /// What it sends belongs to somebody else.
+    /// The bytes that it sends belong to another owner.
     Lends,
     Panics,
 }
@@ -446,7 +446,7 @@ impl Bench {
     }
 }
 
-/// What members say who become ready together.
+/// Returns the log of members that become ready together.
 fn conversation(members: &[(&'static str, Manner)]) -> Vec<String> {
     let mut bench = bench();
     let ready = bench.members(members);

@@ -1,7 +1,7 @@
-//! The driver of a roaming loop: makes a task of each event, in which the source travels.
+//! The driver of a roaming loop: makes a task of each event and moves the source into it.
 //!
-//! It lies in the loop's core and moves with it between threads. Nothing else reaches it:
-//! whatever others want of it is an update.
+//! The driver is part of the loop's core and moves with it between threads. Other threads reach it
+//! only through updates.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,12 +22,12 @@ use super::updates::{MakeTraveller, OnRegistered, Roam, Update};
 use crate::metrics::Counters;
 use crate::sys::{Poller, Readiness, Ready, Token};
 
-/// How long a loop whose pool took no more waits before it asks again.
+/// Pause before a loop offers its pool again the tasks that the pool refused.
 const REFUSED_PAUSE: Duration = Duration::from_millis(1);
-/// Empty trips that are kept for the next ones.
+/// Empty roaming tasks that are kept for reuse.
 const SPARE_TRIPS: usize = 64;
 
-/// What a roaming loop with I/O waits on.
+/// The driver of a roaming loop with I/O, which waits on a poller.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -45,22 +45,22 @@ const SPARE_TRIPS: usize = 64;
 pub struct RoamDriver {
     pub(super) reactor: Reactor<Roaming>,
     counters: Arc<Counters>,
-    /// Events whose sources found no thread; asked again when one may be free.
+    /// Events whose task was refused for lack of a thread; retried when one may be free.
     refused: Vec<Ready>,
-    /// The handles of the sources that have one, at home or away.
+    /// The handles of all sources that have one, in their slots or away.
     handles: HashMap<u64, Arc<dyn SourceHandle>>,
-    /// Sources that are on a trip.
+    /// Number of sources that are away.
     pub(super) away: usize,
     #[expect(clippy::vec_box, reason = "they move between here and tasks")]
     trips: Vec<Box<Trip>>,
     roam: Arc<Roam>,
     updates: Vec<Update>,
-    /// The loop closes: nobody is told anything more.
+    /// The loop is closing: no more events are delivered.
     closing: bool,
 }
 
 impl RoamDriver {
-    /// A driver that asks `poller`.
+    /// Creates a driver for `poller`.
     pub fn new(poller: impl Poller) -> Self {
         let counters = Arc::<Counters>::default();
         let polling = Polling::new(poller, Arc::clone(&counters));
@@ -77,7 +77,7 @@ impl RoamDriver {
         }
     }
 
-    /// A view of this driver's counters, for after it has been given to a loop.
+    /// Returns a view of this driver's counters, to be kept after the driver was given to a loop.
     pub fn watch(&self) -> IoWatch {
         IoWatch::of_roaming(Arc::clone(&self.counters), Arc::clone(&self.roam))
     }
@@ -86,7 +86,7 @@ impl RoamDriver {
         &self.roam
     }
 
-    /// Asks the poller without waiting.
+    /// Polls without waiting.
     fn poll(&mut self) {
         let polled = self.reactor.look();
         self.settle(polled);
@@ -99,7 +99,7 @@ impl RoamDriver {
         }
     }
 
-    /// Does what others asked for; true if there was any.
+    /// Carries out the updates of other threads. Returns `true` if there were any.
     fn take_updates(&mut self) -> bool {
         let mut updates = std::mem::take(&mut self.updates);
         self.roam.take(&mut updates);
@@ -150,14 +150,15 @@ impl RoamDriver {
         self.reactor.push_due(token, Readiness::MAIL);
     }
 
-    /// A channel has mail. One that is gone has none: it refused all of it when it closed.
+    /// Delivers queued requests to a channel. A channel that is gone has none: it refused them when
+    /// it closed.
     fn mail(&mut self, token: Token) {
         if self.reactor.contains(token) {
             self.reactor.push_due(token, Readiness::MAIL);
         }
     }
 
-    /// Takes a source back.
+    /// Puts a source back into its slot.
     fn home(&mut self, mut trip: Box<Trip>, next: Next) {
         self.away -= 1;
         let token = trip.token;
@@ -185,14 +186,14 @@ impl RoamDriver {
         self.handles.remove(&token.bits());
     }
 
-    /// The peer of the connection that `token` names.
+    /// Returns the peer of the connection that `token` names, as text.
     fn called(&self, token: Token) -> String {
         let handle = self.handles.get(&token.bits());
         let peer = handle.and_then(|handle| handle.peer_addr());
         peer.map_or_else(|| "local".to_owned(), |peer| peer.to_string())
     }
 
-    /// The next event to tell.
+    /// Returns the next event to deliver.
     #[inline]
     fn next_ready(&mut self) -> Option<Ready> {
         self.reactor.next(idle_desk(self.away, &mut self.trips))
@@ -202,7 +203,7 @@ impl RoamDriver {
         self.trips.pop().unwrap_or_else(|| Trip::new(&self.roam))
     }
 
-    /// Closes every source that is at home.
+    /// Closes every source that is in its slot.
     fn close_homes(&mut self) {
         for token in self.reactor.tokens() {
             self.close_home(token);
@@ -222,8 +223,8 @@ impl RoamDriver {
     }
 }
 
-/// The desk of a trip that nobody is on, unless other threads run what this loop finds: then each
-/// source receives where it is told.
+/// Returns the I/O context of an unused roaming task. Returns `None` while sources are away: other
+/// threads run them, and then each source receives on the thread that runs it.
 #[inline]
 fn idle_desk(away: usize, trips: &mut [Box<Trip>]) -> Option<&mut Desk> {
     match away {
@@ -238,7 +239,7 @@ impl Driver for RoamDriver {
     fn wait(&mut self, clock: &Clock, deadline: Option<u64>) {
         let any = self.take_updates();
         if self.closing && any {
-            // Whoever waits for the last one to come home has to look again.
+            // The caller waits for the last source to come back, and has to check again.
             return;
         }
         if self.reactor.backlog() > 0 || !self.roam.fall_asleep() {
@@ -313,8 +314,9 @@ impl Driver for RoamDriver {
 }
 
 impl Drop for RoamDriver {
-    /// Dropped before its loop came to an end: who is home is closed, and who comes home later
-    /// finds nobody and ends there, instead of lying in an inbox that it keeps alive itself.
+    /// Closes the sources in their slots, if the driver is dropped before its loop has ended. A
+    /// source that comes back later finds no loop and is closed on its thread, instead of staying
+    /// in an inbox that it keeps alive itself.
     fn drop(&mut self) {
         let _ = contain(|| self.close());
     }

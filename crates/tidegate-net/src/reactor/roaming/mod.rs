@@ -1,7 +1,7 @@
-//! Sources that travel to the thread that runs their handlers.
+//! Roaming sources: they move to the thread that runs their handlers.
 //!
-//! `updates` is what the loop and those threads share, `trip` takes a source there and back, `driver`
-//! makes a task of each event.
+//! `updates` has the state that the loop and those threads share, `trip` moves a source there and
+//! back, `driver` makes a task of each event.
 
 mod driver;
 #[cfg(test)]

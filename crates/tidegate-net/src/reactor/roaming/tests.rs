@@ -1,4 +1,4 @@
-//! The invariants of travelling sources, on a driver that nobody drives but the test.
+//! The invariants of roaming sources, on a driver that only the test drives.
 
 use std::io;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::*;
 use crate::reactor::{Batched, Desk, EventSource, Next, RENEW_AFTER, SPINS};
 use crate::sys::{FakePoller, FakeScript, Readiness, Ready, Source, Token};
 
-/// Tells the log what it hears, and answers what it was told to.
+/// A source that logs its events and returns what it was given in `next`.
 struct Ear {
     name: &'static str,
     log: Log<String>,
-    /// Who was asked to receive before its turn.
+    /// Logs the sources that were asked to receive before their turn.
     early: Log<&'static str>,
     next: Vec<Next>,
     kind: Blocking,
@@ -72,7 +72,7 @@ fn bench() -> Bench {
 }
 
 impl Bench {
-    /// Registers an ear, which has then heard of its mail once.
+    /// Registers a source and lets it handle its first event.
     fn ear(&mut self, name: &'static str, next: Vec<Next>) -> Token {
         self.ear_of(name, next, Blocking::May, false)
     }
@@ -132,7 +132,7 @@ fn reads(token: Token) -> Ready {
     ready(token, Readiness::READ)
 }
 
-/// Runs a task on a thread of its own.
+/// Runs a task on another thread.
 fn elsewhere(task: Task) {
     std::thread::scope(|scope| scope.spawn(|| task.run()).join().unwrap());
 }
@@ -149,7 +149,7 @@ fn sources_receive_before_their_turn_only_where_nobody_else_runs_them() {
     let third = bench.one();
     second.run();
     bench.tell([reads(a), reads(b)]);
-    // The third is still away: whoever has it may have others, and they receive there.
+    // The third is still away: its thread may have other sources, and they receive there.
     let more = bench.one();
     assert_eq!(bench.early.take(), [""; 0]);
     third.run();
@@ -318,7 +318,7 @@ fn a_loop_that_waits_for_the_last_one_looks_again_when_it_is_home() {
     assert!(!bench.driver.wind_up());
     elsewhere(trip);
     bench.script.polls();
-    // Would never return if it slept.
+    // This would never return if the loop slept.
     bench.driver.wait(&Clock::system(), None);
     assert!(bench.script.polls().is_empty());
     assert!(bench.driver.wind_up());
@@ -360,7 +360,7 @@ fn one_wakeup_for_any_number_of_updates_of_a_sleeping_loop() {
     for _ in 0..3 {
         assert!(roam.push(Update::Handles(Box::new(drop))).is_ok());
     }
-    // The wake sticks: this wait returns at once, and the next update finds nobody asleep.
+    // The wake-up is kept: this wait returns at once, and the next update finds the loop awake.
     bench.driver.wait(&Clock::system(), None);
     assert!(!roam.lock().asleep);
     assert!(roam.is_empty());
@@ -379,7 +379,7 @@ fn the_kind_of_a_task_is_that_of_its_source() {
     }
 }
 
-/// A source that is watched.
+/// A source with a socket.
 struct Socket(mio::net::TcpListener);
 
 impl Batched for Socket {}

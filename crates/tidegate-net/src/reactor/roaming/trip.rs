@@ -1,4 +1,4 @@
-//! One event of a travelling source: from its slot to whoever runs it, and home again.
+//! One event of a roaming source: from its slot to the thread that runs it, and back.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use super::super::source::{Next, close_and_drop};
 use super::updates::{Roam, Traveller, Update};
 use crate::sys::{Readiness, Token};
 
-/// A source on its way, and what it needs there. Used again for the next one.
+/// A roaming source in its task, with its I/O context. Reused for the next event.
 pub(crate) struct Trip {
     pub(super) token: Token,
     pub(super) readiness: Readiness,
-    /// Gone if it has left for good.
+    /// `None` if it has left for good.
     pub(super) source: Option<Traveller>,
     pub(super) desk: Desk,
     pub(super) roam: Arc<Roam>,
 }
 
 impl Trip {
-    /// An empty one.
+    /// Creates an empty one.
     pub(super) fn new(roam: &Arc<Roam>) -> Box<Self> {
         Box::new(Self {
             token: Token::from_bits(0),
@@ -31,20 +31,20 @@ impl Trip {
         })
     }
 
-    /// The task that takes the trip.
+    /// Returns the task that runs the source.
     pub(super) fn task(self: Box<Self>, kind: Blocking) -> Task {
         let journey = Journey(Some(self));
         Task::of(kind, move || journey.run())
     }
 
-    /// Closes the source, here.
+    /// Closes the source on this thread.
     pub(super) fn close(&mut self) {
         if let Some(source) = self.source.take() {
             close_and_drop(source, &mut self.desk);
         }
     }
 
-    /// Goes home. If there is none any more, the source ends here.
+    /// Sends the source back to its loop. If the loop has ended, closes the source on this thread.
     fn go_home(self: Box<Self>, how: impl FnOnce(Box<Self>) -> Update) {
         let roam = Arc::clone(&self.roam);
         if let Err(Update::Home(mut trip, _) | Update::Refused(mut trip)) = roam.push(how(self)) {
@@ -53,7 +53,8 @@ impl Trip {
     }
 }
 
-/// A trip as a task holds it. Dropped without having been run, the source goes home unheard.
+/// A `Trip` inside a task. If the task is dropped without having run, the source goes back to its
+/// loop with its event undelivered.
 struct Journey(Option<Box<Trip>>);
 
 impl Journey {
@@ -73,7 +74,7 @@ impl Journey {
         });
         let next = *told.as_ref().unwrap_or(&Next::Leave);
         let gone = match next {
-            // Its drop may be the user's: here, not where the loop is held up by it.
+            // Its drop may be user code: here it does not hold up the loop.
             Next::Leave => contain(|| drop(source.take())).err(),
             _ => None,
         };

@@ -1,17 +1,19 @@
-//! Channels that travel: what a roaming loop and the threads that run its tasks share.
+//! Roaming channels: the state that a roaming loop shares with the threads that run its tasks.
 //!
-//! A ready channel is moved, boxed, into the task that tells it: a [`Trip`]. Whoever runs the task
-//! owns the channel meanwhile; when the task is over the box goes home as an update. Updates lie
-//! under one lock that is held for a push or a swap, never while code of the user's runs.
+//! A ready channel is moved, boxed, into the task that runs it: a [`Trip`]. The thread that runs
+//! the task owns the channel meanwhile; at the end of the task the box goes back to the loop as an
+//! update. Updates are under one lock that is held for a push or a swap, never while user code
+//! runs.
 //!
 //! # Why this is enough
 //!
-//! * A channel is in one place: its slot, or one trip, or an update. There is no other way to
+//! * A channel is in one place: its slot, or one task, or an update. There is no other access to
 //!   it, so its handlers see one event at a time, in order, and need no lock.
-//! * Each hand-over synchronises: from slot to task on the thread that produces, from there
+//! * Each hand-off synchronises: from the slot to the task on the thread that produces, from there
 //!   through the pool's queue or the strategy's cell, and back through the lock around the updates.
 //!   So what a handler wrote on one thread is seen by its next event on another.
-//! * A trip ends once: it goes home, or, when the loop is over, closes its channel where it is.
+//! * A task ends once: the channel goes back to its loop, or, if the loop has ended, is closed
+//!   where it is.
 
 use std::fmt;
 use std::io;
@@ -25,40 +27,40 @@ use super::trip::Trip;
 use crate::metrics::Counters;
 use crate::sys::{Readiness, Token};
 
-/// A source that can leave its thread.
+/// A source that can move between threads.
 pub(crate) type Traveller = Box<dyn EventSource + Send>;
 
-/// Makes a source of the token that it will have.
+/// Creates a source from its token.
 pub(crate) type MakeTraveller = Box<dyn FnOnce(Token) -> Traveller + Send>;
 
-/// Hears whether a source was registered.
+/// Receives the result of a registration.
 pub(crate) type OnRegistered = Box<dyn FnOnce(io::Result<()>) + Send>;
 
-/// Gets the handles of the sources that a loop has.
+/// Receives the handles of a loop's sources.
 pub(crate) type OnHandles = Box<dyn FnOnce(Vec<Arc<dyn SourceHandle>>) + Send>;
 
-/// Something that the loop has to do for others.
+/// A request to the loop from another thread.
 pub(crate) enum Update {
-    /// Registers a source and lets it begin.
+    /// Registers a source and starts it.
     Register(MakeTraveller, OnRegistered),
-    /// Somebody has something to tell a source.
+    /// Delivers a readiness to a source.
     Tell(Token, Readiness),
-    /// A channel has mail; nothing if it is gone.
+    /// Delivers queued requests to a channel; ignored if the channel is gone.
     Mail(Token),
-    /// A trip is over.
+    /// A roaming task has run; the source comes back.
     Home(Box<Trip>, Next),
-    /// A trip did not take place: nobody would run it.
+    /// A roaming task was not run, because no thread took it; the source comes back.
     Refused(Box<Trip>),
-    /// Asks for the handles of the sources that have one, at home or away.
+    /// Asks for the handles of all sources that have one, in their slots or away.
     Handles(OnHandles),
 }
 
-/// What a roaming loop shares with whoever has something for it.
+/// State that a roaming loop shares with other threads.
 pub(crate) struct Roam {
     updates: Mutex<Updates>,
     waker: Arc<dyn Sleeper>,
     timers: OnceLock<LoopTimers>,
-    /// What each trip counts: one writer at a time each.
+    /// The counters of the tasks; each has one writer at a time.
     counters: Mutex<Vec<Arc<Counters>>>,
 }
 
@@ -67,9 +69,9 @@ pub(super) struct Updates {
     queue: Vec<Update>,
     /// The loop waits in its poller, or is about to.
     pub(super) asleep: bool,
-    /// The loop is over.
+    /// The loop has ended.
     closed: bool,
-    /// Times that it was woken.
+    /// Number of times that the loop was woken.
     wakeups: u64,
 }
 
@@ -83,7 +85,7 @@ impl Roam {
         })
     }
 
-    /// Tells it its loop; once, before anything is registered.
+    /// Sets the timers of its loop. Called once, before anything is registered.
     pub(crate) fn set_timers(&self, timers: LoopTimers) {
         let _ = self.timers.set(timers);
     }
@@ -92,8 +94,8 @@ impl Roam {
         self.timers.get()
     }
 
-    /// Has the loop do `update`; wakes it if it sleeps, once. The update itself if the loop is
-    /// over.
+    /// Queues `update` for the loop, and wakes the loop if it sleeps, once. Returns the update if
+    /// the loop has ended.
     pub(crate) fn push(&self, update: Update) -> Result<(), Update> {
         let mut updates = self.lock();
         if updates.closed {
@@ -109,12 +111,12 @@ impl Roam {
         Ok(())
     }
 
-    /// Takes the updates out, oldest first, into `into`, which is empty.
+    /// Takes the updates, oldest first, into `into`, which is empty.
     pub(super) fn take(&self, into: &mut Vec<Update>) {
         std::mem::swap(&mut self.lock().queue, into);
     }
 
-    /// Announces sleep; false if there is something to do.
+    /// Announces that the loop goes to sleep. Returns `false` if there are updates.
     pub(super) fn fall_asleep(&self) -> bool {
         let mut updates = self.lock();
         updates.asleep = updates.queue.is_empty();
@@ -129,7 +131,7 @@ impl Roam {
         self.lock().queue.is_empty()
     }
 
-    /// Takes no more updates; answers those that are left.
+    /// Closes the queue and returns the updates that are left.
     pub(super) fn close(&self) -> Vec<Update> {
         let mut updates = self.lock();
         updates.closed = true;
@@ -140,19 +142,19 @@ impl Roam {
         self.updates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counters for one more trip.
+    /// Creates the counters of one more task.
     pub(super) fn more_counters(&self) -> Arc<Counters> {
         let more = Arc::<Counters>::default();
         self.lock_counters().push(Arc::clone(&more));
         more
     }
 
-    /// Times that the loop was woken for an update.
+    /// Returns how often the loop was woken for an update.
     pub(crate) fn wakeups(&self) -> u64 {
         self.lock().wakeups
     }
 
-    /// What the trips have counted.
+    /// Calls `look` with the counters of each task.
     pub(crate) fn each_counters(&self, mut look: impl FnMut(&Counters)) {
         for counters in self.lock_counters().iter() {
             look(counters);
