@@ -1,4 +1,4 @@
-//! Promises that go to a loop with the work that keeps them.
+//! Promises that are sent to a loop together with the work that completes them.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -8,22 +8,22 @@ use tidegate_promise::{AlreadyCancelled, Failure, Promise};
 
 use crate::errors::{NetError, clone_io_error, tried};
 
-/// A promise on its way to a loop. Its failures say what was tried. If the loop drops the work that
-/// was to keep it, it fails with the loop's name and the reason, not as abandoned.
+/// A promise on its way to a loop. Its failures say what was tried. If the loop drops the work, the
+/// promise fails with the loop's name and the reason, not as abandoned.
 pub(crate) struct Awaited<T: Send + 'static> {
-    /// Taken when it is kept.
+    /// `None` once it is completed.
     promise: Option<Promise<T>>,
     what: String,
     executor: Arc<dyn Executor>,
     refusal: Refused,
 }
 
-/// Why the loop did not take the work, if it did not.
+/// The reason why the loop refused the work, if it did.
 #[derive(Clone, Default)]
 pub(crate) struct Refused(Arc<OnceLock<Refusal>>);
 
 impl Refused {
-    /// Drops a refused task, whose promises hear why it was refused.
+    /// Drops a refused task, whose promises fail with the reason of the refusal.
     pub(crate) fn by(&self, refused: Rejected<Task>) {
         let _ = self.0.set(refused.why());
         drop(refused);
@@ -31,7 +31,7 @@ impl Refused {
 }
 
 impl<T: Send + 'static> Awaited<T> {
-    /// A promise of what is being tried, as in "cannot connect to 127.0.0.1:80".
+    /// Creates a promise. `what` says what is tried, as in "cannot connect to 127.0.0.1:80".
     pub(crate) fn new(promise: Promise<T>, what: String, executor: Arc<dyn Executor>) -> Self {
         Self {
             promise: Some(promise),
@@ -41,7 +41,7 @@ impl<T: Send + 'static> Awaited<T> {
         }
     }
 
-    /// Where to note that the work was refused.
+    /// Returns the place to record a refusal of the work.
     pub(crate) fn refusal(&self) -> Refused {
         self.refusal.clone()
     }
@@ -59,7 +59,7 @@ impl<T: Send + 'static> Awaited<T> {
         }
     }
 
-    /// Fails with `why`, which says what was tried if it does not already.
+    /// Fails with `why`, and adds what was tried if `why` does not say so already.
     pub(crate) fn fail(mut self, why: &Failure) {
         let why = match why.downcast_ref::<NetError>() {
             Some(NetError::Closed(None)) => self.not_opened("it was closed before"),
@@ -82,7 +82,7 @@ impl<T: Send + 'static> Awaited<T> {
 }
 
 impl Awaited<()> {
-    /// Keeps or fails the promise.
+    /// Completes or fails the promise.
     pub(crate) fn complete(self, done: io::Result<()>) {
         match done {
             Ok(()) => drop(self.succeed(())),
@@ -107,14 +107,14 @@ impl<T: Send + 'static> Drop for Awaited<T> {
 
 #[cfg(test)]
 mod tests {
-    //! What a promise says whose work was dropped.
+    //! Failures of a promise whose work was dropped.
 
     use tidegate_core::{ThreadBuilder, ThreadPerTask};
     use tidegate_promise::promise_of;
 
     use super::*;
 
-    /// What the completion says after `end` has ended the promise.
+    /// Returns the failure of the completion, as text, after `end` has ended the promise.
     fn told(end: impl FnOnce(Awaited<u32>)) -> String {
         let (promise, done) = promise_of::<u32, Failure>();
         let executor = Arc::new(ThreadPerTask::new(ThreadBuilder::new("io")));

@@ -1,4 +1,4 @@
-//! A channel without a socket: what handlers are tested with.
+//! A channel without a socket, for tests of handlers.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +17,10 @@ use crate::pipeline::{Assembly, Head, Parts, Pipeline, PipelineError};
 use crate::reactor::{self, PollDriver};
 use crate::sys::{FakePoller, Readiness, Ready, Token};
 
-/// Turns of the loop that [`EmbeddedChannel::run`] runs.
+/// Maximum number of turns of the loop in one [`EmbeddedChannel::run`].
 const MOST_TURNS: usize = 100_000;
 
-/// A channel without a socket, on a loop that the test turns and a clock that it sets.
+/// A channel without a socket, on a loop that the test drives and a clock that it sets.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -46,16 +46,16 @@ pub struct EmbeddedChannel {
 }
 
 impl EmbeddedChannel {
-    /// A channel with the handlers that `assemble` adds, open.
+    /// Creates an open channel with the handlers that `assemble` adds.
     ///
     /// # Errors
     ///
-    /// [`PipelineError`] when they do not fit each other.
+    /// [`PipelineError`] if the handlers do not fit each other.
     pub fn new(assemble: impl FnOnce(Assembly) -> Assembly) -> Result<Self, PipelineError> {
         Self::with_options(ChannelOptions::default(), assemble)
     }
 
-    /// The same with options.
+    /// Creates a channel like [`EmbeddedChannel::new`], with options.
     ///
     /// # Errors
     ///
@@ -104,13 +104,13 @@ impl EmbeddedChannel {
         Ok(this)
     }
 
-    /// A handle of the channel, as any thread would have it.
+    /// Returns a handle of the channel, as any thread would have it.
     pub fn channel(&self) -> Channel {
         self.channel.clone()
     }
 
-    /// Runs what handles of the channel asked for, and what follows from it. Handlers that ask for
-    /// something in every turn are left after 100,000 of them.
+    /// Carries out the requests of the channel's handles, and what follows from them. Stops after
+    /// 100,000 turns if the handlers ask for something in every one.
     pub fn run(&mut self) {
         for _ in 0..MOST_TURNS {
             if !self.hand.turn() {
@@ -119,24 +119,25 @@ impl EmbeddedChannel {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the clock and runs what is due.
     pub fn advance(&mut self, by: Duration) {
         self.clock.advance(by);
         self.run();
     }
 
-    /// The clock that [`EmbeddedChannel::advance`] sets, for handlers that are to take time.
+    /// Returns the clock that [`EmbeddedChannel::advance`] sets, for handlers that have to take
+    /// time.
     pub fn clock(&self) -> ManualClock {
         self.clock.clone()
     }
 
-    /// Gives `message` to the first handler, as if the socket had made it.
+    /// Passes `message` to the first handler, as if it came from the socket.
     pub fn write_inbound<M: Send + 'static>(&mut self, message: M) {
         self.post(Mail::Inbound(Msg::of(message)));
     }
 
-    /// Lets bytes come in as from a socket: read sizes and budgets apply. Of no bytes nothing comes:
-    /// the end is [`EmbeddedChannel::end_input`].
+    /// Receives bytes as from a socket: read sizes and budgets apply. Empty bytes are ignored; the
+    /// end of input is [`EmbeddedChannel::end_input`].
     pub fn receive(&mut self, bytes: impl Into<Bytes>) {
         let bytes = bytes.into();
         if !bytes.is_empty() {
@@ -145,19 +146,19 @@ impl EmbeddedChannel {
         self.tell(Readiness::READ);
     }
 
-    /// Lets the peer write no more.
+    /// Ends the input, as if the peer had closed its sending half.
     pub fn end_input(&mut self) {
         self.wire.lock().ended = true;
         self.tell(Readiness::READ | Readiness::HANG_UP);
     }
 
-    /// Breaks the connection, as a socket tells it: after what came before.
+    /// Breaks the connection. As with a socket, the error comes after the bytes received before.
     pub fn fail(&mut self, why: io::ErrorKind) {
         self.wire.lock().failure = Some(why);
         self.tell(Readiness::READ | Readiness::ERROR);
     }
 
-    /// The next message that passed the last handler.
+    /// Returns the next message that passed the last handler.
     pub fn read_inbound<M: Send + 'static>(&mut self) -> Option<M> {
         self.record().inbound.pop_front()?.cast().ok()
     }
@@ -169,7 +170,8 @@ impl EmbeddedChannel {
         self.run();
     }
 
-    /// The next message that reached the socket: bytes after a flush, others at once.
+    /// Returns the next message that reached the socket: bytes after a flush, other messages at
+    /// once.
     pub fn read_outbound<M: Send + 'static>(&mut self) -> Option<M> {
         let bytes = self.wire.lock().outbound.pop_front();
         let message = match bytes {
@@ -179,7 +181,7 @@ impl EmbeddedChannel {
         message.cast().ok()
     }
 
-    /// All bytes that were sent and not looked at yet.
+    /// Returns all bytes that were sent and not yet returned.
     pub fn sent(&mut self) -> Bytes {
         let chunks = std::mem::take(&mut self.wire.lock().outbound);
         let mut all = BytesMut::new();
@@ -189,28 +191,28 @@ impl EmbeddedChannel {
         all.freeze()
     }
 
-    /// Calls that the writes so far would have been.
+    /// Returns how many system calls the writes so far would have been.
     pub fn write_calls(&self) -> usize {
         self.wire.lock().calls
     }
 
-    /// Lets the socket take `bytes` more, and then block; `None` lets it take any number.
+    /// Makes the socket accept `bytes` more and then block; with `None` it accepts any number.
     pub fn set_room(&mut self, bytes: Option<usize>) {
         self.wire.lock().room = bytes;
         self.tell(Readiness::WRITE);
     }
 
-    /// Errors that no handler took.
+    /// Returns the errors that no handler took.
     pub fn errors(&mut self) -> Vec<Failure> {
         std::mem::take(&mut self.record().errors)
     }
 
-    /// Whether the sending half was closed.
+    /// Returns `true` if the sending half was closed.
     pub fn is_output_shut(&self) -> bool {
         self.wire.lock().output_shut
     }
 
-    /// Whether the channel is open.
+    /// Returns `true` if the channel is open.
     pub fn is_open(&self) -> bool {
         self.channel.is_active()
     }
@@ -221,7 +223,7 @@ impl EmbeddedChannel {
         self.run();
     }
 
-    /// The names of the handlers, first to last.
+    /// Returns the names of the handlers, first to last.
     pub fn names(&mut self) -> Vec<String> {
         let token = self.token;
         self.hand.run(|| reactor::names(token))
@@ -232,7 +234,7 @@ impl EmbeddedChannel {
         self.run();
     }
 
-    /// Tells the channel that its wire is ready.
+    /// Delivers a readiness of the transport to the channel.
     fn tell(&mut self, readiness: Readiness) {
         let token = self.token;
         self.hand

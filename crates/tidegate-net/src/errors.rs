@@ -1,4 +1,4 @@
-//! What can go wrong with a channel, as values.
+//! Errors of channels.
 
 use std::error::Error;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tidegate_promise::Failure;
 
-/// What went wrong with a channel, beyond what the operating system says.
+/// An error of a channel, beyond those of the operating system.
 ///
 /// ```
 /// use tidegate_net::NetError;
@@ -19,50 +19,51 @@ use tidegate_promise::Failure;
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum NetError {
-    /// The channel is closed; with the cause, where there was one.
+    /// The channel is closed; with the cause, if there was one.
     Closed(Option<Failure>),
-    /// The channel's sending half is closed: what was written after its end cannot be sent.
+    /// The channel's sending half is closed: data written after its end cannot be sent.
     OutputShut,
-    /// More would wait to be sent than the hard cap allows.
+    /// A write would exceed the hard cap.
     Overfull {
-        /// What the write counts for that was refused.
+        /// The counted size of the refused write.
         size: usize,
-        /// What waits.
+        /// The pending size.
         pending: usize,
         /// The cap.
         cap: usize,
     },
-    /// So many datagrams wait to be sent that another one is not taken.
+    /// Too many datagrams wait to be sent: another one is not accepted.
     ManyDatagrams,
-    /// A datagram was not sent; says why. An error event of this kind that no handler takes does not
-    /// close the channel: the next datagram may be sent.
+    /// A datagram was not sent. An error event of this kind that no handler takes does not close
+    /// the channel: the next datagram may be sent.
     DatagramLost {
-        /// Where it was to go.
+        /// The receiver.
         peer: SocketAddr,
         /// Its length in bytes.
         size: usize,
-        /// What the operating system says, [`NetError::Overfull`] or [`NetError::ManyDatagrams`].
+        /// The error of the operating system, [`NetError::Overfull`] or
+        /// [`NetError::ManyDatagrams`].
         why: Failure,
     },
-    /// Receiving a datagram failed; says why. Does not close the channel either.
+    /// Receiving a datagram failed. Does not close the channel either.
     ReceiveFailed(Failure),
-    /// A message came to a handler that does not take it.
+    /// A message reached a handler that does not take it.
     Misfit {
         /// The handler.
         handler: String,
         /// What it takes.
         takes: &'static str,
-        /// Whether the message was plain bytes.
+        /// `true` if the message was plain bytes.
         bytes: bool,
     },
     /// A connect took too long.
     ConnectTimeout {
-        /// Where it was to go.
+        /// The address.
         to: String,
-        /// How long it was waited for.
+        /// The time limit.
         after: Duration,
     },
-    /// A connection, a socket or a server could not be opened: its loop has ended or took no more
+    /// A connection, a socket or a server could not be opened: its loop has ended or refused the
     /// work, or it was closed before.
     NotOpened {
         /// What was tried.
@@ -70,18 +71,18 @@ pub enum NetError {
         /// What happened.
         why: String,
     },
-    /// Nothing came or went for too long.
+    /// Nothing was received or sent for too long.
     Idle(Duration),
-    /// Something waits to be sent, and nothing could be for too long.
+    /// Data waits to be sent, and none could be sent for too long.
     WriteTimeout(Duration),
     /// A frame is longer than allowed.
     FrameTooLong {
-        /// How long it is, as far as is known.
+        /// Its length, as far as it is known.
         length: u64,
-        /// How long it may be.
+        /// The maximum length.
         most: usize,
     },
-    /// The bytes are not what the protocol says.
+    /// The bytes violate the protocol.
     Garbage(String),
     /// A name resolved to no address.
     NoAddress(String),
@@ -89,38 +90,39 @@ pub enum NetError {
     NoName {
         /// The name.
         name: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         why: String,
     },
     /// Resolving a name took too long.
     ResolveTimeout {
         /// The name.
         name: String,
-        /// How long it was waited for.
+        /// The time limit.
         after: Duration,
     },
-    /// Neither an address nor a name with a port.
+    /// The text is neither an address nor a name with a port.
     BadAddress(String),
     /// The loops of a group have no I/O.
     NoIo,
-    /// A writability flag that does not exist: they are numbered from 1 to 31.
+    /// The writability flag does not exist: flags are numbered from 1 to 31.
     BadFlag(u8),
-    /// The channel is on its loop: it can be registered again after it was taken off.
+    /// The channel is on its loop: it can be registered again only after it was taken off.
     Registered,
     /// The channel is not connected yet.
     NotConnected,
-    /// The server takes no more connections.
+    /// The server accepts no more connections.
     Draining,
-    /// The handlers answer each other without end, so that what follows from one event would never be
-    /// done.
+    /// The handlers trigger each other without end, so that the work for one event would never be
+    /// finished.
     Endless,
-    /// The channel was to be closed behind what was written, and that could not be sent in time.
+    /// The channel was to be closed after everything written before, which could not be sent in
+    /// time.
     CloseTimeout(Duration),
-    /// The executor of a handler does not take its work.
+    /// The executor of a handler refuses its work.
     Refused {
         /// The executor's name.
         executor: String,
-        /// What it said.
+        /// The reason.
         why: String,
     },
 }
@@ -192,7 +194,7 @@ impl fmt::Display for NetError {
 }
 
 impl NetError {
-    /// Why the library itself has cut a channel.
+    /// Formats the errors for which the library itself closes a channel.
     fn fmt_cut(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::CloseTimeout(after) => write!(
@@ -207,7 +209,7 @@ impl NetError {
         }
     }
 
-    /// Shows what went wrong while something was being opened.
+    /// Formats the errors that occur while something is opened.
     fn fmt_opening(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ConnectTimeout { to, after } => {
@@ -223,12 +225,12 @@ impl NetError {
                 f,
                 "`{text}` is no address; write `host:port`, for example `127.0.0.1:80`"
             ),
-            // Shown where the others are.
+            // The other variants are formatted by the callers.
             _ => Ok(()),
         }
     }
 
-    /// Returns `true` if a channel is closed by such an error when no handler takes it.
+    /// Returns `true` if this error closes the channel when no handler takes it.
     pub(crate) fn is_fatal(&self) -> bool {
         !matches!(self, Self::DatagramLost { .. } | Self::ReceiveFailed(_))
     }
@@ -244,13 +246,14 @@ impl From<NetError> for Failure {
     }
 }
 
-/// `why` with what was tried: "cannot connect to 127.0.0.1:80: Connection refused". It keeps its kind.
+/// Adds what was tried to `why`: "cannot connect to 127.0.0.1:80: Connection refused". Keeps the
+/// kind.
 pub(crate) fn tried(what: impl Into<String>, why: io::Error) -> io::Error {
     let what = what.into();
     io::Error::new(why.kind(), Tried { what, why })
 }
 
-/// An error of the operating system, with its subject.
+/// An error of the operating system, with what was tried.
 struct Tried {
     what: String,
     why: io::Error,
@@ -274,7 +277,7 @@ impl Error for Tried {
     }
 }
 
-/// A message that was not written because too much waits to be sent, or the channel is closed.
+/// A message that was not written because too much is pending or the channel is closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WriteRefused<M>(pub M);
 
@@ -294,7 +297,7 @@ impl<M> fmt::Display for WriteRefused<M> {
 
 impl<M> Error for WriteRefused<M> {}
 
-/// Returns the same error once more, where [`io::Error`] cannot be cloned.
+/// Returns a copy of the error, since [`io::Error`] cannot be cloned.
 pub(crate) fn clone_io_error(why: &io::Error) -> io::Error {
     match why.raw_os_error() {
         Some(code) => io::Error::from_raw_os_error(code),

@@ -1,11 +1,11 @@
-//! What travels through a pipeline. Bytes travel as they are; everything else in a box.
+//! Messages in a pipeline. Bytes are passed as they are; every other type is boxed.
 
 use std::any::{Any, TypeId, type_name};
 
 use bytes::{Bytes, BytesMut};
 
-/// A message that can be written. It states how much it counts for while it waits to be sent, so
-/// that the [water marks](crate::WaterMarks) hold for messages that are not bytes, too.
+/// A message that can be written. It states the size that it counts for while it waits to be sent,
+/// so that the [water marks](crate::WaterMarks) also hold for messages that are not bytes.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -40,8 +40,7 @@ pub trait Message: Send + 'static {
     fn size(&self) -> usize;
 }
 
-/// A message type that has no values: a handler that passes on, or writes, nothing says so
-/// with it.
+/// A message type without values, for a handler that passes on, or writes, nothing.
 ///
 /// ```
 /// use tidegate_net::Nothing;
@@ -54,10 +53,10 @@ pub trait Message: Send + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nothing {}
 
-/// A message that its handler hands on without looking at it: for handlers that fit anywhere.
+/// A message that its handler passes on without inspecting it: for handlers that fit anywhere.
 ///
-/// A handler whose `In` and `Out` are both `Passing` leaves the type of what flows unchanged;
-/// the same holds for `Take` and `Write` of the outbound side.
+/// A handler whose `In` and `Out` are both `Passing` leaves the type of the messages unchanged; the
+/// same holds for `Take` and `Write` of the outbound side.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -86,25 +85,25 @@ pub struct Passing(pub(crate) Msg);
 #[derive(Debug)]
 pub(crate) enum Msg {
     Bytes(Bytes),
-    /// With what it counts for.
+    /// With its counted size.
     Other(Box<dyn Any + Send>, u32),
 }
 
 impl Msg {
-    /// A message of `value`, on its way in.
+    /// Creates an inbound message from `value`.
     #[inline(always)]
     pub(crate) fn of<T: Send + 'static>(value: T) -> Self {
         Self::sized(value, |_| size_of::<T>())
     }
 
-    /// A message of `value`, on its way out.
+    /// Creates an outbound message from `value`.
     #[inline(always)]
     pub(crate) fn to_write<T: Message>(value: T) -> Self {
         Self::sized(value, Message::size)
     }
 
-    /// A message of `value` that counts for `size`. For `Bytes` this is a move and no more: the
-    /// compiler knows the types and leaves the questions out.
+    /// Creates a message from `value` that counts for `size`. For `Bytes` this is only a move: the
+    /// compiler knows the types and removes the checks.
     #[inline(always)]
     fn sized<T: Send + 'static>(value: T, size: impl FnOnce(&T) -> usize) -> Self {
         let mut value = Some(value);
@@ -120,7 +119,7 @@ impl Msg {
         Self::Other(Box::new(value), size)
     }
 
-    /// The message as a `T`, or itself.
+    /// Returns the message as a `T`, or the message itself.
     #[inline(always)]
     pub(crate) fn cast<T: Send + 'static>(self) -> Result<T, Self> {
         if TypeId::of::<T>() == TypeId::of::<Passing>() {
@@ -145,7 +144,7 @@ impl Msg {
         }
     }
 
-    /// What the message counts for while it waits: its bytes, or the size that its type states.
+    /// Returns the counted size of the message: its bytes, or the size that its type states.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -166,7 +165,7 @@ impl Message for Passing {
     }
 }
 
-/// Types that are a stretch of bytes.
+/// Implements `Message` for types that are a sequence of bytes.
 macro_rules! stretches {
     ($($type:ty),*) => {$(
         impl Message for $type {
@@ -186,7 +185,7 @@ stretches!(
     Box<[u8]>
 );
 
-/// Types that keep nothing beyond their own bytes.
+/// Implements `Message` for types that keep nothing beyond their own bytes.
 macro_rules! plain {
     ($($type:ty),*) => {$(
         impl Message for $type {
@@ -267,7 +266,7 @@ impl PartialEq for Kind {
 
 #[cfg(test)]
 mod tests {
-    //! What goes in comes out.
+    //! Messages come out as they went in.
 
     use super::*;
 

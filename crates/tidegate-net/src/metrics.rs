@@ -1,4 +1,4 @@
-//! What a loop with I/O counts.
+//! Counters of a loop with I/O.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,7 +43,7 @@ pub(crate) struct Counters {
     pub(crate) lost_datagrams: Cell,
 }
 
-/// What a loop with I/O shows of itself: system calls, events, bytes.
+/// Metrics of a loop with I/O: system calls, events, bytes.
 ///
 /// ```
 /// let group = tidegate_net::pinned("io", 1)?;
@@ -55,27 +55,27 @@ pub(crate) struct Counters {
 pub struct IoMetrics {
     /// Calls of the poller.
     pub polls: u64,
-    /// Events that it answered with.
+    /// Events that the poller returned.
     pub events: u64,
-    /// Events for something that was gone.
+    /// Events for sources that were gone.
     pub stale: u64,
-    /// Times that somebody had used up its budget and queued again.
+    /// Times that a source had used up its budget and was queued again.
     pub again: u64,
     /// Sockets registered now.
     pub registered: u64,
     /// Polls that failed.
     pub poll_failures: u64,
-    /// Times that a fresh poller took the place of one that failed or spun.
+    /// Times that a fresh poller replaced one that failed or spun.
     pub fresh_pollers: u64,
     /// Connections accepted.
     pub accepted: u64,
-    /// Times that accepting paused for want of descriptors.
+    /// Times that accepting paused because no descriptors were left.
     pub accept_pauses: u64,
-    /// Calls that receive.
+    /// Receive calls.
     pub reads: u64,
     /// Bytes received.
     pub read_bytes: u64,
-    /// Calls that send.
+    /// Send calls.
     pub writes: u64,
     /// Bytes sent.
     pub written_bytes: u64,
@@ -84,8 +84,8 @@ pub struct IoMetrics {
     /// Datagrams that were written and could not be sent: too large, too many, or refused by the
     /// operating system. Counted with the next flush, or when the channel closes.
     pub lost_datagrams: u64,
-    /// Times that the poller of a roaming loop had to be woken because a channel came home or
-    /// somebody had something for one. 0 for a pinned loop.
+    /// Times that the poller of a roaming loop had to be woken because a channel came back or
+    /// another thread had an update. 0 for a pinned loop.
     pub wakeups: u64,
 }
 
@@ -113,7 +113,7 @@ impl Counters {
 }
 
 impl IoMetrics {
-    /// Adds what another part of the same loop has counted.
+    /// Adds the metrics of another part of the same loop.
     pub(crate) fn add(&mut self, more: &Self) {
         self.polls += more.polls;
         self.events += more.events;

@@ -1,4 +1,4 @@
-//! Names and who resolves them.
+//! Addresses, and the resolution of names.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -10,12 +10,12 @@ use tidegate_promise::{Completion, Failure, Outcome, promise};
 
 use crate::errors::NetError;
 
-/// Lookups that run at once; more are refused.
+/// Maximum number of lookups at once; further ones are refused.
 pub const MOST_LOOKUPS: usize = 16;
-/// How long a lookup may take, when nothing else is said.
+/// Default time limit for a lookup.
 pub const DEFAULT_RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where to connect to, or where to listen.
+/// An address to connect to or to listen on.
 ///
 /// ```
 /// use tidegate_net::Address;
@@ -29,7 +29,7 @@ pub enum Address {
     Socket(SocketAddr),
     /// A name and a port.
     Name(String, u16),
-    /// Something else; whoever is given it fails with [`NetError::BadAddress`].
+    /// Anything else; using it fails with [`NetError::BadAddress`].
     Bad(String),
 }
 
@@ -40,7 +40,7 @@ impl From<SocketAddr> for Address {
 }
 
 impl From<&str> for Address {
-    /// `host:port`; what has no port is no address.
+    /// Parses `host:port`; text without a port is not an address.
     fn from(text: &str) -> Self {
         if let Ok(address) = text.parse() {
             return Self::Socket(address);
@@ -91,7 +91,8 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// The addresses that it stands for, asked of `resolver` for at most `after` if it is a name.
+    /// Completes with the addresses that it stands for. For a name, asks `resolver` and waits at
+    /// most `after`; zero means no limit.
     pub(crate) fn look_up(
         self,
         resolver: &dyn Resolver,
@@ -133,13 +134,14 @@ impl Address {
     }
 }
 
-/// Makes addresses of names. Never on a loop.
+/// Resolves names to addresses, never on a loop.
 pub trait Resolver: Send + Sync + 'static {
-    /// The addresses of `host`, best first.
+    /// Returns the addresses of `host`, best first.
     fn resolve(&self, host: &str, port: u16) -> Completion<Vec<SocketAddr>>;
 }
 
-/// Asks the operating system, on threads of its own, [`MOST_LOOKUPS`] at once.
+/// Resolves names with the operating system, on threads of its own, at most [`MOST_LOOKUPS`] at
+/// once.
 ///
 /// ```
 /// use tidegate_net::{Resolver, SystemResolver};
@@ -155,7 +157,7 @@ pub struct SystemResolver {
 }
 
 impl SystemResolver {
-    /// A resolver that has not been asked yet.
+    /// Creates a resolver.
     pub fn new() -> Self {
         Self {
             threads: ThreadPerTask::new(ThreadBuilder::new("resolve")),

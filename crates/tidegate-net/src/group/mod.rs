@@ -1,8 +1,8 @@
-//! Groups of event loops with I/O, and how a channel or a source of the user's comes to live on one.
+//! Groups of event loops with I/O, and how channels and user-defined sources get onto a loop.
 //!
-//! `net_group` has the loops, `residence` brings channels to them, `watch` other sources. Knows the
-//! [`reactor`](crate::reactor), the [`channel`](crate::channel) and the [`pipeline`](crate::pipeline);
-//! servers and clients are above.
+//! `net_group` has the loops, `residence` places channels on them, `watch` other sources. Depends
+//! on the [`reactor`](crate::reactor), the [`channel`](crate::channel) and the
+//! [`pipeline`](crate::pipeline); servers and clients are above.
 
 mod net_group;
 mod residence;

@@ -16,12 +16,12 @@ use crate::metrics::IoMetrics;
 use crate::reactor::{IoWatch, PollDriver, Roam, RoamDriver};
 use crate::sys::MioPoller;
 
-/// Makes `loops` event loops with I/O, each on a thread of its own that a channel never leaves;
-/// 0 means twice the processors.
+/// Creates `loops` event loops with I/O, each on a thread of its own that a channel never leaves; 0
+/// means twice the processors.
 ///
 /// # Errors
 ///
-/// [`BuildError`] when a poller cannot be had.
+/// [`BuildError`] if a poller cannot be created.
 ///
 /// ```
 /// let group = tidegate_net::pinned("io", 2)?;
@@ -32,8 +32,8 @@ pub fn pinned(name: impl Into<String>, loops: usize) -> Result<NetGroup, BuildEr
     pinned_with(name, loops, OnUnhandled::stderr())
 }
 
-/// [`pinned`], with a hook for errors that nobody handles: panics on the loops, errors that no
-/// handler takes, connections that were cut.
+/// Creates a group like [`pinned`], with a hook for unhandled errors: panics on the loops, errors
+/// that no handler takes, connections that were cut.
 ///
 /// # Errors
 ///
@@ -55,18 +55,18 @@ pub fn pinned_with(
     NetGroup::build(EventLoopGroup::builder(name).loops(loops).report_to(hook))
 }
 
-/// Makes `loops` event loops with I/O on the threads of `workers`: a channel travels to the thread
-/// that runs its handlers, and while one of them blocks another thread goes on with the loop. The
+/// Creates `loops` event loops with I/O on the threads of `workers`. A channel moves to the thread
+/// that runs its handlers, and while one of them blocks, another thread goes on with the loop. The
 /// strategy is [`Adaptive`](tidegate_pool::Adaptive) with late hand-over.
 ///
-/// Each loop keeps one thread of the pool; the others are for handlers that block. With as many
-/// blocked as the pool has others, the monitor's own threads keep the loops going, and handlers run
-/// as long as one thread of the pool is not blocked. End the loops before the pool.
+/// Each loop keeps one thread of the pool; the others are for handlers that block. If all the
+/// others are blocked, the monitor's own threads keep the loops going, and handlers run as long as
+/// one thread of the pool is not blocked. End the loops before the pool.
 ///
 /// # Errors
 ///
-/// [`BuildError`] when the pool is too small for so many loops, or a poller or the monitor's thread
-/// cannot be had.
+/// [`BuildError`] if the pool is too small for so many loops, or if a poller or the monitor's
+/// thread cannot be created.
 ///
 /// ```
 /// use tidegate_pool::WorkerPool;
@@ -84,8 +84,8 @@ pub fn roaming(
     roaming_with(name, loops, workers, OnUnhandled::stderr())
 }
 
-/// [`roaming`], with a hook for errors that nobody handles, as [`pinned_with`] takes it. What a
-/// job of the pool's own does wrong goes to the pool's hook.
+/// Creates a group like [`roaming`], with a hook for unhandled errors like that of [`pinned_with`].
+/// Errors of the pool's own jobs go to the pool's hook.
 ///
 /// # Errors
 ///
@@ -115,10 +115,10 @@ pub fn roaming_with(
 
 /// Event loops with I/O, on which channels live for good, or with which they roam.
 ///
-/// Clones are handles of the same loops, which end with the last of them, and their channels with
+/// Clones are handles of the same loops. The loops end with the last clone, and their channels with
 /// them: a [`Channel`](crate::Channel) does not keep its loop running, so hold the group as long as
-/// the connections that a [`Client`](crate::Client) made. A bound [`Server`](crate::Server) keeps its
-/// own.
+/// the connections that a [`Client`](crate::Client) made. A bound [`Server`](crate::Server) keeps
+/// its own clone.
 ///
 /// ```
 /// use tidegate_loop::{Choose, EventLoopGroup};
@@ -132,16 +132,16 @@ pub fn roaming_with(
 pub struct NetGroup<P: Placement = Pinned> {
     loops: EventLoopGroup<P>,
     watches: Arc<[IoWatch]>,
-    /// One for each loop that roams.
+    /// One for each roaming loop.
     roams: Arc<[Arc<Roam>]>,
 }
 
 impl NetGroup {
-    /// Makes the loops that `builder` describes, each with a poller.
+    /// Creates the loops that `builder` describes, each with a poller.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] when the description contradicts itself or a poller cannot be had.
+    /// [`BuildError`] if the description contradicts itself or a poller cannot be created.
     pub fn build(builder: EventLoopGroupBuilder) -> Result<Self, BuildError> {
         let mut watches = Vec::new();
         let loops = builder.build_with(|_| {
@@ -158,8 +158,8 @@ impl NetGroup {
 }
 
 impl NetGroup<Roaming> {
-    /// Makes the loops that `builder` describes, each with a poller, on the threads of `workers`;
-    /// with a monitor they hand over late.
+    /// Creates the loops that `builder` describes, each with a poller, on the threads of `workers`.
+    /// With a monitor they hand over late.
     ///
     /// # Errors
     ///
@@ -177,12 +177,12 @@ impl NetGroup<Roaming> {
         Self::build_with(builder, &crew, |_| Ok(RoamDriver::new(MioPoller::new()?)))
     }
 
-    /// Makes the loops that `builder` describes, with drivers of the caller's, on the threads of
+    /// Creates the loops that `builder` describes, with the caller's drivers, on the threads of
     /// `crew`.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] when the description contradicts itself or a driver cannot be had.
+    /// [`BuildError`] if the description contradicts itself or a driver cannot be created.
     pub fn build_with(
         builder: EventLoopGroupBuilder<Roaming>,
         crew: &Crew,
@@ -205,8 +205,8 @@ impl NetGroup<Roaming> {
         })
     }
 
-    /// What the strategy of each loop has chosen, in the order of the loops: how many tasks ran
-    /// where they were produced, were given away, or were handed over late.
+    /// Returns the decisions of each loop's strategy, in the order of the loops: how many tasks ran
+    /// in place, were given away, or were handed over late.
     pub fn metrics(&self) -> Vec<Counts> {
         let strategies = self.loops.iter().filter_map(|one| one.strategy());
         strategies.map(|strategy| strategy.counts()).collect()
@@ -214,17 +214,17 @@ impl NetGroup<Roaming> {
 }
 
 impl<P: Placement> NetGroup<P> {
-    /// The loops.
+    /// Returns the loops.
     pub fn loops(&self) -> &EventLoopGroup<P> {
         &self.loops
     }
 
-    /// What each loop counts, in the order of the loops.
+    /// Returns the I/O counters of each loop, in the order of the loops.
     pub fn io_metrics(&self) -> Vec<IoMetrics> {
         self.watches.iter().map(IoWatch::metrics).collect()
     }
 
-    /// The loop for the next connection.
+    /// Returns the loop for the next connection.
     pub(crate) fn pick(&self) -> Residing<P> {
         let home = self.loops.next().clone();
         let at = self.loops.iter().position(|one| *one == home);
@@ -232,7 +232,7 @@ impl<P: Placement> NetGroup<P> {
         Residing { home, roam }
     }
 
-    /// Every loop.
+    /// Returns every loop.
     pub(crate) fn each(&self) -> impl Iterator<Item = Residing<P>> {
         self.loops.iter().enumerate().map(|(at, home)| Residing {
             home: home.clone(),

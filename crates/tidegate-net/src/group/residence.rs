@@ -1,4 +1,4 @@
-//! Where a channel lives: on a pinned loop for good, or with a roaming one.
+//! Placement of channels: on a pinned loop for good, or with a roaming one.
 
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::pipeline::{Checked, Erased, Parts, Pipeline};
 use crate::reactor::{self, EventSource, OnRegistered, Roam, Update};
 use crate::sys::Token;
 
-/// A channel that is about to come to its loop.
+/// A channel that is about to be placed on its loop.
 pub struct Settler {
     pub(crate) transport: Transport,
     pub(crate) parts: Parts,
@@ -26,9 +26,9 @@ impl std::fmt::Debug for Settler {
     }
 }
 
-/// A placement on whose loops channels live: [`Pinned`] and [`Roaming`].
+/// A placement whose loops have channels: [`Pinned`] and [`Roaming`].
 pub trait Residence: Placement {
-    /// Makes a channel of `settler`. Runs as a task of the loop.
+    /// Creates a channel from `settler`. Runs as a task of the loop.
     #[doc(hidden)]
     fn settle(settler: Settler);
 }
@@ -69,7 +69,7 @@ impl Residence for Roaming {
         let make = move |token| -> Box<dyn EventSource + Send> {
             Box::new(ChannelCore::new(transport, pipeline, start, token))
         };
-        // A loop that is over drops it, which says so to whoever waits.
+        // A loop that has ended drops it, which fails the promise of a connect.
         let done = move |registered: io::Result<()>| {
             if let Err(why) = registered {
                 unwatched.report(&why);
@@ -79,8 +79,8 @@ impl Residence for Roaming {
     }
 }
 
-/// A connection whose loop may not be able to watch it. Whoever connects hears of that; of an accepted
-/// one nobody does but the hook for unhandled errors.
+/// A connection that its loop may be unable to watch. A connect then fails; for an accepted
+/// connection only the hook for unhandled errors is notified.
 struct Unwatched(Option<Arc<SignalBlock<Shared>>>);
 
 impl Unwatched {
@@ -98,7 +98,7 @@ impl Unwatched {
     }
 }
 
-/// One loop of a group, as those see it who bring it something.
+/// One loop of a group, as the target of new channels and sources.
 pub(crate) struct Residing<P: Placement> {
     pub(crate) home: EventLoop<P>,
     pub(crate) roam: Option<Arc<Roam>>,
@@ -112,12 +112,13 @@ impl<P: Placement> Residing<P> {
         }
     }
 
-    /// Runs `run` as a task of the loop that does not block; a refused one is dropped.
+    /// Runs `run` as a task of the loop that does not block. Returns the task if the loop refuses
+    /// it.
     pub(crate) fn run(&self, run: impl FnOnce() + Send + 'static) -> Result<(), Rejected<Task>> {
         self.home.execute_task(Task::non_blocking(run))
     }
 
-    /// Registers a source that can leave its thread, which any loop takes.
+    /// Registers a source that can move between threads, which any loop accepts.
     pub(crate) fn register<S: EventSource + Send + 'static>(
         &self,
         make: impl FnOnce(Token) -> Box<S> + Send + 'static,
@@ -129,7 +130,7 @@ impl<P: Placement> Residing<P> {
             Some(roam) => self.run(move || {
                 let make = |token| -> Box<dyn EventSource + Send> { make(token) };
                 let done: OnRegistered = Box::new(|registered| done.complete(registered));
-                // A loop that is over drops both.
+                // A loop that has ended drops both.
                 let _ = roam.push(Update::Register(Box::new(make), done));
             }),
         };

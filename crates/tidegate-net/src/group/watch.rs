@@ -1,4 +1,4 @@
-//! Things of the user's own that a loop watches.
+//! User-defined sources that a loop watches.
 
 use std::fmt;
 
@@ -10,25 +10,26 @@ use crate::awaited::Awaited;
 use crate::reactor::{Batched, Desk, EventSource, Next};
 use crate::sys::{Readiness, Source};
 
-/// What becomes of something that a loop watches after it was told of it.
+/// What happens to a watched source after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// It is watched on.
+    /// The loop continues to watch it.
     Watching,
-    /// The same is told once more, after the others had their turn: there is more to do.
+    /// The same event is delivered once more, after the other sources: there is more to do.
     Again,
-    /// It is let go of.
+    /// The loop drops it.
     Done,
 }
 
 impl<P: Residence> NetGroup<P> {
-    /// Watches something of the caller's own on the next loop: a socket with options that channels do
-    /// not have, a pipe, a timer of the operating system. Completes when it is watched, which cannot be
-    /// cancelled; fails with what the poller says.
+    /// Watches a source of the caller on the next loop: a socket with options that channels do not
+    /// have, a pipe, a timer of the operating system. Completes when the source is watched, which
+    /// cannot be cancelled; fails with the error of the poller.
     ///
-    /// `hear` gets it back with what it is ready for. Each change is told once, so `hear` goes on until
-    /// the source would block, or answers [`Keep::Again`]. When `hear` answers [`Keep::Done`] or
-    /// panics, and at the end of the loop, the source is dropped, which has to close it.
+    /// `hear` is called with the source and its readiness. Each change is reported once, so `hear`
+    /// continues until the source would block, or returns [`Keep::Again`]. When `hear` returns
+    /// [`Keep::Done`] or panics, and at the end of the loop, the source is dropped, which has to
+    /// close it.
     ///
     /// # Threads
     ///
@@ -61,7 +62,7 @@ impl<P: Residence> NetGroup<P> {
         F: FnMut(&mut S, Readiness) -> Keep + Send + 'static,
     {
         let (promise, done) = promise();
-        // What has begun to be watched is given up by `hear`, not from outside.
+        // Only `hear` can end the watch, not the caller.
         promise.set_uncancellable();
         let home = self.pick();
         let what = "cannot watch a source".to_owned();
@@ -71,7 +72,7 @@ impl<P: Residence> NetGroup<P> {
     }
 }
 
-/// A source of the user's own and who hears of it.
+/// A user-defined source and its callback.
 struct Watched<S, F> {
     source: S,
     hear: F,
@@ -86,7 +87,7 @@ where
 {
     fn ready(&mut self, readiness: Readiness, _desk: &mut Desk) -> Next {
         if readiness == Readiness::MAIL {
-            // It has none; a roaming loop begins so.
+            // It has no queued requests; a roaming loop starts every source this way.
             return Next::Stay;
         }
         match (self.hear)(&mut self.source, readiness) {

@@ -1,10 +1,10 @@
-//! Where a loop receives: memory that all its channels share.
+//! The receive buffer of a loop: memory that all its channels share.
 //!
-//! What came is lent out as it lies there, and is back when it was sent on: then a next receive
-//! finds the same memory, still near, and nobody has counted references. Small reads have a few
-//! pieces for that, so that several can be out at a time; a large one has the one large piece.
-//! Where memory does not come back, because handlers keep or drop it, the next receives cut their
-//! bytes off the front of a large piece instead.
+//! Received bytes are lent out where they lie, and come back when they have been sent on. The next
+//! receive then uses the same memory, which is still in the cache, and no reference was counted.
+//! Small reads have a few pieces of memory, so that several can be lent at a time; a large read has
+//! the one large piece. If memory does not come back, because handlers keep or drop it, the next
+//! receives split their bytes off the front of a large piece instead.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,35 +12,36 @@ use std::os::fd::AsFd;
 use bytes::{Bytes, BytesMut};
 use rustix::net::RecvFlags;
 
-/// Bytes of a small piece: a read of that much or less is a small one.
+/// Size of a small piece in bytes; a read of at most that size is a small one.
 pub(crate) const PIECE: usize = 2048;
-/// Small pieces that a loop has: so many receive together. Measured: fewer gain less, and with more
-/// of many connections the first is out of the nearest caches again when it is told.
+/// Number of small pieces of a loop: so many reads are received together. Measured: fewer gain
+/// less. With more, and many connections, the first has left the nearest caches again when its
+/// event is delivered.
 pub(crate) const PIECES: usize = 8;
-/// Bytes of the large piece, or more. Small all the same, so that it stays in the nearest cache,
-/// and so that who keeps a few bytes keeps little more.
+/// Minimum size of the large piece in bytes. It is still small, so that it stays in the nearest
+/// cache, and so that a handler that keeps a few bytes keeps little more memory.
 const LARGE: usize = 16 * 1024;
-/// Receives that cut off, after what was lent did not come back.
+/// Number of receives that split bytes off, after lent memory did not come back.
 const CUTS: u16 = 1023;
 
 /// The memory that a loop receives into.
 #[derive(Debug, Default)]
 pub(crate) struct Chunk {
-    /// The small pieces; the first `here` are at hand, the last used on top.
+    /// The small pieces. The first `here` are available, with the last used on top.
     pieces: [Option<BytesMut>; PIECES],
     here: usize,
-    /// How many there are, with those that are lent out.
+    /// Number of small pieces, including those that are lent out.
     made: usize,
-    /// The large piece; not here while it is lent out.
+    /// The large piece; `None` while it is lent out.
     large: Option<BytesMut>,
-    /// Where the large piece begins that is lent out; 0 if none is.
+    /// Address of the large piece that is lent out; 0 if none is.
     lent: usize,
-    /// Receives to come that cut off.
+    /// Number of receives to come that split bytes off.
     cuts: u16,
 }
 
 impl Chunk {
-    /// Receives at most `most` bytes; none means the end.
+    /// Receives at most `most` bytes; no bytes mean the end.
     #[inline(always)]
     pub(crate) fn receive(&mut self, socket: impl AsFd, most: usize) -> io::Result<Bytes> {
         if most > PIECE || self.cuts > 0 {
@@ -77,8 +78,8 @@ impl Chunk {
         filled.map(|()| bytes)
     }
 
-    /// Takes back what was lent out, if this is such a piece and nobody else has a part of it. Else
-    /// answers the bytes: to drop them may be the business of whose they are.
+    /// Takes lent memory back, if `bytes` is a lent piece and no other part of it is in use.
+    /// Otherwise returns the bytes: their drop may be user code.
     #[inline(always)]
     pub(crate) fn give_back(&mut self, bytes: Bytes) -> Option<Bytes> {
         let large = bytes.as_ptr().addr() == self.lent;
@@ -100,7 +101,8 @@ impl Chunk {
         None
     }
 
-    /// Makes a small piece, unless there are enough and none came back: then none for a while.
+    /// Creates a small piece. Returns `false` if there are enough and none came back: then none is
+    /// lent for a while.
     #[cold]
     fn make(&mut self) -> bool {
         if self.made == PIECES {
@@ -114,7 +116,8 @@ impl Chunk {
         true
     }
 
-    /// Makes room for `size` bytes: in the memory at hand if nobody uses it any more, else in new.
+    /// Makes room for `size` bytes: in the given memory if it is no longer shared, else in new
+    /// memory.
     #[cold]
     fn refill(&mut self, memory: Option<BytesMut>, size: usize) -> BytesMut {
         if self.lent != 0 {
@@ -130,7 +133,7 @@ impl Chunk {
     }
 }
 
-/// Memory whose references are counted from the start, so that lending it needs no memory.
+/// Creates memory with reference counting from the start, so that lending it allocates nothing.
 fn counted(size: usize) -> BytesMut {
     let mut memory = BytesMut::with_capacity(size);
     drop(memory.split_off(memory.capacity()));
@@ -152,7 +155,7 @@ fn fill(memory: &mut BytesMut, socket: impl AsFd, most: usize) -> io::Result<()>
 
 #[cfg(test)]
 mod tests {
-    //! What comes back is used again, and nothing else.
+    //! Memory that comes back is used again, and no other memory is.
 
     use std::io::Write;
     use std::os::unix::net::UnixStream;

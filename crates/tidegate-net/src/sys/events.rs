@@ -1,7 +1,7 @@
-//! What became ready, as the operating system says it.
+//! Events as the operating system reports them.
 //!
-//! On Linux the descriptor of the poller is asked directly: an event is two numbers there, which
-//! are looked at once instead of once for each question.
+//! On Linux the poller's descriptor is asked directly: an event is two numbers there, which are
+//! read once instead of once for each question.
 
 use std::io;
 use std::time::Duration;
@@ -17,10 +17,11 @@ mod platform {
 
     use super::{Duration, Poll, Readiness, io};
 
-    /// The answers of one wait.
+    /// The events of one wait.
     pub(crate) struct Events(Vec<Event>);
 
-    // SAFETY: what an event carries could be a pointer; here it is a token, and nobody follows it.
+    // SAFETY: the data of an event could be a pointer; here it is a token, and is never
+    // dereferenced.
     unsafe impl Send for Events {}
 
     impl Events {
@@ -28,7 +29,7 @@ mod platform {
             Self(Vec::with_capacity(capacity))
         }
 
-        /// Waits for the first one, at most for `timeout`, which is rounded up to milliseconds.
+        /// Waits for the first event, at most for `timeout`, which is rounded up to milliseconds.
         pub(crate) fn wait(
             &mut self,
             poll: &mut Poll,
@@ -48,7 +49,7 @@ mod platform {
             Ok(())
         }
 
-        /// Tells each: its token, and what it is ready for.
+        /// Calls `tell` with the token and the readiness of each event.
         #[inline(always)]
         pub(crate) fn each(&self, mut tell: impl FnMut(u64, Readiness)) {
             for event in &self.0 {
@@ -60,7 +61,7 @@ mod platform {
     #[inline(always)]
     fn readiness(flags: EventFlags) -> Readiness {
         let usual = EventFlags::IN | EventFlags::OUT;
-        // Nearly always: something came, and there is room to write.
+        // Nearly always: something to read, and room to write.
         if flags == usual {
             return Readiness::READ | Readiness::WRITE;
         }
@@ -96,7 +97,7 @@ mod platform {
 mod platform {
     use super::{Duration, Poll, Readiness, io};
 
-    /// The answers of one wait.
+    /// The events of one wait.
     pub(crate) struct Events(mio::Events);
 
     impl Events {
@@ -104,7 +105,7 @@ mod platform {
             Self(mio::Events::with_capacity(capacity))
         }
 
-        /// Waits for the first one, at most for `timeout`.
+        /// Waits for the first event, at most for `timeout`.
         pub(crate) fn wait(
             &mut self,
             poll: &mut Poll,
@@ -113,7 +114,7 @@ mod platform {
             poll.poll(&mut self.0, timeout)
         }
 
-        /// Tells each: its token, and what it is ready for.
+        /// Calls `tell` with the token and the readiness of each event.
         pub(crate) fn each(&self, mut tell: impl FnMut(u64, Readiness)) {
             for event in &self.0 {
                 let mut readiness = Readiness::NONE;
@@ -139,7 +140,7 @@ pub(crate) use self::platform::Events;
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    //! Each flag of the system's, and what it means here.
+    //! Each flag of the operating system, and what it means here.
 
     use rustix::event::epoll::EventFlags;
 

@@ -1,4 +1,4 @@
-//! A poller that a test writes the script for.
+//! A scripted poller, for tests.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,7 +9,7 @@ use tidegate_core::{Parker, Sleeper};
 
 use super::poller::{Poller, Ready, Source, Token};
 
-/// A [`Poller`] that answers what its [`FakeScript`] says.
+/// A [`Poller`] that returns what its [`FakeScript`] says.
 ///
 /// ```
 /// use tidegate_net::sys::{FakePoller, Poller, Readiness, Ready, Token};
@@ -27,7 +27,7 @@ pub struct FakePoller {
     script: FakeScript,
 }
 
-/// What a [`FakePoller`] answers, and what it was asked.
+/// The script of a [`FakePoller`], and the record of its calls.
 #[derive(Clone, Debug, Default)]
 pub struct FakeScript {
     inner: Arc<Inner>,
@@ -50,7 +50,7 @@ struct State {
 }
 
 impl FakePoller {
-    /// A poller and its script.
+    /// Creates a poller and its script.
     pub fn new() -> (Self, FakeScript) {
         let script = FakeScript::default();
         let poller = Self {
@@ -61,46 +61,47 @@ impl FakePoller {
 }
 
 impl FakeScript {
-    /// One poll will answer with `events`; a waiting one does so now.
+    /// Makes one poll return `events`; a poll that waits returns now.
     pub fn ready(&self, events: impl IntoIterator<Item = Ready>) {
         let batch = events.into_iter().collect();
         self.lock().batches.push_back(Ok(batch));
         self.inner.parker.unpark();
     }
 
-    /// So many polls will end at once, for no reason.
+    /// Makes this many polls end at once, for no reason.
     pub fn spin(&self, polls: usize) {
         let mut state = self.lock();
         state.batches.extend((0..polls).map(|_| Ok(Vec::new())));
     }
 
-    /// One poll will fail with `why`.
+    /// Makes one poll fail with `why`.
     pub fn fail(&self, why: io::ErrorKind) {
         self.lock().batches.push_back(Err(why.into()));
         self.inner.parker.unpark();
     }
 
-    /// The next one to be registered is refused.
+    /// Makes the next registration fail with `why`.
     pub fn refuse(&self, why: io::ErrorKind) {
         self.lock().refusal = Some(why);
     }
 
-    /// The tokens that were registered, oldest first.
+    /// Returns the tokens that were registered, oldest first.
     pub fn registered(&self) -> Vec<Token> {
         self.lock().registered.clone()
     }
 
-    /// The tokens of those who were absent when the poller began anew and have come back.
+    /// Returns the tokens of the sources that were away when the poller was replaced, and have come
+    /// back.
     pub fn adopted(&self) -> Vec<Token> {
         self.lock().adopted.clone()
     }
 
-    /// How often the poller began anew.
+    /// Returns how often the poller was replaced.
     pub fn renewals(&self) -> usize {
         self.lock().renewals
     }
 
-    /// The timeouts of the polls since the last question, oldest first.
+    /// Returns the timeouts of the polls since the last call, oldest first.
     pub fn polls(&self) -> Vec<Option<Duration>> {
         std::mem::take(&mut self.lock().polls)
     }

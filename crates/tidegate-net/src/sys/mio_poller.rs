@@ -1,4 +1,4 @@
-//! The poller of the `mio` crate: epoll, kqueue or what the platform has.
+//! The poller of the `mio` crate: epoll, kqueue or the mechanism of another platform.
 
 use std::fmt;
 use std::io;
@@ -12,12 +12,12 @@ use tidegate_core::Sleeper;
 use super::events::Events;
 use super::poller::{Poller, Ready, Source, Token};
 
-/// Events taken from the system at once.
+/// Maximum number of events per wait.
 const BATCH: usize = 1024;
-/// The token of the waker; no slot is ever that far.
+/// The token of the waker; no slot has a number that high.
 const WAKE: mio::Token = mio::Token(usize::MAX);
 
-/// [`Poller`] over `mio`.
+/// A [`Poller`] over `mio`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -32,27 +32,27 @@ const WAKE: mio::Token = mio::Token(usize::MAX);
 /// ```
 pub struct MioPoller {
     poll: Poll,
-    /// The ones before, for sources that were absent when they went.
+    /// Replaced pollers, kept for sources that were away at that time.
     old: Vec<Poll>,
     events: Events,
     waker: Arc<PollWaker>,
 }
 
-/// Ends a wait. Each wake is a system call: the loop's doorbell sees to it that there is one
-/// for each sleep.
+/// Ends a wait. Each wake is a system call; the loop's doorbell makes sure that there is one per
+/// sleep.
 struct PollWaker {
-    /// Exchanged with the poller.
+    /// Replaced together with the poller.
     waker: RwLock<mio::Waker>,
     wakes: AtomicU64,
     notified: AtomicBool,
 }
 
 impl MioPoller {
-    /// A poller that watches nothing yet.
+    /// Creates a poller that watches nothing yet.
     ///
     /// # Errors
     ///
-    /// What the operating system says: for one, that there are no more descriptors.
+    /// The error of the operating system, for example that no descriptors are left.
     pub fn new() -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKE)?;
@@ -86,7 +86,7 @@ impl Poller for MioPoller {
         let old = std::mem::replace(&mut self.poll, poll);
         let mut lost = Vec::new();
         for (token, source) in sources {
-            // The old one may be in any state; it goes at the end in any case.
+            // The old poller may be in any state; it is dropped later in any case.
             let _ = old.registry().deregister(source);
             if self.register(source, token).is_err() {
                 lost.push(token);
@@ -94,7 +94,7 @@ impl Poller for MioPoller {
         }
         self.old.push(old);
         *self.waker.write() = waker;
-        // Somebody may have rung the old one a moment ago.
+        // A wake-up may have gone to the old waker a moment ago.
         self.waker.ring();
         Ok(lost)
     }
@@ -135,7 +135,7 @@ impl Poller for MioPoller {
 
 impl PollWaker {
     fn ring(&self) {
-        // An eventfd that is full has been written to: its reader wakes all the same.
+        // A full eventfd has been written to: its reader wakes up all the same.
         let _ = self
             .waker
             .read()

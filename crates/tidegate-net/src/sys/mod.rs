@@ -1,4 +1,4 @@
-//! Where the operating system is asked: polling and sockets. The only module with unsafe code.
+//! The boundary to the operating system: polling and sockets. The only module with unsafe code.
 #![expect(
     unsafe_code,
     reason = "received bytes lie in memory that was not written before, a number stands for an open socket, and a hint to the processor is an intrinsic"

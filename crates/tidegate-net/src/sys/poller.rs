@@ -1,4 +1,4 @@
-//! The small trait behind which the operating system says what is ready.
+//! The interface through which the operating system reports readiness.
 
 use std::fmt;
 use std::io;
@@ -10,8 +10,8 @@ use tidegate_core::Sleeper;
 
 pub use mio::event::Source;
 
-/// The name of a registration: a slot and how often the slot was used before, so that an event
-/// for something that is gone is never taken for its successor's.
+/// The token of a registration: a slot, and how often the slot was used before. So an event for a
+/// source that is gone is never taken for one of its successor.
 ///
 /// ```
 /// use tidegate_net::sys::Token;
@@ -23,28 +23,28 @@ pub use mio::event::Source;
 pub struct Token(u64);
 
 impl Token {
-    /// Generation `generation` of slot `slot`.
+    /// Creates the token for generation `generation` of slot `slot`.
     pub const fn new(slot: u32, generation: u32) -> Self {
         Self(((generation as u64) << 32) | slot as u64)
     }
 
-    /// The token that a poller answers with.
+    /// Creates a token from the number that a poller returned.
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    /// The token as a poller stores it.
+    /// Returns the token as a poller stores it.
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// The place in the table.
+    /// Returns the slot in the table.
     #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
     pub const fn slot(self) -> u32 {
         self.0 as u32
     }
 
-    /// How often the place was used before.
+    /// Returns how often the slot was used before.
     pub const fn generation(self) -> u32 {
         (self.0 >> 32) as u32
     }
@@ -56,7 +56,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What something is ready for.
+/// What a source is ready for.
 ///
 /// ```
 /// use tidegate_net::sys::Readiness;
@@ -74,26 +74,26 @@ impl Readiness {
     pub const READ: Self = Self(1);
     /// There is room to write, or a connect has ended.
     pub const WRITE: Self = Self(2);
-    /// The peer writes no more: reading goes on until the end.
+    /// The peer has closed its sending half: reading continues until the end.
     pub const HANG_UP: Self = Self(4);
-    /// Something is wrong; reading or writing tells what.
+    /// Something is wrong; reading or writing returns the error.
     pub const ERROR: Self = Self(8);
-    /// There is mail in the channel's box.
+    /// Requests are queued for the channel.
     pub(crate) const MAIL: Self = Self(16);
 
-    /// Whether all of `other` is in this.
+    /// Returns `true` if this contains all of `other`.
     #[inline]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is in this.
+    /// Returns `true` if this contains any of `other`.
     #[inline]
     pub const fn any(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Whether it is ready for nothing.
+    /// Returns `true` if this is empty.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
@@ -132,66 +132,66 @@ impl fmt::Debug for Readiness {
     }
 }
 
-/// One event: who is ready, and for what.
+/// One event: a source and its readiness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// Who.
+    /// The source.
     pub token: Token,
-    /// For what.
+    /// What it is ready for.
     pub readiness: Readiness,
 }
 
-/// What a loop with I/O waits on. Edge-triggered: a registration is armed once for reading,
-/// writing and hang-up, and each change is told once.
+/// A poller that a loop with I/O waits on. Edge-triggered: a registration is armed once for
+/// reading, writing and hang-up, and each change is reported once.
 pub trait Poller: Send + 'static {
     /// Watches `source` under `token` until it is deregistered or closed.
     ///
     /// # Errors
     ///
-    /// What the operating system says.
+    /// The error of the operating system.
     fn register(&mut self, source: &mut dyn Source, token: Token) -> io::Result<()>;
 
-    /// Watches `source` no more.
+    /// Stops watching `source`.
     ///
     /// # Errors
     ///
-    /// What the operating system says.
+    /// The error of the operating system.
     fn deregister(&mut self, source: &mut dyn Source) -> io::Result<()>;
 
-    /// Adds what became ready to `ready`, waiting for the first at most for `timeout`. Returns
-    /// early, with nothing, when woken.
+    /// Adds events to `ready`, and waits for the first at most for `timeout`. Returns early, with
+    /// nothing, when woken.
     ///
     /// # Errors
     ///
-    /// What the operating system says; an interruption by a signal is not an error.
+    /// The error of the operating system; an interruption by a signal is not an error.
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Begins anew: takes another object from the operating system in the place of one that fails
-    /// or spins, and watches `sources` with it. Answers those that could not be moved. Whoever has
-    /// the waker need not know.
+    /// Replaces an object of the operating system that fails or spins with a fresh one, which
+    /// watches `sources`. Returns those that could not be moved. The waker stays valid.
     ///
     /// # Errors
     ///
-    /// What the operating system says; then the old one is still there. By default, that this
-    /// poller cannot do so.
+    /// The error of the operating system; then the old object is still in use. By default, that
+    /// this poller cannot be renewed.
     fn renew(&mut self, sources: Vec<(Token, &mut dyn Source)>) -> io::Result<Vec<Token>> {
         drop(sources);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Watches a source that was absent when it [began anew](Poller::renew), and that the one before
-    /// watched.
+    /// Watches a source that was away when the poller was [renewed](Poller::renew), and that the
+    /// old object watched.
     ///
     /// # Errors
     ///
-    /// What the operating system says.
+    /// The error of the operating system.
     fn adopt(&mut self, source: &mut dyn Source, token: Token) -> io::Result<()> {
         self.register(source, token)
     }
 
-    /// Nobody is absent any more who was when it began anew: lets go of what it kept for them.
+    /// Drops what was kept for sources that were away at the [renewal](Poller::renew): none of them
+    /// is away any more.
     fn forget(&mut self) {}
 
-    /// Wakes the poller from any thread.
+    /// Returns the waker, which wakes the poller from any thread.
     fn waker(&self) -> Arc<dyn Sleeper>;
 }

@@ -1,14 +1,14 @@
-//! A hint to the processor: what will be looked at soon.
+//! Prefetches memory that will be used soon.
 //!
-//! With a thousand connections the state of each has left the near caches when its next message
-//! comes. A loop knows who is next while it serves this one, and the system calls of this one
-//! take long enough to fetch the next one's.
+//! With a thousand connections, the state of each has left the near caches when its next message
+//! comes. A loop knows the next connection while it serves the current one, and the system calls of
+//! the current one take long enough to fetch the state of the next.
 
-/// Bytes in a line of the cache.
+/// Bytes in a cache line.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Asks for the memory of `value`. A hint: nothing is read.
+/// Prefetches the memory of `value`. A hint: nothing is read.
 #[inline(always)]
 pub(crate) fn prefetch<T: ?Sized>(value: &T) {
     #[cfg(target_arch = "x86_64")]

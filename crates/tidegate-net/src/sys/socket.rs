@@ -1,4 +1,4 @@
-//! What is asked of sockets beyond `mio`: sending, and a spare descriptor.
+//! Socket operations beyond `mio`: sending, and a spare descriptor.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -22,7 +22,7 @@ pub(crate) fn send_slices(socket: impl AsFd, slices: &[IoSlice<'_>]) -> io::Resu
     Ok(sent)
 }
 
-/// A socket beside its number, which is asked for before each system call.
+/// A socket with its descriptor number, which every system call needs.
 #[derive(Debug)]
 pub(crate) struct Numbered<S> {
     socket: S,
@@ -37,7 +37,7 @@ impl<S: AsFd> Numbered<S> {
 }
 
 impl<S: Source> Numbered<S> {
-    /// What a poller watches.
+    /// Returns the socket that a poller watches.
     pub(crate) fn source(&mut self) -> &mut dyn Source {
         &mut self.socket
     }
@@ -54,15 +54,15 @@ impl<S> Deref for Numbered<S> {
 impl<S> AsFd for Numbered<S> {
     #[inline(always)]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the number is that of `socket`, which is open for as long as it lives. Nobody can
-        // put another one in its place: it is private, shown to others only shared or as a `Source`
-        // without a size.
+        // SAFETY: the number is that of `socket`, which is open for as long as it lives. It cannot
+        // be replaced by another socket: the field is private, and is exposed only as shared or as
+        // an unsized `Source`.
         unsafe { BorrowedFd::borrow_raw(self.number) }
     }
 }
 
-/// A descriptor held only to be given up: with it gone there is one to accept with, so that a
-/// connection for which there is no room can be told so by closing it.
+/// A descriptor that is held only to be released. The released descriptor is used to accept a
+/// connection for which there is no room, so that closing it tells the peer.
 #[derive(Debug)]
 pub(crate) struct SpareDescriptor {
     held: Option<File>,
@@ -73,7 +73,7 @@ impl SpareDescriptor {
         Self { held: open() }
     }
 
-    /// Gives the descriptor up for as long as `with` runs.
+    /// Releases the descriptor while `with` runs. Returns `None` if none is held.
     pub(crate) fn without<R>(&mut self, with: impl FnOnce() -> R) -> Option<R> {
         drop(self.held.take()?);
         let done = with();
@@ -81,7 +81,7 @@ impl SpareDescriptor {
         Some(done)
     }
 
-    /// Tries to hold one again.
+    /// Tries to hold a descriptor again.
     pub(crate) fn refill(&mut self) {
         if self.held.is_none() {
             self.held = open();
@@ -93,8 +93,9 @@ fn open() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
-/// Whether an error means that the process or the system has no descriptor or memory left.
+/// Returns `true` if an error means that the process or the system has no descriptor or memory
+/// left.
 pub(crate) fn is_out_of_descriptors(why: &io::Error) -> bool {
-    // EMFILE, ENFILE, ENOBUFS, ENOMEM: the same numbers on every Unix but ENOBUFS.
+    // EMFILE, ENFILE, ENOBUFS, ENOMEM: the numbers are the same on every Unix, except ENOBUFS.
     matches!(why.raw_os_error(), Some(24 | 23 | 105 | 55 | 12))
 }
