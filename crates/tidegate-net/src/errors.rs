@@ -49,9 +49,9 @@ pub enum NetError {
     ReceiveFailed(Failure),
     /// A message reached a handler that does not take it.
     Misfit {
-        /// The handler.
+        /// The name of the handler.
         handler: String,
-        /// What it takes.
+        /// The type that it takes.
         takes: &'static str,
         /// `true` if the message was plain bytes.
         bytes: bool,

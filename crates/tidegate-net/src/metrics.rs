@@ -23,7 +23,7 @@ impl Cell {
     }
 }
 
-/// The counters of one loop, written by its thread.
+/// The counters of one loop, or of one task of a roaming loop. Written by one thread at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) polls: Cell,
@@ -82,7 +82,7 @@ pub struct IoMetrics {
     /// Messages that no handler took.
     pub unread: u64,
     /// Datagrams that were written and could not be sent: too large, too many, or refused by the
-    /// operating system. Counted with the next flush, or when the channel closes.
+    /// operating system. Counted at the next flush, or when the channel closes.
     pub lost_datagrams: u64,
     /// Times that the poller of a roaming loop had to be woken because a channel came back or
     /// another thread had an update. 0 for a pinned loop.

@@ -25,7 +25,7 @@ pub const DEFAULT_RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A plain address.
+    /// A socket address.
     Socket(SocketAddr),
     /// A name and a port.
     Name(String, u16),
@@ -91,8 +91,8 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Completes with the addresses that it stands for. For a name, asks `resolver` and waits at
-    /// most `after`; zero means no limit.
+    /// Returns a completion with the addresses that it stands for. A name is looked up with
+    /// `resolver`, for at most `after`; zero means no limit.
     pub(crate) fn look_up(
         self,
         resolver: &dyn Resolver,

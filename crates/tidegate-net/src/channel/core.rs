@@ -156,7 +156,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
             Start::Connecting(connecting) => {
                 self.state_mut().life = Life::Connecting(connecting);
                 if self.transport.io().is_none() {
-                    // Nothing to wait for.
+                    // Without a poller there is nothing to wait for.
                     self.connected(desk);
                 }
             }
@@ -380,7 +380,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         self.pipeline.io().has_requests() || !self.pipeline.is_idle()
     }
 
-    /// Carries out what the handlers asked for, and what follows from that.
+    /// Carries out what the handlers asked for, and what follows from that, in at most `ROUNDS`
+    /// rounds.
     pub(super) fn carry_out(&mut self, desk: &mut Desk) {
         for _ in 0..ROUNDS {
             self.pipeline.run_rest();
@@ -468,7 +469,7 @@ impl<P: ChannelPipeline> EventSource for ChannelCore<P> {
 
 impl<P: ChannelPipeline> Drop for ChannelCore<P> {
     fn drop(&mut self) {
-        // A channel that goes without having been closed: its loop lost it.
+        // The channel is dropped without having been closed: its loop lost it.
         let shared = Arc::clone(self.shared());
         shared.finish(self.pipeline.io().close_cause.clone());
     }

@@ -51,7 +51,7 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         desk.counters.read_bytes.add(count as u64);
         self.clear(Flags::READ_READY.and(Flags::READ));
         if room > SLACK {
-            // With the smallest offer there is nothing to learn.
+            // Up to `SLACK` the prediction does not matter: `SLACK` bytes are offered anyway.
             self.size.record_turn(count);
         }
         self.pipeline.read_last(Msg::Bytes(bytes));

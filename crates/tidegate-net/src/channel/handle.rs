@@ -72,14 +72,15 @@ impl Channel {
         self.post_write(Mail::Write(Msg::to_write(message), None));
     }
 
-    /// Writes bytes. Completes when the operating system has taken them. Fails at once with
-    /// [`NetError::Overfull`] if the write would exceed the cap.
+    /// Writes bytes. The completion succeeds when the operating system has taken them. It fails at
+    /// once with [`NetError::Overfull`] if the write would exceed the cap.
     pub fn write_with(&self, bytes: impl Into<Bytes>) -> Completion<()> {
         self.write_message_with(bytes.into())
     }
 
-    /// Writes a message that the last outbound handler takes. Completes when the operating system
-    /// has taken what the handlers made of it. Fails if they do not take it.
+    /// Writes a message that the last outbound handler takes. The completion succeeds when the
+    /// operating system has taken what the handlers made of the message. It fails if they do not
+    /// take the message.
     pub fn write_message_with<M: Message>(&self, message: M) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post_write(Mail::Write(Msg::to_write(message), Some(promise)));
@@ -91,7 +92,7 @@ impl Channel {
     /// # Errors
     ///
     /// The bytes, if more than the high-water mark is pending or the channel is closed.
-    /// [`Channel::writable`] completes in the first case and fails in the second.
+    /// [`Channel::writable`] succeeds later in the first case and fails in the second.
     pub fn try_write<B: Into<Bytes>>(&self, bytes: B) -> Result<(), WriteRefused<B>> {
         if !self.is_writable() {
             return Err(WriteRefused(bytes));
@@ -113,8 +114,9 @@ impl Channel {
         Ok(())
     }
 
-    /// Completes when the channel is writable, at once if it already is. Otherwise flushes what was
-    /// written so far, since nothing else would make room. Fails if the channel is closed.
+    /// Returns a completion that succeeds when the channel is writable, at once if it already is.
+    /// Otherwise flushes what was written so far, since nothing else would make room. The
+    /// completion fails if the channel is closed.
     pub fn writable(&self) -> Completion<()> {
         let (promise, room) = promise_on(Arc::clone(self.shared.executor()));
         match self.shared.wait_for_room(promise) {
@@ -139,16 +141,17 @@ impl Channel {
         self.post(Mail::Flush(None));
     }
 
-    /// Sends what was written so far. Completes when the operating system has taken all of it that
-    /// the handlers did not hold back. Fails if data was lost or was written after the end.
+    /// Sends what was written so far. The completion succeeds when the operating system has taken
+    /// all of it that the handlers did not hold back. It fails if data was lost or was written
+    /// after the end.
     pub fn flush_with(&self) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post(Mail::Flush(Some(promise)));
         done
     }
 
-    /// Closes the channel. Completes when it is closed. Data that is not sent by then fails, and so
-    /// do later writes.
+    /// Closes the channel. The completion succeeds when the channel is closed. Data that is not
+    /// sent by then fails, and so do later writes.
     pub fn close(&self) -> Closed {
         let closed = self.closed();
         self.post(Mail::Close);
@@ -174,19 +177,21 @@ impl Channel {
         self.post(Mail::Cause(why));
     }
 
-    /// Closes the channel as soon as everything written so far is sent. Completes when it is
-    /// closed. From now on nothing is read, and later writes fail with [`NetError::Closed`]. Data
-    /// that cannot be sent within [`close_timeout`](crate::ChannelOptions::close_timeout) fails:
-    /// the channel is then closed with a [`NetError::CloseTimeout`].
+    /// Closes the channel as soon as everything written so far is sent. The completion succeeds
+    /// when the channel is closed. From now on nothing is read, and later writes fail with
+    /// [`NetError::Closed`]. Data that cannot be sent within
+    /// [`close_timeout`](crate::ChannelOptions::close_timeout) fails: the channel is then closed
+    /// with a [`NetError::CloseTimeout`].
     pub fn close_when_flushed(&self) -> Closed {
         let closed = self.closed();
         self.post(Mail::CloseWhenFlushed);
         closed
     }
 
-    /// Closes the sending half; the peer reads the end after everything written so far. Completes
-    /// when the half is closed, and fails if the channel is closed before. Later writes fail with
-    /// [`NetError::OutputShut`]. Can be cancelled until the channel's loop starts to carry it out.
+    /// Closes the sending half; the peer reads the end after everything written so far. The
+    /// completion succeeds when the half is closed, and fails if the channel is closed before.
+    /// Later writes fail with [`NetError::OutputShut`]. The request can be cancelled until the
+    /// channel's loop starts to carry it out.
     pub fn shutdown_output(&self) -> Completion<()> {
         let (promise, done) = promise_on(Arc::clone(self.shared.executor()));
         self.post(Mail::ShutdownOutput(promise));
@@ -199,9 +204,9 @@ impl Channel {
     /// closed. Its handlers receive a [`Deregistered`](crate::Deregistered) event after the one
     /// that they handle now.
     ///
-    /// Succeeds at once if the channel is already off its loop. Fails if it is closed or not yet
-    /// connected. Can be cancelled until the channel's loop starts to carry it out; the channel
-    /// then stays on its loop.
+    /// The completion succeeds at once if the channel is already off its loop. It fails if the
+    /// channel is closed or not yet connected. The request can be cancelled until the channel's
+    /// loop starts to carry it out; the channel then stays on its loop.
     ///
     /// ```
     /// use tidegate_net::EmbeddedChannel;
@@ -226,7 +231,8 @@ impl Channel {
     /// Puts a channel that was [taken off its loop](Channel::deregister) back; it continues to read
     /// and send. Its handlers receive a [`Registered`](crate::Registered) event.
     ///
-    /// Fails if the channel is on its loop, if it is closed, or with the error of the poller.
+    /// The completion fails if the channel is on its loop, if it is closed, or with the error of
+    /// the poller.
     pub fn register(&self) -> Completion<()> {
         self.set_registered(true)
     }
@@ -237,7 +243,8 @@ impl Channel {
         done
     }
 
-    /// Completes when the channel is closed, for any reason. Callers cannot complete it themselves.
+    /// Returns a completion that succeeds when the channel is closed, for any reason. Only the
+    /// channel can complete it.
     pub fn closed(&self) -> Closed {
         self.shared.closed()
     }
@@ -252,7 +259,7 @@ impl Channel {
         self.post(Mail::AutoRead(yes));
     }
 
-    /// Requests one read, if the channel does not read on its own.
+    /// Requests one read. Needed only if the channel does not read on its own.
     pub fn read(&self) {
         self.post(Mail::Read);
     }
@@ -360,7 +367,7 @@ impl Channel {
         });
     }
 
-    /// Sends the cause through the handlers when `done` fails or is cancelled.
+    /// Sends the cause through the handlers as an error when `done` fails or is cancelled.
     pub fn fire_error_on_failure<T: Send + 'static>(&self, done: &Completion<T>) {
         let channel = self.clone();
         done.on_complete(move |outcome| match outcome {

@@ -1,8 +1,8 @@
-//! The state that the socket and the handlers of a channel share: pending data, what the handlers
-//! asked for, and what others were last told of both.
+//! The state that the socket and the handlers of a channel share: pending data, requests of the
+//! handlers, and the state last shown to handlers and other threads.
 //!
-//! The pipeline owns it, so that a handler's context is one pointer. The channel carries out what
-//! was asked for.
+//! The pipeline owns it, so that a handler's context is one pointer. The channel carries out the
+//! requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -325,7 +325,7 @@ impl ChannelIo {
     /// Requests a close after everything that was written before.
     #[cold]
     pub(crate) fn close_flushed_head(&mut self) {
-        // Even if a handler holds its flushes back.
+        // Flushes even if a handler holds its flushes back.
         self.flush_head();
         self.end(RequestedEnd::WhenFlushed);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::read_size::ReadSize;
 use super::write_queue::{WRITE_SPIN, WaterMarks};
 
-/// Default maximum of reads per turn, before other channels get theirs.
+/// Default maximum number of reads per turn, before other channels get theirs.
 pub const DEFAULT_READS_PER_TURN: u32 = 16;
 /// Default time limit for a connect.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,9 +31,9 @@ pub struct ChannelOptions {
     pub marks: WaterMarks,
     /// How many bytes each read is offered.
     pub read_size: ReadSize,
-    /// Maximum of reads per turn, before other channels get theirs; at least one.
+    /// Maximum number of reads per turn, before other channels get theirs; at least one.
     pub reads_per_turn: u32,
-    /// Maximum of writes per flush, before other channels get their turn; at least one.
+    /// Maximum number of writes per flush, before other channels get their turn; at least one.
     pub write_spin: usize,
     /// Whether small messages are sent at once.
     pub no_delay: bool,

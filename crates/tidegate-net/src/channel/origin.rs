@@ -80,7 +80,7 @@ impl Origin {
         }
     }
 
-    /// Completes when no connection is left and none can come.
+    /// Returns a completion that succeeds when no connection is left and none can come.
     pub(crate) fn on_empty(&self) -> Completion<()> {
         let (promise, done) = promise();
         let empty = self.empty.lock();

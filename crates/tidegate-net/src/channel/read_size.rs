@@ -1,7 +1,7 @@
 //! Predicts how many bytes to offer the next read, from the last ones.
 //!
-//! Sizes come from a table of 53 entries: 16 to 496 in steps of 16, then doubling from 512 to 1
-//! GiB. A read that fills the offer moves four entries up; the second small one moves one entry
+//! Sizes come from a table of 53 entries: 16 to 496 in steps of 16, then doubling from 512 to
+//! 1 GiB. A read that fills the offer moves four entries up; the second small one moves one entry
 //! down. Nothing is allocated.
 
 use std::error::Error;

@@ -41,8 +41,8 @@ impl<P: ChannelPipeline> ChannelCore<P> {
         let _ = promise.fail(Failure::new(refused));
     }
 
-    /// Records what the poller reported. It reports each change once, maybe before the channel has
-    /// heard that it is registered again.
+    /// Records what the poller reported. The poller reports each change once, maybe before the
+    /// channel knows that it is registered again.
     pub(super) fn remember(&mut self, readiness: Readiness) {
         let ends = Readiness::HANG_UP | Readiness::ERROR;
         if readiness.any(Readiness::READ | ends) {

@@ -75,9 +75,9 @@ pub(super) type Attribute = Arc<Mutex<Option<Box<dyn Any + Send>>>>;
 #[derive(Default)]
 struct Rare {
     attributes: HashMap<TypeId, Attribute>,
-    /// Complete when the channel is writable.
+    /// Promises that succeed when the channel is writable.
     writers: Vec<Promise<()>>,
-    /// Complete when the sending half is closed.
+    /// Promises that succeed when the sending half is closed.
     halves: Vec<Promise<()>>,
     /// The timer that limits the wait until everything is sent.
     deadline: Option<Completion<()>>,
@@ -461,7 +461,7 @@ impl Shared {
             _ => None,
         };
         drop(inner);
-        // First, so that a waiter finds the connection already subtracted.
+        // Before the waiters, so that they find the connection no longer counted.
         if let Some(origin) = &self.origin {
             origin.left();
         }

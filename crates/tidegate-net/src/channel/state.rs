@@ -149,7 +149,7 @@ impl Flags {
         self.0 & flags.0 != 0
     }
 
-    /// Returns `true` if, of `those`, exactly `flags` are set.
+    /// Returns `true` if exactly `flags` are set among the flags in `those`.
     #[inline(always)]
     pub(crate) fn only(self, flags: Self, those: Self) -> bool {
         self.0 & those.0 == flags.0
@@ -295,7 +295,7 @@ impl State {
 /// State of a channel that is off its loop.
 pub(crate) struct Off {
     pub(super) phase: Phase,
-    /// Completes with the change in progress.
+    /// The promise of the change in progress.
     pub(super) promise: Option<Promise<()>>,
     /// The loop has still to be asked for that change.
     pub(super) ask: bool,

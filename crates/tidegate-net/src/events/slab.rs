@@ -12,7 +12,7 @@ use crate::sys::{Readiness, Token};
 /// The highest generation, so that no token equals the waker's.
 const HALF: u32 = u32::MAX >> 1;
 
-/// Values by token.
+/// A table of values by token.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: Vec<Slot<T>>,

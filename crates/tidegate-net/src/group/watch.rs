@@ -23,8 +23,8 @@ pub enum Keep {
 
 impl<P: Residence> NetGroup<P> {
     /// Watches a source of the caller on the next loop: a socket with options that channels do not
-    /// have, a pipe, a timer of the operating system. Completes when the source is watched, which
-    /// cannot be cancelled; fails with the error of the poller.
+    /// have, a pipe, a timer of the operating system. The completion succeeds when the source is
+    /// watched, and fails with the error of the poller. It cannot be cancelled.
     ///
     /// `hear` is called with the source and its readiness. Each change is reported once, so `hear`
     /// continues until the source would block, or returns [`Keep::Again`]. When `hear` returns

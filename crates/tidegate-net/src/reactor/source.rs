@@ -56,18 +56,18 @@ pub(crate) trait SourceHandle: Any + Send + Sync {
     fn peer_addr(&self) -> Option<SocketAddr>;
 }
 
-/// What a source wants after an event.
+/// What a source wants its reactor to do after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// To wait for the next event.
+    /// Wait for the next event.
     Stay,
-    /// To handle this readiness once more, after the other sources.
+    /// Deliver this readiness once more, after the other sources.
     Again(Readiness),
-    /// To send after the other sources of its batch have handled their events.
+    /// Let the source send after the other sources of its batch have handled their events.
     SendLate,
-    /// The poller to watch its socket (`true`), or to stop watching it.
+    /// Watch its socket (`true`), or stop watching it.
     Watch(bool),
-    /// To be removed.
+    /// Remove the source.
     Leave,
 }
 

@@ -1,10 +1,11 @@
 //! The receive buffer of a loop: memory that all its channels share.
 //!
-//! Received bytes are lent out where they lie, and come back when they have been sent on. The next
-//! receive then uses the same memory, which is still in the cache, and no reference was counted.
-//! Small reads have a few pieces of memory, so that several can be lent at a time; a large read has
-//! the one large piece. If memory does not come back, because handlers keep or drop it, the next
-//! receives split their bytes off the front of a large piece instead.
+//! Received bytes are lent out where they lie, without a copy, and come back when they have been
+//! sent on. The next receive then uses the same memory, which is still in the cache, and no
+//! reference count has changed. Small reads have a few pieces of memory, so that several can be
+//! lent at a time; a large read has the one large piece. If memory does not come back, because
+//! handlers keep or drop it, the next receives split their bytes off the front of a large piece
+//! instead.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -166,7 +166,7 @@ pub trait Poller: Send + 'static {
     /// The error of the operating system; an interruption by a signal is not an error.
     fn poll(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()>;
 
-    /// Replaces an object of the operating system that fails or spins with a fresh one, which
+    /// Replaces the object of the operating system, which fails or spins, with a fresh one that
     /// watches `sources`. Returns those that could not be moved. The waker stays valid.
     ///
     /// # Errors

@@ -25,9 +25,9 @@ pub const DEFAULT_LOW: usize = 32 * 1024;
 pub const DEFAULT_HIGH: usize = 64 * 1024;
 /// The default hard cap.
 pub const DEFAULT_CAP: usize = 16 * 1024 * 1024;
-/// Maximum of writes per flush, before other channels get their turn.
+/// Maximum number of writes per flush, before other channels get their turn.
 pub const WRITE_SPIN: usize = 16;
-/// Maximum of slices in one write.
+/// Maximum number of slices in one write.
 const MOST_SLICES: usize = 1024;
 /// Number of slices that fit into an array on the stack.
 const FEW_SLICES: usize = 16;
