@@ -1,33 +1,37 @@
-//! Keys of entries, and the generations by which an old key is told from a new one.
+//! Keys of entries, and the generations that tell a stale key from a valid one.
 //!
-//! [`Heap`](crate::Heap) and [`Wheel`](crate::Wheel) keep their entries in numbered slots that are
-//! used again. The rule is the same in both:
+//! [`Heap`](crate::Heap) and [`Wheel`](crate::Wheel) keep their entries in numbered slots and reuse
+//! the slots. Both follow the same rules:
 //!
-//! * A slot's generation goes up each time its entry leaves. A slot that reaches [`RETIRED`] is
-//!   not used again.
-//! * Slots whose generation is above [`OLD`] are not given back to the allocator. Slots made after
-//!   others were given back start above the generations of those, and so have at least half of
-//!   the range left.
+//! * The generation of a slot is incremented each time an entry leaves the slot. A slot whose
+//!   generation reaches [`RETIRED`] is never reused.
+//! * A slot whose generation is above [`OLD`] is not returned to the allocator. Slots that are
+//!   created after others were returned start at or above the generations of the returned slots,
+//!   and so have at least half of the range left.
 
 use std::fmt;
 use std::num::NonZeroU32;
 
 use tidegate_core::prim::{AtomicU64, Ordering};
 
-/// Tells the entries apart that were in one slot. Never zero, which keeps `Option<Key>` small.
+/// Distinguishes the entries that used one slot, one after the other. Never zero, so `Option<Key>`
+/// is as small as `Key`.
 pub(crate) type Generation = NonZeroU32;
 
-/// The last generation with which a slot is given back.
+/// The highest generation at which a slot may be returned to the allocator.
 pub(crate) const OLD: Generation = Generation::new(1 << 31).expect("it is not zero");
 
-/// Given to no entry: a slot that reaches it has used up its generations.
+/// The generation of a retired slot: no entry gets it, because the slot has used up its
+/// generations.
 pub(crate) const RETIRED: Generation = Generation::MAX;
 
-/// Names one entry of one [`Heap`](crate::Heap) or [`Wheel`](crate::Wheel), for as long as the entry is in it.
+/// Identifies one entry of one [`Heap`](crate::Heap) or [`Wheel`](crate::Wheel) while the entry is
+/// in it.
 ///
-/// Small, and an `Option<Key>` is no larger. Once its entry has left, a key is stale for
-/// ever: slots are used again, but under another generation, and a slot that has used up its
-/// generations is retired. A key means nothing to a heap or wheel other than the one that made it.
+/// A key takes 8 bytes, and so does an `Option<Key>`. Once its entry has left, the key is stale
+/// forever: the slot is reused, but under another generation, and a slot that has used up its
+/// generations is retired. A key is meaningless to any heap or wheel other than the one that
+/// created it.
 ///
 /// # Examples
 ///
@@ -49,7 +53,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The key as a number, never zero, to be kept in an atomic.
+    /// Returns the key as a number that is never zero, for storage in an atomic.
     ///
     /// # Examples
     ///
@@ -65,8 +69,8 @@ impl Key {
         u64::from(self.generation.get()) << 32 | u64::from(self.slot)
     }
 
-    /// The key of a number that [`Key::to_bits`] gave. Of another number it is a key that
-    /// probably names nothing, or none at all.
+    /// Returns the key for a number that [`Key::to_bits`] returned. For any other number it returns
+    /// `None` or a key that probably refers to no entry.
     pub fn from_bits(bits: u64) -> Option<Self> {
         Some(Self {
             slot: bits as u32,
@@ -75,37 +79,37 @@ impl Key {
     }
 }
 
-/// The key under which a wheel has a timeout, kept with the timeout itself.
+/// The key of a timeout in its wheel, stored with the timeout itself.
 ///
-/// Any thread may hold the timeout. Only the owner of the wheel uses the slot.
+/// Any thread may hold the timeout. Only the owner of the wheel accesses the key slot.
 #[derive(Default)]
 pub struct KeySlot(AtomicU64);
 
 impl KeySlot {
-    /// Creates a slot without a key: the timeout is in no wheel.
+    /// Creates an empty slot: the timeout is in no wheel.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the key; `None` if the timeout is in no wheel.
+    /// Returns the key, or `None` if the timeout is in no wheel.
     #[inline]
     pub fn get(&self) -> Option<Key> {
         Key::from_bits(self.0.load(Ordering::Relaxed))
     }
 
-    /// Notes the key of an entry that was added.
+    /// Stores the key of an entry that was added to the wheel.
     #[inline]
     pub fn set(&self, key: Key) {
         self.0.store(key.to_bits(), Ordering::Relaxed);
     }
 
-    /// Forgets the key: the entry has left the wheel.
+    /// Clears the key: the entry has left the wheel.
     #[inline]
     pub fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Forgets the key and returns it.
+    /// Clears the key and returns it.
     #[inline]
     pub fn take(&self) -> Option<Key> {
         let key = self.get();

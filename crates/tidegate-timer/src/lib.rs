@@ -1,57 +1,67 @@
 //! Timers: structures as pure data, and a thread around one of them.
 //!
-//! [`Heap`] and [`Wheel`] own no thread, take no lock and read no clock: deadlines in, due entries
-//! out. The caller says what time it is, so a loop asks once per turn and a test can turn a year
-//! in a millisecond. [`WheelTimer`] gives a wheel a thread, for programs without loops.
+//! [`Heap`] and [`Wheel`] own no thread, take no lock and read no clock: deadlines go in, due
+//! entries come out. The caller passes the current time, so an event loop reads the clock once per
+//! turn, and a test can simulate a year in a millisecond. [`WheelTimer`] gives a wheel a thread of
+//! its own, for programs without event loops.
 //!
 //! # Four engines
 //!
 //! Tidegate has four timer engines. The first three are in this crate; the fourth is
 //! `src/alarm` of `tidegate-isolate`.
 //!
-//! | engine | used by | add, cancel | expire | precision | thread |
-//! |---|---|---|---|---|---|
-//! | [`Heap`] | scheduled and periodic tasks of a loop; delayed tasks of an isolation (retries, hedges, batches) | O(log n) each | O(log n) | exact, in order of deadline and insertion | none: the owner's |
-//! | [`Wheel`] | timeouts and sleeps of a loop; [`WheelTimer`] | O(1) each; a later deadline costs one word | O(1), and up to a few moves of an entry that is far ahead | to the end of the tick, never early | none: the owner's |
-//! | [`WheelTimer`] | programs without loops | a wheel's, plus a push into a lane; from any thread | a wheel's, plus a word that decides against a cancellation | as the wheel | one of its own, asleep until something is due |
-//! | alarms of an isolation | the timeout of each call of a command | two locked instructions, on a line of the calling thread | a look at every call under way | exact to the clock | one per isolation, asleep while no call is made |
+//! | engine | add, cancel | expire | precision | thread |
+//! |---|---|---|---|---|
+//! | [`Heap`] | O(log n) | O(log n) | exact | the owner's |
+//! | [`Wheel`] | O(1) | O(1) | end of the tick, never early | the owner's |
+//! | [`WheelTimer`] | wheel plus lane push | wheel plus one word | as the wheel | one of its own |
+//! | alarms (isolation) | two locked instructions | scan of the calls | exact | one per isolation |
 //!
-//! Why each exists, and why the others do not do:
+//! What each engine is for, and why the others do not fit:
 //!
-//! * **[`Heap`]**: a scheduled task runs at its time and in its order. A wheel is late by up to a
-//!   tick, and keeps no order inside one.
-//! * **[`Wheel`]**: a server has a timeout or two per connection, nearly all of them cancelled or
-//!   reset. A heap pays O(log n) and a cache miss per level for each.
-//! * **[`WheelTimer`]**: a wheel has one owner. A program without a loop has no thread that turns
-//!   it, and its timeouts come from many threads.
-//! * **Alarms**: a call that ends in time should pay nearly nothing for its timeout. With a thousand
-//!   others waiting, adding and removing one takes 409 instructions in a `Wheel` of the thread's
-//!   own, which nobody would turn, 455 in one that threads share under a lock, and 754 in a
-//!   `WheelTimer`. A call instead writes its deadline into a record that its thread keeps for the
-//!   next call: 27 instructions. The price is a look over all records that were ever in use at the
-//!   same time, once per deadline that is reached; so it suits calls, of which there are hundreds,
-//!   and not connections, of which there are a million. The bench suite `isolate` has the table in
-//!   nanoseconds ("a timeout that is not needed").
+//! * **[`Heap`]**: scheduled and periodic tasks of an event loop, and delayed tasks of an isolation
+//!   (retries, hedges, batches). A scheduled task runs at its exact time, and equal deadlines run
+//!   in order of insertion. A wheel is late by up to a tick and does not sort by deadline within
+//!   one.
+//! * **[`Wheel`]**: timeouts and sleeps of an event loop. A server has one or two timeouts per
+//!   connection, and nearly all of them are cancelled or reset. A heap pays O(log n) and a cache
+//!   miss per level for each of these operations. In a wheel, a reset to a later deadline writes
+//!   one word, and an entry far in the future is moved a few times before it expires.
+//! * **[`WheelTimer`]**: timeouts of programs without event loops. A wheel has one owner. Such a
+//!   program has no thread that turns the wheel, and its timeouts come from many threads. They
+//!   reach the timer's thread through a lane, and one word decides between expiry and cancellation.
+//!   The thread sleeps until an entry is due.
+//! * **Alarms**: the timeout of each call of a command. A call that ends in time should pay nearly
+//!   nothing for its timeout. With a thousand other entries pending, adding and removing an entry
+//!   takes 409 instructions in a `Wheel` private to the thread, which no thread would turn, 455 in
+//!   a wheel that threads share under a lock, and 754 in a `WheelTimer`. A call instead writes its
+//!   deadline into a record that its thread keeps for the next call, on a cache line of that
+//!   thread: 27 instructions. The price is a scan, once per deadline that is reached, over all
+//!   records that were ever in use at the same time. This suits calls, of which there are hundreds,
+//!   but not connections, of which there are a million. The thread sleeps while no call is in
+//!   flight. The bench suite `isolate` has the table in nanoseconds ("a timeout that is not
+//!   needed").
 //!
-//! What they share is written once:
+//! The engines share this code:
 //!
-//! * Time is a `u64` of nanoseconds that saturates at "never"
+//! * Time: a `u64` of nanoseconds that saturates at "never"
 //!   ([`Clock::deadline`](tidegate_core::Clock::deadline)).
-//! * [`Key`] and its generations: `key.rs`, for heap and wheel.
+//! * [`Key`] and its generations: `key.rs`, for the heap and the wheel.
 //! * Rounding to ticks: `wheel/geometry.rs`, for the wheel and for the wake-ups of `WheelTimer`.
 //! * The word that decides between expiry, cancellation and reset: `raw/timeout/cell.rs`, for the
-//!   timeouts of loops and of `WheelTimer`. Putting such a timeout into a wheel: `place.rs`.
-//! * Delayed tasks of an isolation wait in a [`Heap`]; only its calls have an engine of their own.
+//!   timeouts of event loops and of `WheelTimer`. `place.rs` inserts such a timeout into a wheel.
+//! * Delayed tasks of an isolation wait in a [`Heap`]; only the calls of an isolation have an
+//!   engine of their own.
 //!
-//! Not shared: starting and stopping the threads. A `WheelTimer` is stopped by a caller that wants
-//! back what did not fire; the thread of an isolation is detached, ends with its last handle, and
-//! starts again when work is left over.
+//! Starting and stopping the threads is not shared. A `WheelTimer` is stopped by a caller that
+//! wants the unfired timeouts back. The thread of an isolation is detached: it ends with the last
+//! handle, and starts again if work remains.
 //!
 //! # Files
 //!
-//! `key` lies at the bottom. `raw` and `heap` know it, `wheel` knows both `key` and `raw`, `place`
-//! knows those three, and `timer`, with [`WheelTimer`], all but `heap`. Unsafe code stands in `raw`
-//! only.
+//! `key` is the lowest module. `raw` and `heap` use `key`; `wheel` uses `key` and `raw`; `place`
+//! uses `key`, `raw` and `wheel`; `timer`, with [`WheelTimer`], uses all modules but `heap`. Only
+//! `raw` contains unsafe code.
 //!
 //! # Examples
 //!

@@ -1,14 +1,14 @@
-//! Putting a timeout that other threads may reset into a wheel.
+//! Inserts a timeout that other threads may reset into a wheel.
 
 use crate::key::KeySlot;
 use crate::raw::TimeoutCell;
 use crate::wheel::Wheel;
 
-/// Puts a timeout where `deadline` says, wherever it was before, and again if another thread gave
-/// it an earlier deadline meanwhile. `key` is where its key is kept; `entry` makes the wheel's
-/// entry if there is none yet.
+/// Inserts a timeout into the wheel at `deadline`, or moves it there if the wheel already has it.
+/// Repeats this if another thread set an earlier deadline in the meantime. `key` stores the
+/// timeout's key; `entry` creates the wheel entry if the timeout has none yet.
 ///
-/// Called by the owner of the wheel: [`WheelTimer`](crate::WheelTimer), or a loop.
+/// Called by the owner of the wheel: [`WheelTimer`](crate::WheelTimer) or an event loop.
 #[inline]
 pub fn place<E, T>(
     wheel: &mut Wheel<E>,

@@ -1,11 +1,12 @@
-//! An indexed heap: exact order by deadline, and any entry can be taken out by its key.
+//! An indexed heap: exact order by deadline, and any entry can be removed by its key.
 //!
-//! Pure data: no thread, no lock, no clock. One loop thread owns it (rule SC2); other threads
-//! send that loop a message. Why it exists beside the wheel: "Four engines" in the crate's header.
+//! Pure data: no thread, no lock, no clock. One event loop thread owns it (rule SC2); other threads
+//! send that loop a message. The section "Four engines" of the crate documentation explains why it
+//! exists beside the wheel.
 //!
-//! Two arrays. `items` is a 4-ary heap of small copies (deadline, sequence, slot), so sifting
-//! stays inside a few cache lines and never moves a value. The slab holds the values, and each
-//! of its slots knows where its item is, which is what makes a removal O(log n) (SC17).
+//! It consists of two arrays. `items` is a 4-ary heap of small copies (deadline, sequence, slot),
+//! so sifting stays within a few cache lines and never moves a value. The slab holds the values.
+//! Each slot of the slab stores the position of its item, which makes a removal O(log n) (SC17).
 //!
 //! # Invariants
 //!
@@ -22,31 +23,32 @@ mod slab;
 use self::slab::Slab;
 use crate::key::Key;
 
-/// Children per item. Four keep the tree half as deep as two do, and four siblings of 24 bytes
-/// span two cache lines.
+/// Children per item. With four, the tree is half as deep as with two, and four siblings of 24
+/// bytes span two cache lines.
 const ARITY: usize = 4;
 
-/// Entries ordered by deadline, and among equal deadlines by the order of insertion.
+/// A priority queue of entries, ordered by deadline, then by insertion.
 ///
-/// A deadline is a number of nanoseconds on the caller's clock; [`u64::MAX`] is a legal one, far
-/// in the future. Compute deadlines with [`u64::saturating_add`] and "forever" needs no case of
-/// its own.
+/// A deadline is a number of nanoseconds on the caller's clock; [`u64::MAX`] is a valid deadline in
+/// the far future. Compute deadlines with [`u64::saturating_add`], so that "forever" needs no
+/// special case.
 ///
 /// # Memory
 ///
-/// An entry costs an item of 24 bytes and a slot of 8 bytes plus the value. Both arrays grow the
-/// way [`Vec`] grows, by doubling: netty's heap turns to steps of 50 % above 64 entries (SC20) to
-/// save memory, and here giving memory back after a burst does that instead. Room for 64 entries
-/// is always kept. Above that, once no more than a quarter of the room is in use, the unused tail
-/// returns to the allocator. This is tried again each time the number of entries has fallen to
-/// less than a quarter of what it was, and after as many removals as there are slots: per removal
-/// it costs little, though a single one that ends a large burst takes as long as the burst had
-/// entries. A slot cannot move, since keys name it: an entry that stays keeps the slots below its
-/// own.
+/// An entry costs an item of 24 bytes and a slot of 8 bytes plus the value. Both arrays grow by
+/// doubling, like a [`Vec`]. Netty's heap grows in steps of 50 % above 64 entries (SC20) to save
+/// memory; this heap returns memory after a burst instead.
+///
+/// Capacity for 64 entries is always kept. Above that, once at most a quarter of the capacity is in
+/// use, the unused tail returns to the allocator. This is attempted each time the number of entries
+/// has fallen to less than a quarter of the number at the last attempt, and after as many removals
+/// as there are slots. The amortised cost per removal is small, but the removal that ends a large
+/// burst takes time proportional to the size of the burst. A slot cannot move, because keys refer
+/// to it: a remaining entry keeps all slots below its own allocated.
 ///
 /// # Examples
 ///
-/// A loop fires what is due and puts a periodic entry back:
+/// An event loop fires due entries and reinserts a periodic one:
 ///
 /// ```
 /// use tidegate_timer::Heap;
@@ -62,8 +64,8 @@ const ARITY: usize = 4;
 /// while let Some(due) = timers.pop_due(now) {
 ///     fired.push((due.deadline, due.value));
 ///     if due.value == "tick" {
-///         // Fixed rate: from the deadline, not from now. It keeps its place among equals, so
-///         // the second tick comes before the bell.
+///         // Fixed rate: from the deadline, not from now. The entry keeps its order among equal
+///         // deadlines, so the second tick comes before the bell.
 ///         let next = due.deadline.saturating_add(PERIOD);
 ///         timers.reinsert(next, due.sequence, due.value);
 ///     }
@@ -73,10 +75,11 @@ const ARITY: usize = 4;
 /// ```
 #[derive(Debug)]
 pub struct Heap<T> {
-    /// The tree: the children of `i` are at `4 * i + 1` and the three places after it.
+    /// The tree: the children of `i` are at `4 * i + 1` and the three positions after it.
     items: Vec<Item>,
     slab: Slab<T>,
-    /// What the next `insert` gives out. At one insertion per nanosecond it lasts for centuries.
+    /// The sequence that the next `insert` assigns. At one insertion per nanosecond it lasts for
+    /// centuries.
     next_sequence: u64,
 }
 
@@ -95,16 +98,16 @@ pub struct Heap<T> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Due<T> {
-    /// When it was to fire. Fixed rate computes the next deadline from this one (SC14).
+    /// The deadline of the entry. Fixed rate computes the next deadline from this one (SC14).
     pub deadline: u64,
-    /// Its place among entries of equal deadline, for [`Heap::reinsert`].
+    /// The order among entries of equal deadline, for [`Heap::reinsert`].
     pub sequence: u64,
-    /// What was inserted.
+    /// The inserted value.
     pub value: T,
 }
 
 impl<T> Heap<T> {
-    /// Makes an empty heap. Allocates nothing until the first insertion.
+    /// Creates an empty heap. Allocates nothing until the first insertion.
     ///
     /// # Examples
     ///
@@ -121,9 +124,9 @@ impl<T> Heap<T> {
         }
     }
 
-    /// Adds an entry behind every entry of the same deadline, in O(log n).
+    /// Adds an entry after every entry of the same deadline, in O(log n).
     ///
-    /// A deadline that has already passed is welcome: the entry is due at once.
+    /// A deadline that has already passed is allowed: the entry is due at once.
     ///
     /// # Examples
     ///
@@ -136,20 +139,22 @@ impl<T> Heap<T> {
     ///
     /// # Panics
     ///
-    /// When the heap already holds 2³² - 1 entries.
+    /// Panics if the heap already holds 2³² - 1 entries.
     pub fn insert(&mut self, deadline: u64, value: T) -> Key {
         let key = self.add(deadline, self.next_sequence, value);
         self.next_sequence += 1;
         key
     }
 
-    /// Adds an entry under a sequence given earlier, in O(log n): what a periodic task does.
+    /// Adds an entry with a sequence that was assigned earlier, in O(log n). Periodic tasks use
+    /// this.
     ///
-    /// A sequence is given once, by [`insert`](Self::insert), and read from the [`Due`] that left
-    /// the heap (SC3). The entry is placed before every entry of the same deadline that was
-    /// inserted after it first was. Its old key stays stale; the one returned replaces it.
+    /// [`insert`](Self::insert) assigns each sequence once; the caller reads it from the [`Due`]
+    /// that left the heap (SC3). The entry comes before every entry of the same deadline that was
+    /// inserted after its own first insertion. The old key stays stale; the returned key replaces
+    /// it.
     ///
-    /// Reusing a sequence whose entry is still in the heap breaks nothing but their order: should
+    /// Reusing a sequence whose entry is still in the heap affects only the order of these two: if
     /// both have the same deadline, either may come first.
     ///
     /// # Examples
@@ -166,7 +171,7 @@ impl<T> Heap<T> {
     ///
     /// # Panics
     ///
-    /// When this heap never gave out `sequence`, and when it already holds 2³² - 1 entries.
+    /// Panics if this heap never assigned `sequence`, or if it already holds 2³² - 1 entries.
     pub fn reinsert(&mut self, deadline: u64, sequence: u64, value: T) -> Key {
         assert!(
             sequence < self.next_sequence,
@@ -175,9 +180,9 @@ impl<T> Heap<T> {
         self.add(deadline, sequence, value)
     }
 
-    /// Takes an entry out, due or not, in O(log n): what a cancellation does.
+    /// Removes an entry, due or not, in O(log n). A cancellation uses this.
     ///
-    /// Answers `None` when the key is stale: the entry fired or was removed before.
+    /// Returns `None` if the key is stale: the entry already fired or was removed.
     ///
     /// # Examples
     ///
@@ -192,9 +197,10 @@ impl<T> Heap<T> {
         Some(self.take(position).value)
     }
 
-    /// Takes out the earliest entry if its deadline is `now` or before, in O(log n).
+    /// Removes and returns the earliest entry if its deadline is `now` or earlier, in O(log n).
     ///
-    /// One entry per call, so that a loop can stop when its budget for this turn is spent.
+    /// Returns one entry per call, so that an event loop can stop when its budget for this turn is
+    /// spent.
     ///
     /// # Examples
     ///
@@ -212,11 +218,11 @@ impl<T> Heap<T> {
         Some(self.take(0))
     }
 
-    /// Takes out every entry at once and hands them over in order: what a shutdown does.
+    /// Removes all entries at once and returns them in order. A shutdown uses this.
     ///
-    /// The heap is empty when this returns, whether or not the iterator is used up, and every key
-    /// is stale. The iterator borrows nothing, so what runs between two of its steps may insert
-    /// again. Sequences go on where they were.
+    /// The heap is empty when this returns, whether or not the iterator is consumed, and every key
+    /// is stale. The iterator borrows nothing, so code that runs between two of its steps may
+    /// insert again. Sequences continue from where they were.
     ///
     /// # Examples
     ///
@@ -242,7 +248,7 @@ impl<T> Heap<T> {
         }
     }
 
-    /// The earliest entry and its deadline, due or not.
+    /// Returns the earliest entry and its deadline, due or not.
     ///
     /// # Examples
     ///
@@ -259,7 +265,8 @@ impl<T> Heap<T> {
         Some((first.deadline, self.slab.value(first.slot)))
     }
 
-    /// The earliest deadline: how long a loop may sleep. `None` means without limit (SC21).
+    /// Returns the earliest deadline, until which an event loop may sleep. `None` means without
+    /// limit (SC21).
     ///
     /// # Examples
     ///
@@ -274,7 +281,7 @@ impl<T> Heap<T> {
         self.items.first().map(|item| item.deadline)
     }
 
-    /// The value under a key, or `None` when the key is stale.
+    /// Returns the value of a key, or `None` if the key is stale.
     ///
     /// # Examples
     ///
@@ -290,13 +297,13 @@ impl<T> Heap<T> {
         self.slab.get(key)
     }
 
-    /// How many entries are in the heap.
+    /// Returns the number of entries in the heap.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Whether there is nothing to wait for.
+    /// Returns `true` if the heap has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -314,7 +321,8 @@ impl<T> Heap<T> {
         key
     }
 
-    /// Takes out the entry at a position, and returns memory if enough of it lies idle.
+    /// Removes the entry at a position, and returns memory to the allocator if enough of it is
+    /// unused.
     fn take(&mut self, position: usize) -> Due<T> {
         let item = self.items.swap_remove(position);
         if position < self.items.len() {
@@ -332,7 +340,7 @@ impl<T> Heap<T> {
         self.items.shrink_to(slab::roomy(self.items.len()));
     }
 
-    /// Finds the place of an item that was put where another one was: it may belong higher or
+    /// Restores the heap order for an item that replaced another one. The item may belong higher or
     /// lower, never both.
     fn resettle(&mut self, position: usize) {
         if self.sift_up(position) == position {
@@ -340,7 +348,7 @@ impl<T> Heap<T> {
         }
     }
 
-    /// Moves an item towards the root past every later one; returns where it ended.
+    /// Moves an item towards the root, past every later item, and returns its final position.
     fn sift_up(&mut self, mut hole: usize) -> usize {
         let item = self.items[hole];
         while hole > 0 {
@@ -355,7 +363,7 @@ impl<T> Heap<T> {
         hole
     }
 
-    /// Moves an item away from the root past every earlier one.
+    /// Moves an item away from the root, past every earlier item.
     fn sift_down(&mut self, mut hole: usize) {
         let item = self.items[hole];
         while let Some(child) = self.earliest_child(hole)
@@ -373,7 +381,7 @@ impl<T> Heap<T> {
         (first..end).min_by_key(|&child| self.items[child].order())
     }
 
-    /// Writes an item and tells its slot where it is now.
+    /// Writes an item to a position and records the position in the item's slot.
     fn place(&mut self, position: usize, item: Item) {
         self.items[position] = item;
         self.slab.set_position(item.slot, position);
@@ -386,7 +394,7 @@ impl<T> Default for Heap<T> {
     }
 }
 
-/// What was left in a [`Heap`], in order; made by [`Heap::drain`].
+/// Iterator over the entries that were left in a [`Heap`], in order; created by [`Heap::drain`].
 ///
 /// # Examples
 ///
@@ -419,7 +427,7 @@ impl<T> ExactSizeIterator for Drain<T> {}
 
 impl<T> FusedIterator for Drain<T> {}
 
-/// What the tree sifts: the order of an entry and where its value is.
+/// A node of the tree: the sort key of an entry and the slot of its value.
 #[derive(Clone, Copy, Debug)]
 struct Item {
     deadline: u64,
@@ -428,7 +436,7 @@ struct Item {
 }
 
 impl Item {
-    /// Deadline first, then sequence, as one number: a comparison without a branch.
+    /// Returns deadline and sequence as one number, so that a comparison needs no branch.
     fn order(self) -> u128 {
         u128::from(self.deadline) << 64 | u128::from(self.sequence)
     }

@@ -1,45 +1,45 @@
-//! Values in numbered slots, each slot under a generation that tells old keys from new ones.
+//! Values in numbered slots. Each slot has a generation, which tells stale keys from valid ones.
 //!
 //! # Invariants
 //!
-//! * A slot is live (it has a value), vacant (on the free list) or retired (neither, for ever).
-//! * A pair (slot, generation) is given to one value only. A slot's generation goes up each time
-//!   its value leaves; a slot made after others were given back starts at `floor`, which is
-//!   not below the generation of any slot given back.
+//! * A slot is live (it has a value), vacant (on the free list) or retired (neither, forever).
+//! * A pair (slot, generation) is assigned to one value only. The generation of a slot is
+//!   incremented each time its value leaves. A slot that is created after others were returned to
+//!   the allocator starts at `floor`, which is not below the generation of any returned slot.
 //! * `live` is the number of live slots.
 
 use crate::key::{Generation, Key, OLD, RETIRED};
 
-/// Arrays of up to this many entries are never given back.
+/// Capacity for this many entries is never returned to the allocator.
 pub(super) const KEPT: usize = 64;
 
-/// The end of the free list. It is also why there are at most 2³² - 1 slots.
+/// Marks the end of the free list. Because of it there are at most 2³² - 1 slots.
 const NONE: u32 = u32::MAX;
 
-/// The capacity an array of `len` entries is left with when memory is given back.
+/// Returns the capacity to keep for an array of `len` entries when memory is returned.
 pub(super) fn roomy(len: usize) -> usize {
     (len * 2).max(KEPT)
 }
 
-/// Slots for values, the vacant ones chained.
+/// Slots for values, with a free list of the vacant ones.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
     slots: Vec<Slot<T>>,
-    /// First vacant slot, or `NONE`. Last in, first out; rising order after a trim, so that new
-    /// values gather at the front and the tail can empty.
+    /// The first vacant slot, or `NONE`. Last in, first out; a trim rebuilds the list in ascending
+    /// order, so that new values fill the front and the tail can become empty.
     free: u32,
     live: usize,
-    /// The generation of a slot that did not exist before.
+    /// The generation of a newly created slot.
     floor: Generation,
-    /// Values taken since the last trim: what pays for the next one.
+    /// The number of values taken since the last trim. They pay for the cost of the next one.
     taken: usize,
-    /// How many were live at the last trim; the maximum when slots were made since then.
+    /// The number of live slots at the last trim; the maximum if slots were created since then.
     trimmed_at: usize,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
-    /// Of the value in it, or of the next value while vacant.
+    /// The generation of the current value, or of the next value while the slot is vacant.
     generation: Generation,
     /// Live: the position of its item in the heap. Vacant: the next vacant slot, or `NONE`.
     link: u32,
@@ -58,7 +58,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Stores a value whose item is at `position`.
+    /// Stores a value whose item is at `position`, and returns its key.
     pub(super) fn insert(&mut self, value: T, position: usize) -> Key {
         if self.free == NONE {
             self.grow();
@@ -75,7 +75,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Takes the value out of a live slot; its key is stale from now on.
+    /// Removes the value from a live slot. Its key is stale from now on.
     pub(super) fn take(&mut self, index: u32) -> T {
         let slot = &mut self.slots[index as usize];
         let value = slot.value.take().expect("an item names a live slot");
@@ -89,7 +89,7 @@ impl<T> Slab<T> {
         value
     }
 
-    /// Moves the item of a live slot.
+    /// Records the new position of a live slot's item.
     pub(super) fn set_position(&mut self, index: u32, position: usize) {
         self.slots[index as usize].link = position as u32;
     }
@@ -102,20 +102,21 @@ impl<T> Slab<T> {
         self.live_slot(key)?.value.as_ref()
     }
 
-    /// The value of a live slot.
+    /// Returns the value of a live slot.
     pub(super) fn value(&self, index: u32) -> &T {
         let value = self.slots[index as usize].value.as_ref();
         value.expect("an item names a live slot")
     }
 
-    /// Whether most of the memory is idle and the last attempt is far enough behind.
+    /// Returns `true` if most of the memory is unused and enough has changed since the last trim.
     pub(super) fn is_worth_trimming(&self) -> bool {
         self.slots.capacity() > KEPT
             && self.live <= self.slots.capacity() / 4
             && (self.live < self.trimmed_at.div_ceil(4) || self.taken >= self.slots.len())
     }
 
-    /// Gives back the slots behind the last live one, and chains the vacant rest in rising order.
+    /// Returns the slots after the last live one to the allocator, and rebuilds the free list in
+    /// ascending order.
     pub(super) fn trim(&mut self) {
         while let Some(last) = self.slots.pop_if(|slot| slot.can_be_given_back()) {
             self.floor = self.floor.max(last.generation);
@@ -132,13 +133,13 @@ impl<T> Slab<T> {
         self.trimmed_at = self.live;
     }
 
-    /// Sets the generation of a slot, as if that many values had been in it.
+    /// Sets the generation of a slot, as if that many values had used it.
     #[cfg(test)]
     pub(super) fn age(&mut self, index: u32, generation: Generation) {
         self.slots[index as usize].generation = generation;
     }
 
-    /// How many slots there are and for how many there is memory.
+    /// Returns the number of slots and the capacity.
     #[cfg(test)]
     pub(super) fn size(&self) -> (usize, usize) {
         (self.slots.len(), self.slots.capacity())
@@ -173,7 +174,7 @@ impl<T> Slab<T> {
         (slot.generation == key.generation && slot.value.is_some()).then_some(slot)
     }
 
-    /// Makes one vacant slot more, when there is none.
+    /// Creates one vacant slot. The free list must be empty.
     fn grow(&mut self) {
         let index = u32::try_from(self.slots.len()).unwrap_or(NONE);
         assert!(index != NONE, "a heap holds at most 2^32 - 1 entries");
@@ -188,12 +189,13 @@ impl<T> Slab<T> {
 }
 
 impl<T> Slot<T> {
-    /// Whether it can take a value: it has none, and a generation for it.
+    /// Returns `true` if the slot can take a value: it is empty and has a generation left.
     fn is_vacant(&self) -> bool {
         self.value.is_none() && self.generation != RETIRED
     }
 
-    /// Whether `floor` can remember its generation without running short.
+    /// Returns `true` if the slot is empty and its generation is low enough to be recorded in
+    /// `floor`.
     fn can_be_given_back(&self) -> bool {
         self.value.is_none() && self.generation <= OLD
     }

@@ -1,9 +1,10 @@
 //! The unsafe code of the timers.
 //!
-//! * `timeout`: timeouts between threads ([`TimeoutCell`], [`TimeoutNode`], [`TimeoutLane`]).
-//! * `memory`: memory for large wheels, on large pages of the system ([`Yard`]).
+//! * `timeout`: timeouts that several threads share ([`TimeoutCell`], [`TimeoutNode`],
+//!   [`TimeoutLane`]).
+//! * `memory`: memory for large wheels, on huge pages of the operating system ([`Yard`]).
 //!
-//! Neither knows the other. Hidden, and unstable: for the other crates of this workspace only.
+//! Neither module uses the other. Hidden and unstable: for the other crates of this workspace only.
 #![expect(
     unsafe_code,
     reason = "cells handed between threads by one word, and memory that is laid out by hand"

@@ -1,4 +1,4 @@
-//! What can be wrong with what a timer is asked for.
+//! The error type of the timer.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use tidegate_core::WaitRefused;
 
 use crate::WheelError;
 
-/// Why a timer cannot do what it was asked.
+/// The reason why an operation of a timer failed.
 ///
 /// # Examples
 ///
@@ -22,17 +22,17 @@ use crate::WheelError;
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimerError {
-    /// Its wheel cannot be made.
+    /// The wheel of the timer cannot be created.
     Geometry(WheelError),
-    /// It has stopped and does not start again.
+    /// The timer has stopped and cannot be restarted.
     Stopped,
-    /// No thread could be started for it.
+    /// The timer's thread could not be started.
     NoThread,
-    /// Its own thread cannot wait for its own end.
+    /// The timer's own thread cannot wait for its own end.
     OwnThread,
     /// The calling thread may not wait for the timer's thread.
     Refused(WaitRefused),
-    /// The calling thread is starting the timer's thread: it is in the spawner.
+    /// The calling thread is in the spawner that starts the timer's thread.
     Starting,
 }
 

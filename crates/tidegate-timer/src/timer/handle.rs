@@ -1,4 +1,4 @@
-//! A timeout as its owner sees it.
+//! The user's handle of a timeout.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use crate::raw::Fate;
 
 use super::shared::{Cell, Shared};
 
-/// One timeout of a [`WheelTimer`](crate::WheelTimer). Dropping it changes nothing: the timeout
-/// stays.
+/// The handle of one timeout of a [`WheelTimer`](crate::WheelTimer). Dropping the handle does not
+/// cancel the timeout.
 ///
 /// # Examples
 ///
@@ -29,7 +29,7 @@ use super::shared::{Cell, Shared};
 ///
 /// # Threads
 ///
-/// Every method can be called from any thread, and none waits for the timer.
+/// Every method can be called from any thread, and none waits for the timer's thread.
 #[derive(Clone)]
 pub struct TimerHandle {
     cell: Arc<Cell>,
@@ -41,26 +41,29 @@ impl TimerHandle {
         Self { cell, shared }
     }
 
-    /// Cancels the timeout if it has not expired; answers whether this call did.
+    /// Cancels the timeout if it has not expired. Returns `true` if this call cancelled it.
     ///
-    /// One compare-and-swap decides. Before this returns, the task was dropped, its place in the
-    /// timer's bound is free, and its `on_cancel` has run, here.
+    /// One compare-and-swap decides between cancellation and expiry. Before this returns, the task
+    /// is dropped, the timeout no longer counts as pending, and its `on_cancel` hook has run on the
+    /// calling thread.
     pub fn cancel(&self) -> bool {
         self.shared.cancel(&self.cell)
     }
 
-    /// Gives the timeout another deadline, `after` from now; answers whether it still will
-    /// expire. After true it does not before that. Allocates nothing.
+    /// Sets a new deadline, `after` from now. Returns `true` if the timeout is still pending; it
+    /// then does not expire before the new deadline. Allocates nothing.
     pub fn reset(&self, after: Duration) -> bool {
         self.shared.reset(&self.cell, after)
     }
 
-    /// Whether it expired: its task runs, has run, or was handed to its executor.
+    /// Returns `true` if the timeout expired: its task is running, has run, or was passed to its
+    /// executor.
     pub fn is_expired(&self) -> bool {
         self.cell.fate() == Some(Fate::Expired)
     }
 
-    /// Whether it will never expire: it was cancelled, or its timer stopped before.
+    /// Returns `true` if the timeout will never expire: it was cancelled, or its timer stopped
+    /// first.
     pub fn is_cancelled(&self) -> bool {
         matches!(self.cell.fate(), Some(Fate::Cancelled | Fate::Stopped))
     }

@@ -1,11 +1,11 @@
-//! The life of a timer, as a state.
+//! The lifecycle of a timer.
 
 use std::task::Waker;
 use std::thread::ThreadId;
 
 use tidegate_core::{ThreadBuilder, ThreadWatch};
 
-/// Where a timer is in its life.
+/// The lifecycle state of a timer.
 ///
 /// ```text
 ///   New ──► Starting ──► Running ──► Stopping ──► Ended
@@ -15,12 +15,13 @@ use tidegate_core::{ThreadBuilder, ThreadWatch};
 /// ```
 pub(super) enum Life {
     New(ThreadBuilder),
-    /// This thread is starting the worker; the lock is free meanwhile.
+    /// The thread with this id is starting the worker. The lock is not held in the meantime.
     Starting(ThreadId),
     Running(ThreadWatch),
-    /// Stopped; the worker is on its way out. Without a waker nobody waits for what is left.
+    /// Stopped; the worker is about to end. Without a waker, nothing waits for the unfired
+    /// timeouts.
     Stopping(Option<Waker>),
-    /// The worker ended although nobody had stopped the timer: a stop finds what is left.
+    /// The worker ended although the timer was not stopped. A stop finds the unfired timeouts.
     Broken,
     Ended,
 }

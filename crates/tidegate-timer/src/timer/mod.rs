@@ -1,18 +1,21 @@
-//! A wheel with a thread of its own, for programs without loops.
+//! [`WheelTimer`]: a wheel with a thread of its own, for programs without event loops.
 //!
-//! The data is a [`Wheel`](crate::Wheel); this gives it a clock, a thread and a way in from other threads.
-//! For why it exists beside the other engines see "Four engines" in the header of the crate.
+//! The data is a [`Wheel`](crate::Wheel); this module adds a clock, a thread and access from other
+//! threads. The section "Four engines" of the crate documentation explains why it exists beside the
+//! other engines.
 //!
-//! * `errors`, `task`: why an operation failed; what a timeout runs ([`TimerTask`]).
+//! * `errors`: [`TimerError`].
+//! * `task`: [`TimerTask`], the task of a timeout.
 //! * `life`: the states of a timer.
-//! * `shared`: what callers and the worker share: lane, wheel, counters; cancelling and resetting.
-//! * `stop`: how a timer ends; `stopping` is the same as a future ([`Stopping`]).
-//! * `worker`: the thread: takes the lane, turns the wheel, fires.
-//! * `start`: starts the worker with the first timeout; adding one.
-//! * `handle`: [`TimerHandle`], a timeout as its owner sees it.
+//! * `shared`: the state that callers and the worker thread share (lane, wheel, counters);
+//!   cancelling and resetting.
+//! * `stop`: the shutdown of a timer; `stopping` is the shutdown as a future ([`Stopping`]).
+//! * `worker`: the worker thread: drains the lane, turns the wheel, fires due timeouts.
+//! * `start`: starts the worker thread with the first timeout; adds timeouts.
+//! * `handle`: [`TimerHandle`], the user's handle of a timeout.
 //! * `wheel_timer`: [`WheelTimer`] and its builder.
 //!
-//! Each knows only those before it.
+//! Each module uses only modules listed before it.
 
 mod errors;
 mod handle;

@@ -1,13 +1,14 @@
-//! What the threads around a timer share: the way in, the counters, and the wheel.
+//! The state that callers and the worker thread share: lane, counters, and wheel.
 //!
-//! Callers never wait for the wheel: they change the word of their timeout and push its cell into
-//! the lane. Whoever turns the wheel, the timer's thread as a rule, takes the lane first.
+//! Callers do not wait for the wheel: they change the word of their timeout and push its cell into
+//! the lane. A thread that turns the wheel, normally the worker, drains the lane first.
 //!
 //! # Invariants
 //!
-//! * No code of the user runs while the wheel is locked.
-//! * `pending` counts the cells without a fate; who decides a fate counts it out.
-//! * The key of a cell in the wheel changes under the lock only.
+//! * No user code runs while the wheel is locked.
+//! * `pending` is the number of cells without an outcome. The thread that decides an outcome
+//!   decrements it.
+//! * The key of a cell in the wheel changes only under the lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,12 +27,13 @@ use crate::place::place;
 use crate::raw::{Fate, Reset, TimeoutLane, TimeoutNode};
 use crate::wheel::Geometry;
 
-/// The worker is woken when this many cancelled entries wait to be unlinked, and for each so many
-/// timeouts that are added: a flood of them is put into the wheel as it comes, not in the tick in
-/// which the first of it is due.
+/// The worker is woken when this many cancelled entries wait to be unlinked, and each time the
+/// number of pending timeouts reaches a multiple of this. So a burst of additions enters the wheel
+/// as it arrives, not in the tick in which its first timeout is due.
 pub(super) const WAKE_AFTER: usize = 1_024;
 
-/// From this many on the worker is not keeping up, and who cancels unlinks some itself.
+/// From this many cancelled entries on, the worker is not keeping up, and the cancelling thread
+/// drains the lane itself.
 const HELP_AFTER: usize = 64 * WAKE_AFTER;
 
 pub(super) type Cell = TimeoutNode<TimerTask>;
@@ -47,25 +49,26 @@ pub(super) struct Shared {
     geometry: Geometry,
     pub(super) limit: usize,
     pub(super) pending: CachePadded<AtomicUsize>,
-    /// Cancellations since somebody took the lane.
+    /// The number of cancellations since the lane was last drained.
     cancels: CachePadded<AtomicUsize>,
     pub(super) counts: CachePadded<Counts>,
     core: Mutex<Core>,
-    /// Whether `life` is running, without its lock.
+    /// `true` while `life` is `Running`; readable without the lock.
     pub(super) running: AtomicBool,
     pub(super) life: Mutex<Life>,
-    /// Notified when a start of the worker has come to its end.
+    /// Notified when a start of the worker has finished, successfully or not, and when a stop
+    /// begins.
     pub(super) started: Condvar,
 }
 
-/// What whoever turns the wheel owns.
+/// The state of the thread that turns the wheel.
 pub(super) struct Core {
     pub(super) wheel: Wheel<Arc<Cell>>,
-    /// Timeouts that are in the wheel no more, or not yet, and will not fire.
+    /// Timeouts that are no longer in the wheel, or not yet, and will not fire.
     pub(super) left: Vec<Arc<Cell>>,
 }
 
-/// Counted by the worker, except `cancelled` and `refused`.
+/// Counters; the worker updates them, except `cancelled` and `refused`.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) fired: AtomicU64,
@@ -140,7 +143,7 @@ impl Shared {
         true
     }
 
-    /// Takes what waits in the lane into the wheel, or out of it.
+    /// Drains the lane: inserts pending timeouts into the wheel and removes decided ones.
     pub(super) fn absorb(&self, core: &mut Core) {
         self.cancels.store(0, Ordering::Relaxed);
         for cell in self.lane.take() {
@@ -155,15 +158,15 @@ impl Shared {
         }
     }
 
-    /// The life, not while another thread starts the worker: refused where this thread must not
-    /// wait for that.
+    /// Locks the lifecycle state, after waiting for a start on another thread to finish. Returns an
+    /// error if this thread must not wait for that.
     pub(super) fn settled(&self) -> Result<MutexGuard<'_, Life>, TimerError> {
         let mut life = self.life();
         while let Life::Starting(starter) = *life {
             if starter == std::thread::current().id() {
                 return Err(TimerError::Starting);
             }
-            // The spawner is the user's and may take its time.
+            // The spawner is user code and may take a long time.
             check_stance(None).map_err(TimerError::Refused)?;
             let settled = self.started.wait(life);
             life = settled.unwrap_or_else(PoisonError::into_inner);
@@ -179,7 +182,7 @@ impl Shared {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs what is the user's and reports a panic of it.
+    /// Runs user code and reports a panic.
     pub(super) fn contain(&self, name: &str, run: impl FnOnce()) {
         let Err(panic) = contain(run) else {
             return;
@@ -192,7 +195,7 @@ impl Shared {
         self.on_unhandled.tell(&self.name, &what);
     }
 
-    /// Drops a task that will not run, and runs its hook.
+    /// Runs the `on_cancel` hook of a task that will not run, and drops the task.
     fn discard(&self, mut task: TimerTask) {
         self.pending.fetch_sub(1, Ordering::Relaxed);
         self.run_hook(&mut task);
@@ -207,7 +210,7 @@ impl Shared {
         }
     }
 
-    /// The task itself. What was said beside it is dropped, value by value.
+    /// Returns the task itself. Its hook and its executor are dropped one by one.
     pub(super) fn strip(&self, task: TimerTask) -> Task {
         let TimerTask { task, extras } = task;
         if let Some(extras) = extras {
@@ -218,7 +221,7 @@ impl Shared {
         task
     }
 
-    /// Wakes the worker if it sleeps beyond the tick of a deadline.
+    /// Wakes the worker if it would sleep past the end of the deadline's tick.
     pub(super) fn wake_before(&self, deadline: u64) {
         if self.bell.ring_before(self.geometry.due_at(deadline)) {
             self.parker.unpark();
@@ -227,7 +230,8 @@ impl Shared {
 }
 
 impl Core {
-    /// Puts a cell where `deadline` says, wherever it was, and again if that became earlier.
+    /// Inserts a cell at `deadline`, or moves it there. Repeats this if the deadline became
+    /// earlier.
     pub(super) fn place(&mut self, deadline: u64, cell: Arc<Cell>) {
         let entry = || Arc::clone(&cell);
         place(&mut self.wheel, &cell, cell.key(), deadline, entry);

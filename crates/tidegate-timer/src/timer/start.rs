@@ -1,6 +1,6 @@
-//! The start of a timer's worker, with the first timeout.
+//! Starts the worker thread of a timer with the first timeout.
 //!
-//! The spawner of threads is user code and runs without the lock.
+//! The thread spawner is user code and runs without the lock.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,15 +16,17 @@ use super::worker;
 use crate::raw::{Fate, TimeoutNode};
 
 impl Shared {
-    /// Starts the worker unless it runs.
+    /// Starts the worker unless it is running.
     pub(super) fn start(self: &Arc<Self>) -> Result<(), TimerError> {
-        // ORDERING: Acquire pairs with the Release below: the worker has been started. A stop that
-        // this misses has closed the lane, or will, which refuses.
+        // ORDERING: Acquire pairs with the Release below: the worker has been started. If this
+        // misses a stop, that stop has closed the lane or will close it, and the closed lane
+        // rejects the timeout.
         if self.running.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut life = match self.settled() {
-            // What comes now fires with the start that is on its way, or with the next one.
+            // The timeout that is about to be added fires with the start in progress, or with the
+            // next one.
             Err(TimerError::Refused(_)) => return Ok(()),
             life => life?,
         };
@@ -43,7 +45,7 @@ impl Shared {
         let mut life = self.life();
         let outcome = match started {
             Ok(Ok(thread)) => {
-                // Else it has ended already.
+                // Otherwise the timer was stopped, or the worker has already ended.
                 if matches!(*life, Life::Starting(_)) {
                     *life = Life::Running(thread.watch());
                     // ORDERING: Release pairs with the Acquire above.
@@ -61,14 +63,15 @@ impl Shared {
         let stopped = matches!(*life, Life::Stopping(_));
         drop(life);
         if stopped && outcome.is_err() {
-            // It was stopped meanwhile, and has no worker that would say that it is over.
+            // The timer was stopped in the meantime, and there is no worker that would report the
+            // end.
             self.end();
         }
         self.started.notify_all();
         outcome
     }
 
-    /// Adds a timeout, and starts the worker if it does not run.
+    /// Adds a timeout, and starts the worker if it is not running.
     pub(super) fn add(
         self: &Arc<Self>,
         after: Duration,

@@ -1,10 +1,10 @@
-//! The end of a timer: how a stop begins, who waits for the worker, what did not fire.
+//! The shutdown of a timer: starting it, waiting for the worker, collecting the unfired timeouts.
 //!
 //! # Invariants
 //!
 //! * User code (wakers, hooks, drops) runs without the lock.
-//! * Once the lane is closed, whoever finds the worker gone collects what did not fire. A worker
-//!   that nobody waits for collects it itself.
+//! * Once the lane is closed, the thread that finds the worker gone collects the unfired timeouts.
+//!   If no thread waits for the worker, the worker collects them itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,19 +18,20 @@ use super::shared::{Cell, Shared};
 use super::task::TimerTask;
 use crate::raw::Fate;
 
-/// What the beginning of a stop found.
+/// The result of starting a shutdown.
 enum Begun {
-    /// It has begun, and somebody has to wait for the worker.
+    /// This call started the shutdown, and the caller has to wait for the worker.
     Now,
-    /// Somebody else stopped the timer before.
+    /// The timer was stopped before.
     Before,
-    /// The worker was started meanwhile: may it be waited for?
+    /// The worker was started in the meantime; the caller must first check whether it may wait for
+    /// it.
     Unchecked,
 }
 
 impl Shared {
-    /// Stops the timer and waits for its worker; answers what did not fire. Nothing happens where
-    /// this thread must not wait for the worker.
+    /// Stops the timer, waits for its worker and returns the unfired timeouts. Does nothing if this
+    /// thread must not wait for the worker.
     pub(super) fn stop(self: &Arc<Self>) -> Result<Vec<(u64, TimerTask)>, TimerError> {
         loop {
             let thread = match &*self.settled()? {
@@ -50,21 +51,22 @@ impl Shared {
         }
     }
 
-    /// Begins to stop the timer, for somebody who polls for the end. Returns `false` if somebody
-    /// else did that before.
+    /// Starts a shutdown for a caller that polls for the end. Returns `false` if the timer was
+    /// stopped before.
     pub(super) fn begin_stop(&self) -> Result<bool, TimerError> {
         Ok(matches!(self.begin(true)?, Begun::Now))
     }
 
-    /// Stops the timer, unless somebody did, without waiting for its worker, and drops what does
-    /// not fire.
+    /// Stops the timer, unless it was stopped before, without waiting for its worker, and drops the
+    /// unfired timeouts.
     pub(super) fn abandon(&self) {
         if let Ok(Begun::Now) = self.begin(true) {
             self.give_up();
         }
     }
 
-    /// Gives up a stop that has begun: what did not fire is dropped, here or by the worker.
+    /// Abandons a shutdown that has started: the unfired timeouts are dropped, here or by the
+    /// worker.
     pub(super) fn give_up(&self) {
         let waker = match &mut *self.life() {
             Life::Stopping(waker) => waker.take(),
@@ -74,7 +76,8 @@ impl Shared {
         self.drop_left();
     }
 
-    /// `checked` says that this thread may wait for the worker, or does not mean to.
+    /// Starts the shutdown. `checked` means that this thread may wait for the worker, or will not
+    /// wait.
     fn begin(&self, checked: bool) -> Result<Begun, TimerError> {
         let mut life = self.life();
         match *life {
@@ -109,7 +112,8 @@ impl Shared {
         }
     }
 
-    /// What did not fire, if the worker has ended; otherwise `waker` is woken when it does.
+    /// Returns the unfired timeouts if the worker has ended. Otherwise `waker` is woken when it
+    /// ends.
     pub(super) fn poll_end(&self, waker: &Waker) -> Option<Vec<(u64, TimerTask)>> {
         let mut next = Some(waker.clone());
         let before = match &mut *self.life() {
@@ -120,7 +124,8 @@ impl Shared {
         next.map(|_| self.collect())
     }
 
-    /// Called by the worker when it is done with the wheel.
+    /// Records that the worker is done with the wheel. The worker calls this last, or the starting
+    /// thread if a stopped timer got no worker.
     pub(super) fn end(&self) {
         let mut life = self.life();
         let is_stopped = matches!(*life, Life::Stopping(_));
@@ -144,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// Decides that what is left will not fire; answers what was pending, by deadline.
+    /// Marks the remaining timeouts as stopped and returns those that were pending, by deadline.
     fn collect(&self) -> Vec<(u64, TimerTask)> {
         let mut core = self.core();
         let mut cells: Vec<_> = core.wheel.drain().map(|entry| entry.value).collect();

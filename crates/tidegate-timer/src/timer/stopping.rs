@@ -1,4 +1,4 @@
-//! The end of a timer, as a future.
+//! The shutdown of a timer as a future.
 
 use std::fmt;
 use std::future::Future;
@@ -12,7 +12,7 @@ use tidegate_core::Task;
 use super::shared::Shared;
 use super::task::TimerTask;
 
-/// A timeout that its timer was stopped before.
+/// A timeout that did not fire because its timer was stopped.
 ///
 /// # Examples
 ///
@@ -28,14 +28,15 @@ use super::task::TimerTask;
 /// ```
 #[derive(Debug)]
 pub struct Unfired {
-    /// How long it would have waited.
+    /// The time that was left until its deadline; zero if the deadline had passed.
     pub left: Duration,
-    /// What it would have run.
+    /// The task of the timeout.
     pub task: Task,
 }
 
-/// A stop of a [`WheelTimer`](crate::WheelTimer) that has begun: ready when the timer's thread has
-/// ended, with every timeout that neither fired nor was cancelled, once, by deadline.
+/// A future for the shutdown of a [`WheelTimer`](crate::WheelTimer). It is ready when the timer's
+/// thread has ended, and returns every timeout that neither fired nor was cancelled, once, by
+/// deadline.
 ///
 /// # Examples
 ///
@@ -50,9 +51,9 @@ pub struct Unfired {
 /// ```
 #[must_use = "what did not fire is dropped with it"]
 pub struct Stopping {
-    /// Gone once it is ready; from the beginning if another stop came first.
+    /// `None` once the future is ready; `None` from the start if the timer was stopped before.
     shared: Option<Arc<Shared>>,
-    /// When it began.
+    /// The time at which the shutdown started.
     now: u64,
 }
 
@@ -97,7 +98,7 @@ impl fmt::Debug for Stopping {
     }
 }
 
-/// What a stop that began at `now` hands out.
+/// Converts the unfired timeouts of a shutdown that started at `now`.
 pub(super) fn unfired(shared: &Shared, now: u64, left: Vec<(u64, TimerTask)>) -> Vec<Unfired> {
     let unfired = left.into_iter().map(|(deadline, task)| Unfired {
         left: Duration::from_nanos(deadline.saturating_sub(now)),

@@ -1,11 +1,11 @@
-//! What a timeout runs, where, and what it runs instead when it is cancelled.
+//! The task of a timeout, its executor, and its hook for cancellation.
 
 use std::fmt;
 use std::sync::Arc;
 
 use tidegate_core::{Executor, Task};
 
-/// What to run when a timeout expires, with what most timeouts do not need.
+/// The task to run when a timeout expires, with options that most timeouts do not need.
 ///
 /// # Examples
 ///
@@ -35,25 +35,27 @@ pub(super) struct Extras {
 }
 
 impl TimerTask {
-    /// Runs `run`, on the timer's executor or, if it has none, on its own thread.
+    /// Creates a task that runs `run` on the timer's executor or, if the timer has none, on its
+    /// thread.
     pub fn new(run: impl FnOnce() + Send + 'static) -> Self {
         Self::from(Task::new(run))
     }
 
-    /// Runs it on `executor` instead of where the timer runs the others.
+    /// Runs the task on `executor` instead of the timer's executor or thread.
     pub fn on(mut self, executor: Arc<dyn Executor>) -> Self {
         self.extras().executor = Some(executor);
         self
     }
 
-    /// Runs `hook` if the timeout is cancelled or its timer stops: at once, on the thread that
-    /// does it, exactly once.
+    /// Runs `hook` exactly once if the timeout is cancelled or its timer stops. A cancellation runs
+    /// the hook at once, on the cancelling thread; a stop runs it on the thread that collects the
+    /// unfired timeouts.
     pub fn on_cancel(mut self, hook: impl FnOnce() + Send + 'static) -> Self {
         self.extras().on_cancel = Some(Task::new(hook));
         self
     }
 
-    /// The task itself; what was said beside it is dropped.
+    /// Returns the task itself; its executor and hook are dropped.
     pub fn into_task(self) -> Task {
         self.task
     }

@@ -1,4 +1,4 @@
-//! The timer that users hold, and its builder.
+//! [`WheelTimer`], its builder and its metrics.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use super::stopping::{self, Stopping, Unfired};
 use super::task::TimerTask;
 use crate::Wheel;
 
-/// Timeouts from any thread, fired by one.
+/// A timer: any thread adds timeouts, and the timer's thread fires them.
 ///
-/// A handle: clones are the same timer. Its thread starts with the first timeout, sleeps until
-/// the next one is due, however far that is, and ends with [`stop`](Self::stop) or when the last
-/// clone is dropped (what is pending then is cancelled).
+/// This is a handle: clones refer to the same timer. The timer's thread starts with the first
+/// timeout and sleeps until the next one is due, however far that is. It ends with
+/// [`stop`](Self::stop), or when the last clone is dropped, which cancels the pending timeouts.
 ///
-/// A timeout expires at the end of the tick in which its deadline lies: never early, at most one
-/// tick late, plus what the tasks before it take if they run on the timer's thread. Give the
-/// timer, or the timeout, an executor where that matters.
+/// A timeout expires at the end of the tick that contains its deadline: never early, and at most
+/// one tick late, plus the run time of earlier tasks if they run on the timer's thread. Where that
+/// matters, set an executor for the timer or for the timeout.
 ///
 /// # Examples
 ///
@@ -49,25 +49,25 @@ pub struct WheelTimer {
     pub(super) owner: Arc<Owner>,
 }
 
-/// Ends the timer with its last handle.
+/// Stops the timer when its last handle is dropped.
 pub(super) struct Owner {
     pub(super) shared: Arc<Shared>,
 }
 
 impl WheelTimer {
-    /// The tick of a timer when nothing else is said.
+    /// The default tick.
     pub const DEFAULT_TICK: Duration = Duration::from_millis(100);
-    /// The slots of a timer when nothing else is said.
+    /// The default number of slots.
     pub const DEFAULT_SLOTS: usize = 512;
 
-    /// A timer as it is when nothing is said.
+    /// Creates a timer with default settings.
     #[must_use]
     pub fn new() -> Self {
         let timer = Self::builder("timer").build();
         timer.expect("the defaults are sound")
     }
 
-    /// Describes a timer whose thread is called `name`.
+    /// Creates a builder for a timer whose thread is called `name`.
     pub fn builder(name: impl Into<String>) -> WheelTimerBuilder {
         WheelTimerBuilder {
             name: name.into(),
@@ -81,25 +81,27 @@ impl WheelTimer {
         }
     }
 
-    /// Starts the timer's thread now rather than with the first timeout. Twice is fine.
+    /// Starts the timer's thread now instead of with the first timeout. Does nothing if it is
+    /// running.
     ///
     /// # Errors
     ///
-    /// When the timer was stopped, or no thread can be started.
+    /// Returns an error if the timer was stopped, or if the thread cannot be started.
     pub fn start(&self) -> Result<(), TimerError> {
         self.owner.shared.start()
     }
 
-    /// Runs `run` when `after` has passed. A time too long to be counted never does.
+    /// Runs `run` after the duration `after`. A duration that overflows the clock never expires.
     ///
     /// # Errors
     ///
-    /// The task, when the bound of pending timeouts is reached, the timer was stopped, or no
-    /// thread can be started.
+    /// Returns the task if the limit of pending timeouts is reached, the timer was stopped, or the
+    /// thread cannot be started.
     ///
     /// # Threads
     ///
-    /// From any thread. `run` runs on the timer's executor, or else on its thread.
+    /// Can be called from any thread. `run` runs on the timer's executor or, if there is none, on
+    /// the timer's thread.
     pub fn new_timeout(
         &self,
         after: Duration,
@@ -109,12 +111,12 @@ impl WheelTimer {
             .map_err(|refused| refused.map(TimerTask::into_task))
     }
 
-    /// Like [`new_timeout`](Self::new_timeout), with a say in where it runs and what happens
-    /// when it is cancelled.
+    /// Like [`new_timeout`](Self::new_timeout), for a task with its own executor or a hook for
+    /// cancellation.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The same as for [`new_timeout`](Self::new_timeout).
     pub fn add(
         &self,
         after: Duration,
@@ -125,10 +127,12 @@ impl WheelTimer {
         Ok(TimerHandle::new(cell, Arc::clone(shared)))
     }
 
-    /// Stops the timer: waits for its thread's end and answers every timeout that neither fired
-    /// nor was cancelled, once, by deadline. Each is cancelled now; its `on_cancel` has run, here.
+    /// Stops the timer, waits for its thread to end, and returns every timeout that neither fired
+    /// nor was cancelled, once, by deadline. These timeouts are now cancelled; their `on_cancel`
+    /// hooks have run on the calling thread.
     ///
-    /// A second stop answers nothing, and so does the first of a timer that never started.
+    /// A second stop returns an empty list, and so does the first stop of a timer that never
+    /// started.
     ///
     /// # Examples
     ///
@@ -147,25 +151,27 @@ impl WheelTimer {
     ///
     /// # Errors
     ///
-    /// [`TimerError::OwnThread`] from a task on the timer's own thread, and
-    /// [`TimerError::Refused`] where a blocking wait is not allowed: on an event loop, or where
-    /// the timer's thread waits for the caller's executor. Nothing happens then.
+    /// Returns [`TimerError::OwnThread`] in a task on the timer's own thread, and
+    /// [`TimerError::Refused`] where a blocking wait is not allowed: on an event loop, or where the
+    /// timer's thread waits for the caller's executor. Returns [`TimerError::Starting`] in the
+    /// spawner that starts the timer's thread. In these cases the timer is not stopped.
     pub fn stop(&self) -> Result<Vec<Unfired>, TimerError> {
         let shared = &self.owner.shared;
         let now = shared.clock.nanos();
         Ok(stopping::unfired(shared, now, shared.stop()?))
     }
 
-    /// Begins to stop the timer and returns its end as a future: for event loops, and for tasks of
-    /// the timer itself.
+    /// Starts to stop the timer and returns the shutdown as a future. Use this on event loops and
+    /// in tasks of the timer itself.
     ///
-    /// From now on nothing is accepted. The future is ready when the timer's thread has ended, with
-    /// what [`stop`](Self::stop) returns; hooks of cancelled timeouts run where it is polled. If it
-    /// is dropped before, what did not fire is cancelled and dropped.
+    /// From now on the timer rejects timeouts. The future is ready when the timer's thread has
+    /// ended, with the same result as [`stop`](Self::stop). It runs the `on_cancel` hooks where it
+    /// is polled. If it is dropped before it is ready, the unfired timeouts are cancelled and
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// [`TimerError::Starting`] from the spawner that starts the timer's thread.
+    /// Returns [`TimerError::Starting`] in the spawner that starts the timer's thread.
     pub fn begin_stop(&self) -> Result<Stopping, TimerError> {
         let shared = &self.owner.shared;
         let begun = shared.begin_stop()?;
@@ -178,7 +184,7 @@ impl WheelTimer {
         self.owner.shared.pending.load(Ordering::Relaxed)
     }
 
-    /// What the timer has done so far.
+    /// Returns the counters of the timer.
     #[must_use]
     pub fn metrics(&self) -> TimerMetrics {
         let counts = &self.owner.shared.counts;
@@ -213,12 +219,12 @@ impl fmt::Debug for WheelTimer {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // Without waiting: this may be the timer's own thread, and a drop should not hang.
+        // Does not wait: this may be the timer's own thread, and a drop should not block.
         self.shared.abandon();
     }
 }
 
-/// What a [`WheelTimer`] has done so far.
+/// The counters of a [`WheelTimer`].
 ///
 /// # Examples
 ///
@@ -231,25 +237,26 @@ impl Drop for Owner {
 pub struct TimerMetrics {
     /// Timeouts that have neither expired nor been cancelled.
     pub pending: usize,
-    /// Entries in the wheel; cancelled ones leave it at the thread's next turn, new ones come.
+    /// Entries in the wheel. Cancelled entries leave it, and new ones enter it, at the next turn of
+    /// the timer's thread.
     pub in_wheel: usize,
     /// Timeouts that expired.
     pub fired: u64,
-    /// Timeouts that were cancelled before.
+    /// Timeouts that were cancelled before they expired.
     pub cancelled: u64,
-    /// Timeouts that were refused because too many were pending.
+    /// Timeouts that were rejected because too many were pending.
     pub refused: u64,
     /// Tasks and hooks that panicked.
     pub panicked: u64,
-    /// Tasks that ran on the timer's thread because their executor refused them.
+    /// Tasks that ran on the timer's thread because their executor rejected them.
     pub fell_back: u64,
     /// How often the timer's thread woke up.
     pub wakeups: u64,
-    /// The longest time that a task kept the timer's thread.
+    /// The longest run time of a task on the timer's thread.
     pub longest_task: Duration,
 }
 
-/// Describes a [`WheelTimer`].
+/// Builder of a [`WheelTimer`].
 ///
 /// # Examples
 ///
@@ -277,62 +284,62 @@ pub struct WheelTimerBuilder {
 }
 
 impl WheelTimerBuilder {
-    /// The clock by which the timer waits.
+    /// Sets the clock. The default is the system clock.
     pub fn clock(mut self, clock: impl Into<Clock>) -> Self {
         self.clock = clock.into();
         self
     }
 
-    /// How exact the timer is; [`WheelTimer::DEFAULT_TICK`] when nothing is said. A short tick
-    /// costs nothing while nothing is due.
+    /// Sets the tick, which is the precision of the timer; the default is
+    /// [`WheelTimer::DEFAULT_TICK`]. A short tick costs nothing while nothing is due.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = tick;
         self
     }
 
-    /// Ticks of one turn, rounded up to a power of two; [`WheelTimer::DEFAULT_SLOTS`] when
-    /// nothing is said.
+    /// Sets the number of ticks per turn of the wheel, rounded up to a power of two; the default is
+    /// [`WheelTimer::DEFAULT_SLOTS`].
     pub fn slots(mut self, slots: usize) -> Self {
         self.slots = slots;
         self
     }
 
-    /// The most timeouts that may be pending; as many as there is memory for when nothing is
-    /// said.
+    /// Sets the maximum number of pending timeouts; the default is no limit.
     pub fn max_pending(mut self, timeouts: usize) -> Self {
         self.limit = timeouts;
         self
     }
 
-    /// Where timeouts run that do not say otherwise, instead of the timer's own thread.
+    /// Sets the executor for timeouts that do not have their own; the default is the timer's own
+    /// thread.
     pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
         self.executor = Some(executor);
         self
     }
 
-    /// How the timer's thread is started.
+    /// Sets how the timer's thread is started.
     pub fn threads(mut self, threads: ThreadBuilder) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Hears of panics of tasks and hooks. Called with the timer's name, on a thread of the hook's
-    /// own; see [`OnUnhandled`].
+    /// Sets a callback for panics of tasks and hooks. It is called with the timer's name, on a
+    /// thread of its own; see [`OnUnhandled`].
     pub fn on_unhandled(self, hear: impl Fn(&str, &Unhandled<'_>) + Send + Sync + 'static) -> Self {
         self.report_to(OnUnhandled::new(hear))
     }
 
-    /// The same with a hook that others may have too; [`OnUnhandled::stderr`] unless given.
+    /// Sets the hook for panics, which may be shared; the default is [`OnUnhandled::stderr`].
     pub fn report_to(mut self, hook: OnUnhandled) -> Self {
         self.on_unhandled = hook;
         self
     }
 
-    /// Makes the timer. Its thread starts with the first timeout.
+    /// Creates the timer. Its thread starts with the first timeout.
     ///
     /// # Errors
     ///
-    /// [`TimerError::Geometry`] for a tick or a number of slots that is zero or too large.
+    /// Returns [`TimerError::Geometry`] if the tick or the number of slots is zero or too large.
     pub fn build(self) -> Result<WheelTimer, TimerError> {
         let wheel = Wheel::<Arc<Cell>>::new(self.tick, self.slots)?;
         let wheel = wheel.warmed_by(|cell| prefetch_block(&**cell));

@@ -1,4 +1,4 @@
-//! The thread of a timer: takes the lane, turns the wheel, fires what is due, sleeps.
+//! The worker thread of a timer: drains the lane, turns the wheel, fires due timeouts, sleeps.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use crate::raw::StillPending;
 use super::shared::{Cell, Shared};
 use super::task::TimerTask;
 
-/// How many due timeouts leave the wheel at a time, before the lane is looked at again.
+/// The maximum number of due timeouts that leave the wheel before the lane is drained again.
 const BATCH: usize = 256;
 
 pub(super) fn run(shared: &Shared, mut member: ClockMember) {
@@ -29,7 +29,7 @@ pub(super) fn run(shared: &Shared, mut member: ClockMember) {
     }
 }
 
-/// Says that the worker is done, also if it was unwound.
+/// Records the end of the worker on drop, also if the worker unwinds.
 struct End<'a>(&'a Shared);
 
 impl Drop for End<'_> {
@@ -38,7 +38,7 @@ impl Drop for End<'_> {
     }
 }
 
-/// Takes a batch of what is due; answers when the wheel has to be looked at again.
+/// Removes a batch of due timeouts from the wheel and returns the time of the next check.
 fn turn(shared: &Shared, now: u64, due: &mut Vec<Arc<Cell>>) -> Option<u64> {
     let mut core = shared.core();
     shared.absorb(&mut core);
@@ -68,7 +68,8 @@ fn fire(shared: &Shared, cell: Arc<Cell>, now: u64) {
             drop(cell);
             dispatch(shared, task);
         }
-        // It was reset after it had left the wheel; whoever helped may have put it back.
+        // The timeout was reset after it had left the wheel. A cancelling thread that drained the
+        // lane may have put it back.
         Err(StillPending::Until(deadline)) => {
             let mut core = shared.core();
             if shared.lane.is_closed() {
@@ -81,8 +82,8 @@ fn fire(shared: &Shared, cell: Arc<Cell>, now: u64) {
     }
 }
 
-/// Runs a task where it belongs. One that its executor refuses runs here: it was accepted.
-/// The hook of a timeout that fires is dropped first: it will not run, whatever the task does.
+/// Runs a task on its executor. A task that its executor rejects runs here, because the timer
+/// accepted it. The `on_cancel` hook is dropped first: it will not run, whatever the task does.
 fn dispatch(shared: &Shared, mut task: TimerTask) {
     let own = task.extras.as_mut().and_then(|it| it.executor.take());
     let task = shared.strip(task);

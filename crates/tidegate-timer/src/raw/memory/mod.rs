@@ -1,7 +1,8 @@
-//! Memory for arrays that are large and used at random.
+//! Memory for large arrays with random access.
 //!
-//! * `pages`: how large the system's large pages are, and how to ask for them.
-//! * `yard`: [`Yard`], which hands out arrays of one size ([`Plot`]) from blocks of that size.
+//! * `pages`: the size of huge pages, and the request for them.
+//! * `yard`: [`Yard`], an arena that allocates arrays of one size ([`Plot`]) from blocks the size
+//!   of a huge page.
 
 mod pages;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Cells are made and dropped once, and blocks come back when nobody is in them.
+//! Each cell is created and dropped once, and a block is freed when none of its arrays is left.
 
 use std::sync::Arc;
 use std::thread;
@@ -14,7 +14,7 @@ fn every_cell_is_dropped_once_wherever_its_plot_lies() {
         .map(|_| yard.plot(|_| Arc::clone(&cell)))
         .collect();
     assert_eq!(Arc::strong_count(&cell), 1 + plots.len() * 2_048);
-    // In an order that blocks do not know of.
+    // In an order that is unrelated to the blocks.
     while plots.len() > 1 {
         plots.swap_remove(plots.len() / 2);
     }

@@ -1,9 +1,9 @@
-//! Where arrays lie that are many and used at random: close together, on large pages of the system.
+//! An arena for many arrays with random access: it places them close together, on huge pages.
 //!
-//! Memory that is used at random costs two waits: one for the page table, one for the memory
-//! itself. An allocator puts arrays of some kilobytes wherever it has room, so a thousand of them
-//! need a thousand entries of the page table's cache and more. A yard gets its memory in blocks of
-//! [`LARGE`](super::pages::LARGE) bytes and asks the system to back each by one large page.
+//! Random access to memory has two latencies: the page-table walk and the memory access itself. A
+//! general allocator places arrays of some kilobytes wherever it has room, so a thousand of them
+//! need a thousand TLB entries and more. The arena allocates its memory in blocks of
+//! [`LARGE`](super::pages::LARGE) bytes and asks the kernel to back each block with one huge page.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::fmt;
@@ -15,10 +15,11 @@ use std::sync::Arc;
 
 use super::pages::{LARGE, prefer_large};
 
-/// So many plots have a block each: who needs few should not pay for a large one.
+/// The first `SINGLE` arrays get a block of their own, so that a small wheel does not allocate a
+/// large block.
 pub(super) const SINGLE: usize = 64;
 
-/// Makes [`Plot`]s that lie together. The first 64 lie where the allocator puts them.
+/// Allocates arrays ([`Plot`]) that lie close together. The first 64 are allocated one by one.
 ///
 /// # Examples
 ///
@@ -31,39 +32,41 @@ pub(super) const SINGLE: usize = 64;
 /// assert_eq!((plot[3], plot[511]), (4, 511));
 /// ```
 pub struct Yard<T, const N: usize> {
-    /// The block that plots are made of, and how many were.
+    /// The block from which arrays are allocated, and the number of arrays allocated from it.
     open: Option<(Arc<Block>, usize)>,
     made: usize,
     _cells: PhantomData<T>,
 }
 
-/// An array of `N`, like a box of one. Its memory is free when all plots of its block are.
+/// An owned array of `N` values, like a `Box<[T; N]>`. Its memory is freed when all arrays of its
+/// block are dropped.
 pub struct Plot<T, const N: usize> {
     cells: NonNull<[T; N]>,
     _cells: PhantomData<[T; N]>,
 }
 
-/// Memory for a number of plots, of which nobody knows what is in it.
+/// Untyped memory for a number of arrays.
 struct Block {
     memory: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: it owns memory and does nothing with it but give it back.
+// SAFETY: a block owns its memory and does nothing with it except free it.
 unsafe impl Send for Block {}
 
-// SAFETY: through a shared reference nothing but the address can be read.
+// SAFETY: a shared reference gives access to the address only.
 unsafe impl Sync for Block {}
 
-// SAFETY: it owns its cells as a box does; the count of the block in front of them is atomic.
+// SAFETY: the array owns its cells as a `Box` does; the reference count of the block, which is
+// stored before them, is atomic.
 unsafe impl<T: Send, const N: usize> Send for Plot<T, N> {}
 
-// SAFETY: through a shared reference the cells can be read and nothing else.
+// SAFETY: a shared reference allows only reads of the cells.
 unsafe impl<T: Sync, const N: usize> Sync for Plot<T, N> {}
 
 impl Block {
     fn new(layout: Layout) -> Self {
-        // SAFETY: the layout of one plot or more is not empty.
+        // SAFETY: the layout has room for at least one array and is not zero-sized.
         let memory = unsafe { alloc(layout) };
         let Some(memory) = NonNull::new(memory) else {
             handle_alloc_error(layout)
@@ -77,13 +80,13 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: `new` got it with this layout, and nobody has a plot in it any more.
+        // SAFETY: `new` allocated the memory with this layout, and no array in it is left.
         unsafe { dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
 
 impl<T, const N: usize> Yard<T, N> {
-    /// A plot: the count of its block, then its cells, as far from each other as both need.
+    /// The layout of an array: the `Arc` of its block, then the cells at the returned offset.
     const PLOT: (Layout, usize) = {
         let cells = Layout::new::<[T; N]>();
         let Ok(cells) = cells.align_to(64) else {
@@ -95,10 +98,10 @@ impl<T, const N: usize> Yard<T, N> {
         }
     };
 
-    /// How many of them a large block holds; none that one is too small for.
+    /// The number of arrays that fit into a large block; 0 if an array is larger than a block.
     pub(super) const MANY: usize = LARGE / Self::PLOT.0.size();
 
-    /// A yard without any memory.
+    /// Creates an arena without any memory.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -108,7 +111,7 @@ impl<T, const N: usize> Yard<T, N> {
         }
     }
 
-    /// Makes a plot, filled in rising order by what `cell` answers.
+    /// Allocates an array and fills it with the results of `cell`, called with ascending indices.
     ///
     /// # Examples
     ///
@@ -120,18 +123,20 @@ impl<T, const N: usize> Yard<T, N> {
     pub fn plot(&mut self, mut cell: impl FnMut(usize) -> T) -> Plot<T, N> {
         let (block, at) = self.room();
         let (layout, cells_at) = Self::PLOT;
-        // SAFETY: `room` answers a place that the block has room for.
+        // SAFETY: `room` returns an index that is within the block.
         let plot = unsafe { block.memory.add(at * layout.size()) };
-        // SAFETY: the cells lie behind the count, within the plot.
+        // SAFETY: the cells follow the `Arc`, within the array's layout.
         let cells = unsafe { plot.add(cells_at) };
         let mut room = cells.cast::<[MaybeUninit<T>; N]>();
-        // SAFETY: it is aligned, nobody else has this place, and it may hold anything.
+        // SAFETY: the pointer is aligned, no other array uses this memory, and `MaybeUninit` may
+        // hold anything.
         let room = unsafe { room.as_mut() };
         for (place, room) in room.iter_mut().enumerate() {
-            // If this unwinds, what was made so far stays undropped; nobody was told of it.
+            // If this unwinds, the cells created so far leak; no array refers to them.
             room.write(cell(place));
         }
-        // SAFETY: it is aligned and within the plot, and what was there needs no drop.
+        // SAFETY: the pointer is aligned and within the array's layout, and the old contents need
+        // no drop.
         unsafe { plot.cast().write(block) };
         Plot {
             cells: cells.cast(),
@@ -139,8 +144,8 @@ impl<T, const N: usize> Yard<T, N> {
         }
     }
 
-    /// Gives memory back that was got for plots to come, if none of its block is left; the next
-    /// ones lie for themselves again.
+    /// Frees the block that is kept for future arrays, if no array in it is left. The next 64
+    /// arrays get blocks of their own again.
     ///
     /// # Examples
     ///
@@ -158,11 +163,11 @@ impl<T, const N: usize> Yard<T, N> {
         }
     }
 
-    /// A block and a place in it that nobody has.
+    /// Returns a block and the index of a free array in it.
     fn room(&mut self) -> (Arc<Block>, usize) {
         if let Some((block, used)) = &mut self.open {
             if Arc::get_mut(block).is_some() {
-                // All plots of it have gone.
+                // All arrays of the block were dropped.
                 *used = 0;
             }
             if *used < Self::MANY {
@@ -198,7 +203,7 @@ impl<T, const N: usize> Deref for Plot<T, N> {
 
     #[inline]
     fn deref(&self) -> &[T; N] {
-        // SAFETY: the cells are initialised and this plot's alone.
+        // SAFETY: the cells are initialised, and this array owns them.
         unsafe { self.cells.as_ref() }
     }
 }
@@ -206,7 +211,7 @@ impl<T, const N: usize> Deref for Plot<T, N> {
 impl<T, const N: usize> DerefMut for Plot<T, N> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T; N] {
-        // SAFETY: as in `deref`, and nobody else borrows it.
+        // SAFETY: as in `deref`, and the mutable borrow is exclusive.
         unsafe { self.cells.as_mut() }
     }
 }
@@ -214,12 +219,12 @@ impl<T, const N: usize> DerefMut for Plot<T, N> {
 impl<T, const N: usize> Drop for Plot<T, N> {
     fn drop(&mut self) {
         let before = Yard::<T, N>::PLOT.1;
-        // SAFETY: the plot begins so far before its cells.
+        // SAFETY: the layout of the array starts this many bytes before its cells.
         let count = unsafe { self.cells.cast::<u8>().sub(before) };
-        // SAFETY: `plot` wrote it there, and it is read this once. It gives the memory back at the
-        // end, also when a cell's drop unwinds.
+        // SAFETY: `Yard::plot` wrote the `Arc` there, and it is read only here. It frees the memory
+        // at the end of this function, also if the drop of a cell unwinds.
         let _block = unsafe { count.cast::<Arc<Block>>().read() };
-        // SAFETY: initialised, and nobody uses them after this.
+        // SAFETY: the cells are initialised and are not used after this.
         unsafe { self.cells.drop_in_place() };
     }
 }

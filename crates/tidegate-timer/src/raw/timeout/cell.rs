@@ -1,20 +1,20 @@
-//! The cell of a timeout: one word decides whether it fires, and when.
+//! The cell of a timeout: one atomic word decides whether it fires, and when.
 //!
-//! The word is the deadline while the value waits, and its fate from then on:
+//! The word holds the deadline while the timeout is pending, and its outcome afterwards:
 //!
-//! | word | meaning | who may touch the value |
+//! | word | meaning | access to the value |
 //! |---|---|---|
-//! | up to `LATEST` | waits, due at that nanosecond | nobody |
-//! | `CANCELLED`, `EXPIRED`, `STOPPED` | decided | who stored it, once |
+//! | up to `LATEST` | pending, due at that nanosecond | none |
+//! | `CANCELLED`, `EXPIRED`, `STOPPED` | decided | the thread that stored the word, once |
 //!
-//! Every change is a compare-and-swap from a waiting word, so exactly one of them decides, a
-//! reset that succeeds is never overtaken by the old deadline, and the value has one taker: what
-//! a cancelled value holds is dropped where it was cancelled, while its place in the timer's own
-//! structure can go later.
+//! Every change is a compare-and-swap from a pending word. So exactly one change decides, a reset
+//! that succeeds is never overtaken by the old deadline, and exactly one thread takes the value. A
+//! cancelled value is dropped on the thread that cancels, while its entry in the timer's own
+//! structure can be removed later.
 //!
-//! A second word says when the timer will look at the cell next. A reset to a later time changes
-//! only the deadline: the timer finds the value not due yet when it looks, and looks again then.
-//! Only a reset to an earlier time than that has to reach the timer.
+//! A second word holds the time at which the timer checks the cell next. A reset to a later time
+//! changes only the deadline: when the timer checks, it finds the value not due yet and schedules
+//! another check. Only a reset to a time before the next check has to notify the timer.
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -25,10 +25,10 @@ const CANCELLED: u64 = u64::MAX;
 const EXPIRED: u64 = u64::MAX - 1;
 const STOPPED: u64 = u64::MAX - 2;
 
-/// The latest deadline that can be told from a fate; later ones are taken for it.
+/// The latest deadline that is distinct from an outcome; later deadlines are clamped to it.
 pub(super) const LATEST: u64 = u64::MAX - 3;
 
-/// How a timeout ended.
+/// The outcome of a timeout.
 ///
 /// ```
 /// use tidegate_timer::raw::{Fate, TimeoutCell};
@@ -40,7 +40,7 @@ pub(super) const LATEST: u64 = u64::MAX - 3;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Somebody cancelled it.
+    /// It was cancelled.
     Cancelled,
     /// Its deadline passed.
     Expired,
@@ -58,13 +58,13 @@ pub enum Fate {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StillPending {
-    /// Its deadline lies ahead: it was reset.
+    /// The timeout was reset; this is its deadline.
     Until(u64),
     /// It was decided before.
     No(Fate),
 }
 
-/// What [`TimeoutCell::reset`] came to.
+/// The result of [`TimeoutCell::reset`].
 ///
 /// ```
 /// use tidegate_timer::raw::{Reset, TimeoutCell};
@@ -75,22 +75,22 @@ pub enum StillPending {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reset {
-    /// The timer must be told: it would look too late.
+    /// The caller must notify the timer: its next check would be too late.
     Sooner,
-    /// The timer looks early enough and sees by itself.
+    /// The timer's next check is early enough to see the new deadline.
     Later,
     /// It was decided before.
     No(Fate),
 }
 
 impl Reset {
-    /// Whether the timeout has the new deadline.
+    /// Returns `true` if the timeout has the new deadline.
     pub fn is_granted(self) -> bool {
         !matches!(self, Self::No(_))
     }
 }
 
-/// A value that somebody takes when a deadline passes, unless somebody else takes it before.
+/// A value that is taken when its deadline passes, unless a cancellation takes it first.
 ///
 /// ```
 /// use tidegate_timer::raw::{Fate, Reset, StillPending, TimeoutCell};
@@ -106,20 +106,20 @@ impl Reset {
 /// ```
 pub struct TimeoutCell<T> {
     word: AtomicU64,
-    /// When the timer looks at this cell next.
+    /// The time at which the timer checks this cell next.
     looks_at: AtomicU64,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: the value is moved out by one thread at most, which needs `T: Send`; no reference to
-// it is handed out.
+// SAFETY: at most one thread moves the value out, which needs `T: Send`; no reference to the value
+// is returned.
 unsafe impl<T: Send> Send for TimeoutCell<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for TimeoutCell<T> {}
 
 impl<T> TimeoutCell<T> {
-    /// A cell whose value waits until `deadline`, in nanoseconds of whichever clock its users
-    /// agree on, at which the timer will look.
+    /// Creates a pending cell for `value`. `deadline` is in nanoseconds of a clock that all users
+    /// of the cell share; the timer's first check is at `deadline`.
     pub fn new(deadline: u64, value: T) -> Self {
         Self {
             word: AtomicU64::new(deadline.min(LATEST)),
@@ -128,7 +128,8 @@ impl<T> TimeoutCell<T> {
         }
     }
 
-    /// Decides a pending timeout, whatever its deadline; the one caller that does gets the value.
+    /// Stores the outcome of a pending timeout, whatever its deadline. Only the caller that
+    /// succeeds gets the value.
     pub fn decide(&self, fate: Fate) -> Option<T> {
         let mut word = self.word.load(Ordering::Relaxed);
         while word <= LATEST {
@@ -141,11 +142,11 @@ impl<T> TimeoutCell<T> {
         None
     }
 
-    /// Decides that a timeout expired, if its deadline is `now` or before.
+    /// Expires the timeout if its deadline is `now` or earlier, and returns the value.
     ///
     /// # Errors
     ///
-    /// Why not, when it was decided already or has a later deadline.
+    /// Returns why not if the timeout was decided already or has a later deadline.
     pub fn expire(&self, now: u64) -> Result<T, StillPending> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -163,8 +164,8 @@ impl<T> TimeoutCell<T> {
         }
     }
 
-    /// Gives a pending timeout another deadline, from any thread, and says whether the timer must
-    /// be told. Once granted, the timeout does not expire before `deadline`.
+    /// Sets another deadline for a pending timeout, from any thread, and returns whether the timer
+    /// must be notified. If granted, the timeout does not expire before `deadline`.
     pub fn reset(&self, deadline: u64) -> Reset {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -176,7 +177,7 @@ impl<T> TimeoutCell<T> {
                 Err(now) => word = now,
             }
         }
-        // ORDERING: SeqCst fence between the new deadline and the look at when the timer looks;
+        // ORDERING: SeqCst fence between the store of the new deadline and the load of `looks_at`;
         // pairs with the fence in `arm`.
         fence(Ordering::SeqCst);
         if deadline < self.looks_at.load(Ordering::Relaxed) {
@@ -186,37 +187,37 @@ impl<T> TimeoutCell<T> {
         }
     }
 
-    /// Says that the timer will look at the cell at `time`. If the deadline has become earlier
-    /// meanwhile it is the answer, and the timer must look then instead: it arms again.
+    /// Records that the timer checks the cell next at `time`. If the deadline has become earlier in
+    /// the meantime, returns that deadline, and the timer must call `arm` again with it.
     pub fn arm(&self, time: u64) -> Option<u64> {
         self.looks_at.store(time, Ordering::Relaxed);
-        // ORDERING: SeqCst fence between the time at which the timer looks and its look at the
-        // deadline; pairs with the fence in `reset`: of a reset and an arming at least one sees
-        // the other.
+        // ORDERING: SeqCst fence between the store of `looks_at` and the load of the deadline;
+        // pairs with the fence in `reset`: of a reset and an `arm` at least one sees the other's
+        // store.
         fence(Ordering::SeqCst);
         self.deadline().filter(|&deadline| deadline < time)
     }
 
-    /// The deadline of a pending timeout.
+    /// Returns the deadline of a pending timeout, or `None` if it was decided.
     pub fn deadline(&self) -> Option<u64> {
         Some(self.word()).filter(|&word| word <= LATEST)
     }
 
-    /// How it ended, or `None` while it is pending.
+    /// Returns the outcome, or `None` while the timeout is pending.
     pub fn fate(&self) -> Option<Fate> {
         fate_of(self.word())
     }
 
     fn word(&self) -> u64 {
-        // ORDERING: Acquire pairs with `swap`: who sees a fate also sees what its decider did
-        // before.
+        // ORDERING: Acquire pairs with `swap`: a thread that sees an outcome also sees what the
+        // deciding thread did before.
         self.word.load(Ordering::Acquire)
     }
 
     fn swap(&self, from: u64, to: u64) -> Result<(), u64> {
-        // ORDERING: AcqRel. Acquire pairs with the Release of the swap before it (a reset), and
-        // the `Arc` that carried the cell here published the value; Release publishes what this
-        // thread did to `word` and to the next swap.
+        // ORDERING: AcqRel. Acquire pairs with the Release of the previous swap (a reset), and the
+        // `Arc` that carried the cell here published the value; Release publishes what this thread
+        // did to `word` and to the next swap.
         self.word
             .compare_exchange_weak(from, to, Ordering::AcqRel, Ordering::Relaxed)
             .map(drop)
@@ -226,11 +227,11 @@ impl<T> TimeoutCell<T> {
     ///
     /// # Safety
     ///
-    /// Only for the thread whose swap ended the pending state, and only once.
+    /// Only the thread whose swap ended the pending state may call this, and only once.
     unsafe fn take(&self) -> T {
         self.value.with(|value| {
-            // SAFETY: the value was written when the cell was made, and only the caller, by the
-            // contract, reads it, once.
+            // SAFETY: the value was written when the cell was created, and by the contract only the
+            // caller reads it, once.
             unsafe { value.cast::<T>().read() }
         })
     }
@@ -238,9 +239,10 @@ impl<T> TimeoutCell<T> {
 
 impl<T> Drop for TimeoutCell<T> {
     fn drop(&mut self) {
-        // Through an atomic load, since loom's atomics have no `get_mut`.
+        // An atomic load, because loom's atomics have no `get_mut`.
         if self.word.load(Ordering::Relaxed) <= LATEST {
-            // SAFETY: still pending and nobody else is left, so nobody took it or will.
+            // SAFETY: the cell is still pending and this is the last reference, so no thread took
+            // the value or will take it.
             drop(unsafe { self.take() });
         }
     }

@@ -1,8 +1,9 @@
-//! The way of timeouts to the thread that owns the wheel: a stack that is taken whole.
+//! The lane: a lock-free stack that passes timeouts to the thread that owns the wheel, which takes
+//! the whole stack at once.
 //!
-//! Built like the [`SignalLane`](tidegate_core::SignalLane), but for cells of one type, which the owner
-//! gets in its hands. A cell hangs in it at most once however often it is pushed, so the lane
-//! allocates nothing and its length is bounded by the cells that are alive.
+//! It works like the [`SignalLane`](tidegate_core::SignalLane), but holds cells of one type, and
+//! the owner receives the cells themselves. A cell is in the lane at most once, however often it is
+//! pushed, so the lane allocates nothing and its length is bounded by the number of live cells.
 
 use std::fmt;
 use std::ops::Deref;
@@ -15,7 +16,7 @@ use tidegate_core::prim::{AtomicBool, AtomicPtr, Ordering, claim_fence};
 use super::cell::TimeoutCell;
 use crate::key::KeySlot;
 
-/// A cell that can be sent to the owner of a wheel.
+/// A cell that can be pushed into a lane, to reach the owner of a wheel.
 ///
 /// ```
 /// use tidegate_timer::raw::TimeoutNode;
@@ -25,16 +26,16 @@ use crate::key::KeySlot;
 /// ```
 pub struct TimeoutNode<T> {
     cell: TimeoutCell<T>,
-    /// Whether it hangs in a lane, or is on its way out of one.
+    /// `true` while the cell is in a lane, or in a batch that was taken from a lane.
     queued: AtomicBool,
-    /// The next one in the lane; written by whoever set `queued`.
+    /// The next cell in the lane; written by the thread that set `queued`.
     next: AtomicPtr<TimeoutNode<T>>,
-    /// Its key in the wheel; for the owner of the wheel.
+    /// The key in the wheel; for the owner of the wheel.
     key: KeySlot,
 }
 
 impl<T> TimeoutNode<T> {
-    /// A pending timeout of `value`.
+    /// Creates a pending timeout of `value`.
     pub fn new(deadline: u64, value: T) -> Arc<Self> {
         Arc::new(Self {
             cell: TimeoutCell::new(deadline, value),
@@ -44,7 +45,7 @@ impl<T> TimeoutNode<T> {
         })
     }
 
-    /// Returns where its key in the wheel is kept. Only the owner of the wheel uses it.
+    /// Returns the slot that stores the key in the wheel. Only the owner of the wheel uses it.
     #[inline]
     pub fn key(&self) -> &KeySlot {
         &self.key
@@ -65,7 +66,7 @@ impl<T> fmt::Debug for TimeoutNode<T> {
     }
 }
 
-/// Cells that have news for the owner of a wheel: new, reset or cancelled.
+/// A queue of cells that changed since the owner of a wheel last saw them: new, reset or cancelled.
 ///
 /// ```
 /// use tidegate_timer::raw::{TimeoutLane, TimeoutNode};
@@ -81,21 +82,22 @@ pub struct TimeoutLane<T> {
     newest: CachePadded<AtomicPtr<TimeoutNode<T>>>,
 }
 
-/// Says that a lane is closed; never followed.
+/// Returns the marker of a closed lane; never dereferenced.
 fn closed<T>() -> *mut TimeoutNode<T> {
     ptr::without_provenance_mut(1)
 }
 
 impl<T> TimeoutLane<T> {
-    /// An open, empty lane.
+    /// Creates an open, empty lane.
     pub fn new() -> Self {
         Self {
             newest: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
         }
     }
 
-    /// Sends word of a cell; the owner will see what was done to it before this. Answers false
-    /// when the lane is closed. The caller looks at the [`Doorbell`](tidegate_core::Doorbell) afterwards.
+    /// Pushes a cell, so that the owner sees every change made to it before this call. Returns
+    /// `false` if the lane is closed. If the owner must wake up for it, the caller rings the
+    /// [`Doorbell`](tidegate_core::Doorbell) afterwards.
     #[inline]
     #[must_use = "false means that nobody will look at the cell"]
     pub fn push(&self, cell: &Arc<TimeoutNode<T>>) -> bool {
@@ -104,7 +106,7 @@ impl<T> TimeoutLane<T> {
             return false;
         }
         // ORDERING: SeqCst. Release publishes what the caller did to the cell to the swap in
-        // `TimeoutBatch::next`, also when the cell hangs here already; Acquire makes that swap's
+        // `TimeoutBatch::next`, also if the cell is already in the lane; Acquire makes that swap's
         // `false` visible, and with it that the link is free; the total order is for `Doorbell`.
         if cell.queued.swap(true, Ordering::SeqCst) {
             claim_fence();
@@ -123,9 +125,9 @@ impl<T> TimeoutLane<T> {
             ) {
                 Ok(_) => break,
                 Err(now) if now == closed() => {
-                    // ORDERING: Release for the next push; nobody else saw the link.
+                    // ORDERING: Release for the next push; no other thread saw the link.
                     cell.queued.store(false, Ordering::Release);
-                    // SAFETY: the reference was made above and was not published.
+                    // SAFETY: the reference was created above and was not published.
                     drop(unsafe { Arc::from_raw(block) });
                     return false;
                 }
@@ -136,10 +138,11 @@ impl<T> TimeoutLane<T> {
         true
     }
 
-    /// Takes every cell out, oldest first.
+    /// Removes all cells and returns them, oldest first.
     pub fn take(&self) -> TimeoutBatch<T> {
         let mut newest = self.newest.load(Ordering::Relaxed);
-        // Not a swap: that could take the mark of a lane that somebody closes meanwhile.
+        // Not a swap: a swap could remove the marker of a lane that another thread closes
+        // concurrently.
         loop {
             if newest.is_null() || newest == closed() {
                 return TimeoutBatch { oldest: None };
@@ -157,10 +160,11 @@ impl<T> TimeoutLane<T> {
         }
     }
 
-    /// Refuses every push from now on and takes out what was pushed before.
+    /// Closes the lane: rejects every push from now on and returns the cells that were pushed
+    /// before.
     pub fn close(&self) -> TimeoutBatch<T> {
-        // ORDERING: AcqRel. Acquire pairs with the pushes; Release lets a refused pusher see
-        // what was done before the close.
+        // ORDERING: AcqRel. Acquire pairs with the pushes; Release lets a rejected pusher see what
+        // was done before the close.
         let newest = self.newest.swap(closed(), Ordering::AcqRel);
         if newest == closed() {
             return TimeoutBatch { oldest: None };
@@ -168,14 +172,15 @@ impl<T> TimeoutLane<T> {
         TimeoutBatch::reversed(newest)
     }
 
-    /// Whether there is nothing to take; asked after arming the doorbell.
+    /// Returns `true` if there is nothing to take. The owner calls this after it armed the
+    /// doorbell.
     pub fn is_empty(&self) -> bool {
-        // ORDERING: SeqCst, the owner's look; pairs with the claims in `push`.
+        // ORDERING: SeqCst, the owner's check; pairs with the claims in `push`.
         let newest = self.newest.load(Ordering::SeqCst);
         newest.is_null() || newest == closed()
     }
 
-    /// Whether it refuses.
+    /// Returns `true` if the lane is closed.
     pub fn is_closed(&self) -> bool {
         // ORDERING: Acquire pairs with the swap in `close`.
         self.newest.load(Ordering::Acquire) == closed()
@@ -203,8 +208,8 @@ impl<T> fmt::Debug for TimeoutLane<T> {
     }
 }
 
-/// Cells taken out of a [`TimeoutLane`], oldest first. From the moment that a cell is given out
-/// it can be pushed again, and what was done to it before is visible.
+/// Cells taken from a [`TimeoutLane`], oldest first. As soon as the iterator returns a cell, the
+/// cell can be pushed again, and every change made before its last push is visible.
 ///
 /// ```
 /// use tidegate_timer::raw::{TimeoutLane, TimeoutNode};
@@ -228,8 +233,8 @@ impl<T> TimeoutBatch<T> {
         let mut left = NonNull::new(newest);
         let mut oldest = None;
         while let Some(cell) = left {
-            // SAFETY: the chain was taken out of the lane with a reference for each cell, so
-            // each is alive, and its link belongs to whoever holds the chain.
+            // SAFETY: the chain was taken from the lane with a reference for each cell, so each
+            // cell is alive, and its link belongs to the holder of the chain.
             let link = unsafe { &cell.as_ref().next };
             left = NonNull::new(link.load(Ordering::Relaxed));
             link.store(
@@ -247,12 +252,12 @@ impl<T> Iterator for TimeoutBatch<T> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let cell = self.oldest?.as_ptr();
-        // SAFETY: this batch owns the reference that `push` made for the cell.
+        // SAFETY: this batch owns the reference that `push` created for the cell.
         let cell = unsafe { Arc::from_raw(cell.cast_const()) };
         self.oldest = NonNull::new(cell.next.load(Ordering::Relaxed));
         // ORDERING: SeqCst pairs with the swap in `push`: a push that found `true` came before
-        // this, so what its thread did to the cell is visible; one that comes later hangs the
-        // cell up again, and the link has been read.
+        // this, so what its thread did to the cell is visible; a later push links the cell again,
+        // and the old link has been read by now.
         cell.queued.swap(false, Ordering::SeqCst);
         Some(cell)
     }

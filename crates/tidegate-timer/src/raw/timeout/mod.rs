@@ -1,10 +1,11 @@
-//! Timeouts between threads: set, reset and cancelled by any thread, expired by the wheel's owner.
+//! Timeouts shared between threads: any thread may set, reset or cancel one; the owner of the wheel
+//! expires it.
 //!
-//! * `cell`: [`TimeoutCell`], a value with a deadline whose fate is decided by one word.
-//! * `lane`: [`TimeoutNode`], a cell that can travel, and [`TimeoutLane`], which carries nodes to
-//!   the thread that owns the wheel.
+//! * `cell`: [`TimeoutCell`], a value with a deadline; one atomic word decides its outcome.
+//! * `lane`: [`TimeoutNode`], a cell that can be queued, and [`TimeoutLane`], the queue that passes
+//!   nodes to the thread that owns the wheel.
 //!
-//! `lane` knows `cell`; neither knows a wheel.
+//! `lane` uses `cell`; neither uses a wheel.
 
 mod cell;
 mod lane;

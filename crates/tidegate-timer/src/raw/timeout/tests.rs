@@ -1,4 +1,4 @@
-//! One fate, one taker, and no news lost.
+//! Each timeout has one outcome, its value has one taker, and no change is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
