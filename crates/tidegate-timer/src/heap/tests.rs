@@ -1,4 +1,4 @@
-//! What the heap promises, and what its private parts have to keep.
+//! Tests of the documented behaviour of the heap, and of its private invariants.
 
 use super::slab::KEPT;
 use super::{ARITY, Heap};
@@ -131,7 +131,7 @@ fn any_entry_can_be_removed_and_the_rest_stays_in_order() {
 
 #[test]
 fn a_replacement_from_another_branch_may_rise() {
-    // The last leaf sits under an early parent, the removed item under a late one.
+    // The last leaf is below an early parent, the removed item below a late one.
     let mut heap = Heap::new();
     let mut keys = Vec::new();
     for deadline in [
@@ -269,7 +269,7 @@ fn periodic_entries_that_hold_the_tail_move_to_the_front() {
     }
     assert!(heap.slab.size().0 > BURST as usize, "the tail is held");
 
-    // Three turns of as many removals as there are slots: one for each entry.
+    // Three rounds of as many removals as there are slots: one round for each entry.
     for now in 1..=4 * BURST {
         let due = heap.pop_due(now).expect("one of three is due");
         heap.reinsert(now + 1, due.sequence, due.value);

@@ -1,14 +1,15 @@
-//! A set of small numbers that finds its smallest member in a few steps.
+//! A set of small numbers that finds its smallest member in a few steps: a hierarchical bit set.
 
-/// One bit per number, and above it one bit per word, until a single word is left.
+/// One bit per number, one bit above it per word, and so on up to a single word.
 #[derive(Debug)]
 pub(super) struct Bits {
-    /// Lowest first. A bit of a higher level says whether that word below is not zero.
+    /// Lowest level first. A bit of a higher level is set if its word in the level below is not
+    /// zero.
     levels: Vec<Box<[u64]>>,
 }
 
 impl Bits {
-    /// An empty set of numbers below `size`.
+    /// Creates an empty set of numbers below `size`.
     pub(super) fn new(size: usize) -> Self {
         let mut levels = Vec::new();
         let mut words = size;
@@ -64,7 +65,7 @@ impl Bits {
 
 #[cfg(test)]
 mod tests {
-    //! The smallest member, whatever was added and removed.
+    //! `first` is the smallest member, whatever was inserted and removed.
 
     use super::Bits;
 

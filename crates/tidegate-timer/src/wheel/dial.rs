@@ -1,4 +1,5 @@
-//! Which entry hangs where: the lists of all levels, as seen from the tick that the wheel is at.
+//! The lists of all levels of the wheel, relative to its current tick: which entry is in which
+//! list.
 
 use super::geometry::Geometry;
 use super::lists::Lists;
@@ -7,10 +8,10 @@ use super::lists::Lists;
 pub(super) struct Dial {
     pub(super) geometry: Geometry,
     pub(super) lists: Lists,
-    /// For each list above the first level, a tick not after any in it; exact until the entry
-    /// that it came from is removed.
+    /// For each list above the first level, a tick that is not after the tick of any of its
+    /// entries. It is exact until the entry that set it is removed.
     earliest: Box<[u64]>,
-    /// The tick up to which the lists were emptied.
+    /// The tick up to which the lists were emptied: the current tick.
     pub(super) current: u64,
 }
 
@@ -24,8 +25,9 @@ impl Dial {
         }
     }
 
-    /// The list for a new entry that is told of after `seen`, and its deadline as it has to know
-    /// it: one that has passed becomes the first moment of the next tick.
+    /// Returns the list for a new entry, and the deadline to store in the entry. If the tick of the
+    /// deadline is not after `seen`, the entry goes into the next tick, and the returned deadline
+    /// is the first moment of that tick.
     #[inline]
     pub(super) fn list_for(&mut self, deadline: u64, seen: u64) -> (usize, u64) {
         let tick = self.geometry.tick_of(deadline);
@@ -42,7 +44,7 @@ impl Dial {
         (self.list_to_be(next), deadline)
     }
 
-    /// The list that an entry of this deadline hangs in.
+    /// Returns the list that contains an entry of this deadline.
     #[inline]
     pub(super) fn list_at(&self, deadline: u64) -> usize {
         let tick = self.geometry.tick_of(deadline);
@@ -52,7 +54,7 @@ impl Dial {
         self.geometry.list_of(tick, self.current)
     }
 
-    /// The list for a tick, told that an entry of it comes.
+    /// Returns the list for a tick, and records that an entry of this tick will be added to it.
     #[inline]
     pub(super) fn list_to_be(&mut self, tick: u64) -> usize {
         if tick <= self.current {
@@ -68,7 +70,7 @@ impl Dial {
         list
     }
 
-    /// The list that comes first, and its first tick.
+    /// Returns the first list that is not empty, and its first tick.
     pub(super) fn first(&self) -> Option<(usize, u64)> {
         let list = self.lists.first()?;
         if list == self.lists.ripe() {
@@ -77,7 +79,7 @@ impl Dial {
         Some((list, self.geometry.start_of(list, self.current)))
     }
 
-    /// The first tick with an entry. It may be early for a far one.
+    /// Returns the first tick that has an entry. For a far list the result may be too early.
     pub(super) fn first_tick(&self) -> Option<u64> {
         let (list, start) = self.first()?;
         let upper = list.checked_sub(self.geometry.slots());

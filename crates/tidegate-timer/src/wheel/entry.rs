@@ -1,4 +1,4 @@
-//! An entry of a wheel: one cell of its slab.
+//! An entry of a wheel: one cell of its pages.
 
 use tidegate_core::prefetch;
 
@@ -9,18 +9,19 @@ use crate::key::{Generation, RETIRED};
 /// Entries per page.
 pub(super) const CELLS: usize = 512;
 
-/// Half a cache line with a value of two words, one line with up to six.
+/// One entry: half a cache line with a value of two words, one line with a value of up to six
+/// words.
 #[derive(Debug)]
 #[repr(align(32))]
 pub(super) struct Entry<T>(pub(super) State<T>);
 
-/// The generation of a live entry is never zero, which is where the compiler keeps the
-/// difference between the variants: it needs no room of its own.
+/// The state of a cell. The generation of a live entry is never zero; the compiler uses this niche
+/// to distinguish the variants, so the tag takes no space.
 #[derive(Debug)]
 pub(super) enum State<T> {
     Live(Live<T>),
     Free {
-        /// Of the next value.
+        /// The generation of the next value.
         generation: u32,
         next: u16,
     },
@@ -66,7 +67,7 @@ impl<T> Cell for Entry<T> {
 }
 
 impl<T> Entry<T> {
-    /// The generation that the next value of a free cell has.
+    /// Returns the generation of the next value of a free cell.
     #[inline]
     pub(super) fn next_generation(&self) -> Generation {
         Generation::new(self.generation()).expect("generations start at one")
@@ -94,16 +95,17 @@ impl<T> Entry<T> {
         self.live().is_some_and(|live| live.place == place)
     }
 
-    /// Makes a free cell live.
+    /// Turns a free cell into a live one.
     #[inline]
     pub(super) fn fill(&mut self, live: Live<T>) {
         let before = std::mem::replace(&mut self.0, State::Live(live));
         debug_assert!(matches!(before, State::Free { .. }));
-        // Nothing is in it, and nobody needs to look.
+        // A free cell owns nothing; `forget` saves the check of its drop.
         std::mem::forget(before);
     }
 
-    /// Makes it free if it is live and `is_it` says so; [`Pages::release`] has to follow.
+    /// Frees the cell and returns its contents if it is live and `is_it` returns `true`. The caller
+    /// must then call [`Pages::release`].
     #[inline]
     pub(super) fn vacate_if(&mut self, is_it: impl FnOnce(&Live<T>) -> bool) -> Option<Live<T>> {
         let live = self.live().filter(|&live| is_it(live))?;
@@ -123,7 +125,7 @@ impl<T> Pages<Entry<T>, CELLS> {
         self.get(slot).is_some_and(|entry| entry.is_at(place))
     }
 
-    /// Asks for the memory of an entry.
+    /// Prefetches the memory of an entry.
     #[inline]
     pub(super) fn ask_for(&self, slot: u32) {
         if let Some(entry) = self.get(slot) {

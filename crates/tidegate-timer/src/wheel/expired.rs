@@ -1,4 +1,4 @@
-//! What comes out of a wheel.
+//! The entries that leave a wheel: expired, or drained.
 
 use std::iter::FusedIterator;
 use std::vec;
@@ -21,10 +21,10 @@ use super::entry::Live;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Expired<T> {
-    /// What was asked for, or the first moment of the next tick if that had passed already. The
-    /// difference to now is how late it is.
+    /// The requested deadline, or the first moment of the next tick if the deadline had already
+    /// passed. Its distance to the current time is the lateness of the entry.
     pub deadline: u64,
-    /// What was inserted.
+    /// The inserted value.
     pub value: T,
 }
 
@@ -37,7 +37,8 @@ impl<T> From<Live<T>> for Expired<T> {
     }
 }
 
-/// What was left in a [`Wheel`](super::Wheel), by deadline; made by [`drain`](super::Wheel::drain).
+/// Iterator over the entries that were left in a [`Wheel`](super::Wheel), by deadline; created by
+/// [`drain`](super::Wheel::drain).
 ///
 /// # Examples
 ///

@@ -1,10 +1,13 @@
-//! How a wheel divides time: ticks, slots, and the levels above them.
+//! How a wheel divides time into ticks, slots and levels.
 //!
-//! An entry is due at the end of a tick, a number that only grows. The first level has one slot
-//! per tick, as many as were asked for. Above it lie levels of 64 slots, each slot as wide as the
-//! whole level below. An entry hangs in the level of the highest bit in which its tick differs
-//! from the present one: near ones by exact tick, far ones roughly, and those move down when
-//! time reaches their slot. So the lowest list with anything in it is always the next.
+//! An entry is due at the end of a tick. Ticks are numbered in ascending order. The first level has
+//! one slot per tick; the caller chooses the number of slots. Each higher level has 64 slots, and
+//! each of them is as wide as the whole level below.
+//!
+//! The level of an entry is given by the highest bit in which its tick differs from the current
+//! tick. So near entries are sorted by exact tick and far entries roughly; far entries move down
+//! when time reaches their slot. As a result, the lowest list that is not empty is always the next
+//! one.
 
 use std::error::Error;
 use std::fmt;
@@ -12,20 +15,20 @@ use std::time::Duration;
 
 use tidegate_core::as_nanos;
 
-/// Slots of a level above the first, as a power of two.
+/// Number of slots of each level above the first, as a power of two.
 const UPPER_BITS: u32 = 6;
 
-/// The most slots that the first level can have.
+/// The maximum number of slots of the first level.
 const MAX_SLOTS: usize = 1 << 24;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Geometry {
     tick_nanos: u64,
-    /// How often a tick goes into 2⁶⁴, rounded down: to multiply by it is faster than to divide.
+    /// 2⁶⁴ divided by the tick, rounded down: a multiplication is faster than a division.
     reciprocal: u64,
-    /// Slots of the first level, as a power of two.
+    /// Number of slots of the first level, as a power of two.
     bits: u32,
-    /// The tick of the last moment there is.
+    /// The tick of the latest possible time, `u64::MAX`.
     last: u64,
 }
 
@@ -61,7 +64,7 @@ impl Geometry {
         1 << self.bits
     }
 
-    /// All lists of all levels.
+    /// Returns the number of lists of all levels.
     pub(super) fn lists(self) -> usize {
         let above = (u64::BITS - self.last.leading_zeros()).saturating_sub(self.bits);
         self.slots() + (above.div_ceil(UPPER_BITS) << UPPER_BITS) as usize
@@ -71,10 +74,10 @@ impl Geometry {
         self.last
     }
 
-    /// The first tick at whose end a deadline has passed.
+    /// Returns the first tick at whose end the deadline has passed.
     #[inline]
     pub(super) fn tick_of(self, deadline: u64) -> u64 {
-        // At most one too small, since the reciprocal is.
+        // Too small by at most one, because the reciprocal is rounded down.
         let product = u128::from(deadline) * u128::from(self.reciprocal);
         let mut tick = (product >> 64) as u64;
         let mut rest = deadline - tick * self.tick_nanos;
@@ -85,7 +88,7 @@ impl Geometry {
         tick + u64::from(rest > 0)
     }
 
-    /// The last tick that has ended.
+    /// Returns the last tick that has ended at `now`.
     #[inline]
     pub(super) fn tick_at(self, now: u64) -> u64 {
         if now == u64::MAX {
@@ -94,17 +97,17 @@ impl Geometry {
         now / self.tick_nanos
     }
 
-    /// When a tick ends.
+    /// Returns the time at which a tick ends.
     pub(super) fn end_of(self, tick: u64) -> u64 {
         tick.saturating_mul(self.tick_nanos)
     }
 
-    /// The moment at which an entry of this deadline is due: the end of its tick.
+    /// Returns the time at which an entry of this deadline is due: the end of its tick.
     pub(crate) fn due_at(self, deadline: u64) -> u64 {
         self.end_of(self.tick_of(deadline))
     }
 
-    /// The list for a tick that is later than `current`.
+    /// Returns the list for a tick that is later than `current`.
     #[inline]
     pub(super) fn list_of(self, tick: u64, current: u64) -> usize {
         debug_assert!(tick > current);
@@ -121,18 +124,19 @@ impl Geometry {
         first + (tick & ((1 << UPPER_BITS) - 1)) as usize
     }
 
-    /// Whether a list has one tick only.
+    /// Returns `true` if all entries of a list have the same tick: the list is on the first level.
     #[inline]
     pub(super) fn is_near(self, list: usize) -> bool {
         list < self.slots()
     }
 
-    /// How many groups of lists there are.
+    /// Returns the number of groups of lists.
     pub(super) fn groups(self) -> usize {
         self.group_of(self.lists()) + 1
     }
 
-    /// Lists whose entries come up together: each far one for itself, the near ones in bunches.
+    /// Returns the group of a list. The lists of a group are due at about the same time: each far
+    /// list is a group of its own, and adjacent near lists share one.
     #[inline]
     pub(super) fn group_of(self, list: usize) -> usize {
         match list.checked_sub(self.slots()) {
@@ -141,7 +145,7 @@ impl Geometry {
         }
     }
 
-    /// The first tick of a list that is not empty.
+    /// Returns the first tick of a list that is not empty.
     #[inline]
     pub(super) fn start_of(self, list: usize, current: u64) -> u64 {
         let Some(upper) = list.checked_sub(self.slots()) else {
@@ -157,7 +161,7 @@ fn low_bits(count: u32) -> u64 {
     1_u64.checked_shl(count).map_or(u64::MAX, |bit| bit - 1)
 }
 
-/// Why a wheel cannot be made.
+/// The reason why a wheel cannot be created.
 ///
 /// # Examples
 ///
@@ -172,20 +176,20 @@ fn low_bits(count: u32) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WheelError {
-    /// The tick has no length.
+    /// The tick is zero.
     ZeroTick,
-    /// There is no slot to put anything in.
+    /// The number of slots is zero.
     ZeroSlots,
     /// More slots than a wheel can index.
     TooManySlots {
-        /// What was asked for.
+        /// The requested number of slots.
         slots: usize,
     },
-    /// One turn of the wheel is longer than time can be counted.
+    /// One turn of the wheel overflows a `u64` of nanoseconds.
     TurnTooLong {
-        /// The tick that was asked for.
+        /// The requested tick.
         tick: Duration,
-        /// The slots that were asked for.
+        /// The requested number of slots.
         slots: usize,
     },
 }
@@ -214,7 +218,7 @@ impl Error for WheelError {}
 
 #[cfg(test)]
 mod tests {
-    //! Ticks are those that a division gives.
+    //! Ticks equal the result of a division.
 
     use super::*;
 

@@ -1,14 +1,14 @@
-//! What was cancelled and is not settled yet.
+//! A buffer of cancelled entries whose cells and places are not released yet.
 //!
-//! A cancellation has to note two things: that its cell can be filled again, and that its chunk has
-//! one number less. Where the second is noted the entry alone knows, and its memory is a long wait
-//! away. A processor works on several cancellations at a time as long as none of them has to know
-//! what another one stores, so they only put their notes in a row here, and the row is settled at
-//! once when it is full or somebody needs to know.
+//! A cancellation has to do two things: free its cell for reuse, and decrement the count of its
+//! chunk. The place of that count is stored in the entry itself, whose memory is usually a cache
+//! miss away. A processor overlaps several cancellations as long as none depends on a store of
+//! another. Therefore a cancellation only appends a record here, and the records are processed
+//! together when the buffer is full or a reader needs the result.
 
 use super::lists::Place;
 
-/// How many notes fit.
+/// The capacity of the buffer.
 pub(super) const ROOM: usize = 64;
 
 /// Cells and places of cancelled entries.
@@ -26,7 +26,7 @@ impl Gone {
         }
     }
 
-    /// Adds a note; answers whether this was the last that fits.
+    /// Appends a record. Returns `true` if the buffer is now full.
     #[inline]
     pub(super) fn note(&mut self, slot: u32, place: Place) -> bool {
         self.notes[self.len % ROOM] = (slot, place);
@@ -39,7 +39,7 @@ impl Gone {
         self.len == 0
     }
 
-    /// Takes all notes out, oldest first.
+    /// Removes all records and returns them, oldest first.
     pub(super) fn take(&mut self) -> impl Iterator<Item = (u32, Place)> + '_ {
         let len = std::mem::take(&mut self.len);
         self.notes[..len].iter().copied()

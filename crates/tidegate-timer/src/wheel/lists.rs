@@ -1,30 +1,33 @@
-//! The lists of a wheel: which entries hang in which slot.
+//! The lists of a wheel: which entries are in which slot.
 //!
-//! A list is a ring of chunks, and a chunk is two cache lines with up to 32 numbers of entries. An
-//! entry knows its place (chunk and position). Adding one writes its number behind the last, a
-//! plain store into a line that nobody has to wait for. Taking one out does not touch the chunk at
-//! all: the number stays, and is stale because its entry is not at that place any more.
+//! A list is a ring of chunks. A chunk is two cache lines with up to 32 entry numbers. An entry
+//! stores its place (chunk and position). Adding an entry writes its number after the last one,
+//! which is a plain store into a cache line that no load waits for. Removing an entry does not
+//! touch the chunk: the number stays, and is stale because its entry is no longer at that place.
 //!
-//! What has to be read to go along a ring lies apart: one byte per chunk with how many of its
-//! numbers are not stale, and its neighbours. Both stay in the nearer caches, so an empty chunk
-//! leaves its ring without a wait, and chunks can be asked for well before they are needed.
+//! The data for walking a ring is stored separately: for each chunk, one byte with the number of
+//! entries that are not stale, and the neighbours of the chunk. Both stay in the nearer caches, so
+//! an empty chunk leaves its ring without a cache miss, and chunks can be prefetched well before
+//! they are needed.
 //!
 //! # Invariants
 //!
 //! * `tail` of a list is its newest chunk, whose `next` is the oldest, or `NONE`.
-//! * `counts` has the numbers in each chunk that are not stale. A chunk without any is in no ring.
-//! * A position is given out once while its chunk is in a ring, so an entry that says it is there
-//!   is the one that was put there.
-//! * `occupied` has exactly the lists that are not empty, except the last one: what is ripe.
-//! * A picked chunk is in no ring. Who picked it counts as one of its numbers, so that no other
-//!   list gets it while somebody may still look for what was in it.
+//! * `counts` holds the number of entries in each chunk that are not stale. A chunk without any is
+//!   in no ring.
+//! * A position is assigned once while its chunk is in a ring, so an entry that stores this place
+//!   is the entry that was put there.
+//! * `occupied` contains exactly the lists that are not empty, without the last list, which holds
+//!   the due entries.
+//! * A picked chunk is in no ring. The pick counts as one of its entries, so that no other list
+//!   reuses the chunk while its old contents may still be looked up.
 
 use tidegate_core::prefetch;
 
 use super::bits::Bits;
 use super::pages::{Cell, Pages};
 
-/// Positions in a chunk.
+/// Number of positions in a chunk.
 pub(super) const ITEMS: usize = 1 << SHIFT;
 
 const SHIFT: u32 = 5;
@@ -32,18 +35,18 @@ const SHIFT: u32 = 5;
 /// Chunks per page.
 const CHUNKS: usize = 128;
 
-/// A hole, or no chunk.
+/// Marks an unused position, or no chunk.
 const NONE: u32 = u32::MAX;
 
-/// In place of its list for a chunk that was picked.
+/// Replaces the list number in the link of a picked chunk.
 const PICKED: u32 = u32::MAX;
 
-/// Where an entry hangs: a chunk and a position in it.
+/// The place of an entry: a chunk and a position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u32);
 
 impl Place {
-    /// Stands for no place.
+    /// No place.
     pub(super) const NOWHERE: Self = Self(u32::MAX);
 
     #[inline]
@@ -57,14 +60,14 @@ impl Place {
     }
 }
 
-/// The most chunks: a place has 27 bits for the number of its chunk.
+/// The maximum number of chunks: a place has 27 bits for the chunk number.
 pub(super) const MAX_CHUNKS: usize = 1 << (u32::BITS - SHIFT);
 
 #[derive(Debug)]
 pub(super) struct Lists {
     heads: Box<[Head]>,
     chunks: Pages<Chunk, CHUNKS>,
-    /// Entries in each chunk.
+    /// Number of entries in each chunk that are not stale.
     counts: Vec<u8>,
     /// The neighbours of each chunk.
     links: Vec<Link>,
@@ -74,7 +77,7 @@ pub(super) struct Lists {
 #[derive(Clone, Copy, Debug)]
 struct Head {
     tail: u32,
-    /// Positions of `tail` that were given out.
+    /// Number of assigned positions in `tail`.
     end: u32,
 }
 
@@ -85,7 +88,7 @@ const EMPTY: Head = Head {
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    /// The chunk after this one, the oldest after the newest.
+    /// The chunk after this one; after the newest comes the oldest.
     next: u32,
     prev: u32,
     list: u32,
@@ -116,27 +119,27 @@ impl Cell for Chunk {
         true
     }
 
-    /// Nobody keeps the number of a chunk beyond its life.
+    /// Always the same: no key refers to a chunk after it was freed.
     fn generation(&self) -> u32 {
         1
     }
 }
 
 impl Chunk {
-    /// Asks for its memory.
+    /// Prefetches the memory of the chunk.
     #[inline]
     pub(super) fn ask_for(&self) {
         prefetch(&self.items[0]);
         prefetch(&self.items[ITEMS / 2]);
     }
 
-    /// The numbers in it, oldest first, some of them stale.
+    /// Returns the entry numbers, oldest first. Some may be stale.
     #[inline]
     pub(super) fn entries(&self) -> impl Iterator<Item = u32> + '_ {
         self.items.iter().copied().filter(|&entry| entry != NONE)
     }
 
-    /// The same with their places, for the chunk of this number.
+    /// Returns the entry numbers with their places. `number` is the number of this chunk.
     #[inline]
     pub(super) fn places(&self, number: u32) -> impl Iterator<Item = (Place, u32)> + '_ {
         let items = (0..).zip(self.items.iter().copied());
@@ -147,7 +150,7 @@ impl Chunk {
 }
 
 impl Lists {
-    /// `count` lists that can be found by [`Lists::first`], and one more.
+    /// Creates `count` lists that [`Lists::first`] finds in order, and the list of due entries.
     pub(super) fn new(count: usize) -> Self {
         Self {
             heads: vec![EMPTY; count + 1].into_boxed_slice(),
@@ -158,7 +161,7 @@ impl Lists {
         }
     }
 
-    /// The last list, of what is due.
+    /// Returns the last list, which holds the due entries.
     #[inline]
     pub(super) fn ripe(&self) -> usize {
         self.heads.len() - 1
@@ -169,7 +172,7 @@ impl Lists {
         self.heads[list].tail == NONE
     }
 
-    /// The list that comes first of those that are not empty: what is ripe, or else the lowest.
+    /// Returns the first list that is not empty: the list of due entries, or else the lowest one.
     #[inline]
     pub(super) fn first(&self) -> Option<usize> {
         if self.is_empty(self.ripe()) {
@@ -179,7 +182,7 @@ impl Lists {
         }
     }
 
-    /// Hangs an entry behind all others of a list.
+    /// Appends an entry to a list and returns its place.
     #[inline(always)]
     pub(super) fn append(&mut self, list: usize, entry: u32) -> Place {
         if self.heads[list].end == ITEMS as u32 {
@@ -193,7 +196,7 @@ impl Lists {
         Place::new(number, at)
     }
 
-    /// Takes the entry at a place out of whatever list it hangs in.
+    /// Removes the entry at a place from its list.
     #[inline]
     pub(super) fn remove(&mut self, place: Place) {
         let number = place.chunk();
@@ -204,8 +207,8 @@ impl Lists {
         }
     }
 
-    /// Takes the oldest chunk out of a list that is not empty. Its entries keep their places. It
-    /// is free when the last of them was removed and it was [let go](Self::let_go).
+    /// Removes the oldest chunk from a list that is not empty. Its entries keep their places. The
+    /// chunk is freed when its last entry was removed and it was [released](Self::let_go).
     #[inline]
     pub(super) fn pick(&mut self, list: usize) -> (u32, &Chunk) {
         let number = self.oldest(list).expect("there is something in the list");
@@ -215,12 +218,12 @@ impl Lists {
         (number, self.chunk(number))
     }
 
-    /// Lets a picked chunk go.
+    /// Releases a picked chunk.
     pub(super) fn let_go(&mut self, chunk: u32) {
         self.remove(Place::new(chunk, 0));
     }
 
-    /// Takes all chunks out of a list; they are given out by [`Lists::take_chunk`].
+    /// Removes all chunks from a list; [`Lists::take_chunk`] returns them one by one.
     pub(super) fn detach(&mut self, list: usize) -> Ring {
         let next = self.oldest(list).unwrap_or(NONE);
         let last = std::mem::replace(&mut self.heads[list], EMPTY).tail;
@@ -230,7 +233,7 @@ impl Lists {
         Ring { next, last }
     }
 
-    /// Frees the oldest chunk of a detached ring and answers its number and what was in it.
+    /// Frees the oldest chunk of a detached ring and returns its number and a copy of its contents.
     pub(super) fn take_chunk(&mut self, ring: &mut Ring) -> Option<(u32, Chunk)> {
         let number = ring.next;
         if number == NONE {
@@ -242,7 +245,7 @@ impl Lists {
         Some((number, chunk))
     }
 
-    /// The chunk that [`Lists::take_chunk`] gives next; asks for the memory of the one after it.
+    /// Returns the chunk that [`Lists::take_chunk`] returns next, and prefetches the one after it.
     pub(super) fn peek_chunk(&self, ring: &Ring) -> Option<&Chunk> {
         if ring.next == NONE {
             return None;
@@ -254,7 +257,7 @@ impl Lists {
         Some(self.chunk(ring.next))
     }
 
-    /// The chunk after one of a detached ring, or `NONE`.
+    /// Returns the chunk that follows `number` in a detached ring, or `NONE`.
     fn along(&self, ring: &Ring, number: u32) -> u32 {
         if number == ring.last {
             NONE
@@ -263,7 +266,7 @@ impl Lists {
         }
     }
 
-    /// Gives back at most `most` pages of chunks.
+    /// Returns at most `most` pages of chunks to the allocator.
     pub(super) fn trim(&mut self, most: usize) {
         self.chunks.trim(most);
         let cells = self.chunks.cells();
@@ -275,14 +278,14 @@ impl Lists {
         }
     }
 
-    /// The chunk with the oldest entry of a list, by number.
+    /// Returns the number of the chunk with the oldest entry of a list.
     #[inline]
     pub(super) fn oldest(&self, list: usize) -> Option<u32> {
         let tail = self.heads[list].tail;
         (tail != NONE).then(|| self.after(tail))
     }
 
-    /// Asks for the memory of a list that comes soon: its oldest chunk.
+    /// Prefetches the oldest chunk of a list that is due soon.
     #[inline]
     pub(super) fn ask_for(&self, list: usize) {
         if list < self.ripe()
@@ -297,7 +300,7 @@ impl Lists {
         self.chunks.get(number).expect("a linked chunk is live")
     }
 
-    /// The chunk after this one, by number.
+    /// Returns the number of the chunk after this one.
     #[inline]
     pub(super) fn after(&self, number: u32) -> u32 {
         self.links[number as usize].next
@@ -308,7 +311,7 @@ impl Lists {
         self.chunks.get_mut(number).expect("a linked chunk is live")
     }
 
-    /// Hangs a chunk behind a list, to be filled at once.
+    /// Appends an empty chunk to a list. The caller fills it at once.
     #[cold]
     fn append_chunk(&mut self, list: usize) {
         let (number, chunk) = self.chunks.claim(0);
@@ -347,7 +350,7 @@ impl Lists {
         self.free(number);
     }
 
-    /// Takes a chunk out of its ring.
+    /// Removes a chunk from its ring.
     fn unhang(&mut self, number: u32) {
         let Link { next, prev, list } = self.links[number as usize];
         let list = list as usize;
@@ -375,7 +378,7 @@ impl Lists {
         self.chunks.release(number);
     }
 
-    /// Every place in use, with its list and entry; checks the rings on the way.
+    /// Returns every place in use, with its list and entry. Checks the rings on the way.
     #[cfg(test)]
     pub(super) fn check(
         &self,
@@ -415,7 +418,7 @@ impl Lists {
     }
 }
 
-/// Chunks that were taken out of a list and are still linked.
+/// Chunks that were removed from a list together and are still linked.
 #[derive(Debug)]
 pub(super) struct Ring {
     next: u32,

@@ -1,19 +1,19 @@
-//! The timing wheel: [`Wheel`], in `timing_wheel`, and what it is made of.
+//! The timing wheel: [`Wheel`], in `timing_wheel`, and its parts.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `bits` | a set of numbers, by which the first list that is not empty is found |
+//! | `bits` | a bit set of numbers, which finds the first list that is not empty |
 //! | `pages` | cells in pages that are never moved |
-//! | `lists` | numbers of entries, in lists of chunks |
+//! | `lists` | entry numbers, in lists of chunks |
 //! | `entry` | an entry: one cell |
 //! | `geometry` | ticks, slots and levels |
-//! | `dial` | which entry hangs in which list |
-//! | `gone` | cancellations that are not settled yet |
-//! | `queue` | what is due and was not taken yet |
-//! | `expired` | what comes out |
+//! | `dial` | the lists of all levels: which entry is in which list |
+//! | `gone` | cancelled entries whose memory is not released yet |
+//! | `queue` | due entries that were not taken yet |
+//! | `expired` | entries that left the wheel |
 //! | `timing_wheel` | [`Wheel`] |
 //!
-//! Each knows only files above it.
+//! Each file uses only files above it.
 
 mod bits;
 mod dial;

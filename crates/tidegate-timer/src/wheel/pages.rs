@@ -1,69 +1,70 @@
-//! Cells by number, handed out page by page.
+//! Numbered cells, allocated page by page.
 //!
-//! A page is filled before the next one is looked at, so what is added together lies together,
-//! also after a million removals in random order: a single free list would by then lead through
-//! the whole memory. Who takes cells says for which group, and each group fills a page of its own:
-//! what will be used together lies together too. Pages do not move: growing costs the same
-//! however many there are.
+//! A page is filled before the next one is opened, so cells that are claimed together lie together,
+//! even after a million removals in random order. A single free list would by then lead through the
+//! whole memory. The caller passes a group when it claims a cell, and each group fills a page of
+//! its own: so cells that are used together also lie together. Pages do not move, so growing costs
+//! the same for any number of pages.
 //!
 //! # Invariants
 //!
-//! * A page is open for one group, or roomy, or shut. A shut one has few free cells or none.
-//! * The roomy pages are on the list that starts at `roomy`; a page without live cells is one of
-//!   them, unless its cells are used up.
-//! * `used` pages have live cells.
-//! * A pair (cell, generation) is given out once: `floor` is not below the generation of any cell
-//!   of a page that was given back.
+//! * A page is open for one group, or roomy, or shut. A shut page has few free cells or none.
+//! * The roomy pages are on the list that starts at `roomy`. A page without live cells is roomy,
+//!   unless the generations of its cells are used up.
+//! * `used` is the number of pages with live cells.
+//! * A pair (cell, generation) is assigned once: `floor` is not below the generation of any cell of
+//!   a page that was returned to the allocator.
 
 use crate::key::OLD;
 use crate::raw::{Plot, Yard};
 
-/// Idle pages that are always kept.
+/// Number of empty pages that are always kept.
 pub(super) const KEPT: usize = 2;
 
-/// The end of a page's list of free cells.
+/// Marks the end of a page's free list.
 pub(super) const END: u16 = u16::MAX;
 
-/// The end of the list of roomy pages, and no page.
+/// Marks the end of the list of roomy pages; also stands for no page.
 const NONE: u32 = u32::MAX;
 
-/// In place of the next roomy page.
+/// Replaces the next roomy page in a shut page.
 const SHUT: u32 = u32::MAX - 1;
 
-/// In place of the next roomy page, together with the group.
+/// Replaces the next roomy page in an open page, combined with the group.
 const OPEN: u32 = 1 << 31;
 
-/// What lies in a page.
+/// One cell of a page.
 pub(super) trait Cell: Sized {
-    /// A free cell.
+    /// Creates a free cell.
     fn free(generation: u32, next: u16) -> Self;
 
-    /// The free cell after this one, when this one is free.
+    /// Returns the free cell after this one. This cell must be free.
     fn next_free(&self) -> u16;
 
-    /// Puts this free cell in front of another one; answers whether it may be used again.
+    /// Links this free cell before the free cell `next`. Returns `true` if the cell may be reused.
     fn go_before(&mut self, next: u16) -> bool;
 
-    /// The generation that the next value of a free cell has.
+    /// Returns the generation of the next value of a free cell.
     fn generation(&self) -> u32;
 }
 
-/// `CELLS` of them per page, a power of two.
+/// Pages of `CELLS` cells each; `CELLS` is a power of two.
 #[derive(Debug)]
 pub(super) struct Pages<C, const CELLS: usize> {
     pages: Vec<Page<C, CELLS>>,
     yard: Yard<C, CELLS>,
-    /// The page that each group fills, or `NONE`.
+    /// The page that each group is filling, or `NONE`.
     open: Box<[u32]>,
-    /// The page that is opened next, or `NONE`. The last one that got a cell back comes first:
-    /// its memory is likely to be near.
+    /// The page that is opened next, or `NONE`. The page that last became roomy comes first: its
+    /// memory is probably still in cache.
     roomy: u32,
     used: usize,
-    /// The generation of cells that did not exist before.
+    /// The generation of newly created cells.
     floor: u32,
 }
 
-/// Sixteen bytes, so that those of a million cells fit into the nearest cache.
+/// One page. It takes sixteen bytes, so that the page headers of a million cells fit into the
+/// nearest cache.
 #[derive(Debug)]
 struct Page<C, const CELLS: usize> {
     cells: Plot<C, CELLS>,
@@ -77,7 +78,8 @@ struct Page<C, const CELLS: usize> {
 impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
     const SHIFT: u32 = CELLS.trailing_zeros();
 
-    /// How many cells of a roomy page are live at most: opening one is worth it.
+    /// The maximum number of live cells of a roomy page. With fewer free cells, opening it is not
+    /// worth it.
     const ROOMY: u16 = (CELLS - CELLS / 8) as u16;
 
     pub(super) fn new(groups: usize) -> Self {
@@ -91,7 +93,8 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         }
     }
 
-    /// Takes a free cell, which is still as [`Cell::free`] made it.
+    /// Claims a free cell, which is still in the state that [`Cell::free`] created or
+    /// [`release`](Self::release) left.
     #[inline]
     pub(super) fn claim(&mut self, group: usize) -> (u32, &mut C) {
         let mut number = self.open[group];
@@ -110,7 +113,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         (number << Self::SHIFT | u32::from(place), cell)
     }
 
-    /// Takes back a cell that was claimed and is free again.
+    /// Takes back a claimed cell. The caller has already set it to the free state.
     #[inline]
     pub(super) fn release(&mut self, index: u32) {
         let number = index >> Self::SHIFT;
@@ -137,15 +140,15 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         Some(&mut page.cells[index as usize % CELLS])
     }
 
-    /// How many cells there are.
+    /// Returns the number of cells.
     pub(super) fn cells(&self) -> usize {
         self.pages.len() * CELLS
     }
 
-    /// Gives back at most `most` pages behind the last one in use, as long as more lie idle than
-    /// are in use.
+    /// Returns at most `most` pages after the last one in use to the allocator, as long as more
+    /// pages are empty than in use.
     ///
-    /// Apart from taking cells back, since an allocator may take its time over it.
+    /// Separate from `release`, because the allocator may be slow.
     pub(super) fn trim(&mut self, most: usize) {
         let before = self.pages.len();
         while before - self.pages.len() < most
@@ -165,7 +168,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         if self.pages.capacity() >= 4 * self.pages.len() {
             self.pages.shrink_to(2 * self.pages.len());
         }
-        // Rising, so that new cells gather at the front and the tail can empty.
+        // Ascending order, so that new cells fill the front and the tail can become empty.
         self.roomy = NONE;
         for (number, page) in self.pages.iter_mut().enumerate().rev() {
             if page.is_roomy() {
@@ -175,7 +178,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         }
     }
 
-    /// Puts a page on the list of those with room.
+    /// Puts a page on the list of roomy pages.
     #[cold]
     fn now_roomy(&mut self, number: u32) {
         let page = &mut self.pages[number as usize];
@@ -209,7 +212,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         number
     }
 
-    /// How many pages there are.
+    /// Returns the number of pages.
     #[cfg(test)]
     pub(super) fn in_memory(&self) -> usize {
         self.pages.len()
@@ -240,7 +243,7 @@ impl<C: Cell, const CELLS: usize> Pages<C, CELLS> {
         }
     }
 
-    /// Makes a page of free cells, in rising order.
+    /// Creates a page of free cells, linked in ascending order.
     #[cold]
     fn grow(&mut self) {
         let floor = self.floor;

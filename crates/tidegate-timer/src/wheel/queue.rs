@@ -1,26 +1,26 @@
-//! What is due and was not taken yet: a short queue in front of the lists.
+//! Due entries that were not taken yet: a short queue in front of the lists.
 
 use super::lists::Place;
 
-/// How many fit.
+/// The capacity of the queue.
 const ROOM: usize = 256;
 
-/// Entries that were picked together, chunk after chunk. Some may be stale.
+/// Entries that were picked from the lists, chunk by chunk. Some may be stale.
 #[derive(Debug)]
 pub(super) struct Queue {
     items: Box<[Item; ROOM]>,
-    /// How many were ever taken out, and put in.
+    /// The number of items ever popped, and ever pushed (modulo the range of `usize`).
     head: usize,
     tail: usize,
-    /// Up to where the memory behind the values was asked for.
+    /// The position, counted like `tail`, up to which the memory behind the values was prefetched.
     warmed: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Item {
-    /// An entry, and where it was when it was picked.
+    /// An entry, and its place when it was picked.
     Entry { slot: u32, place: Place },
-    /// Everything of that chunk came out before.
+    /// The end of a chunk: all its items came before this one.
     End { chunk: u32 },
 }
 
@@ -56,21 +56,21 @@ impl Queue {
         Some(item)
     }
 
-    /// How many of those that come out next were warmed.
+    /// Returns how many of the next items were already prefetched.
     #[inline]
     fn warm(&self) -> usize {
         let warm = self.warmed.wrapping_sub(self.head);
-        // Nobody warmed so far, and some were taken out.
+        // `head` is past `warmed`: items were popped without being prefetched.
         if warm > ROOM { 0 } else { warm }
     }
 
-    /// Whether one of the first so many was not warmed.
+    /// Returns `true` if one of the next `first` items was not prefetched yet.
     #[inline]
     pub(super) fn is_cold(&self, first: usize) -> bool {
         self.warm() < self.len().min(first)
     }
 
-    /// The next entry to be warmed, if it is one of the first so many.
+    /// Returns the next entry to prefetch, if it is among the next `first` items.
     #[inline]
     pub(super) fn next_cold(&mut self, first: usize) -> Option<u32> {
         let mut by = self.warm();
@@ -85,7 +85,7 @@ impl Queue {
         None
     }
 
-    /// What comes out, in order.
+    /// Returns the queued items in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Item> + '_ {
         (0..self.len()).map(|by| self.items[self.head.wrapping_add(by) % ROOM])
     }

@@ -1,22 +1,24 @@
-//! A timing wheel: deadlines in, due entries out, at a cost that does not grow with their number.
+//! A timing wheel: deadlines go in, due entries come out, at a cost that does not depend on their
+//! number.
 //!
-//! Pure data: no thread, no lock, no clock. One thread owns it and says what time it is. Why it
-//! exists beside the heap: "Four engines" in the crate's header.
+//! Pure data: no thread, no lock, no clock. One thread owns the wheel and passes the current time.
+//! The section "Four engines" of the crate documentation explains why it exists beside the heap.
 //!
-//! Three parts: the dial says in which list a tick belongs, the lists hold numbers of entries, the
-//! entries lie in pages. An addition stores into the newest chunk of its list and into a page that
-//! is being filled anyway; a cancellation touches its entry alone, and what else it has to note is settled for
-//! many at a time. What is due goes through a short
-//! queue, so that its memory is asked for some time before it fires.
+//! A wheel has three parts: the wheel levels (`dial`) map a tick to a list, the lists hold entry
+//! numbers, and the pages hold the entries. An addition stores into the newest chunk of its list
+//! and into a page that is being filled. A cancellation touches only its entry; its other updates
+//! are batched (`gone`). Due entries pass through a short queue, so that their memory is prefetched
+//! some time before they fire.
 //!
 //! # Invariants
 //!
-//! * `current <= seen`, and neither goes back.
-//! * A live entry has exactly one place, in a list or in a chunk that was picked from one, and
-//!   knows it. Every other number of it, in chunks and in the queue, is stale.
-//! * What is gone is in no list, and its cell and place are nobody else's until that is settled.
-//! * An entry hangs in the list of its tick as seen from `current`; when that tick is not after
-//!   `current` it is ready, or left in the list that more is made ready of.
+//! * `current <= seen`, and neither decreases.
+//! * A live entry has exactly one place, in a list or in a chunk that was picked from a list, and
+//!   stores it. Every other occurrence of its number, in chunks and in the queue, is stale.
+//! * A cancelled entry is in no list. Its cell and its place are not reused until `settle` has
+//!   released them.
+//! * An entry is in the list of its tick relative to `current`. If its tick is not after `current`,
+//!   the entry is in the ready queue, or still in the list from which the queue is refilled.
 //!
 //! After Varghese and Lauck, "Hashed and Hierarchical Timing Wheels" (1987).
 
@@ -36,51 +38,55 @@ use crate::key::Key;
 #[cfg(test)]
 mod tests;
 
-/// More of what is due is made ready when less than this is ready, and until this is: enough to
-/// hide the way to memory behind what fires meanwhile.
+/// When fewer than the first number of items are ready, more due entries are queued until the
+/// second number is reached: enough to hide the memory latency behind the entries that fire
+/// meanwhile.
 const READY: (usize, usize) = (48, 96);
 
-/// When the memory behind less than the first of what comes next was asked for, that of the first
-/// so many is. Many at a time: to find out where memory lies is itself a long wait, and waits that
-/// begin together go by together.
+/// When fewer than the first number of the next items were prefetched, the memory behind the next
+/// items, up to the second number, is prefetched. This is done for many items at a time: finding
+/// the address of the memory is itself a cache miss, and misses that start together overlap.
 const WARM: (usize, usize) = (12, 36);
 
-/// From how many entries on those that come up together lie together. Fewer are near anyway, and
-/// a page for each group would be a waste.
+/// From this many entries on, entries that are due at about the same time share pages. With fewer
+/// entries all memory is near, and a page for each group would be a waste.
 const GROUPED: usize = 32 * 1024;
 
-/// How many pages are given back at a time.
+/// The maximum number of pages that are returned to the allocator at a time.
 const TRIM: usize = 16;
 
-/// Entries per wheel: each may have a chunk for itself, and so may those that are gone and not
-/// settled.
+/// The maximum number of entries per wheel: each entry may need a chunk of its own, and so may each
+/// cancelled entry that is not released yet.
 const MAX_ENTRIES: usize = MAX_CHUNKS - gone::ROOM;
 
-/// How many slots ahead the first line of a list is asked for.
+/// How many slots ahead the first chunk of a list is prefetched.
 const LOOKAHEAD: usize = 8;
 
-/// Entries by the tick at which they are due: O(1) to add, to cancel and to move.
+/// A timer structure that holds entries by the tick at which they are due: O(1) to add, to cancel
+/// and to reset.
 ///
-/// For the many timeouts that almost never fire. A deadline is a number of nanoseconds on the
-/// caller's clock, as in [`Heap`](crate::Heap). An entry is due at the first end of a tick that
-/// is not before its deadline: never early, and less than one tick late. One whose deadline has
+/// Intended for many timeouts that almost never fire. A deadline is a number of nanoseconds on the
+/// caller's clock, as in [`Heap`](crate::Heap). An entry is due at the first end of a tick that is
+/// not before its deadline: never early, and less than one tick late. An entry whose deadline has
 /// already passed when it is added is due at the next tick.
 ///
 /// # Order
 ///
-/// By tick. Within one tick in the order of addition; an entry that was
-/// [reset](Self::reset) may keep an earlier place.
+/// Entries fire by tick, and within one tick in the order of addition. An entry that was
+/// [reset](Self::reset) may keep an earlier position.
 ///
 /// # Memory
 ///
-/// An entry with a value of 16 bytes costs 32 bytes and its share of a list, 5 to 8 bytes when the
-/// wheel is full and never more than 141. Entries lie in pages of 512, which are never moved; from
-/// the 65th on, pages lie in blocks of 2 MiB that the system is asked to back by large pages of its
-/// own ([`Yard`](crate::raw::Yard)). In a wheel of more than 32,768 entries those that come up
-/// together share pages, so there may be one page with holes per far slot in use; a page with an
-/// eighth of its cells free is filled again.
-/// While more pages are empty than in use, [`pop_due`](Self::pop_due) gives some of the last ones
-/// back each time it finds nothing due; an entry that stays keeps the pages below its own.
+/// An entry with a value of 16 bytes costs 32 bytes and its share of a list: 5 to 8 bytes when the
+/// wheel is full, and never more than 141. Entries lie in pages of 512, which are never moved. From
+/// the 65th page on, pages lie in blocks of 2 MiB, for which the wheel requests huge pages from the
+/// operating system ([`Yard`](crate::raw::Yard)).
+///
+/// In a wheel of more than 32,768 entries, entries that are due at about the same time share pages,
+/// so there may be one partly filled page per far slot in use. A page with at least an eighth of
+/// its cells free is filled again. While more pages are empty than in use,
+/// [`pop_due`](Self::pop_due) returns some of the last pages to the allocator each time it finds
+/// nothing due. A remaining entry keeps the pages below its own allocated.
 ///
 /// # Examples
 ///
@@ -104,25 +110,25 @@ const LOOKAHEAD: usize = 8;
 pub struct Wheel<T> {
     dial: Dial,
     entries: Pages<Entry<T>, CELLS>,
-    /// The latest moment that the owner told of, and its tick.
+    /// The latest time that the owner passed, and its tick.
     now: u64,
     seen: u64,
     len: usize,
     gone: Gone,
-    /// The latest tick at which something was due.
+    /// The latest tick at which an entry was due.
     busy: u64,
-    /// What is due at `current` or before, and was taken out of the lists.
+    /// Entries that are due at `current` or before and were picked from the lists.
     ready: Queue,
-    /// Whether something that is due may be left in the lists.
+    /// `true` if due entries may be left in the lists.
     more: bool,
     warm: Option<fn(&T)>,
 }
 
 impl<T> Wheel<T> {
-    /// Makes an empty wheel that stands at time 0.
+    /// Creates an empty wheel at time 0.
     ///
-    /// `slots` is rounded up to a power of two. One turn, `tick` times `slots`, should be as long as
-    /// most timeouts are; longer ones are moved once or twice on their way.
+    /// `slots` is rounded up to a power of two. One turn, `tick` times `slots`, should be as long
+    /// as most timeouts; longer timeouts are moved once or twice before they fire.
     ///
     /// # Examples
     ///
@@ -136,7 +142,8 @@ impl<T> Wheel<T> {
     ///
     /// # Errors
     ///
-    /// A tick or a number of slots that is zero or too large; see [`WheelError`].
+    /// Returns an error if the tick or the number of slots is zero or too large; see
+    /// [`WheelError`].
     pub fn new(tick: Duration, slots: usize) -> Result<Self, WheelError> {
         let geometry = Geometry::new(tick, slots)?;
         Ok(Self {
@@ -153,11 +160,11 @@ impl<T> Wheel<T> {
         })
     }
 
-    /// Calls `warm` with each value shortly before it is due, to ask for the memory behind it.
+    /// Calls `warm` with each value shortly before it is due, to prefetch the memory behind it.
     ///
-    /// A hint for values that point elsewhere, such as boxed closures; see
-    /// [`prefetch`](tidegate_core::prefetch). It may be called for a value that is cancelled
-    /// in the end, and not at all for some.
+    /// This is a hint for values that point to other memory, such as boxed closures; see
+    /// [`prefetch`](tidegate_core::prefetch). `warm` may be called for a value that is cancelled
+    /// afterwards, and may not be called for some values.
     ///
     /// # Examples
     ///
@@ -194,7 +201,7 @@ impl<T> Wheel<T> {
     ///
     /// # Panics
     ///
-    /// When the wheel already holds 2²⁷ - 64 entries.
+    /// Panics if the wheel already holds 2²⁷ - 64 entries.
     #[inline]
     pub fn insert(&mut self, deadline: u64, value: T) -> Key {
         assert!(
@@ -221,11 +228,11 @@ impl<T> Wheel<T> {
         Key { slot, generation }
     }
 
-    /// Takes an entry out, in O(1): what a cancellation does. Its memory can be used again when 64
-    /// were taken out, or when [`pop_due`](Self::pop_due) or
-    /// [`next_deadline`](Self::next_deadline) was called.
+    /// Removes an entry, in O(1). A cancellation uses this. The memory of the entry can be reused
+    /// after 64 removals, or after the next call of [`pop_due`](Self::pop_due) that turns the wheel
+    /// or of [`next_deadline`](Self::next_deadline).
     ///
-    /// Answers `None` when the key is stale: the entry fired or was removed before.
+    /// Returns `None` if the key is stale: the entry already fired or was removed.
     ///
     /// # Examples
     ///
@@ -249,9 +256,10 @@ impl<T> Wheel<T> {
         Some(live.value)
     }
 
-    /// Gives an entry another deadline, in O(1); it keeps its key, its value and its memory.
+    /// Sets another deadline for an entry, in O(1). The entry keeps its key, its value and its
+    /// memory.
     ///
-    /// Answers whether there is such an entry: one that has fired cannot be reset.
+    /// Returns `false` if the key is stale: an entry that has fired cannot be reset.
     ///
     /// # Examples
     ///
@@ -289,12 +297,12 @@ impl<T> Wheel<T> {
         true
     }
 
-    /// Takes out one entry that is due at `now`: its tick has ended.
+    /// Removes and returns one entry that is due at `now`: its tick has ended.
     ///
-    /// One entry per call, so that its owner can run it, stop when its budget is spent, and add,
-    /// reset or cancel others in between. At one `now` this ends even if each entry that fires
-    /// adds another: what is added is due at a later tick. A `now` before an earlier one counts
-    /// as that earlier one.
+    /// Returns one entry per call, so that the owner can run it, stop when its budget is spent, and
+    /// add, reset or cancel other entries in between. Repeated calls with the same `now` end even
+    /// if each fired entry adds another: a new entry is due at a later tick. A `now` before that of
+    /// an earlier call has no effect: the latest time counts.
     ///
     /// # Examples
     ///
@@ -323,10 +331,10 @@ impl<T> Wheel<T> {
         self.pop_ready().map(Expired::from)
     }
 
-    /// Takes out every entry at once and hands them over by deadline: what a shutdown does.
+    /// Removes all entries at once and returns them by deadline. A shutdown uses this.
     ///
-    /// The wheel is empty when this returns, whether or not the iterator is used up, and every
-    /// key is stale. The iterator borrows nothing.
+    /// The wheel is empty when this returns, whether or not the iterator is consumed, and every key
+    /// is stale. The iterator borrows nothing.
     ///
     /// # Examples
     ///
@@ -359,11 +367,12 @@ impl<T> Wheel<T> {
         WheelDrain::new(left)
     }
 
-    /// When the owner has to look again: the end of the earliest tick in which something is due.
+    /// Returns the time at which the owner has to check again: the end of the earliest tick in
+    /// which an entry is due.
     ///
-    /// `None` means that there is nothing to wait for. Something that is due already answers a
-    /// moment that has passed. The answer may be early, never late, when the earliest of a group
-    /// of far entries was cancelled; the look that it causes finds the true one.
+    /// `None` means that the wheel has no entries. If an entry is already due, the result is a time
+    /// that has passed. The result may be too early, never too late, if the earliest of a group of
+    /// far entries was cancelled; the check at that time finds the true deadline.
     ///
     /// # Examples
     ///
@@ -384,7 +393,7 @@ impl<T> Wheel<T> {
         self.first_end()
     }
 
-    /// The end of the earliest tick in which something may be due.
+    /// Returns the end of the earliest tick in which an entry may be due.
     fn first_end(&self) -> Option<u64> {
         let tick = if self.any_ready() {
             self.dial.current
@@ -394,48 +403,48 @@ impl<T> Wheel<T> {
         Some(self.dial.geometry.end_of(tick))
     }
 
-    /// The value under a key, or `None` when the key is stale.
+    /// Returns the value of a key, or `None` if the key is stale.
     #[must_use]
     pub fn get(&self, key: Key) -> Option<&T> {
         Some(&self.live(key)?.value)
     }
 
-    /// The value under a key, to change it, or `None` when the key is stale.
+    /// Returns a mutable reference to the value of a key, or `None` if the key is stale.
     pub fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         Some(&mut self.live_mut(key)?.value)
     }
 
-    /// The deadline that the entry under a key was given last, or `None` when the key is stale.
+    /// Returns the last deadline of the entry with this key, or `None` if the key is stale.
     #[must_use]
     pub fn deadline(&self, key: Key) -> Option<u64> {
         Some(self.live(key)?.deadline)
     }
 
-    /// How many entries are in the wheel.
+    /// Returns the number of entries in the wheel.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is nothing to wait for.
+    /// Returns `true` if the wheel has no entries.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How long a tick is: the most by which an entry is late.
+    /// Returns the length of a tick, which is the maximum lateness of an entry.
     #[must_use]
     pub fn tick(&self) -> Duration {
         self.dial.geometry.tick()
     }
 
-    /// Slots of one turn, a power of two.
+    /// Returns the number of slots of one turn, a power of two.
     #[must_use]
     pub fn slots(&self) -> usize {
         self.dial.geometry.slots()
     }
 
-    /// How the wheel divides time.
+    /// Returns how the wheel divides time.
     pub(crate) fn geometry(&self) -> Geometry {
         self.dial.geometry
     }
@@ -452,7 +461,8 @@ impl<T> Wheel<T> {
         (live.generation == key.generation).then_some(live)
     }
 
-    /// Frees the cell of an entry if it is at a place where it hangs no more.
+    /// Frees the cell of an entry if the entry still has this place. The place must not be in a
+    /// list any more.
     #[inline]
     fn take_at(&mut self, slot: u32, place: Place) -> Option<Live<T>> {
         let is_it = |live: &Live<T>| live.place == place;
@@ -462,7 +472,7 @@ impl<T> Wheel<T> {
         Some(live)
     }
 
-    /// Makes the cells and the places of what is gone free.
+    /// Releases the cells and the places of cancelled entries.
     #[cold]
     fn settle(&mut self) {
         for (slot, place) in self.gone.take() {
@@ -471,7 +481,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Turns the wheel to `seen`, or until enough is ready.
+    /// Turns the wheel up to tick `seen`, or until enough entries are ready.
     fn make_ready(&mut self) {
         self.settle();
         let before = self.ready.len();
@@ -492,14 +502,14 @@ impl<T> Wheel<T> {
         if self.ready.len() > before {
             self.busy = self.seen;
         } else if self.seen > self.busy {
-            // A little at a time and only when a whole tick passed in which nothing was due:
-            // never in the middle of a burst.
+            // A few pages at a time, and only after a whole tick in which nothing was due: never in
+            // the middle of a burst.
             self.entries.trim(TRIM);
             self.dial.lists.trim(TRIM);
         }
     }
 
-    /// Makes the oldest entries of a list ready, and asks for their memory.
+    /// Moves the oldest entries of a list into the ready queue, and prefetches their memory.
     fn pick(&mut self, list: usize) {
         self.dial.lists.ask_for(list + LOOKAHEAD);
         let (number, chunk) = self.dial.lists.pick(list);
@@ -510,7 +520,7 @@ impl<T> Wheel<T> {
         self.ready.push(Item::End { chunk: number });
     }
 
-    /// Whether anything that is ready was not cancelled since.
+    /// Returns `true` if the ready queue has an entry that was not cancelled since.
     fn any_ready(&self) -> bool {
         self.ready.iter().any(|item| match item {
             Item::Entry { slot, place } => self.entries.is_there(slot, place),
@@ -518,7 +528,7 @@ impl<T> Wheel<T> {
         })
     }
 
-    /// Moves the entries of a far list to where they belong as seen from `current`.
+    /// Moves the entries of a far list to the lists where they belong relative to `current`.
     fn cascade(&mut self, list: usize) {
         let Self { dial, entries, .. } = self;
         let mut ring = dial.lists.detach(list);
@@ -537,7 +547,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Asks for the memory behind the values that come next.
+    /// Prefetches the memory behind the values of the next entries.
     fn warm_up(&mut self, warm: fn(&T)) {
         while let Some(slot) = self.ready.next_cold(WARM.1) {
             if let Some(live) = self.entries.get(slot).and_then(Entry::live) {
@@ -546,7 +556,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Takes out the first of what is ready.
+    /// Removes and returns the first ready entry.
     #[inline]
     fn pop_ready(&mut self) -> Option<Live<T>> {
         loop {

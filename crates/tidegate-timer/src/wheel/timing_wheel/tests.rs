@@ -1,4 +1,4 @@
-//! What only the inside can tell: sizes, pages, generations, and the order of a tick.
+//! Tests of private state: sizes, pages, generations, and the order within a tick.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ impl<T> Wheel<T> {
 }
 
 impl<T> Wheel<T> {
-    /// Every invariant that the module names.
+    /// Checks every invariant of the module header.
     fn check(&mut self) {
         self.settle();
         assert!(self.dial.current <= self.seen);
@@ -37,7 +37,7 @@ impl<T> Wheel<T> {
             let live = self.entries.get(slot).and_then(Entry::live);
             let live = live.expect("a listed entry is live");
             assert_eq!(live.place, at);
-            // Of what is due now, a part may be left in the list of its tick.
+            // Some of the entries that are due now may still be in the list of their tick.
             let right = self.dial.list_at(live.deadline);
             assert!(list == right || right == self.dial.lists.ripe() && self.more);
         }
@@ -113,7 +113,7 @@ fn a_past_deadline_is_due_at_the_next_tick() {
 #[test]
 fn a_tick_fires_in_the_order_of_addition() {
     let mut wheel = wheel(10, 64);
-    // From far away, from nearer, and from the same level: all for one tick.
+    // From a far level, from a nearer one, and from the same level: all for one tick.
     for value in 0..40 {
         wheel.insert(50_000, value);
     }
@@ -161,7 +161,7 @@ fn what_was_cancelled_when_ready_does_not_come_back_as_another() {
     }
     wheel.check();
     assert_eq!(wheel.next_deadline(), None, "nothing is left, ready or not");
-    // They get the same cells and the same places in a list.
+    // The new entries get the same cells and the same places in a list.
     for value in 0..200 {
         wheel.insert(30, value);
     }
