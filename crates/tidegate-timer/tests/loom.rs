@@ -1,5 +1,5 @@
-//! Models of the timeout cell: every interleaving of a cancellation, an expiry and a reset
-//! (`cargo xtask loom`). Three threads at most; loom watches the value's own cell.
+//! Models of the timeout cell: every interleaving of a cancellation, an expiry and a reset (`cargo
+//! xtask loom`). Three threads at most; loom checks the accesses to the value.
 //!
 //! Each of these changes fails a model: `swap` without Acquire, `swap` without Release, `word`
 //! without Acquire; no fence in `reset`, or none in `arm`.
@@ -23,7 +23,7 @@ mod timeouts;
 use loom_log::Log;
 use place::Place;
 
-/// Two cancellations and an expiry: one gets the value, and the cell says which.
+/// Two cancellations and an expiry: exactly one gets the value, and the outcome says which.
 #[test]
 fn one_of_two_cancellations_and_an_expiry_gets_the_value() {
     loom::model(|| {
@@ -49,8 +49,8 @@ fn one_of_two_cancellations_and_an_expiry_gets_the_value() {
     });
 }
 
-/// A reset against an expiry: a reset that was granted is never overtaken by the old deadline, and
-/// what was written before it is there when the value comes out.
+/// A reset against an expiry: a granted reset is never overtaken by the old deadline, and writes
+/// before the reset are visible to the thread that takes the value.
 #[test]
 fn a_granted_reset_comes_before_the_expiry() {
     loom::model(|| {
@@ -72,7 +72,7 @@ fn a_granted_reset_comes_before_the_expiry() {
     });
 }
 
-/// Who sees the cell cancelled sees what the canceller did before.
+/// A thread that sees the cell cancelled also sees what the cancelling thread did before.
 #[test]
 fn whoever_hears_of_the_end_sees_what_came_before() {
     loom::model(|| {
@@ -93,8 +93,8 @@ fn whoever_hears_of_the_end_sees_what_came_before() {
     });
 }
 
-/// A reset to an earlier time against a timer that arms for a later one: one of them sees it, so
-/// that nobody sleeps past the deadline.
+/// A reset to an earlier time against a timer that arms for a later one: at least one of them sees
+/// the other, so the timer does not sleep past the deadline.
 #[test]
 fn an_earlier_deadline_never_falls_between_a_reset_and_an_arming() {
     loom::model(|| {
@@ -104,7 +104,7 @@ fn an_earlier_deadline_never_falls_between_a_reset_and_an_arming() {
             let cell = StdArc::clone(&cell);
             thread::spawn(move || cell.reset(20))
         };
-        // The timer looks at 5, finds the value not due, and arms for what it saw.
+        // The timer checks at 5, finds the value not due, and arms for the deadline that it saw.
         let Err(StillPending::Until(seen)) = cell.expire(5) else {
             panic!("it is not due")
         };

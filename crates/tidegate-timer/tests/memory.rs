@@ -1,5 +1,5 @@
-//! What timers cost in memory, counted by an allocator that counts. A program of its own, since
-//! the allocator is the whole program's.
+//! The memory use of timers, measured by a counting allocator. A program of its own, because the
+//! allocator is global.
 #![cfg(not(any(tidegate_sanitize, miri)))]
 
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ mod counting;
 
 use counting::{LIVE, PEAK};
 
-/// The counts are the whole program's: one test at a time.
+/// The counters are global: one test at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn alone() -> impl Drop {
@@ -24,7 +24,8 @@ fn alone() -> impl Drop {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Ten million, as promised; fewer where the compiler did not optimise, unless asked for.
+/// Returns the number of add and cancel pairs: ten million, or fewer in debug builds unless
+/// requested.
 fn pairs() -> usize {
     if cfg!(debug_assertions) {
         short_or_long(500_000, 10_000_000)
@@ -49,7 +50,8 @@ fn ten_million_adds_and_cancels_against_a_far_deadline_need_little_memory() {
         assert!(pair.expect("no limit").cancel());
     }
     let peak = PEAK.load(Ordering::Relaxed) - before;
-    // At most 64 times 1,024 wait, of 100 bytes each, and what came while some were unlinked.
+    // At most 64 times 1,024 cancelled cells of 100 bytes each wait, plus those that were added
+    // while some were unlinked.
     assert!(peak < 32 << 20, "{peak} bytes at the peak");
     clock.settle();
     let left = LIVE.load(Ordering::Relaxed).saturating_sub(before);

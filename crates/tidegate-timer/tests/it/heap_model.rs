@@ -1,17 +1,17 @@
-//! The heap does what a sorted map does, under any sequence of operations.
+//! The heap behaves like a sorted map, under any sequence of operations.
 
 use std::collections::BTreeMap;
 
 use tidegate_testkit::{Counter, DropCount, Rng, model};
 use tidegate_timer::{Due, Heap, Key};
 
-/// The heap beside a naive reference, fed the same operations.
+/// The heap and a naive reference, which receive the same operations.
 #[derive(Default)]
 struct Pair {
     heap: Heap<u64>,
-    /// By (deadline, sequence), as the heap promises to order them.
+    /// By (deadline, sequence), the documented order of the heap.
     reference: BTreeMap<(u64, u64), (Key, u64)>,
-    /// Every key that is in the heap, and what it was inserted under.
+    /// Every key in the heap, with the deadline and sequence of its entry.
     live: Vec<(Key, (u64, u64))>,
     /// Some keys whose entries have left.
     stale: Vec<Key>,
@@ -100,7 +100,8 @@ impl Pair {
         assert_eq!(self.heap.is_empty(), self.reference.is_empty());
     }
 
-    /// Few different deadlines, so that equal ones are common; sometimes the far future.
+    /// Returns one of few different deadlines, so that equal ones are common; sometimes the far
+    /// future.
     fn deadline(&self, rng: &mut Rng) -> u64 {
         match rng.below(50) {
             0 => u64::MAX,
@@ -122,7 +123,8 @@ impl Pair {
     }
 }
 
-/// Phases that fill and phases that empty, so that growth and trimming both happen.
+/// Alternates between phases that fill and phases that empty, so that the heap both grows and
+/// trims.
 fn run(rng: &mut Rng, operations: u64) {
     let mut pair = Pair::default();
     let mut filling = true;

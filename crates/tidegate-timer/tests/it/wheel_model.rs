@@ -1,4 +1,4 @@
-//! The wheel does what a sorted map does, under any sequence of operations.
+//! The wheel behaves like a sorted map, under any sequence of operations.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use tidegate_testkit::{Counter, DropCount, Rng, model, short_or_long};
 use tidegate_timer::{Key, Wheel};
 
-/// One step of a script; numbers choose among what there is.
+/// One step of a script; the numbers select among the existing entries.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Insert(u64),
@@ -15,16 +15,16 @@ enum Step {
     Reset(usize, u64),
     AskStale(usize),
     Advance(u64),
-    /// Takes at most this many before going on, as a loop with a budget does.
+    /// Advances the time and takes at most this many entries, as an event loop with a budget does.
     Pop(u64, usize),
     Drain,
 }
 
-/// The wheel beside a naive reference, fed the same operations.
+/// The wheel and a naive reference, which receive the same operations.
 struct Pair {
     wheel: Wheel<u64>,
     tick: u64,
-    /// Deadline asked for and earliest moment of firing, by number.
+    /// Key, expected deadline and due time of each entry, by number.
     reference: BTreeMap<u64, (Key, u64, u64)>,
     stale: Vec<Key>,
     added: u64,
@@ -94,7 +94,8 @@ impl Pair {
         }
     }
 
-    /// Everything that is due comes out, in the order of its ticks, and nothing else.
+    /// Advances the time and checks that exactly the due entries come out, in the order of their
+    /// ticks.
     fn pop(&mut self, by: u64, most: usize) {
         self.now = self.now.saturating_add(by);
         let mut last = 0;
@@ -128,7 +129,7 @@ impl Pair {
     fn compare(&mut self) {
         assert_eq!(self.wheel.len(), self.reference.len());
         assert_eq!(self.wheel.is_empty(), self.reference.is_empty());
-        // What is due already answers any moment that has passed.
+        // If an entry is already due, any time in the past is correct.
         let earliest = self.reference.values().map(|&(_, _, due)| due).min();
         let earliest = earliest.map(|due| due.max(self.now));
         let next = self.wheel.next_deadline();
@@ -136,14 +137,15 @@ impl Pair {
         assert!(next <= earliest, "the owner would sleep too long");
     }
 
-    /// The end of the first tick that ends neither before the deadline nor before now.
+    /// Returns the end of the first tick that ends neither before the deadline nor before now.
     fn due(&self, deadline: u64) -> u64 {
         let next = self.now / self.tick + 1;
         let tick = deadline.div_ceil(self.tick);
         tick.max(next).saturating_mul(self.tick)
     }
 
-    /// The deadline that the wheel tells: the next tick's first moment, if it has passed.
+    /// Returns the deadline that the wheel reports: the first moment of the next tick if it has
+    /// passed.
     fn known(&self, deadline: u64) -> u64 {
         let next = self.now / self.tick + 1;
         if deadline.div_ceil(self.tick) < next {
@@ -206,7 +208,7 @@ proptest! {
     }
 }
 
-/// A year of hours, seconds and milliseconds, in the strides in which a loop would wake.
+/// Simulates a year, in the steps in which an event loop would wake up.
 #[test]
 fn a_year_passes_in_a_second() {
     const MS: u64 = 1_000_000;

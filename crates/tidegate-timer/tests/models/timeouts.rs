@@ -1,4 +1,4 @@
-//! The word of a timeout and the lane that carries it.
+//! Models of the word of a timeout and of the lane that carries it.
 
 use super::*;
 
@@ -41,8 +41,8 @@ fn one_fate_and_one_taker() {
     });
 }
 
-/// Two threads, one cell that hangs in the lane: it is cancelled and pushed again while the owner
-/// takes. The owner sees the cancellation at the latest when it takes the last time.
+/// Two threads, one cell in the lane: it is cancelled and pushed again while the owner takes. The
+/// owner sees the cancellation in its last `take` at the latest.
 /// Fails when: `queued` is not cleared as the cell is given out.
 #[test]
 fn the_last_news_of_a_cell_is_seen() {
@@ -71,7 +71,7 @@ fn the_last_news_of_a_cell_is_seen() {
 }
 
 /// Three threads: two push a cell each while the owner closes. Each cell is in the last batch, in
-/// the one before, or refused.
+/// the one before, or rejected.
 #[test]
 fn a_cell_is_taken_or_refused() {
     loom::model(|| {
@@ -94,8 +94,8 @@ fn a_cell_is_taken_or_refused() {
     });
 }
 
-/// Two threads: one pushes and rings, the other sleeps by the doorbell. Nothing is slept over,
-/// also when the cell hung in the lane already.
+/// Two threads: one pushes and rings, the other sleeps by the doorbell. No wake-up is lost, even if
+/// the cell was already in the lane.
 /// Fails when: there is no fence in `TimeoutLane::push`, or a swap of `queued` is relaxed.
 #[test]
 fn no_timeout_is_slept_over() {

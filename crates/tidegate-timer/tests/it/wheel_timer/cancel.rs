@@ -84,7 +84,7 @@ fn cancelled_inside_the_tick_that_would_fire_it_is_counted_out_once() {
         .map(|_| timer.new_timeout(2 * SECOND, || ()).expect("it runs"))
         .collect();
     assert!(victims.iter().all(|victim| victim.reset(SECOND)));
-    // Fires first in the same tick: it was there first.
+    // A task of another timer cancels all of them.
     let killer = victims.clone();
     let (fresh, fresh_clock) = self::timer();
     fresh
@@ -137,7 +137,7 @@ fn the_thread_is_woken_when_1024_cancelled_entries_wait() {
     let handles: Vec<_> = (0..1_024)
         .map(|_| timer.new_timeout(7200 * SECOND, || ()).expect("it runs"))
         .collect();
-    // One that comes sooner makes the thread take the others into the wheel.
+    // An earlier timeout makes the thread insert the others into the wheel.
     let sooner = timer.new_timeout(1800 * SECOND, || ()).expect("it runs");
     clock.settle();
     assert_eq!(timer.metrics().in_wheel, 1_026);

@@ -1,4 +1,4 @@
-//! When timeouts fire, where, and what one of them can do to the others.
+//! When and where timeouts fire, and how a task can affect other timeouts.
 
 use super::*;
 use tidegate_core::{
@@ -140,7 +140,7 @@ fn a_timeout_can_choose_its_own_executor() {
     assert_eq!(own, [false, true]);
 }
 
-/// Takes nothing.
+/// An executor that rejects every task.
 struct Full(Clock, ExecutorId);
 
 impl Executor for Full {

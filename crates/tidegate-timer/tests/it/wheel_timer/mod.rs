@@ -1,4 +1,4 @@
-//! The timer with a thread of its own, on a clock that stands still until it is turned.
+//! `WheelTimer` on a manual clock, which advances only when the test says so.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ mod waiting;
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A timer of 10 ms ticks and its clock.
+/// Creates a timer with ticks of 10 ms, and its clock.
 fn timer() -> (WheelTimer, ManualClock) {
     let clock = ManualClock::new();
     let timer = WheelTimer::builder("test")

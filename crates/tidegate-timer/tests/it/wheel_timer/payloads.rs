@@ -1,11 +1,11 @@
-//! Panics whose payload panics when it is dropped, and values that do: the timer goes on.
+//! The timer survives panics whose payload panics on drop, and values that panic on drop.
 
 use super::*;
 use tidegate_core::{
     Clock, Executor, ExecutorId, Rejected, Signal, Task, ThreadBuilder, ThreadPerTask,
 };
 
-/// An executor that panics whatever it is asked.
+/// An executor whose every submission panics.
 struct Explodes(ThreadPerTask);
 
 impl Executor for Explodes {
@@ -38,7 +38,7 @@ fn threads() -> ThreadPerTask {
     ThreadPerTask::new(ThreadBuilder::new("each"))
 }
 
-/// The timer fires what is due, and hands back what is not.
+/// Checks that the timer still fires due timeouts and returns the others on a stop.
 fn assert_lives(timer: WheelTimer, clock: &ManualClock) {
     let fires = timer.new_timeout(SECOND, || ()).expect("it runs");
     timer.new_timeout(9 * SECOND, || ()).expect("it runs");

@@ -1,4 +1,4 @@
-//! The end of a timer: nothing is lost, and nothing ends twice.
+//! The shutdown of a timer: no timeout is lost, and none is returned twice.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn stop_returns_each_unfired_timeout_once_by_deadline() {
     let (late, fired, soon, cancelled) = (add(9), add(1), add(4), add(5));
     clock.advance(2 * SECOND);
     assert!(cancelled.cancel());
-    // Two that the timer's thread has not looked at yet.
+    // Two timeouts that the timer's thread has not seen yet.
     let (unseen, again) = (add(6), add(8));
     assert!(again.reset(3 * SECOND));
 

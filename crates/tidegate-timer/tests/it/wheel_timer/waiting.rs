@@ -1,4 +1,4 @@
-//! Who may wait for a timer's end, and how to hear of it without waiting.
+//! Which threads may wait for the end of a timer, and how to await it without blocking.
 
 use std::future::Future;
 use std::io;
@@ -14,7 +14,7 @@ use tidegate_core::{
 use tidegate_testkit::block_on;
 use tidegate_timer::{Stopping, Unfired};
 
-/// An executor of one thread that only has a name.
+/// An executor that only has a name and runs nothing.
 struct Nameplate(ExecutorId, Clock);
 
 impl Nameplate {
@@ -53,7 +53,7 @@ fn poll(stopping: &mut Stopping, waker: &Waker) -> Poll<Vec<Unfired>> {
     Pin::new(stopping).poll(&mut Context::from_waker(waker))
 }
 
-/// Waits for the end of a stop.
+/// Waits for the end of a shutdown.
 fn finish(stopping: Stopping) -> Vec<Unfired> {
     block_on("the timer has stopped", stopping)
 }
@@ -221,8 +221,8 @@ fn a_spawner_that_fails_or_panics_refuses_the_timeout_and_the_next_one_tries_aga
     assert!(handle.is_expired());
 }
 
-/// A timer whose spawner waits for the second gate, after it has opened the first, and then
-/// answers with a thread or not.
+/// Creates a timer whose spawner opens the first gate, waits for the second one, and then starts a
+/// thread or fails.
 fn slow_to_start(clock: &ManualClock, works: bool) -> (WheelTimer, Gate, Gate) {
     let (asked, go_on) = (Gate::new(), Gate::new());
     let (here, gate) = (asked.clone(), go_on.clone());
